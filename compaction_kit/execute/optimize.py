@@ -1,0 +1,47 @@
+"""The strategy "optimize": Delta's own OPTIMIZE, with the plan's thresholds."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from compaction_kit.execute.jobs import run_watched, session_confs
+from compaction_kit.plan import CompactionPlan
+
+_CONF = "spark.databricks.delta.optimize"
+
+
+def run_optimize(
+    spark: SparkSession, table: Path, plan: CompactionPlan, watch: Callable[[int], None]
+) -> None:
+    """Run OPTIMIZE so that it does what the plan says.
+
+    Args:
+        spark: The session; its OPTIMIZE settings are put back afterwards.
+        table: The table's folder.
+        plan: What to do; the table must be at its version.
+        watch: Called with the number of bins that are done; raising cancels.
+    """
+    where = f" WHERE {plan.where}" if plan.where else ""
+    confs = {
+        f"{_CONF}.minFileSize": str(plan.thresholds.min_file_size),
+        f"{_CONF}.maxFileSize": str(plan.thresholds.max_file_size),
+        f"{_CONF}.maxDeletedRowsRatio": str(plan.thresholds.max_deleted_rows_ratio),
+    }
+    statement = f"OPTIMIZE {sql_name(table)}{where}"
+    with session_confs(spark, confs):
+        run_watched(
+            spark,
+            lambda: spark.sql(statement).collect(),
+            lambda jobs: watch(min(plan.num_bins, sum(map(_rewrites_bin, jobs)))),
+        )
+
+
+def sql_name(table: Path) -> str:
+    """The table's name in SQL, by its path."""
+    return "delta.`" + str(table).replace("`", "``") + "`"
+
+
+def _rewrites_bin(job: str) -> bool:
+    # OPTIMIZE rewrites bins on a thread pool of its own, one job each (ThreadUtils.parmap).
+    return "ForkJoinTask" in job

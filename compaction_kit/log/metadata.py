@@ -1,0 +1,108 @@
+"""The protocol and metadata actions, and whether this package may read such a table."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from compaction_kit.errors import UnsupportedTableError
+
+# Protocol, "Valid Feature Names in Table Features": those that change how a reader must read,
+# and that are either honoured here or have no bearing on which files are live.
+READER_FEATURES = frozenset(
+    {
+        "columnMapping",
+        "deletionVectors",
+        "timestampNtz",
+        "typeWidening",
+        "typeWidening-preview",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+        "variantType",
+        "variantType-preview",
+        "variantShredding",
+        "variantShredding-preview",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The protocol action: what readers and writers must know."""
+
+    min_reader_version: int
+    min_writer_version: int
+    reader_features: frozenset[str]
+    writer_features: frozenset[str]
+
+    @classmethod
+    def of(cls, action: Mapping[str, Any]) -> "Protocol":
+        """From a protocol action as the log writes it."""
+        return cls(
+            action["minReaderVersion"],
+            action["minWriterVersion"],
+            frozenset(action.get("readerFeatures") or ()),
+            frozenset(action.get("writerFeatures") or ()),
+        )
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """The metaData action: schema, partition columns, table properties."""
+
+    id: str
+    schema: Mapping[str, Any]
+    partition_columns: tuple[str, ...]
+    configuration: Mapping[str, str]
+
+    @classmethod
+    def of(cls, action: Mapping[str, Any]) -> "Metadata":
+        """From a metaData action as the log writes it."""
+        configuration = action.get("configuration") or {}
+        return cls(
+            action["id"],
+            json.loads(action["schemaString"]),
+            tuple(action.get("partitionColumns") or ()),
+            dict(configuration),
+        )
+
+    @property
+    def physical_names(self) -> dict[str, str]:
+        """The name in data files and partition values of each column (protocol, "Column Mapping")."""
+        mapped = self.configuration.get("delta.columnMapping.mode", "none") != "none"
+        return {
+            field["name"]: field["metadata"].get("delta.columnMapping.physicalName", field["name"])
+            if mapped
+            else field["name"]
+            for field in self.schema["fields"]
+        }
+
+    @property
+    def column_types(self) -> dict[str, Any]:
+        """The Delta type of each top-level column: a name such as "long", or an object if nested."""
+        return {field["name"]: field["type"] for field in self.schema["fields"]}
+
+
+def check_readable(protocol: Protocol) -> None:
+    """Refuse what Delta's protocol says an unknowing reader must refuse.
+
+    Raises:
+        UnsupportedTableError: A reader version or feature that isn't known here.
+    """
+    if protocol.min_reader_version > 3:
+        raise UnsupportedTableError(
+            f"The table needs reader version {protocol.min_reader_version} and this package reads up to 3: "
+            "use a newer one."
+        )
+    unknown = sorted(protocol.reader_features - READER_FEATURES)
+    catalog_managed = [name for name in unknown if name.startswith(("catalogManaged", "catalogOwned"))]
+    if catalog_managed:
+        raise UnsupportedTableError(
+            f"The table is managed by its catalog ({catalog_managed[0]}), so its log can't be read by path: "
+            "use the catalog's own maintenance."
+        )
+    if unknown:
+        raise UnsupportedTableError(
+            f"The table needs the reader feature {', '.join(unknown)}, which this package does not know: "
+            "use a newer one."
+        )

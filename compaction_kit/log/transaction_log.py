@@ -1,0 +1,150 @@
+"""The log of one table, opened up: its files, its commits, one commit, the state of a version."""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.log.actions import CommitText, parse_commit, read_commit
+from compaction_kit.log.lifetimes import file_lifetimes
+from compaction_kit.log.names import Kind, LogFile, list_log
+from compaction_kit.log.segment import Segment, find_segment
+from compaction_kit.log.snapshot import Snapshot, read_snapshot
+
+_COMMIT_COLUMNS = pa.schema(
+    [
+        ("version", pa.int64()),
+        ("timestamp", pa.timestamp("ms", "UTC")),
+        ("operation", pa.string()),
+        ("num_added", pa.int64()),
+        ("num_removed", pa.int64()),
+        ("bytes_added", pa.int64()),
+        ("bytes_removed", pa.int64()),
+        ("data_change", pa.bool_()),
+        ("isolation_level", pa.string()),
+        ("metrics", pa.map_(pa.string(), pa.string())),
+    ]
+)
+_ACTION_COLUMNS = pa.schema(
+    [
+        ("action", pa.string()),
+        ("path", pa.string()),
+        ("size_bytes", pa.int64()),
+        ("data_change", pa.bool_()),
+        ("partition_values", pa.map_(pa.string(), pa.string())),
+        ("stats", pa.string()),
+        ("fields", pa.string()),
+    ]
+)
+
+
+class TransactionLog:
+    """Reads the `_delta_log` of the table in a folder; never writes to it."""
+
+    def __init__(self, table: Path):
+        self._table = table
+        self._read_snapshot = lru_cache(maxsize=4)(lambda segment: read_snapshot(table, segment))
+        self._read_lifetimes = lru_cache(maxsize=1)(lambda files: file_lifetimes(table, files))
+        self._read_row = lru_cache(maxsize=None)(lambda file: _ledger_row(read_commit(table, file)))
+
+    def listing(self) -> pa.Table:
+        """Every file of the log.
+
+        Returns:
+            name, kind ("commit", "checkpoint", …), version, size_bytes, modification_time
+            (timestamp, UTC), needed (a reader of the latest version reads it); by name.
+        """
+        files = list_log(self._table)
+        segment = find_segment(files)
+        needed = {file.name for file in segment.checkpoint + segment.commits}
+        return pa.table(
+            {
+                "name": pa.array([f.name for f in files], pa.string()),
+                "kind": pa.array([f.kind.value for f in files], pa.string()),
+                "version": pa.array([f.version for f in files], pa.int64()),
+                "size_bytes": pa.array([f.size_bytes for f in files], pa.int64()),
+                "modification_time": pa.array(
+                    [f.modification_time for f in files], pa.timestamp("ms", "UTC")
+                ),
+                "needed": pa.array([f.name in needed for f in files], pa.bool_()),
+            }
+        )
+
+    def commits(self) -> pa.Table:
+        """The ledger: one row a commit that is still in the log, oldest first.
+
+        Returns:
+            version, timestamp (UTC; the in-commit timestamp if there is one, else the file's
+            time), operation, num_added, num_removed, bytes_added, bytes_removed, data_change
+            (whether any file action changes data), isolation_level, metrics.
+        """
+        rows = [self._read_row(file) for file in self._commit_files()]
+        return pa.Table.from_pylist(rows, schema=_COMMIT_COLUMNS)
+
+    def actions(self, version: int) -> pa.Table:
+        """One commit opened up: one row an action, as the commit orders them.
+
+        Returns:
+            action ("add", "remove", "commitInfo", …), path, size_bytes, data_change,
+            partition_values, stats (JSON text), fields (the whole action as JSON text).
+
+        Raises:
+            InvalidArgumentError: The log holds no commit of that version.
+        """
+        file = next((f for f in self._commit_files() if f.version == version), None)
+        if file is None:
+            raise InvalidArgumentError(
+                f"version={version} has no commit in the log; see commits() for those it has."
+            )
+        commit = read_commit(self._table, file)
+        rows = []
+        for parsed, line in zip(parse_commit(commit), commit.lines, strict=True):
+            for name, fields in parsed.items():
+                rows.append(
+                    {
+                        "action": name,
+                        "path": fields.get("path"),
+                        "size_bytes": fields.get("size"),
+                        "data_change": fields.get("dataChange"),
+                        "partition_values": fields.get("partitionValues"),
+                        "stats": fields.get("stats"),
+                        "fields": line.decode(),
+                    }
+                )
+        return pa.Table.from_pylist(rows, schema=_ACTION_COLUMNS)
+
+    def segment(self, version: int | None = None) -> Segment:
+        """The files that a version (None: the latest) is read from."""
+        return find_segment(list_log(self._table), version)
+
+    def snapshot(self, version: int | None = None) -> Snapshot:
+        """The state of a version; None for the latest as of now."""
+        return self._read_snapshot(self.segment(version))
+
+    def lifetimes(self) -> tuple[Snapshot, pa.Table]:
+        """When each file was live; see `lifetimes.file_lifetimes`."""
+        return self._read_lifetimes(tuple(list_log(self._table)))
+
+    def _commit_files(self) -> list[LogFile]:
+        return [file for file in list_log(self._table) if file.kind is Kind.COMMIT]
+
+
+def _ledger_row(commit: CommitText) -> dict[str, Any]:
+    """What one commit did, in sums."""
+    row: dict[str, Any] = {"version": commit.version, "timestamp": commit.file.modification_time}
+    sums = {"num_added": 0, "num_removed": 0, "bytes_added": 0, "bytes_removed": 0}
+    data_change = False
+    for action in parse_commit(commit):
+        for name, kind in (("add", "added"), ("remove", "removed")):
+            if name in action:
+                sums[f"num_{kind}"] += 1
+                sums[f"bytes_{kind}"] += action[name].get("size") or 0
+                data_change |= bool(action[name].get("dataChange"))
+        if info := action.get("commitInfo"):
+            row["operation"] = info.get("operation")
+            row["isolation_level"] = info.get("isolationLevel")
+            row["metrics"] = {key: str(value) for key, value in (info.get("operationMetrics") or {}).items()}
+            row["timestamp"] = info.get("inCommitTimestamp", row["timestamp"])
+    return row | sums | {"data_change": data_change}

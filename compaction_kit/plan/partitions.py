@@ -1,0 +1,116 @@
+"""Which partition values are the same to OPTIMIZE.
+
+From Delta 4.3 on, OptimizeExecutor groups files by partition values parsed to the column's type
+(conf normalizePartitionValuesOnRead): int "1" and "01" are one partition. Before, by their text.
+"""
+
+import datetime
+import re
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from compaction_kit.errors import UnsupportedTableError
+
+_INTEGERS = ("byte", "short", "integer", "long")
+# The words that Spark casts to boolean (StringUtils.isTrueString and isFalseString).
+_TRUE = ("true", "t", "yes", "y", "1")
+_FALSE = ("false", "f", "no", "n", "0")
+_DATE = re.compile(r"([+-]?\d{4,7})-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?")
+
+
+def partition_groups(
+    partitions: pa.Table, types: Mapping[str, Any], time_zone: datetime.tzinfo | None
+) -> np.ndarray:
+    """Number the partitions: files with the same number belong together.
+
+    Args:
+        partitions: partition.<column> of each file, as the log writes it (text).
+        types: The Delta type of each column, by its name.
+        time_zone: The session's, for timestamps written without one; None for the machine's.
+
+    Returns:
+        int64, one a file; numbers start at 0, in the order of first appearance.
+
+    Raises:
+        UnsupportedTableError: A value can't be parsed to its column's type; OPTIMIZE would
+            turn it into null.
+    """
+    codes = np.zeros(partitions.num_rows, dtype=np.int64)
+    for column in partitions.column_names:
+        name = column.removeprefix("partition.")
+        encoded = partitions[column].combine_chunks().dictionary_encode(null_encoding="encode")
+        keys = [_key(value, name, types[name], time_zone) for value in encoded.dictionary.to_pylist()]
+        numbers: dict[Any, int] = {}
+        of_value = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
+        if len(of_value):
+            codes = codes * (len(numbers) + 1) + of_value[encoded.indices.to_numpy()]
+            codes = np.unique(codes, return_inverse=True)[1]
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse]
+
+
+def _key(value: str | None, column: str, kind: Any, time_zone: datetime.tzinfo | None) -> Any:
+    if not value:
+        # "" and null both read as null, and still OPTIMIZE keeps them apart.
+        return value
+    try:
+        return _parser(kind, time_zone)(value.strip() if kind != "string" else value)
+    except (ValueError, ArithmeticError, TypeError) as error:
+        raise UnsupportedTableError(
+            f'The partition value "{value}" of column {column} is no {kind}: OPTIMIZE would turn '
+            "it into null; correct those rows first."
+        ) from error
+
+
+def _parser(kind: Any, time_zone: datetime.tzinfo | None) -> Callable[[str], Any]:
+    if kind in _INTEGERS:
+        return int
+    if kind in ("float", "double"):
+        return _float
+    if kind == "boolean":
+        return _boolean
+    if kind == "date":
+        return _date
+    if kind == "timestamp":
+        return lambda text: _timestamp(text, time_zone)
+    if kind == "timestamp_ntz":
+        return lambda text: _fields(text).replace(tzinfo=None)
+    if isinstance(kind, str) and kind.startswith("decimal"):
+        return Decimal
+    return str
+
+
+def _float(text: str) -> float | str:
+    number = float(text)
+    return "NaN" if number != number else number
+
+
+def _boolean(text: str) -> bool:
+    lowered = text.lower()
+    if lowered in _TRUE or lowered in _FALSE:
+        return lowered in _TRUE
+    raise ValueError(text)
+
+
+def _date(text: str) -> Sequence[int]:
+    match = _DATE.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    year, month, day = int(match[1]), int(match[2]), int(match[3] or 1)
+    datetime.date(min(max(year, 1), 9999), month, day)
+    return year, month, day
+
+
+def _timestamp(text: str, time_zone: datetime.tzinfo | None) -> datetime.datetime:
+    moment = _fields(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=time_zone) if time_zone else moment.astimezone()
+    return moment.astimezone(datetime.UTC)
+
+
+def _fields(text: str) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(text)

@@ -1,0 +1,91 @@
+"""Which partitions a predicate selects, by Spark's own parser and evaluation."""
+
+import re
+
+import numpy as np
+import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.files import Files
+from compaction_kit.log.metadata import Metadata
+from compaction_kit.session import quiet_errors
+
+_LITERAL = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""")
+_SUBQUERY = re.compile(r"\(\s*(?:select|with|values|table|from)\b", re.IGNORECASE)
+_ROW = "__compaction_kit_row"
+
+
+def select_partitions(spark: SparkSession, files: Files, where: str) -> Files:
+    """The files whose partition a predicate selects, as OPTIMIZE's WHERE would.
+
+    Args:
+        spark: Parses and evaluates; the values are local, so that no Spark job runs.
+        files: The files to choose from.
+        where: SQL over partition columns alone, such as "origin = 'JFK'".
+
+    Raises:
+        InvalidArgumentError: It can't be parsed, or uses something else than partition columns.
+    """
+    columns = files.partition_columns
+    if not columns:
+        raise InvalidArgumentError(
+            f'where="{where}" can\'t be used: the table is not partitioned; leave where out.'
+        )
+    values = files.partitions
+    distinct, inverse = _distinct(values)
+    selected = _evaluate(spark, distinct, files.snapshot.metadata, where)
+    rows = np.arange(files.snapshot.live_files.num_rows) if files.rows is None else files.rows
+    return Files(files.snapshot, rows[selected[inverse]])
+
+
+def _distinct(values: pa.Table) -> tuple[pa.Table, np.ndarray]:
+    """The distinct rows of a table, and which of them each row is."""
+    names = values.column_names
+    positions = values.append_column("row", pa.array(np.arange(len(values))))
+    groups = positions.group_by(names).aggregate([("row", "list")])
+    inverse = np.empty(len(values), dtype=np.int64)
+    lists = groups["row_list"].combine_chunks()
+    group_of_value = np.repeat(np.arange(len(groups)), np.diff(lists.offsets.to_numpy()))
+    inverse[lists.values.to_numpy()] = group_of_value
+    return groups.select(names), inverse
+
+
+def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, where: str) -> np.ndarray:
+    types = metadata.column_types
+    columns = metadata.partition_columns
+    named = partitions.rename_columns(list(columns)).append_column(_ROW, pa.array(np.arange(len(partitions))))
+    frame = spark.createDataFrame(named)
+    typed = [F.expr(f"try_cast({_quote(name)} AS {types[name]})").alias(name) for name in columns]
+    if _SUBQUERY.search(_LITERAL.sub("''", where)):
+        raise InvalidArgumentError(
+            f'where="{where}" holds a subquery, which OPTIMIZE does not take: use only {", ".join(columns)}.'
+        )
+    try:
+        with quiet_errors():
+            rows = frame.select(*typed, _ROW).where(where).select(_ROW).collect()
+    except ParseException as error:
+        reason = (error.getMessage() or "").splitlines()[0].rstrip(".")
+        raise InvalidArgumentError(f'where="{where}" can\'t be parsed as SQL: {reason}.') from error
+    except AnalysisException as error:
+        raise InvalidArgumentError(_why(where, columns, error)) from error
+    mask = np.zeros(len(partitions), dtype=bool)
+    mask[[row[_ROW] for row in rows]] = True
+    return mask
+
+
+def _why(where: str, columns: tuple[str, ...], error: AnalysisException) -> str:
+    if (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
+        unknown = (error.getMessageParameters() or {}).get("objectName", "?").strip("`")
+        return (
+            f'where="{where}" uses {unknown}, which is no partition column: '
+            f"use only {', '.join(columns)}, or leave where out."
+        )
+    reason = (error.getMessage() or "").splitlines()[0].rstrip(".")
+    return f'where="{where}" can\'t be used: {reason}.'
+
+
+def _quote(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

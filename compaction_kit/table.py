@@ -1,0 +1,183 @@
+"""The front door: open a table, and everything else is one call away."""
+
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from compaction_kit.errors import (
+    InvalidArgumentError,
+    NotADeltaTableError,
+    TableNotFoundError,
+    UnsupportedTableError,
+)
+from compaction_kit.execute import run_plan
+from compaction_kit.files import Files
+from compaction_kit.history import read_history
+from compaction_kit.log import TransactionLog
+from compaction_kit.log.names import LOG_FOLDER, list_log
+from compaction_kit.plan import CompactionPlan, Planner, Thresholds
+from compaction_kit.predicate import select_partitions
+from compaction_kit.session import active_spark, get_spark
+from compaction_kit.sizes import format_size, parse_size
+from compaction_kit.vacuum import VacuumPlan, plan_vacuum
+
+_CATALOG_NAME = re.compile(r"\w+(\.\w+){0,2}")
+_CONF = "spark.databricks.delta.optimize"
+
+
+def open_table(name: str | Path, spark: SparkSession | None = None) -> "Table":
+    """Open a Delta table.
+
+    Args:
+        name: A path on a local disk, or catalog.schema.table.
+        spark: The session to use; without one, `get_spark()` gives it when it is first needed,
+            and reading the log needs none.
+
+    Raises:
+        TableNotFoundError: There is nothing by that name.
+        NotADeltaTableError: It is no Delta table.
+        UnsupportedTableError: It isn't on a local disk.
+    """
+    path = _resolve(str(name), spark or active_spark())
+    if not path.exists():
+        raise TableNotFoundError(f"No table at {name}: the path does not exist; check the spelling.")
+    if not (path / LOG_FOLDER).is_dir():
+        raise NotADeltaTableError(
+            f"{name} is not a Delta table: it has no {LOG_FOLDER} folder; name the folder that holds one."
+        )
+    if not list_log(path):
+        raise NotADeltaTableError(f"{name} is not a Delta table: its {LOG_FOLDER} folder is empty.")
+    return Table(str(name), path.resolve(), spark)
+
+
+class Table:
+    """A Delta table: what is in it, what compaction would do to it, what it was before.
+
+    Each call looks at the table as it is then; nothing is changed but by the `run()` of a plan.
+    """
+
+    def __init__(self, name: str, path: Path, spark: SparkSession | None = None):
+        self.name = name
+        self.path = path
+        self.log = TransactionLog(path)
+        self._spark = spark
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session that works on the table; started when first asked for."""
+        if self._spark is None:
+            self._spark = get_spark()
+        return self._spark
+
+    @property
+    def version(self) -> int:
+        """The latest version."""
+        return self.log.segment().version
+
+    def files(self, version: int | None = None, where: str | None = None) -> Files:
+        """The live files of a version.
+
+        Args:
+            version: None for the latest.
+            where: SQL over partition columns, such as "origin = 'JFK'"; None for all files.
+
+        Raises:
+            InvalidArgumentError: The version can't be read, or the predicate can't be used.
+        """
+        files = Files(self.log.snapshot(version))
+        return files if where is None else select_partitions(self.spark, files, where)
+
+    def plan_compaction(
+        self,
+        where: str | None = None,
+        min_file_size: int | str | None = None,
+        max_file_size: int | str | None = None,
+    ) -> CompactionPlan:
+        """Plan what OPTIMIZE would do now; see `CompactionPlan`.
+
+        Args:
+            where: SQL over partition columns that says where to compact; None for everywhere.
+            min_file_size: Files below this size are rewritten. None: as OPTIMIZE is set in the
+                session (1 GiB, if it isn't), or `max_file_size` if that is less.
+            max_file_size: The size that a bin may have. None: as OPTIMIZE is set, or
+                `min_file_size` if that is more.
+
+        Raises:
+            InvalidArgumentError: A size or the predicate can't be used.
+            EmptyTableError: The table has no live file.
+        """
+        thresholds = self.thresholds(min_file_size, max_file_size)
+        return self.planner(where).plan(thresholds, where, self.runner)
+
+    def planner(self, where: str | None = None) -> Planner:
+        """What plans the files of the latest version again and again, with other thresholds."""
+        zone = self._conf("spark.sql.session.timeZone")
+        return Planner(self.files(where=where), ZoneInfo(zone) if zone else None)
+
+    def thresholds(
+        self, min_file_size: int | str | None = None, max_file_size: int | str | None = None
+    ) -> Thresholds:
+        """The thresholds to plan with; see `plan_compaction`."""
+        default = Thresholds()
+        lower = parse_size(self._conf(f"{_CONF}.minFileSize") or default.min_file_size)
+        upper = parse_size(self._conf(f"{_CONF}.maxFileSize") or default.max_file_size)
+        ratio = float(self._conf(f"{_CONF}.maxDeletedRowsRatio") or default.max_deleted_rows_ratio)
+        if min_file_size is not None:
+            lower = parse_size(min_file_size, "min_file_size")
+        if max_file_size is not None:
+            upper = parse_size(max_file_size, "max_file_size")
+        if min_file_size is None and max_file_size is not None:
+            lower = min(lower, upper)
+        elif max_file_size is None and min_file_size is not None:
+            upper = max(lower, upper)
+        elif min_file_size is not None and lower > upper:
+            raise InvalidArgumentError(
+                f"min_file_size={format_size(lower)} is above max_file_size={format_size(upper)}, so that "
+                "every run would rewrite the last one's output: lower the first or raise the second."
+            )
+        return Thresholds(lower, upper, ratio)
+
+    def runner(self, plan: CompactionPlan, **options: Any) -> Any:
+        """Run one of this table's plans; `CompactionPlan.run` calls it."""
+        return run_plan(self.path, self.log, lambda: self.spark, plan, **options)
+
+    def history(self) -> pa.Table:
+        """Every version that the log still tells of; see `history.read_history` for the columns."""
+        return read_history(self.log)
+
+    def plan_vacuum(self, retention: str | None = None, at: datetime | None = None) -> VacuumPlan:
+        """What VACUUM would delete; see `vacuum.plan_vacuum`."""
+        return plan_vacuum(self.path, self.log, retention, at)
+
+    def _conf(self, key: str) -> str | None:
+        spark = self._spark or active_spark()
+        return None if spark is None else spark.conf.get(key, None)
+
+    def __repr__(self) -> str:
+        return f'Table("{self.name}", version {self.version})'
+
+
+def _resolve(name: str, spark: SparkSession | None) -> Path:
+    parts = urlsplit(name)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    if "://" in name:
+        raise UnsupportedTableError(
+            f"{name} is on {parts.scheme}, and only local disks are read: copy the table here."
+        )
+    if spark is not None and _CATALOG_NAME.fullmatch(name) and not Path(name).exists():
+        try:
+            location = spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]["location"]
+        except PySparkException as error:
+            raise TableNotFoundError(
+                f"No table {name}: there is no such path, and the session's catalog has no such Delta table."
+            ) from error
+        return _resolve(location, None)
+    return Path(name)
