@@ -1,6 +1,18 @@
 """Plan, run and prove the compaction of Delta Lake tables."""
 
+from typing import Any
+
 from compaction_kit.session import get_spark
+from compaction_kit.survey import find_tables
 from compaction_kit.table import Table, open_table
 
-__all__ = ["Table", "get_spark", "open_table"]
+__all__ = ["Table", "find_tables", "get_spark", "open_table", "workbench"]
+
+
+def __getattr__(name: str) -> Any:
+    # Widgets take a second to import, and scripts want none.
+    if name == "workbench":
+        from compaction_kit.widgets import workbench
+
+        return workbench
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

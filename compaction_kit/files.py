@@ -8,6 +8,7 @@ import pyarrow as pa
 from matplotlib.figure import Figure
 
 from compaction_kit.log.snapshot import Snapshot
+from compaction_kit.markup import as_html
 from compaction_kit.sizes import MIB, format_size, parse_size
 
 SMALL_FILE_SIZE = 16 * MIB
@@ -61,6 +62,19 @@ class FileStats:
     median_size_bytes: int
     max_size_bytes: int
     num_partitions: int
+
+    def _repr_html_(self) -> str:
+        return as_html(
+            {
+                "files": f"{self.num_files:,} in {self.num_partitions:,} partitions",
+                "size": format_size(self.size_bytes),
+                f"under {format_size(self.small_file_size)}": f"{self.num_small_files:,} files, "
+                f"{format_size(self.small_bytes)}",
+                "smallest": format_size(self.min_size_bytes),
+                "median": format_size(self.median_size_bytes),
+                "largest": format_size(self.max_size_bytes),
+            }
+        )
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -29,11 +30,18 @@ _SMALL_HATCH = "///"
 _MOST_BINS = 60
 
 
-def file_sizes(histogram: Histogram, small_file_size: int) -> Figure:
+class Chart(Figure):
+    """A matplotlib Figure that a notebook shows as it is, with its words for people who can't see it."""
+
+    def _repr_html_(self) -> str:
+        return to_html(self)
+
+
+def file_sizes(histogram: Histogram, small_file_size: int) -> Chart:
     """Files above and bytes below, by size; buckets below the threshold are marked as small."""
     small = histogram.edges[1:] <= small_file_size
     num_small, total = int(histogram.num_files[small].sum()), int(histogram.num_files.sum())
-    figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+    figure = Chart(figsize=(6.4, 3.6), layout="constrained")
     axes = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     _panel(axes, histogram, small)
     _threshold(axes, small_file_size, "small")
@@ -49,7 +57,7 @@ def before_after(
     min_file_size: int | None = None,
     max_file_size: int | None = None,
     predicted: bool = False,
-) -> Figure:
+) -> Chart:
     """Two histograms side by side on one scale.
 
     Args:
@@ -60,7 +68,7 @@ def before_after(
         predicted: Whether "after" is a plan's prediction.
     """
     histograms = [Histogram.of(before), Histogram.of(after)]
-    figure = Figure(figsize=(9.6, 3.8), layout="constrained")
+    figure = Chart(figsize=(9.6, 3.8), layout="constrained")
     grid = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(3, 2))
     small = histograms[0].edges[1:] <= (min_file_size or 0)
     _panel(grid[:, 0], histograms[0], small)
@@ -83,7 +91,7 @@ def before_after(
     return _titled(figure, title if predicted else f"{title}, {share}")
 
 
-def bins(files: pa.Table, max_file_size: int) -> Figure:
+def bins(files: pa.Table, max_file_size: int) -> Chart:
     """A bar a bin, a segment a file, the target as a line.
 
     Args:
@@ -93,7 +101,7 @@ def bins(files: pa.Table, max_file_size: int) -> Figure:
     sizes, bin_ids = files["size_bytes"].to_numpy(), files["bin_id"].to_numpy()
     num_bins = int(bin_ids.max(initial=-1)) + 1
     shown = min(num_bins, _MOST_BINS)
-    figure = Figure(figsize=(7.2, 1.4 + 0.22 * max(shown, 3)), layout="constrained")
+    figure = Chart(figsize=(7.2, 1.4 + 0.22 * max(shown, 3)), layout="constrained")
     axis = figure.subplots()
     for bin_id in range(shown):
         members = sizes[bin_ids == bin_id]
@@ -128,7 +136,7 @@ def bins(files: pa.Table, max_file_size: int) -> Figure:
     return _titled(figure, f"{len(sizes):,} files in {num_bins:,} bins of at most {target}{more}")
 
 
-def history(ledger: pa.Table) -> Figure:
+def history(ledger: pa.Table) -> Chart:
     """Live files after each version, with the versions marked that changed no data.
 
     Args:
@@ -137,12 +145,12 @@ def history(ledger: pa.Table) -> Figure:
     known = ledger.filter(ledger["num_files"].is_valid())
     versions, counts = known["version"].to_numpy(), known["num_files"].to_numpy()
     small = known["num_small_files"].to_numpy()
-    figure = Figure(figsize=(7.2, 3.2), layout="constrained")
+    figure = Chart(figsize=(7.2, 3.2), layout="constrained")
     axis = figure.subplots()
     axis.fill_between(versions, counts, step="post", color=LIVE, alpha=0.25, linewidth=0)
     axis.step(versions, counts, where="post", color=LIVE, linewidth=1.5, label="live files")
     axis.step(versions, small, where="post", color=SMALL, linewidth=1.5, linestyle="--", label="small files")
-    for row in known.filter(pa.compute.invert(known["data_change"])).to_pylist():
+    for row in known.filter(pc.invert(known["data_change"])).to_pylist():
         if row["num_removed"]:
             label = f"{row['operation']}\nversion {row['version']}"
             axis.axvline(row["version"], color=NEW, linewidth=1, linestyle=":")
@@ -256,7 +264,7 @@ def _calm(axis: Axes, grid: str) -> None:
     axis.yaxis.label.set(size=9, color=_INK)
 
 
-def _titled(figure: Figure, title: str) -> Figure:
+def _titled(figure: Chart, title: str) -> Chart:
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold", color=_INK)
     figure.set_label(title)
     return figure

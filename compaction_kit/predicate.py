@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pyarrow as pa
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -69,14 +69,14 @@ def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, whe
     except ParseException as error:
         reason = (error.getMessage() or "").splitlines()[0].rstrip(".")
         raise InvalidArgumentError(f'where="{where}" can\'t be parsed as SQL: {reason}.') from error
-    except AnalysisException as error:
+    except PySparkException as error:
         raise InvalidArgumentError(_why(where, columns, error)) from error
     mask = np.zeros(len(partitions), dtype=bool)
     mask[[row[_ROW] for row in rows]] = True
     return mask
 
 
-def _why(where: str, columns: tuple[str, ...], error: AnalysisException) -> str:
+def _why(where: str, columns: tuple[str, ...], error: PySparkException) -> str:
     if (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
         unknown = (error.getMessageParameters() or {}).get("objectName", "?").strip("`")
         return (

@@ -2,10 +2,10 @@
 
 import atexit
 import contextlib
-import logging
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,15 @@ from typing import Any
 import pyspark
 from delta import configure_spark_with_delta_pip
 from pyspark import SparkContext
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from compaction_kit.errors import SessionError
 from compaction_kit.java import find_java_home
 
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+# Two threads of a notebook that both want a session get the same one.
+_STARTING = threading.Lock()
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 
@@ -39,15 +42,16 @@ def get_spark(config: Mapping[str, Any] | None = None) -> SparkSession:
         SessionError: The active session can't read Delta, there is no Java 17, or Spark did
             not start.
     """
-    active = active_spark()
-    if active is not None:
-        if _EXTENSION not in (active.conf.get("spark.sql.extensions", "") or ""):
-            raise SessionError(
-                "The active Spark session can't read Delta: stop it (spark.stop()) and restart the "
-                f"kernel, or start it with spark.sql.extensions={_EXTENSION}."
-            )
-        return active
-    return _start(config or {})
+    with _STARTING:
+        active = active_spark()
+        if active is None:
+            return _start(config or {})
+    if _EXTENSION not in (active.conf.get("spark.sql.extensions", "") or ""):
+        raise SessionError(
+            "The active Spark session can't read Delta: stop it (spark.stop()) and restart the "
+            f"kernel, or start it with spark.sql.extensions={_EXTENSION}."
+        )
+    return active
 
 
 def active_spark() -> SparkSession | None:
@@ -61,7 +65,9 @@ def active_spark() -> SparkSession | None:
 @contextlib.contextmanager
 def quiet_errors() -> Iterator[None]:
     """Keep PySpark from logging the Java stack trace of each error that is raised anyway."""
-    logger = logging.getLogger("SQLQueryContextLogger")
+    # Through PySpark's getLogger: a logger that is first made by logging.getLogger stays a plain
+    # one, and PySpark would fail on it with a TypeError at each later error.
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
     before = logger.disabled
     logger.disabled = True
     try:
@@ -102,6 +108,8 @@ def _laptop_settings() -> dict[str, Any]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
+        # Else Spark makes a folder for managed tables wherever a notebook happens to be.
+        "spark.sql.warehouse.dir": str(_cache_folder() / "warehouse"),
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Spark's and Delta's defaults are for clusters: 200 shuffle partitions, 50 for a

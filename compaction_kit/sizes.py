@@ -1,7 +1,7 @@
 """Sizes in bytes: read them from text, write them in binary units."""
 
-import math
 import re
+from numbers import Real
 
 from compaction_kit.errors import InvalidArgumentError
 
@@ -38,14 +38,14 @@ def parse_size(value: int | float | str, name: str = "size") -> int:
             raise InvalidArgumentError(f'{name}="{value}" is not a size: {advice}.')
         number = float(match[1]) if "." in match[1] else int(match[1])
         size_bytes = number * factor
-    elif isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    elif isinstance(value, bool) or not isinstance(value, Real) or value != value:
         raise InvalidArgumentError(f"{name}={value!r} is not a size: {advice}.")
     else:
         size_bytes = value
-    if size_bytes != int(size_bytes) and not isinstance(value, str):
-        raise InvalidArgumentError(f"{name}={value!r} is not a whole number of bytes: {advice}.")
     if not 1 <= size_bytes <= _LARGEST:
         raise InvalidArgumentError(f"{name}={value!r} is out of range: give 1 byte to 8 EiB.")
+    if size_bytes != int(size_bytes) and not isinstance(value, str):
+        raise InvalidArgumentError(f"{name}={value!r} is not a whole number of bytes: {advice}.")
     return int(size_bytes)
 
 

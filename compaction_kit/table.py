@@ -5,7 +5,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -23,6 +22,7 @@ from compaction_kit.history import read_history
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.names import LOG_FOLDER, list_log
 from compaction_kit.plan import CompactionPlan, Planner, Thresholds
+from compaction_kit.plan.partitions import parse_time_zone
 from compaction_kit.predicate import select_partitions
 from compaction_kit.session import active_spark, get_spark
 from compaction_kit.sizes import format_size, parse_size
@@ -119,7 +119,7 @@ class Table:
     def planner(self, where: str | None = None) -> Planner:
         """What plans the files of the latest version again and again, with other thresholds."""
         zone = self._conf("spark.sql.session.timeZone")
-        return Planner(self.files(where=where), ZoneInfo(zone) if zone else None)
+        return Planner(self.files(where=where), parse_time_zone(zone) if zone else None)
 
     def thresholds(
         self, min_file_size: int | str | None = None, max_file_size: int | str | None = None

@@ -27,6 +27,8 @@ def run_optimize(
         f"{_CONF}.minFileSize": str(plan.thresholds.min_file_size),
         f"{_CONF}.maxFileSize": str(plan.thresholds.max_file_size),
         f"{_CONF}.maxDeletedRowsRatio": str(plan.thresholds.max_deleted_rows_ratio),
+        # One commit: with batches, a run that is cancelled half-way would leave some behind.
+        f"{_CONF}.batchSize": str(2**63 - 1),
     }
     statement = f"OPTIMIZE {sql_name(table)}{where}"
     with session_confs(spark, confs):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from compaction_kit.markup import as_html, as_text
 from compaction_kit.sizes import format_size
 from compaction_kit.verify import Fingerprint
 
@@ -35,23 +36,24 @@ class CompactionResult:
     sizes_before: np.ndarray
     sizes_after: np.ndarray
 
+    def facts(self) -> dict[str, str]:
+        """The outcome for people: name and value."""
+        if not self.versions:
+            return {"outcome": "nothing to do: the plan is empty, so nothing was committed"}
+        proof = "not compared" if self.fingerprint is None else f"identical: {self.fingerprint}"
+        return {
+            "version": f"{', '.join(map(str, self.versions))}, by {self.strategy}",
+            "files": f"{self.num_files_removed:,} → {self.num_files_added:,}"
+            f" (the table: {len(self.sizes_before):,} → {len(self.sizes_after):,})",
+            "bytes": f"{format_size(self.bytes_removed)} → {format_size(self.bytes_added)}",
+            "bins": f"{self.num_bins:,}, {'as planned' if self.as_planned else 'NOT as planned'}",
+            "content": proof,
+            "seconds": f"{self.seconds:.1f}",
+        }
+
     def summary(self) -> str:
         """The outcome in a few lines."""
-        if not self.versions:
-            return "Nothing to do: the plan is empty, so nothing was committed."
-        lines = [
-            f"version    {', '.join(map(str, self.versions))}, by {self.strategy}",
-            f"files      {self.num_files_removed:,} → {self.num_files_added:,}"
-            f" (the table: {len(self.sizes_before):,} → {len(self.sizes_after):,})",
-            f"bytes      {format_size(self.bytes_removed)} → {format_size(self.bytes_added)}",
-            f"bins       {self.num_bins:,}, {'as planned' if self.as_planned else 'NOT as planned'}",
-        ]
-        if self.fingerprint is not None:
-            lines.append(f"content    identical: {self.fingerprint}")
-        else:
-            lines.append("content    not compared")
-        lines.append(f"seconds    {self.seconds:.1f}")
-        return "\n".join(lines)
+        return as_text(self.facts())
 
     def plot(self) -> "Figure":
         """Draw the sizes before and after, on one scale."""
@@ -62,7 +64,7 @@ class CompactionResult:
     def _repr_html_(self) -> str:
         from compaction_kit import plots
 
-        return f"<div><pre>{self.summary()}</pre>{plots.to_html(self.plot())}</div>"
+        return f"<div>{as_html(self.facts())}{plots.to_html(self.plot())}</div>"
 
     def __repr__(self) -> str:
         return f"CompactionResult(\n{self.summary()}\n)"

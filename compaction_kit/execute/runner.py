@@ -1,5 +1,6 @@
 """Run a plan: check, compact, read back from the log what was done, prove it."""
 
+import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -70,7 +71,6 @@ def _run(
 ) -> CompactionResult:
     share = _PROOF_SHARE if verify else 0.0
     take_fingerprint = partial(_watched_fingerprint, spark, table, report)
-    report("Reading the content before", 0.0)
     # Before, and not by time travel afterwards: Delta refuses to read a version older than the
     # retention of deleted files, unless it is the latest.
     before = take_fingerprint(plan.version, "Reading the content before", 0.0, 0) if verify else None
@@ -87,21 +87,34 @@ def _run(
     except BaseException as error:
         raise RunCancelled("The run was cancelled: nothing was committed, the table is as it was.") from error
     result = _read_back(log, plan, report)
-    if before is None:
-        return result
+    if before is not None and result.versions:
+        result = _prove(result, plan, before, take_fingerprint)
+    # Too late to cancel: it is done.
+    with contextlib.suppress(Exception):
+        report("Done", 1.0, plan.num_bins)
+    return replace(result, seconds=report.seconds)
+
+
+def _prove(
+    result: CompactionResult,
+    plan: CompactionPlan,
+    before: Fingerprint,
+    take_fingerprint: Callable[[int, str, float, int], Fingerprint],
+) -> CompactionResult:
+    """Compare the content that the commit found with the content that it left."""
     version = result.versions[-1]
+    done = 1 - _PROOF_SHARE
     if version != plan.version + 1:
         # Somebody else's commit came in between; compare with the content just before ours.
-        before = take_fingerprint(version - 1, "Reading the content before", 1 - share, plan.num_bins)
-    after = take_fingerprint(version, "Comparing the content after", 1 - share, plan.num_bins)
+        before = take_fingerprint(version - 1, "Reading the content before", done, plan.num_bins)
+    after = take_fingerprint(version, "Comparing the content after", done, plan.num_bins)
     if before != after:
         raise VerificationError(
             f"The content differs: version {version - 1} has {before} {before.hash_sums}, "
             f"version {version} has {after} {after.hash_sums}; go back with "
             f"RESTORE to version {version - 1} and report this."
         )
-    report("Done", 1.0, plan.num_bins)
-    return replace(result, verified=True, fingerprint=after, seconds=report.seconds)
+    return replace(result, verified=True, fingerprint=after)
 
 
 def _watched_fingerprint(

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from compaction_kit.errors import TableNotFoundError
+
 LOG_FOLDER = "_delta_log"
 
 
@@ -62,8 +64,14 @@ def log_file(name: str, size_bytes: int = 0, modification_time: int = 0) -> LogF
 
 
 def list_log(table: Path) -> list[LogFile]:
-    """Every file in the table's `_delta_log` and its `_sidecars`, by name; Hadoop's own .*.crc left out."""
+    """Every file in the table's `_delta_log` and its `_sidecars`, by name; Hadoop's own .*.crc left out.
+
+    Raises:
+        TableNotFoundError: There is no such folder any more.
+    """
     folder = table / LOG_FOLDER
+    if not folder.is_dir():
+        raise TableNotFoundError(f"The table at {table} is gone: its {LOG_FOLDER} folder does not exist.")
     found = []
     for place, prefix in ((folder, ""), (folder / "_sidecars", "_sidecars/")):
         for entry in place.iterdir() if place.is_dir() else ():

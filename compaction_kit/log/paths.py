@@ -1,6 +1,7 @@
 """Paths of data files and deletion vectors, from what the log writes to what is on disk."""
 
 import base64
+import re
 import uuid
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -12,6 +13,7 @@ _Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*
 _RFC1924 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _TO_RFC1924 = bytes.maketrans(_Z85, _RFC1924)
 _UUID_LENGTH = 20
+_OFFSET = re.compile(r"@\d+$")
 
 
 def decode_paths(paths: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -41,7 +43,7 @@ def deletion_vector_file(vector_id: str | None, table: Path) -> str | None:
     """
     if not vector_id or vector_id[0] == "i":
         return None
-    body = vector_id[1:].rpartition("@")[0] if "@" in vector_id[-12:] else vector_id[1:]
+    body = _OFFSET.sub("", vector_id[1:])
     if vector_id[0] == "p":
         return relative_to_table(unquote(body), table)
     encoded = body[-_UUID_LENGTH:].encode()

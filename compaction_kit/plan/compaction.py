@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from compaction_kit.errors import EmptyTableError, InvalidArgumentError
 from compaction_kit.files import Files
@@ -126,10 +127,11 @@ class CompactionPlan:
         if live["deletion_vector_id"].null_count == len(live):
             return self.num_bins
         table = self.source.to_arrow()
-        records = table["num_records"].fill_null(1).to_numpy()
-        deleted = table["deletion_vector_cardinality"].fill_null(0).to_numpy()
+        deleted = table["deletion_vector_cardinality"].fill_null(0)
+        # A file that doesn't say how many rows it has is taken to have some.
+        records = pc.subtract(table["num_records"], deleted).fill_null(1).to_numpy()
         positions, bin_ids = self._members
-        rows = np.bincount(bin_ids, (records - deleted)[positions], minlength=self.num_bins)
+        rows = np.bincount(bin_ids, records[positions], minlength=self.num_bins)
         return int((rows > 0).sum())
 
     @property
@@ -174,7 +176,7 @@ class CompactionPlan:
         positions, bin_ids = self._members
         table = self.source.to_arrow().take(pa.array(positions)).append_column("bin_id", pa.array(bin_ids))
         partitions = [name for name in table.column_names if name.startswith("partition.")]
-        keep_null = pa.compute.ScalarAggregateOptions(skip_nulls=False)
+        keep_null = pc.ScalarAggregateOptions(skip_nulls=False)
         grouped = table.group_by("bin_id").aggregate(
             [
                 ("path", "count"),

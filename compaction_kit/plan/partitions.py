@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ _INTEGERS = ("byte", "short", "integer", "long")
 # The words that Spark casts to boolean (StringUtils.isTrueString and isFalseString).
 _TRUE = ("true", "t", "yes", "y", "1")
 _FALSE = ("false", "f", "no", "n", "0")
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
 _DATE = re.compile(r"([+-]?\d{4,7})-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?")
 
 
@@ -51,6 +53,25 @@ def partition_groups(
             codes = np.unique(codes, return_inverse=True)[1]
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]
+
+
+def parse_time_zone(name: str) -> datetime.tzinfo:
+    """A Spark session's time zone: a region such as "Europe/Paris", or an offset such as "+02:00".
+
+    Raises:
+        UnsupportedTableError: It is neither.
+    """
+    match = _OFFSET.fullmatch(name)
+    if match is not None:
+        sign = -1 if match[1] == "-" else 1
+        return datetime.timezone(sign * datetime.timedelta(hours=int(match[2]), minutes=int(match[3] or 0)))
+    try:
+        return ZoneInfo("UTC" if name == "Z" else name)
+    except (ValueError, ZoneInfoNotFoundError) as error:
+        raise UnsupportedTableError(
+            f'The session\'s time zone "{name}" is unknown: set spark.sql.session.timeZone to a region '
+            'such as "Europe/Paris" or an offset such as "+02:00".'
+        ) from error
 
 
 def _key(value: str | None, column: str, kind: Any, time_zone: datetime.tzinfo | None) -> Any:

@@ -1,0 +1,40 @@
+# Each target sets itself up: a fresh clone needs Python 3.11 or newer, make and a network.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+
+.PHONY: help tour lab test bench lint clean
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+
+tour: $(INSTALLED)  ## run the whole job on the flights, without a browser; leaves tour.html
+	$(BIN)/python -m compaction_kit.tour notebooks/tour.ipynb tour.html
+
+lab: $(INSTALLED)  ## open the workbench in JupyterLab
+	$(BIN)/jupyter lab notebooks/workbench.ipynb
+
+test: $(INSTALLED) lint  ## run everything: unit, Spark, notebooks, browser
+	$(TEST_ENV) $(BIN)/python -m pytest
+
+bench: $(INSTALLED)  ## run every benchmark
+	@for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python -P $$benchmark || exit 1; done
+
+lint: $(INSTALLED)  ## check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:  ## remove what the targets made
+	rm -rf $(VENV) tour.html data .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# The JVM's first compiler alone: tests run each statement a few times, so that the second costs
+# more than it brings.
+TEST_ENV := JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1"
+
+$(INSTALLED): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 …")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@

@@ -1,0 +1,248 @@
+"""Read large logs: the kit beside the deltalake package and Delta's own cold snapshot.
+
+    python -P benchmarks/inspect.py [number of adds …]
+
+Each reader runs in a process of its own on the same logs, in turn, in one run. Prints seconds
+(the best of some), ratios to the kit, and peak memory.
+"""
+
+# Run without -P, this folder would stand before the standard library's module of the same name.
+import sys
+
+sys.path = [entry for entry in sys.path if not entry.rstrip("/").endswith("benchmarks")]
+
+import json
+import resource
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+NUM_COMMITS = 100
+REPEATS = 3
+SEED = 0
+READERS = ("kit files", "kit records", "deltalake", "delta")
+# The kit must be so many times as fast: without and with row counts.
+TARGETS = {"checkpoint": (5.0, 1.5), "json": (2.5, 2.0), "delta": (5.0, 5.0)}
+
+
+def main(sizes: list[int]) -> None:
+    with tempfile.TemporaryDirectory(prefix="inspect-") as folder:
+        for num_adds in sizes:
+            for shape, table in make_logs(Path(folder), num_adds):
+                print(f"\n{num_adds:,} adds, {shape}: {log_mib(table):,.0f} MiB of log")
+                report(shape, {reader: measure(reader, table) for reader in READERS})
+
+
+def report(shape: str, measured: dict[str, tuple[float, float]]) -> None:
+    for reader, (seconds, mib) in measured.items():
+        line = f"  {reader:<12} {seconds:7.2f} s  {mib:7,.0f} MiB"
+        if not reader.startswith("kit"):
+            line += "   " + ", ".join(
+                f"{seconds / measured[kit][0]:5.1f} × {kit}" for kit in ("kit files", "kit records")
+            )
+        print(line, flush=True)
+    kind = "json" if shape.startswith("JSON") else "checkpoint"
+    for peer in ("deltalake", "delta"):
+        targets = TARGETS["delta" if peer == "delta" else kind]
+        for kit, target in zip(("kit files", "kit records"), targets, strict=True):
+            ratio = measured[peer][0] / measured[kit][0]
+            if ratio < target:
+                print(f"  NOT REACHED: {kit} is {ratio:.1f} times as fast as {peer}, the target is {target}")
+
+
+def log_mib(table: Path) -> float:
+    return sum(file.stat().st_size for file in (table / "_delta_log").iterdir()) / 2**20
+
+
+def measure(reader: str, table: Path) -> tuple[float, float]:
+    """Seconds and peak MiB of a reader, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-P", __file__, "--measure", reader, str(table)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{reader}: {done.stderr[-2000:]}")
+    seconds, mib = json.loads(done.stdout.splitlines()[-1])
+    return seconds, mib
+
+
+def measure_here(reader: str, table: str) -> None:
+    read, peak = {
+        "kit files": (read_kit, own_peak),
+        "kit records": (lambda path: read_kit(path, records=True), own_peak),
+        "deltalake": (read_deltalake, own_peak),
+        "delta": (read_delta, jvm_peak),
+    }[reader]
+    seconds = min(timed(lambda: read(table)) for _ in range(REPEATS))
+    print(json.dumps([seconds, peak()]))
+
+
+def timed(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def read_kit(table: str, records: bool = False) -> None:
+    import compaction_kit as ck
+
+    files = ck.open_table(table).files()
+    files.histogram()
+    if records:
+        files.to_arrow()
+
+
+def read_deltalake(table: str) -> None:
+    import deltalake
+
+    pa.table(deltalake.DeltaTable(table).get_add_actions(flatten=True))
+
+
+def read_delta(table: str) -> None:
+    import compaction_kit as ck
+
+    spark = ck.get_spark()
+    delta = spark._jvm.org.apache.spark.sql.delta  # type: ignore[union-attr]
+    delta.DeltaLog.clearCache()
+    log = delta.DeltaLog.forTable(spark._jsparkSession, table)
+    frame = log.unsafeVolatileSnapshot().allFiles().toDF()
+    from pyspark.sql import DataFrame
+
+    DataFrame(frame, spark).selectExpr(
+        "path", "size", "partitionValues", "modificationTime", "get_json_object(stats, '$.numRecords')"
+    ).toArrow()
+
+
+def own_peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+
+
+def jvm_peak() -> float:
+    from pyspark import SparkContext
+
+    process = SparkContext._gateway.proc.pid  # type: ignore[union-attr]
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 2**10
+
+
+def make_logs(folder: Path, num_adds: int) -> Iterator[tuple[str, Path]]:
+    """Logs of one table with so many adds, in each shape; a table's data files don't exist."""
+    for columns in (3, 33):
+        texts = list(commit_texts(num_adds, columns))
+        table = new_table(folder, f"json-{num_adds}-{columns}")
+        for version, text in enumerate(texts):
+            (table / "_delta_log" / f"{version:020d}.json").write_text(text)
+        yield f"JSON commits, {columns} columns of stats", table
+        table = new_table(folder, f"checkpoint-{num_adds}-{columns}")
+        write_checkpoint(table, texts[:-1])
+        (table / "_delta_log" / f"{NUM_COMMITS - 1:020d}.json").write_text(texts[-1])
+        yield f"checkpoint and one commit, {columns} columns of stats", table
+        if columns == 3:
+            table = new_table(folder, f"tail-{num_adds}")
+            tail = NUM_COMMITS // 10
+            write_checkpoint(table, texts[:-tail])
+            for version in range(NUM_COMMITS - tail, NUM_COMMITS):
+                (table / "_delta_log" / f"{version:020d}.json").write_text(texts[version])
+            yield f"checkpoint and {tail} commits, {columns} columns of stats", table
+
+
+def new_table(folder: Path, name: str) -> Path:
+    table = folder / name
+    (table / "_delta_log").mkdir(parents=True)
+    return table
+
+
+def commit_texts(num_adds: int, columns: int) -> Iterator[str]:
+    rng = np.random.default_rng(SEED)
+    names = ["id", "v", *(f"c{i}" for i in range(columns - 3)), "d"]
+    fields = [
+        {"name": n, "type": "string" if n == "d" else "long", "nullable": True, "metadata": {}} for n in names
+    ]
+    schema = json.dumps({"type": "struct", "fields": fields})
+    head = [
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+        {
+            "metaData": {
+                "id": "11111111-1111-1111-1111-111111111111",
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": schema,
+                "partitionColumns": ["d"],
+                "configuration": {},
+                "createdTime": 1_700_000_000_000,
+            }
+        },
+    ]
+    values = dict.fromkeys(names[:-1], 123_456)
+    bounds = json.dumps(json.dumps(values)).strip('"')
+    nulls = json.dumps(json.dumps(dict.fromkeys(values, 0))).strip('"')
+    per_commit = num_adds // NUM_COMMITS
+    sizes = rng.lognormal(14, 1.5, num_adds).astype(np.int64).tolist()
+    for version in range(NUM_COMMITS):
+        time_ms = 1_700_000_000_000 + version * 60_000
+        info = {"timestamp": time_ms, "operation": "WRITE", "operationParameters": {"mode": "Append"}}
+        lines = [json.dumps({"commitInfo": info})]
+        lines += [json.dumps(action) for action in head] if version == 0 else []
+        for k in range(version * per_commit, (version + 1) * per_commit):
+            day = f"2024-{1 + k % 12:02d}-{1 + k % 28:02d}"
+            lines.append(
+                f'{{"add":{{"path":"d={day}/part-{k:05d}-3346647b-f488-4860-bc44-{k:012d}.c000.snappy.parquet",'
+                f'"partitionValues":{{"d":"{day}"}},"size":{sizes[k]},"modificationTime":{time_ms},"dataChange":true,'
+                f'"stats":"{{\\"numRecords\\":{sizes[k] // 30},\\"minValues\\":{bounds},'
+                f'\\"maxValues\\":{bounds},\\"nullCount\\":{nulls}}}"}}}}'
+            )
+        yield "\n".join(lines) + "\n"
+
+
+def write_checkpoint(table: Path, texts: list[str]) -> None:
+    """A classic checkpoint of these commits, as another engine would write it: one file."""
+    text_map = pa.map_(pa.string(), pa.string())
+    add = pa.struct(
+        [
+            ("path", pa.string()),
+            ("partitionValues", text_map),
+            ("size", pa.int64()),
+            ("modificationTime", pa.int64()),
+            ("dataChange", pa.bool_()),
+            ("stats", pa.string()),
+        ]
+    )
+    protocol = pa.struct([("minReaderVersion", pa.int32()), ("minWriterVersion", pa.int32())])
+    form = pa.struct([("provider", pa.string()), ("options", text_map)])
+    metadata = pa.struct(
+        [
+            ("id", pa.string()),
+            ("format", form),
+            ("schemaString", pa.string()),
+            ("partitionColumns", pa.list_(pa.string())),
+            ("configuration", text_map),
+            ("createdTime", pa.int64()),
+        ]
+    )
+    remove = pa.struct([("path", pa.string()), ("deletionTimestamp", pa.int64()), ("dataChange", pa.bool_())])
+    schema = pa.schema([("protocol", protocol), ("metaData", metadata), ("add", add), ("remove", remove)])
+    name = table / "_delta_log" / f"{len(texts) - 1:020d}.checkpoint.parquet"
+    total = 0
+    with pq.ParquetWriter(name, schema) as writer:
+        for text in texts:
+            rows = [json.loads(line) for line in text.splitlines()]
+            rows = [row for row in rows if "commitInfo" not in row]
+            total += len(rows)
+            writer.write_table(pa.Table.from_pylist(rows, schema), row_group_size=1_000_000)
+    (table / "_delta_log" / "_last_checkpoint").write_text(
+        json.dumps({"version": len(texts) - 1, "size": total})
+    )
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--measure"]:
+        measure_here(*sys.argv[2:])
+    else:
+        main([int(number) for number in sys.argv[1:]] or [100_000, 1_000_000])

@@ -1,0 +1,82 @@
+"""Long work in the background, told as traits that views can watch."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from traitlets import Any as AnyTrait
+from traitlets import Enum, Float, HasTraits, Unicode
+
+from compaction_kit.errors import CompactionKitError, RunCancelled
+
+
+class Job(HasTraits):
+    """One piece of work at a time, in a thread of its own.
+
+    The work is called with the job, calls `report()` now and then, and is cancelled by an
+    exception raised from there.
+    """
+
+    status = Enum(["idle", "running", "done", "failed", "cancelled"], "idle")
+    progress = Float(0.0, min=0, max=1, help="The share that is done")
+    message = Unicode("", help="What it is at, or how it ended, in one sentence")
+    details = Unicode("", help="More about a failure, for whoever wants to know")
+    result = AnyTrait(None, help="What the work returned")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._cancel = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether work is under way."""
+        return bool(self.status == "running")
+
+    def start(self, work: Callable[["Job"], Any]) -> bool:
+        """Begin, unless work is under way; says whether it began."""
+        if self.running:
+            return False
+        self._cancel.clear()
+        self.progress, self.message, self.details, self.result = 0.0, "Starting", "", None
+        self.status = "running"
+        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
+        self._thread.start()
+        return True
+
+    def cancel(self) -> None:
+        """Ask the work to stop at its next report."""
+        if self.running:
+            self._cancel.set()
+            self.message = "Cancelling"
+
+    def reset(self) -> None:
+        """Forget how the last work ended; work that is under way goes on."""
+        if not self.running:
+            self.status, self.progress, self.message, self.details, self.result = "idle", 0.0, "", "", None
+
+    def report(self, progress: float, message: str) -> None:
+        """Tell how far the work is; raises `RunCancelled` if it was asked to stop."""
+        if self._cancel.is_set():
+            raise RunCancelled("Cancelled: nothing was changed.")
+        self.progress, self.message = min(1.0, max(self.progress, progress)), message
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait until the work has ended."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    def _run(self, work: Callable[["Job"], Any]) -> None:
+        try:
+            self.result = work(self)
+        except RunCancelled as error:
+            self.message, self.status = str(error), "cancelled"
+        except CompactionKitError as error:
+            self.message, self.status = str(error), "failed"
+        except Exception as error:
+            # A surprise: still one sentence in the page, and the rest folded below it.
+            self.details = str(error)
+            first = next(iter(str(error).strip().splitlines()), "no message")
+            self.message, self.status = f"Unexpected {type(error).__name__}: {first}", "failed"
+        else:
+            self.progress, self.message, self.status = 1.0, "Done", "done"

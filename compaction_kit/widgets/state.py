@@ -1,0 +1,156 @@
+"""What the workbench is looking at: one state that every view observes."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from traitlets import Any as AnyTrait
+from traitlets import HasTraits, Int, List, Unicode, observe
+
+from compaction_kit.errors import CompactionKitError
+from compaction_kit.execute import Progress
+from compaction_kit.plan import Thresholds
+from compaction_kit.sizes import GIB
+from compaction_kit.survey import find_tables
+from compaction_kit.table import Table, open_table
+from compaction_kit.widgets.job import Job
+
+
+class WorkbenchState(HasTraits):
+    """The open table, the thresholds and the plan for them; knows no widget.
+
+    Inputs are set by anybody; `tables`, `table`, `files`, `plan`, `result` and `error` are
+    answers, set only here.
+    """
+
+    root = Unicode("", help="The folder to look for tables in, or a table")
+    name = Unicode("", help="The table to open; empty for none")
+    where = Unicode("", help="SQL over partition columns; empty for all files")
+    min_file_size = Int(GIB, min=1, help="Files below this size in bytes are rewritten")
+    max_file_size = Int(GIB, min=1, help="Bytes that a bin may hold")
+
+    tables = List(Unicode(), help="The tables found under the root")
+    table = AnyTrait(None, help="The open Table, or None")
+    files = AnyTrait(None, help="The Files that are planned, or None")
+    plan = AnyTrait(None, help="The CompactionPlan for the thresholds, or None")
+    result = AnyTrait(None, help="The CompactionResult of the last run, or None")
+    error = Unicode("", help="Why there is no plan, in one sentence")
+
+    def __init__(self, root: str | Path = ""):
+        super().__init__()
+        self.loading = Job()
+        self.running = Job()
+        self.making = Job()
+        self._planner: Any = None
+        self.root = str(root)
+
+    @observe("root")
+    def _find(self, _: object = None) -> None:
+        self.tables = find_tables(self.root) if self.root else []
+        # What is no folder may still be a table's name in the catalog, or a mistake worth a sentence.
+        self.name = self.tables[0] if self.tables else ("" if Path(self.root).is_dir() else self.root)
+
+    @observe("name")
+    def _open(self, _: object = None) -> None:
+        self.table = self.files = self.plan = self.result = self._planner = None
+        self.running.reset()
+        self.error = ""
+        if not self.name:
+            return
+        try:
+            table = open_table(self.name)
+            thresholds = table.thresholds()
+        except CompactionKitError as error:
+            self.error = str(error)
+            return
+        self.where = ""
+        self.min_file_size, self.max_file_size = thresholds.min_file_size, thresholds.max_file_size
+        self.table = table
+        self.reload()
+
+    @observe("where")
+    def _select(self, _: object = None) -> None:
+        if self.table is not None:
+            self.reload()
+
+    @observe("min_file_size", "max_file_size")
+    def _replan(self, _: object = None) -> None:
+        if self._planner is None or self.table is None:
+            return
+        thresholds = Thresholds(
+            min(self.min_file_size, self.max_file_size),
+            self.max_file_size,
+            self.table.thresholds().max_deleted_rows_ratio,
+        )
+        self.plan = self._planner.plan(thresholds, self.where or None, self.table.runner)
+
+    def reload(self) -> None:
+        """Read the table again, in the background, and plan it."""
+        table, where = self.table, self.where or None
+        self.loading.wait()
+        self.loading.start(lambda job: self._load(table, where))
+
+    def _load(self, table: Table, where: str | None) -> None:
+        self._planner = None
+        try:
+            self.files = table.files(where=where)
+            self._planner = table.planner(where)
+        except CompactionKitError as error:
+            self.plan, self.error = None, str(error)
+            return
+        self.error = ""
+        self._replan()
+
+    def run(self, verify: bool) -> bool:
+        """Run the plan in the background; says whether it began."""
+        plan = self.plan
+        if plan is None or plan.is_empty:
+            return False
+        return self.running.start(lambda job: self._run(plan, verify, job))
+
+    def _run(self, plan: Any, verify: bool, job: Job) -> Any:
+        self.result = None
+        try:
+            result = plan.run(verify=verify, progress=_reporter(job))
+        finally:
+            # Whatever happened, the table may have moved on.
+            self.reload()
+        self.result = result
+        return result
+
+    def make_flights(self) -> None:
+        """Ingest the flights under the root, in the background, and open them."""
+
+        def work(job: Job) -> None:
+            from compaction_kit import datasets
+
+            job.report(0.0, "Ingesting a year of flights, a commit a day")
+            datasets.flights(Path(self.root) / "flights")
+            self._find()
+
+        self.making.start(work)
+
+    def as_code(self) -> str:
+        """The Python lines that make and run the plan on screen."""
+        options = {"where": self.where} if self.where else {}
+        if self.plan is not None:
+            options |= {
+                "min_file_size": self.plan.thresholds.min_file_size,
+                "max_file_size": self.plan.thresholds.max_file_size,
+            }
+        arguments = ", ".join(f"{name}={value!r}" for name, value in options.items())
+        return (
+            "import compaction_kit as ck\n\n"
+            f"table = ck.open_table({self.name!r})\n"
+            f"plan = table.plan_compaction({arguments})\n"
+            "result = plan.run(progress=True)"
+        )
+
+
+def _reporter(job: Job) -> Callable[[Progress], None]:
+    def report(progress: Progress) -> None:
+        left = progress.seconds_left
+        time = f", about {left:.0f} s left" if left is not None and progress.fraction < 1 else ""
+        job.report(progress.fraction, f"{progress.step} ({progress.seconds:.0f} s{time})")
+
+    return report

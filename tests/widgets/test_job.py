@@ -1,0 +1,79 @@
+import threading
+
+from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.widgets.job import Job
+from compaction_kit.widgets.parts import JobBar
+
+SECONDS = 10
+
+
+def test_a_job_reports_progress_that_never_goes_back() -> None:
+    job, seen = Job(), []
+    job.observe(lambda change: seen.append(change.new), "progress")
+
+    def work(running: Job) -> str:
+        for fraction in (0.2, 0.6, 0.4, 0.9):
+            running.report(fraction, "working")
+        return "made"
+
+    assert job.start(work)
+    job.wait(SECONDS)
+    assert (job.status, job.result, job.progress) == ("done", "made", 1.0)
+    assert seen == sorted(seen)
+
+
+def test_a_cancelled_job_stops_at_its_next_report() -> None:
+    job, begun, go = Job(), threading.Event(), threading.Event()
+    bar = JobBar(job, "bar")
+
+    def work(running: Job) -> None:
+        begun.set()
+        go.wait(SECONDS)
+        running.report(0.5, "working")
+        raise AssertionError("went on")
+
+    job.start(work)
+    assert begun.wait(SECONDS)
+    assert not bar.cancel_button.disabled
+    bar.cancel_button.click()
+    go.set()
+    job.wait(SECONDS)
+    assert job.status == "cancelled"
+    assert bar.cancel_button.disabled
+    assert "nothing was changed" in bar.error.value
+
+
+def test_a_job_runs_one_work_at_a_time() -> None:
+    job, go = Job(), threading.Event()
+    assert job.start(lambda running: go.wait(SECONDS))
+    assert not job.start(lambda running: None)
+    go.set()
+    job.wait(SECONDS)
+    assert job.start(lambda running: None)
+    job.wait(SECONDS)
+
+
+def test_our_errors_are_shown_as_they_are() -> None:
+    job = Job()
+    bar = JobBar(job, "bar")
+
+    def work(running: Job) -> None:
+        raise InvalidArgumentError("a <sentence> of ours.")
+
+    job.start(work)
+    job.wait(SECONDS)
+    assert job.status == "failed"
+    assert bar.error.value == "a &lt;sentence&gt; of ours."
+
+
+def test_a_surprise_gets_a_sentence_with_the_rest_folded() -> None:
+    job = Job()
+    bar = JobBar(job, "bar")
+
+    def work(running: Job) -> None:
+        raise RuntimeError("first line\n\tat java.Trace")
+
+    job.start(work)
+    job.wait(SECONDS)
+    assert bar.error.value.startswith("Unexpected RuntimeError: first line<details>")
+    assert "at java.Trace" in bar.error.value

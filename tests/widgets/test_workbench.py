@@ -1,0 +1,96 @@
+"""State to views and back; the browser's tests do the rest."""
+
+from pathlib import Path
+
+import pytest
+
+from compaction_kit.datasets import shaped_table
+from compaction_kit.sizes import GIB, KIB, MIB
+from compaction_kit.widgets.state import WorkbenchState
+from compaction_kit.widgets.workbench import Workbench
+
+SECONDS = 30
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("tables")
+    shaped_table(root / "a", partitions=2, files=5, rows=100)
+    shaped_table(root / "nested" / "b", partitions=0, files=3, rows=10)
+    return root
+
+
+@pytest.fixture
+def bench(folder: Path) -> Workbench:
+    made = Workbench(WorkbenchState(folder))
+    made.state.loading.wait(SECONDS)
+    return made
+
+
+def test_the_first_table_is_opened_and_planned(bench: Workbench, folder: Path) -> None:
+    state = bench.state
+    assert state.tables == [str(folder / "a"), str(folder / "nested" / "b")]
+    assert (state.name, state.plan.num_bins, state.plan.num_files_removed) == (str(folder / "a"), 2, 10)
+    assert "10 files" in bench.picker.about.value
+    assert 'alt="10 of 10 files are under 16 MiB"' in bench.files.image.value
+    assert 'alt="10 → 2 files"' in bench.plan.image.value
+
+
+def test_thresholds_replan_and_come_back_to_the_sliders(bench: Workbench) -> None:
+    bench.plan.target.slider.set_state({"value": 13})
+    assert bench.state.max_file_size == 8 * KIB
+    assert bench.state.plan.thresholds.max_file_size == 8 * KIB
+    assert bench.state.plan.num_bins > 2
+    bench.state.max_file_size = MIB
+    assert bench.plan.target.field.value == "1 MiB"
+
+
+def test_a_bin_limit_below_the_small_size_lowers_it_for_the_plan(bench: Workbench) -> None:
+    bench.state.max_file_size = MIB
+    assert bench.state.min_file_size == GIB
+    assert bench.state.plan.thresholds.min_file_size == MIB
+
+
+def test_another_table_starts_afresh(bench: Workbench, folder: Path) -> None:
+    bench.state.max_file_size = KIB
+    bench.picker.choice.value = str(folder / "nested" / "b")
+    bench.state.loading.wait(SECONDS)
+    assert bench.state.max_file_size == GIB
+    assert bench.state.plan.num_files_removed == 3
+    assert bench.state.where == ""
+
+
+def test_a_bad_path_gets_a_sentence_in_the_page(bench: Workbench, folder: Path) -> None:
+    bench.picker.root.value = str(folder / "typo")
+    assert "the path does not exist" in bench.picker.error.value
+    assert bench.picker.error.layout.display == ""
+    assert bench.state.plan is None
+    assert bench.run.run_button.disabled
+
+
+def test_an_empty_folder_offers_to_make_a_table(bench: Workbench, tmp_path: Path) -> None:
+    bench.picker.root.value = str(tmp_path)
+    assert "There is no Delta table under" in bench.picker.empty.value
+    assert bench.picker.make.layout.display == ""
+    assert bench.picker.error.layout.display == "none"
+
+
+def test_the_lines_of_python_make_the_same_plan(bench: Workbench) -> None:
+    bench.state.max_file_size = 8 * KIB
+    code = bench.state.as_code().rpartition("\nresult")[0]
+    scope: dict[str, object] = {}
+    exec(code, scope)
+    assert repr(scope["plan"]) == repr(bench.state.plan)
+
+
+@pytest.mark.spark
+def test_a_run_is_proved_and_the_next_plan_is_empty(bench: Workbench, folder: Path, spark: object) -> None:
+    bench.run.run_button.click()
+    bench.state.running.wait(120)
+    assert bench.state.running.message == "Done"
+    assert bench.state.result.verified is True
+    assert "identical: 1,000 rows" in bench.run.outcome.value
+    bench.state.loading.wait(SECONDS)
+    assert bench.state.plan.is_empty
+    assert bench.run.run_button.disabled
+    assert "content identical" in bench.footer.value
