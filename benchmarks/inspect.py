@@ -75,12 +75,13 @@ def measure(reader: str, table: Path) -> tuple[float, float]:
 
 
 def measure_here(reader: str, table: str) -> None:
-    read, peak = {
+    readers: dict[str, tuple[Callable[[str], None], Callable[[], float]]] = {
         "kit files": (read_kit, own_peak),
         "kit records": (lambda path: read_kit(path, records=True), own_peak),
         "deltalake": (read_deltalake, own_peak),
         "delta": (read_delta, jvm_peak),
-    }[reader]
+    }
+    read, peak = readers[reader]
     seconds = min(timed(lambda: read(table)) for _ in range(REPEATS))
     print(json.dumps([seconds, peak()]))
 
@@ -163,7 +164,7 @@ def new_table(folder: Path, name: str) -> Path:
 def commit_texts(num_adds: int, columns: int) -> Iterator[str]:
     rng = np.random.default_rng(SEED)
     names = ["id", "v", *(f"c{i}" for i in range(columns - 3)), "d"]
-    fields = [
+    fields: list[dict[str, object]] = [
         {"name": n, "type": "string" if n == "d" else "long", "nullable": True, "metadata": {}} for n in names
     ]
     schema = json.dumps({"type": "struct", "fields": fields})

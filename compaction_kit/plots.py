@@ -28,6 +28,7 @@ LOST = "#D55E00"
 _INK = "#333333"
 _SMALL_HATCH = "///"
 _MOST_BINS = 60
+_BAR_PIXELS = 600
 
 
 class Chart(Figure):
@@ -103,17 +104,18 @@ def bins(files: pa.Table, max_file_size: int) -> Chart:
     shown = min(num_bins, _MOST_BINS)
     figure = Chart(figsize=(7.2, 1.4 + 0.22 * max(shown, 3)), layout="constrained")
     axis = figure.subplots()
+    fullest = int(np.bincount(bin_ids, sizes).max()) if num_bins else 1
+    right = max(fullest, min(max_file_size, 4 * fullest)) * 1.02
     for bin_id in range(shown):
         members = sizes[bin_ids == bin_id]
-        starts = np.cumsum(members) - members
-        line = 0.5 if len(members) <= 100 else 0.2 if len(members) <= 400 else 0
+        segments = _visible_segments(members, right / _BAR_PIXELS)
         axis.barh(
-            [bin_id] * len(members),
-            members,
-            left=starts,
+            [bin_id] * len(segments),
+            segments,
+            left=np.cumsum(segments) - segments,
             color=LIVE,
             edgecolor="white",
-            linewidth=line,
+            linewidth=0.4,
             height=0.8,
         )
         axis.annotate(
@@ -124,11 +126,9 @@ def bins(files: pa.Table, max_file_size: int) -> Chart:
             fontsize=8,
             color=_INK,
         )
-    fullest = np.bincount(bin_ids, sizes).max() if num_bins else 1
     if max_file_size <= 4 * fullest:
         axis.axvline(max_file_size, color=LOST, linestyle="--", linewidth=1)
-    axis.set(yticks=range(shown), ylim=(shown - 0.4, -0.6), ylabel="bin")
-    axis.set_xlim(0, max(fullest, min(max_file_size, 4 * fullest)) * 1.02)
+    axis.set(yticks=range(shown), ylim=(shown - 0.4, -0.6), ylabel="bin", xlim=(0, right))
     _size_ticks(axis.xaxis, axis.get_xlim()[1], 5)
     _calm(axis, "x")
     more = f" (the first {shown})" if shown < num_bins else ""
@@ -172,6 +172,11 @@ def history(ledger: pa.Table) -> Chart:
     _calm(axis, "y")
     last = int(counts[-1]) if len(counts) else 0
     return _titled(figure, f"Up to {int(counts.max(initial=0)):,} live files, {last:,} now")
+
+
+def _visible_segments(sizes: np.ndarray, bytes_per_pixel: float) -> np.ndarray:
+    """The sizes themselves, or their sum where segments would be too thin to be seen apart."""
+    return sizes if sizes.sum() / len(sizes) >= 3 * bytes_per_pixel else sizes.sum(keepdims=True)
 
 
 def to_png(figure: Figure, dpi: int = 150) -> bytes:

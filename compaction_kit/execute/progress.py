@@ -51,7 +51,7 @@ class ProgressBar:
 
     def __init__(self) -> None:
         self._bar: tqdm[None] = tqdm(
-            total=100, bar_format="{desc} |{bar}| {percentage:3.0f} % {elapsed}", leave=False
+            total=100, miniters=0, bar_format="{desc} |{bar}| {percentage:3.0f} % {elapsed}", leave=False
         )
 
     def __call__(self, progress: Progress) -> None:

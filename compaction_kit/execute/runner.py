@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -33,6 +34,7 @@ from compaction_kit.verify import Fingerprint, fingerprint_version
 STRATEGIES = ("auto", "optimize")
 # The share of a run that each proof takes, for the bar; the rest is the rewriting.
 _PROOF_SHARE = 0.15
+_CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w.$]+: )?(.*\S)", re.MULTILINE)
 
 
 def run_plan(
@@ -199,8 +201,14 @@ def _translate(error: Exception, table: Path, version: int) -> Exception:
         return ReadOnlyTableError(
             f"Spark was not allowed to write to {table}: get write permission and run the plan again."
         )
-    reason = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
-    return RunFailedError(f"Spark failed, and the table stays at version {version}: {reason}")
+    return RunFailedError(f"Spark failed, and the table stays at version {version}: {_reason(text)}")
+
+
+def _reason(text: str) -> str:
+    """The line of a Java stack trace that says what was wrong: Spark's own words, else the last cause."""
+    causes = _CAUSE.findall(text)
+    named = [cause for cause in causes if cause.startswith("[")]
+    return next(iter(named or causes[-1:] or text.strip().splitlines()), "it did not say why")
 
 
 def _silent(_: object) -> None:

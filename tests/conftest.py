@@ -1,0 +1,85 @@
+"""The session and the tables that tests share; a test that changes a table copies it."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from pyspark.sql import SparkSession
+
+from compaction_kit import datasets, get_spark
+from tests import folders
+
+settings.register_profile("kit", deadline=None, derandomize=True)
+settings.load_profile("kit")
+
+CopyOf = Callable[[Path], Path]
+
+
+@pytest.fixture(scope="session")
+def spark() -> SparkSession:
+    """The one Spark session of the test run."""
+    return get_spark()
+
+
+@pytest.fixture
+def confs(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
+    """Set session settings; the old ones come back after the test."""
+    before: dict[str, str | None] = {}
+
+    def set_conf(key: str, value: str) -> None:
+        before.setdefault(key, spark.conf.get(key, None))
+        spark.conf.set(key, value)
+
+    yield set_conf
+    for key, old in before.items():
+        if old is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, old)
+
+
+@pytest.fixture(scope="session")
+def flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The flights of 2013, a commit a day; copy it before you change it."""
+    return Path(datasets.flights(tmp_path_factory.mktemp("flights") / "table"))
+
+
+@pytest.fixture(scope="session")
+def shaped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """21 files from 4 commits in 3 skewed partitions (11, 5 and 4 files, or so); copy it to change it."""
+    folder = tmp_path_factory.mktemp("shaped") / "table"
+    return Path(datasets.shaped_table(folder, partitions=3, files=7, rows=50, skew=1.0, commits=4))
+
+
+@pytest.fixture(scope="session")
+def lived(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table that Spark wrote, with a life: written (0), rows deleted by vectors (1), more of them (2),
+    compacted in one partition (3), appended to (4). Partitioned by p ("0" and "1"); copy it to change it.
+    """
+    folder = tmp_path_factory.mktemp("lived") / "table"
+    name = f"delta.`{folder}`"
+    rows = spark.range(0, 60, 1, 3).selectExpr("id", "CAST(id % 2 AS STRING) p")
+    rows.write.format("delta").partitionBy("p").option("delta.enableDeletionVectors", "true").save(
+        str(folder)
+    )
+    spark.sql(f"DELETE FROM {name} WHERE id IN (0, 2)")
+    spark.sql(f"DELETE FROM {name} WHERE id IN (4, 20, 21)")
+    spark.sql(f"OPTIMIZE {name} WHERE p = '0'")
+    rows.limit(5).coalesce(1).write.format("delta").mode("append").save(str(folder))
+    return folder
+
+
+@pytest.fixture
+def copy_of(tmp_path: Path) -> CopyOf:
+    """Copies a table into the test's own folder."""
+    return lambda table: folders.copy(table, tmp_path / "copy")
+
+
+@pytest.fixture
+def changed(copy_of: CopyOf, shaped: Path) -> Iterator[Path]:
+    """A copy of `shaped` for a test to change."""
+    copied = copy_of(shaped)
+    yield copied
+    shutil.rmtree(copied, ignore_errors=True)

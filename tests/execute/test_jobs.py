@@ -1,0 +1,74 @@
+import contextlib
+import time
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from compaction_kit.execute.jobs import run_watched, session_confs
+from compaction_kit.session import quiet_errors
+
+pytestmark = pytest.mark.spark
+
+SET, UNSET = "spark.sql.shuffle.partitions", "spark.databricks.delta.optimize.minFileSize"
+
+
+class Stop(Exception):
+    pass
+
+
+def test_work_returns_its_value_and_is_watched_meanwhile(spark: SparkSession) -> None:
+    seen: list[list[str]] = []
+
+    def work() -> int:
+        count = spark.range(100).count()
+        time.sleep(0.5)
+        return count
+
+    assert run_watched(spark, work, seen.append) == 100
+    assert seen[0] == []
+    assert len(seen[-1]) >= 1
+
+
+def test_the_works_own_error_is_raised(spark: SparkSession) -> None:
+    with quiet_errors(), pytest.raises(PySparkException, match="DIVIDE_BY_ZERO"):
+        run_watched(spark, lambda: spark.sql("SELECT 1 / 0").collect(), lambda _: None)
+
+
+def test_a_watcher_that_raises_cancels_the_work(spark: SparkSession) -> None:
+    started = time.monotonic()
+
+    def stop(_: object) -> None:
+        raise Stop
+
+    with pytest.raises(Stop):
+        # It would take an hour.
+        run_watched(
+            spark,
+            lambda: spark.sql(
+                "SELECT java_method('java.lang.Thread', 'sleep', 3600000L) FROM range(2)"
+            ).collect(),
+            stop,
+        )
+    assert time.monotonic() - started < 60
+
+
+def test_work_that_is_done_before_the_cancellation_counts_as_done(spark: SparkSession) -> None:
+    def stop(_: object) -> None:
+        raise Stop
+
+    def work() -> str:
+        time.sleep(0.5)
+        return "done"
+
+    assert run_watched(spark, work, stop) == "done"
+
+
+def test_settings_come_back_set_and_unset(spark: SparkSession) -> None:
+    before = spark.conf.get(SET)
+    assert spark.conf.get(UNSET, None) is None
+    with contextlib.suppress(Stop), session_confs(spark, {SET: "7", UNSET: "8"}):
+        assert (spark.conf.get(SET), spark.conf.get(UNSET)) == ("7", "8")
+        raise Stop
+    assert spark.conf.get(SET) == before
+    assert spark.conf.get(UNSET, None) is None

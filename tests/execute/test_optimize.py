@@ -1,0 +1,237 @@
+"""What OPTIMIZE does is what the plan said, by the commit that it left."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import broadcast
+
+from compaction_kit import open_table
+from compaction_kit.datasets import shaped_table
+from compaction_kit.errors import StalePlanError
+from compaction_kit.execute import CompactionResult
+from compaction_kit.plan import CompactionPlan
+from tests import handmade
+
+pytestmark = pytest.mark.spark
+
+SetConf = Callable[[str, str], None]
+
+
+def commit_of(table: Path, version: int, name: str) -> list[dict[str, Any]]:
+    lines = handmade.commit_path(table, version).read_text().splitlines()
+    return [action[name] for action in map(json.loads, lines) if name in action]
+
+
+def assert_done_as_planned(table: Path, plan: CompactionPlan, result: CompactionResult) -> None:
+    """The commit, read word for word, did what the plan said, and the result tells the same."""
+    version = plan.version + 1
+    assert result.versions == (version,)
+    adds, removes = commit_of(table, version, "add"), commit_of(table, version, "remove")
+    assert Counter(action["path"] for action in removes) == Counter(plan.files["path"].to_pylist())
+    assert result.num_files_removed == plan.num_files_removed == len(removes)
+    assert result.num_files_added == plan.num_files_added == len(adds) == plan.num_bins
+    assert result.bytes_removed == plan.bytes_removed == sum(action["size"] for action in removes)
+    assert result.bytes_added == sum(action["size"] for action in adds)
+    assert not any(action["dataChange"] for action in adds + removes)
+    assert result.as_planned
+    assert result.sizes_before.sum() - result.bytes_removed + result.bytes_added == result.sizes_after.sum()
+    assert len(result.sizes_after) == open_table(table).files().num_files
+
+
+def rows_by_bin(table: Path, version: int) -> list[int]:
+    return sorted(json.loads(action["stats"])["numRecords"] for action in commit_of(table, version, "add"))
+
+
+def test_several_bins_a_partition_are_filled_as_planned(spark: SparkSession, changed: Path) -> None:
+    table = open_table(changed)
+    plan = table.plan_compaction(max_file_size="10 KiB")
+    per_partition = Counter(plan.bins["partition.part"].to_pylist())
+    assert max(per_partition.values()) >= 2
+    assert plan.num_files_after < plan.source.num_files
+    result = plan.run()
+    assert result.verified is True
+    assert_done_as_planned(changed, plan, result)
+    assert rows_by_bin(changed, 5) == sorted(plan.bins["num_records"].to_pylist())
+    assert result.strategy == "optimize"
+    assert "as planned" in result.summary()
+    assert f"identical: {50 * plan.source.num_files:,} rows" in result.summary()
+    with pytest.raises(StalePlanError, match="made at version 4 and the table is at 5") as caught:
+        plan.run()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_predicate_confines_it_and_then_there_is_nothing_left_to_do(
+    spark: SparkSession, changed: Path
+) -> None:
+    table = open_table(changed)
+    where = "part IN ('p0000', 'p0002') -- not the one in between"
+    plan = table.plan_compaction(where=where)
+    assert plan.bins["partition.part"].to_pylist() == ["p0000", "p0002"]
+    result = plan.run(verify=False)
+    assert result.verified is None
+    assert "not compared" in result.summary()
+    assert_done_as_planned(changed, plan, result)
+    again = table.plan_compaction(where=where)
+    assert again.is_empty
+    assert "None of them has a partner in its partition" in again.explain()
+    nothing = again.run()
+    assert (nothing.strategy, nothing.versions, nothing.num_files_removed) == ("none", (), 0)
+    assert "nothing to do" in nothing.summary()
+    assert table.version == 5
+
+
+def test_large_files_with_many_deleted_rows_are_rewritten(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    rows = spark.range(0, 400, 1, 4)  # 4 files of 100 rows
+    rows.write.format("delta").option("delta.enableDeletionVectors", "true").save(str(folder))
+    spark.sql(
+        f"DELETE FROM delta.`{folder}` WHERE id IN (0, 1, 2, 3, 4) OR id BETWEEN 100 AND 119 OR id = 200"
+    )
+    table = open_table(folder)
+    deleted = table.files().to_arrow()["deletion_vector_cardinality"].to_pylist()
+    assert sorted(count for count in deleted if count) == [1, 5, 20]
+    plan = table.plan_compaction(min_file_size=1)
+    assert plan.num_files_removed == 2
+    assert set(
+        plan.source.to_arrow().take(pa.array(_positions(plan)))["deletion_vector_cardinality"].to_pylist()
+    ) == {
+        5,
+        20,
+    }
+    result = plan.run()
+    assert result.verified is True
+    assert_done_as_planned(folder, plan, result)
+    assert rows_by_bin(folder, 2) == [175]
+
+
+def _positions(plan: CompactionPlan) -> list[int]:
+    chosen = set(plan.files["path"].to_pylist())
+    return [i for i, path in enumerate(plan.source.to_arrow()["path"].to_pylist()) if path in chosen]
+
+
+ODD = ["a b", "100%", "x:y", "n/m", "k=v", "ü", "it's", 'say "so"', "a%20b", "#?&", None]
+
+
+def test_typed_odd_and_null_partition_values_under_column_mapping(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "odd names: 100% [x]"
+    values = [(i, i % 2 if i % 5 else None, odd) for i, odd in enumerate(ODD)]
+    # Two tasks that hold each partition once: two files a partition.
+    partitions = spark.createDataFrame(values, "i int, n int, s string")
+    rows = (
+        spark.range(0, 2, 1, 2)
+        .crossJoin(broadcast(partitions))
+        .selectExpr("i AS id", "n", "date_add(DATE'2024-02-28', i) d", "s")
+    )
+    writer = rows.write.format("delta").option("delta.columnMapping.mode", "name")
+    writer.partitionBy("n", "d", "s").save(str(folder))
+    spark.sql(f"ALTER TABLE delta.`{folder}` RENAME COLUMN s TO `odd text`")
+    table = open_table(folder)
+    plan = table.plan_compaction()
+    assert plan.num_bins == len(ODD)
+    assert set(plan.bins["partition.odd text"].to_pylist()) == set(ODD)
+    assert plan.bins["partition.d"].to_pylist()[-1].startswith("2024-")
+    some = table.plan_compaction("`odd text` IN ('100%', 'n/m', 'it\\'s') OR n IS NULL AND d > '2024-03-01'")
+    assert set(some.bins["partition.odd text"].to_pylist()) == {"100%", "n/m", "ü", "it's", None}
+    result = plan.run()
+    assert result.verified is True
+    assert_done_as_planned(folder, plan, result)
+    assert table.plan_compaction().is_empty
+
+
+def test_values_that_only_look_different_are_one_partition_and_empty_text_stands_alone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    types = {"n": "integer", "d": "date"}
+    same_day = ["2024-01-01", "2024-1-1"]
+    values = [(n, d) for n in ("1", "01") for d in same_day] + [
+        (n, same_day[0]) for n in (None, None, "", "")
+    ]
+    adds = [
+        handmade.write_data(
+            tmp_path,
+            f"f{i}.parquet",
+            pa.table({"id": range(i, 3 * i + 1)}),
+            dict(zip(types, value, strict=True)),
+        )
+        for i, value in enumerate(values)
+    ]
+    handmade.write_log(tmp_path, [handmade.metadata({"id": "long", **types}, list(types)), *adds])
+    plan = open_table(tmp_path).plan_compaction()
+    assert sorted(plan.bins["num_files"].to_pylist()) == [2, 2, 4]
+    result = plan.run()
+    assert result.verified is True
+    assert_done_as_planned(tmp_path, plan, result)
+    assert rows_by_bin(tmp_path, 1) == sorted(plan.bins["num_records"].to_pylist())
+
+
+def test_files_of_one_size_are_counted_right_whichever_are_chosen(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = pa.table({"id": np.zeros(10, np.int64)})
+    adds = [handmade.write_data(tmp_path, f"f{i}.parquet", rows) for i in range(5)]
+    handmade.write_log(tmp_path, adds)
+    size = adds[0]["add"]["size"]
+    plan = open_table(tmp_path).plan_compaction(max_file_size=2 * size, min_file_size=2 * size)
+    assert (plan.num_bins, plan.num_files_removed) == (2, 4)
+    result = plan.run()
+    assert result.verified is True
+    assert (result.num_files_removed, result.num_files_added) == (4, 2)
+    assert result.bytes_removed == plan.bytes_removed
+
+
+def test_batches_set_in_the_session_do_not_split_the_commit(
+    spark: SparkSession, changed: Path, confs: SetConf
+) -> None:
+    confs("spark.databricks.delta.optimize.batchSize", "1000")
+    plan = open_table(changed).plan_compaction()
+    assert plan.num_bins > 1
+    assert_done_as_planned(changed, plan, plan.run(verify=False))
+
+
+@pytest.mark.slow
+def test_a_random_table_is_compacted_as_planned(spark: SparkSession, tmp_path: Path) -> None:
+    """Partitions, sizes, thresholds and predicates by chance, with seeds that stay the same."""
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        folder = tmp_path / str(seed)
+        metadata = handmade.metadata({"id": "long", "p": "integer"}, ["p"])
+        adds = [
+            handmade.write_data(
+                folder,
+                f"p={p}/f{i}.parquet",
+                pa.table({"id": rng.integers(0, 2**60, rng.integers(1, 400))}),
+                {"p": str(p)},
+            )
+            for i, p in enumerate(rng.integers(0, 3, 20))
+        ]
+        handmade.write_log(folder, [metadata, *adds])
+        sizes = np.sort([action["add"]["size"] for action in adds])
+        plan = open_table(folder).plan_compaction(
+            where="p <> 1" if seed else None,
+            min_file_size=int(sizes[13 + seed]),
+            max_file_size=int(sizes[-1] * (1 + seed)),
+        )
+        assert not plan.is_empty
+        assert_done_as_planned(folder, plan, plan.run(verify=False))
+
+
+def test_the_sessions_own_thresholds_are_the_defaults(
+    spark: SparkSession, tmp_path: Path, confs: SetConf
+) -> None:
+    folder = Path(shaped_table(tmp_path / "t", partitions=0, files=6, rows=20, commits=1))
+    confs("spark.databricks.delta.optimize.minFileSize", "5000")
+    confs("spark.databricks.delta.optimize.maxFileSize", "6000")
+    plan = open_table(folder).plan_compaction()
+    assert (plan.thresholds.min_file_size, plan.thresholds.max_file_size) == (5_000, 6_000)
+    spark.sql(f"OPTIMIZE delta.`{folder}`")
+    removed = commit_of(folder, plan.version + 1, "remove")
+    assert Counter(action["path"] for action in removed) == Counter(plan.files["path"].to_pylist())

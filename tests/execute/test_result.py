@@ -1,0 +1,48 @@
+import numpy as np
+import pytest
+
+from compaction_kit.execute import CompactionResult
+from compaction_kit.verify import Fingerprint
+
+
+def result_of(fingerprint: Fingerprint | None, as_planned: bool = True) -> CompactionResult:
+    return CompactionResult(
+        strategy="optimize",
+        versions=(5,),
+        num_bins=2,
+        num_files_added=2,
+        num_files_removed=1_200,
+        bytes_added=2_048,
+        bytes_removed=4_096,
+        seconds=1.25,
+        verified=True if fingerprint else None,
+        fingerprint=fingerprint,
+        as_planned=as_planned,
+        sizes_before=np.array([4] * 1_201),
+        sizes_after=np.array([1_024, 1_024, 4]),
+    )
+
+
+def test_the_summary_tells_the_outcome_fact_by_fact() -> None:
+    facts = dict(line.split(maxsplit=1) for line in result_of(Fingerprint(7, (1, 2))).summary().splitlines())
+    assert facts == {
+        "version": "5, by optimize",
+        "files": "1,200 → 2 (the table: 1,201 → 3)",
+        "bytes": "4 KiB → 2 KiB",
+        "bins": "2, as planned",
+        "content": "identical: 7 rows, 2 hashes over every column",
+        "seconds": "1.2",
+    }
+
+
+@pytest.mark.parametrize(("as_planned", "words"), [(True, "2, as planned"), (False, "NOT as planned")])
+def test_the_summary_does_not_claim_what_was_not_done(as_planned: bool, words: str) -> None:
+    summary = result_of(None, as_planned).summary()
+    assert "not compared" in summary
+    assert words in summary
+
+
+def test_the_result_draws_itself() -> None:
+    page = result_of(None)._repr_html_()
+    assert "1,201 → 3 files" in page
+    assert "1,200 → 2" in page

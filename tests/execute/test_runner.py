@@ -1,0 +1,271 @@
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from compaction_kit import open_table
+from compaction_kit.datasets import shaped_table
+from compaction_kit.errors import (
+    ConflictError,
+    InvalidArgumentError,
+    ReadOnlyTableError,
+    RunCancelled,
+    RunFailedError,
+    StalePlanError,
+    VerificationError,
+)
+from compaction_kit.execute import Progress
+from tests import folders, handmade
+
+pytestmark = pytest.mark.spark
+
+SetConf = Callable[[str, str], None]
+CONF = "spark.databricks.delta.optimize"
+NOBODY = 65534
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_at(step: str) -> Callable[[Progress], None]:
+    def report(progress: Progress) -> None:
+        if progress.step.startswith(step):
+            raise Stop(step)
+
+    return report
+
+
+def once_rewriting(act: Callable[[], None]) -> Callable[[Progress], None]:
+    """Do something once, when OPTIMIZE has been asked for."""
+    acted: list[bool] = []
+
+    def report(progress: Progress) -> None:
+        if progress.step.startswith("Rewriting") and not acted:
+            acted.append(True)
+            act()
+
+    return report
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+@pytest.fixture
+def many_bins(tmp_path: Path) -> Path:
+    """12 partitions of 3 files, which is time enough between the first bin and the commit."""
+    folder = tmp_path / "table"
+    return Path(shaped_table(folder, partitions=12, files=3, rows=30, commits=2))
+
+
+def data_files(table: Path) -> set[Path]:
+    return set(table.rglob("*.parquet")) - set((table / "_delta_log").rglob("*"))
+
+
+def commit_behind(table: Path, version: int, actions: list[handmade.Action]) -> Callable[[], None]:
+    """Another writer, who commits as soon as the first bin is written."""
+    before = data_files(table)
+
+    def act() -> None:
+        wait_until(lambda: len(data_files(table)) > len(before))
+        handmade.write_commit(table, version, actions)
+
+    return act
+
+
+def test_progress_never_goes_back_and_ends_at_one_and_settings_come_back(
+    spark: SparkSession, changed: Path, confs: SetConf
+) -> None:
+    confs(f"{CONF}.minFileSize", "123456")
+    assert spark.conf.get(f"{CONF}.maxFileSize", None) is None
+    seen: list[Progress] = []
+    plan = open_table(changed).plan_compaction(min_file_size="1 MiB", max_file_size="2 MiB")
+    result = plan.run(progress=seen.append)
+    assert result.verified is True
+    fractions = [progress.fraction for progress in seen]
+    assert fractions == sorted(fractions)
+    assert fractions[0] == 0.0
+    assert fractions[-1] == 1.0
+    steps = list(dict.fromkeys(progress.step.split(" bin ")[0] for progress in seen))
+    assert steps == ["Reading the content before", "Rewriting", "Comparing the content after", "Done"]
+    assert {progress.num_bins for progress in seen} == {plan.num_bins}
+    assert seen[-1].bins_done == plan.num_bins
+    assert result.seconds >= seen[-1].seconds > 0
+    assert spark.conf.get(f"{CONF}.minFileSize") == "123456"
+    assert spark.conf.get(f"{CONF}.maxFileSize", None) is None
+    assert spark.conf.get(f"{CONF}.batchSize", None) is None
+
+
+def test_a_run_without_proof_ends_at_one_too_and_a_late_cancellation_is_ignored(
+    spark: SparkSession, changed: Path
+) -> None:
+    seen: list[float] = []
+
+    def report(progress: Progress) -> None:
+        seen.append(progress.fraction)
+        if progress.step == "Done":
+            raise Stop
+
+    result = open_table(changed).plan_compaction().run(verify=False, progress=report)
+    assert result.versions == (5,)
+    assert seen == sorted(seen)
+    assert seen[-1] == 1.0
+
+
+@pytest.mark.parametrize("step", ["Reading", "Rewriting"])
+def test_a_cancelled_run_changes_nothing(
+    spark: SparkSession, many_bins: Path, confs: SetConf, step: str
+) -> None:
+    confs(f"{CONF}.maxFileSize", "777777")
+    table = open_table(many_bins)
+    before = table.files().to_arrow()
+    log_before, files_before = folders.listing(many_bins / "_delta_log"), data_files(many_bins)
+
+    def stop_when_a_bin_is_written() -> None:
+        wait_until(lambda: data_files(many_bins) > files_before)
+        raise Stop
+
+    rewriting = step == "Rewriting"
+    progress = once_rewriting(stop_when_a_bin_is_written) if rewriting else stop_at(step)
+    with pytest.raises(RunCancelled, match="nothing was committed, the table is as it was") as caught:
+        table.plan_compaction().run(verify=not rewriting, progress=progress)
+    assert isinstance(caught.value.__cause__, Stop)
+    assert folders.listing(many_bins / "_delta_log") == log_before
+    assert table.files().to_arrow() == before
+    assert data_files(many_bins) >= files_before
+    assert spark.conf.get(f"{CONF}.maxFileSize") == "777777"
+    assert spark.conf.get(f"{CONF}.minFileSize", None) is None
+
+
+def test_a_run_cancelled_during_the_comparison_says_that_it_is_committed(
+    spark: SparkSession, changed: Path
+) -> None:
+    table = open_table(changed)
+    with pytest.raises(RunCancelled, match="the compaction is committed, its content was not compared"):
+        table.plan_compaction().run(progress=stop_at("Comparing"))
+    assert table.version == 5
+
+
+def test_another_writer_who_removes_a_planned_file_wins(spark: SparkSession, many_bins: Path) -> None:
+    table = open_table(many_bins)
+    plan = table.plan_compaction()
+    removal = handmade.remove(plan.files["path"].to_pylist()[0], int(time.time() * 1000))
+    act = commit_behind(many_bins, plan.version + 1, [removal])
+    with pytest.raises(ConflictError, match="make a new plan; nothing was changed") as caught:
+        plan.run(verify=False, progress=once_rewriting(act))
+    assert "\n" not in str(caught.value)
+    assert table.version == plan.version + 1
+    assert table.files().num_files == plan.source.num_files - 1
+
+
+def test_rows_appended_meanwhile_are_kept_and_the_content_is_still_proved(
+    spark: SparkSession, many_bins: Path
+) -> None:
+    table = open_table(many_bins)
+    plan = table.plan_compaction()
+    source = plan.files["path"].to_pylist()[0]
+    rows = pq.ParquetFile(many_bins / source).read()
+    appended = handmade.write_data(many_bins, f"{source}-more.parquet", rows, {"part": "p0000"})
+    result = plan.run(progress=once_rewriting(commit_behind(many_bins, plan.version + 1, [appended])))
+    assert result.verified is True
+    assert result.versions == (plan.version + 2,)
+    assert result.as_planned
+    assert result.fingerprint is not None
+    assert result.fingerprint.num_rows == 12 * 3 * 30 + 30
+
+
+def test_content_that_changes_is_noticed(spark: SparkSession, changed: Path) -> None:
+    table = open_table(changed)
+    plan = table.plan_compaction()
+    before = data_files(changed)
+
+    def spoil() -> None:
+        """Change a value in a file of the commit, as soon as that is there."""
+        wait_until(handmade.commit_path(changed, plan.version + 1).exists)
+        file = min(data_files(changed) - before)
+        rows = pq.ParquetFile(file).read()
+        rows = rows.set_column(0, "id", pc.add(rows["id"], 1))
+        file.with_name(f".{file.name}.crc").unlink()
+        pq.write_table(rows, file, use_deprecated_int96_timestamps=True)  # as Spark writes them
+
+    with pytest.raises(
+        VerificationError, match=r"The content differs: version 4 has .* version 5 has "
+    ) as error:
+        plan.run(progress=once_rewriting(spoil))
+    assert "\n" not in str(error.value)
+    assert "RESTORE to version 4" in str(error.value)
+
+
+def test_a_data_file_that_is_gone_is_told_in_one_sentence(spark: SparkSession, changed: Path) -> None:
+    table = open_table(changed)
+    plan = table.plan_compaction()
+    (changed / plan.files["path"].to_pylist()[0]).unlink()
+    with pytest.raises(RunFailedError, match=r"the table stays at version 4: .*FILE_NOT_EXIST") as caught:
+        plan.run(verify=False)
+    assert "\n" not in str(caught.value)
+    assert table.version == 4
+
+
+def test_a_plan_of_an_older_state_does_not_run(spark: SparkSession, changed: Path) -> None:
+    table = open_table(changed)
+    plan = table.plan_compaction()
+    handmade.write_commit(changed, 5, [{"commitInfo": {"operation": "WRITE"}}])
+    before = folders.listing(changed)
+    with pytest.raises(StalePlanError, match="made at version 4 and the table is at 5: make a new plan"):
+        plan.run()
+    assert folders.listing(changed) == before
+
+
+@pytest.mark.parametrize("strategy", ["fastest", ""])
+def test_an_unknown_strategy_is_refused_by_name(spark: SparkSession, shaped: Path, strategy: str) -> None:
+    before = folders.listing(shaped)
+    with pytest.raises(
+        InvalidArgumentError, match=f'strategy="{strategy}" is unknown: use one of '
+    ) as caught:
+        open_table(shaped).plan_compaction().run(strategy=strategy)
+    assert "optimize" in str(caught.value)
+    assert folders.listing(shaped) == before
+
+
+@contextmanager
+def no_permission(folder: Path, *places: Path) -> Iterator[None]:
+    """As a user who may read the folder and not write to these places; root may write anywhere."""
+    is_root = os.geteuid() == 0
+    modes = {path: path.stat().st_mode & 0o7777 for path in [*places, *folder.parents[:3]]}
+    try:
+        for path in folder.parents[:3] if is_root else places:
+            path.chmod(0o755 if is_root else 0o555)
+        if is_root:
+            os.seteuid(NOBODY)
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+        for path, mode in modes.items():
+            path.chmod(mode)
+
+
+def test_a_table_without_write_permission_is_refused_before_anything_happens(
+    spark: SparkSession, changed: Path
+) -> None:
+    plan = open_table(changed).plan_compaction()
+    before = folders.listing(changed)
+    with no_permission(changed, changed, changed / "_delta_log"):
+        with pytest.raises(ReadOnlyTableError, match="can't be written to: get write permission") as caught:
+            plan.run()
+        # Planning and looking need no permission.
+        assert open_table(changed).files().num_files == plan.source.num_files
+    assert str(changed) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert isinstance(caught.value, PermissionError)
+    assert folders.listing(changed) == before

@@ -1,0 +1,17 @@
+"""Folders: what is in one, and copies of tables."""
+
+import shutil
+from pathlib import Path
+
+
+def listing(folder: Path) -> dict[str, tuple[int, int]]:
+    """Size and mtime of everything in a folder, by path; equal listings mean that nothing was touched."""
+    return {
+        str(path.relative_to(folder)): (path.stat().st_size, path.stat().st_mtime_ns)
+        for path in folder.rglob("*")
+    }
+
+
+def copy(table: Path, to: Path) -> Path:
+    """A copy of a table, file times too."""
+    return Path(shutil.copytree(table, to))

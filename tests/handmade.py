@@ -1,0 +1,116 @@
+"""Delta tables written by hand, action by action, for the logs that no writer makes to order."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+Action = dict[str, Any]
+
+
+def log_name(version: int, suffix: str = "json") -> str:
+    return f"{version:020d}.{suffix}"
+
+
+def commit_path(table: Path, version: int, suffix: str = "json") -> Path:
+    return table / "_delta_log" / log_name(version, suffix)
+
+
+def protocol(reader: int = 1, writer: int = 2, features: Sequence[str] = ()) -> Action:
+    action: Action = {"minReaderVersion": reader, "minWriterVersion": writer}
+    if features:
+        action |= {"minReaderVersion": 3, "minWriterVersion": 7}
+        action |= {"readerFeatures": list(features), "writerFeatures": list(features)}
+    return {"protocol": action}
+
+
+def metadata(
+    columns: Mapping[str, str] | None = None,
+    partition_by: Sequence[str] = (),
+    configuration: Mapping[str, str] | None = None,
+) -> Action:
+    """A metaData action; `columns` gives each column's Delta type."""
+    fields = [
+        {"name": name, "type": kind, "nullable": True, "metadata": {}}
+        for name, kind in (columns or {"id": "long"}).items()
+    ]
+    return {
+        "metaData": {
+            "id": "00000000-0000-0000-0000-000000000001",
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": json.dumps({"type": "struct", "fields": fields}),
+            "partitionColumns": list(partition_by),
+            "configuration": dict(configuration or {}),
+            "createdTime": 1_700_000_000_000,
+        }
+    }
+
+
+def add(
+    path: str,
+    size: int = 1_000,
+    partition: Mapping[str, str | None] | None = None,
+    records: int | None = 10,
+    vector: Action | None = None,
+) -> Action:
+    action: Action = {
+        "path": path,
+        "partitionValues": dict(partition or {}),
+        "size": size,
+        "modificationTime": 1_700_000_000_000,
+        "dataChange": True,
+    }
+    if records is not None:
+        action["stats"] = json.dumps({"numRecords": records})
+    if vector is not None:
+        action["deletionVector"] = vector
+    return {"add": action}
+
+
+def remove(path: str, deleted: int | None = 1_700_000_000_000, vector: Action | None = None) -> Action:
+    action: Action = {"path": path, "dataChange": True}
+    if deleted is not None:
+        action["deletionTimestamp"] = deleted
+    if vector is not None:
+        action["deletionVector"] = vector
+    return {"remove": action}
+
+
+def vector(name: str, cardinality: int = 1, storage: str = "i") -> Action:
+    """A deletion vector descriptor; it says where, no vector is there."""
+    return {
+        "storageType": storage,
+        "pathOrInlineDv": name,
+        "sizeInBytes": 40,
+        "cardinality": cardinality,
+    }
+
+
+def write_commit(table: Path, version: int, actions: Sequence[Action]) -> Path:
+    file = commit_path(table, version)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    return file
+
+
+def write_log(table: Path, *commits: Sequence[Action]) -> Path:
+    """Write commits 0, 1, …; the first gets a protocol and a metaData action if it lacks them."""
+    for version, actions in enumerate(commits):
+        named = {name for action in actions for name in action}
+        missing = [protocol()] if "protocol" not in named else []
+        missing += [metadata()] if "metaData" not in named else []
+        write_commit(table, version, [*(missing if version == 0 else []), *actions])
+    return table
+
+
+def write_data(
+    table: Path, path: str, rows: pa.Table, partition: Mapping[str, str | None] | None = None
+) -> Action:
+    """Write a data file without the partition columns, and return the add action for it."""
+    file = table / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows, file)
+    return add(path, file.stat().st_size, partition, len(rows))

@@ -1,0 +1,75 @@
+from pathlib import Path
+
+import deltalake
+import pytest
+
+from compaction_kit.log import TransactionLog
+from compaction_kit.log.lifetimes import earliest_version
+from compaction_kit.log.names import LogFile, list_log, log_file
+from tests import handmade
+
+
+def lives(table: Path) -> set[tuple[str, str | None, int, int | None]]:
+    _, lifetimes = TransactionLog(table).lifetimes()
+    return {
+        (life["path"], life["deletion_vector_id"], life["added"], life["removed"])
+        for life in lifetimes.to_pylist()
+    }
+
+
+def test_a_file_lives_from_its_add_to_its_remove_and_may_come_back(tmp_path: Path) -> None:
+    handmade.write_log(
+        tmp_path,
+        [handmade.add("a%20b"), handmade.add("c")],
+        [handmade.remove("a%20b")],
+        [handmade.add("a%20b")],
+    )
+    assert lives(tmp_path) == {("a b", None, 0, 1), ("a b", None, 2, None), ("c", None, 0, None)}
+
+
+def test_a_new_vector_ends_the_life_without_it(tmp_path: Path) -> None:
+    vector = handmade.vector("0rJua")
+    handmade.write_log(
+        tmp_path, [handmade.add("a")], [handmade.add("a", vector=vector), handmade.remove("a")]
+    )
+    assert lives(tmp_path) == {("a", None, 0, 1), ("a", "i0rJua", 1, None)}
+
+
+def test_a_file_added_again_lives_on(tmp_path: Path) -> None:
+    handmade.write_log(tmp_path, [handmade.add("a")], [handmade.add("a"), handmade.remove("unknown")])
+    assert lives(tmp_path) == {("a", None, 0, None)}
+
+
+def test_a_trimmed_log_starts_at_its_oldest_checkpoint(changed: Path) -> None:
+    deltalake.DeltaTable(str(changed)).create_checkpoint()
+    for version in (0, 1, 2):
+        handmade.commit_path(changed, version).unlink()
+    files = list_log(changed)
+    assert earliest_version(files) == 4
+    snapshot, lifetimes = TransactionLog(changed).lifetimes()
+    assert snapshot.version == 4
+    assert set(lifetimes["added"].to_pylist()) == {4}
+
+
+def files_of(commits: list[int], checkpoints: list[int]) -> list[LogFile]:
+    names = [f"{v:020d}.json" for v in commits] + [f"{v:020d}.checkpoint.parquet" for v in checkpoints]
+    return [log_file(name) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("commits", "checkpoints", "earliest"),
+    [
+        ([0, 1, 2], [], 0),
+        ([0, 1, 2], [2], 0),
+        ([5, 6, 7], [6], 6),
+        ([5, 6, 7], [4], 4),
+        ([5, 6, 7], [5, 7], 5),
+        ([], [7], 7),
+        ([0, 1, 3, 4], [2], 2),
+        ([7], [7], 7),
+    ],
+)
+def test_the_earliest_version_is_the_oldest_that_can_be_read(
+    commits: list[int], checkpoints: list[int], earliest: int
+) -> None:
+    assert earliest_version(files_of(commits, checkpoints)) == earliest

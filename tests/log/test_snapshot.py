@@ -1,0 +1,181 @@
+import json
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compaction_kit import open_table
+from compaction_kit.errors import CorruptLogError, UnsupportedTableError
+from compaction_kit.log import TransactionLog
+from compaction_kit.log.snapshot import count_records, newest_actions
+from tests import handmade
+
+# "a%20b" and "a b" are one file: the log may write it either way.
+PATHS = st.sampled_from(["a", "a%20b", "a b", "c%2525", "c%25", "d"])
+ACTION = st.tuples(PATHS, st.sampled_from([None, "u1", "u2@4"]), st.booleans())
+
+
+@given(st.lists(st.lists(ACTION, max_size=6, unique_by=lambda a: (unquote(a[0]), a[1])), max_size=8))
+def test_the_newest_action_on_a_file_and_vector_wins(
+    commits: list[list[tuple[str, str | None, bool]]],
+) -> None:
+    rows = [(version, *action) for version, actions in enumerate(commits) for action in actions]
+    replayed = {(unquote(path), vector): (version, is_add) for version, path, vector, is_add in rows}
+    # As read from a checkpoint and commits: adds first, then removes.
+    rows.sort(key=lambda row: not row[3])
+    table = pa.table(
+        {
+            "version": pa.array([row[0] for row in rows], pa.int64()),
+            "path": pa.chunked_array([pa.array([row[1] for row in rows], pa.string())]),
+            "deletion_vector_id": pa.chunked_array([pa.array([row[2] for row in rows], pa.string())]),
+            "is_add": pa.array([row[3] for row in rows], pa.bool_()),
+        }
+    )
+    newest = newest_actions(table).to_pylist()
+    found = {
+        (unquote(row["path"]), row["deletion_vector_id"]): (row["version"], row["is_add"]) for row in newest
+    }
+    assert found == replayed
+    assert len(newest) == len(replayed)
+
+
+def test_live_files_and_tombstones_are_told_apart(tmp_path: Path) -> None:
+    table = handmade.write_log(
+        tmp_path,
+        [handmade.add("a"), handmade.add("b"), handmade.add("c")],
+        [handmade.remove("a", 5), handmade.add("d")],
+        [handmade.remove("c", None), handmade.add("a", 9)],
+    )
+    log = TransactionLog(table)
+    assert log.snapshot().live_files["path"].to_pylist() == ["b", "d", "a"]
+    assert log.snapshot().live_files["size_bytes"].to_pylist() == [1_000, 1_000, 9]
+    assert log.snapshot().tombstones["path"].to_pylist() == ["c"]
+    assert log.snapshot(1).tombstones["deletion_timestamp"].to_pylist() == [5]
+    assert log.snapshot(0).live_files["path"].to_pylist() == ["a", "b", "c"]
+
+
+def test_a_new_deletion_vector_replaces_the_file_without_one(tmp_path: Path) -> None:
+    first, second = handmade.vector("0rJua"), handmade.vector("0rJub", 7) | {"offset": 4}
+    table = handmade.write_log(
+        tmp_path,
+        [handmade.add("a")],
+        [handmade.remove("a"), handmade.add("a", vector=first)],
+        [handmade.remove("a", vector=first), handmade.add("a", vector=second)],
+    )
+    snapshot = TransactionLog(table).snapshot()
+    assert snapshot.live_files["deletion_vector_id"].to_pylist() == ["i0rJub@4"]
+    assert snapshot.live_files["deletion_vector_cardinality"].to_pylist() == [7]
+    assert set(snapshot.tombstones["deletion_vector_id"].to_pylist()) == {None, "i0rJua"}
+
+
+def test_the_newest_protocol_and_metadata_count(tmp_path: Path) -> None:
+    table = handmade.write_log(
+        tmp_path,
+        [handmade.add("a")],
+        [handmade.protocol(1, 4), handmade.metadata({"id": "long", "b": "string"}, configuration={"k": "v"})],
+    )
+    log = TransactionLog(table)
+    assert log.snapshot().protocol.min_writer_version == 4
+    assert log.snapshot().metadata.column_types == {"id": "long", "b": "string"}
+    assert log.snapshot().metadata.configuration == {"k": "v"}
+    assert log.snapshot(0).protocol.min_writer_version == 2
+
+
+def test_partition_values_keep_null_and_empty_text_apart(tmp_path: Path) -> None:
+    metadata = handmade.metadata({"id": "long", "p": "string"}, ["p"])
+    values: list[dict[str, str | None]] = [{"p": None}, {"p": ""}, {"p": "x"}, {}]
+    adds = [handmade.add(f"f{i}", partition=value) for i, value in enumerate(values)]
+    table = handmade.write_log(tmp_path, [metadata, *adds])
+    live = TransactionLog(table).snapshot().live_files
+    assert live["partition.p"].to_pylist() == [None, "", "x", None]
+
+
+def test_column_mapping_looks_partition_values_up_by_physical_name(tmp_path: Path) -> None:
+    metadata = handmade.metadata(
+        {"id": "long", "new name": "string"}, ["new name"], {"delta.columnMapping.mode": "name"}
+    )
+    schema = json.loads(metadata["metaData"]["schemaString"])
+    schema["fields"][1]["metadata"]["delta.columnMapping.physicalName"] = "col-7"
+    metadata["metaData"]["schemaString"] = json.dumps(schema)
+    add = handmade.add("f", partition={"col-7": "x"})
+    table = handmade.write_log(tmp_path, [handmade.protocol(2, 5), metadata, add])
+    assert TransactionLog(table).snapshot().live_files["partition.new name"].to_pylist() == ["x"]
+
+
+def test_counts_of_records_survive_missing_and_damaged_stats() -> None:
+    texts = ['{"numRecords":5}', None, "", "{", "[1]", "{}", '{"numRecords":null}', '{"numRecords":0}']
+    assert count_records(pa.array(texts)).to_pylist() == [5, *[None] * 6, 0]
+
+
+def _refused(table: Path, kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind, match=words) as caught:
+        open_table(table).files()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("keep", [0.999, 0.6, 0.3])
+def test_a_truncated_commit_is_named(tmp_path: Path, keep: float) -> None:
+    table = handmade.write_log(
+        tmp_path, [handmade.add("a")], [handmade.add("b"), handmade.add("c")], [handmade.add("d")]
+    )
+    file = handmade.commit_path(table, 1)
+    data = file.read_bytes().rstrip()
+    file.write_bytes(data[: int(len(data) * keep)])
+    _refused(table, CorruptLogError, f"{file.name} is damaged .*: restore it from a backup")
+
+
+def test_a_commit_with_nothing_in_it_is_named(tmp_path: Path) -> None:
+    table = handmade.write_log(tmp_path, [handmade.add("a")])
+    file = handmade.commit_path(table, 1)
+    file.write_bytes(b"\n")
+    _refused(table, CorruptLogError, f"{file.name} is empty")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"\xff\xfe\x00binary", b"[1, 2]", b"null", b'{"add":{"path":"x","size":"large"}}', b'{"add":{}}'],
+    ids=str,
+)
+def test_a_commit_with_garbage_in_it_is_refused(tmp_path: Path, line: bytes) -> None:
+    table = handmade.write_log(tmp_path, [handmade.add("a")])
+    handmade.commit_path(table, 1).write_bytes(line + b"\n")
+    _refused(table, CorruptLogError, "restore it from a backup")
+
+
+@pytest.mark.parametrize("name", ["protocol", "metaData"])
+def test_a_log_without_a_protocol_or_metadata_is_refused(tmp_path: Path, name: str) -> None:
+    have = [handmade.protocol(), handmade.metadata(), handmade.add("a")]
+    handmade.write_commit(tmp_path, 0, [action for action in have if name not in action])
+    _refused(tmp_path, CorruptLogError, f"no {name} action")
+
+
+def test_a_damaged_metadata_action_is_refused(tmp_path: Path) -> None:
+    metadata = handmade.metadata()
+    metadata["metaData"]["schemaString"] = "{"
+    handmade.write_log(tmp_path, [metadata])
+    _refused(tmp_path, CorruptLogError, "protocol or metaData action is damaged")
+
+
+@pytest.mark.parametrize("feature", ["quantumEntanglement", "timeTravelToo"])
+def test_an_unknown_reader_feature_is_named(tmp_path: Path, feature: str) -> None:
+    handmade.write_log(tmp_path, [handmade.protocol(features=["deletionVectors", feature])])
+    _refused(tmp_path, UnsupportedTableError, f"reader feature {feature}, .*: use a newer one")
+
+
+@pytest.mark.parametrize("feature", ["catalogManaged", "catalogOwned-preview"])
+def test_a_table_that_its_catalog_manages_is_not_read_by_path(tmp_path: Path, feature: str) -> None:
+    handmade.write_log(tmp_path, [handmade.protocol(features=[feature])])
+    _refused(tmp_path, UnsupportedTableError, rf"managed by its catalog \({feature}\)")
+
+
+def test_a_newer_reader_version_is_named(tmp_path: Path) -> None:
+    handmade.write_log(tmp_path, [handmade.protocol(4, 7)])
+    _refused(tmp_path, UnsupportedTableError, "reader version 4 and this package reads up to 3")
+
+
+def test_a_checkpoint_that_is_no_parquet_file_is_named(changed: Path) -> None:
+    handmade.commit_path(changed, 4, "checkpoint.parquet").write_bytes(b"PAR1 no more")
+    _refused(changed, CorruptLogError, r"0004\.checkpoint\.parquet can't be read")

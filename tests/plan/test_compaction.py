@@ -1,0 +1,233 @@
+"""Plans from logs written by hand; tests/execute holds them against what OPTIMIZE does."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compaction_kit.errors import EmptyTableError, InvalidArgumentError, UnsupportedTableError
+from compaction_kit.files import Files
+from compaction_kit.log import TransactionLog
+from compaction_kit.plan import CompactionPlan, Planner, Thresholds
+from tests import handmade
+
+KIB = 1024
+
+
+def files_of(table: Path, *actions: handmade.Action, **columns: str) -> Files:
+    """The files of a table with these actions, partitioned by the columns given with their types."""
+    metadata = handmade.metadata({"id": "long", **columns}, list(columns))
+    return Files(TransactionLog(handmade.write_log(table, [metadata, *actions])).snapshot())
+
+
+def plan_of(files: Files, minimum: int = 100, maximum: int = 100, ratio: float = 0.05) -> CompactionPlan:
+    return Planner(files).plan(Thresholds(minimum, maximum, ratio))
+
+
+def members(plan: CompactionPlan) -> list[list[str]]:
+    rows = plan.files.to_pylist()
+    return [[row["path"] for row in rows if row["bin_id"] == bin_id] for bin_id in range(plan.num_bins)]
+
+
+def test_a_plan_never_mixes_partitions(tmp_path: Path) -> None:
+    files = files_of(
+        tmp_path,
+        *(handmade.add(f"{p}{i}", 10 + i, {"p": p}) for i in range(2) for p in "ab"),
+        handmade.add("c", 10, {"p": "c"}),
+        p="string",
+    )
+    plan = plan_of(files)
+    assert members(plan) == [["a0", "a1"], ["b0", "b1"]]
+    assert (plan.num_bins, plan.num_partitions) == (2, 2)
+    assert (plan.num_files_removed, plan.num_files_added, plan.num_files_after) == (4, 2, 3)
+    assert plan.bytes_removed == 42
+
+
+def test_bins_and_files_have_the_documented_columns(tmp_path: Path) -> None:
+    files = files_of(
+        tmp_path,
+        handmade.add("x", 10, {"p": "1", "q": None}, records=3),
+        handmade.add("y", 20, {"p": "1", "q": None}, records=4),
+        handmade.add("z", 20, {"p": "2", "q": "b"}, records=None),
+        handmade.add("w", 30, {"p": "2", "q": "b"}, records=4),
+        p="integer",
+        q="string",
+    )
+    plan = plan_of(files)
+    assert plan.bins.to_pylist() == [
+        {
+            "bin_id": 0,
+            "num_files": 2,
+            "size_bytes": 30,
+            "num_records": 7,
+            "partition.p": "1",
+            "partition.q": None,
+        },
+        {
+            "bin_id": 1,
+            "num_files": 2,
+            "size_bytes": 50,
+            "num_records": None,
+            "partition.p": "2",
+            "partition.q": "b",
+        },
+    ]
+    assert plan.files.to_pydict() == {
+        "path": ["x", "y", "z", "w"],
+        "size_bytes": [10, 20, 20, 30],
+        "bin_id": [0, 0, 1, 1],
+    }
+
+
+def test_min_file_size_is_exclusive_and_max_file_size_is_inclusive(tmp_path: Path) -> None:
+    files = files_of(tmp_path, *(handmade.add(f"f{size}", size) for size in (40, 60, 99, 100, 101)))
+    assert members(plan_of(files, 100, 100)) == [["f40", "f60"]]
+    assert members(plan_of(files, 101, 199)) == [["f40", "f60", "f99"]]
+    assert members(plan_of(files, 101, 198)) == [["f40", "f60"]]
+    assert members(plan_of(files, 61, 1_000)) == [["f40", "f60"]]
+
+
+@pytest.mark.parametrize(
+    ("records", "deleted", "ratio", "chosen"),
+    [
+        (100, 5, 0.05, True),  # in doubles 1 - 95/100 is above 0.05
+        (100, 4, 0.05, False),
+        (100, 10, 0.1, False),
+        (100, 11, 0.1, True),
+        (None, 1, 0.99, True),  # a vector and no statistics
+    ],
+)
+def test_large_files_with_many_deleted_rows_are_rewritten(
+    tmp_path: Path, records: int | None, deleted: int, ratio: float, chosen: bool
+) -> None:
+    vectors = [handmade.vector(f"0rJu{name}", deleted) for name in "ab"]
+    files = files_of(
+        tmp_path,
+        handmade.add("a", 500, records=records, vector=vectors[0]),
+        handmade.add("b", 501, records=records, vector=vectors[1]),
+        handmade.add("c", 502, records=100),
+    )
+    expected = [["a", "b"]] if chosen else []
+    assert members(plan_of(files, 100, 10_000, ratio)) == expected
+
+
+def test_a_lone_file_with_many_deleted_rows_is_left_alone(tmp_path: Path) -> None:
+    files = files_of(tmp_path, handmade.add("a", 500, vector=handmade.vector("0rJua", 9)))
+    assert plan_of(files).is_empty
+
+
+def test_a_bin_whose_rows_are_all_deleted_adds_no_file(tmp_path: Path) -> None:
+    all_deleted = [handmade.vector(f"0rJu{name}", 10) for name in "ab"]
+    files = files_of(
+        tmp_path,
+        *(handmade.add(f"f{i}", 10, {"p": "1"}, vector=v) for i, v in enumerate(all_deleted)),
+        *(handmade.add(f"g{i}", 10, {"p": "2"}) for i in range(2)),
+        p="integer",
+    )
+    plan = plan_of(files)
+    assert (plan.num_bins, plan.num_files_removed, plan.num_files_added) == (2, 4, 1)
+
+
+def test_files_without_statistics_are_taken_to_have_rows(tmp_path: Path) -> None:
+    files = files_of(
+        tmp_path,
+        handmade.add("a", 10, records=3),
+        handmade.add("b", 10, records=None, vector=handmade.vector("0rJua", 9)),
+    )
+    plan = plan_of(files)
+    assert (plan.num_bins, plan.num_files_added) == (1, 1)
+
+
+def test_partitions_are_grouped_by_type_and_null_stands_alone(tmp_path: Path) -> None:
+    values = ["1", "01", None, None, "", "2"]
+    adds = [handmade.add(f"f{i}", 10 + i, {"n": value}) for i, value in enumerate(values)]
+    plan = plan_of(files_of(tmp_path, *adds, n="integer"))
+    assert sorted(members(plan)) == [["f0", "f1"], ["f2", "f3"]]
+
+
+def test_a_partition_value_that_optimize_would_destroy_is_refused(tmp_path: Path) -> None:
+    files = files_of(tmp_path, handmade.add("a", partition={"n": "x"}), n="integer")
+    with pytest.raises(UnsupportedTableError, match='"x" of column n is no integer'):
+        Planner(files)
+
+
+def test_an_empty_table_has_no_plan(tmp_path: Path) -> None:
+    with pytest.raises(EmptyTableError, match="empty at version 0: there is nothing to compact") as caught:
+        Planner(files_of(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 300), st.sampled_from("ab")), min_size=1, max_size=25),
+    st.integers(1, 300),
+    st.integers(1, 600),
+)
+def test_counts_of_a_plan_agree_with_each_other(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[tuple[int, str]], minimum: int, maximum: int
+) -> None:
+    adds = [handmade.add(f"f{i}", size, {"p": p}) for i, (size, p) in enumerate(sizes)]
+    plan = plan_of(files_of(tmp_path_factory.mktemp("plan"), *adds, p="string"), minimum, maximum)
+    assert plan.files.num_rows == plan.num_files_removed == pc.sum(plan.bins["num_files"] or [0]).as_py()
+    assert plan.bytes_removed == sum(plan.files["size_bytes"].to_pylist())
+    assert plan.bins["size_bytes"].to_pylist() == [
+        sum(row["size_bytes"] for row in plan.files.to_pylist() if row["bin_id"] == bin_id)
+        for bin_id in range(plan.num_bins)
+    ]
+    assert len(plan.sizes_after) == plan.num_files_after
+    assert plan.sizes_after.sum() == plan.source.size_bytes
+    assert plan.is_empty == (plan.num_bins == 0)
+    assert repr(plan).startswith("CompactionPlan(version 0: ")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "sentence"),
+    [
+        ([500, 600], "No file is under that size, so there is nothing to do."),
+        ([10, 500], "None of them has a partner in its partition"),
+        ([10, 20], "Of these, 2 fill 1 bin of at most 100 B in 1 partition: 30 B become 1 file."),
+        ([60, 61, 40, 30], "Of these, 2 fill 1 bin of at most 100 B in 1 partition: 70 B become 1 file."),
+    ],
+    ids=str,
+)
+def test_a_plan_explains_itself(tmp_path: Path, sizes: list[int], sentence: str) -> None:
+    adds = [handmade.add(f"f{i}", size) for i, size in enumerate(sizes)]
+    explanation = plan_of(files_of(tmp_path, *adds)).explain()
+    small = sum(size < 100 for size in sizes)
+    assert explanation.startswith(f"Version 0 has {len(sizes)} live files, {small} under 100 B.")
+    assert sentence in explanation
+
+
+def test_a_predicate_that_selects_no_file_is_explained(tmp_path: Path) -> None:
+    files = files_of(tmp_path, handmade.add("a", partition={"p": "1"}), p="integer")
+    nothing = Files(files.snapshot, np.array([], np.int64))
+    plan = Planner(nothing).plan(Thresholds(), "p = 2")
+    assert plan.is_empty
+    assert plan.explain() == (
+        "Version 0 has 0 live files where p = 2, 0 under 1 GiB.\nNo file matches, so there is nothing to do."
+    )
+    assert (plan.files.num_rows, plan.bins.num_rows, len(plan.sizes_after)) == (0, 0, 0)
+
+
+def test_selected_files_keep_their_own_paths(tmp_path: Path) -> None:
+    adds = [handmade.add(f"f{i}", 10 + i, {"p": "1"}) for i in range(6)]
+    files = files_of(tmp_path, *adds, p="integer")
+    plan = plan_of(Files(files.snapshot, np.array([5, 1, 3])), 15, 100)
+    assert members(plan) == [["f1", "f3"]]
+    assert plan.num_files_after == 2
+
+
+def test_a_plan_of_no_table_does_not_run(tmp_path: Path) -> None:
+    plan = plan_of(files_of(tmp_path, handmade.add("a"), handmade.add("b")), KIB, 4 * KIB)
+    with pytest.raises(InvalidArgumentError, match=r"belongs to no table: make one with Table\.plan_comp"):
+        plan.run()
+
+
+def test_a_plan_draws_itself(tmp_path: Path) -> None:
+    plan = plan_of(files_of(tmp_path, handmade.add("a", 10), handmade.add("b", 20)))
+    assert plan.plot().get_label() == "2 → 1 files"
+    page = plan._repr_html_()
+    assert "2 → 1 files" in page
+    assert "Of these, 2 fill 1 bin" in page

@@ -1,0 +1,123 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compaction_kit.plan.packing import Packer, Packing
+
+FILE = st.tuples(st.integers(0, 60), st.integers(0, 4), st.booleans())
+
+
+def pack(sizes: list[int], groups: list[int], candidates: list[bool], max_file_size: int) -> Packing:
+    count = len(sizes)
+    packer = Packer(np.array(sizes, np.int64), np.array(groups, np.int64), np.arange(count))
+    return packer.pack(np.array(candidates, bool), max_file_size)
+
+
+def columns_of(files: list[tuple[int, int, bool]]) -> tuple[list[int], list[int], list[bool]]:
+    return [file[0] for file in files], [file[1] for file in files], [file[2] for file in files]
+
+
+def bins_of(packing: Packing) -> list[list[int]]:
+    positions, bin_ids = packing.members()
+    return [positions[bin_ids == bin_id].tolist() for bin_id in range(packing.num_bins)]
+
+
+def next_fit(
+    sizes: list[int], groups: list[int], candidates: list[bool], max_file_size: int
+) -> list[list[int]]:
+    """The rule, word for word: by partition, smallest first; close when full; drop bins of one."""
+    kept = []
+    for group in sorted(set(groups)):
+        members = [i for i in range(len(sizes)) if groups[i] == group and candidates[i]]
+        current: list[int] = []
+        for i in sorted(members, key=lambda i: (sizes[i], i)):
+            if current and sum(sizes[j] for j in current) + sizes[i] > max_file_size:
+                kept.append(current)
+                current = []
+            current.append(i)
+        kept.append(current)
+    return [bin_ for bin_ in kept if len(bin_) > 1]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "bins"),
+    [
+        ([], []),
+        ([5], []),
+        ([40, 100], []),
+        ([64, 64], [[0, 1]]),
+        ([64, 65], []),
+        ([64, 128, 64], [[0, 2]]),
+        ([200, 10, 20], [[1, 2]]),
+        ([50, 50, 50, 50], [[0, 1], [2, 3]]),
+        ([1, 0, 0], [[1, 2, 0]]),
+        ([300, 300], []),
+    ],
+    ids=str,
+)
+def test_bins_of_at_most_128(sizes: list[int], bins: list[list[int]]) -> None:
+    assert bins_of(pack(sizes, [0] * len(sizes), [True] * len(sizes), 128)) == bins
+
+
+@given(st.lists(FILE, max_size=40), st.integers(1, 150))
+def test_packing_is_next_fit(files: list[tuple[int, int, bool]], max_file_size: int) -> None:
+    sizes, groups, candidates = columns_of(files)
+    packing = pack(sizes, groups, candidates, max_file_size)
+    assert bins_of(packing) == next_fit(sizes, groups, candidates, max_file_size)
+
+
+@given(st.lists(FILE, max_size=40), st.integers(1, 150))
+def test_no_bin_mixes_partitions_or_is_too_full_or_holds_one_file(
+    files: list[tuple[int, int, bool]], max_file_size: int
+) -> None:
+    sizes, groups, candidates = columns_of(files)
+    packing = pack(sizes, groups, candidates, max_file_size)
+    bins = bins_of(packing)
+    for members in bins:
+        assert len({groups[i] for i in members}) == 1
+        assert sum(sizes[i] for i in members) <= max_file_size
+        assert all(candidates[i] for i in members)
+    assert packing.counts.tolist() == [len(members) for members in bins]
+    assert all(count > 1 for count in packing.counts)
+    chosen = [i for members in bins for i in members]
+    assert len(chosen) == len(set(chosen))
+
+
+@given(
+    st.lists(FILE, min_size=1, max_size=30),
+    st.lists(st.tuples(st.integers(0, 60), st.integers(1, 150)), min_size=1, max_size=4),
+)
+def test_a_packer_packs_again_as_a_new_one_would(
+    files: list[tuple[int, int, bool]], thresholds: list[tuple[int, int]]
+) -> None:
+    sizes = np.array([file[0] for file in files])
+    groups = np.array([file[1] for file in files])
+    packer = Packer(sizes, groups, np.arange(len(files)))
+    for minimum, maximum in thresholds:
+        expected = next_fit(sizes.tolist(), groups.tolist(), (sizes < minimum).tolist(), maximum)
+        assert bins_of(packer.pack(sizes < minimum, maximum)) == expected
+
+
+def test_ties_decide_between_files_of_one_size() -> None:
+    packer = Packer(np.array([60, 60, 60]), np.zeros(3, np.int64), np.array([2, 1, 0]))
+    assert bins_of(packer.pack(np.ones(3, bool), 128)) == [[2, 1]]
+
+
+def test_sums_beyond_a_32_bit_integer_and_a_huge_maximum_do_not_overflow() -> None:
+    sizes = [2**40] * 5
+    assert bins_of(pack(sizes, [0] * 5, [True] * 5, 2**63 - 1)) == [[0, 1, 2, 3, 4]]
+    assert bins_of(pack(sizes, [0] * 5, [True] * 5, 2**41)) == [[0, 1], [2, 3]]
+
+
+def test_thousands_of_partitions_are_packed_at_once() -> None:
+    rng = np.random.default_rng(0)
+    sizes, groups = rng.integers(1, 100, 20_000), rng.integers(0, 3_000, 20_000)
+    packing = pack(sizes.tolist(), groups.tolist(), [True] * 20_000, 200)
+    positions, bin_ids = packing.members()
+    totals = np.bincount(bin_ids, sizes[positions])
+    assert totals.max() <= 200
+    assert np.all(np.bincount(bin_ids) > 1)
+    assert len(np.unique(positions)) == len(positions)
+    smallest = groups[positions[np.searchsorted(bin_ids, np.arange(packing.num_bins))]]
+    assert np.array_equal(groups[positions], smallest[bin_ids])

@@ -1,0 +1,118 @@
+import datetime
+from collections.abc import Sequence
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compaction_kit.errors import UnsupportedTableError
+from compaction_kit.plan.partitions import parse_time_zone, partition_groups
+
+
+def groups_of(
+    values: Sequence[str | None], kind: str, zone: datetime.tzinfo | None = datetime.UTC
+) -> list[int]:
+    table = pa.table({"partition.p": pa.array(values, pa.string())})
+    return partition_groups(table, {"p": kind}, zone).tolist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "same"),
+    [
+        ("integer", ["1", "01", "+1", " 1 "]),
+        ("long", ["-7", "-07"]),
+        ("date", ["2024-01-01", "2024-1-1", "2024-01-01 10:00:00", "2024-01"]),
+        ("double", ["1.0", "1e0", "1", "1.00"]),
+        ("double", ["NaN", "nan"]),
+        ("boolean", ["true", "TRUE", "t", "yes", "1"]),
+        ("decimal(10,2)", ["1.50", "1.5", "01.5"]),
+        ("timestamp", ["2024-01-01 00:00:00", "2024-01-01T00:00:00Z", "2024-01-01T02:00:00+02:00"]),
+        ("timestamp_ntz", ["2024-01-01 00:00:00", "2024-01-01T00:00:00.000000"]),
+    ],
+    ids=str,
+)
+def test_values_that_are_the_same_to_their_type_are_one_partition(kind: str, same: list[str]) -> None:
+    assert groups_of(same, kind) == [0] * len(same)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("string", ["1", "01", " 1", "a", "A"]),
+        ("integer", ["1", "2", "-1"]),
+        ("date", ["2024-01-01", "2024-01-02"]),
+        ("boolean", ["true", "false"]),
+        ("string", ["", None, "null"]),
+        ("integer", ["", None, "0"]),
+    ],
+    ids=str,
+)
+def test_values_that_differ_are_apart_and_so_are_empty_text_and_null(
+    kind: str, values: list[str | None]
+) -> None:
+    assert groups_of(values, kind) == list(range(len(values)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("integer", "x"),
+        ("integer", "1.5"),
+        ("date", "2024-13-01"),
+        ("date", "yesterday"),
+        ("boolean", "maybe"),
+        ("double", "one"),
+        ("timestamp", "noon"),
+        ("decimal(10,2)", "x"),
+    ],
+)
+def test_a_value_that_is_none_of_its_type_is_refused_by_name(kind: str, value: str) -> None:
+    with pytest.raises(UnsupportedTableError) as caught:
+        groups_of(["", value], kind)
+    assert f'"{value}" of column p is no {kind}' in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_timestamps_without_a_zone_are_in_the_sessions() -> None:
+    values: list[str | None] = ["2024-06-01 02:00:00", "2024-06-01T00:00:00Z"]
+    assert groups_of(values, "timestamp", ZoneInfo("Europe/Paris")) == [0, 0]
+    assert groups_of(values, "timestamp", datetime.UTC) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "hours"),
+    [("UTC", 0), ("Z", 0), ("+02:00", 2), ("-03:30", -3.5), ("GMT+8", 8), ("UTC-1", -1), ("Asia/Tokyo", 9)],
+)
+def test_every_way_spark_writes_a_time_zone_is_understood(name: str, hours: float) -> None:
+    moment = datetime.datetime(2024, 6, 1, tzinfo=parse_time_zone(name))
+    assert moment.utcoffset() == datetime.timedelta(hours=hours)
+
+
+def test_an_unknown_time_zone_is_refused_by_name() -> None:
+    with pytest.raises(UnsupportedTableError, match="Mars/Olympus"):
+        parse_time_zone("Mars/Olympus")
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b", "", None]), st.sampled_from(["1", "2", None]))))
+def test_several_columns_group_as_their_pairs_in_order_of_appearance(
+    pairs: list[tuple[str | None, str | None]],
+) -> None:
+    table = pa.table(
+        {
+            "partition.s": pa.array([s for s, _ in pairs], pa.string()),
+            "partition.n": pa.array([n for _, n in pairs], pa.string()),
+        }
+    )
+    numbers: dict[tuple[str | None, str | None], int] = {}
+    expected = [numbers.setdefault(pair, len(numbers)) for pair in pairs]
+    assert partition_groups(table, {"s": "string", "n": "integer"}, None).tolist() == expected
+
+
+def test_chunks_with_dictionaries_of_their_own_are_one_column() -> None:
+    column = pa.chunked_array([["b", "a"], ["a", None, "b"]], pa.string())
+    groups = partition_groups(pa.table({"partition.p": column}), {"p": "string"}, None)
+    assert groups.tolist() == [0, 1, 1, 2, 0]
+    assert groups.dtype == np.int64

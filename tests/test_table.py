@@ -1,0 +1,191 @@
+"""The front door, and what it says to bad input. tests/log has the damaged logs, tests/execute the runs."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from compaction_kit import Table, get_spark, open_table
+from compaction_kit.errors import (
+    CompactionKitError,
+    CorruptLogError,
+    EmptyTableError,
+    InvalidArgumentError,
+    NotADeltaTableError,
+    TableNotFoundError,
+    UnsupportedTableError,
+)
+from compaction_kit.sizes import GIB, MIB
+from tests import folders, handmade
+
+SetConf = Callable[[str, str], None]
+
+
+def refused(call: Callable[[], object], kind: type[Exception], *words: str) -> None:
+    """The call is refused in one sentence that holds the words."""
+    with pytest.raises(CompactionKitError) as caught:
+        call()
+    assert type(caught.value) is kind
+    message = str(caught.value)
+    assert "\n" not in message
+    for word in words:
+        assert word in message
+
+
+@pytest.mark.parametrize("form", [str, Path, lambda path: f"file:{path}", lambda path: f"file://{path}"])
+def test_a_table_opens_by_its_path_in_any_form(shaped: Path, form: Callable[[Path], str | Path]) -> None:
+    table = open_table(form(shaped))
+    assert (table.path, table.version) == (shaped.resolve(), 4)
+    assert repr(table) == f'Table("{form(shaped)}", version 4)'
+
+
+def test_a_table_opens_by_a_relative_path(shaped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(shaped.parent)
+    assert open_table(shaped.name).path == shaped.resolve()
+
+
+def test_a_file_uri_is_decoded(tmp_path: Path) -> None:
+    folder = tmp_path / "a b"
+    handmade.write_log(folder, [handmade.add("a")])
+    assert open_table(f"file://{tmp_path}/a%20b").path == folder.resolve()
+
+
+def test_no_such_path(tmp_path: Path) -> None:
+    path = tmp_path / "no such table"
+    refused(lambda: open_table(path), TableNotFoundError, str(path), "does not exist; check the spelling")
+    with pytest.raises(FileNotFoundError):
+        open_table(path)
+
+
+def test_a_folder_that_is_no_delta_table(tmp_path: Path) -> None:
+    (tmp_path / "data.parquet").write_text("x")
+    before = folders.listing(tmp_path)
+    for path in (tmp_path, tmp_path / "data.parquet"):
+        refused(partial(open_table, path), NotADeltaTableError, str(path), "no _delta_log folder")
+    assert folders.listing(tmp_path) == before
+
+
+def test_an_empty_log_folder(tmp_path: Path) -> None:
+    (tmp_path / "_delta_log").mkdir()
+    refused(lambda: open_table(tmp_path), NotADeltaTableError, str(tmp_path), "_delta_log folder is empty")
+    assert folders.listing(tmp_path).keys() == {"_delta_log"}
+
+
+def test_a_log_folder_that_holds_no_commit(tmp_path: Path) -> None:
+    handmade.commit_path(tmp_path, 3, "crc").parent.mkdir()
+    handmade.commit_path(tmp_path, 3, "crc").write_text("{}")
+    refused(lambda: open_table(tmp_path).files(), CorruptLogError, "no commit and no checkpoint")
+
+
+@pytest.mark.parametrize("name", ["s3://bucket/table", "abfss://c@a.net/t", "hdfs:///t", "http://x/t"])
+def test_a_table_that_is_not_on_a_local_disk(name: str) -> None:
+    refused(lambda: open_table(name), UnsupportedTableError, name, "only local disks", "copy the table here")
+
+
+def test_a_table_without_files_opens_and_has_no_plan(tmp_path: Path) -> None:
+    table = open_table(handmade.write_log(tmp_path, [handmade.add("a")], [handmade.remove("a")]))
+    before = folders.listing(tmp_path)
+    assert table.files().num_files == 0
+    refused(table.plan_compaction, EmptyTableError, "empty at version 1", "nothing to compact")
+    assert folders.listing(tmp_path) == before
+
+
+def test_a_table_that_was_deleted_meanwhile(tmp_path: Path) -> None:
+    table = open_table(handmade.write_log(tmp_path / "t", [handmade.add("a")]))
+    (tmp_path / "t").rename(tmp_path / "elsewhere")
+    refused(table.files, TableNotFoundError, str(tmp_path / "t"), "gone")
+
+
+@pytest.mark.parametrize("size", ["12 parsecs", -1, 0, float("nan"), True, "0 B", 1.5, ""])
+@pytest.mark.parametrize("name", ["min_file_size", "max_file_size"])
+def test_a_size_that_is_none(shaped: Path, name: str, size: Any) -> None:
+    before = folders.listing(shaped)
+    plan = partial(open_table(shaped).plan_compaction, **{name: size})
+    refused(plan, InvalidArgumentError, f"{name}=", str(size))
+    assert folders.listing(shaped) == before
+
+
+def test_a_minimum_above_the_maximum(shaped: Path) -> None:
+    refused(
+        lambda: open_table(shaped).plan_compaction(min_file_size="2 MiB", max_file_size="1 MiB"),
+        InvalidArgumentError,
+        "min_file_size=2 MiB is above max_file_size=1 MiB",
+        "lower the first or raise the second",
+    )
+
+
+@pytest.mark.parametrize(
+    ("minimum", "maximum", "expected"),
+    [
+        (None, None, (GIB, GIB)),
+        ("1 MiB", "2 MiB", (MIB, 2 * MIB)),
+        ("1 MiB", "1 MiB", (MIB, MIB)),
+        (None, "1 MiB", (MIB, MIB)),
+        (None, "3 GiB", (GIB, 3 * GIB)),
+        ("1 MiB", None, (MIB, GIB)),
+        ("3 GiB", None, (3 * GIB, 3 * GIB)),
+    ],
+)
+def test_one_size_alone_moves_the_other_out_of_its_way(
+    shaped: Path, minimum: str | None, maximum: str | None, expected: tuple[int, int]
+) -> None:
+    thresholds = open_table(shaped).thresholds(minimum, maximum)
+    assert (thresholds.min_file_size, thresholds.max_file_size) == expected
+
+
+@pytest.mark.spark
+def test_the_sessions_settings_are_the_defaults(spark: SparkSession, shaped: Path, confs: SetConf) -> None:
+    conf = "spark.databricks.delta.optimize"
+    for name, value in (("minFileSize", "1000"), ("maxFileSize", "3000"), ("maxDeletedRowsRatio", "0.5")):
+        confs(f"{conf}.{name}", value)
+    thresholds = open_table(shaped).thresholds()
+    assert (thresholds.min_file_size, thresholds.max_file_size) == (1_000, 3_000)
+    assert thresholds.max_deleted_rows_ratio == 0.5
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("zone", ["+02:00", "GMT+8", "Europe/Paris"])
+def test_a_plan_is_made_in_any_time_zone_of_the_session(
+    spark: SparkSession, tmp_path: Path, confs: SetConf, zone: str
+) -> None:
+    confs("spark.sql.session.timeZone", zone)
+    metadata = handmade.metadata({"id": "long", "t": "timestamp"}, ["t"])
+    utc, local = "2024-06-01T00:00:00Z", {"+02:00": "02", "GMT+8": "08", "Europe/Paris": "02"}[zone]
+    adds = [handmade.add(t, partition={"t": t}) for t in (utc, f"2024-06-01 {local}:00:00")]
+    assert open_table(handmade.write_log(tmp_path, [metadata, *adds])).plan_compaction().num_bins == 1
+
+
+@pytest.mark.spark
+def test_a_table_of_the_catalog_opens_by_name(spark: SparkSession, shaped: Path) -> None:
+    spark.sql(f"CREATE TABLE kit_named USING delta LOCATION '{shaped}'")
+    try:
+        assert open_table("kit_named").path == shaped.resolve()
+        assert open_table("default.kit_named", spark).version == 4
+    finally:
+        spark.sql("DROP TABLE kit_named")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", ["no_such_table", "default.no_such_table", "no_such_schema.t"])
+def test_a_name_that_the_catalog_does_not_have(spark: SparkSession, name: str) -> None:
+    refused(lambda: open_table(name), TableNotFoundError, name, "no such path", "no such Delta table")
+
+
+@pytest.mark.spark
+def test_a_table_uses_the_session_given_or_the_running_one(spark: SparkSession, shaped: Path) -> None:
+    other = spark.newSession()
+    assert open_table(shaped, other).spark is other
+    assert open_table(shaped).spark is get_spark()
+
+
+def test_looking_at_a_table_needs_no_session_and_changes_nothing(shaped: Path) -> None:
+    before = folders.listing(shaped)
+    table = Table("shaped", shaped)
+    table.files().stats()
+    plan = table.plan_compaction()
+    table.history(), table.plan_vacuum(), plan.explain(), plan.bins, plan.files, plan.plot()
+    assert folders.listing(shaped) == before
+    assert table._spark is None

@@ -1,0 +1,178 @@
+import re
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from compaction_kit import open_table
+from compaction_kit.errors import InvalidArgumentError
+from tests import deltas_view, folders, handmade
+from tests.ageing import age, age_file
+
+CopyOf = Callable[[Path], Path]
+SetConf = Callable[[str, str], None]
+GUARD = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
+
+
+def dry_run(spark: SparkSession, table: Path) -> set[str]:
+    """The files, without the folders, that VACUUM says it would delete."""
+    deltas_view.forget(spark)
+    rows = spark.sql(f"VACUUM delta.`{table}` DRY RUN").collect()
+    paths = [Path(row["path"].removeprefix("file:")) for row in rows]
+    return {str(path.relative_to(table)) for path in paths if path.is_file()}
+
+
+def readable(spark: SparkSession, table: Path, version: int) -> bool:
+    rows = spark.read.format("delta").option("versionAsOf", version).load(str(table))
+    try:
+        rows.select("id").collect()
+    except (PySparkException, Py4JJavaError) as error:
+        if "FILE_NOT_EXIST" in str(error):
+            return False
+        raise
+    return True
+
+
+def drop_file(table: Path, path: str, days_old: float = 0) -> None:
+    file = table / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("x")
+    age_file(file, days_old)
+
+
+@pytest.mark.spark
+def test_the_preview_is_what_vacuum_would_delete(spark: SparkSession, copy_of: CopyOf, lived: Path) -> None:
+    table = copy_of(lived)
+    age(table, 10)
+    drop_file(table, "orphan.parquet", 10)
+    drop_file(table, "p=1/orphan with space%20.parquet", 10)
+    drop_file(table, "p=1/young orphan.parquet", 1)
+    drop_file(table, "_hidden/old.parquet", 10)
+    drop_file(table, ".also_hidden", 10)
+    drop_file(table, "p=1/_temporary/old", 10)
+    drop_file(table, "_change_data/cdc.parquet", 10)
+    before = folders.listing(table)
+    plan = open_table(table).plan_vacuum()
+    found = {row["path"]: row for row in plan.files.to_pylist()}
+    assert set(found) == dry_run(spark, table)
+    assert folders.listing(table) == before
+    orphans = {path for path, row in found.items() if row["reason"] == "orphan"}
+    assert orphans == {"orphan.parquet", "p=1/orphan with space%20.parquet", "_change_data/cdc.parquet"}
+    assert any(path.startswith("deletion_vector_") for path in set(found) - orphans)
+    assert plan.size_bytes == sum((table / path).stat().st_size for path in found)
+    assert plan.num_files == len(found)
+
+
+@pytest.mark.spark
+def test_the_versions_lost_are_those_that_vacuum_breaks(
+    spark: SparkSession, copy_of: CopyOf, lived: Path, confs: SetConf
+) -> None:
+    table = copy_of(lived)
+    # All but the last commit are old enough in eight days' time, and none is now.
+    plan = open_table(table).plan_vacuum(at=datetime.now(UTC) + timedelta(days=8))
+    assert plan.versions_lost == [0, 1, 2]
+    assert "3 versions that can be read now would be lost: 0 to 2." in plan.explain()
+    age(table, 8)
+    deltas_view.forget(spark)
+    confs(GUARD, "false")
+    spark.sql(f"VACUUM delta.`{table}`")
+    gone = {row["path"] for row in plan.files.to_pylist() if not (table / row["path"]).exists()}
+    assert gone == set(plan.files["path"].to_pylist())
+    assert [v for v in range(5) if not readable(spark, table, v)] == plan.versions_lost
+    assert open_table(table).plan_vacuum(at=datetime.now(UTC) + timedelta(days=8)).versions_lost == []
+
+
+def old_table(folder: Path, **configuration: str) -> Path:
+    """Written 10 days ago (a, b), rewritten 5 days ago (c), with all the files on disk."""
+    now = int(time.time() * 1000)
+    day = 86_400_000
+    properties = {name.replace("__", "."): value for name, value in configuration.items()}
+    handmade.write_log(
+        folder,
+        [handmade.metadata(configuration=properties), handmade.add("a"), handmade.add("b")],
+        [handmade.remove("a", now - 5 * day), handmade.remove("b", None), handmade.add("c")],
+    )
+    for version, days in ((0, 10), (1, 5)):
+        age_file(handmade.commit_path(folder, version), days)
+    for name, days in (("a", 10), ("b", 10), ("c", 5)):
+        drop_file(folder, name, days)
+    return folder
+
+
+def test_a_tombstone_goes_when_it_is_older_than_the_retention(tmp_path: Path) -> None:
+    table = open_table(old_table(tmp_path))
+    # b's tombstone has no time, which counts as 1970.
+    assert table.plan_vacuum().files["path"].to_pylist() == ["b"]
+    assert table.plan_vacuum(retention="20 days").num_files == 0
+    later = table.plan_vacuum(at=datetime.now(UTC) + timedelta(days=2, hours=1))
+    assert later.files["path"].to_pylist() == ["a", "b"]
+    assert later.files["reason"].to_pylist() == ["tombstone", "tombstone"]
+    assert later.size_bytes == 2
+
+
+@pytest.mark.parametrize(
+    ("configured", "gone"), [("interval 4 days", ["a", "b"]), ("interval 144 hours", ["b"])]
+)
+def test_the_tables_property_sets_the_retention(tmp_path: Path, configured: str, gone: list[str]) -> None:
+    table = old_table(tmp_path, delta__deletedFileRetentionDuration=configured)
+    assert open_table(table).plan_vacuum().files["path"].to_pylist() == gone
+
+
+def test_versions_that_are_refused_anyway_are_not_called_lost(tmp_path: Path) -> None:
+    plan = open_table(old_table(tmp_path)).plan_vacuum()
+    assert plan.versions_lost == []
+    assert "No version that can be read now would be lost." in plan.explain()
+
+
+def test_versions_whose_files_are_gone_are_not_lost_again(tmp_path: Path) -> None:
+    table = old_table(tmp_path)
+    age_file(handmade.commit_path(table, 0), -9)
+    at = datetime.now(UTC) + timedelta(days=30)
+    assert open_table(table).plan_vacuum(at=at).versions_lost == [0]
+    (table / "a").unlink()
+    assert open_table(table).plan_vacuum(at=at).versions_lost == []
+
+
+def test_nothing_to_delete_is_said(changed: Path) -> None:
+    plan = open_table(changed).plan_vacuum()
+    assert (plan.num_files, plan.size_bytes, plan.versions_lost) == (0, 0, [])
+    assert re.fullmatch(
+        r"VACUUM on .* UTC would delete nothing: .* less than 168 hours before are kept\.", plan.explain()
+    )
+
+
+@pytest.mark.parametrize(
+    ("retention", "hours"),
+    [("168 hours", 168), ("7 days", 168), ("1 week", 168), ("INTERVAL 2 weeks", 336), ("10080 minutes", 168)],
+)
+def test_a_retention_is_read_in_words(tmp_path: Path, retention: str, hours: float) -> None:
+    plan = open_table(old_table(tmp_path)).plan_vacuum(retention=retention)
+    assert plan.retention == timedelta(hours=hours)
+
+
+@pytest.mark.parametrize(
+    ("retention", "words"),
+    [
+        ("soon", "is not a length of time"),
+        ("", "is not a length of time"),
+        ("-7 days", "is not a length of time"),
+        ("3 fortnights", "is not a length of time"),
+        ("6 days", "is shorter than the 168 hours"),
+        ("0 hours", "is shorter than the 168 hours"),
+    ],
+)
+def test_a_retention_that_can_not_be_used_is_refused_in_one_sentence(
+    tmp_path: Path, retention: str, words: str
+) -> None:
+    table = old_table(tmp_path)
+    before = folders.listing(table)
+    with pytest.raises(InvalidArgumentError, match=words) as caught:
+        open_table(table).plan_vacuum(retention=retention)
+    assert f'"{retention}"' in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert folders.listing(table) == before
