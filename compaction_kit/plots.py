@@ -17,7 +17,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from compaction_kit.files import Histogram
+from compaction_kit.histogram import Histogram
 from compaction_kit.sizes import format_size
 
 LIVE = "#0072B2"

@@ -33,7 +33,6 @@ def input_files(rows: DataFrame) -> set[str]:
 
 
 def _snapshot(spark: SparkSession, table: Path, version: int | None) -> Any:
-    forget(spark)
     log = _jvm(spark).DeltaLog.forTable(_jsession(spark), str(table))
     if version is None:
         return log.unsafeVolatileSnapshot()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.files import Histogram
+from compaction_kit.histogram import Histogram
 from compaction_kit.log.paths import decode_paths
 from tests import handmade
 

@@ -8,7 +8,9 @@ import pytest
 
 from compaction_kit.tour import main
 
-PLOT = "from compaction_kit import plots\nfrom compaction_kit.files import Histogram\nimport numpy as np\n"
+PLOT = (
+    "from compaction_kit import plots\nfrom compaction_kit.histogram import Histogram\nimport numpy as np\n"
+)
 PLOT += "plots.file_sizes(Histogram.of(np.array([100, 200])), 1024)"
 
 
