@@ -96,6 +96,18 @@ def write_commit(table: Path, version: int, actions: Sequence[Action]) -> Path:
     return file
 
 
+def remove_commits(table: Path, *versions: int) -> None:
+    """Take commits away, with Delta's checksums of them and Hadoop's."""
+    for version in versions:
+        commit_path(table, version).unlink()
+        for name in (
+            log_name(version, "crc"),
+            f".{log_name(version)}.crc",
+            f".{log_name(version, 'crc')}.crc",
+        ):
+            (table / "_delta_log" / name).unlink(missing_ok=True)
+
+
 def write_log(table: Path, *commits: Sequence[Action]) -> Path:
     """Write commits 0, 1, …; the first gets a protocol and a metaData action if it lacks them."""
     for version, actions in enumerate(commits):

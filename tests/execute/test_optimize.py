@@ -88,12 +88,11 @@ def test_a_predicate_confines_it_and_then_there_is_nothing_left_to_do(
 
 
 def test_large_files_with_many_deleted_rows_are_rewritten(
-    spark: SparkSession, copy_of: Callable[[Path], Path], lived: Path, confs: SetConf
+    spark: SparkSession, copy_of: Callable[[Path], Path], lived: Path
 ) -> None:
     folder = copy_of(lived)
-    for version in (3, 4):  # as it was before the compaction: 3 files of 10 rows a partition
-        handmade.commit_path(folder, version).unlink()
-        handmade.commit_path(folder, version, "crc").unlink()
+    # As it was before the compaction: 3 files of 10 rows a partition.
+    handmade.remove_commits(folder, 3, 4)
     deltas_view.forget(spark)
     table = open_table(folder)
     files = table.files().to_arrow()

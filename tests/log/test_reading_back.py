@@ -24,12 +24,6 @@ def live_files(table: Path, version: int | None = None) -> dict[str, int]:
     return dict(zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True))
 
 
-def remove_commits(table: Path, *versions: int) -> None:
-    for version in versions:
-        handmade.commit_path(table, version).unlink()
-        handmade.commit_path(table, version, "crc").unlink(missing_ok=True)
-
-
 @pytest.fixture
 def life(copy_of: Callable[[Path], Path], lived: Path) -> Path:
     """A copy of `lived` to add a checkpoint to."""
@@ -64,7 +58,7 @@ def test_a_checkpoint_of_delta_says_the_same_as_the_commits(
 ) -> None:
     expected = live_files(life)
     deltas_view.checkpoint(spark, life)
-    remove_commits(life, 0, 1, 2, 3, 4)
+    handmade.remove_commits(life, 0, 1, 2, 3, 4)
     assert [file.kind for file in TransactionLog(life).segment().checkpoint] == [Kind.CHECKPOINT]
     assert live_files(life) == expected
     assert counted(life) == records
@@ -75,7 +69,7 @@ def test_a_checkpoint_of_delta_says_the_same_as_the_commits(
 def test_the_last_checkpoint_file_is_but_a_hint(spark: SparkSession, life: Path) -> None:
     expected = live_files(life)
     deltas_view.checkpoint(spark, life)
-    remove_commits(life, 0, 1)
+    handmade.remove_commits(life, 0, 1)
     hint = life / "_delta_log" / "_last_checkpoint"
     assert hint.exists()
     for text in ('{"version":1,"size":1}', "{nonsense", ""):
@@ -99,7 +93,7 @@ def test_a_checkpoint_in_parts_is_read_and_passed_over_when_one_is_missing(
     (life / "_delta_log" / part.name).unlink()
     assert TransactionLog(life).segment().checkpoint == ()
     assert live_files(life) == expected
-    remove_commits(life, 0)
+    handmade.remove_commits(life, 0)
     with pytest.raises(CorruptLogError, match="lacks the commit of version 0 and no complete checkpoint"):
         live_files(life)
 
@@ -112,7 +106,7 @@ def test_a_v2_checkpoint_with_sidecars_is_read(
     spark.sql(f"ALTER TABLE delta.`{life}` SET TBLPROPERTIES ('delta.checkpointPolicy' = 'v2')")
     expected = live_files(life)
     deltas_view.checkpoint(spark, life)
-    remove_commits(life, *range(6))
+    handmade.remove_commits(life, *range(6))
     (file,) = TransactionLog(life).segment().checkpoint
     assert (file.kind, Path(file.name).suffix) == (Kind.V2_CHECKPOINT, f".{top_level}")
     assert any(file.kind is Kind.SIDECAR for file in list_log(life))
@@ -134,7 +128,7 @@ def test_counts_come_from_parsed_statistics_where_there_is_no_text(
         "'delta.checkpoint.writeStatsAsStruct' = 'true')"
     )
     deltas_view.checkpoint(spark, life)
-    remove_commits(life, *range(6))
+    handmade.remove_commits(life, *range(6))
     assert counted(life) == records
 
 
