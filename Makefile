@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
+# In a container one is often root, and Jupyter wants to be told that this is meant.
+AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .PHONY: help tour lab test bench lint clean
 
@@ -13,7 +15,7 @@ tour: $(INSTALLED)  ## run the whole job on the flights, without a browser; leav
 	$(BIN)/python -m compaction_kit.tour notebooks/tour.ipynb tour.html
 
 lab: $(INSTALLED)  ## open the workbench in JupyterLab
-	$(BIN)/jupyter lab notebooks/workbench.ipynb
+	$(BIN)/jupyter lab $(AS_ROOT) --LabApp.default_url=/lab/tree/notebooks/workbench.ipynb
 
 test: $(INSTALLED) lint  ## run everything: unit, Spark, notebooks, browser
 	$(TEST_ENV) $(BIN)/python -m pytest

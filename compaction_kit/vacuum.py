@@ -19,7 +19,8 @@ from compaction_kit.log.paths import decode_paths, deletion_vector_file, relativ
 from compaction_kit.sizes import format_size
 
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
-_RETENTION = re.compile(r"(?:interval\s+)?(\d+(?:\.\d+)?)\s*([a-z]+?)s?", re.IGNORECASE)
+_LENGTH = r"(\d+(?:\.\d+)?)\s*([a-z]+?)s?\b\s*"
+_RETENTION = re.compile(rf"(?:interval\s+)?(?:{_LENGTH})+", re.IGNORECASE)
 _DEFAULT_RETENTION = "interval 1 week"
 _PROPERTY = "delta.deletedFileRetentionDuration"
 
@@ -115,12 +116,12 @@ def plan_vacuum(
 
 
 def _parse_retention(text: str) -> timedelta:
-    match = _RETENTION.fullmatch(text.strip())
-    if match is None or match[2].lower() not in _UNITS:
+    lengths = re.findall(_LENGTH, text.lower()) if _RETENTION.fullmatch(text.strip()) else []
+    if not lengths or any(unit not in _UNITS for _, unit in lengths):
         raise InvalidArgumentError(
             f'retention="{text}" is not a length of time: write it as "168 hours" or "7 days".'
         )
-    return timedelta(seconds=float(match[1]) * _UNITS[match[2].lower()])
+    return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in lengths))
 
 
 def _names(actions: pa.Table, table: Path) -> set[str]:

@@ -23,6 +23,7 @@ def files_by_partition(table: str | Path) -> list[int]:
     return sorted(Counter(open_table(table).files().partitions["partition.part"].to_pylist()).values())
 
 
+@pytest.mark.slow
 def test_flights_are_a_file_an_airport_and_a_commit_a_day(flights: Path) -> None:
     table = open_table(flights)
     commits = table.log.commits()
@@ -40,6 +41,7 @@ def test_flights_are_a_file_an_airport_and_a_commit_a_day(flights: Path) -> None
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_spark_reads_every_flight(spark: SparkSession, flights: Path) -> None:
     rows = spark.read.format("delta").load(str(flights))
     # Counted from the data: a count alone would be answered by the log.
@@ -48,6 +50,7 @@ def test_spark_reads_every_flight(spark: SparkSession, flights: Path) -> None:
     assert len(rows.columns) == 19
 
 
+@pytest.mark.slow
 def test_the_history_of_flights_grows_by_three_files_a_day(flights: Path) -> None:
     history = open_table(flights).history()
     assert history["num_files"].to_pylist() == [3 * version for version in range(366)]

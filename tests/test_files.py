@@ -12,7 +12,7 @@ from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.histogram import Histogram
 from compaction_kit.log.paths import decode_paths
-from tests import handmade
+from tests import folders, handmade
 
 SIZES = st.lists(st.integers(0, 2**45), max_size=50)
 
@@ -105,8 +105,11 @@ def test_sizes_are_those_on_disk(shaped: Path) -> None:
 
 @pytest.mark.parametrize("version", [-1, 5, 99])
 def test_a_version_out_of_range_is_refused_by_number(shaped: Path, version: int) -> None:
-    with pytest.raises(InvalidArgumentError, match=f"version={version} .* the latest is 4"):
+    before = folders.listing(shaped)
+    with pytest.raises(InvalidArgumentError, match=f"version={version} .* the latest is 4") as caught:
         open_table(shaped).files(version=version)
+    assert "\n" not in str(caught.value)
+    assert folders.listing(shaped) == before
 
 
 def test_a_cleaned_up_checkpoint_of_the_deltalake_package_is_read(changed: Path) -> None:

@@ -144,7 +144,7 @@ def _read_back(log: TransactionLog, plan: CompactionPlan, report: Reporter) -> C
     commits = log.commits().to_pylist()
     ours = [c for c in commits if c["version"] > plan.version and c["operation"] == "OPTIMIZE"]
     if not ours:
-        return replace(_nothing(log), seconds=report.seconds)
+        return replace(_nothing(log), as_planned=False, seconds=report.seconds)
     commit = ours[-1]
     actions = log.actions(commit["version"])
     removed = set(actions.filter(pc.equal(actions["action"], "remove"))["path"].to_pylist())

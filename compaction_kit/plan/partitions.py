@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from compaction_kit.errors import UnsupportedTableError
 
-_INTEGERS = ("byte", "short", "integer", "long")
+_INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 # The words that Spark casts to boolean (StringUtils.isTrueString and isFalseString).
 _TRUE = ("true", "t", "yes", "y", "1")
 _FALSE = ("false", "f", "no", "n", "0")
@@ -88,8 +88,8 @@ def _key(value: str | None, column: str, kind: Any, time_zone: datetime.tzinfo |
 
 
 def _parser(kind: Any, time_zone: datetime.tzinfo | None) -> Callable[[str], Any]:
-    if kind in _INTEGERS:
-        return int
+    if isinstance(kind, str) and kind in _INTEGER_BITS:
+        return lambda text: _integer(text, _INTEGER_BITS[kind])
     if kind in ("float", "double"):
         return _float
     if kind == "boolean":
@@ -103,6 +103,13 @@ def _parser(kind: Any, time_zone: datetime.tzinfo | None) -> Callable[[str], Any
     if isinstance(kind, str) and kind.startswith("decimal"):
         return Decimal
     return str
+
+
+def _integer(text: str, bits: int) -> int:
+    number = int(text)
+    if "_" in text or not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
+        raise ValueError(text)
+    return number
 
 
 def _float(text: str) -> float | str:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -214,6 +215,18 @@ def test_a_data_file_that_is_gone_is_told_in_one_sentence(spark: SparkSession, c
         plan.run(verify=False)
     assert "\n" not in str(caught.value)
     assert table.version == 4
+
+
+def test_a_run_that_commits_nothing_does_not_claim_to_be_as_planned(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    nothing = pa.table({"id": pa.array([], pa.int64())})
+    adds = [handmade.write_data(tmp_path, f"{name}.parquet", nothing) for name in "ab"]
+    table = open_table(handmade.write_log(tmp_path, adds))
+    result = table.plan_compaction().run()
+    assert (result.versions, result.num_files_removed, result.verified) == ((), 0, None)
+    assert not result.as_planned
+    assert table.version == 0
 
 
 def test_a_plan_of_an_older_state_does_not_run(spark: SparkSession, changed: Path) -> None:

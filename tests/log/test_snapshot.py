@@ -11,7 +11,7 @@ from compaction_kit import open_table
 from compaction_kit.errors import CorruptLogError, UnsupportedTableError
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.snapshot import count_records, newest_actions
-from tests import handmade
+from tests import folders, handmade
 
 # "a%20b" and "a b" are one file: the log may write it either way.
 PATHS = st.sampled_from(["a", "a%20b", "a b", "c%2525", "c%25", "d"])
@@ -111,9 +111,11 @@ def test_counts_of_records_survive_missing_and_damaged_stats() -> None:
 
 
 def _refused(table: Path, kind: type[Exception], words: str) -> None:
+    before = folders.listing(table)
     with pytest.raises(kind, match=words) as caught:
         open_table(table).files()
     assert "\n" not in str(caught.value)
+    assert folders.listing(table) == before
 
 
 @pytest.mark.parametrize("keep", [0.999, 0.6, 0.3])
@@ -132,6 +134,12 @@ def test_a_commit_with_nothing_in_it_is_named(tmp_path: Path) -> None:
     file = handmade.commit_path(table, 1)
     file.write_bytes(b"\n")
     _refused(table, CorruptLogError, f"{file.name} is empty")
+
+
+def test_a_missing_commit_is_named(tmp_path: Path) -> None:
+    table = handmade.write_log(tmp_path, *([handmade.add(name)] for name in "abc"))
+    handmade.remove_commits(table, 1)
+    _refused(table, CorruptLogError, "lacks the commit of version 1 .* restore that file from a backup")
 
 
 @pytest.mark.parametrize(

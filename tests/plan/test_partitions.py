@@ -24,6 +24,8 @@ def groups_of(
     [
         ("integer", ["1", "01", "+1", " 1 "]),
         ("long", ["-7", "-07"]),
+        ("byte", ["-128", "-0128"]),
+        ("integer", ["2147483647", "+2147483647"]),
         ("date", ["2024-01-01", "2024-1-1", "2024-01-01 10:00:00", "2024-01"]),
         ("double", ["1.0", "1e0", "1", "1.00"]),
         ("double", ["NaN", "nan"]),
@@ -61,6 +63,9 @@ def test_values_that_differ_are_apart_and_so_are_empty_text_and_null(
     [
         ("integer", "x"),
         ("integer", "1.5"),
+        ("integer", "1_0"),
+        ("integer", "2147483648"),
+        ("byte", "-129"),
         ("date", "2024-13-01"),
         ("date", "yesterday"),
         ("boolean", "maybe"),
