@@ -71,7 +71,7 @@ class Files:
     @cached_property
     def sizes(self) -> np.ndarray:
         """Bytes of each file, int64, in the order of `to_arrow()`."""
-        sizes = self.snapshot.live_files["size_bytes"].to_numpy()
+        sizes = self.snapshot.live["size_bytes"].to_numpy()
         return sizes if self.rows is None else sizes[self.rows]
 
     @property

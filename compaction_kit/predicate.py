@@ -37,7 +37,7 @@ def select_partitions(spark: SparkSession, files: Files, where: str) -> Files:
     values = files.partitions
     distinct, inverse = _distinct(values)
     selected = _evaluate(spark, distinct, files.snapshot.metadata, where)
-    rows = np.arange(files.snapshot.live_files.num_rows) if files.rows is None else files.rows
+    rows = np.arange(files.snapshot.live.num_rows) if files.rows is None else files.rows
     return Files(files.snapshot, rows[selected[inverse]])
 
 

@@ -161,13 +161,13 @@ def _read_back(log: TransactionLog, plan: CompactionPlan, report: Reporter) -> C
         fingerprint=None,
         as_planned=removed == set(plan.files["path"].to_pylist())
         and commit["num_added"] == plan.num_files_added,
-        sizes_before=log.snapshot(commit["version"] - 1).live_files["size_bytes"].to_numpy(),
-        sizes_after=log.snapshot(commit["version"]).live_files["size_bytes"].to_numpy(),
+        sizes_before=log.snapshot(commit["version"] - 1).live["size_bytes"].to_numpy(),
+        sizes_after=log.snapshot(commit["version"]).live["size_bytes"].to_numpy(),
     )
 
 
 def _nothing(log: TransactionLog) -> CompactionResult:
-    sizes = log.snapshot().live_files["size_bytes"].to_numpy()
+    sizes = log.snapshot().live["size_bytes"].to_numpy()
     return CompactionResult("none", (), 0, 0, 0, 0, 0, 0.0, None, None, True, sizes, sizes)
 
 

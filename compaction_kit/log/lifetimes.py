@@ -1,16 +1,18 @@
 """From which version to which each file was live."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from compaction_kit.log.actions import commit_file_actions, read_commit
+from compaction_kit.log.actions import CORE, file_actions
 from compaction_kit.log.names import Kind, LogFile
 from compaction_kit.log.paths import decode_paths
 from compaction_kit.log.segment import complete_checkpoints, find_segment
 from compaction_kit.log.snapshot import Snapshot, read_snapshot
+from compaction_kit.log.sources import JsonSource, commit_blocks
 
 _COLUMNS = pa.schema(
     [
@@ -54,18 +56,14 @@ def file_lifetimes(table: Path, files: Sequence[LogFile]) -> tuple[Snapshot, pa.
     """
     earliest = earliest_version(files)
     snapshot = read_snapshot(table, find_segment(files, earliest))
-    names = snapshot.metadata.physical_names
-    partitions = {column: names[column] for column in snapshot.metadata.partition_columns}
     later = [f for f in files if f.kind is Kind.COMMIT and f.version is not None and f.version > earliest]
-    commits = [read_commit(table, file) for file in sorted(later, key=lambda f: f.version or 0)]
-    actions = commit_file_actions(commits, partitions)
     live: dict[tuple[str, str | None], dict[str, Any]] = {}
-    for action in _rows(snapshot.live_files):
+    for action in _rows(snapshot.live, np.full(len(snapshot.live), earliest)):
         live[action["path"], action["deletion_vector_id"]] = _begin(action, earliest)
     ended: list[dict[str, Any]] = []
     # Within a commit removes go first: one that replaces a file's deletion vector names the
     # same path twice, under two keys.
-    for action in sorted(_rows(actions), key=lambda a: (a["version"], a["is_add"])):
+    for action in _commit_rows(table, sorted(later, key=lambda f: f.version or 0)):
         key = action["path"], action["deletion_vector_id"]
         if not action["is_add"]:
             if key in live:
@@ -75,10 +73,19 @@ def file_lifetimes(table: Path, files: Sequence[LogFile]) -> tuple[Snapshot, pa.
     return snapshot, pa.Table.from_pylist(ended + list(live.values()), schema=_COLUMNS)
 
 
-def _rows(actions: pa.Table) -> list[dict[str, Any]]:
-    columns = ["version", "is_add", "path", "deletion_vector_id", "size_bytes"]
-    table = actions.select(columns).set_column(2, "path", decode_paths(actions["path"]))
-    return table.to_pylist()
+def _commit_rows(table: Path, commits: list[LogFile]) -> Iterator[dict[str, Any]]:
+    """The file actions of commits, a commit after the other."""
+    for block in commit_blocks(commits):
+        source = JsonSource(table, block)
+        actions = file_actions(source.rows(CORE), 0)
+        rows = _rows(actions, source.versions()[actions["row"].to_numpy()])
+        yield from sorted(rows, key=lambda row: (row["version"], row["is_add"]))
+
+
+def _rows(actions: pa.Table, versions: np.ndarray) -> list[dict[str, Any]]:
+    columns = ["is_add", "path", "deletion_vector_id", "size_bytes"]
+    table = actions.select(columns).set_column(1, "path", decode_paths(actions["path"]))
+    return table.append_column("version", pa.array(versions, pa.int64())).to_pylist()
 
 
 def _begin(action: dict[str, Any], version: int) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """The files of a `_delta_log` folder, by their names (protocol, "Delta Log Entries" and "Checkpoints")."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from compaction_kit.errors import TableNotFoundError
 
@@ -26,7 +27,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class LogFile:
-    """One file of the log: what its name and its folder entry say."""
+    """One file of the log: what its name and its folder entry say.
+
+    `identity` tells a file from another that took its name: inode, and time in ns.
+    """
 
     name: str
     kind: Kind
@@ -36,6 +40,7 @@ class LogFile:
     end_version: int | None = None
     part: int | None = None
     num_parts: int | None = None
+    identity: tuple[int, int] = (0, 0)
 
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -57,7 +62,7 @@ def log_file(name: str, size_bytes: int = 0, modification_time: int = 0) -> LogF
     """Describe a file by its name in `_delta_log`, its size in bytes and its time in ms since 1970."""
     for kind, pattern in _PATTERNS:
         if match := pattern.fullmatch(name):
-            numbers = {key: int(value) for key, value in match.groupdict().items()}
+            numbers: dict[str, Any] = {key: int(value) for key, value in match.groupdict().items()}
             return LogFile(name, kind, size_bytes, modification_time, **numbers)
     kind = Kind.SIDECAR if name.startswith("_sidecars/") and name.endswith(".parquet") else Kind.OTHER
     return LogFile(name, kind, size_bytes, modification_time)
@@ -77,5 +82,6 @@ def list_log(table: Path) -> list[LogFile]:
         for entry in place.iterdir() if place.is_dir() else ():
             if entry.is_file() and not entry.name.startswith("."):
                 status = entry.stat()
-                found.append(log_file(prefix + entry.name, status.st_size, status.st_mtime_ns // 1_000_000))
+                file = log_file(prefix + entry.name, status.st_size, status.st_mtime_ns // 1_000_000)
+                found.append(replace(file, identity=(status.st_ino, status.st_mtime_ns)))
     return sorted(found, key=lambda file: file.name)

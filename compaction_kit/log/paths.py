@@ -16,13 +16,16 @@ _UUID_LENGTH = 20
 _OFFSET = re.compile(r"@\d+$")
 
 
-def decode_paths(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+def decode_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Paths as on disk: the log writes them as URIs (protocol, "Add File and Remove File")."""
-    encoded = pc.match_substring(paths, "%")
-    if not pc.any(encoded).as_py():
+    if isinstance(paths, pa.ChunkedArray):
+        paths = paths.combine_chunks()
+    text = paths.buffers()[2]
+    if text is None or not re.search(b"%", text):
         return paths
+    encoded = pc.match_substring(paths, "%")
     decoded = pa.array([unquote(path) for path in paths.filter(encoded).to_pylist()], pa.string())
-    return pc.replace_with_mask(paths.combine_chunks(), encoded.combine_chunks(), decoded)
+    return pc.replace_with_mask(paths, encoded, decoded)
 
 
 def relative_to_table(decoded_path: str, table: Path) -> str:

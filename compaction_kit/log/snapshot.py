@@ -1,7 +1,8 @@
 """The state of one version: which files are live, which are tombstones."""
 
-import json
-from dataclasses import dataclass
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,138 +12,210 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.errors import CorruptLogError
-from compaction_kit.log.actions import (
-    CommitText,
-    commit_file_actions,
-    empty_file_actions,
-    read_checkpoint,
-    read_checkpoint_other,
-    read_commit,
-    read_stats,
-)
+from compaction_kit.log.actions import CORE, PARTITION, column, file_actions
 from compaction_kit.log.metadata import Metadata, Protocol, check_readable
-from compaction_kit.log.paths import decode_paths
+from compaction_kit.log.names import LogFile
+from compaction_kit.log.reconcile import newest_actions, without
 from compaction_kit.log.segment import Segment
+from compaction_kit.log.sources import JsonSource, Source, checkpoint_sources, commit_blocks
+from compaction_kit.log.stats import count_records
+
+_DETAILS = ("modification_time", "deletion_timestamp", "data_change", "deletion_vector_cardinality")
 
 
 @dataclass(frozen=True)
 class Snapshot:
     """The state of a table at a version.
 
-    `live_files` and `tombstones` are file actions as `log.actions` describes them.
+    `live` and `dead` are file actions as `log.actions` describes them: the live files and the
+    tombstones, in the order of the log. What else the log says of them is read when asked for.
     """
 
     table: Path
     segment: Segment
     protocol: Protocol
     metadata: Metadata
-    live_files: pa.Table
-    tombstones: pa.Table
+    live: pa.Table
+    dead: pa.Table
+    sources: tuple[Source, ...] = field(repr=False)
 
     @property
     def version(self) -> int:
         """The version."""
         return self.segment.version
 
+    @property
+    def has_vectors(self) -> bool:
+        """Whether a live file has a deletion vector."""
+        vectors = self.live["deletion_vector_id"]
+        return bool(vectors.null_count < len(vectors))
+
+    @cached_property
+    def live_files(self) -> pa.Table:
+        """The live files with all details but stats; partition columns by their logical names."""
+        return self._with_details(self.live, "add")
+
+    @cached_property
+    def tombstones(self) -> pa.Table:
+        """The tombstones with all details but stats."""
+        return self._with_details(self.dead, "remove")
+
     @cached_property
     def stats(self) -> pa.Array:
-        """The stats of each live file as JSON text, read when first asked for; null for none."""
-        return _take_stats(self.table, self.segment, self.live_files)
+        """The stats of each live file as JSON text; null for none."""
+        return self._details(self.live, "add", ["stats"])["stats"]
 
     @cached_property
     def num_records(self) -> pa.Array:
-        """The records in each live file, deleted ones too, null where the log doesn't say."""
-        return count_records(self.stats)
+        """The records in each live file, deleted ones too; null where the log doesn't say."""
+        columns = self._details(self.live, "add", ["stats", "stats_num_records"])
+        return pc.coalesce(count_records(columns["stats"]), columns["stats_num_records"])
+
+    def _with_details(self, actions: pa.Table, kind: str) -> pa.Table:
+        physical = self.metadata.physical_names
+        partitions = {
+            PARTITION + name: PARTITION + physical[name] for name in self.metadata.partition_columns
+        }
+        columns = self._details(actions, kind, [*_DETAILS, *partitions.values()])
+        for name in _DETAILS:
+            actions = actions.append_column(name, columns[name])
+        for name, physical_name in partitions.items():
+            actions = actions.append_column(name, columns[physical_name])
+        return actions
+
+    def _details(self, actions: pa.Table, kind: str, names: list[str]) -> dict[str, pa.Array]:
+        """Columns of some actions, read from the files of the log that hold them."""
+        source_of, rows = actions["source"].to_numpy(), actions["row"].to_numpy()
+        needed, inverse = np.unique(source_of, return_inverse=True)
+
+        def read(number: int) -> tuple[int, dict[str, pa.Array]]:
+            raw = self.sources[number].rows(names)
+            picked = pa.array(rows[source_of == number])
+            return len(raw), {name: column(raw, kind, name).take(picked) for name in names}
+
+        with ThreadPoolExecutor() as pool:
+            parts = list(pool.map(read, needed.tolist()))
+        if not parts:
+            return {name: column(pa.table({}), kind, name) for name in names}
+        # The parts are in the order of sources; bring them to that of the actions.
+        order = pa.array(np.argsort(np.argsort(inverse, kind="stable"), kind="stable"))
+        return {name: pa.concat_arrays([part[name] for _, part in parts]).take(order) for name in names}
 
 
-def read_snapshot(table: Path, segment: Segment) -> Snapshot:
+def read_snapshot(table: Path, segment: Segment, base: Snapshot | None = None) -> Snapshot:
     """Replay a checkpoint and its commits into the state of their version.
+
+    Args:
+        table: The table's folder.
+        segment: What to read.
+        base: A snapshot of an older version, to be taken instead of what the segment has up to
+            there.
 
     Raises:
         CorruptLogError: A file is damaged, or no protocol or metadata action was found.
         UnsupportedTableError: The table needs a reader feature that isn't known here.
     """
-    commits = [read_commit(table, file) for file in segment.commits]
-    protocol, metadata = _protocol_and_metadata(table, segment, commits)
+    start = _read_checkpoint(table, segment) if base is None else _State.of(base)
+    commits = [f for f in segment.commits if base is None or (f.version or 0) > base.version]
+    state = _replay(table, start, commits)
+    protocol, metadata = state.protocol_and_metadata(segment.version)
     check_readable(protocol)
-    names = metadata.physical_names
-    partitions = {column: names[column] for column in metadata.partition_columns}
-    if segment.checkpoint:
-        checkpoint = read_checkpoint(table, segment.checkpoint, partitions)
-    else:
-        checkpoint = empty_file_actions(partitions)
-    actions = pa.concat_tables([checkpoint, commit_file_actions(commits, partitions)])
-    newest = newest_actions(actions)
-    live_files = newest.filter(newest["is_add"])
-    tombstones = newest.filter(pc.invert(newest["is_add"]))
-    return Snapshot(table, segment, protocol, metadata, live_files, tombstones)
+    return Snapshot(table, segment, protocol, metadata, state.live, state.dead, state.sources)
 
 
-def newest_actions(actions: pa.Table) -> pa.Table:
-    """The newest action on each file, in the order of the log (protocol, "Action Reconciliation").
+@dataclass(frozen=True)
+class _State:
+    """What has been replayed so far; protocol and metadata as the log writes them."""
 
-    The key is the decoded path with the id of the deletion vector.
-    """
-    keys = decode_paths(actions["path"])
-    vectors = actions["deletion_vector_id"]
-    if vectors.null_count < len(vectors):
-        # No path holds a NUL, so that the two can't run into each other.
-        keys = pc.binary_join_element_wise(keys, pc.fill_null(vectors, ""), "\0")
-    order = np.argsort(actions["version"].to_numpy(), kind="stable")
-    table = pa.table({"key": keys.take(pa.array(order)), "position": np.arange(len(order))})
-    newest = table.group_by("key").aggregate([("position", "max")])["position_max"].to_numpy()
-    return actions.take(pa.array(np.sort(order[newest])))
+    live: pa.Table
+    dead: pa.Table
+    sources: tuple[Source, ...]
+    other: dict[str, Any]
 
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> "_State":
+        other = {"protocol": snapshot.protocol, "metaData": snapshot.metadata}
+        return cls(snapshot.live, snapshot.dead, snapshot.sources, other)
 
-def count_records(stats: pa.Array) -> pa.Array:
-    """The number of records in each stats text, null where it isn't said; deleted rows count too."""
-    counts = [_num_records(text) for text in stats.to_pylist()]
-    return pa.array(counts, pa.int64())
-
-
-def _num_records(text: str | None) -> int | None:
-    if not text:
-        return None
-    try:
-        number = json.loads(text).get("numRecords")
-    except (ValueError, AttributeError):
-        return None
-    return number if isinstance(number, int) else None
-
-
-def _protocol_and_metadata(
-    table: Path, segment: Segment, commits: list[CommitText]
-) -> tuple[Protocol, Metadata]:
-    found: dict[str, Any] = {}
-    if segment.checkpoint:
-        found["protocol"], found["metaData"] = read_checkpoint_other(table, segment.checkpoint)
-    for commit in commits:
-        for name, fields in commit.other_actions():
-            if name in ("protocol", "metaData"):
-                found[name] = fields
-    for name in ("protocol", "metaData"):
-        if not found.get(name):
-            raise CorruptLogError(
-                f"Version {segment.version} can't be read: the log holds no {name} action for it; "
-                "restore the log from a backup."
+    def protocol_and_metadata(self, version: int) -> tuple[Protocol, Metadata]:
+        for name in ("protocol", "metaData"):
+            if not self.other.get(name):
+                raise CorruptLogError(
+                    f"Version {version} can't be read: the log holds no {name} action for it; "
+                    "restore the log from a backup."
+                )
+        protocol, metadata = self.other["protocol"], self.other["metaData"]
+        try:
+            return (
+                protocol if isinstance(protocol, Protocol) else Protocol.of(protocol),
+                metadata if isinstance(metadata, Metadata) else Metadata.of(metadata),
             )
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptLogError(
+                f"Version {version} can't be read: its protocol or metaData action is damaged "
+                f"({error!r}); restore the log from a backup."
+            ) from error
+
+
+def _read_checkpoint(table: Path, segment: Segment) -> _State:
+    nothing = file_actions(pa.table({}), 0)
+    if not segment.checkpoint:
+        return _State(nothing, nothing, (), {})
+    sources = checkpoint_sources(table, segment.checkpoint)
+    actions, other = _read_sources(sources, 0)
+    return _State(*_split(actions), tuple(sources), other)
+
+
+def _replay(table: Path, start: _State, commits: list[LogFile]) -> _State:
+    if not commits:
+        return start
+    partitions = _partition_names(table, start, commits[0])
+    first = len(start.sources)
+
+    def read(block: list[LogFile]) -> Source:
+        return JsonSource(table, block, partitions)
+
+    with ThreadPoolExecutor() as pool:
+        sources = list(pool.map(read, commit_blocks(commits)))
+    actions, other = _read_sources(sources, first)
+    newer = newest_actions(actions)
+    live, dead = _split(newer)
+    return _State(
+        pa.concat_tables([without(start.live, newer), live]).combine_chunks(),
+        pa.concat_tables([without(start.dead, newer), dead]).combine_chunks(),
+        (*start.sources, *sources),
+        start.other | other,
+    )
+
+
+def _read_sources(sources: Iterable[Source], first: int) -> tuple[pa.Table, dict[str, Any]]:
+    tables = []
+    other: dict[str, Any] = {}
+    for number, source in enumerate(sources, start=first):
+        tables.append(file_actions(source.rows(CORE), number))
+        other |= {name: action for name, action in source.other_actions() if name != "sidecar"}
+    return pa.concat_tables(tables).combine_chunks(), other
+
+
+def _split(actions: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The adds and the removes."""
+    is_add = actions["is_add"]
+    if pc.all(is_add).as_py():
+        return actions, actions.slice(0, 0)
+    return actions.filter(is_add), actions.filter(pc.invert(is_add))
+
+
+def _partition_names(table: Path, start: _State, first: LogFile) -> list[str]:
+    """The partition columns to take along; those of a later metaData action are read again if need be."""
+    action = start.other.get("metaData")
+    if action is None:
+        others = dict(JsonSource(table, [first]).other_actions())
+        action = others.get("metaData")
+    if action is None:
+        return []
     try:
-        return Protocol.of(found["protocol"]), Metadata.of(found["metaData"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptLogError(
-            f"Version {segment.version} can't be read: its protocol or metaData action is damaged "
-            f"({error!r}); restore the log from a backup."
-        ) from error
-
-
-def _take_stats(table: Path, segment: Segment, files: pa.Table) -> pa.Array:
-    sources = files["source"].to_numpy()
-    rows = files["row"].to_numpy()
-    texts = read_stats(table, segment, set(np.unique(sources).tolist()))
-    starts: dict[int, int] = {}
-    for source in texts:
-        starts[source] = sum(len(texts[before]) for before in starts)
-    if not texts:
-        return pa.array([], pa.string())
-    positions = rows + np.array([starts[source] for source in sources.tolist()], dtype=np.int64)
-    return pa.concat_arrays(texts.values()).take(pa.array(positions))
+        metadata = action if isinstance(action, Metadata) else Metadata.of(action)
+    except (KeyError, TypeError, ValueError):
+        # A later one may replace it; if none does, that is told in its place.
+        return []
+    return [PARTITION + metadata.physical_names[name] for name in metadata.partition_columns]

@@ -1,5 +1,7 @@
 """The log of one table, opened up: its files, its commits, one commit, the state of a version."""
 
+import json
+import threading
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -7,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.log.actions import CommitText, parse_commit, read_commit
 from compaction_kit.log.lifetimes import file_lifetimes
 from compaction_kit.log.names import Kind, LogFile, list_log
-from compaction_kit.log.segment import Segment, find_segment
+from compaction_kit.log.segment import Segment, extend_segment, find_segment
 from compaction_kit.log.snapshot import Snapshot, read_snapshot
+from compaction_kit.log.sources import commit_actions
 
 _COMMIT_COLUMNS = pa.schema(
     [
@@ -40,14 +42,37 @@ _ACTION_COLUMNS = pa.schema(
 )
 
 
+class _Recent:
+    """The snapshots read last, a few for the whole process: large tables' take memory."""
+
+    _MOST = 8
+
+    def __init__(self) -> None:
+        self._snapshots: list[Snapshot] = []
+        self._lock = threading.Lock()
+
+    def of(self, table: Path) -> list[Snapshot]:
+        """Those of a table."""
+        with self._lock:
+            return [snapshot for snapshot in self._snapshots if snapshot.table == table]
+
+    def add(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot, as the one used last."""
+        with self._lock:
+            others = [kept for kept in self._snapshots if kept is not snapshot]
+            self._snapshots = [*others, snapshot][-self._MOST :]
+
+
+_RECENT = _Recent()
+
+
 class TransactionLog:
     """Reads the `_delta_log` of the table in a folder; never writes to it."""
 
     def __init__(self, table: Path):
         self._table = table
-        self._read_snapshot = lru_cache(maxsize=4)(lambda segment: read_snapshot(table, segment))
         self._read_lifetimes = lru_cache(maxsize=1)(lambda files: file_lifetimes(table, files))
-        self._read_row = lru_cache(maxsize=None)(lambda file: _ledger_row(read_commit(table, file)))
+        self._read_row = lru_cache(maxsize=None)(lambda file: _ledger_row(table, file))
 
     def listing(self) -> pa.Table:
         """Every file of the log.
@@ -98,10 +123,9 @@ class TransactionLog:
             raise InvalidArgumentError(
                 f"version={version} has no commit in the log; see commits() for those it has."
             )
-        commit = read_commit(self._table, file)
         rows = []
-        for parsed, line in zip(parse_commit(commit), commit.lines, strict=True):
-            for name, fields in parsed.items():
+        for action in commit_actions(self._table, file):
+            for name, fields in action.items():
                 rows.append(
                     {
                         "action": name,
@@ -110,7 +134,7 @@ class TransactionLog:
                         "data_change": fields.get("dataChange"),
                         "partition_values": fields.get("partitionValues"),
                         "stats": fields.get("stats"),
-                        "fields": line.decode(),
+                        "fields": json.dumps(action),
                     }
                 )
         return pa.Table.from_pylist(rows, schema=_ACTION_COLUMNS)
@@ -120,8 +144,21 @@ class TransactionLog:
         return find_segment(list_log(self._table), version)
 
     def snapshot(self, version: int | None = None) -> Snapshot:
-        """The state of a version; None for the latest as of now."""
-        return self._read_snapshot(self.segment(version))
+        """The state of a version; None for the latest as of now.
+
+        What has been read before, by whomever in this process, isn't read again: a later version
+        costs the commits since then.
+        """
+        files = list_log(self._table)
+        for base in sorted(_RECENT.of(self._table), key=lambda snapshot: -snapshot.version):
+            segment = extend_segment(base.segment, files, version)
+            if segment is not None:
+                snapshot = base if segment == base.segment else read_snapshot(self._table, segment, base)
+                break
+        else:
+            snapshot = read_snapshot(self._table, find_segment(files, version))
+        _RECENT.add(snapshot)
+        return snapshot
 
     def lifetimes(self) -> tuple[Snapshot, pa.Table]:
         """When each file was live; see `lifetimes.file_lifetimes`."""
@@ -131,12 +168,12 @@ class TransactionLog:
         return [file for file in list_log(self._table) if file.kind is Kind.COMMIT]
 
 
-def _ledger_row(commit: CommitText) -> dict[str, Any]:
+def _ledger_row(table: Path, file: LogFile) -> dict[str, Any]:
     """What one commit did, in sums."""
-    row: dict[str, Any] = {"version": commit.version, "timestamp": commit.file.modification_time}
+    row: dict[str, Any] = {"version": file.version, "timestamp": file.modification_time}
     sums = {"num_added": 0, "num_removed": 0, "bytes_added": 0, "bytes_removed": 0}
     data_change = False
-    for action in parse_commit(commit):
+    for action in commit_actions(table, file):
         for name, kind in (("add", "added"), ("remove", "removed")):
             if name in action:
                 sums[f"num_{kind}"] += 1

@@ -44,7 +44,7 @@ class Planner:
             EmptyTableError: The version has no live file at all.
             UnsupportedTableError: A partition value isn't of its column's type.
         """
-        if files.snapshot.live_files.num_rows == 0:
+        if files.snapshot.live.num_rows == 0:
             raise EmptyTableError(
                 f"The table is empty at version {files.version}: there is nothing to compact until "
                 "rows are added."
@@ -73,8 +73,7 @@ class Planner:
     def _candidates(self, thresholds: Thresholds) -> np.ndarray:
         """Small files, and files with many deleted rows (OptimizeExecutor, filterCandidateFileList)."""
         small = self._files.sizes < thresholds.min_file_size
-        live = self._files.snapshot.live_files
-        if live["deletion_vector_id"].null_count == len(live):
+        if not self._files.snapshot.has_vectors:
             return small
         table = self._files.to_arrow()
         has_vector = table["deletion_vector_cardinality"].is_valid().to_numpy()
@@ -123,8 +122,7 @@ class CompactionPlan:
     @cached_property
     def num_files_added(self) -> int:
         """How many files come out: one a bin, none for a bin whose rows are all deleted."""
-        live = self.source.snapshot.live_files
-        if live["deletion_vector_id"].null_count == len(live):
+        if not self.source.snapshot.has_vectors:
             return self.num_bins
         table = self.source.to_arrow()
         deleted = table["deletion_vector_cardinality"].fill_null(0)
@@ -156,7 +154,7 @@ class CompactionPlan:
         Columns: path (as the log writes it), size_bytes, bin_id.
         """
         positions, bin_ids = self._members
-        paths = self.source.snapshot.live_files["path"]
+        paths = self.source.snapshot.live["path"]
         rows = positions if self.source.rows is None else self.source.rows[positions]
         return pa.table(
             {
