@@ -54,26 +54,24 @@ def find_segment(files: Sequence[LogFile], version: int | None = None) -> Segmen
     return Segment(target, checkpoints.get(start, ()), tuple(commits[v] for v in needed))
 
 
-def extend_segment(base: Segment, files: Sequence[LogFile], version: int | None = None) -> Segment | None:
+def extend_segment(base: Segment, files: Sequence[LogFile], version: int) -> Segment | None:
     """A segment that reads on from a version that has been read already.
 
     Args:
         base: What that version was read from.
         files: The listing of `_delta_log` now.
-        version: The version to read; None for the latest.
+        version: The version to read.
 
     Returns:
         None where it can't be: the version is older, a commit is missing in between, or the
         files that the base ends with are not the same any more.
     """
     commits = {f.version: f for f in files if f.kind is Kind.COMMIT}
-    latest = max((v for v in commits if v is not None), default=-1)
-    target = latest if version is None else version
     last = base.commits[-1:] or base.checkpoint
-    needed = range(base.version + 1, target + 1)
-    if target < base.version or not set(last) <= set(files) or not all(v in commits for v in needed):
+    needed = range(base.version + 1, version + 1)
+    if version < base.version or not set(last) <= set(files) or not all(v in commits for v in needed):
         return None
-    return Segment(target, base.checkpoint, base.commits + tuple(commits[v] for v in needed))
+    return Segment(version, base.checkpoint, base.commits + tuple(commits[v] for v in needed))
 
 
 def complete_checkpoints(files: Sequence[LogFile]) -> dict[int, tuple[LogFile, ...]]:

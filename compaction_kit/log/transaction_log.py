@@ -150,13 +150,15 @@ class TransactionLog:
         costs the commits since then.
         """
         files = list_log(self._table)
+        # Even what is known is told only while the log itself still tells it.
+        fresh = find_segment(files, version)
         for base in sorted(_RECENT.of(self._table), key=lambda snapshot: -snapshot.version):
-            segment = extend_segment(base.segment, files, version)
+            segment = extend_segment(base.segment, files, fresh.version)
             if segment is not None:
                 snapshot = base if segment == base.segment else read_snapshot(self._table, segment, base)
                 break
         else:
-            snapshot = read_snapshot(self._table, find_segment(files, version))
+            snapshot = read_snapshot(self._table, fresh)
         _RECENT.add(snapshot)
         return snapshot
 
