@@ -33,6 +33,9 @@ class Source(Protocol):
     def other_actions(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """The protocol, metaData and sidecar actions in the rows: name and fields."""
 
+    def is_there(self) -> bool:
+        """Whether the rows can still be read."""
+
 
 class JsonSource:
     """Commits that stand side by side, or a checkpoint in JSON; a row a line.
@@ -69,6 +72,10 @@ class JsonSource:
     def other_actions(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """See `Source`."""
         return iter(self._others)
+
+    def is_there(self) -> bool:
+        """See `Source`."""
+        return all((self._table / LOG_FOLDER / file.name).exists() for file in self._files)
 
     def versions(self) -> np.ndarray:
         """The version of the commit that each row is from."""
@@ -132,6 +139,10 @@ class ParquetSource:
     def rows(self, names: Iterable[str]) -> pa.Table:
         """See `Source`."""
         return self._read(parquet_columns(names))
+
+    def is_there(self) -> bool:
+        """See `Source`."""
+        return self._path.exists()
 
     def other_actions(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """See `Source`."""

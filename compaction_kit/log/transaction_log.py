@@ -154,7 +154,7 @@ class TransactionLog:
         fresh = find_segment(files, version)
         for base in sorted(_RECENT.of(self._table), key=lambda snapshot: -snapshot.version):
             segment = extend_segment(base.segment, files, fresh.version)
-            if segment is not None:
+            if segment is not None and all(source.is_there() for source in base.sources):
                 snapshot = base if segment == base.segment else read_snapshot(self._table, segment, base)
                 break
         else:
