@@ -1,6 +1,6 @@
 """The state of one version: which files are live, which are tombstones."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,7 +18,6 @@ from compaction_kit.log.names import LogFile
 from compaction_kit.log.reconcile import newest_actions, without
 from compaction_kit.log.segment import Segment
 from compaction_kit.log.sources import JsonSource, Source, checkpoint_sources, commit_blocks
-from compaction_kit.log.stats import count_records
 
 _DETAILS = ("modification_time", "deletion_timestamp", "data_change", "deletion_vector_cardinality")
 
@@ -68,8 +67,9 @@ class Snapshot:
     @cached_property
     def num_records(self) -> pa.Array:
         """The records in each live file, deleted ones too; null where the log doesn't say."""
-        columns = self._details(self.live, "add", ["stats", "stats_num_records"])
-        return pc.coalesce(count_records(columns["stats"]), columns["stats_num_records"])
+        if not len(self.live):
+            return pa.array([], pa.int64())
+        return self._picked(self.live, lambda source: {"num_records": source.num_records()})["num_records"]
 
     def _with_details(self, actions: pa.Table, kind: str) -> pa.Table:
         physical = self.metadata.physical_names
@@ -85,21 +85,31 @@ class Snapshot:
 
     def _details(self, actions: pa.Table, kind: str, names: list[str]) -> dict[str, pa.Array]:
         """Columns of some actions, read from the files of the log that hold them."""
+
+        def read(source: Source) -> dict[str, pa.Array]:
+            raw = source.rows(names)
+            return {name: column(raw, kind, name) for name in names}
+
+        if not len(actions):
+            return {name: column(pa.table({}), kind, name) for name in names}
+        return self._picked(actions, read)
+
+    def _picked(
+        self, actions: pa.Table, read: Callable[[Source], dict[str, pa.Array]]
+    ) -> dict[str, pa.Array]:
+        """Columns that are read a value a row of each source, in the order of some actions."""
         source_of, rows = actions["source"].to_numpy(), actions["row"].to_numpy()
         needed, inverse = np.unique(source_of, return_inverse=True)
 
-        def read(number: int) -> tuple[int, dict[str, pa.Array]]:
-            raw = self.sources[number].rows(names)
+        def pick(number: int) -> dict[str, pa.Array]:
             picked = pa.array(rows[source_of == number])
-            return len(raw), {name: column(raw, kind, name).take(picked) for name in names}
+            return {name: values.take(picked) for name, values in read(self.sources[number]).items()}
 
         with ThreadPoolExecutor() as pool:
-            parts = list(pool.map(read, needed.tolist()))
-        if not parts:
-            return {name: column(pa.table({}), kind, name) for name in names}
+            parts = list(pool.map(pick, needed.tolist()))
         # The parts are in the order of sources; bring them to that of the actions.
         order = pa.array(np.argsort(np.argsort(inverse, kind="stable"), kind="stable"))
-        return {name: pa.concat_arrays([part[name] for _, part in parts]).take(order) for name in names}
+        return {name: pa.concat_arrays([part[name] for part in parts]).take(order) for name in parts[0]}
 
 
 def read_snapshot(table: Path, segment: Segment, base: Snapshot | None = None) -> Snapshot:
