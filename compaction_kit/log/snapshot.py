@@ -1,6 +1,6 @@
 """The state of one version: which files are live, which are tombstones."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +19,8 @@ from compaction_kit.log.reconcile import newest_actions, without
 from compaction_kit.log.segment import Segment
 from compaction_kit.log.sources import JsonSource, Source, checkpoint_sources, commit_blocks
 
+# Actions of which the newest counts for each key (protocol, "Action Reconciliation").
+_KEYS = {"txn": "appId", "domainMetadata": "domain"}
 _DETAILS = ("modification_time", "deletion_timestamp", "data_change", "deletion_vector_cardinality")
 
 
@@ -28,6 +30,8 @@ class Snapshot:
 
     `live` and `dead` are file actions as `log.actions` describes them: the live files and the
     tombstones, in the order of the log. What else the log says of them is read when asked for.
+    `transactions` are the newest txn actions by appId, `domains` the domainMetadata actions by
+    domain, removed ones left out.
     """
 
     table: Path
@@ -36,6 +40,8 @@ class Snapshot:
     metadata: Metadata
     live: pa.Table
     dead: pa.Table
+    transactions: Mapping[str, Mapping[str, Any]]
+    domains: Mapping[str, Mapping[str, Any]]
     sources: tuple[Source, ...] = field(repr=False)
 
     @property
@@ -62,7 +68,9 @@ class Snapshot:
     @cached_property
     def stats(self) -> pa.Array:
         """The stats of each live file as JSON text; null for none."""
-        return self._details(self.live, "add", ["stats"])["stats"]
+        if not len(self.live):
+            return pa.array([], pa.string())
+        return self._picked(self.live, lambda source: {"stats": source.stats()})["stats"]
 
     @cached_property
     def num_records(self) -> pa.Array:
@@ -130,7 +138,11 @@ def read_snapshot(table: Path, segment: Segment, base: Snapshot | None = None) -
     state = _replay(table, start, commits)
     protocol, metadata = state.protocol_and_metadata(segment.version)
     check_readable(protocol)
-    return Snapshot(table, segment, protocol, metadata, state.live, state.dead, state.sources)
+    transactions, domains = (state.other.get(name, {}) for name in _KEYS)
+    domains = {name: domain for name, domain in domains.items() if not domain.get("removed")}
+    return Snapshot(
+        table, segment, protocol, metadata, state.live, state.dead, transactions, domains, state.sources
+    )
 
 
 @dataclass(frozen=True)
@@ -144,7 +156,12 @@ class _State:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "_State":
-        other = {"protocol": snapshot.protocol, "metaData": snapshot.metadata}
+        other = {
+            "protocol": snapshot.protocol,
+            "metaData": snapshot.metadata,
+            "txn": snapshot.transactions,
+            "domainMetadata": snapshot.domains,
+        }
         return cls(snapshot.live, snapshot.dead, snapshot.sources, other)
 
     def protocol_and_metadata(self, version: int) -> tuple[Protocol, Metadata]:
@@ -194,7 +211,7 @@ def _replay(table: Path, start: _State, commits: list[LogFile]) -> _State:
         pa.concat_tables([without(start.live, newer), live]).combine_chunks(),
         pa.concat_tables([without(start.dead, newer), dead]).combine_chunks(),
         (*start.sources, *sources),
-        start.other | other,
+        _newest(start.other, other),
     )
 
 
@@ -203,8 +220,18 @@ def _read_sources(sources: Iterable[Source], first: int) -> tuple[pa.Table, dict
     other: dict[str, Any] = {}
     for number, source in enumerate(sources, start=first):
         tables.append(file_actions(source.rows(CORE), number))
-        other |= {name: action for name, action in source.other_actions() if name != "sidecar"}
+        for name, action in source.other_actions():
+            if name in _KEYS:
+                other.setdefault(name, {})[action[_KEYS[name]]] = action
+            elif name != "sidecar":
+                other[name] = action
     return pa.concat_tables(tables).combine_chunks(), other
+
+
+def _newest(older: dict[str, Any], newer: dict[str, Any]) -> dict[str, Any]:
+    """The newest of the actions that are about no file."""
+    merged = {name: {**older.get(name, {}), **newer.get(name, {})} for name in _KEYS}
+    return older | newer | merged
 
 
 def _split(actions: pa.Table) -> tuple[pa.Table, pa.Table]:

@@ -23,7 +23,7 @@ from compaction_kit.log.stats import count_records
 # counted there and then, and read once more if somebody asks for them.
 _EAGER = (*CORE, "modification_time", "deletion_timestamp", "data_change", "deletion_vector_cardinality")
 # Actions that are read as they are, row by row.
-_OTHERS = ("protocol", "metaData", "sidecar")
+_OTHERS = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
 _COMMIT_INFO = b'{"commitInfo":'
 _BLOCK_BYTES = 8 << 20
 _BATCH_ROWS = 1 << 16
@@ -32,14 +32,24 @@ _BATCH_ROWS = 1 << 16
 class Source(Protocol):
     """Rows of the log, the same ones in the same order at each reading."""
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the files that the rows are in."""
+
     def rows(self, names: Iterable[str]) -> pa.Table:
         """The rows, as `actions.file_actions` and `actions.column` take them, with these columns."""
 
     def num_records(self) -> pa.Array:
         """The records in each row's file if it is an add whose stats say so, int64, else null."""
 
+    def stats(self) -> pa.Array:
+        """The stats of each row's file as JSON text if it is an add that has any, else null."""
+
     def other_actions(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The protocol, metaData and sidecar actions in the rows: name and fields."""
+        """The actions in the rows that are about no file, and sidecars: name and fields."""
+
+    def actions(self) -> Iterator[dict[str, Any]]:
+        """Every action of the rows, whole: an object with the action's name as its key."""
 
     def is_there(self) -> bool:
         """Whether the rows can still be read."""
@@ -72,6 +82,11 @@ class JsonSource:
             self._num_lines = [len(_lines(text)) for text in texts]
         self._others = list(self._find_others(text))
 
+    @property
+    def size_bytes(self) -> int:
+        """See `Source`."""
+        return sum(file.size_bytes for file in self._files)
+
     def rows(self, names: Iterable[str]) -> pa.Table:
         """See `Source`."""
         wanted = frozenset(names)
@@ -83,9 +98,18 @@ class JsonSource:
         """See `Source`."""
         return self._num_records
 
+    def stats(self) -> pa.Array:
+        """See `Source`."""
+        return column(self.rows(["stats"]), "add", "stats")
+
     def other_actions(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """See `Source`."""
         return iter(self._others)
+
+    def actions(self) -> Iterator[dict[str, Any]]:
+        """See `Source`."""
+        for file in self._files:
+            yield from commit_actions(self._table, file)
 
     def is_there(self) -> bool:
         """See `Source`."""
@@ -140,6 +164,11 @@ class ParquetSource:
     def __init__(self, path: Path):
         self._path = path
 
+    @property
+    def size_bytes(self) -> int:
+        """See `Source`."""
+        return self._path.stat().st_size
+
     def rows(self, names: Iterable[str]) -> pa.Table:
         """See `Source`."""
         with self._open() as file:
@@ -159,6 +188,28 @@ class ParquetSource:
             counted = [part for parts in pool.map(self._count_group, groups) for part in parts]
         return pc.coalesce(parsed, pa.concat_arrays(counted)) if counted else parsed
 
+    def stats(self) -> pa.Array:
+        """See `Source`."""
+        texts = column(self.rows(["stats"]), "add", "stats")
+        with self._open() as file:
+            parsed = file.read(columns=["add.stats_parsed"])
+        if "add" not in parsed.column_names:
+            return texts
+        adds = parsed["add"].combine_chunks()
+        return (
+            pa.array(
+                [
+                    json.dumps(_without_nulls(add["stats_parsed"]), default=str)
+                    if text is None and add is not None and add["stats_parsed"] is not None
+                    else text
+                    for text, add in zip(texts.to_pylist(), adds.to_pylist(), strict=True)
+                ],
+                pa.string(),
+            )
+            if _lacks_text(texts, adds)
+            else texts
+        )
+
     def is_there(self) -> bool:
         """See `Source`."""
         return self._path.exists()
@@ -169,10 +220,15 @@ class ParquetSource:
             groups = [i for i in range(file.num_row_groups) if _may_hold_others(file.metadata.row_group(i))]
             raw = file.read_row_groups(groups, columns=list(_OTHERS))
         for name in raw.column_names:
-            for action in raw[name].drop_null().to_pylist():
-                if "configuration" in action:
-                    action["configuration"] = dict(action["configuration"] or ())
+            for action in raw[name].drop_null().to_pylist(maps_as_pydicts="strict"):
                 yield name, action
+
+    def actions(self) -> Iterator[dict[str, Any]]:
+        """See `Source`."""
+        with self._open() as file:
+            for batch in file.iter_batches(_BATCH_ROWS):
+                for row in batch.to_pylist(maps_as_pydicts="strict"):
+                    yield _without_nulls(row)
 
     def _count_group(self, group: int) -> list[pa.Array]:
         with self._open() as file:
@@ -192,6 +248,20 @@ class ParquetSource:
             ) from error
 
 
+def _lacks_text(texts: pa.Array, adds: pa.Array) -> bool:
+    """Whether an add has its stats parsed alone."""
+    return bool(pc.any(pc.and_(texts.is_null(), pc.struct_field(adds, [0]).is_valid())).as_py())
+
+
+def _without_nulls(fields: dict[str, Any]) -> dict[str, Any]:
+    """An action's fields as a commit writes them: what isn't there is left out."""
+    return {
+        name: _without_nulls(value) if isinstance(value, dict) and name != "partitionValues" else value
+        for name, value in fields.items()
+        if value is not None
+    }
+
+
 def _may_hold_others(group: Any) -> bool:
     """Whether a row group has a row with one of `_OTHERS`, as far as its statistics tell."""
     for i in range(group.num_columns):
@@ -208,19 +278,33 @@ def _may_hold_others(group: Any) -> bool:
 def checkpoint_sources(table: Path, files: Sequence[LogFile]) -> list[Source]:
     """The sources of a checkpoint: its own files and, for a V2 checkpoint, its sidecars."""
     folder = table / LOG_FOLDER
-    own: list[Source] = [
-        JsonSource(table, [file]) if file.name.endswith(".json") else ParquetSource(folder / file.name)
-        for file in files
-    ]
-    sidecars: list[Source] = []
-    for source in own:
-        for name, action in source.other_actions():
-            if name == "sidecar":
-                path = action["path"]
-                sidecars.append(
-                    ParquetSource(Path(path) if path.startswith("/") else folder / "_sidecars" / path)
-                )
-    return own + sidecars
+    own: list[Source] = [_checkpoint_file(table, file) for file in files]
+    return own + [ParquetSource(path) for path in _sidecars(folder, own)]
+
+
+def sidecar_names(table: Path, files: Sequence[LogFile]) -> set[str]:
+    """The sidecars of a checkpoint, by their names in the log; none of a checkpoint without."""
+    folder = table / LOG_FOLDER
+    paths = _sidecars(folder, [_checkpoint_file(table, file) for file in files])
+    return {str(path.relative_to(folder)) for path in paths if path.is_relative_to(folder)}
+
+
+def checkpoint_actions(table: Path, files: Sequence[LogFile]) -> Iterator[dict[str, Any]]:
+    """Every action of a checkpoint, its sidecars' after its own, as a commit would write it."""
+    for source in checkpoint_sources(table, files):
+        yield from source.actions()
+
+
+def _checkpoint_file(table: Path, file: LogFile) -> "JsonSource | ParquetSource":
+    if file.name.endswith(".json"):
+        return JsonSource(table, [file])
+    return ParquetSource(table / LOG_FOLDER / file.name)
+
+
+def _sidecars(folder: Path, sources: Iterable[Source]) -> list[Path]:
+    actions = [action for source in sources for name, action in source.other_actions() if name == "sidecar"]
+    # A path with a slash is absolute; one without is a file's name in _sidecars.
+    return [folder / "_sidecars" / action["path"] for action in actions]
 
 
 def commit_blocks(files: Sequence[LogFile]) -> list[list[LogFile]]:
