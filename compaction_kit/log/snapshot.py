@@ -19,6 +19,7 @@ from compaction_kit.log.reconcile import newest_actions, without
 from compaction_kit.log.segment import Segment
 from compaction_kit.log.sources import JsonSource, Source, checkpoint_sources, commit_blocks
 
+_MOST_CHUNKS = 8
 # Actions of which the newest counts for each key (protocol, "Action Reconciliation").
 _KEYS = {"txn": "appId", "domainMetadata": "domain"}
 _DETAILS = ("modification_time", "deletion_timestamp", "data_change", "deletion_vector_cardinality")
@@ -208,8 +209,8 @@ def _replay(table: Path, start: _State, commits: list[LogFile]) -> _State:
     newer = newest_actions(actions)
     live, dead = _split(newer)
     return _State(
-        pa.concat_tables([without(start.live, newer), live]).combine_chunks(),
-        pa.concat_tables([without(start.dead, newer), dead]).combine_chunks(),
+        _joined(without(start.live, newer), live),
+        _joined(without(start.dead, newer), dead),
         (*start.sources, *sources),
         _newest(start.other, other),
     )
@@ -226,6 +227,12 @@ def _read_sources(sources: Iterable[Source], first: int) -> tuple[pa.Table, dict
             elif name != "sidecar":
                 other[name] = action
     return pa.concat_tables(tables).combine_chunks(), other
+
+
+def _joined(older: pa.Table, newer: pa.Table) -> pa.Table:
+    """Both, without a copy of all that was there before each time that some is added."""
+    table = pa.concat_tables([older, newer])
+    return table.combine_chunks() if table["path"].num_chunks > _MOST_CHUNKS else table
 
 
 def _newest(older: dict[str, Any], newer: dict[str, Any]) -> dict[str, Any]:

@@ -71,15 +71,16 @@ class JsonSource:
         self._table = table
         self._files = files
         self._names = frozenset((*_EAGER, *partitions))
-        texts = self._read()
-        text = b"".join(texts)
+        text, ends = self._read()
         raw = self._parse(text, [*self._names, "stats"])
         self._num_records = count_records(column(raw, "add", "stats"))
         self._raw = _without_stats(raw)
-        self._num_lines = [text.count(b"\n") for text in texts]
+        starts = [0, *ends[:-1]]
+        self._num_lines = [text.count(b"\n", *bounds) for bounds in zip(starts, ends, strict=True)]
         if sum(self._num_lines) != len(raw):
             # Blank lines make no row.
-            self._num_lines = [len(_lines(text)) for text in texts]
+            parts = (text[start:end] for start, end in zip(starts, ends, strict=True))
+            self._num_lines = [len(_lines(part)) for part in parts]
         self._others = list(self._find_others(text))
 
     @property
@@ -92,7 +93,7 @@ class JsonSource:
         wanted = frozenset(names)
         if wanted <= self._names:
             return self._raw
-        return self._parse(b"".join(self._read()), wanted)
+        return self._parse(self._read()[0], wanted)
 
     def num_records(self) -> pa.Array:
         """See `Source`."""
@@ -119,24 +120,30 @@ class JsonSource:
         """The version of the commit that each row is from."""
         return np.repeat([file.version or 0 for file in self._files], self._num_lines)
 
-    def _read(self) -> list[bytes]:
-        texts = [read_log_file(self._table, file) for file in self._files]
-        return [text if text.endswith(b"\n") else text + b"\n" for text in texts]
+    def _read(self) -> tuple[bytearray, list[int]]:
+        """The text of all files, each with a line's end at its end, and where each ends."""
+        text, ends = bytearray(), []
+        for file in self._files:
+            text += read_log_file(self._table, file)
+            if not text.endswith(b"\n"):
+                text += b"\n"
+            ends.append(len(text))
+        return text, ends
 
-    def _parse(self, text: bytes, names: Iterable[str]) -> pa.Table:
+    def _parse(self, text: bytearray, names: Iterable[str]) -> pa.Table:
         schema = _schema_for(text, names)
         try:
             return _parse_json(text, schema)
         except pa.ArrowInvalid as error:
             # Only a file by itself tells which one it is.
-            for file, own_text in zip(self._files, self._read(), strict=True):
+            for file in self._files:
                 try:
-                    _parse_json(own_text, schema)
+                    _parse_json(read_log_file(self._table, file), schema)
                 except pa.ArrowInvalid as own_error:
                     raise damaged(file, own_error) from own_error
             raise damaged(self._files[0], error) from error
 
-    def _find_others(self, text: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _find_others(self, text: bytearray) -> Iterator[tuple[str, dict[str, Any]]]:
         told = pc.or_(self._raw["add"].is_valid(), self._raw["remove"].is_valid())
         rows = pc.indices_nonzero(pc.invert(told)).to_numpy()
         ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
@@ -335,7 +342,7 @@ def commit_actions(table: Path, file: LogFile) -> list[dict[str, Any]]:
     return actions
 
 
-def _schema_for(text: bytes, names: Iterable[str]) -> pa.Schema:
+def _schema_for(text: bytearray, names: Iterable[str]) -> pa.Schema:
     """The schema to parse a text with; what it has none of would cost time to leave null."""
     has_vectors = b'"deletionVector"' in text
     schema = json_schema(sorted(name for name in names if has_vectors or "deletion_vector" not in name))
@@ -355,7 +362,7 @@ def _without_stats(raw: pa.Table) -> pa.Table:
     return raw
 
 
-def _parse_json(text: bytes, schema: pa.Schema) -> pa.Table:
+def _parse_json(text: bytes | bytearray, schema: pa.Schema) -> pa.Table:
     return pj.read_json(
         pa.BufferReader(text),
         read_options=pj.ReadOptions(block_size=len(text) + 1, use_threads=False),
@@ -363,7 +370,7 @@ def _parse_json(text: bytes, schema: pa.Schema) -> pa.Table:
     )
 
 
-def _lines(text: bytes) -> list[bytes]:
+def _lines(text: bytes | bytearray) -> list[bytes | bytearray]:
     return [line for line in text.split(b"\n") if line.strip()]
 
 
