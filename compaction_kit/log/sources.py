@@ -25,7 +25,7 @@ _EAGER = (*CORE, "modification_time", "deletion_timestamp", "data_change", "dele
 # Actions that are read as they are, row by row.
 _OTHERS = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
 _COMMIT_INFO = b'{"commitInfo":'
-_BLOCK_BYTES = 8 << 20
+_BLOCK_BYTES = 4 << 20
 _BATCH_ROWS = 1 << 16
 
 
