@@ -1,23 +1,42 @@
 """The live files of one version: what they weigh and how many are small."""
 
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from matplotlib.figure import Figure
 
+from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.histogram import Histogram
+from compaction_kit.log.paths import decode_paths
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.markup import as_html
+from compaction_kit.overlap import Overlap, measure_overlap
+from compaction_kit.retention import table_retention
 from compaction_kit.sizes import MIB, format_size, parse_size
 
 SMALL_FILE_SIZE = 16 * MIB
+_TARGET_SIZE = "delta.targetFileSize"
+_PARTITION_SUMS = ("num_files", "size_bytes", "num_small_files")
+_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
 @dataclass(frozen=True)
 class FileStats:
-    """How a version's files are distributed; sizes in bytes."""
+    """How a version's files are distributed, what its log costs to read, and what is left behind.
+
+    Sizes are in bytes. `quantiles` gives the file size at 10, 25, 50, 75 and 90 percent; `skew`
+    is how many times as many files as the average partition the fullest has. `num_commits` and
+    `log_bytes` are what a reader of this version reads: the commits since the checkpoint, and
+    the bytes of both. `tombstoned_bytes` is what the log's tombstones weigh, as far as they say
+    (`num_unsized_tombstones` don't), and `reclaimable_bytes` the part of it that is older than
+    the retention; vacuum may have taken that already, which the log doesn't tell.
+    """
 
     num_files: int
     size_bytes: int
@@ -27,18 +46,31 @@ class FileStats:
     min_size_bytes: int
     median_size_bytes: int
     max_size_bytes: int
+    quantiles: Mapping[int, int]
     num_partitions: int
+    skew: float
+    num_commits: int
+    log_bytes: int
+    num_tombstones: int
+    tombstoned_bytes: int
+    reclaimable_bytes: int
+    num_unsized_tombstones: int
 
     def _repr_html_(self) -> str:
         return as_html(
             {
-                "files": f"{self.num_files:,} in {self.num_partitions:,} partitions",
+                "files": f"{self.num_files:,} in {self.num_partitions:,} partitions; the fullest has "
+                f"{self.skew:,.1f} times the average",
                 "size": format_size(self.size_bytes),
                 f"under {format_size(self.small_file_size)}": f"{self.num_small_files:,} files, "
                 f"{format_size(self.small_bytes)}",
                 "smallest": format_size(self.min_size_bytes),
                 "median": format_size(self.median_size_bytes),
                 "largest": format_size(self.max_size_bytes),
+                "log to read": f"{format_size(self.log_bytes)}, {self.num_commits:,} commits since the "
+                "checkpoint",
+                "tombstones": f"{self.num_tombstones:,} files, {format_size(self.tombstoned_bytes)}, of "
+                f"which {format_size(self.reclaimable_bytes)} are past the retention",
             }
         )
 
@@ -106,41 +138,113 @@ class Files:
         table = pa.table(columns)
         return table if self.rows is None else table.take(pa.array(self.rows))
 
-    def stats(self, small_file_size: int | str = SMALL_FILE_SIZE) -> FileStats:
-        """Count and weigh the files.
+    def stats(self, small_file_size: int | str | None = None) -> FileStats:
+        """Count and weigh the files, the log and the tombstones.
 
         Args:
-            small_file_size: Files below this size count as small.
+            small_file_size: Files below this size count as small. None: half of the table's
+                property delta.targetFileSize, as auto compaction has it (AutoCompact.scala), or
+                16 MiB.
         """
-        threshold = parse_size(small_file_size, "small_file_size")
+        threshold = self.small_file_size(small_file_size)
         sizes = self.sizes
         small = sizes[sizes < threshold]
+        quantiles = np.quantile(sizes, _QUANTILES, method="inverted_cdf") if len(sizes) else [0] * 5
+        in_partitions = self.by_partition(threshold)["num_files"].to_numpy()
         return FileStats(
             num_files=len(sizes),
             size_bytes=int(sizes.sum()),
             small_file_size=threshold,
             num_small_files=len(small),
             small_bytes=int(small.sum()),
-            min_size_bytes=int(sizes.min(initial=0) if len(sizes) == 0 else sizes.min()),
+            min_size_bytes=int(sizes.min()) if len(sizes) else 0,
             median_size_bytes=int(np.median(sizes)) if len(sizes) else 0,
             max_size_bytes=int(sizes.max(initial=0)),
-            num_partitions=self._num_partitions(),
+            quantiles={round(q * 100): int(size) for q, size in zip(_QUANTILES, quantiles, strict=True)},
+            num_partitions=len(in_partitions),
+            skew=float(in_partitions.max() / in_partitions.mean()) if len(in_partitions) else 0.0,
+            num_commits=len(self.snapshot.segment.commits),
+            log_bytes=sum(source.size_bytes for source in self.snapshot.sources),
+            **_waste(self.snapshot),
         )
 
-    def _num_partitions(self) -> int:
-        if not self.partition_columns:
-            return 1 if self.num_files else 0
-        return len(self.partitions.group_by(self.partitions.column_names).aggregate([]))
+    def small_file_size(self, size: int | str | None = None) -> int:
+        """Below how many bytes a file counts as small; see `stats`."""
+        if size is not None:
+            return parse_size(size, "small_file_size")
+        target = self.snapshot.metadata.configuration.get(_TARGET_SIZE)
+        return SMALL_FILE_SIZE if target is None else parse_size(target, _TARGET_SIZE) // 2
+
+    def by_partition(self, small_file_size: int | str | None = None) -> pa.Table:
+        """One row a partition, the one with the most files first.
+
+        Returns:
+            partition.<column> (text, as the log writes it), num_files, size_bytes,
+            num_small_files.
+        """
+        names = [f"partition.{name}" for name in self.partition_columns]
+        small = pa.array(self.sizes < self.small_file_size(small_file_size)).cast(pa.int64())
+        table = pa.table({"size_bytes": self.sizes, "num_small_files": small})
+        for name in names:
+            table = table.append_column(name, self.partitions[name])
+        sums = [("size_bytes", "count"), ("size_bytes", "sum"), ("num_small_files", "sum")]
+        # Without partition columns all files are one group; without files there is none.
+        groups = table.group_by(names).aggregate(sums) if len(table) or names else None
+        if groups is None:
+            return pa.table({name: pa.array([], pa.int64()) for name in _PARTITION_SUMS})
+        counted = groups.select([*names, "size_bytes_count", "size_bytes_sum", "num_small_files_sum"])
+        result = counted.rename_columns([*names, *_PARTITION_SUMS])
+        return result.sort_by([("num_files", "descending"), ("size_bytes", "descending")])
+
+    def overlap(self, column: str) -> Overlap:
+        """How many files a point of a column falls in, from the stats of the files.
+
+        Args:
+            column: A top-level column that isn't a partition column.
+
+        Raises:
+            InvalidArgumentError: There is no such column, or stats hold no bounds of its type.
+        """
+        metadata = self.snapshot.metadata
+        known = [name for name in metadata.column_types if name not in metadata.partition_columns]
+        if column not in known:
+            raise InvalidArgumentError(
+                f'column="{column}" is not a data column of the table: choose one of {", ".join(known)}.'
+            )
+        stats = self.snapshot.stats
+        return measure_overlap(
+            column,
+            metadata.column_types[column],
+            metadata.physical_names[column],
+            stats if self.rows is None else stats.take(pa.array(self.rows)),
+        )
 
     def histogram(self) -> Histogram:
         """Files and bytes by size, in buckets between powers of two."""
         return Histogram.of(self.sizes)
 
-    def plot(self, small_file_size: int | str = SMALL_FILE_SIZE) -> Figure:
+    def plot(self, small_file_size: int | str | None = None) -> Figure:
         """Draw the histogram, with the small files marked."""
         from compaction_kit import plots
 
-        return plots.file_sizes(self.histogram(), parse_size(small_file_size, "small_file_size"))
+        return plots.file_sizes(self.histogram(), self.small_file_size(small_file_size))
 
     def __repr__(self) -> str:
         return f"Files(version {self.version}: {self.num_files:,} files, {format_size(self.size_bytes)})"
+
+
+def _waste(snapshot: Snapshot) -> dict[str, int]:
+    """What the tombstones weigh; a file that is live under another deletion vector is none."""
+    tombstones = snapshot.tombstones
+    live = decode_paths(snapshot.live["path"])
+    gone = tombstones.filter(pc.invert(pc.is_in(decode_paths(tombstones["path"]), value_set=live)))
+    # VACUUM takes a tombstone without a time as older than any.
+    times = pc.fill_null(gone["deletion_timestamp"], 0).to_numpy()
+    retention_ms = table_retention(snapshot.metadata) // timedelta(milliseconds=1)
+    sizes = pc.fill_null(gone["size_bytes"], 0).to_numpy()
+    return {
+        "num_tombstones": len(gone),
+        "tombstoned_bytes": int(sizes.sum()),
+        "reclaimable_bytes": int(sizes[times < time.time() * 1000 - retention_ms].sum()),
+        "num_unsized_tombstones": gone["size_bytes"].null_count,
+    }

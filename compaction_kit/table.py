@@ -81,16 +81,30 @@ class Table:
         """The latest version."""
         return self.log.segment().version
 
-    def files(self, version: int | None = None, where: str | None = None) -> Files:
+    def files(
+        self,
+        version: int | None = None,
+        where: str | None = None,
+        timestamp: datetime | str | None = None,
+    ) -> Files:
         """The live files of a version.
 
         Args:
             version: None for the latest.
             where: SQL over partition columns, such as "origin = 'JFK'"; None for all files.
+            timestamp: Instead of a version, a time (UTC, if it has no zone): the last version
+                committed by then; `log.version_at` tells which.
 
         Raises:
-            InvalidArgumentError: The version can't be read, or the predicate can't be used.
+            InvalidArgumentError: The version can't be read, no version has that time, both were
+                given, or the predicate can't be used.
         """
+        if timestamp is not None:
+            if version is not None:
+                raise InvalidArgumentError(
+                    f'version={version} and timestamp="{timestamp}" were both given: choose one of the two.'
+                )
+            version = self.log.version_at(timestamp)
         files = Files(self.log.snapshot(version))
         return files if where is None else select_partitions(self.spark, files, where)
 

@@ -1,7 +1,6 @@
 """What VACUUM would delete, and which versions that costs."""
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,13 +15,8 @@ from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.metadata import Metadata
 from compaction_kit.log.paths import decode_paths, deletion_vector_file, relative_to_table
+from compaction_kit.retention import PROPERTY, parse_retention, table_retention
 from compaction_kit.sizes import format_size
-
-_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
-_LENGTH = r"(\d+(?:\.\d+)?)\s*([a-z]+?)s?\b\s*"
-_RETENTION = re.compile(rf"(?:interval\s+)?(?:{_LENGTH})+", re.IGNORECASE)
-_DEFAULT_RETENTION = "interval 1 week"
-_PROPERTY = "delta.deletedFileRetentionDuration"
 
 
 @dataclass(frozen=True)
@@ -86,13 +80,13 @@ def plan_vacuum(
         InvalidArgumentError: The retention can't be read, or is shorter than the table's.
     """
     snapshot = log.snapshot()
-    configured = _parse_retention(snapshot.metadata.configuration.get(_PROPERTY, _DEFAULT_RETENTION))
-    chosen = configured if retention is None else _parse_retention(retention)
+    configured = table_retention(snapshot.metadata)
+    chosen = configured if retention is None else parse_retention(retention)
     if chosen < configured:
         raise InvalidArgumentError(
             f'retention="{retention}" is shorter than the {configured.total_seconds() / 3600:g} hours '
             "that the table keeps removed files for: choose that or longer, or change its property "
-            f"{_PROPERTY}."
+            f"{PROPERTY}."
         )
     moment = datetime.now(UTC) if at is None else at.astimezone(UTC)
     cutoff = _millis(moment - chosen)
@@ -113,15 +107,6 @@ def plan_vacuum(
     readable = _readable_versions(log, configured, {path for path, _, _ in on_disk}, table)
     lost = readable & _versions_that_need(going, lifetimes, snapshot.version, table)
     return VacuumPlan(snapshot.version, moment, chosen, files, sorted(lost))
-
-
-def _parse_retention(text: str) -> timedelta:
-    lengths = re.findall(_LENGTH, text.lower()) if _RETENTION.fullmatch(text.strip()) else []
-    if not lengths or any(unit not in _UNITS for _, unit in lengths):
-        raise InvalidArgumentError(
-            f'retention="{text}" is not a length of time: write it as "168 hours" or "7 days".'
-        )
-    return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in lengths))
 
 
 def _names(actions: pa.Table, table: Path) -> set[str]:

@@ -1,3 +1,5 @@
+import json
+import time
 from pathlib import Path
 
 import deltalake
@@ -12,6 +14,7 @@ from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.histogram import Histogram
 from compaction_kit.log.paths import decode_paths
+from compaction_kit.overlap import measure_overlap
 from tests import folders, handmade
 
 SIZES = st.lists(st.integers(0, 2**45), max_size=50)
@@ -118,3 +121,98 @@ def test_a_cleaned_up_checkpoint_of_the_deltalake_package_is_read(changed: Path)
     handmade.remove_commits(changed, *range(5))
     found = open_table(changed).files().to_arrow().sort_by("path")
     assert found == expected
+
+
+def test_stats_tell_quantiles_skew_and_what_the_log_costs(tmp_path: Path) -> None:
+    metadata = handmade.metadata({"id": "long", "p": "string"}, ["p"])
+    adds = [handmade.add(f"f{i}", i + 1, {"p": "x" if i < 9 else None}) for i in range(10)]
+    table = handmade.write_log(tmp_path, [metadata, *adds], [handmade.add("g", 11, {"p": "y"})])
+    stats = open_table(table).files().stats()
+    assert stats.quantiles == {10: 2, 25: 3, 50: 6, 75: 9, 90: 10}
+    assert (stats.num_partitions, stats.skew) == (3, 9 / (11 / 3))
+    assert stats.num_commits == 2
+    assert stats.log_bytes == sum(file.stat().st_size for file in (table / "_delta_log").iterdir())
+    assert open_table(table).files().by_partition(5).to_pylist() == [
+        {"partition.p": "x", "num_files": 9, "size_bytes": 45, "num_small_files": 4},
+        {"partition.p": "y", "num_files": 1, "size_bytes": 11, "num_small_files": 0},
+        {"partition.p": None, "num_files": 1, "size_bytes": 10, "num_small_files": 0},
+    ]
+
+
+def test_stats_keep_tombstoned_and_reclaimable_bytes_apart(tmp_path: Path) -> None:
+    now = int(time.time() * 1000)
+    vector = handmade.vector("v")
+    removes = [
+        handmade.remove("old", now - 8 * 86_400_000)["remove"] | {"size": 100},
+        handmade.remove("young", now)["remove"] | {"size": 10},
+        handmade.remove("unsized", None)["remove"],
+        handmade.remove("live", now)["remove"] | {"size": 1},
+    ]
+    features = handmade.protocol(features=["deletionVectors"])
+    table = handmade.write_log(
+        tmp_path,
+        [features, handmade.add("live", 1)],
+        [*({"remove": remove} for remove in removes), handmade.add("live", 1, vector=vector)],
+    )
+    stats = open_table(table).files().stats()
+    assert (stats.num_tombstones, stats.num_unsized_tombstones) == (3, 1)
+    assert (stats.tombstoned_bytes, stats.reclaimable_bytes) == (110, 100)
+
+
+def test_the_table_may_say_which_files_are_small(tmp_path: Path) -> None:
+    metadata = handmade.metadata(configuration={"delta.targetFileSize": "100"})
+    files = open_table(handmade.write_log(tmp_path, [metadata, handmade.add("a", 49)])).files()
+    assert (files.stats().small_file_size, files.stats().num_small_files) == (50, 1)
+    assert files.stats(10).num_small_files == 0
+
+
+def _ranged(path: str, low: object, high: object) -> handmade.Action:
+    add = handmade.add(path)
+    add["add"]["stats"] = json.dumps({"numRecords": 1, "minValues": {"c": low}, "maxValues": {"c": high}})
+    return add
+
+
+@given(st.lists(st.tuples(st.integers(-50, 50), st.integers(0, 30)), max_size=15))
+def test_overlap_counts_the_files_that_hold_each_bound(ranges: list[tuple[int, int]]) -> None:
+    bounds = [(low, low + length) for low, length in ranges]
+    stats = pa.array([_ranged("f", *one)["add"]["stats"] for one in bounds], pa.string())
+    overlap = measure_overlap("c", "long", "c", stats)
+    points = [point for one in bounds for point in one]
+    counted = sorted(sum(low <= point <= high for low, high in bounds) for point in points)
+    assert sorted(overlap.depths.tolist()) == counted
+    assert overlap.max == max(counted, default=0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "bounds"),
+    [
+        ("string", [("a", "m"), ("k", "z"), ("n", "n")]),
+        ("date", [("2024-01-01", "2024-02-01"), ("2024-01-31", "2024-03-01"), ("2024-02-15", "2024-02-16")]),
+        ("double", [(0.5, 2.5), (2.25, 9.0), (4.0, 5.0)]),
+        ("decimal(9,2)", [(0.5, 2.5), (2.25, 9.0), (4.0, 5.0)]),
+        (
+            "timestamp",
+            [
+                ("2024-01-01T00:00:00.000Z", "2024-01-02T00:00:00.000Z"),
+                ("2024-01-01T23:00:00.000Z", "2024-01-09T00:00:00Z"),
+                ("2024-01-05T00:00:00.000Z", "2024-01-06T00:00:00.000Z"),
+            ],
+        ),
+    ],
+)
+def test_overlap_compares_by_the_type_of_the_column(
+    tmp_path: Path, kind: str, bounds: list[tuple[object, object]]
+) -> None:
+    adds = [_ranged(f"f{i}", *one) for i, one in enumerate(bounds)]
+    table = handmade.write_log(tmp_path, [handmade.metadata({"c": kind}), *adds, handmade.add("unknown")])
+    overlap = open_table(table).files().overlap("c")
+    assert (overlap.num_files, overlap.num_unknown, overlap.max) == (4, 1, 2)
+    assert sorted(overlap.depths.tolist()) == [1, 1, 2, 2, 2, 2]
+
+
+def test_overlap_refuses_what_has_no_bounds(tmp_path: Path) -> None:
+    metadata = handmade.metadata({"c": "boolean", "p": "string"}, ["p"])
+    files = open_table(handmade.write_log(tmp_path, [metadata])).files()
+    for column, reason in (("c", "boolean"), ("p", "not a data column"), ("x", "not a data column")):
+        with pytest.raises(InvalidArgumentError, match=f'column="{column}".*{reason}'):
+            files.overlap(column)

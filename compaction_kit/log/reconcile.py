@@ -1,10 +1,20 @@
-"""Which action on a file counts: the newest (protocol, "Action Reconciliation")."""
+"""Which action on a file counts: the newest (protocol, "Action Reconciliation").
+
+Most actions of a log are the only ones on their file. Numbers made of each key tell which may
+not be; the keys themselves, which take far longer, are compared for those alone.
+"""
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.log.paths import decode_paths
+
+_WORD_BYTES = 8
+# Of the end of a key, where the names of data files differ.
+_NUM_WORDS = 6
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT = np.uint64(29)
 
 
 def newest_actions(actions: pa.Table) -> pa.Table:
@@ -17,21 +27,38 @@ def newest_actions(actions: pa.Table) -> pa.Table:
         Those that count, in the same order.
     """
     keys = action_keys(actions)
-    encoded = keys.dictionary_encode()
-    if len(encoded.dictionary) == len(keys):
+    numbers = _numbers(keys)
+    ordered = np.sort(numbers)
+    repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    if not len(repeated):
         return actions
+    rows = _indices_in(numbers, repeated)
+    encoded = keys.take(pa.array(rows)).dictionary_encode()
     newest = np.empty(len(encoded.dictionary), dtype=np.int64)
     # Of several assignments to one place the last is kept.
-    newest[encoded.indices.to_numpy()] = np.arange(len(keys))
-    return actions.take(pa.array(np.sort(newest)))
+    newest[encoded.indices.to_numpy()] = rows
+    counts = np.ones(len(keys), dtype=bool)
+    counts[rows] = False
+    counts[newest] = True
+    return actions.filter(pa.array(counts)) if len(newest) < len(rows) else actions
 
 
 def without(actions: pa.Table, newer: pa.Table) -> pa.Table:
     """The actions on files that newer ones don't name."""
     if not len(newer) or not len(actions):
         return actions
-    superseded = pc.is_in(action_keys(actions), value_set=action_keys(newer))
-    return actions.filter(pc.invert(superseded)) if pc.any(superseded).as_py() else actions
+    newer_keys = action_keys(newer)
+    newer_numbers = _numbers(newer_keys)
+
+    def kept(batch: pa.RecordBatch) -> pa.RecordBatch:
+        keys = action_keys(pa.Table.from_batches([batch]))
+        rows = _indices_in(_numbers(keys), newer_numbers)
+        found = pc.is_in(keys.take(pa.array(rows)), value_set=newer_keys)
+        counts = np.ones(len(keys), dtype=bool)
+        counts[rows] = ~found.to_numpy(zero_copy_only=False)
+        return batch if counts.all() else batch.filter(pa.array(counts))
+
+    return pa.Table.from_batches([kept(batch) for batch in actions.to_batches()], actions.schema)
 
 
 def action_keys(actions: pa.Table) -> pa.Array:
@@ -42,3 +69,28 @@ def action_keys(actions: pa.Table) -> pa.Array:
         return keys
     # No path holds a NUL, so that the two can't run into each other.
     return pc.coalesce(pc.binary_join_element_wise(keys, vectors, "\0"), keys)
+
+
+def _indices_in(numbers: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    hits = pc.is_in(pa.array(numbers), value_set=pa.array(wanted))
+    indices: np.ndarray = np.flatnonzero(hits.to_numpy(zero_copy_only=False))
+    return indices
+
+
+def _numbers(keys: pa.Array) -> np.ndarray:
+    """A number for each text, uint64: the same for the same text, and rarely so for others."""
+    offsets = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + len(keys) + 1]
+    starts, ends = offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64)
+    numbers = (ends - starts).astype(np.uint64)
+    long = np.flatnonzero(ends - starts >= _WORD_BYTES)
+    if not len(long):
+        return numbers
+    data = keys.buffers()[2]
+    words = np.ndarray((data.size - _WORD_BYTES + 1,), np.uint64, data, strides=(1,))
+    starts, ends, mixed = starts[long], ends[long], numbers[long]
+    for k in range(1, _NUM_WORDS + 1):
+        mixed ^= words[np.maximum(ends - k * _WORD_BYTES, starts)]
+        mixed *= _FACTOR
+        mixed ^= mixed >> _SHIFT
+    numbers[long] = mixed
+    return numbers

@@ -1,6 +1,6 @@
 """The state of one version: which files are live, which are tombstones."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,8 +18,10 @@ from compaction_kit.log.names import LogFile
 from compaction_kit.log.reconcile import newest_actions, without
 from compaction_kit.log.segment import Segment
 from compaction_kit.log.sources import JsonSource, Source, checkpoint_sources, commit_blocks
-from compaction_kit.log.stats import count_records
 
+_MOST_CHUNKS = 8
+# Actions of which the newest counts for each key (protocol, "Action Reconciliation").
+_KEYS = {"txn": "appId", "domainMetadata": "domain"}
 _DETAILS = ("modification_time", "deletion_timestamp", "data_change", "deletion_vector_cardinality")
 
 
@@ -29,6 +31,8 @@ class Snapshot:
 
     `live` and `dead` are file actions as `log.actions` describes them: the live files and the
     tombstones, in the order of the log. What else the log says of them is read when asked for.
+    `transactions` are the newest txn actions by appId, `domains` the domainMetadata actions by
+    domain, removed ones left out.
     """
 
     table: Path
@@ -37,6 +41,8 @@ class Snapshot:
     metadata: Metadata
     live: pa.Table
     dead: pa.Table
+    transactions: Mapping[str, Mapping[str, Any]]
+    domains: Mapping[str, Mapping[str, Any]]
     sources: tuple[Source, ...] = field(repr=False)
 
     @property
@@ -63,13 +69,16 @@ class Snapshot:
     @cached_property
     def stats(self) -> pa.Array:
         """The stats of each live file as JSON text; null for none."""
-        return self._details(self.live, "add", ["stats"])["stats"]
+        if not len(self.live):
+            return pa.array([], pa.string())
+        return self._picked(self.live, lambda source: {"stats": source.stats()})["stats"]
 
     @cached_property
     def num_records(self) -> pa.Array:
         """The records in each live file, deleted ones too; null where the log doesn't say."""
-        columns = self._details(self.live, "add", ["stats", "stats_num_records"])
-        return pc.coalesce(count_records(columns["stats"]), columns["stats_num_records"])
+        if not len(self.live):
+            return pa.array([], pa.int64())
+        return self._picked(self.live, lambda source: {"num_records": source.num_records()})["num_records"]
 
     def _with_details(self, actions: pa.Table, kind: str) -> pa.Table:
         physical = self.metadata.physical_names
@@ -85,21 +94,31 @@ class Snapshot:
 
     def _details(self, actions: pa.Table, kind: str, names: list[str]) -> dict[str, pa.Array]:
         """Columns of some actions, read from the files of the log that hold them."""
+
+        def read(source: Source) -> dict[str, pa.Array]:
+            raw = source.rows(names)
+            return {name: column(raw, kind, name) for name in names}
+
+        if not len(actions):
+            return {name: column(pa.table({}), kind, name) for name in names}
+        return self._picked(actions, read)
+
+    def _picked(
+        self, actions: pa.Table, read: Callable[[Source], dict[str, pa.Array]]
+    ) -> dict[str, pa.Array]:
+        """Columns that are read a value a row of each source, in the order of some actions."""
         source_of, rows = actions["source"].to_numpy(), actions["row"].to_numpy()
         needed, inverse = np.unique(source_of, return_inverse=True)
 
-        def read(number: int) -> tuple[int, dict[str, pa.Array]]:
-            raw = self.sources[number].rows(names)
+        def pick(number: int) -> dict[str, pa.Array]:
             picked = pa.array(rows[source_of == number])
-            return len(raw), {name: column(raw, kind, name).take(picked) for name in names}
+            return {name: values.take(picked) for name, values in read(self.sources[number]).items()}
 
         with ThreadPoolExecutor() as pool:
-            parts = list(pool.map(read, needed.tolist()))
-        if not parts:
-            return {name: column(pa.table({}), kind, name) for name in names}
+            parts = list(pool.map(pick, needed.tolist()))
         # The parts are in the order of sources; bring them to that of the actions.
         order = pa.array(np.argsort(np.argsort(inverse, kind="stable"), kind="stable"))
-        return {name: pa.concat_arrays([part[name] for _, part in parts]).take(order) for name in names}
+        return {name: pa.concat_arrays([part[name] for part in parts]).take(order) for name in parts[0]}
 
 
 def read_snapshot(table: Path, segment: Segment, base: Snapshot | None = None) -> Snapshot:
@@ -120,7 +139,11 @@ def read_snapshot(table: Path, segment: Segment, base: Snapshot | None = None) -
     state = _replay(table, start, commits)
     protocol, metadata = state.protocol_and_metadata(segment.version)
     check_readable(protocol)
-    return Snapshot(table, segment, protocol, metadata, state.live, state.dead, state.sources)
+    transactions, domains = (state.other.get(name, {}) for name in _KEYS)
+    domains = {name: domain for name, domain in domains.items() if not domain.get("removed")}
+    return Snapshot(
+        table, segment, protocol, metadata, state.live, state.dead, transactions, domains, state.sources
+    )
 
 
 @dataclass(frozen=True)
@@ -134,7 +157,12 @@ class _State:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "_State":
-        other = {"protocol": snapshot.protocol, "metaData": snapshot.metadata}
+        other = {
+            "protocol": snapshot.protocol,
+            "metaData": snapshot.metadata,
+            "txn": snapshot.transactions,
+            "domainMetadata": snapshot.domains,
+        }
         return cls(snapshot.live, snapshot.dead, snapshot.sources, other)
 
     def protocol_and_metadata(self, version: int) -> tuple[Protocol, Metadata]:
@@ -181,10 +209,10 @@ def _replay(table: Path, start: _State, commits: list[LogFile]) -> _State:
     newer = newest_actions(actions)
     live, dead = _split(newer)
     return _State(
-        pa.concat_tables([without(start.live, newer), live]).combine_chunks(),
-        pa.concat_tables([without(start.dead, newer), dead]).combine_chunks(),
+        _joined(without(start.live, newer), live),
+        _joined(without(start.dead, newer), dead),
         (*start.sources, *sources),
-        start.other | other,
+        _newest(start.other, other),
     )
 
 
@@ -193,8 +221,24 @@ def _read_sources(sources: Iterable[Source], first: int) -> tuple[pa.Table, dict
     other: dict[str, Any] = {}
     for number, source in enumerate(sources, start=first):
         tables.append(file_actions(source.rows(CORE), number))
-        other |= {name: action for name, action in source.other_actions() if name != "sidecar"}
+        for name, action in source.other_actions():
+            if name in _KEYS:
+                other.setdefault(name, {})[action[_KEYS[name]]] = action
+            elif name != "sidecar":
+                other[name] = action
     return pa.concat_tables(tables).combine_chunks(), other
+
+
+def _joined(older: pa.Table, newer: pa.Table) -> pa.Table:
+    """Both, without a copy of all that was there before each time that some is added."""
+    table = pa.concat_tables([older, newer])
+    return table.combine_chunks() if table["path"].num_chunks > _MOST_CHUNKS else table
+
+
+def _newest(older: dict[str, Any], newer: dict[str, Any]) -> dict[str, Any]:
+    """The newest of the actions that are about no file."""
+    merged = {name: {**older.get(name, {}), **newer.get(name, {})} for name in _KEYS}
+    return older | newer | merged
 
 
 def _split(actions: pa.Table) -> tuple[pa.Table, pa.Table]:

@@ -2,44 +2,28 @@
 
 import json
 import threading
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.log.lifetimes import file_lifetimes
+from compaction_kit.log.crc import compare_checksum
+from compaction_kit.log.ledger import COMMIT_COLUMNS, action_table, commit_row
+from compaction_kit.log.lifetimes import earliest_version, file_lifetimes
+from compaction_kit.log.listing import explain_files
 from compaction_kit.log.names import Kind, LogFile, list_log
-from compaction_kit.log.segment import Segment, extend_segment, find_segment
+from compaction_kit.log.segment import Segment, complete_checkpoints, extend_segment, find_segment
 from compaction_kit.log.snapshot import Snapshot, read_snapshot
-from compaction_kit.log.sources import commit_actions
-
-_COMMIT_COLUMNS = pa.schema(
-    [
-        ("version", pa.int64()),
-        ("timestamp", pa.timestamp("ms", "UTC")),
-        ("operation", pa.string()),
-        ("num_added", pa.int64()),
-        ("num_removed", pa.int64()),
-        ("bytes_added", pa.int64()),
-        ("bytes_removed", pa.int64()),
-        ("data_change", pa.bool_()),
-        ("isolation_level", pa.string()),
-        ("metrics", pa.map_(pa.string(), pa.string())),
-    ]
+from compaction_kit.log.sources import (
+    checkpoint_actions,
+    commit_actions,
+    damaged,
+    read_log_file,
+    sidecar_names,
 )
-_ACTION_COLUMNS = pa.schema(
-    [
-        ("action", pa.string()),
-        ("path", pa.string()),
-        ("size_bytes", pa.int64()),
-        ("data_change", pa.bool_()),
-        ("partition_values", pa.map_(pa.string(), pa.string())),
-        ("stats", pa.string()),
-        ("fields", pa.string()),
-    ]
-)
+from compaction_kit.log.times import commit_times, in_commit_timestamp, version_at
 
 
 class _Recent:
@@ -72,72 +56,101 @@ class TransactionLog:
     def __init__(self, table: Path):
         self._table = table
         self._read_lifetimes = lru_cache(maxsize=1)(lambda files: file_lifetimes(table, files))
-        self._read_row = lru_cache(maxsize=None)(lambda file: _ledger_row(table, file))
+        self._read_row = lru_cache(maxsize=None)(lambda file: commit_row(table, file))
 
     def listing(self) -> pa.Table:
         """Every file of the log.
 
         Returns:
             name, kind ("commit", "checkpoint", …), version, size_bytes, modification_time
-            (timestamp, UTC), needed (a reader of the latest version reads it); by name.
+            (timestamp, UTC), holds (what is in it, in words), needed (a reader of the latest
+            version reads it); by name.
         """
         files = list_log(self._table)
         segment = find_segment(files)
-        needed = {file.name for file in segment.checkpoint + segment.commits}
-        return pa.table(
-            {
-                "name": pa.array([f.name for f in files], pa.string()),
-                "kind": pa.array([f.kind.value for f in files], pa.string()),
-                "version": pa.array([f.version for f in files], pa.int64()),
-                "size_bytes": pa.array([f.size_bytes for f in files], pa.int64()),
-                "modification_time": pa.array(
-                    [f.modification_time for f in files], pa.timestamp("ms", "UTC")
-                ),
-                "needed": pa.array([f.name in needed for f in files], pa.bool_()),
-            }
-        )
+        return explain_files(files, segment, sidecar_names(self._table, segment.checkpoint))
 
     def commits(self) -> pa.Table:
         """The ledger: one row a commit that is still in the log, oldest first.
 
         Returns:
             version, timestamp (UTC; the in-commit timestamp if there is one, else the file's
-            time), operation, num_added, num_removed, bytes_added, bytes_removed, data_change
+            time), operation, parameters, num_added, num_removed, bytes_added, bytes_removed,
+            records_added, records_removed (null where a file's stats don't say), data_change
             (whether any file action changes data), isolation_level, metrics.
         """
         rows = [self._read_row(file) for file in self._commit_files()]
-        return pa.Table.from_pylist(rows, schema=_COMMIT_COLUMNS)
+        return pa.Table.from_pylist(rows, schema=COMMIT_COLUMNS)
 
-    def actions(self, version: int) -> pa.Table:
-        """One commit opened up: one row an action, as the commit orders them.
+    def actions(self, version: int, checkpoint: bool = False) -> pa.Table:
+        """One commit opened up, or one checkpoint: one row an action, in the order of the file.
+
+        Args:
+            version: The version of the commit or checkpoint.
+            checkpoint: Open the checkpoint, with its parts or sidecars.
 
         Returns:
-            action ("add", "remove", "commitInfo", …), path, size_bytes, data_change,
-            partition_values, stats (JSON text), fields (the whole action as JSON text).
+            action ("add", "remove", "commitInfo", …), path, size_bytes, num_records, data_change,
+            partition_values, stats (JSON text, also where a checkpoint has them parsed), fields
+            (the whole action as JSON text).
 
         Raises:
-            InvalidArgumentError: The log holds no commit of that version.
+            InvalidArgumentError: The log holds no commit, or no complete checkpoint, of that
+                version.
         """
-        file = next((f for f in self._commit_files() if f.version == version), None)
+        files = list_log(self._table)
+        if checkpoint:
+            checkpoints = complete_checkpoints(files)
+            if version not in checkpoints:
+                known = ", ".join(map(str, sorted(checkpoints))) or "none"
+                raise InvalidArgumentError(
+                    f"version={version} has no complete checkpoint in the log; those that have one: {known}."
+                )
+            return action_table(checkpoint_actions(self._table, checkpoints[version]))
+        file = next((f for f in files if f.kind is Kind.COMMIT and f.version == version), None)
         if file is None:
             raise InvalidArgumentError(
                 f"version={version} has no commit in the log; see commits() for those it has."
             )
-        rows = []
-        for action in commit_actions(self._table, file):
-            for name, fields in action.items():
-                rows.append(
-                    {
-                        "action": name,
-                        "path": fields.get("path"),
-                        "size_bytes": fields.get("size"),
-                        "data_change": fields.get("dataChange"),
-                        "partition_values": fields.get("partitionValues"),
-                        "stats": fields.get("stats"),
-                        "fields": json.dumps(action),
-                    }
-                )
-        return pa.Table.from_pylist(rows, schema=_ACTION_COLUMNS)
+        return action_table(commit_actions(self._table, file))
+
+    def crc(self, version: int | None = None) -> pa.Table:
+        """Delta's checksum file of a version beside the state that the log gives, field by field.
+
+        Args:
+            version: None for the latest.
+
+        Returns:
+            See `crc.compare_checksum`.
+
+        Raises:
+            InvalidArgumentError: There is no checksum file of that version.
+            CorruptLogError: It is damaged.
+        """
+        snapshot = self.snapshot(version)
+        of_version = {f.kind: f for f in list_log(self._table) if f.version == snapshot.version}
+        file, commit = of_version.get(Kind.CHECKSUM), of_version.get(Kind.COMMIT)
+        if file is None:
+            raise InvalidArgumentError(
+                f"version={snapshot.version} has no .crc file in the log: not every writer leaves one."
+            )
+        time = None if commit is None else in_commit_timestamp(self._table, commit)
+        try:
+            return compare_checksum(snapshot, json.loads(read_log_file(self._table, file)), time)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise damaged(file, error) from error
+
+    def version_at(self, timestamp: datetime | str) -> int:
+        """The last version committed at or before a time; see `times.version_at`."""
+        files = list_log(self._table)
+        earliest = earliest_version(files)
+        commits = [f for f in files if f.kind is Kind.COMMIT and (f.version or 0) >= earliest]
+        if not commits:
+            raise InvalidArgumentError(
+                f'timestamp="{timestamp}" can\'t be told: the log holds no commit; choose version={earliest}.'
+            )
+        times = commit_times(self._table, commits, self.snapshot().metadata)
+        return version_at(commits, times, timestamp)
 
     def segment(self, version: int | None = None) -> Segment:
         """The files that a version (None: the latest) is read from."""
@@ -168,22 +181,3 @@ class TransactionLog:
 
     def _commit_files(self) -> list[LogFile]:
         return [file for file in list_log(self._table) if file.kind is Kind.COMMIT]
-
-
-def _ledger_row(table: Path, file: LogFile) -> dict[str, Any]:
-    """What one commit did, in sums."""
-    row: dict[str, Any] = {"version": file.version, "timestamp": file.modification_time}
-    sums = {"num_added": 0, "num_removed": 0, "bytes_added": 0, "bytes_removed": 0}
-    data_change = False
-    for action in commit_actions(table, file):
-        for name, kind in (("add", "added"), ("remove", "removed")):
-            if name in action:
-                sums[f"num_{kind}"] += 1
-                sums[f"bytes_{kind}"] += action[name].get("size") or 0
-                data_change |= bool(action[name].get("dataChange"))
-        if info := action.get("commitInfo"):
-            row["operation"] = info.get("operation")
-            row["isolation_level"] = info.get("isolationLevel")
-            row["metrics"] = {key: str(value) for key, value in (info.get("operationMetrics") or {}).items()}
-            row["timestamp"] = info.get("inCommitTimestamp", row["timestamp"])
-    return row | sums | {"data_change": data_change}

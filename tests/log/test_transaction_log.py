@@ -1,13 +1,17 @@
 import json
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import deltalake
 import pytest
+from pyspark.sql import SparkSession
 
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit import open_table
+from compaction_kit.errors import CorruptLogError, InvalidArgumentError
 from compaction_kit.log import TransactionLog
-from tests import folders, handmade
+from tests import deltas_view, folders, handmade
+from tests.conftest import CopyOf
 
 
 def test_the_ledger_sums_up_each_commit(tmp_path: Path) -> None:
@@ -87,3 +91,167 @@ def test_reading_a_log_changes_nothing(shaped: Path) -> None:
     log = TransactionLog(shaped)
     log.listing(), log.commits(), log.actions(1), log.snapshot(), log.lifetimes()
     assert folders.listing(shaped) == before
+
+
+@pytest.fixture(scope="module")
+def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table with all that a checksum file tells of: vectors, in-commit timestamps, transactions, a
+    domain; and a V2 checkpoint whose stats are parsed alone."""
+    table = tmp_path_factory.mktemp("told") / "table"
+    properties = {
+        "delta.enableDeletionVectors": "true",
+        "delta.enableInCommitTimestamps": "true",
+        "delta.enableRowTracking": "true",
+        "delta.checkpointPolicy": "v2",
+        "delta.checkpointInterval": "3",
+        "delta.checkpoint.writeStatsAsJson": "false",
+        "delta.checkpoint.writeStatsAsStruct": "true",
+    }
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    spark.sql(f"CREATE TABLE delta.`{table}` (id LONG, s STRING) USING delta TBLPROPERTIES ({listed})")
+    for i in range(4):
+        rows = spark.range(i * 100, i * 100 + 100).selectExpr("id", "concat('x', id) AS s")
+        options = {"txnAppId": "loader", "txnVersion": str(i)}
+        rows.repartition(2).write.format("delta").mode("append").options(**options).save(str(table))
+    spark.sql(f"DELETE FROM delta.`{table}` WHERE id % 7 = 0")
+    return table
+
+
+def test_a_checksum_file_says_what_the_log_says_field_by_field(told: Path) -> None:
+    log = TransactionLog(told)
+    for version in range(6):
+        compared = log.crc(version).to_pylist()
+        assert {row["field"] for row in compared if row["same"] is None} <= {"txnId"}
+        assert [row for row in compared if row["same"] is False] == []
+    fields = {row["field"]: row["log"] for row in log.crc().to_pylist()}
+    assert {"allFiles", "deletedRecordCountsHistogramOpt", "inCommitTimestampOpt"} <= set(fields)
+    assert json.loads(fields["numDeletedRecordsOpt"]) == len(range(0, 400, 7))
+    (transaction,) = json.loads(fields["setTransactions"])
+    assert (transaction["appId"], transaction["version"]) == ("loader", 3)
+    assert "delta.rowTracking" in fields["domainMetadata"]
+
+
+def test_a_checksum_file_that_differs_is_shown_where_it_does(told: Path, copy_of: CopyOf) -> None:
+    table = copy_of(told)
+    file = handmade.commit_path(table, 5, "crc")
+    said = json.loads(file.read_text())
+    file.with_name(f".{file.name}.crc").unlink()
+    file.write_text(
+        json.dumps(said | {"numFiles": 99, "setTransactions": [], "allFiles": said["allFiles"][1:]})
+    )
+    compared = TransactionLog(table).crc().to_pylist()
+    assert {row["field"] for row in compared if row["same"] is False} == {
+        "numFiles",
+        "setTransactions",
+        "allFiles",
+    }
+    file.write_text("{")
+    with pytest.raises(CorruptLogError, match=f"{file.name} is damaged"):
+        TransactionLog(table).crc()
+
+
+def test_a_version_without_a_checksum_file_is_refused_by_number(tmp_path: Path) -> None:
+    table = handmade.write_log(tmp_path, [handmade.add("a")])
+    with pytest.raises(InvalidArgumentError, match=r"version=0 has no \.crc file"):
+        TransactionLog(table).crc()
+
+
+def test_a_checkpoint_opens_up_with_its_sidecars_and_its_parsed_stats_as_text(told: Path) -> None:
+    log = TransactionLog(told)
+    version = max(row["version"] for row in log.listing().to_pylist() if row["kind"] == "v2 checkpoint")
+    actions = log.actions(version, checkpoint=True).to_pylist()
+    assert {"checkpointMetadata", "sidecar", "protocol", "metaData", "txn"} <= {
+        row["action"] for row in actions
+    }
+    files = open_table(told).files(version)
+    adds = {row["path"]: row for row in actions if row["action"] == "add"}
+    assert {path: row["num_records"] for path, row in adds.items()} == dict(
+        zip(*(files.to_arrow()[name].to_pylist() for name in ("path", "num_records")), strict=True)
+    )
+    assert all({"numRecords", "minValues"} <= set(json.loads(row["stats"])) for row in adds.values())
+    with pytest.raises(InvalidArgumentError, match=f"version=1 has no complete checkpoint .*: {version}"):
+        log.actions(1, checkpoint=True)
+
+
+def test_the_listing_tells_which_sidecars_are_needed_and_what_each_file_holds(told: Path) -> None:
+    rows = TransactionLog(told).listing().to_pylist()
+    newest = max(row["version"] for row in rows if row["kind"] == "v2 checkpoint")
+    sidecars = [row for row in rows if row["kind"] == "sidecar"]
+    assert [row["needed"] for row in sidecars] == [f"/{newest:020d}." in row["name"] for row in sidecars]
+    assert all(row["holds"] for row in rows)
+    texts = {row["name"]: row["holds"] for row in rows}
+    assert texts[handmade.log_name(2)] == "the actions of version 2"
+
+
+def test_files_that_no_reader_needs_are_explained_too(tmp_path: Path) -> None:
+    table = handmade.write_log(tmp_path, [handmade.add("a")], [handmade.add("b")])
+    names = (
+        f"{0:020d}.{1:020d}.compacted.json",
+        f"{1:020d}.checkpoint.{1:010d}.{2:010d}.parquet",
+        "00000000000000000002.json.tmp",
+    )
+    for name in names:
+        (table / "_delta_log" / name).write_text("")
+    rows = {row["name"]: row for row in TransactionLog(table).listing().to_pylist()}
+    assert not any(rows[name]["needed"] for name in names)
+    assert rows[names[0]]["holds"] == "the actions of versions 0 to 1, reconciled"
+    assert "part 1 of 2" in rows[names[1]]["holds"]
+    assert "not read" in rows[names[1]]["holds"]
+    assert rows[names[2]]["kind"] == "other"
+
+
+def test_the_ledger_counts_rows_where_every_file_says_them(tmp_path: Path) -> None:
+    table = handmade.write_log(
+        tmp_path,
+        [handmade.add("a", records=3), handmade.add("b", records=4)],
+        [handmade.add("c", records=None), handmade.remove("a")],
+    )
+    rows = TransactionLog(table).commits().to_pylist()
+    assert [(row["records_added"], row["records_removed"]) for row in rows] == [(7, 0), (None, None)]
+
+
+def test_a_time_picks_the_version_that_delta_picks(spark: SparkSession, told: Path, lived: Path) -> None:
+    for table in (told, lived):
+        log = TransactionLog(table)
+        for committed in log.commits()["timestamp"].to_pylist():
+            # Delta takes times of the session's zone; a moment after leaves no doubt about rounding.
+            text = f"{committed:%Y-%m-%d %H:%M:%S.%f}"
+            moment = f"timestamp_millis({int(committed.timestamp() * 1000)})"
+            shown = spark.sql(f"SELECT date_format({moment}, 'yyyy-MM-dd HH:mm:ss.SSS')").first()
+            assert shown is not None
+            rows = spark.read.format("delta").option("timestampAsOf", shown[0]).load(str(table))
+            version = log.version_at(text)
+            assert deltas_view.input_files(rows) == {
+                Path(path).name for path in open_table(table).files(version).to_arrow()["path"].to_pylist()
+            }
+
+
+def test_times_of_files_are_made_to_rise(tmp_path: Path) -> None:
+    table = handmade.write_log(tmp_path, *([handmade.add(f"f{i}")] for i in range(3)))
+    for version, seconds in enumerate((1_000, 900, 2_000)):
+        os.utime(handmade.commit_path(table, version), (seconds, seconds))
+    log = TransactionLog(table)
+    assert log.version_at(datetime.fromtimestamp(1_000, UTC)) == 0
+    assert log.version_at(datetime.fromtimestamp(1_000.001, UTC)) == 1
+    assert log.version_at("1970-01-01 00:33:19") == 1
+    assert log.version_at("1970-01-01T00:33:20+00:00") == 2
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "told_of"),
+    [
+        ("1960-01-01", "before the earliest version that can be read, 0 of"),
+        ("2999-01-01", "after the latest version, 0 of"),
+        ("noon", "is not a time"),
+    ],
+)
+def test_a_time_without_a_version_is_refused(tmp_path: Path, timestamp: str, told_of: str) -> None:
+    table = open_table(handmade.write_log(tmp_path, [handmade.add("a")]))
+    with pytest.raises(InvalidArgumentError, match=told_of):
+        table.files(timestamp=timestamp)
+
+
+def test_a_version_and_a_time_at_once_are_refused(tmp_path: Path) -> None:
+    table = open_table(handmade.write_log(tmp_path, [handmade.add("a")]))
+    with pytest.raises(InvalidArgumentError, match="choose one of the two"):
+        table.files(version=0, timestamp="2024-01-01")

@@ -1,0 +1,102 @@
+"""What each commit did, in sums and action by action."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from compaction_kit.log.names import LogFile
+from compaction_kit.log.sources import commit_actions
+from compaction_kit.log.stats import count_records
+
+_TEXT_MAP = pa.map_(pa.string(), pa.string())
+COMMIT_COLUMNS = pa.schema(
+    [
+        ("version", pa.int64()),
+        ("timestamp", pa.timestamp("ms", "UTC")),
+        ("operation", pa.string()),
+        ("parameters", _TEXT_MAP),
+        ("num_added", pa.int64()),
+        ("num_removed", pa.int64()),
+        ("bytes_added", pa.int64()),
+        ("bytes_removed", pa.int64()),
+        ("records_added", pa.int64()),
+        ("records_removed", pa.int64()),
+        ("data_change", pa.bool_()),
+        ("isolation_level", pa.string()),
+        ("metrics", _TEXT_MAP),
+    ]
+)
+ACTION_COLUMNS = pa.schema(
+    [
+        ("action", pa.string()),
+        ("path", pa.string()),
+        ("size_bytes", pa.int64()),
+        ("num_records", pa.int64()),
+        ("data_change", pa.bool_()),
+        ("partition_values", _TEXT_MAP),
+        ("stats", pa.string()),
+        ("fields", pa.string()),
+    ]
+)
+_KINDS = {"add": "added", "remove": "removed"}
+
+
+def commit_row(table: Path, file: LogFile) -> dict[str, Any]:
+    """What one commit did: a row of `COMMIT_COLUMNS`."""
+    actions = commit_actions(table, file)
+    row: dict[str, Any] = {"version": file.version, "timestamp": file.modification_time}
+    for name, kind in _KINDS.items():
+        fields = [action[name] for action in actions if name in action]
+        counts = count_records(pa.array([one.get("stats") for one in fields], pa.string())).to_pylist()
+        row[f"num_{kind}"] = len(fields)
+        row[f"bytes_{kind}"] = sum(one.get("size") or 0 for one in fields)
+        # One file that doesn't say leaves the sum unknown.
+        row[f"records_{kind}"] = None if None in counts else sum(counts)
+    files = [action[name] for action in actions for name in _KINDS if name in action]
+    row["data_change"] = any(one.get("dataChange") for one in files)
+    info: dict[str, Any] = next((one["commitInfo"] for one in actions if one.get("commitInfo")), {})
+    return row | {
+        "timestamp": info.get("inCommitTimestamp", file.modification_time),
+        "operation": info.get("operation"),
+        "parameters": _texts(info.get("operationParameters")),
+        "isolation_level": info.get("isolationLevel"),
+        "metrics": _texts(info.get("operationMetrics")),
+    }
+
+
+def action_table(actions: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Actions as the log writes them, a row an action; the columns are `ACTION_COLUMNS`."""
+    rows = [
+        {
+            "action": name,
+            "path": fields.get("path"),
+            "size_bytes": fields.get("size", fields.get("sizeInBytes")),
+            "data_change": fields.get("dataChange"),
+            "partition_values": fields.get("partitionValues"),
+            "stats": _stats(fields),
+            "fields": json.dumps({name: fields}, default=str),
+        }
+        for action in actions
+        for name, fields in action.items()
+    ]
+    table = pa.Table.from_pylist(rows, schema=ACTION_COLUMNS)
+    position = table.schema.get_field_index("num_records")
+    counts = count_records(table["stats"].combine_chunks())
+    return table.set_column(position, ACTION_COLUMNS.field(position), counts)
+
+
+def _stats(fields: Mapping[str, Any]) -> str | None:
+    """The stats of a file as JSON text, whichever way the log has them."""
+    parsed = fields.get("stats_parsed")
+    stats: str | None = fields.get("stats")
+    return json.dumps(parsed, default=str) if stats is None and parsed is not None else stats
+
+
+def _texts(values: Mapping[str, Any] | None) -> dict[str, str] | None:
+    """Values as Delta's history shows them: text as it is, anything else as JSON."""
+    if values is None:
+        return None
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}

@@ -1,0 +1,103 @@
+"""Which version a table had at a time."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from compaction_kit.errors import CorruptLogError, InvalidArgumentError
+from compaction_kit.log.metadata import Metadata
+from compaction_kit.log.names import LOG_FOLDER, LogFile
+from compaction_kit.log.sources import damaged
+
+_ENABLED = "delta.enableInCommitTimestamps"
+_SINCE = "delta.inCommitTimestampEnablementVersion"
+
+
+def commit_times(table: Path, commits: Sequence[LogFile], metadata: Metadata) -> np.ndarray:
+    """When each version was committed, as Delta tells for time travel: ms since 1970, rising.
+
+    From the version on that in-commit timestamps were enabled at, they count; before, the
+    file's time, made to rise (DeltaHistoryManager.getCommitsWithNonIctTimestamps).
+
+    Args:
+        table: The table's folder.
+        commits: The commits, oldest first.
+        metadata: The metadata of the latest version.
+    """
+    enabled = metadata.configuration.get(_ENABLED, "").lower() == "true"
+    since = int(metadata.configuration.get(_SINCE, 0)) if enabled else None
+    times = np.empty(len(commits), dtype=np.int64)
+    for i, file in enumerate(commits):
+        if since is not None and (file.version or 0) >= since:
+            time = in_commit_timestamp(table, file)
+            if time is None:
+                raise CorruptLogError(
+                    f"The log file {file.name} has no in-commit timestamp, which the table promises since "
+                    f"version {since}: restore it from a backup."
+                )
+            times[i] = time
+        else:
+            times[i] = max(file.modification_time, times[i - 1] + 1 if i else 0)
+    return times
+
+
+def version_at(commits: Sequence[LogFile], times: np.ndarray, timestamp: datetime | str) -> int:
+    """The last version that was committed at or before a time.
+
+    Args:
+        commits: The commits, oldest first; from the earliest version that can be read.
+        times: When they were committed; see `commit_times`.
+        timestamp: A time, in UTC if it has no zone, or one as text in ISO 8601.
+
+    Raises:
+        InvalidArgumentError: The text is no time, or the time is before the earliest version
+            or, as Delta has it, after the latest.
+    """
+    moment = _parse_time(timestamp)
+    millis = int(moment.timestamp() * 1000)
+    position = int(np.searchsorted(times, millis, side="right")) - 1
+    if position < 0:
+        raise InvalidArgumentError(
+            f"timestamp={_shown(millis)} is before the earliest version that can be read, "
+            f"{commits[0].version} of {_shown(int(times[0]))}: choose that time or a later one."
+        )
+    if millis > times[-1]:
+        raise InvalidArgumentError(
+            f"timestamp={_shown(millis)} is after the latest version, {commits[-1].version} of "
+            f"{_shown(int(times[-1]))}: choose that time or an earlier one, or leave the timestamp out."
+        )
+    return commits[position].version or 0
+
+
+def in_commit_timestamp(table: Path, file: LogFile) -> int | None:
+    """The in-commit timestamp of a commit, in ms since 1970; None if it has none.
+
+    Raises:
+        CorruptLogError: Its first line is damaged.
+    """
+    # Protocol, "In-Commit Timestamps": the commitInfo is the first action then.
+    with (table / LOG_FOLDER / file.name).open("rb") as lines:
+        first = lines.readline()
+    try:
+        time = json.loads(first).get("commitInfo", {}).get("inCommitTimestamp")
+        return None if time is None else int(time)
+    except (ValueError, AttributeError, TypeError) as error:
+        raise damaged(file, error) from error
+
+
+def _parse_time(timestamp: datetime | str) -> datetime:
+    if isinstance(timestamp, str):
+        try:
+            timestamp = datetime.fromisoformat(timestamp.strip())
+        except ValueError as error:
+            raise InvalidArgumentError(
+                f'timestamp="{timestamp}" is not a time: write it as "2024-05-01 12:00:00".'
+            ) from error
+    return timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
+
+
+def _shown(millis: int) -> str:
+    return f'"{datetime.fromtimestamp(millis / 1000, UTC):%Y-%m-%d %H:%M:%S.%f}"'[:-4] + '"'
