@@ -12,9 +12,19 @@ from compaction_kit import datasets, get_spark
 from tests import folders
 
 settings.register_profile("kit", deadline=None, derandomize=True)
+settings.register_profile("long", deadline=None, max_examples=2_000)
 settings.load_profile("kit")
 
 CopyOf = Callable[[Path], Path]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="look further for bugs, for as long as it takes")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--long"):
+        settings.load_profile("long")
 
 
 @pytest.fixture(scope="session")

@@ -1,18 +1,96 @@
 """What Delta itself says about a table, through Spark: the reference for what the kit reads."""
 
+import functools
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 Sizes = dict[str, int]
+Key = tuple[str, str | None]
+Values = dict[str, str | None]
+
+
+@dataclass(frozen=True)
+class State:
+    """A version: bytes, partition values and records of each live file, and when the dead ones died.
+
+    A file is named by its path as on disk and the unique id of its deletion vector.
+    """
+
+    schema: str
+    partition_columns: list[str]
+    live: dict[Key, tuple[int, Values, int | None]]
+    dead: dict[Key, int | None]
 
 
 def live_files(spark: SparkSession, table: Path, version: int | None = None) -> Sizes:
     """Bytes of each live file of a version by its path, as Delta's own Snapshot has them."""
     adds = DataFrame(_snapshot(spark, table, version).allFiles().toDF(), spark)
-    return {_decoded(row["path"]): row["size"] for row in adds.select("path", "size").collect()}
+    return {decoded(row["path"]): row["size"] for row in adds.select("path", "size").collect()}
+
+
+def states(spark: SparkSession, table: Path, versions: Iterable[int]) -> dict[int, State]:
+    """Those of these versions that Delta reads."""
+    snapshots = {}
+    for version in versions:
+        try:
+            snapshots[version] = _snapshot(spark, table, version)
+        except (Py4JJavaError, PySparkException):
+            continue
+    if not snapshots:
+        return {}
+    frames = [_file_actions(spark, version, snapshot) for version, snapshot in snapshots.items()]
+    rows = functools.reduce(DataFrame.unionAll, frames).collect()  # one job is cheaper than many
+    found = {}
+    for version, snapshot in snapshots.items():
+        schema = snapshot.metadata().schemaString()
+        columns = [name for name in snapshot.metadata().partitionColumns().mkString("\n").split("\n") if name]
+        names = physical_names(schema)
+        state = State(schema, columns, {}, {})
+        for row in (row for row in rows if row["version"] == version):
+            key = decoded(row["path"]), row["vector"]
+            assert key not in state.live.keys() | state.dead.keys()
+            if row["is_add"]:
+                values = {name: row["partitionValues"].get(names[name]) for name in columns}
+                records = None if row["records"] is None else int(row["records"])
+                state.live[key] = row["size"], values, records
+            else:
+                state.dead[key] = row["deletionTimestamp"]
+        found[version] = state
+    return found
+
+
+def physical_names(schema: str) -> dict[str, str]:
+    """What partition values call each column of a schema in JSON."""
+    return {
+        column["name"]: column["metadata"].get("delta.columnMapping.physicalName", column["name"])
+        for column in json.loads(schema)["fields"]
+    }
+
+
+def _file_actions(spark: SparkSession, version: int, snapshot: Any) -> DataFrame:
+    vector = "coalesce(add.deletionVector, remove.deletionVector)"
+    return (
+        DataFrame(snapshot.stateDF(), spark)
+        .where("add IS NOT NULL OR remove IS NOT NULL")
+        .selectExpr(
+            f"{version} version",
+            "add IS NOT NULL is_add",
+            "coalesce(add.path, remove.path) path",
+            f"{vector}.storageType || {vector}.pathOrInlineDv || coalesce('@' || {vector}.offset, '') vector",
+            "add.size",
+            "add.partitionValues",
+            "get_json_object(add.stats, '$.numRecords') records",
+            "remove.deletionTimestamp",
+        )
+    )
 
 
 def forget(spark: SparkSession) -> None:
@@ -29,7 +107,7 @@ def checkpoint(spark: SparkSession, table: Path) -> None:
 
 def input_files(rows: DataFrame) -> set[str]:
     """The names of the data files that a DataFrame reads."""
-    return {Path(_decoded(uri)).name for uri in rows.inputFiles()}
+    return {Path(decoded(uri)).name for uri in rows.inputFiles()}
 
 
 def _snapshot(spark: SparkSession, table: Path, version: int | None) -> Any:
@@ -49,5 +127,6 @@ def _jsession(spark: SparkSession) -> Any:
     return spark._jsparkSession
 
 
-def _decoded(uri: str) -> str:
+def decoded(uri: str) -> str:
+    """The path that a URI names, without the scheme of local ones."""
     return unquote(urlsplit(uri).path if uri.startswith("file:") else uri)

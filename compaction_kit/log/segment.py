@@ -77,13 +77,13 @@ def extend_segment(base: Segment, files: Sequence[LogFile], version: int) -> Seg
 def complete_checkpoints(files: Sequence[LogFile]) -> dict[int, tuple[LogFile, ...]]:
     """The files of one complete checkpoint for each version that has one.
 
-    A multi-part checkpoint that lacks a part does not count. Where a version has several, the
-    single file is preferred: it is one read.
+    A multi-part checkpoint that lacks a part does not count, nor does an empty file: Delta passes
+    over both. Where a version has several, the single file is preferred: it is one read.
     """
     found: dict[int, tuple[LogFile, ...]] = {}
     parts: dict[tuple[int, int], dict[int, LogFile]] = defaultdict(dict)
     for file in files:
-        if file.version is None:
+        if file.version is None or not file.size_bytes:
             continue
         if file.kind is Kind.CHECKPOINT_PART and file.part and file.num_parts:
             parts[file.version, file.num_parts][file.part] = file

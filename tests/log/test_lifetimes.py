@@ -52,7 +52,7 @@ def test_a_trimmed_log_starts_at_its_oldest_checkpoint(changed: Path) -> None:
 
 def files_of(commits: list[int], checkpoints: list[int]) -> list[LogFile]:
     names = [f"{v:020d}.json" for v in commits] + [f"{v:020d}.checkpoint.parquet" for v in checkpoints]
-    return [log_file(name) for name in names]
+    return [log_file(name, 100) for name in names]
 
 
 @pytest.mark.parametrize(

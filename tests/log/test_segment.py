@@ -40,6 +40,11 @@ def test_a_checkpoint_that_lacks_a_part_does_not_count() -> None:
     assert len(find_segment([*files, *parts(3, {2}, 3)]).checkpoint) == 3
 
 
+def test_an_empty_checkpoint_does_not_count() -> None:
+    empty = log_file("00000000000000000003.checkpoint.parquet", 0)
+    assert find_segment([*commits(0, 1, 2, 3), checkpoint(1), empty]).checkpoint == (checkpoint(1),)
+
+
 def test_parts_of_two_attempts_are_not_mixed() -> None:
     files = [*parts(3, {1}, 2), *parts(3, {2, 3}, 3)]
     assert complete_checkpoints(files) == {}

@@ -1,0 +1,355 @@
+"""Logs made at random, as valid ones may be, read version by version as Delta reads them."""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from compaction_kit import open_table
+from compaction_kit.errors import CorruptLogError, InvalidArgumentError
+from compaction_kit.log import TransactionLog
+from compaction_kit.log.paths import decode_paths
+from tests import checkpoints, deltas_view, handmade
+from tests.deltas_view import State
+from tests.handmade import Action
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+Kind = Literal["classic", "parts", "v2 uuid.json", "v2 uuid.parquet", "v2 parquet"]
+
+# Delta and the kit must keep every tombstone for the two to be compared.
+FOREVER = {
+    "delta.deletedFileRetentionDuration": "interval 36500 days",
+    "delta.logRetentionDuration": "interval 36500 days",
+}
+PATHS = [
+    "a.parquet",
+    "p=1%202/b%2Bc.parquet",
+    "p=n%252Fm/d.parquet",
+    "p=%C3%BC/x.y=7/e.parquet",
+    "/elsewhere/f%20g.parquet",
+    "file:///elsewhere/h.parquet",
+    "s3://bucket/i%23j.parquet",
+    "p=%7B%22k%22%3A%20'l'%7D.parquet",
+]
+STATS = [
+    None,
+    '{"numRecords":0}',
+    '{"numRecords":7,"minValues":{"id":1},"maxValues":{"id":9}}',
+    '{"numRecords": 12345678901, "maxValues": {"id": 5}}',
+    '{"minValues":{"id":3},"numRecords":8}',
+    '{"minValues":{"id":3}}',
+]
+OTHERS: list[Action] = [
+    {"commitInfo": {"timestamp": 1, "operation": "WRITE", "operationMetrics": {"numFiles": "1"}}},
+    {"txn": {"appId": "app", "version": 7}},
+    {"cdc": {"path": "a.parquet", "partitionValues": {}, "size": 1, "dataChange": False}},
+    {"domainMetadata": {"domain": "d", "configuration": "{}", "removed": False}},
+    {"fromTheFuture": {"path": "a.parquet"}},
+]
+VALUES = st.sampled_from([None, "", "0", "7", "ü \"{',\\", "__HIVE_DEFAULT_PARTITION__"])
+VECTORS = [
+    None,
+    handmade.vector("ab^-aqEH.-t@S}K{vb[*k^", 3, "u") | {"offset": 4},
+    handmade.vector("ab^-aqEH.-t@S}K{vb[*k^", 4, "u") | {"offset": 0},
+    handmade.vector("file:///elsewhere/deletion%20vector.bin", 5, "p") | {"offset": 1},
+    handmade.vector("wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L", 6, "i"),
+]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    version: int
+    kind: Kind
+    stats: checkpoints.Stats
+    parts: int
+    damage: Literal["a file is missing", "a file is empty"] | None
+
+    def write(self, table: Path, state: checkpoints.State) -> None:
+        if self.kind in ("classic", "parts"):
+            parts = self.parts + 1 if self.kind == "parts" else None
+            files = checkpoints.write_classic(table, self.version, state, self.stats, parts)
+        else:
+            suffix = self.kind.removeprefix("v2 ")
+            files = checkpoints.write_v2(table, self.version, state, self.stats, suffix, self.parts)
+        if self.damage == "a file is missing":
+            files[0].unlink()
+        elif self.damage == "a file is empty":
+            files[0].write_bytes(b"")
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How the lines of a commit may be written."""
+
+    line_end: str
+    last_line_end: str
+    spaces: bool
+    ascii: bool
+    nulls: bool
+
+    def commit(self, actions: list[Action]) -> str:
+        nulls = {"add": None, "remove": None, "protocol": None} if self.nulls else {}
+        separators = None if self.spaces else (",", ":")
+        lines = [json.dumps(nulls | a, ensure_ascii=self.ascii, separators=separators) for a in actions]
+        return self.line_end.join(lines) + self.last_line_end
+
+
+@dataclass(frozen=True)
+class Log:
+    commits: list[list[Action]]
+    checkpoints: list[Checkpoint]
+    compacted: list[tuple[int, int]]
+    hint: str | None
+    lost: set[int]
+    spelling: Spelling
+
+    def write(self, table: Path) -> None:
+        (table / "_delta_log").mkdir()
+        for version, actions in enumerate(self.commits):
+            handmade.commit_path(table, version).write_text(self.spelling.commit(actions))
+        for checkpoint in self.checkpoints:
+            checkpoint.write(table, checkpoints.replay(self.commits[: checkpoint.version + 1]))
+        for first, last in self.compacted:
+            checkpoints.write_compacted(table, first, last, self.commits[first : last + 1])
+        if self.hint is not None:
+            (table / "_delta_log" / "_last_checkpoint").write_text(self.hint)
+        handmade.remove_commits(table, *self.lost)
+
+    def replayed(self, version: int) -> State:
+        state = checkpoints.replay(self.commits[: version + 1])
+        metadata = state.others["metaData"]
+        columns = metadata["partitionColumns"]
+        names = deltas_view.physical_names(metadata["schemaString"])
+        live = {
+            _key(file): (
+                file["size"],
+                {name: file["partitionValues"].get(names[name]) for name in columns},
+                json.loads(file.get("stats") or "{}").get("numRecords"),
+            )
+            for file in state.live.values()
+        }
+        dead = {_key(file): file.get("deletionTimestamp") for file in state.dead.values()}
+        return State(metadata["schemaString"], columns, live, dead)
+
+
+def _key(file: Action) -> deltas_view.Key:
+    return deltas_view.decoded(file["path"]), checkpoints.key(file)[1]
+
+
+@st.composite
+def logs(draw: st.DrawFn, kind: Kind | None) -> Log:
+    """A log with checkpoints, the first of a kind; or with none."""
+    v2 = kind is not None and kind.startswith("v2")
+    upgrade = draw(st.sampled_from([0, 0, 1] if v2 else [0, 2, None]))
+    commits = draw(histories(upgrade))
+    versions = st.integers(0, len(commits) - 1)
+    made = []
+    if kind is not None:
+        since = versions.filter(lambda version: not v2 or version >= (upgrade or 0))
+        made.append(draw(made_checkpoints(draw(since), kind)))
+        for version in draw(st.lists(versions, max_size=2, unique=True)):
+            if version != made[0].version:
+                made.append(draw(made_checkpoints(version, draw(st.sampled_from(["classic", "parts"])))))
+    ranges = st.tuples(versions, versions).filter(lambda pair: pair[0] < pair[1])
+    return Log(
+        commits,
+        made,
+        draw(st.lists(ranges, max_size=2, unique=True)),
+        draw(hints(made)),
+        draw(losses(len(commits), made)),
+        Spelling(
+            draw(st.sampled_from(["\n", "\r\n", "\n\n"])),
+            draw(st.sampled_from(["\n", "", "\n\n"])),
+            draw(st.booleans()),
+            draw(st.booleans()),
+            draw(st.booleans()),
+        ),
+    )
+
+
+def made_checkpoints(version: int, kind: Kind) -> st.SearchStrategy[Checkpoint]:
+    return st.builds(
+        Checkpoint,
+        st.just(version),
+        st.just(kind),
+        st.sampled_from(["text", "parsed", "both"]),
+        st.integers(0, 3),
+        st.sampled_from([None, None, None, "a file is missing", "a file is empty"]),
+    )
+
+
+@st.composite
+def histories(draw: st.DrawFn, upgrade: int | None) -> list[list[Action]]:
+    """Commits that a writer may have made, one after the other; with table features from one of them on."""
+    state = checkpoints.State()
+    commits: list[list[Action]] = []
+    for version in range(draw(st.integers(2, 8))):
+        actions: list[Action] = []
+        if version in (0, upgrade):
+            features = ["columnMapping", "deletionVectors", "v2Checkpoint"] if version == upgrade else []
+            actions.append(handmade.protocol(features=features))
+        upgraded = upgrade is not None and version >= upgrade
+        if version == 0 or draw(st.integers(0, 5)) == 0:
+            actions.append(draw(metadata(upgraded)))
+        for path in draw(st.lists(st.sampled_from(PATHS), max_size=4, unique=True)):
+            actions += draw(changes(state, path, upgraded))
+        actions += draw(st.lists(st.sampled_from(OTHERS), max_size=2))
+        # Without any action a commit can't be told from one that lost them, and is refused.
+        commits.append(draw(st.permutations(actions or OTHERS[:1])))
+        state.apply(commits[-1])
+    return commits
+
+
+@st.composite
+def metadata(draw: st.DrawFn, mapped: bool) -> Action:
+    """Any columns, which the files may have values of; under their physical names, if they can be mapped."""
+    partition_by = draw(st.sampled_from([[], ["p"], ["p", "x.y"], ["x.y"]]))
+    action = handmade.metadata({"id": "long", "p": "string", "x.y": "integer"}, partition_by, FOREVER)
+    if mapped and draw(st.booleans()):
+        fields = json.loads(action["metaData"]["schemaString"])["fields"]
+        for number, column in enumerate(fields):
+            column["metadata"] = {
+                "delta.columnMapping.id": number,
+                "delta.columnMapping.physicalName": f"col-{number}",
+            }
+        action["metaData"]["schemaString"] = json.dumps({"type": "struct", "fields": fields})
+        action["metaData"]["configuration"] = FOREVER | {"delta.columnMapping.mode": "name"}
+    return action
+
+
+@st.composite
+def changes(draw: st.DrawFn, state: checkpoints.State, path: str, with_vectors: bool) -> list[Action]:
+    """What one commit may say of a path: each vector at most once, and at most one of them live after."""
+    live = next((file for file in state.live.values() if file["path"] == path), None)
+    vector = draw(st.sampled_from(VECTORS)) if with_vectors else None
+    new = handmade.add(path, draw(st.integers(0, 2**40)), None, None, vector)
+    new["add"]["partitionValues"] = draw(
+        st.dictionaries(st.sampled_from(["p", "x.y", "col-1", "col-2"]), VALUES)
+    )
+    new["add"] |= {"stats": draw(st.sampled_from(STATS)), "tags": draw(st.sampled_from([None, {"k": "v"}]))}
+    timestamp = draw(st.sampled_from([None, 0, 1_700_000_000_000]))
+    if live is None:
+        unknown = handmade.remove(path, timestamp, vector)
+        # Of a file that is removed twice Delta tells two tombstones.
+        is_new = checkpoints.key(unknown["remove"]) not in state.dead
+        return [draw(st.sampled_from([new, new, new, unknown if is_new else new]))]
+    old = handmade.remove(path, timestamp, live.get("deletionVector"))
+    if checkpoints.key(live) == checkpoints.key(new["add"]):
+        return [draw(st.sampled_from([old, new]))]
+    return draw(st.sampled_from([[old], [old, new]]))
+
+
+def hints(made: list[Checkpoint]) -> st.SearchStrategy[str | None]:
+    """What `_last_checkpoint` may hold: what is there, what was, what never was, and nonsense."""
+    versions = [checkpoint.version for checkpoint in made] * 3 + [0, 3, 100]
+    told = [json.dumps({"version": version, "size": 1}) for version in versions]
+    # Delta waits for three seconds in case that the nonsense is being written just now.
+    return st.sampled_from([None, None, None, *told, '{"version":1,'])
+
+
+@st.composite
+def losses(draw: st.DrawFn, num_commits: int, made: list[Checkpoint]) -> set[int]:
+    """Commits that are gone: those up to a checkpoint, or one."""
+    kind = draw(st.sampled_from(["none", "head", "head", "gap"]))
+    if kind == "gap" and num_commits > 1:
+        return {draw(st.integers(0, num_commits - 2))}
+    complete = [checkpoint.version for checkpoint in made if not checkpoint.damage]
+    if kind == "head" and complete:
+        return set(range(draw(st.sampled_from(complete)) + draw(st.sampled_from([0, 0, 1]))))
+    return set()
+
+
+@pytest.fixture(scope="module")
+def quick_spark(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session, set for many queries over next to nothing: half the time each."""
+    quick = {
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.databricks.delta.snapshotPartitions": "1",
+    }
+    before = {key: spark.conf.get(key, None) for key in quick}
+    for key, value in quick.items():
+        spark.conf.set(key, value)
+    yield spark
+    for key, old in before.items():
+        if old is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, old)
+
+
+def read(log: TransactionLog, version: int) -> State | None:
+    """What the kit says of a version; None if it refuses to."""
+    try:
+        snapshot = log.snapshot(version)
+    except (CorruptLogError, InvalidArgumentError):
+        return None
+    columns = list(snapshot.metadata.partition_columns)
+    files = snapshot.live_files.append_column("records", snapshot.num_records).to_pylist()
+    live = {
+        _named(file): (
+            file["size_bytes"],
+            {name: file[f"partition.{name}"] for name in columns},
+            file["records"],
+        )
+        for file in files
+    }
+    dead = {_named(file): file["deletion_timestamp"] for file in snapshot.tombstones.to_pylist()}
+    assert (len(live), len(dead)) == (len(files), len(snapshot.tombstones))
+    return State(json.dumps(snapshot.metadata.schema), columns, live, dead)
+
+
+def _named(file: dict[str, Any]) -> deltas_view.Key:
+    return deltas_view.decoded(file["path"]), file["deletion_vector_id"]
+
+
+@pytest.mark.parametrize("kind", [None, *get_args(Kind)])
+@given(st.data())
+@settings(max_examples=settings().max_examples // 20)
+def test_every_version_of_a_random_log_is_what_delta_says(
+    quick_spark: SparkSession, kind: Kind | None, data: st.DataObject
+) -> None:
+    log = data.draw(logs(kind))
+    versions = range(len(log.commits))
+    with tempfile.TemporaryDirectory() as folder:
+        log.write(Path(folder))
+        deltas = deltas_view.states(quick_spark, Path(folder), versions)
+        deltas_view.forget(quick_spark)
+        kits = {
+            version: read(open_table(folder).log, version) for version in data.draw(st.permutations(versions))
+        }
+        if kits[versions[-1]] is not None:
+            assert_lifetimes_agree(open_table(folder).log)
+    for version, state in kits.items():
+        if version in deltas:
+            assert state == deltas[version]
+        if state is not None:
+            # Delta opens no table whose latest version it can't read, nor a checkpoint without the
+            # commit of its version. The kit does; the replay says whether it does so rightly.
+            assert version in deltas or version in log.lost or (not deltas and version < versions[-1])
+            assert state == log.replayed(version)
+
+
+def assert_lifetimes_agree(log: TransactionLog) -> None:
+    """Every version holds the files whose lifetimes it is in."""
+    first, lifetimes = log.lifetimes()
+    lives = lifetimes.to_pylist()
+    for version in range(first.version, log.segment().version + 1):
+        actions = log.snapshot(version).live
+        live = zip(
+            decode_paths(actions["path"]).to_pylist(), actions["deletion_vector_id"].to_pylist(), strict=True
+        )
+        assert set(live) == {
+            (life["path"], life["deletion_vector_id"])
+            for life in lives
+            if life["added"] <= version and (life["removed"] is None or version < life["removed"])
+        }
