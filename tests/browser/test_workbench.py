@@ -44,6 +44,8 @@ def page(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]
         browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_ARGUMENTS)
         opened = browser.new_page(viewport={"width": 1500, "height": 1300})
         opened.set_default_timeout(20 * SECOND)
+        # A busy machine takes longer than the 5 s of the default to draw a large figure.
+        expect.set_options(timeout=20 * SECOND)
         run_all_cells(opened, address.format("notebooks/workbench.ipynb"))
         yield opened
         if shots := os.environ.get("SCREENSHOTS"):
