@@ -12,6 +12,7 @@ from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.files import Files
 from compaction_kit.log.metadata import Metadata
 from compaction_kit.session import quiet_errors
+from compaction_kit.sql import quoted
 
 _LITERAL = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""")
 _SUBQUERY = re.compile(r"\(\s*(?:select|with|values|table|from)\b", re.IGNORECASE)
@@ -58,7 +59,7 @@ def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, whe
     columns = metadata.partition_columns
     named = partitions.rename_columns(list(columns)).append_column(_ROW, pa.array(np.arange(len(partitions))))
     frame = spark.createDataFrame(named)
-    typed = [F.expr(f"try_cast({_quote(name)} AS {types[name]})").alias(name) for name in columns]
+    typed = [F.expr(f"try_cast({quoted(name)} AS {types[name]})").alias(name) for name in columns]
     if _SUBQUERY.search(_LITERAL.sub("''", where)):
         raise InvalidArgumentError(
             f'where="{where}" holds a subquery, which OPTIMIZE does not take: use only {", ".join(columns)}.'
@@ -85,7 +86,3 @@ def _why(where: str, columns: tuple[str, ...], error: PySparkException) -> str:
         )
     reason = (error.getMessage() or "").splitlines()[0].rstrip(".")
     return f'where="{where}" can\'t be used: {reason}.'
-
-
-def _quote(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

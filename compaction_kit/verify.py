@@ -7,6 +7,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
+from compaction_kit.sql import quoted
+
 _SALT = 0x5EED
 
 
@@ -36,7 +38,7 @@ def fingerprint_version(spark: SparkSession, table: Path, version: int) -> Finge
 
 def fingerprint(rows: DataFrame) -> Fingerprint:
     """The fingerprint of a DataFrame's rows: one Spark job that reads every column once."""
-    columns = [F.col(_quote(field.name)) for field in rows.schema.fields]
+    columns = [F.col(quoted(field.name)) for field in rows.schema.fields]
     kinds = [field.dataType for field in rows.schema.fields]
     values = _with_nulls(columns, kinds)
     # Both hashes are seeded alike, so that the second takes a salt, and the columns backwards.
@@ -84,7 +86,3 @@ def _hashable(column: Column, kind: DataType) -> Column:
         )
         return F.struct(F.size(column), F.array_sort(entries))
     return F.to_json(column) if isinstance(kind, VariantType) else column
-
-
-def _quote(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

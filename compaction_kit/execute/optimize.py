@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.execute.jobs import run_watched, session_confs
 from compaction_kit.plan import CompactionPlan
+from compaction_kit.sql import table_name
 
 _CONF = "spark.databricks.delta.optimize"
 
@@ -30,18 +31,13 @@ def run_optimize(
         # One commit: with batches, a run that is cancelled half-way would leave some behind.
         f"{_CONF}.batchSize": str(2**63 - 1),
     }
-    statement = f"OPTIMIZE {sql_name(table)}{where}"
+    statement = f"OPTIMIZE {table_name(table)}{where}"
     with session_confs(spark, confs):
         run_watched(
             spark,
             lambda: spark.sql(statement).collect(),
             lambda jobs: watch(min(plan.num_bins, sum(map(_rewrites_bin, jobs)))),
         )
-
-
-def sql_name(table: Path) -> str:
-    """The table's name in SQL, by its path."""
-    return "delta.`" + str(table).replace("`", "``") + "`"
 
 
 def _rewrites_bin(job: str) -> bool:

@@ -43,6 +43,8 @@ CORE = (
     "deletion_vector_path",
     "deletion_vector_offset",
 )
+# Actions that are about no file, and those that name sidecars: read as they are, row by row.
+OTHERS = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
 
 
 def place(name: str) -> tuple[tuple[str, ...], pa.DataType]:
@@ -92,7 +94,7 @@ def _of_one_kind(raw: pa.Table, kind: str, source: int) -> pa.Table:
     actions = _actions(raw, kind)
     rows = pc.indices_nonzero(actions.is_valid()).cast(pa.int64())
     if len(rows) < len(actions):
-        actions = actions.take(rows)
+        actions = _picked(actions, rows)
     core = {name: _field(actions, *place(name)) for name in CORE}
     if core["path"].null_count:
         raise CorruptLogError(f"The log holds a {kind} action without a path: restore it from a backup.")
@@ -106,6 +108,13 @@ def _of_one_kind(raw: pa.Table, kind: str, source: int) -> pa.Table:
             "row": rows,
         }
     )
+
+
+def _picked(actions: pa.Array, rows: pa.Array) -> pa.Array:
+    """Some of the actions; a checkpoint's adds mostly stand in one run, which needs no copy."""
+    if len(rows) and rows[-1].as_py() - rows[0].as_py() == len(rows) - 1:
+        return actions.slice(rows[0].as_py(), len(rows))
+    return actions.take(rows)
 
 
 def _vector_id(core: dict[str, pa.Array]) -> pa.Array:

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from compaction_kit.log.names import LogFile
-from compaction_kit.log.sources import commit_actions
 from compaction_kit.log.stats import count_records
+from compaction_kit.log.text import commit_actions
 
 _TEXT_MAP = pa.map_(pa.string(), pa.string())
 COMMIT_COLUMNS = pa.schema(

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from compaction_kit.log.actions import CORE, file_actions
+from compaction_kit.log.json_source import JsonSource, commit_blocks
 from compaction_kit.log.names import Kind, LogFile
 from compaction_kit.log.paths import decode_paths
 from compaction_kit.log.segment import complete_checkpoints, find_segment
 from compaction_kit.log.snapshot import Snapshot, read_snapshot
-from compaction_kit.log.sources import JsonSource, commit_blocks
 
 _COLUMNS = pa.schema(
     [

@@ -13,6 +13,7 @@ from compaction_kit.log.paths import decode_paths
 _WORD_BYTES = 8
 # Of the end of a key, where the names of data files differ.
 _NUM_WORDS = 6
+_PIECE = 1 << 16
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
 
@@ -27,7 +28,9 @@ def newest_actions(actions: pa.Table) -> pa.Table:
         Those that count, in the same order.
     """
     keys = action_keys(actions)
-    numbers = _numbers(keys)
+    # In pieces that stay in the processor's cache.
+    pieces = (keys.slice(start, _PIECE) for start in range(0, len(keys), _PIECE))
+    numbers = np.concatenate([_numbers(piece) for piece in pieces]) if len(keys) else _numbers(keys)
     ordered = np.sort(numbers)
     repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     if not len(repeated):
@@ -48,15 +51,10 @@ def without(actions: pa.Table, newer: pa.Table) -> pa.Table:
     if not len(newer) or not len(actions):
         return actions
     newer_keys = action_keys(newer)
-    newer_numbers = _numbers(newer_keys)
 
     def kept(batch: pa.RecordBatch) -> pa.RecordBatch:
-        keys = action_keys(pa.Table.from_batches([batch]))
-        rows = _indices_in(_numbers(keys), newer_numbers)
-        found = pc.is_in(keys.take(pa.array(rows)), value_set=newer_keys)
-        counts = np.ones(len(keys), dtype=bool)
-        counts[rows] = ~found.to_numpy(zero_copy_only=False)
-        return batch if counts.all() else batch.filter(pa.array(counts))
+        replaced = pc.is_in(action_keys(pa.Table.from_batches([batch])), value_set=newer_keys)
+        return batch.filter(pc.invert(replaced)) if pc.any(replaced).as_py() else batch
 
     return pa.Table.from_batches([kept(batch) for batch in actions.to_batches()], actions.schema)
 

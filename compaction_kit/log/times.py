@@ -10,7 +10,7 @@ import numpy as np
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError
 from compaction_kit.log.metadata import Metadata
 from compaction_kit.log.names import LOG_FOLDER, LogFile
-from compaction_kit.log.sources import damaged
+from compaction_kit.log.text import damaged
 
 _ENABLED = "delta.enableInCommitTimestamps"
 _SINCE = "delta.inCommitTimestampEnablementVersion"

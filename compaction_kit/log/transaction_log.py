@@ -16,13 +16,8 @@ from compaction_kit.log.listing import explain_files
 from compaction_kit.log.names import Kind, LogFile, list_log
 from compaction_kit.log.segment import Segment, complete_checkpoints, extend_segment, find_segment
 from compaction_kit.log.snapshot import Snapshot, read_snapshot
-from compaction_kit.log.sources import (
-    checkpoint_actions,
-    commit_actions,
-    damaged,
-    read_log_file,
-    sidecar_names,
-)
+from compaction_kit.log.sources import checkpoint_actions, sidecar_names
+from compaction_kit.log.text import commit_actions, damaged, read_log_file
 from compaction_kit.log.times import commit_times, in_commit_timestamp, version_at
 
 

@@ -121,3 +121,21 @@ def test_damage_is_refused_or_does_not_matter(
         damages = itertools.chain(cuts(data, here[::3]), flips(data, here), holes(data, here[::3]))
         wrong += damaged.wrong(damaged.table / name, damages, expected)
     assert wrong == []
+
+
+def test_a_file_cut_short_is_refused_without_hadoops_checksums_too(
+    whole: Path, tmp_path: Path, places: Callable[[int], range]
+) -> None:
+    damaged = Damaged(folders.copy(whole, tmp_path / "copy"))
+    for path in log_files(damaged.table):
+        if path.name.endswith(".crc"):
+            path.unlink()
+    expected = answer(whole)
+    wrong = []
+    for name in [path.relative_to(damaged.table) for path in log_files(damaged.table)]:
+        data = (damaged.table / name).read_bytes()
+        # A commit that ends with a line is whole as far as anybody can tell.
+        inside = [place for place in places(len(data)) if data[place - 1 : place + 1].count(b"\n") == 0]
+        damages = ((f"cut at {place}", data[:place]) for place in inside)
+        wrong += damaged.wrong(damaged.table / name, damages, expected)
+    assert wrong == []

@@ -143,7 +143,14 @@ def test_a_missing_commit_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [b"\xff\xfe\x00binary", b"[1, 2]", b"null", b'{"add":{"path":"x","size":"large"}}', b'{"add":{}}'],
+    [
+        b"\xff\xfe\x00binary",
+        b"[1, 2]",
+        b"null",
+        b'{"txn":{}}{"txn":{}}',
+        b'{"add":{"path":"x","size":"large"}}',
+        b'{"add":{}}',
+    ],
     ids=str,
 )
 def test_a_commit_with_garbage_in_it_is_refused(tmp_path: Path, line: bytes) -> None:

@@ -1,0 +1,185 @@
+"""Commits, and checkpoints in JSON, read column by column."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from compaction_kit.log.actions import CORE, OTHERS, column, json_schema
+from compaction_kit.log.names import LOG_FOLDER, LogFile
+from compaction_kit.log.stats import count_records
+from compaction_kit.log.text import commit_actions, damaged, lines_of, read_log_file
+
+# What the first reading of a commit takes along. Its stats are most of its bytes: they are
+# counted there and then, and read once more if somebody asks for them.
+_EAGER = (*CORE, "modification_time", "deletion_timestamp", "data_change", "deletion_vector_cardinality")
+_COMMIT_INFO = b'{"commitInfo":'
+_BLOCK_BYTES = 4 << 20
+
+
+class JsonSource:
+    """Commits that stand side by side, or a checkpoint in JSON; a row a line.
+
+    The lines are parsed once; what that didn't take along is parsed anew when it is asked for.
+    """
+
+    def __init__(self, table: Path, files: Sequence[LogFile], partitions: Iterable[str] = ()):
+        """
+        Args:
+            table: The table's folder.
+            files: The commits, oldest first.
+            partitions: partition.<physical name> of the columns to take along.
+        """
+        self._table = table
+        self._files = files
+        self._names = frozenset((*_EAGER, *partitions))
+        text, ends = self._read()
+        raw = self._parse(text, [*self._names, "stats"])
+        self._num_records = count_records(column(raw, "add", "stats"))
+        self._raw = _without_stats(raw)
+        bounds = _line_bounds(text, len(raw))
+        if len(bounds[0]) != len(raw):
+            raise damaged(self._culprit(), ValueError("a line holds several JSON objects"))
+        self._num_lines = np.diff(np.searchsorted(bounds[1], [-1, *ends]))
+        self._others = list(self._find_others(text, *bounds))
+
+    @property
+    def size_bytes(self) -> int:
+        """See `Source`."""
+        return sum(file.size_bytes for file in self._files)
+
+    def rows(self, names: Iterable[str]) -> pa.Table:
+        """See `Source`."""
+        wanted = frozenset(names)
+        if wanted <= self._names:
+            return self._raw
+        return self._parse(self._read()[0], wanted)
+
+    def num_records(self) -> pa.Array:
+        """See `Source`."""
+        return self._num_records
+
+    def stats(self) -> pa.Array:
+        """See `Source`."""
+        return column(self.rows(["stats"]), "add", "stats")
+
+    def other_actions(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """See `Source`."""
+        return iter(self._others)
+
+    def actions(self) -> Iterator[dict[str, Any]]:
+        """See `Source`."""
+        for file in self._files:
+            yield from commit_actions(self._table, file)
+
+    def is_there(self) -> bool:
+        """See `Source`."""
+        return all((self._table / LOG_FOLDER / file.name).exists() for file in self._files)
+
+    def versions(self) -> np.ndarray:
+        """The version of the commit that each row is from."""
+        return np.repeat([file.version or 0 for file in self._files], self._num_lines)
+
+    def _read(self) -> tuple[bytearray, list[int]]:
+        """The text of all files, each with a line's end at its end, and where each ends."""
+        text, ends = bytearray(), []
+        for file in self._files:
+            text += read_log_file(self._table, file)
+            if not text.endswith(b"\n"):
+                text += b"\n"
+            ends.append(len(text))
+        return text, ends
+
+    def _parse(self, text: bytearray, names: Iterable[str]) -> pa.Table:
+        schema = _schema_for(text, names)
+        try:
+            return _parse_json(text, schema)
+        except pa.ArrowInvalid as error:
+            # Only a file by itself tells which one it is.
+            for file in self._files:
+                try:
+                    _parse_json(read_log_file(self._table, file), schema)
+                except pa.ArrowInvalid as own_error:
+                    raise damaged(file, own_error) from own_error
+            raise damaged(self._files[0], error) from error
+
+    def _culprit(self) -> LogFile:
+        """The first file that hasn't an action for each of its lines."""
+        return next(
+            file
+            for file in self._files
+            if len(lines_of(text := read_log_file(self._table, file)))
+            != len(_parse_json(text, _schema_for(text, CORE)))
+        )
+
+    def _find_others(
+        self, text: bytearray, starts: np.ndarray, ends: np.ndarray
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        told = pc.or_(self._raw["add"].is_valid(), self._raw["remove"].is_valid())
+        for row in pc.indices_nonzero(pc.invert(told)).to_pylist():
+            line = text[starts[row] : ends[row]]
+            if line.startswith(_COMMIT_INFO):
+                continue
+            action = json.loads(line)
+            if not isinstance(action, dict):
+                culprit = self._files[np.searchsorted(np.cumsum(self._num_lines), row, side="right")]
+                raise damaged(culprit, ValueError("a line is no JSON object"))
+            for name in OTHERS:
+                if action.get(name) is not None:
+                    yield name, action[name]
+
+
+def commit_blocks(files: Sequence[LogFile]) -> list[list[LogFile]]:
+    """The commits in blocks of some megabytes: one small file at a time would take long."""
+    blocks: list[list[LogFile]] = []
+    size = _BLOCK_BYTES
+    for file in files:
+        if size >= _BLOCK_BYTES:
+            blocks.append([])
+            size = 0
+        blocks[-1].append(file)
+        size += file.size_bytes
+    return blocks
+
+
+def _line_bounds(text: bytearray, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where each line starts and ends; blank lines, which make no row, left out."""
+    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
+    starts = np.append(0, ends[:-1] + 1)
+    if len(ends) == num_rows:
+        return starts, ends
+    rows = [row for row, bounds in enumerate(zip(starts, ends, strict=True)) if text[slice(*bounds)].strip()]
+    return starts[rows], ends[rows]
+
+
+def _schema_for(text: bytes | bytearray, names: Iterable[str]) -> pa.Schema:
+    """The schema to parse a text with; what it has none of would cost time to leave null."""
+    has_vectors = b'"deletionVector"' in text
+    schema = json_schema(sorted(name for name in names if has_vectors or "deletion_vector" not in name))
+    if b'"remove"' in text:
+        return schema
+    return schema.set(1, pa.field("remove", pa.struct([])))
+
+
+def _without_stats(raw: pa.Table) -> pa.Table:
+    """Rows without the stats of adds and removes, which would keep all their bytes."""
+    for i, name in enumerate(raw.column_names):
+        actions = raw[name].combine_chunks()
+        kept = [field for field in actions.type if field.name != "stats"]
+        arrays = [actions.field(field.name) for field in kept]
+        mask = actions.is_null()
+        raw = raw.set_column(i, name, pa.StructArray.from_arrays(arrays, fields=kept, mask=mask))
+    return raw
+
+
+def _parse_json(text: bytes | bytearray, schema: pa.Schema) -> pa.Table:
+    return pj.read_json(
+        pa.BufferReader(text),
+        read_options=pj.ReadOptions(block_size=len(text) + 1, use_threads=False),
+        parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+    )

@@ -1,0 +1,137 @@
+"""The Parquet files of checkpoints, read column by column."""
+
+import json
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from compaction_kit.errors import CorruptLogError
+from compaction_kit.log.actions import OTHERS, column, parquet_columns
+from compaction_kit.log.checksums import open_checked
+from compaction_kit.log.stats import count_records
+from compaction_kit.log.text import first_line
+
+_BATCH_ROWS = 1 << 16
+
+
+class ParquetSource:
+    """One Parquet file of a checkpoint; columns that it lacks are left out of the rows."""
+
+    def __init__(self, path: Path):
+        self._path = path
+
+    @property
+    def size_bytes(self) -> int:
+        """See `Source`."""
+        return self._path.stat().st_size
+
+    def rows(self, names: Iterable[str]) -> pa.Table:
+        """See `Source`."""
+        with self._open() as file:
+            return file.read(columns=parquet_columns(names))
+
+    def num_records(self) -> pa.Array:
+        """See `Source`."""
+        raw = self.rows(["size_bytes", "stats_num_records"])
+        parsed = column(raw, "add", "stats_num_records")
+        known = pc.or_(parsed.is_valid(), column(raw, "add", "size_bytes").is_null())
+        if pc.all(known).as_py():
+            return parsed
+        with self._open() as file:
+            groups = range(file.num_row_groups)
+        # As text, stats may be larger than memory has room for: a batch at a time, then.
+        with ThreadPoolExecutor() as pool:
+            counted = [part for parts in pool.map(self._count_group, groups) for part in parts]
+        return pc.coalesce(parsed, pa.concat_arrays(counted)) if counted else parsed
+
+    def stats(self) -> pa.Array:
+        """See `Source`."""
+        texts = column(self.rows(["stats"]), "add", "stats")
+        with self._open() as file:
+            parsed = file.read(columns=["add.stats_parsed"])
+        if "add" not in parsed.column_names:
+            return texts
+        adds = parsed["add"].combine_chunks()
+        return (
+            pa.array(
+                [
+                    json.dumps(_without_nulls(add["stats_parsed"]), default=str)
+                    if text is None and add is not None and add["stats_parsed"] is not None
+                    else text
+                    for text, add in zip(texts.to_pylist(), adds.to_pylist(), strict=True)
+                ],
+                pa.string(),
+            )
+            if _lacks_text(texts, adds)
+            else texts
+        )
+
+    def is_there(self) -> bool:
+        """See `Source`."""
+        return self._path.exists()
+
+    def other_actions(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """See `Source`."""
+        with self._open() as file:
+            groups = [i for i in range(file.num_row_groups) if _may_hold_others(file.metadata.row_group(i))]
+            raw = file.read_row_groups(groups, columns=list(OTHERS))
+        for name in raw.column_names:
+            for action in raw[name].drop_null().to_pylist(maps_as_pydicts="strict"):
+                yield name, action
+
+    def actions(self) -> Iterator[dict[str, Any]]:
+        """See `Source`."""
+        with self._open() as file:
+            for batch in file.iter_batches(_BATCH_ROWS):
+                for row in batch.to_pylist(maps_as_pydicts="strict"):
+                    yield _without_nulls(row)
+
+    def _count_group(self, group: int) -> list[pa.Array]:
+        with self._open() as file:
+            batches = file.iter_batches(_BATCH_ROWS, [group], parquet_columns(["stats"]), use_threads=False)
+            return [count_records(column(pa.Table.from_batches([b]), "add", "stats")) for b in batches]
+
+    @contextmanager
+    def _open(self) -> Iterator[pq.ParquetFile]:
+        try:
+            with open_checked(self._path) as file:
+                yield pq.ParquetFile(file, page_checksum_verification=True)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            if isinstance(error, CorruptLogError):
+                raise
+            raise CorruptLogError(
+                f"The checkpoint file {self._path.name} can't be read: {first_line(error)}."
+            ) from error
+
+
+def _lacks_text(texts: pa.Array, adds: pa.Array) -> bool:
+    """Whether an add has its stats parsed alone."""
+    return bool(pc.any(pc.and_(texts.is_null(), pc.struct_field(adds, [0]).is_valid())).as_py())
+
+
+def _without_nulls(fields: dict[str, Any]) -> dict[str, Any]:
+    """An action's fields as a commit writes them: what isn't there is left out."""
+    return {
+        name: _without_nulls(value) if isinstance(value, dict) and name != "partitionValues" else value
+        for name, value in fields.items()
+        if value is not None
+    }
+
+
+def _may_hold_others(group: Any) -> bool:
+    """Whether a row group has a row with one of `OTHERS`, as far as its statistics tell."""
+    for i in range(group.num_columns):
+        leaf = group.column(i)
+        if leaf.path_in_schema.split(".")[0] in OTHERS and (
+            leaf.statistics is None
+            or not leaf.statistics.has_null_count
+            or leaf.statistics.null_count < leaf.num_values
+        ):
+            return True
+    return False
