@@ -1,9 +1,10 @@
 """Read large logs: the kit beside the deltalake package and Delta's own cold snapshot.
 
-    python -P benchmarks/inspect.py [number of adds …]
+    python -P benchmarks/inspect.py [number of adds …] [--readers "kit files" deltalake …]
 
 Each reader runs in a process of its own on the same logs, in turn, in one run. Prints seconds
-(the best of some), ratios to the kit, and peak memory.
+(the best of some), ratios to the kit, and peak memory; and how long the kit takes to open the
+table again after one more commit.
 """
 
 # Run without -P, this folder would stand before the standard library's module of the same name.
@@ -11,13 +12,16 @@ import sys
 
 sys.path = [entry for entry in sys.path if not entry.rstrip("/").endswith("benchmarks")]
 
+import argparse
 import json
 import resource
+import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -25,19 +29,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 NUM_COMMITS = 100
+# With 33 columns of stats, more adds than this make a log of many GB.
+MOST_WIDE = 1_000_000
 REPEATS = 3
 SEED = 0
-READERS = ("kit files", "kit records", "deltalake", "delta")
+KIT = ("kit files", "kit records")
+READERS = (*KIT, "deltalake", "delta")
 # The kit must be so many times as fast: without and with row counts.
 TARGETS = {"checkpoint": (5.0, 1.5), "json": (2.5, 2.0), "delta": (5.0, 5.0)}
 
 
-def main(sizes: list[int]) -> None:
+def main(sizes: list[int], readers: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="inspect-") as folder:
         for num_adds in sizes:
             for shape, table in make_logs(Path(folder), num_adds):
                 print(f"\n{num_adds:,} adds, {shape}: {log_mib(table):,.0f} MiB of log")
-                report(shape, {reader: measure(reader, table) for reader in READERS})
+                report(shape, {reader: measure(reader, table) for reader in readers})
+                seconds, _ = run_alone("kit again", table)
+                print(f"  {'kit again':<12} {seconds:7.2f} s, after one more commit", flush=True)
+                shutil.rmtree(table)
 
 
 def report(shape: str, measured: dict[str, tuple[float, float]]) -> None:
@@ -45,13 +55,15 @@ def report(shape: str, measured: dict[str, tuple[float, float]]) -> None:
         line = f"  {reader:<12} {seconds:7.2f} s  {mib:7,.0f} MiB"
         if not reader.startswith("kit"):
             line += "   " + ", ".join(
-                f"{seconds / measured[kit][0]:5.1f} × {kit}" for kit in ("kit files", "kit records")
+                f"{seconds / measured[kit][0]:5.1f} × {kit}" for kit in KIT if kit in measured
             )
         print(line, flush=True)
     kind = "json" if shape.startswith("JSON") else "checkpoint"
-    for peer in ("deltalake", "delta"):
+    for peer in [reader for reader in measured if reader not in KIT]:
         targets = TARGETS["delta" if peer == "delta" else kind]
-        for kit, target in zip(("kit files", "kit records"), targets, strict=True):
+        for kit, target in zip(KIT, targets, strict=True):
+            if kit not in measured:
+                continue
             ratio = measured[peer][0] / measured[kit][0]
             if ratio < target:
                 print(f"  NOT REACHED: {kit} is {ratio:.1f} times as fast as {peer}, the target is {target}")
@@ -63,6 +75,9 @@ def log_mib(table: Path) -> float:
 
 def measure(reader: str, table: Path) -> tuple[float, float]:
     """The best seconds and the peak MiB of a reader, in a new process each time: nothing is remembered."""
+    # From memory, not from the disk, for whoever comes first too.
+    for file in (table / "_delta_log").iterdir():
+        file.read_bytes()
     runs = [run_alone(reader, table) for _ in range(REPEATS)]
     return min(seconds for seconds, _ in runs), max(mib for _, mib in runs)
 
@@ -84,6 +99,7 @@ def measure_here(reader: str, table: str) -> None:
     readers: dict[str, tuple[Callable[[str], None], Callable[[], float]]] = {
         "kit files": (read_kit, own_peak),
         "kit records": (lambda path: read_kit(path, records=True), own_peak),
+        "kit again": (read_kit, own_peak),
         "deltalake": (read_deltalake, own_peak),
         "delta": (read_delta, jvm_peak),
     }
@@ -91,6 +107,9 @@ def measure_here(reader: str, table: str) -> None:
     # Imports, and Spark's start and first job, are no reader's work.
     with small_log() as small:
         read(str(small))
+    if reader == "kit again":
+        read(table)
+        append_commit(Path(table))
     print(json.dumps([timed(lambda: read(table)), peak()]))
 
 
@@ -98,10 +117,7 @@ def measure_here(reader: str, table: str) -> None:
 def small_log() -> Iterator[Path]:
     """A log of a few files, to warm up with."""
     with tempfile.TemporaryDirectory(prefix="inspect-") as name:
-        table = new_table(Path(name), "small")
-        for version, text in enumerate(commit_texts(NUM_COMMITS, 3)):
-            (table / "_delta_log" / f"{version:020d}.json").write_text(text)
-        yield table
+        yield make_log(Path(name) / "small", NUM_COMMITS, 3, NUM_COMMITS)
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -152,30 +168,32 @@ def jvm_peak() -> float:
     return int(status.split("VmHWM:")[1].split()[0]) / 2**10
 
 
+def append_commit(table: Path) -> None:
+    """One more commit, which adds what the last one did under other names."""
+    *_, last = sorted((table / "_delta_log").glob("*.json"))
+    text = last.read_text().replace("/part-", "/more-")
+    (last.parent / f"{int(last.stem) + 1:020d}.json").write_text(text)
+
+
 def make_logs(folder: Path, num_adds: int) -> Iterator[tuple[str, Path]]:
     """Logs of one table with so many adds, in each shape; a table's data files don't exist."""
-    for columns in (3, 33):
-        texts = list(commit_texts(num_adds, columns))
-        table = new_table(folder, f"json-{num_adds}-{columns}")
-        for version, text in enumerate(texts):
-            (table / "_delta_log" / f"{version:020d}.json").write_text(text)
-        yield f"JSON commits, {columns} columns of stats", table
-        table = new_table(folder, f"checkpoint-{num_adds}-{columns}")
-        write_checkpoint(table, texts[:-1])
-        (table / "_delta_log" / f"{NUM_COMMITS - 1:020d}.json").write_text(texts[-1])
-        yield f"checkpoint and one commit, {columns} columns of stats", table
+    for columns in (3, 33) if num_adds <= MOST_WIDE else (3,):
+        of_stats = f"{columns} columns of stats"
+        yield f"JSON commits, {of_stats}", make_log(folder / "json", num_adds, columns, NUM_COMMITS)
+        yield f"checkpoint and one commit, {of_stats}", make_log(folder / "checkpoint", num_adds, columns, 1)
         if columns == 3:
-            table = new_table(folder, f"tail-{num_adds}")
-            tail = NUM_COMMITS // 10
-            write_checkpoint(table, texts[:-tail])
-            for version in range(NUM_COMMITS - tail, NUM_COMMITS):
-                (table / "_delta_log" / f"{version:020d}.json").write_text(texts[version])
-            yield f"checkpoint and {tail} commits, {columns} columns of stats", table
+            yield f"checkpoint and 10 commits, {of_stats}", make_log(folder / "tail", num_adds, columns, 10)
 
 
-def new_table(folder: Path, name: str) -> Path:
-    table = folder / name
-    (table / "_delta_log").mkdir(parents=True)
+def make_log(table: Path, num_adds: int, columns: int, tail: int) -> Path:
+    """A log that ends with so many commits, after a checkpoint of those before if there are any."""
+    log = table / "_delta_log"
+    log.mkdir(parents=True)
+    texts = commit_texts(num_adds, columns)
+    if tail < NUM_COMMITS:
+        write_checkpoint(log, NUM_COMMITS - tail - 1, islice(texts, NUM_COMMITS - tail))
+    for version, text in enumerate(texts, start=NUM_COMMITS - tail):
+        (log / f"{version:020d}.json").write_text(text)
     return table
 
 
@@ -220,7 +238,7 @@ def commit_texts(num_adds: int, columns: int) -> Iterator[str]:
         yield "\n".join(lines) + "\n"
 
 
-def write_checkpoint(table: Path, texts: list[str]) -> None:
+def write_checkpoint(log: Path, version: int, texts: Iterable[str]) -> None:
     """A classic checkpoint of these commits, as another engine would write it: one file."""
     text_map = pa.map_(pa.string(), pa.string())
     add = pa.struct(
@@ -247,21 +265,22 @@ def write_checkpoint(table: Path, texts: list[str]) -> None:
     )
     remove = pa.struct([("path", pa.string()), ("deletionTimestamp", pa.int64()), ("dataChange", pa.bool_())])
     schema = pa.schema([("protocol", protocol), ("metaData", metadata), ("add", add), ("remove", remove)])
-    name = table / "_delta_log" / f"{len(texts) - 1:020d}.checkpoint.parquet"
     total = 0
-    with pq.ParquetWriter(name, schema) as writer:
+    with pq.ParquetWriter(log / f"{version:020d}.checkpoint.parquet", schema) as writer:
         for text in texts:
             rows = [json.loads(line) for line in text.splitlines()]
             rows = [row for row in rows if "commitInfo" not in row]
             total += len(rows)
             writer.write_table(pa.Table.from_pylist(rows, schema), row_group_size=1_000_000)
-    (table / "_delta_log" / "_last_checkpoint").write_text(
-        json.dumps({"version": len(texts) - 1, "size": total})
-    )
+    (log / "_last_checkpoint").write_text(json.dumps({"version": version, "size": total}))
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--measure"]:
         measure_here(*sys.argv[2:])
     else:
-        main([int(number) for number in sys.argv[1:]] or [100_000, 1_000_000])
+        parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+        parser.add_argument("sizes", type=int, nargs="*", default=[100_000, 1_000_000])
+        parser.add_argument("--readers", nargs="+", choices=READERS, default=READERS)
+        options = parser.parse_args()
+        main(options.sizes, options.readers)
