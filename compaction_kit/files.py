@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.figure import Figure
 
+from compaction_kit.bounds import Bounds, read_bounds
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.histogram import Histogram
 from compaction_kit.log.paths import decode_paths
@@ -112,6 +113,12 @@ class Files:
         return self.snapshot.metadata.partition_columns
 
     @property
+    def data_columns(self) -> tuple[str, ...]:
+        """The table's other top-level columns."""
+        metadata = self.snapshot.metadata
+        return tuple(name for name in metadata.column_types if name not in metadata.partition_columns)
+
+    @property
     def partitions(self) -> pa.Table:
         """partition.<column> of each file, as the log writes it."""
         table = self.snapshot.live_files.select([f"partition.{name}" for name in self.partition_columns])
@@ -196,8 +203,8 @@ class Files:
         result = counted.rename_columns([*names, *_PARTITION_SUMS])
         return result.sort_by([("num_files", "descending"), ("size_bytes", "descending")])
 
-    def overlap(self, column: str) -> Overlap:
-        """How many files a point of a column falls in, from the stats of the files.
+    def bounds(self, column: str) -> Bounds:
+        """The least and the greatest value of a column in each file, from the files' stats.
 
         Args:
             column: A top-level column that isn't a partition column.
@@ -205,19 +212,22 @@ class Files:
         Raises:
             InvalidArgumentError: There is no such column, or stats hold no bounds of its type.
         """
-        metadata = self.snapshot.metadata
-        known = [name for name in metadata.column_types if name not in metadata.partition_columns]
-        if column not in known:
+        if column not in self.data_columns:
             raise InvalidArgumentError(
-                f'column="{column}" is not a data column of the table: choose one of {", ".join(known)}.'
+                f'column="{column}" is not a data column of the table: choose one of '
+                f"{', '.join(self.data_columns)}."
             )
-        stats = self.snapshot.stats
-        return measure_overlap(
+        metadata, stats = self.snapshot.metadata, self.snapshot.stats
+        return read_bounds(
             column,
             metadata.column_types[column],
             metadata.physical_names[column],
             stats if self.rows is None else stats.take(pa.array(self.rows)),
         )
+
+    def overlap(self, column: str) -> Overlap:
+        """How many files a point of a column falls in; see `bounds` for what the column may be."""
+        return measure_overlap(column, self.bounds(column))
 
     def histogram(self) -> Histogram:
         """Files and bytes by size, in buckets between powers of two."""

@@ -1,20 +1,11 @@
 """How many files a point of a column falls in: what data skipping by that column is worth."""
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.bounds import Bounds
 from compaction_kit.markup import as_html
-
-# How stats write values of a column that can be compared; anything else has no bounds there.
-_NUMBERS = ("byte", "short", "integer", "long", "float", "double", "decimal")
-_TEXTS = ("string", "date")
-_TIMES = ("timestamp", "timestamp_ntz")
 
 
 @dataclass(frozen=True)
@@ -62,50 +53,29 @@ class Overlap:
         )
 
 
-def measure_overlap(column: str, column_type: Any, physical_name: str, stats: pa.Array) -> Overlap:
+def measure_overlap(column: str, bounds: Bounds) -> Overlap:
     """Count the files that each file's minimum and maximum fall in.
 
     Args:
         column: The column's name.
-        column_type: Its Delta type.
-        physical_name: Its name in stats.
-        stats: The stats of each file as JSON text, null for none.
-
-    Raises:
-        InvalidArgumentError: Values of that type have no bounds in stats.
+        bounds: Its bounds in each file.
     """
-    parse = _parser(column, column_type)
-    bounds = []
-    for text in stats.to_pylist():
-        found = _bounds(text, physical_name)
-        if found is not None:
-            bounds.append((parse(found[0]), parse(found[1])))
-    starts = np.array([low for low, _ in bounds])
-    ends = np.array([high for _, high in bounds])
-    points = np.concatenate([starts, ends])
-    begun = np.searchsorted(np.sort(starts), points, side="right")
-    over = np.searchsorted(np.sort(ends), points, side="left")
-    return Overlap(column, len(stats), len(stats) - len(bounds), begun - over)
+    lows, highs = bounds.lows[bounds.known], bounds.highs[bounds.known]
+    points = np.concatenate([lows, highs])
+    num_files = len(bounds.known)
+    return Overlap(column, num_files, num_files - len(lows), files_touched(lows, highs, points, points))
 
 
-def _parser(column: str, column_type: Any) -> Any:
-    name = column_type if isinstance(column_type, str) else ""
-    if name.startswith(_NUMBERS):
-        return float if name.startswith(("float", "double", "decimal")) else int
-    if name in _TEXTS:
-        return str
-    if name in _TIMES:
-        return lambda text: np.datetime64(str(text).removesuffix("Z"), "us")
-    raise InvalidArgumentError(
-        f'column="{column}" is of type {name or column_type["type"]}, of which stats hold no bounds: choose '
-        "a column of numbers, texts, dates or times."
-    )
+def files_touched(lows: np.ndarray, highs: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """How many files each range of values falls in.
 
-
-def _bounds(text: str | None, name: str) -> tuple[Any, Any] | None:
-    try:
-        stats: Mapping[str, Any] = json.loads(text) if text else {}
-        low, high = stats["minValues"][name], stats["maxValues"][name]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return None if low is None or high is None else (low, high)
+    Args:
+        lows: The least value of each file.
+        highs: The greatest value of each file.
+        begins: The least value of each range.
+        ends: The greatest value of each range.
+    """
+    begun = np.searchsorted(np.sort(lows), ends, side="right")
+    over = np.searchsorted(np.sort(highs), begins, side="left")
+    touched: np.ndarray = begun - over
+    return touched

@@ -58,3 +58,8 @@ def format_size(size_bytes: float) -> str:
         amount /= 1024
     digits = 0 if unit == "B" or amount >= 99.95 or amount == int(amount) else 1
     return f"{amount:,.{digits}f} {unit}"
+
+
+def format_count(number: int, noun: str) -> str:
+    """Write a number of things for people: "1 file", "2,000 files"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

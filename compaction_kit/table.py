@@ -1,6 +1,7 @@
 """The front door: open a table, and everything else is one call away."""
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,11 @@ from compaction_kit.plan import CompactionPlan, Planner, Thresholds
 from compaction_kit.plan.partitions import parse_time_zone
 from compaction_kit.predicate import select_partitions
 from compaction_kit.session import active_spark, get_spark
-from compaction_kit.sizes import format_size, parse_size
+from compaction_kit.settings import snapshot_partitions, thresholds
+from compaction_kit.sizes import parse_size
 from compaction_kit.vacuum import VacuumPlan, plan_vacuum
 
 _CATALOG_NAME = re.compile(r"\w+(\.\w+){0,2}")
-_CONF = "spark.databricks.delta.optimize"
 
 
 def open_table(name: str | Path, spark: SparkSession | None = None) -> "Table":
@@ -113,50 +114,71 @@ class Table:
         where: str | None = None,
         min_file_size: int | str | None = None,
         max_file_size: int | str | None = None,
+        order: str = "size",
+        budget: int | str | None = None,
+        zorder_by: str | Sequence[str] = (),
+        batch_size: int | str | None = None,
+        max_deleted_rows_ratio: float | None = None,
     ) -> CompactionPlan:
-        """Plan what OPTIMIZE would do now; see `CompactionPlan`.
+        """Plan what OPTIMIZE would do now, or a better order or a budget; see `CompactionPlan`.
 
         Args:
             where: SQL over partition columns that says where to compact; None for everywhere.
             min_file_size: Files below this size are rewritten. None: as OPTIMIZE is set in the
-                session (1 GiB, if it isn't), or `max_file_size` if that is less.
+                session (1 GiB, if it isn't), or `max_file_size` if that is less; half of
+                `max_file_size` for another order than "size".
             max_file_size: The size that a bin may have. None: as OPTIMIZE is set, or
                 `min_file_size` if that is more.
+            order: In which order the files of a partition are put into bins. "size" is
+                OPTIMIZE's, the smallest first. "ingest" is the oldest first, and a data column's
+                name goes by its least value in each file, so that each output covers a narrow
+                range of times or values. These two fill bins by the predicted size of the
+                output, so that a second plan finds nothing left to do.
+            budget: Bytes that may be rewritten: the bins that gain the most for each byte (see
+                `benefit.gains`). None for as many as there are.
+            zorder_by: Columns to sort the rows of each partition by, as OPTIMIZE … ZORDER BY
+                does; sizes play no part then.
+            batch_size: Bytes of the bins that are committed together. None: as OPTIMIZE is set
+                (one commit, if it isn't).
+            max_deleted_rows_ratio: The share of deleted rows above which a file is rewritten
+                whatever its size. None: as OPTIMIZE is set (0.05, if it isn't).
 
         Raises:
-            InvalidArgumentError: A size or the predicate can't be used.
+            InvalidArgumentError: A size, ratio, order, column or the predicate can't be used.
             EmptyTableError: The table has no live file.
+            UnsupportedTableError: The table is clustered, or has partition values that can't be
+                parsed.
         """
-        thresholds = self.thresholds(min_file_size, max_file_size)
-        return self.planner(where).plan(thresholds, where, self.runner)
+        columns = (zorder_by,) if isinstance(zorder_by, str) else tuple(zorder_by)
+        if columns and (order != "size" or budget is not None):
+            raise InvalidArgumentError(
+                f"zorder_by={', '.join(columns)} orders the rows of whole partitions: leave order and "
+                "budget out."
+            )
+        limits = thresholds(
+            self._conf, min_file_size, max_file_size, max_deleted_rows_ratio, batch_size, even=order != "size"
+        )
+        return self.planner(where).plan(
+            limits,
+            where,
+            self.runner,
+            order=order,
+            budget=None if budget is None else parse_size(budget, "budget"),
+            zorder_by=columns,
+        )
 
     def planner(self, where: str | None = None) -> Planner:
         """What plans the files of the latest version again and again, with other thresholds."""
         zone = self._conf("spark.sql.session.timeZone")
-        return Planner(self.files(where=where), parse_time_zone(zone) if zone else None)
+        return Planner(
+            self.files(where=where), parse_time_zone(zone) if zone else None, snapshot_partitions(self._conf)
+        )
 
     def thresholds(
         self, min_file_size: int | str | None = None, max_file_size: int | str | None = None
     ) -> Thresholds:
         """The thresholds to plan with; see `plan_compaction`."""
-        default = Thresholds()
-        lower = parse_size(self._conf(f"{_CONF}.minFileSize") or default.min_file_size)
-        upper = parse_size(self._conf(f"{_CONF}.maxFileSize") or default.max_file_size)
-        ratio = float(self._conf(f"{_CONF}.maxDeletedRowsRatio") or default.max_deleted_rows_ratio)
-        if min_file_size is not None:
-            lower = parse_size(min_file_size, "min_file_size")
-        if max_file_size is not None:
-            upper = parse_size(max_file_size, "max_file_size")
-        if min_file_size is None and max_file_size is not None:
-            lower = min(lower, upper)
-        elif max_file_size is None and min_file_size is not None:
-            upper = max(lower, upper)
-        elif min_file_size is not None and lower > upper:
-            raise InvalidArgumentError(
-                f"min_file_size={format_size(lower)} is above max_file_size={format_size(upper)}, so that "
-                "every run would rewrite the last one's output: lower the first or raise the second."
-            )
-        return Thresholds(lower, upper, ratio)
+        return thresholds(self._conf, min_file_size, max_file_size)
 
     def runner(self, plan: CompactionPlan, **options: Any) -> Any:
         """Run one of this table's plans; `CompactionPlan.run` calls it."""

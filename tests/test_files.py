@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction_kit import open_table
+from compaction_kit.bounds import read_bounds
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.histogram import Histogram
 from compaction_kit.log.paths import decode_paths
@@ -176,7 +177,7 @@ def _ranged(path: str, low: object, high: object) -> handmade.Action:
 def test_overlap_counts_the_files_that_hold_each_bound(ranges: list[tuple[int, int]]) -> None:
     bounds = [(low, low + length) for low, length in ranges]
     stats = pa.array([_ranged("f", *one)["add"]["stats"] for one in bounds], pa.string())
-    overlap = measure_overlap("c", "long", "c", stats)
+    overlap = measure_overlap("c", read_bounds("c", "long", "c", stats))
     points = [point for one in bounds for point in one]
     counted = sorted(sum(low <= point <= high for low, high in bounds) for point in points)
     assert sorted(overlap.depths.tolist()) == counted

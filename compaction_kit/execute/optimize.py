@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.execute.jobs import run_watched, session_confs
 from compaction_kit.plan import CompactionPlan
-from compaction_kit.sql import table_name
+from compaction_kit.sql import quoted, table_name
 
 _CONF = "spark.databricks.delta.optimize"
 
@@ -28,10 +28,11 @@ def run_optimize(
         f"{_CONF}.minFileSize": str(plan.thresholds.min_file_size),
         f"{_CONF}.maxFileSize": str(plan.thresholds.max_file_size),
         f"{_CONF}.maxDeletedRowsRatio": str(plan.thresholds.max_deleted_rows_ratio),
-        # One commit: with batches, a run that is cancelled half-way would leave some behind.
-        f"{_CONF}.batchSize": str(2**63 - 1),
+        f"{_CONF}.batchSize": str(plan.thresholds.batch_size or 2**63 - 1),
     }
-    statement = f"OPTIMIZE {table_name(table)}{where}"
+    columns = ", ".join(map(quoted, plan.zorder_by))
+    zorder = f" ZORDER BY ({columns})" if columns else ""
+    statement = f"OPTIMIZE {table_name(table)}{where}{zorder}"
     with session_confs(spark, confs):
         run_watched(
             spark,

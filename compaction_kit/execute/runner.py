@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
@@ -49,6 +50,11 @@ def run_plan(
     """Do what a plan says; see `CompactionPlan.run` for the arguments and errors."""
     if strategy not in STRATEGIES:
         raise InvalidArgumentError(f'strategy="{strategy}" is unknown: use one of {", ".join(STRATEGIES)}.')
+    if not plan.is_optimize:
+        raise InvalidArgumentError(
+            f'order="{plan.order}" and budget={plan.budget} are not for OPTIMIZE, which packs all that it '
+            "finds by size: plan without them to run it."
+        )
     _check_version(log, plan)
     if plan.is_empty:
         return _nothing(log)
@@ -87,7 +93,7 @@ def _run(
     except (PySparkException, Py4JJavaError) as error:
         raise _translate(error, table, plan.version) from error
     except BaseException as error:
-        raise RunCancelled("The run was cancelled: nothing was committed, the table is as it was.") from error
+        raise RunCancelled(f"The run was cancelled: {_what_is_done(log, plan)}.") from error
     result = _read_back(log, plan, report)
     if before is not None and result.versions:
         result = _prove(result, plan, before, take_fingerprint)
@@ -103,19 +109,22 @@ def _prove(
     before: Fingerprint,
     take_fingerprint: Callable[[int, str, float, int], Fingerprint],
 ) -> CompactionResult:
-    """Compare the content that the commit found with the content that it left."""
-    version = result.versions[-1]
-    done = 1 - _PROOF_SHARE
-    if version != plan.version + 1:
-        # Somebody else's commit came in between; compare with the content just before ours.
-        before = take_fingerprint(version - 1, "Reading the content before", done, plan.num_bins)
-    after = take_fingerprint(version, "Comparing the content after", done, plan.num_bins)
-    if before != after:
-        raise VerificationError(
-            f"The content differs: version {version - 1} has {before} {before.hash_sums}, "
-            f"version {version} has {after} {after.hash_sums}; go back with "
-            f"RESTORE to version {version - 1} and report this."
-        )
+    """Compare the content that the commits found with the content that they left."""
+    versions, done = result.versions, 1 - _PROOF_SHARE
+    spans = [(version - 1, version) for version in versions]
+    if versions[-1] == plan.version + len(versions):
+        # Nobody else's commit came in between.
+        spans = [(plan.version, versions[-1])]
+    for first, last in spans:
+        if first != plan.version:
+            before = take_fingerprint(first, "Reading the content before", done, plan.num_bins)
+        after = take_fingerprint(last, "Comparing the content after", done, plan.num_bins)
+        if before != after:
+            raise VerificationError(
+                f"The content differs: version {first} has {before} {before.hash_sums}, "
+                f"version {last} has {after} {after.hash_sums}; go back with "
+                f"RESTORE to version {first} and report this."
+            )
     return replace(result, verified=True, fingerprint=after)
 
 
@@ -140,30 +149,56 @@ def _watched_fingerprint(
 
 
 def _read_back(log: TransactionLog, plan: CompactionPlan, report: Reporter) -> CompactionResult:
-    """The result as the log has it: the OPTIMIZE commit since the planned version."""
-    commits = log.commits().to_pylist()
-    ours = [c for c in commits if c["version"] > plan.version and c["operation"] == "OPTIMIZE"]
-    if not ours:
+    """The result as the log has it: the OPTIMIZE commits since the planned version."""
+    commits = _our_commits(log, plan)
+    if not commits:
         return replace(_nothing(log), as_planned=False, seconds=report.seconds)
-    commit = ours[-1]
-    actions = log.actions(commit["version"])
-    removed = set(actions.filter(pc.equal(actions["action"], "remove"))["path"].to_pylist())
+    versions = tuple(commit["version"] for commit in commits)
+    added, removed, bytes_added, bytes_removed = (
+        sum(commit[name] for commit in commits)
+        for name in ("num_added", "num_removed", "bytes_added", "bytes_removed")
+    )
+    paths = set().union(*(_removed_paths(log, version) for version in versions))
     return CompactionResult(
         strategy="optimize",
-        versions=(commit["version"],),
-        num_bins=commit["num_added"],
-        num_files_added=commit["num_added"],
-        num_files_removed=commit["num_removed"],
-        bytes_added=commit["bytes_added"],
-        bytes_removed=commit["bytes_removed"],
+        versions=versions,
+        num_bins=plan.num_bins,
+        num_files_added=added,
+        num_files_removed=removed,
+        bytes_added=bytes_added,
+        bytes_removed=bytes_removed,
         seconds=report.seconds,
         verified=None,
         fingerprint=None,
-        as_planned=removed == set(plan.files["path"].to_pylist())
-        and commit["num_added"] == plan.num_files_added,
-        sizes_before=log.snapshot(commit["version"] - 1).live["size_bytes"].to_numpy(),
-        sizes_after=log.snapshot(commit["version"]).live["size_bytes"].to_numpy(),
+        as_planned=paths == set(plan.files["path"].to_pylist()) and added == plan.num_files_added,
+        sizes_before=log.snapshot(versions[0] - 1).live["size_bytes"].to_numpy(),
+        sizes_after=log.snapshot(versions[-1]).live["size_bytes"].to_numpy(),
     )
+
+
+def _our_commits(log: TransactionLog, plan: CompactionPlan) -> list[dict[str, Any]]:
+    """The OPTIMIZE commits since the planned version that removed files of the plan."""
+    planned = set(plan.files["path"].to_pylist())
+    return [
+        commit
+        for commit in log.commits().to_pylist()
+        if commit["version"] > plan.version
+        and commit["operation"] == "OPTIMIZE"
+        and not planned.isdisjoint(_removed_paths(log, commit["version"]))
+    ]
+
+
+def _removed_paths(log: TransactionLog, version: int) -> set[str]:
+    actions = log.actions(version)
+    return set(actions.filter(pc.equal(actions["action"], "remove"))["path"].to_pylist())
+
+
+def _what_is_done(log: TransactionLog, plan: CompactionPlan) -> str:
+    commits = _our_commits(log, plan)
+    if not commits:
+        return "nothing was committed, the table is as it was"
+    versions = ", ".join(str(commit["version"]) for commit in commits)
+    return f"{len(commits)} of {plan.num_batches} batches are committed, as version {versions}"
 
 
 def _nothing(log: TransactionLog) -> CompactionResult:

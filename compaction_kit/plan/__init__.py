@@ -1,5 +1,7 @@
 """Files in, bins out; no Spark, no I/O."""
 
-from compaction_kit.plan.compaction import CompactionPlan, Planner, Thresholds
+from compaction_kit.plan.candidates import Thresholds
+from compaction_kit.plan.compaction import CompactionPlan
+from compaction_kit.plan.planner import Planner
 
 __all__ = ["CompactionPlan", "Planner", "Thresholds"]

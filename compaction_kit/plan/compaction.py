@@ -1,8 +1,7 @@
-"""What OPTIMIZE would do to a table: which files it would rewrite, in which bins."""
+"""A plan: which files would be rewritten in which bins, and what would come of it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import tzinfo
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -10,99 +9,65 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.errors import EmptyTableError, InvalidArgumentError
+from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.files import Files
-from compaction_kit.plan.packing import Packer, Packing
-from compaction_kit.plan.partitions import partition_groups
-from compaction_kit.sizes import GIB, format_size
+from compaction_kit.plan.batches import batch_of_bins
+from compaction_kit.plan.benefit import gains
+from compaction_kit.plan.candidates import LARGE, Thresholds, reasons
+from compaction_kit.plan.compare import Comparison, compare
+from compaction_kit.plan.estimate import live_rows
+from compaction_kit.plan.order import SIZE
+from compaction_kit.plan.packing import Packing
+from compaction_kit.plan.prediction import Exactness, exactness, metrics
+from compaction_kit.plan.words import explain
+from compaction_kit.sizes import format_count, format_size
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from compaction_kit.execute.result import CompactionResult
+    from compaction_kit.plan.planner import Planner
 
-
-@dataclass(frozen=True)
-class Thresholds:
-    """What OPTIMIZE goes by; the defaults are its own (DeltaSQLConf, optimize.*)."""
-
-    min_file_size: int = GIB
-    max_file_size: int = GIB
-    max_deleted_rows_ratio: float = 0.05
-
-
-class Planner:
-    """Plans one set of files; sorted once, so that other thresholds cost little."""
-
-    def __init__(self, files: Files, time_zone: tzinfo | None = None):
-        """
-        Args:
-            files: The live files to choose from: all of a version, or those a predicate selects.
-            time_zone: The session's; None for the machine's.
-
-        Raises:
-            EmptyTableError: The version has no live file at all.
-            UnsupportedTableError: A partition value isn't of its column's type.
-        """
-        if files.snapshot.live.num_rows == 0:
-            raise EmptyTableError(
-                f"The table is empty at version {files.version}: there is nothing to compact until "
-                "rows are added."
-            )
-        self._files = files
-        types = files.snapshot.metadata.column_types
-        self._groups = partition_groups(files.partitions, types, time_zone)
-        self._packer = Packer(files.sizes, self._groups, np.arange(files.num_files))
-
-    def plan(
-        self,
-        thresholds: Thresholds,
-        where: str | None = None,
-        run: "Callable[..., CompactionResult] | None" = None,
-    ) -> "CompactionPlan":
-        """The plan with these thresholds.
-
-        Args:
-            thresholds: Sizes in bytes, and the ratio of deleted rows.
-            where: The predicate that selected the files, for the record.
-            run: What `plan.run()` calls, with the plan first.
-        """
-        packing = self._packer.pack(self._candidates(thresholds), thresholds.max_file_size)
-        return CompactionPlan(self._files, thresholds, where, packing, self._groups, run)
-
-    def _candidates(self, thresholds: Thresholds) -> np.ndarray:
-        """Small files, and files with many deleted rows (OptimizeExecutor, filterCandidateFileList)."""
-        small = self._files.sizes < thresholds.min_file_size
-        if not self._files.snapshot.has_vectors:
-            return small
-        table = self._files.to_arrow()
-        has_vector = table["deletion_vector_cardinality"].is_valid().to_numpy()
-        counted = table["num_records"].is_valid().to_numpy()
-        records = table["num_records"].fill_null(1).to_numpy().astype(float)
-        deleted = table["deletion_vector_cardinality"].fill_null(0).to_numpy()
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = 1.0 - (records - deleted) / records
-        return small | (has_vector & (~counted | (ratio > thresholds.max_deleted_rows_ratio)))
+_FORMAT = 1
 
 
 @dataclass(frozen=True)
 class CompactionPlan:
     """Bins of files, each to be rewritten as one; made by `Table.plan_compaction`.
 
-    It changes nothing until `run()` is called.
+    It changes nothing until `run()` is called. `unbounded` has the bins as they would be without
+    a budget.
     """
 
-    source: Files
+    planner: "Planner"
     thresholds: Thresholds
     where: str | None
+    order: str
+    budget: int | None
+    zorder_by: tuple[str, ...]
     packing: Packing
-    groups: np.ndarray
+    unbounded: Packing
     runner: "Callable[..., CompactionResult] | None" = None
+
+    @property
+    def source(self) -> Files:
+        """The files that were considered."""
+        return self.planner.files
+
+    @property
+    def groups(self) -> np.ndarray:
+        """The partition of each file considered, as a number."""
+        return self.planner.groups
 
     @property
     def version(self) -> int:
         """The version that was planned; the plan runs on no other."""
         return self.source.version
+
+    @property
+    def is_optimize(self) -> bool:
+        """Whether this is what OPTIMIZE does: its own order, and all that it finds."""
+        return self.order == SIZE and self.budget is None
 
     @property
     def num_bins(self) -> int:
@@ -119,23 +84,32 @@ class CompactionPlan:
         """Their bytes: what has to be read."""
         return int(self.source.sizes[self._members[0]].sum())
 
-    @cached_property
+    @property
     def num_files_added(self) -> int:
-        """How many files come out: one a bin, none for a bin whose rows are all deleted."""
-        if not self.source.snapshot.has_vectors:
-            return self.num_bins
-        table = self.source.to_arrow()
-        deleted = table["deletion_vector_cardinality"].fill_null(0)
-        # A file that doesn't say how many rows it has is taken to have some.
-        records = pc.subtract(table["num_records"], deleted).fill_null(1).to_numpy()
-        positions, bin_ids = self._members
-        rows = np.bincount(bin_ids, records[positions], minlength=self.num_bins)
-        return int((rows > 0).sum())
+        """How many files come out; none of a bin whose rows are all deleted."""
+        return int(self._files_added.sum())
+
+    @property
+    def bytes_added(self) -> int:
+        """The bytes that come out, as predicted; `size_basis` says from what."""
+        return int(self._bytes_added[self._files_added > 0].sum())
+
+    @property
+    def size_basis(self) -> str:
+        """What the prediction of bytes rests on."""
+        return self.planner.model.basis
 
     @property
     def num_partitions(self) -> int:
         """In how many partitions files are rewritten."""
         return len(np.unique(self.groups[self._members[0]]))
+
+    @property
+    def num_batches(self) -> int:
+        """In how many commits OPTIMIZE packs the bins; one that adds no file is not made."""
+        if self.thresholds.batch_size is None:
+            return 1
+        return int(self._batch_ids.max(initial=-1)) + 1
 
     @property
     def num_files_after(self) -> int:
@@ -146,6 +120,11 @@ class CompactionPlan:
     def is_empty(self) -> bool:
         """Whether there is nothing to do; `explain()` says why."""
         return self.num_bins == 0
+
+    @property
+    def gain(self) -> int:
+        """What a full read of the table is spared, in bytes; see `benefit.gains`."""
+        return int(self._gains.sum())
 
     @cached_property
     def files(self) -> pa.Table:
@@ -169,7 +148,8 @@ class CompactionPlan:
         """One row a bin.
 
         Columns: bin_id, num_files, size_bytes, num_records (null where a file has no
-        statistics), partition.<column>.
+        statistics), partition.<column>, num_files_added, bytes_added (predicted), gain (bytes
+        that a full read is spared), batch_id (the commit).
         """
         positions, bin_ids = self._members
         table = self.source.to_arrow().take(pa.array(positions)).append_column("bin_id", pa.array(bin_ids))
@@ -185,43 +165,105 @@ class CompactionPlan:
         )
         names = ["path_count", "size_bytes_sum", "num_records_sum", *(f"{name}_min" for name in partitions)]
         bins = grouped.select(["bin_id", *names]).sort_by("bin_id")
-        return bins.rename_columns(["bin_id", "num_files", "size_bytes", "num_records", *partitions])
+        bins = bins.rename_columns(["bin_id", "num_files", "size_bytes", "num_records", *partitions])
+        predicted = {
+            "num_files_added": self._files_added,
+            "bytes_added": self._bytes_added,
+            "gain": self._gains,
+            "batch_id": self._batch_ids,
+        }
+        for name, values in predicted.items():
+            bins = bins.append_column(name, pa.array(values, pa.int64()))
+        return bins
+
+    @cached_property
+    def batches(self) -> pa.Table:
+        """One row a batch, in the order of OPTIMIZE's commits; one that adds no file commits nothing.
+
+        Columns: batch_id, num_bins, num_files, size_bytes, num_files_added.
+        """
+        sums = [(name, "sum") for name in ("num_files", "size_bytes", "num_files_added")]
+        grouped = self.bins.group_by("batch_id").aggregate([("bin_id", "count"), *sums]).sort_by("batch_id")
+        names = ["batch_id", "bin_id_count", *(f"{name}_sum" for name, _ in sums)]
+        return grouped.select(names).rename_columns(["batch_id", "num_bins", *(name for name, _ in sums)])
+
+    @cached_property
+    def steps(self) -> pa.Table:
+        """Every file considered, in the order of packing, and what becomes of it.
+
+        Columns: path, size_bytes, partition.<column>, reason ("small", "deleted rows", "Z-order";
+        "large" for no candidate), outcome ("packed", "large", "alone" in its bin, "over budget"),
+        bin_id (null if it stays).
+        """
+        source = self.source
+        reason = np.full(source.num_files, "Z-order") if self.zorder_by else reasons(source, self.thresholds)
+        outcome = np.where(reason == LARGE, "large", "alone").astype(object)
+        outcome[self.unbounded.members()[0]] = "over budget"
+        positions, bin_ids = self._members
+        outcome[positions] = "packed"
+        bin_of = np.full(source.num_files, -1)
+        bin_of[positions] = bin_ids
+        order = self.planner.order(self.order)
+        files = source.to_arrow()
+        kept = [name for name in files.column_names if name.startswith("partition.")]
+        return pa.table(
+            {
+                **{name: files[name].take(pa.array(order)) for name in ("path", "size_bytes", *kept)},
+                "reason": reason[order],
+                "outcome": outcome[order],
+                "bin_id": pa.array(bin_of[order], mask=bin_of[order] < 0),
+            }
+        )
 
     @cached_property
     def sizes_after(self) -> np.ndarray:
-        """Predicted sizes in bytes of the live files considered, after the run.
-
-        A bin's is the sum of its files: an upper bound, as one file compresses better than many.
-        """
-        positions, bin_ids = self._members
+        """Predicted sizes in bytes of the live files considered, after the run."""
         stay = np.ones(self.source.num_files, dtype=bool)
-        stay[positions] = False
-        bin_sizes = np.bincount(bin_ids, self.source.sizes[positions], minlength=self.num_bins)
-        return np.r_[self.source.sizes[stay], bin_sizes.astype(np.int64)]
+        stay[self._members[0]] = False
+        counts = self._files_added
+        each = self._bytes_added // np.maximum(counts, 1)
+        return np.r_[self.source.sizes[stay], np.repeat(each, counts)]
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """What OPTIMIZE's result row will say; see `prediction.metrics`."""
+        return metrics(self)
+
+    @property
+    def exact(self) -> Exactness:
+        """What of the plan is certain, and what is not."""
+        return exactness(self)
+
+    def compare(self, column: str | None = None) -> Comparison:
+        """The table's layout now, after OPTIMIZE, and after each order; see `compare.compare`."""
+        return compare(self, column)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as it can be stored, in values that JSON has; "format" is 1."""
+        thresholds = self.thresholds
+        return {
+            "format": _FORMAT,
+            "version": self.version,
+            "where": self.where,
+            "order": self.order,
+            "budget": self.budget,
+            "zorder_by": list(self.zorder_by),
+            "min_file_size": thresholds.min_file_size,
+            "max_file_size": thresholds.max_file_size,
+            "max_deleted_rows_ratio": thresholds.max_deleted_rows_ratio,
+            "batch_size": thresholds.batch_size,
+            "num_files_removed": self.num_files_removed,
+            "num_files_added": self.num_files_added,
+            "bytes_removed": self.bytes_removed,
+            "bytes_added": self.bytes_added,
+            "size_basis": self.size_basis,
+            "bins": self.bins.to_pylist(),
+            "files": self.files.to_pylist(),
+        }
 
     def explain(self) -> str:
         """What the plan does and why, in a few sentences."""
-        minimum = format_size(self.thresholds.min_file_size)
-        scope = f" where {self.where}" if self.where else ""
-        small = int((self.source.sizes < self.thresholds.min_file_size).sum())
-        lines = [
-            f"Version {self.version} has {_count(self.source.num_files, 'live file')}{scope}, "
-            f"{small:,} under {minimum}."
-        ]
-        if self.source.num_files == 0:
-            lines.append("No file matches, so there is nothing to do.")
-        elif small == 0 and self.is_empty:
-            lines.append("No file is under that size, so there is nothing to do.")
-        elif self.is_empty:
-            lines.append("None of them has a partner in its partition to share a bin with: nothing to do.")
-        else:
-            partitions = _count(self.num_partitions, "partition")
-            lines.append(
-                f"Of these, {self.num_files_removed:,} fill {_count(self.num_bins, 'bin')} of at most "
-                f"{format_size(self.thresholds.max_file_size)} in {partitions}: "
-                f"{format_size(self.bytes_removed)} become {_count(self.num_files_added, 'file')}."
-            )
-        return "\n".join(lines)
+        return explain(self)
 
     def run(
         self,
@@ -254,16 +296,10 @@ class CompactionPlan:
         return self.runner(self, strategy=strategy, verify=verify, progress=progress)
 
     def plot(self) -> "Figure":
-        """Draw the sizes now and as predicted, on one scale."""
+        """Draw the sizes now and as predicted on one scale, and the bins as packed bars."""
         from compaction_kit import plots
 
-        return plots.before_after(
-            self.source.sizes,
-            self.sizes_after,
-            min_file_size=self.thresholds.min_file_size,
-            max_file_size=self.thresholds.max_file_size,
-            predicted=True,
-        )
+        return plots.plan(self.source.sizes, self.sizes_after, self.files, self.thresholds)
 
     def _repr_html_(self) -> str:
         from compaction_kit import plots
@@ -274,13 +310,51 @@ class CompactionPlan:
     def __repr__(self) -> str:
         return (
             f"CompactionPlan(version {self.version}: {self.num_files_removed:,} files in "
-            f"{_count(self.num_bins, 'bin')}, {format_size(self.bytes_removed)})"
+            f"{format_count(self.num_bins, 'bin')}, {format_size(self.bytes_removed)})"
         )
+
+    @cached_property
+    def output_rows_known(self) -> np.ndarray:
+        """Whether the log says of each bin if any row is left in it, bool."""
+        positions, bin_ids = self._members
+        rows = live_rows(self.source)[positions]
+        some = np.bincount(bin_ids, np.nan_to_num(rows), minlength=self.num_bins) > 0
+        unknown = np.bincount(bin_ids, np.isnan(rows), minlength=self.num_bins) > 0
+        known: np.ndarray = ~unknown if self.thresholds.max_records_per_file else some | ~unknown
+        return known
 
     @cached_property
     def _members(self) -> tuple[np.ndarray, np.ndarray]:
         return self.packing.members()
 
+    @cached_property
+    def _files_added(self) -> np.ndarray:
+        """Files that come out of each bin; one of unknown rows is taken to have some."""
+        positions, bin_ids = self._members
+        rows = np.nan_to_num(live_rows(self.source)[positions], nan=1)
+        of_bin = np.bincount(bin_ids, rows, minlength=self.num_bins)
+        if self.zorder_by:
+            # OptimizeExecutor, runOptimizeBinJob: approxNumFiles; ranges without rows make no file.
+            files = np.maximum(self._bytes_removed // self.thresholds.max_file_size, 1)
+            return np.minimum(files, of_bin).astype(np.int64)
+        most = self.thresholds.max_records_per_file
+        return (np.ceil(of_bin / most) if most else of_bin > 0).astype(np.int64)
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    @cached_property
+    def _bytes_removed(self) -> np.ndarray:
+        positions, bin_ids = self._members
+        sizes = np.bincount(bin_ids, self.source.sizes[positions], minlength=self.num_bins)
+        return sizes.astype(np.int64)
+
+    @cached_property
+    def _bytes_added(self) -> np.ndarray:
+        predicted = self.planner.model.output_bytes(*self._members, self.num_bins)
+        return np.where(self._files_added > 0, np.minimum(predicted, self._bytes_removed), 0)
+
+    @cached_property
+    def _gains(self) -> np.ndarray:
+        return gains(self.packing.counts, self._bytes_removed, self._bytes_added)
+
+    @cached_property
+    def _batch_ids(self) -> np.ndarray:
+        return batch_of_bins(self._bytes_removed, self.thresholds.batch_size)

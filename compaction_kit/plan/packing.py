@@ -1,4 +1,4 @@
-"""Next-fit bins over all partitions at once: sizes in, bins out."""
+"""Next-fit bins over all partitions at once: weights in, bins out."""
 
 from dataclasses import dataclass
 
@@ -32,43 +32,44 @@ class Packing:
         offsets = np.arange(len(bin_ids)) - np.repeat(np.cumsum(self.counts) - self.counts, self.counts)
         return self.order[np.repeat(self.starts, self.counts) + offsets], bin_ids
 
+    def select(self, bins: np.ndarray) -> "Packing":
+        """Some of the bins, by a mask or by number."""
+        return Packing(self.order, self.starts[bins], self.ends[bins])
+
 
 class Packer:
-    """Files sorted once, to be packed again and again with other thresholds.
+    """Files in an order, to be packed again and again with other thresholds."""
 
-    The order is OPTIMIZE's: by partition, in it by size, smallest first (OptimizeExecutor,
-    groupFilesIntoBins).
-    """
-
-    def __init__(self, sizes: np.ndarray, groups: np.ndarray, ties: np.ndarray):
+    def __init__(self, order: np.ndarray, weights: np.ndarray, groups: np.ndarray):
         """
         Args:
-            sizes: Bytes of each file, int64.
+            order: Positions of the files as they are to be packed: one partition after another.
+            weights: What each file takes of a bin, int64 ≥ 0.
             groups: The partition of each file, as a number.
-            ties: What decides between files of one size in one partition, ascending.
         """
-        self._order = np.lexsort((ties, sizes, groups))
-        self._sizes = sizes[self._order]
-        self._groups = groups[self._order]
+        self.order = order
+        self._weights = weights[order]
+        self._groups = groups[order]
 
-    def pack(self, candidates: np.ndarray, max_file_size: int) -> Packing:
+    def pack(self, candidates: np.ndarray, capacity: int, keep_lone: bool = False) -> Packing:
         """Fill bins with the candidates, in order, and drop bins of one.
 
-        A bin is closed when the next file would make it larger than the maximum, and never
-        looked at again; a file larger than that stands alone. Rewriting a lone file gains
-        nothing, so its bin is dropped.
+        A bin is closed when the next file would make it exceed the capacity, and never looked
+        at again; a file larger than that stands alone. Rewriting a lone file gains nothing, so
+        its bin is dropped (OptimizeExecutor, groupFilesIntoBins).
 
         Args:
-            candidates: Whether each file may be packed, bool, in the order given to the packer.
-            max_file_size: Bytes that a bin may hold.
+            candidates: Whether each file may be packed, bool, by position.
+            capacity: How much a bin may hold.
+            keep_lone: Keep bins of one.
         """
-        keep = candidates[self._order]
-        order, sizes, groups = self._order[keep], self._sizes[keep], self._groups[keep]
+        keep = candidates[self.order]
+        order, weights, groups = self.order[keep], self._weights[keep], self._groups[keep]
         if len(order) == 0:
             nothing = np.array([], dtype=np.int64)
             return Packing(order, nothing, nothing)
-        totals = np.r_[0, np.cumsum(sizes)]
-        limit = min(max_file_size, int(totals[-1]))
+        totals = np.r_[0, np.cumsum(weights)]
+        limit = min(capacity, int(totals[-1]))
         first = np.r_[True, groups[1:] != groups[:-1]]
         starts = np.flatnonzero(first)
         ends = np.r_[starts[1:], len(order)]
@@ -82,6 +83,6 @@ class Packer:
             more = closed < ends
             starts, ends = closed[more], ends[more]
         begin, end = np.concatenate(bin_starts), np.concatenate(bin_ends)
-        begin, end = begin[several := end - begin > 1], end[several]
         sort = np.argsort(begin)
-        return Packing(order, begin[sort], end[sort])
+        packing = Packing(order, begin[sort], end[sort])
+        return packing if keep_lone else packing.select(packing.counts > 1)

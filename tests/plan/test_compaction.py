@@ -14,7 +14,7 @@ from compaction_kit.log import TransactionLog
 from compaction_kit.plan import CompactionPlan, Planner, Thresholds
 from tests import handmade
 
-KIB = 1024
+KIB, MIB = 1024, 1024 * 1024
 
 
 def files_of(table: Path, *actions: handmade.Action, **columns: str) -> Files:
@@ -65,6 +65,10 @@ def test_bins_and_files_have_the_documented_columns(tmp_path: Path) -> None:
             "num_records": 7,
             "partition.p": "1",
             "partition.q": None,
+            "num_files_added": 1,
+            "bytes_added": 30,
+            "gain": 4 * MIB,
+            "batch_id": 0,
         },
         {
             "bin_id": 1,
@@ -73,6 +77,10 @@ def test_bins_and_files_have_the_documented_columns(tmp_path: Path) -> None:
             "num_records": None,
             "partition.p": "2",
             "partition.q": "b",
+            "num_files_added": 1,
+            "bytes_added": 50,
+            "gain": 4 * MIB,
+            "batch_id": 0,
         },
     ]
     assert plan.files.to_pydict() == {
@@ -187,8 +195,8 @@ def test_counts_of_a_plan_agree_with_each_other(
     [
         ([500, 600], "No file is under that size, so there is nothing to do."),
         ([10, 500], "None of them has a partner in its partition"),
-        ([10, 20], "Of these, 2 fill 1 bin of at most 100 B in 1 partition: 30 B become 1 file."),
-        ([60, 61, 40, 30], "Of these, 2 fill 1 bin of at most 100 B in 1 partition: 70 B become 1 file."),
+        ([10, 20], "Of these, 2 fill 1 bin of at most 100 B in 1 partition, from the smallest on"),
+        ([60, 61, 40, 30], "2 files would be alone in a bin and so stay."),
     ],
     ids=str,
 )
@@ -227,7 +235,8 @@ def test_a_plan_of_no_table_does_not_run(tmp_path: Path) -> None:
 
 def test_a_plan_draws_itself(tmp_path: Path) -> None:
     plan = plan_of(files_of(tmp_path, handmade.add("a", 10), handmade.add("b", 20)))
-    assert plan.plot().get_label() == "2 → 1 files"
+    label = "2 → 1 files, 30 B → about 30 B. 2 files in 1 bin of at most 100 B"
+    assert plan.plot().get_label() == label
     page = plan._repr_html_()
-    assert "2 → 1 files" in page
+    assert f'alt="{label}"' in page
     assert "Of these, 2 fill 1 bin" in page

@@ -9,9 +9,14 @@ FILE = st.tuples(st.integers(0, 60), st.integers(0, 4), st.booleans())
 
 
 def pack(sizes: list[int], groups: list[int], candidates: list[bool], max_file_size: int) -> Packing:
-    count = len(sizes)
-    packer = Packer(np.array(sizes, np.int64), np.array(groups, np.int64), np.arange(count))
-    return packer.pack(np.array(candidates, bool), max_file_size)
+    return packer_of(np.array(sizes, np.int64), np.array(groups, np.int64)).pack(
+        np.array(candidates, bool), max_file_size
+    )
+
+
+def packer_of(sizes: np.ndarray, groups: np.ndarray) -> Packer:
+    """OPTIMIZE's order; files of one size as they come."""
+    return Packer(np.lexsort((sizes, groups)), sizes, groups)
 
 
 def columns_of(files: list[tuple[int, int, bool]]) -> tuple[list[int], list[int], list[bool]]:
@@ -93,15 +98,20 @@ def test_a_packer_packs_again_as_a_new_one_would(
 ) -> None:
     sizes = np.array([file[0] for file in files])
     groups = np.array([file[1] for file in files])
-    packer = Packer(sizes, groups, np.arange(len(files)))
+    packer = packer_of(sizes, groups)
     for minimum, maximum in thresholds:
         expected = next_fit(sizes.tolist(), groups.tolist(), (sizes < minimum).tolist(), maximum)
         assert bins_of(packer.pack(sizes < minimum, maximum)) == expected
 
 
-def test_ties_decide_between_files_of_one_size() -> None:
-    packer = Packer(np.array([60, 60, 60]), np.zeros(3, np.int64), np.array([2, 1, 0]))
+def test_files_are_packed_in_the_order_given() -> None:
+    packer = Packer(np.array([2, 1, 0]), np.array([60, 60, 60]), np.zeros(3, np.int64))
     assert bins_of(packer.pack(np.ones(3, bool), 128)) == [[2, 1]]
+
+
+def test_bins_of_one_are_kept_if_asked_for() -> None:
+    packer = packer_of(np.array([100, 60]), np.array([0, 1]))
+    assert bins_of(packer.pack(np.ones(2, bool), 128, keep_lone=True)) == [[0], [1]]
 
 
 def test_sums_beyond_a_32_bit_integer_and_a_huge_maximum_do_not_overflow() -> None:

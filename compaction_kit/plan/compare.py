@@ -1,0 +1,140 @@
+"""What a table's layout would be after this plan or that, and what queries would touch in it."""
+
+import html
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from compaction_kit.bounds import Bounds
+from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.overlap import files_touched
+from compaction_kit.plan.order import INGEST, SIZE
+from compaction_kit.plan.packing import Packing
+from compaction_kit.sizes import format_size
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from compaction_kit.plan.compaction import CompactionPlan
+
+# A narrow range query spans so much of the values that bound the files now.
+RANGE_SHARE = 0.01
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Layouts of a table, side by side.
+
+    Attributes:
+        column: The column that queries ask for.
+        layouts: One row a layout: layout ("now", "OPTIMIZE", "by ingestion", "by <column>"),
+            num_files, bytes_rewritten, point_files and range_files (files that a query for one
+            value, or for a narrow range, touches on average; null if no file says its bounds).
+    """
+
+    column: str
+    layouts: pa.Table
+
+    def to_arrow(self) -> pa.Table:
+        """The layouts."""
+        return self.layouts
+
+    def plot(self) -> "Figure":
+        """Draw the files touched by a narrow range in each layout."""
+        from compaction_kit import plots
+
+        return plots.layouts(self.layouts, self.column)
+
+    def _repr_html_(self) -> str:
+        from compaction_kit import plots
+
+        head = ("layout", "files", "rewritten", "touched by a point", "by a narrow range")
+        cells = "".join(f"<th>{name}</th>" for name in head)
+        rows = "".join(f"<tr>{_row(layout)}</tr>" for layout in self.layouts.to_pylist())
+        return f"<div><table><tr>{cells}</tr>{rows}</table>{plots.to_html(self.plot())}</div>"
+
+
+def compare(plan: "CompactionPlan", column: str | None = None) -> Comparison:
+    """The layouts now, after OPTIMIZE with the plan's thresholds, and after each order.
+
+    Queries are for the values that bound the files now: each of them by itself, and each range
+    from one to the one that is 1 % of them further on. A file is touched if its bounds in the
+    stats don't rule it out; one without bounds always is. After a rewrite, a bin's output is
+    taken to be one file with the bounds of all its inputs.
+
+    Args:
+        plan: The plan; its files and thresholds count, and its budget for its own order.
+        column: The column to ask for. None: the plan's order if that is a column, else the first
+            column that files have bounds of.
+
+    Raises:
+        InvalidArgumentError: There is no such column, or no file has bounds of any.
+    """
+    source = plan.source
+    name = column or (plan.order if plan.order not in (SIZE, INGEST) else _first_bounded(plan))
+    bounds = source.bounds(name)
+    orders = {"OPTIMIZE": SIZE, "by ingestion": INGEST, f"by {name}": name}
+    rows = [{"layout": "now", **_measured(bounds, source.sizes, None)}]
+    for layout, order in orders.items():
+        packing = plan.planner.plan(plan.thresholds, order=order).packing
+        rows.append({"layout": layout, **_measured(bounds, source.sizes, packing)})
+    if plan.budget is not None:
+        rows.append({"layout": "this plan", **_measured(bounds, source.sizes, plan.packing)})
+    return Comparison(name, pa.Table.from_pylist(rows))
+
+
+def _first_bounded(plan: "CompactionPlan") -> str:
+    for name in plan.source.data_columns:
+        try:
+            if plan.source.bounds(name).known.any():
+                return name
+        except InvalidArgumentError:
+            continue
+    raise InvalidArgumentError(
+        "column=None: no column has bounds in the stats of the files, so that queries can't be compared; "
+        "write stats first."
+    )
+
+
+def _measured(bounds: Bounds, sizes: np.ndarray, packing: Packing | None) -> dict[str, Any]:
+    after = _after(bounds, packing) if packing is not None else bounds
+    lows, highs = after.lows[after.known], after.highs[after.known]
+    unknown = len(after.known) - len(lows)
+    values = np.sort(np.r_[bounds.lows[bounds.known], bounds.highs[bounds.known]])
+    width = int(len(values) * RANGE_SHARE)
+    points = files_touched(lows, highs, values, values)
+    ranges = files_touched(lows, highs, values[: len(values) - width], values[width:])
+    rewritten = 0 if packing is None else int(sizes[packing.members()[0]].sum())
+    return {
+        "num_files": len(after.known),
+        "bytes_rewritten": rewritten,
+        "point_files": float(points.mean() + unknown) if len(values) else None,
+        "range_files": float(ranges.mean() + unknown) if len(values) else None,
+    }
+
+
+def _after(bounds: Bounds, packing: Packing) -> Bounds:
+    """The bounds of the files that stay, then of one file a bin."""
+    positions, bin_ids = packing.members()
+    stay = np.ones(len(bounds.known), dtype=bool)
+    stay[positions] = False
+    known = np.ones(packing.num_bins, dtype=bool)
+    np.logical_and.at(known, bin_ids, bounds.known[positions])
+    lows, highs = np.full(packing.num_bins, bounds.num_ranks), np.full(packing.num_bins, -1)
+    np.minimum.at(lows, bin_ids, bounds.lows[positions])
+    np.maximum.at(highs, bin_ids, bounds.highs[positions])
+    return Bounds(
+        np.r_[bounds.known[stay], known],
+        np.r_[bounds.lows[stay], lows],
+        np.r_[bounds.highs[stay], highs],
+        bounds.num_ranks,
+    )
+
+
+def _row(layout: dict[str, Any]) -> str:
+    touched = [layout[name] for name in ("point_files", "range_files")]
+    cells = [layout["layout"], f"{layout['num_files']:,}", format_size(layout["bytes_rewritten"])]
+    cells += ["unknown" if files is None else f"{files:,.1f}" for files in touched]
+    return "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)

@@ -1,0 +1,156 @@
+"""From files to plans: what can be prepared once is, so that other thresholds cost little."""
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import tzinfo
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from compaction_kit.errors import EmptyTableError, InvalidArgumentError, UnsupportedTableError
+from compaction_kit.files import Files
+from compaction_kit.plan.benefit import gains, within_budget
+from compaction_kit.plan.candidates import Thresholds, files_with_many_deleted_rows, small_files
+from compaction_kit.plan.compaction import CompactionPlan
+from compaction_kit.plan.estimate import SizeModel
+from compaction_kit.plan.order import INGEST, SIZE, by_bounds, by_ingestion, by_size
+from compaction_kit.plan.packing import Packer, Packing
+from compaction_kit.plan.partitions import partition_groups
+from compaction_kit.plan.state_order import DEFAULT_PARTITIONS
+
+if TYPE_CHECKING:
+    from compaction_kit.execute.result import CompactionResult
+
+_UNLIMITED = 2**63 - 1
+
+
+class Planner:
+    """Plans one set of files again and again."""
+
+    def __init__(
+        self,
+        files: Files,
+        time_zone: tzinfo | None = None,
+        snapshot_partitions: int = DEFAULT_PARTITIONS,
+    ):
+        """
+        Args:
+            files: The live files to choose from: all of a version, or those a predicate selects.
+            time_zone: The session's; None for the machine's.
+            snapshot_partitions: spark.databricks.delta.snapshotPartitions, which decides between
+                files of one size.
+
+        Raises:
+            EmptyTableError: The version has no live file at all.
+            UnsupportedTableError: A partition value isn't of its column's type, or the table is
+                clustered.
+        """
+        if files.snapshot.live.num_rows == 0:
+            raise EmptyTableError(
+                f"The table is empty at version {files.version}: there is nothing to compact until "
+                "rows are added."
+            )
+        _refuse_clustered(files)
+        self.files = files
+        self._snapshot_partitions = snapshot_partitions
+        types = files.snapshot.metadata.column_types
+        self.groups = partition_groups(files.partitions, types, time_zone)
+        self._packer = cache(self._make_packer)
+
+    @cached_property
+    def model(self) -> SizeModel:
+        """What the files' bytes are made of."""
+        return SizeModel.of(self.files)
+
+    def order(self, name: str) -> np.ndarray:
+        """Positions of all files as they are packed in an order: one partition after another."""
+        return self._packer(name).order
+
+    def plan(
+        self,
+        thresholds: Thresholds,
+        where: str | None = None,
+        run: "Callable[..., CompactionResult] | None" = None,
+        *,
+        order: str = SIZE,
+        budget: int | None = None,
+        zorder_by: Sequence[str] = (),
+    ) -> CompactionPlan:
+        """The plan with these thresholds.
+
+        Args:
+            thresholds: Sizes in bytes, and the ratio of deleted rows.
+            where: The predicate that selected the files, for the record.
+            run: What `plan.run()` calls, with the plan first.
+            order: "size", "ingest" or a column; see `Table.plan_compaction`.
+            budget: Bytes that may be rewritten; None for as many as there are.
+            zorder_by: Columns to sort the rows of each partition by.
+        """
+        self._check_zorder(zorder_by)
+        packing = self._pack(thresholds, order, bool(zorder_by))
+        chosen = packing if budget is None else packing.select(self._worth_it(packing, budget))
+        return CompactionPlan(
+            planner=self,
+            thresholds=thresholds,
+            where=where,
+            order=order,
+            budget=budget,
+            zorder_by=tuple(zorder_by),
+            packing=chosen,
+            unbounded=packing,
+            runner=run,
+        )
+
+    def _pack(self, thresholds: Thresholds, order: str, zorder: bool) -> Packing:
+        if zorder:
+            # All files of a partition are one bin, however few or large they are
+            # (OptimizeExecutor, filterCandidateFileList; ZOrderStrategy.maxBinSize).
+            everything = np.ones(self.files.num_files, dtype=bool)
+            return self._packer(SIZE).pack(everything, _UNLIMITED, keep_lone=True)
+        candidates = small_files(self.files, thresholds) | files_with_many_deleted_rows(
+            self.files, thresholds
+        )
+        capacity = thresholds.max_file_size
+        if order != SIZE:
+            capacity = max(capacity - self.model.overhead, 1)
+        return self._packer(order).pack(candidates, capacity)
+
+    def _make_packer(self, order: str) -> Packer:
+        files, groups = self.files, self.groups
+        if order == SIZE:
+            return Packer(by_size(files, groups, self._snapshot_partitions), files.sizes, groups)
+        if order == INGEST:
+            return Packer(by_ingestion(files, groups), self.model.weights, groups)
+        if order not in files.data_columns:
+            raise InvalidArgumentError(
+                f'order="{order}" is neither "{SIZE}" nor "{INGEST}" nor a data column of the table: '
+                f"choose one of those or of {', '.join(files.data_columns)}."
+            )
+        return Packer(by_bounds(files.bounds(order), groups), self.model.weights, groups)
+
+    def _check_zorder(self, columns: Sequence[str]) -> None:
+        for name in columns:
+            if name not in self.files.data_columns:
+                raise InvalidArgumentError(
+                    f'zorder_by="{name}" is not a data column of the table: choose from '
+                    f"{', '.join(self.files.data_columns)}."
+                )
+
+    def _worth_it(self, packing: Packing, budget: int) -> np.ndarray:
+        positions, bin_ids = packing.members()
+        sizes = np.bincount(bin_ids, self.files.sizes[positions], minlength=packing.num_bins)
+        outputs = self.model.output_bytes(positions, bin_ids, packing.num_bins)
+        return within_budget(gains(packing.counts, sizes, outputs), sizes.astype(np.int64), budget)
+
+
+def _refuse_clustered(files: Files) -> None:
+    """OPTIMIZE clusters such a table's rows anew, by rules of its own (ClusteringStrategy)."""
+    domain = files.snapshot.domains.get("delta.clustering")
+    columns = json.loads(domain["configuration"]).get("clusteringColumns") if domain else None
+    if columns:
+        names = ", ".join(".".join(parts) for parts in columns)
+        raise UnsupportedTableError(
+            f"The table is clustered by {names}, so that OPTIMIZE clusters its rows anew instead of packing "
+            "files: run OPTIMIZE itself, or ALTER TABLE … CLUSTER BY NONE first."
+        )

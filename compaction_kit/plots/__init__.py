@@ -1,0 +1,27 @@
+"""Figures: records in, a matplotlib Figure out; nothing is computed here but the drawing.
+
+Every figure's title is its finding, and its label (`get_label()`) says the same for people who
+can't see it.
+"""
+
+from compaction_kit.plots.bins import bins, layouts, plan
+from compaction_kit.plots.history import history
+from compaction_kit.plots.sizes import before_after, file_sizes
+from compaction_kit.plots.style import LIVE, LOST, NEW, SMALL, TOMBSTONED, Chart, to_html, to_png
+
+__all__ = [
+    "LIVE",
+    "LOST",
+    "NEW",
+    "SMALL",
+    "TOMBSTONED",
+    "Chart",
+    "before_after",
+    "bins",
+    "file_sizes",
+    "history",
+    "layouts",
+    "plan",
+    "to_html",
+    "to_png",
+]

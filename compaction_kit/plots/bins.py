@@ -1,0 +1,128 @@
+"""Figures of bins and of what they make of a table."""
+
+import numpy as np
+import pyarrow as pa
+
+from compaction_kit.plan.candidates import Thresholds
+from compaction_kit.plots.sizes import draw_before_after
+from compaction_kit.plots.style import INK, LIVE, LOST, NEW, Chart, F, calm, size_ticks, titled
+from compaction_kit.sizes import format_count, format_size
+
+_MOST_BINS = 60
+_BAR_PIXELS = 600
+
+
+def bins(files: pa.Table, max_file_size: int) -> Chart:
+    """A bar a bin, a segment a file, the target as a line.
+
+    Args:
+        files: A plan's files: size_bytes and bin_id of each.
+        max_file_size: Bytes that a bin may hold.
+    """
+    shown = _num_shown(files)
+    figure = Chart(figsize=(7.2, _height(shown)), layout="constrained")
+    return _draw_bins(figure, files, max_file_size)
+
+
+def plan(before: np.ndarray, after: np.ndarray, files: pa.Table, thresholds: Thresholds) -> Chart:
+    """A plan: sizes before and as predicted, and the bins below.
+
+    Args:
+        before: Bytes of each file now.
+        after: Bytes of each file afterwards, as predicted.
+        files: The plan's files: size_bytes and bin_id of each.
+        thresholds: The plan's.
+    """
+    height = _height(_num_shown(files)) if len(files) else 0
+    figure = Chart(figsize=(9.6, 3.8 + height), layout="constrained")
+    limits = (thresholds.min_file_size, thresholds.max_file_size)
+    if not len(files):
+        return draw_before_after(figure, before, after, *limits, predicted=True)
+    (upper,), (lower,) = figure.subfigures(2, 1, squeeze=False, height_ratios=(3.8, height))
+    draw_before_after(upper, before, after, *limits, predicted=True)
+    _draw_bins(lower, files, thresholds.max_file_size)
+    figure.set_label(f"{upper.get_label()}. {lower.get_label()}")
+    return figure
+
+
+def layouts(table: pa.Table, column: str) -> Chart:
+    """How many files a narrow range of a column touches, a bar a layout.
+
+    Args:
+        table: Layouts as `plan.compare` gives them.
+        column: The column.
+    """
+    names, touched = table["layout"].to_pylist(), table["range_files"].to_pylist()
+    counts = table["num_files"].to_pylist()
+    figure = Chart(figsize=(7.2, 1.2 + 0.4 * len(names)), layout="constrained")
+    axis = figure.subplots()
+    values = [value or 0 for value in touched]
+    axis.barh(names, values, color=[LIVE, *[NEW] * (len(names) - 1)], height=0.7)
+    for row, (value, count) in enumerate(zip(touched, counts, strict=True)):
+        text = "unknown" if value is None else f"{value:,.1f} of {count:,} files"
+        axis.annotate(
+            text,
+            (values[row], row),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+            color=INK,
+        )
+    axis.set(ylim=(len(names) - 0.4, -0.6), xlim=(0, max([*values, 1]) * 1.3), xlabel="files touched")
+    calm(axis, "x")
+    best = min(range(len(names)), key=lambda row: values[row])
+    return titled(figure, f"A narrow range of {column} touches the fewest files {names[best]}")
+
+
+def _num_shown(files: pa.Table) -> int:
+    return min(int(files["bin_id"].to_numpy().max(initial=-1)) + 1, _MOST_BINS)
+
+
+def _height(num_bins: int) -> float:
+    return 1.4 + 0.22 * max(num_bins, 3)
+
+
+def _draw_bins(figure: F, files: pa.Table, max_file_size: int) -> F:
+    sizes, bin_ids = files["size_bytes"].to_numpy(), files["bin_id"].to_numpy()
+    num_bins = int(bin_ids.max(initial=-1)) + 1
+    shown = _num_shown(files)
+    axis = figure.subplots()
+    fullest = int(np.bincount(bin_ids, sizes).max()) if num_bins else 1
+    right = max(fullest, min(max_file_size, 4 * fullest)) * 1.02
+    for bin_id in range(shown):
+        members = sizes[bin_ids == bin_id]
+        segments = _visible_segments(members, right / _BAR_PIXELS)
+        axis.barh(
+            [bin_id] * len(segments),
+            segments,
+            left=np.cumsum(segments) - segments,
+            color=LIVE,
+            edgecolor="white",
+            linewidth=0.4,
+            height=0.8,
+        )
+        axis.annotate(
+            f"{len(members):,} files, {format_size(members.sum())}",
+            (1.01, bin_id),
+            xycoords=("axes fraction", "data"),
+            va="center",
+            fontsize=8,
+            color=INK,
+        )
+    if max_file_size <= 4 * fullest:
+        axis.axvline(max_file_size, color=LOST, linestyle="--", linewidth=1)
+    axis.set(yticks=range(shown), ylim=(shown - 0.4, -0.6), ylabel="bin", xlim=(0, right))
+    size_ticks(axis.xaxis, axis.get_xlim()[1], 5)
+    calm(axis, "x")
+    more = f" (the first {shown})" if shown < num_bins else ""
+    target = format_size(max_file_size)
+    return titled(
+        figure,
+        f"{format_count(len(sizes), 'file')} in {format_count(num_bins, 'bin')} of at most {target}{more}",
+    )
+
+
+def _visible_segments(sizes: np.ndarray, bytes_per_pixel: float) -> np.ndarray:
+    """The sizes themselves, or their sum where segments would be too thin to be seen apart."""
+    return sizes if sizes.sum() / len(sizes) >= 3 * bytes_per_pixel else sizes.sum(keepdims=True)

@@ -1,0 +1,135 @@
+"""Figures of file sizes: one table's, or before and after."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from compaction_kit.histogram import Histogram
+from compaction_kit.plots.style import INK, LIVE, LOST, NEW, SMALL, Chart, F, calm, size_ticks, titled
+from compaction_kit.sizes import format_size
+
+_SMALL_HATCH = "///"
+
+
+def file_sizes(histogram: Histogram, small_file_size: int) -> Chart:
+    """Files above and bytes below, by size; buckets below the threshold are marked as small."""
+    small = histogram.edges[1:] <= small_file_size
+    num_small, total = int(histogram.num_files[small].sum()), int(histogram.num_files.sum())
+    figure = Chart(figsize=(6.4, 3.6), layout="constrained")
+    axes = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    _panel(axes, histogram, small)
+    _threshold(axes, small_file_size, "small")
+    _size_axis(axes[1], [histogram], [small_file_size])
+    title = f"{num_small:,} of {total:,} files are under {format_size(small_file_size)}"
+    return titled(figure, title if total else "The table has no files")
+
+
+def before_after(
+    before: np.ndarray,
+    after: np.ndarray,
+    *,
+    min_file_size: int | None = None,
+    max_file_size: int | None = None,
+    predicted: bool = False,
+) -> Chart:
+    """Two histograms side by side on one scale.
+
+    Args:
+        before: Bytes of each live file now.
+        after: Bytes of each live file afterwards.
+        min_file_size: A line where files begin to be left alone; what is below is marked.
+        max_file_size: A line at the largest size of a bin.
+        predicted: Whether "after" is a plan's prediction.
+    """
+    figure = Chart(figsize=(9.6, 3.8), layout="constrained")
+    return draw_before_after(figure, before, after, min_file_size, max_file_size, predicted)
+
+
+def draw_before_after(
+    figure: F,
+    before: np.ndarray,
+    after: np.ndarray,
+    min_file_size: int | None = None,
+    max_file_size: int | None = None,
+    predicted: bool = False,
+) -> F:
+    """Draw `before_after` into a figure, or a part of one."""
+    histograms = [Histogram.of(before), Histogram.of(after)]
+    grid = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(3, 2))
+    small = histograms[0].edges[1:] <= (min_file_size or 0)
+    _panel(grid[:, 0], histograms[0], small)
+    _panel(grid[:, 1], histograms[1], np.zeros(len(histograms[1].num_files), dtype=bool), NEW)
+    limits = [size for size in (min_file_size, max_file_size) if size is not None]
+    for column in (0, 1):
+        _size_axis(grid[1, column], histograms, limits)
+        if min_file_size is not None:
+            _threshold(grid[:, column], min_file_size, "min")
+        if max_file_size is not None and max_file_size != min_file_size:
+            _threshold(grid[:, column], max_file_size, "max")
+    grid[0, 0].set_title("now" if predicted else "before", loc="left", fontsize=9, color=INK)
+    grid[0, 1].set_title("after (predicted)" if predicted else "after", loc="left", fontsize=9, color=INK)
+    for axis in grid[:, 1]:
+        axis.set_ylabel("")
+    about = "about " if predicted else ""
+    sizes = f"{format_size(before.sum())} → {about}{format_size(after.sum())}"
+    return titled(figure, f"{len(before):,} → {len(after):,} files, {sizes}")
+
+
+def _panel(axes: Sequence[Axes], histogram: Histogram, small: np.ndarray, colour: str = LIVE) -> None:
+    """Files upwards in the first axes, bytes downwards in the second."""
+    left, right = np.log2(histogram.edges[:-1].astype(float)), np.log2(histogram.edges[1:].astype(float))
+    colours = np.where(small, SMALL, colour)
+    for axis, heights in zip(axes, (histogram.num_files, histogram.size_bytes), strict=True):
+        bars = axis.bar(
+            left, heights, width=0.92 * (right - left), align="edge", color=colours, edgecolor=colours
+        )
+        for bar, is_small in zip(bars, small, strict=True):
+            if is_small:
+                bar.set_hatch(_SMALL_HATCH)
+                bar.set_edgecolor("white")
+                bar.set_linewidth(0)
+    files, size = axes
+    for x, width, count in zip(left, right - left, histogram.num_files, strict=True):
+        if count and len(left) <= 16:
+            files.annotate(
+                f"{count:,}", (x + width / 2, count), ha="center", va="bottom", fontsize=8, color=INK
+            )
+    files.margins(y=0.18)
+    files.set_ylabel("files")
+    files.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    files.yaxis.set_major_formatter(FuncFormatter(lambda count, _: f"{count:,.0f}"))
+    size.set_ylabel("bytes")
+    size.set_ylim(max(size.get_ylim()), 0)
+    size_ticks(size.yaxis, max(size.get_ylim()), 3)
+    for axis in axes:
+        calm(axis, "y")
+
+
+def _threshold(axes: Sequence[Axes], size_bytes: int, name: str) -> None:
+    x = float(np.log2(size_bytes))
+    for axis in axes:
+        axis.axvline(x, color=LOST, linestyle="--" if name != "max" else ":", linewidth=1)
+    axes[0].annotate(
+        f"{name} {format_size(size_bytes)}",
+        (x, 1),
+        xycoords=("data", "axes fraction"),
+        xytext=(-3, -2),
+        textcoords="offset points",
+        ha="right",
+        va="top",
+        fontsize=8,
+        color=LOST,
+        rotation=90 if name == "max" else 0,
+    )
+
+
+def _size_axis(axis: Axes, histograms: Sequence[Histogram], limits: Sequence[int]) -> None:
+    """A log₂ axis in binary units that has room for everything drawn."""
+    ends = [edge for h in histograms if h.num_files.any() for edge in (h.edges[0], h.edges[-1])]
+    low, high = np.log2(float(min([*ends, *limits]))), np.log2(float(max([*ends, *limits])))
+    axis.set_xlim(low - 0.5, high + 0.5)
+    step = max(1, int(np.ceil((high - low) / 7)))
+    ticks = np.arange(np.floor(low), np.ceil(high) + 1, step)
+    axis.set_xticks(ticks, [format_size(2**tick) for tick in ticks], fontsize=8)

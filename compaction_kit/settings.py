@@ -1,0 +1,97 @@
+"""What a plan goes by: what the caller says, else what OPTIMIZE is set to in the session."""
+
+import math
+from collections.abc import Callable
+from numbers import Real
+
+from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.plan.candidates import Thresholds
+from compaction_kit.plan.state_order import DEFAULT_PARTITIONS
+from compaction_kit.sizes import format_size, parse_size
+
+_OPTIMIZE = "spark.databricks.delta.optimize"
+_SNAPSHOT_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
+_MAX_RECORDS = "spark.sql.files.maxRecordsPerFile"
+
+# The value of a setting of the session, or None if it has none.
+Conf = Callable[[str], str | None]
+Size = int | str | None
+
+
+def thresholds(
+    conf: Conf,
+    min_file_size: Size = None,
+    max_file_size: Size = None,
+    max_deleted_rows_ratio: float | None = None,
+    batch_size: Size = None,
+    even: bool = False,
+) -> Thresholds:
+    """The thresholds to plan with.
+
+    Args:
+        conf: Reads the session's settings.
+        min_file_size: Files below this size are rewritten. None: as OPTIMIZE is set in the
+            session, or `max_file_size` if that is less.
+        max_file_size: The size that a bin may have. None: as OPTIMIZE is set, or `min_file_size`
+            if that is more.
+        max_deleted_rows_ratio: The share of deleted rows from which on a file is rewritten
+            whatever its size.
+        batch_size: Bytes of the bins of one commit. None: as OPTIMIZE is set.
+        even: Leave alone what is half as large as a bin may be, unless `min_file_size` is given.
+
+    Raises:
+        InvalidArgumentError: A size or the ratio can't be used.
+    """
+    default = Thresholds()
+    lower, upper = _set_size(conf, "minFileSize"), _set_size(conf, "maxFileSize")
+    lower = default.min_file_size if lower is None else lower
+    upper = default.max_file_size if upper is None else upper
+    if min_file_size is not None:
+        lower = parse_size(min_file_size, "min_file_size")
+    if max_file_size is not None:
+        upper = parse_size(max_file_size, "max_file_size")
+    if min_file_size is None and even:
+        lower = max(upper // 2, 1)
+    elif min_file_size is None and max_file_size is not None:
+        lower = min(lower, upper)
+    elif max_file_size is None and min_file_size is not None:
+        upper = max(lower, upper)
+    elif min_file_size is not None and lower > upper:
+        raise InvalidArgumentError(
+            f"min_file_size={format_size(lower)} is above max_file_size={format_size(upper)}, so that "
+            "every run would rewrite the last one's output: lower the first or raise the second."
+        )
+    ratio = max_deleted_rows_ratio
+    if ratio is None:
+        ratio = float(conf(f"{_OPTIMIZE}.maxDeletedRowsRatio") or default.max_deleted_rows_ratio)
+    return Thresholds(
+        lower,
+        upper,
+        check_ratio(ratio),
+        _set_size(conf, "batchSize") if batch_size is None else parse_size(batch_size, "batch_size"),
+        int(conf(_MAX_RECORDS) or 0),
+    )
+
+
+def check_ratio(ratio: float) -> float:
+    """The ratio of deleted rows, if it is one.
+
+    Raises:
+        InvalidArgumentError: It isn't between 0 and 1.
+    """
+    if isinstance(ratio, bool) or not isinstance(ratio, Real) or not 0 <= ratio <= 1 or math.isnan(ratio):
+        raise InvalidArgumentError(
+            f"max_deleted_rows_ratio={ratio!r} is not a share: give a number from 0 to 1."
+        )
+    return float(ratio)
+
+
+def snapshot_partitions(conf: Conf) -> int:
+    """Over how many Spark partitions Delta spreads a snapshot; see `state_order`."""
+    return int(conf(_SNAPSHOT_PARTITIONS) or DEFAULT_PARTITIONS)
+
+
+def _set_size(conf: Conf, name: str) -> int | None:
+    """A size that OPTIMIZE is set to, None if it isn't; 0 is one there, and no file is below it."""
+    value = conf(f"{_OPTIMIZE}.{name}")
+    return None if not value else 0 if value == "0" else parse_size(value, f"{_OPTIMIZE}.{name}")

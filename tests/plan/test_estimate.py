@@ -1,0 +1,54 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compaction_kit.files import Files
+from compaction_kit.log import TransactionLog
+from compaction_kit.plan.estimate import SizeModel, live_rows
+from tests import handmade
+
+
+def files_of(table: Path, *actions: handmade.Action) -> Files:
+    return Files(TransactionLog(handmade.write_log(table, list(actions))).snapshot())
+
+
+def test_files_on_a_line_are_told_by_overhead_and_rows(tmp_path: Path) -> None:
+    files = files_of(tmp_path, *(handmade.add(f"f{n}", 500 + 8 * n, records=n) for n in (10, 20, 40, 1_000)))
+    model = SizeModel.of(files)
+    assert abs(model.overhead - 500) <= 1
+    assert np.abs(model.weights - [80, 160, 320, 8_000]).max() <= 1
+    assert "8.0 bytes a row, as 4 of the table's files" in model.basis
+    output = model.output_bytes(np.array([0, 1, 2]), np.array([0, 0, 0]), 1)
+    assert abs(output[0] - (500 + 80 + 160 + 320)) <= 3
+
+
+def test_rows_that_a_vector_hides_do_not_come_out(tmp_path: Path) -> None:
+    half = handmade.add("a", 500 + 800, records=100, vector=handmade.vector("0rJua", 50))
+    files = files_of(tmp_path, half, *(handmade.add(f"f{n}", 500 + 8 * n, records=n) for n in (10, 20, 40)))
+    assert live_rows(files).tolist() == [50, 10, 20, 40]
+    assert abs(SizeModel.of(files).weights[0] - 400) <= 1
+
+
+@pytest.mark.parametrize("records", [None, 10, 0])
+def test_without_different_rows_the_bytes_themselves_are_the_estimate(
+    tmp_path: Path, records: int | None
+) -> None:
+    model = SizeModel.of(
+        files_of(tmp_path, *(handmade.add(f"f{i}", 100 * i, records=records) for i in range(4)))
+    )
+    assert (model.overhead, model.weights.tolist()) == (0, [0, 100, 200, 300])
+    assert "at most" in model.basis
+
+
+@given(st.lists(st.tuples(st.integers(1, 10_000), st.integers(0, 500) | st.none()), min_size=1, max_size=20))
+def test_a_file_is_never_reckoned_to_hold_more_than_it_has(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[tuple[int, int | None]]
+) -> None:
+    adds = [handmade.add(f"f{i}", size, records=records) for i, (size, records) in enumerate(sizes)]
+    files = files_of(tmp_path_factory.mktemp("estimate"), *adds)
+    model = SizeModel.of(files)
+    assert np.all((model.weights >= 0) & (model.weights <= files.sizes))
+    assert 0 <= model.overhead <= files.sizes.max()

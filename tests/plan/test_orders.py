@@ -1,0 +1,252 @@
+"""Plans that OPTIMIZE doesn't make: other orders, and a budget."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compaction_kit import open_table
+from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.plan import CompactionPlan
+from compaction_kit.plan.benefit import OPEN_COST, gains, within_budget
+from tests import handmade
+
+Span = tuple[int, int]
+SPANS = st.tuples(st.integers(0, 50), st.integers(0, 20)) | st.none()
+
+
+def ranged(
+    name: str,
+    size: int,
+    bounds: tuple[int, int] | None,
+    records: int = 10,
+    partition: str = "a",
+    time: int = 0,
+) -> handmade.Action:
+    """A file with bounds of the column c, written so many seconds after the first."""
+    action = handmade.add(name, size, {"p": partition}, records)
+    stats: dict[str, Any] = {"numRecords": records}
+    if bounds is not None:
+        stats |= {"minValues": {"c": bounds[0]}, "maxValues": {"c": bounds[1]}}
+    action["add"]["stats"] = json.dumps(stats)
+    action["add"]["modificationTime"] += time * 1_000
+    return action
+
+
+def table_of(folder: Path, *adds: handmade.Action) -> Path:
+    metadata = handmade.metadata({"c": "long", "p": "string"}, ["p"])
+    return handmade.write_log(folder, [metadata, *adds])
+
+
+def hull(spans: list[Span]) -> Span:
+    return min(span[0] for span in spans), max(span[1] for span in spans)
+
+
+def members(plan: CompactionPlan) -> list[list[str]]:
+    rows = plan.files.to_pylist()
+    return [[row["path"] for row in rows if row["bin_id"] == bin_id] for bin_id in range(plan.num_bins)]
+
+
+def test_files_are_packed_in_the_order_that_is_asked_for(tmp_path: Path) -> None:
+    table = open_table(
+        table_of(
+            tmp_path,
+            ranged("x", 30, (5, 9), time=3),
+            ranged("y", 10, (7, 8), time=1),
+            ranged("z", 20, None, time=2),
+            ranged("w", 40, (0, 9), time=0),
+        )
+    )
+    bounded: dict[str, Any] = {"min_file_size": 100, "max_file_size": 1_000}
+    assert members(table.plan_compaction(order="size", **bounded)) == [["y", "z", "x", "w"]]
+    assert members(table.plan_compaction(order="ingest", **bounded)) == [["w", "y", "z", "x"]]
+    # Files that don't say their bounds come last.
+    assert members(table.plan_compaction(order="c", **bounded)) == [["w", "x", "y", "z"]]
+    assert "by c; the fullest partition gets 1" in table.plan_compaction(order="c", **bounded).explain()
+
+
+def test_time_ordered_data_keeps_its_order_and_queries_touch_few_files(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    adds = [
+        ranged(f"f{day:05d}", int(size), (day * 10, day * 10 + 12), int(size) // 8, time=day)
+        for day, size in enumerate(rng.lognormal(9, 0.6, 2_000))
+    ]
+    table = open_table(table_of(tmp_path, *adds))
+    maximum = sum(add["add"]["size"] for add in adds) // 25
+    plan = table.plan_compaction(max_file_size=maximum, order="c")
+    assert plan.num_bins >= 20
+    comparison = plan.compare()
+    touched = {row["layout"]: row["range_files"] for row in comparison.layouts.to_pylist()}
+    assert set(touched) == {"now", "OPTIMIZE", "by ingestion", "by c"}
+    assert touched["OPTIMIZE"] >= 5 * touched["by c"]
+    assert touched["OPTIMIZE"] >= 5 * touched["by ingestion"]
+    files = {row["layout"]: row["num_files"] for row in comparison.layouts.to_pylist()}
+    assert files["now"] == 2_000
+    assert 20 <= files["by c"] <= 30
+    assert "A narrow range of c touches the fewest files by" in comparison._repr_html_()
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 200),
+            st.tuples(st.integers(0, 50), st.integers(0, 20)) | st.none(),
+            st.sampled_from("ab"),
+        ),
+        min_size=1,
+        max_size=15,
+    ),
+    st.sampled_from(["c", "ingest", "size"]),
+)
+def test_layouts_are_counted_as_by_hand(
+    tmp_path_factory: pytest.TempPathFactory,
+    files: list[tuple[int, Span | None, str]],
+    order: str,
+) -> None:
+    bounds = [None if span is None else (span[0], span[0] + span[1]) for _, span, _ in files]
+    if not any(bounds):
+        return
+    adds = [
+        ranged(f"f{i}", size, bounds[i], partition=partition, time=i)
+        for i, (size, _, partition) in enumerate(files)
+    ]
+    table = open_table(table_of(tmp_path_factory.mktemp("compare"), *adds))
+    plan = table.plan_compaction(min_file_size=101, max_file_size=300, order=order)
+    of_file = {f"f{i}": span for i, span in enumerate(bounds)}
+    after = [span for name, span in of_file.items() if not any(name in bin_ for bin_ in members(plan))]
+    for bin_ in members(plan):
+        spans = [of_file[name] for name in bin_]
+        whole = [span for span in spans if span is not None]
+        after.append(
+            (min(s[0] for s in whole), max(s[1] for s in whole)) if len(whole) == len(spans) else None
+        )
+    points = [value for span in bounds if span is not None for value in span]
+    touched = [sum(span is None or span[0] <= point <= span[1] for span in after) for point in points]
+    layout = {"size": "OPTIMIZE", "ingest": "by ingestion", "c": "by c"}[order]
+    (found,) = [row for row in plan.compare("c").layouts.to_pylist() if row["layout"] == layout]
+    assert found["num_files"] == len(after)
+    assert found["point_files"] == pytest.approx(sum(touched) / len(touched))
+    assert found["bytes_rewritten"] == plan.bytes_removed
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 400), st.sampled_from("abc")), min_size=1, max_size=40),
+    st.integers(40, 400),
+    st.sampled_from(["c", "ingest"]),
+)
+def test_a_second_plan_finds_nothing_left_to_do(
+    tmp_path_factory: pytest.TempPathFactory, files: list[tuple[int, str]], target: int, order: str
+) -> None:
+    """If the outputs are of the sizes that were predicted: bytes go with rows here, so that they are."""
+    overhead, a_row = 100, 8
+    maximum = overhead + a_row * target
+
+    def sized(name: str, rows: int, partition: str, low: int) -> handmade.Action:
+        return ranged(name, overhead + a_row * rows, (low, low), rows, partition, time=low)
+
+    # Large ones, so that the line through the table's files is there in both.
+    large = [sized(f"large{i}", 1_000 + i, "z", i) for i in range(3)]
+    adds = [sized(f"f{i}", rows, partition, i) for i, (rows, partition) in enumerate(files)]
+    folder = tmp_path_factory.mktemp("again")
+    first = open_table(table_of(folder / "1", *large, *adds))
+    plan = first.plan_compaction(max_file_size=maximum, order=order)
+    assert all(size <= maximum for size in plan.bins["bytes_added"].to_pylist())
+    packed = set(plan.files["path"].to_pylist())
+    stay = [add for add in adds if add["add"]["path"] not in packed]
+    merged = [
+        sized(f"bin{row['bin_id']}", row["num_records"], row["partition.p"], row["bin_id"])
+        for row in plan.bins.to_pylist()
+    ]
+    second = open_table(table_of(folder / "2", *large, *stay, *merged))
+    assert second.plan_compaction(max_file_size=maximum, order=order).is_empty
+
+
+def test_a_gain_is_files_not_opened_and_bytes_not_read() -> None:
+    found = gains(np.array([2, 10]), np.array([100, 5_000]), np.array([100, 3_000]))
+    assert found.tolist() == [OPEN_COST, 9 * OPEN_COST + 2_000]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 100), st.integers(1, 100)), max_size=20),
+    st.integers(1, 500),
+)
+def test_a_budget_is_kept_and_spent_on_the_best(bins: list[tuple[int, int]], budget: int) -> None:
+    worth, costs = (np.array([one[i] for one in bins], np.int64) for i in (0, 1))
+    chosen = within_budget(worth, costs, budget).tolist()
+    spent = sum(bins[i][1] for i in chosen)
+    assert spent <= budget
+    rates = [bins[i][0] / bins[i][1] for i in chosen]
+    assert rates == sorted(rates, reverse=True)
+    for i in set(range(len(bins))) - set(chosen):
+        better = [j for j in chosen if bins[j][0] / bins[j][1] >= bins[i][0] / bins[i][1]]
+        assert sum(bins[j][1] for j in better) + bins[i][1] > budget
+
+
+def test_a_budget_takes_the_bins_that_gain_the_most_for_a_byte(tmp_path: Path) -> None:
+    many = [ranged(f"m{i}", 10, (i, i), partition="many") for i in range(20)]
+    few = [ranged(f"f{i}", 90, (i, i), partition="few") for i in range(2)]
+    table = open_table(table_of(tmp_path, *many, *few))
+    plan = table.plan_compaction(max_file_size="1 KiB", budget=250)
+    assert plan.bins["partition.p"].to_pylist() == ["many"]
+    assert plan.bytes_removed == 200
+    assert "1 bin that gains less for each byte stays, for the budget is 250 B." in plan.explain()
+    outcomes = plan.steps.to_pylist()
+    assert {row["outcome"] for row in outcomes if row["partition.p"] == "few"} == {"over budget"}
+    assert {row["bin_id"] for row in outcomes if row["partition.p"] == "few"} == {None}
+    assert table.plan_compaction(max_file_size="1 KiB", budget=380).num_bins == 2
+
+
+def test_a_budget_below_the_smallest_bin_makes_an_empty_plan_that_says_why(tmp_path: Path) -> None:
+    table = open_table(table_of(tmp_path, ranged("a", 60, (0, 1)), ranged("b", 50, (0, 1))))
+    plan = table.plan_compaction(max_file_size="1 KiB", budget="100 B")
+    assert plan.is_empty
+    assert "The smallest of 1 bin has 110 B, more than the budget of 100 B" in plan.explain()
+    assert (plan.num_files_removed, plan.bytes_added, plan.sizes_after.tolist()) == (0, 0, [60, 50])
+
+
+@pytest.mark.parametrize("options", [{"order": "c"}, {"budget": "1 MiB"}, {"order": "ingest"}], ids=str)
+def test_optimize_does_not_run_what_it_would_do_otherwise(tmp_path: Path, options: dict[str, Any]) -> None:
+    table = open_table(table_of(tmp_path, ranged("a", 60, (0, 1)), ranged("b", 50, (0, 1))))
+    with pytest.raises(InvalidArgumentError, match="not for OPTIMIZE, which packs all that it finds by size"):
+        table.plan_compaction(max_file_size="1 KiB", **options).run()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"order": "d"}, 'order="d" is neither "size" nor "ingest" nor a data column of the table: .* c'),
+        ({"order": "p"}, 'order="p" is neither'),
+        ({"budget": 0}, "budget=0 is out of range"),
+        ({"budget": -1}, "budget=-1 is out of range"),
+        ({"budget": float("nan")}, "budget=nan is not a size"),
+        ({"budget": "much"}, 'budget="much" is not a size'),
+        ({"batch_size": 0}, "batch_size=0 is out of range"),
+        ({"batch_size": "-1 MiB"}, 'batch_size="-1 MiB" is not a size'),
+        ({"min_file_size": 0}, "min_file_size=0 is out of range"),
+        ({"max_file_size": float("inf")}, "max_file_size=inf"),
+        ({"min_file_size": 20, "max_file_size": 10}, "min_file_size=20 B is above max_file_size=10 B"),
+        ({"max_deleted_rows_ratio": -0.1}, "max_deleted_rows_ratio=-0.1 is not a share"),
+        ({"max_deleted_rows_ratio": 1.5}, "max_deleted_rows_ratio=1.5 is not a share"),
+        ({"max_deleted_rows_ratio": float("nan")}, "max_deleted_rows_ratio=nan is not a share"),
+        ({"zorder_by": "p"}, 'zorder_by="p" is not a data column'),
+        ({"zorder_by": ["c"], "order": "c"}, "leave order and budget out"),
+        ({"zorder_by": "c", "budget": 10}, "leave order and budget out"),
+    ],
+    ids=str,
+)
+def test_what_can_not_be_used_is_refused_by_name(tmp_path: Path, options: dict[str, Any], told: str) -> None:
+    table = open_table(table_of(tmp_path, ranged("a", 60, (0, 1)), ranged("b", 50, (0, 1))))
+    with pytest.raises(InvalidArgumentError, match=told) as caught:
+        table.plan_compaction(**options)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith(".")
+
+
+def test_a_column_without_bounds_can_not_be_compared(tmp_path: Path) -> None:
+    table = open_table(table_of(tmp_path, ranged("a", 60, None), ranged("b", 50, None)))
+    with pytest.raises(InvalidArgumentError, match="no column has bounds in the stats"):
+        table.plan_compaction().compare()
