@@ -49,7 +49,9 @@ class Packer:
         """
         self.order = order
         self._weights = weights[order]
-        self._groups = groups[order]
+        ordered = groups[order]
+        changes = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+        self._group_starts = np.r_[0, changes] if len(order) else changes
 
     def pack(self, candidates: np.ndarray, capacity: int, keep_lone: bool = False) -> Packing:
         """Fill bins with the candidates, in order, and drop bins of one.
@@ -64,15 +66,16 @@ class Packer:
             keep_lone: Keep bins of one.
         """
         keep = candidates[self.order]
-        order, weights, groups = self.order[keep], self._weights[keep], self._groups[keep]
+        order, weights = self.order[keep], self._weights[keep]
         if len(order) == 0:
             nothing = np.array([], dtype=np.int64)
             return Packing(order, nothing, nothing)
-        totals = np.r_[0, np.cumsum(weights)]
+        totals = np.concatenate([[0], np.cumsum(weights)])
         limit = min(capacity, int(totals[-1]))
-        first = np.r_[True, groups[1:] != groups[:-1]]
-        starts = np.flatnonzero(first)
-        ends = np.r_[starts[1:], len(order)]
+        counts = np.add.reduceat(keep, self._group_starts, dtype=np.int64)
+        counts = counts[counts > 0]
+        ends = np.cumsum(counts)
+        starts = ends - counts
         # Each round closes one bin in every partition that has files left.
         bin_starts, bin_ends = [], []
         while len(starts):

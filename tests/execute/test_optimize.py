@@ -14,7 +14,7 @@ from pyspark.sql.functions import broadcast
 
 from compaction_kit import open_table
 from compaction_kit.datasets import shaped_table
-from compaction_kit.errors import StalePlanError
+from compaction_kit.errors import StalePlanError, UnsupportedTableError
 from compaction_kit.execute import CompactionResult
 from compaction_kit.plan import CompactionPlan, Planner
 from tests import deltas_view, handmade
@@ -189,13 +189,60 @@ def test_files_of_one_size_are_counted_right_whichever_are_chosen(
     assert result.bytes_removed == plan.bytes_removed
 
 
-def test_batches_set_in_the_session_do_not_split_the_commit(
+def test_batches_set_in_the_session_are_commits_of_their_own(
     spark: SparkSession, changed: Path, confs: SetConf
 ) -> None:
-    confs("spark.databricks.delta.optimize.batchSize", "1000")
+    confs("spark.databricks.delta.optimize.batchSize", "20000")
     plan = open_table(changed).plan_compaction()
-    assert plan.num_bins > 1
-    assert_done_as_planned(changed, plan, plan.run(verify=False))
+    batches = plan.batches.to_pylist()
+    assert plan.num_batches == len(batches) > 1
+    result = plan.run()
+    assert result.verified is True
+    assert result.as_planned
+    assert result.versions == tuple(range(5, 5 + len(batches)))
+    for version, batch in zip(result.versions, batches, strict=True):
+        removes = commit_of(changed, version, "remove")
+        assert (len(removes), sum(r["size"] for r in removes)) == (batch["num_files"], batch["size_bytes"])
+        assert len(commit_of(changed, version, "add")) == batch["num_files_added"]
+    assert (result.num_files_removed, result.num_bins) == (plan.num_files_removed, plan.num_bins)
+
+
+def test_z_order_rewrites_whole_partitions(spark: SparkSession, changed: Path) -> None:
+    table = open_table(changed)
+    plan = table.plan_compaction(where="part <> 'p0001'", zorder_by="id", max_file_size="8 KiB")
+    assert plan.num_files_removed == table.files(where="part <> 'p0001'").num_files
+    assert plan.num_bins == plan.num_partitions == 2
+    assert not plan.exact.num_files_added
+    result = plan.run()
+    assert result.verified is True
+    removes = commit_of(changed, 5, "remove")
+    assert Counter(action["path"] for action in removes) == Counter(plan.files["path"].to_pylist())
+    assert "ordered by id" in plan.explain()
+
+
+def test_a_clustered_table_is_refused_as_long_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    name = f"delta.`{tmp_path / 't'}`"
+    spark.sql(f"CREATE TABLE {name} (id BIGINT, v STRING) USING delta CLUSTER BY (id)")
+    spark.range(4).selectExpr("id", "'a' v").repartition(2).writeTo(name).append()
+    with pytest.raises(UnsupportedTableError, match="clustered by id, so that OPTIMIZE clusters its rows"):
+        open_table(tmp_path / "t").plan_compaction()
+    spark.sql(f"ALTER TABLE {name} CLUSTER BY NONE")
+    assert open_table(tmp_path / "t").plan_compaction().num_files_removed == 2
+
+
+def test_planning_starts_no_spark_job(spark: SparkSession, changed: Path) -> None:
+    def jobs() -> int:
+        return len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
+
+    table = open_table(changed)
+    before = jobs()
+    plan = table.plan_compaction(where="part = 'p0000'", order="id")
+    assert plan.explain()
+    assert plan.compare().to_arrow().num_rows == 4
+    assert table.plan_compaction()._repr_html_()
+    assert jobs() == before
+    spark.range(1).collect()
+    assert jobs() > before
 
 
 @pytest.mark.slow

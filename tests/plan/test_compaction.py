@@ -1,5 +1,6 @@
 """Plans from logs written by hand; tests/execute holds them against what OPTIMIZE does."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -240,3 +241,85 @@ def test_a_plan_draws_itself(tmp_path: Path) -> None:
     page = plan._repr_html_()
     assert f'alt="{label}"' in page
     assert "Of these, 2 fill 1 bin" in page
+
+
+def test_every_file_has_a_reason_and_an_outcome(tmp_path: Path) -> None:
+    files = files_of(
+        tmp_path,
+        handmade.add("large", 500),
+        handmade.add("much deleted", 501, vector=handmade.vector("0rJua", 9)),
+        handmade.add("b", 20),
+        handmade.add("a", 10),
+        handmade.add("nearly", 99),
+    )
+    steps = plan_of(files).steps.to_pylist()
+    assert [(row["path"], row["reason"], row["outcome"], row["bin_id"]) for row in steps] == [
+        ("a", "small", "packed", 0),
+        ("b", "small", "packed", 0),
+        ("nearly", "small", "alone", None),
+        ("large", "large", "large", None),
+        ("much deleted", "deleted rows", "alone", None),
+    ]
+
+
+def test_ties_inside_a_bin_leave_nothing_open_and_ties_at_its_edge_do(tmp_path: Path) -> None:
+    inside = plan_of(files_of(tmp_path / "in", *(handmade.add(name, 40) for name in "ab")))
+    assert inside.exact.members
+    assert "not certain" not in str(inside.exact)
+    edge = plan_of(files_of(tmp_path / "edge", *(handmade.add(name, 40) for name in "abcd")), 100, 100)
+    assert edge.num_bins == 2
+    assert not edge.exact.members
+    assert (edge.exact.sums, edge.exact.num_files_added, edge.exact.commits) == (True, True, True)
+    assert "not certain: which of equal-sized files go into which bin" in str(edge.exact)
+    assert "sums are exact" in edge.explain()
+
+
+def test_what_comes_out_is_open_where_the_log_does_not_count_rows(tmp_path: Path) -> None:
+    uncounted = [handmade.add(name, 10, records=None) for name in "ab"]
+    plan = plan_of(files_of(tmp_path, *uncounted))
+    assert (plan.num_files_added, plan.exact.num_files_added) == (1, False)
+
+
+def test_files_without_rows_come_to_nothing(tmp_path: Path) -> None:
+    plan = plan_of(files_of(tmp_path, *(handmade.add(name, 10, records=0) for name in "ab")))
+    assert (plan.num_bins, plan.num_files_added, plan.bytes_added) == (1, 0, 0)
+    assert plan.num_files_after == len(plan.sizes_after) == 0
+
+
+def test_files_are_split_where_spark_writes_so_many_rows_and_no_more(tmp_path: Path) -> None:
+    files = files_of(tmp_path, handmade.add("a", 10, records=70), handmade.add("b", 20, records=80))
+    plan = Planner(files).plan(Thresholds(100, 100, max_records_per_file=40))
+    assert (plan.num_bins, plan.num_files_added, len(plan.sizes_after)) == (1, 4, 4)
+
+
+def test_batches_take_the_smallest_bins_first(tmp_path: Path) -> None:
+    sizes = {"x": (30, 31), "y": (10, 11), "z": (20, 21)}
+    adds = [handmade.add(f"{p}{size}", size, {"p": p}) for p, pair in sizes.items() for size in pair]
+    files = files_of(tmp_path, *adds, p="string")
+    plan = Planner(files).plan(Thresholds(100, 100, batch_size=65))
+    assert [(row["partition.p"], row["batch_id"]) for row in plan.bins.to_pylist()] == [
+        ("x", 1),
+        ("y", 0),
+        ("z", 0),
+    ]
+    assert plan.batches.to_pylist() == [
+        {"batch_id": 0, "num_bins": 2, "num_files": 4, "size_bytes": 62, "num_files_added": 2},
+        {"batch_id": 1, "num_bins": 1, "num_files": 2, "size_bytes": 61, "num_files_added": 1},
+    ]
+    assert "2 commits of at most 65 B, smallest bins first" in plan.explain()
+    assert (plan.num_batches, plan.exact.commits) == (2, True)
+
+
+def test_equal_bins_in_different_batches_are_said_to_be_open(tmp_path: Path) -> None:
+    adds = [handmade.add(f"{p}{i}", 10 + i, {"p": p}) for p in "xy" for i in range(2)]
+    files = files_of(tmp_path, *adds, p="string")
+    plan = Planner(files).plan(Thresholds(100, 100, batch_size=25))
+    assert (plan.num_batches, plan.exact.commits) == (2, False)
+
+
+def test_a_plan_can_be_stored_as_json(tmp_path: Path) -> None:
+    plan = plan_of(files_of(tmp_path, handmade.add("a", 10), handmade.add("b", 20)))
+    stored = json.loads(json.dumps(plan.to_dict()))
+    assert (stored["format"], stored["version"], stored["order"], stored["budget"]) == (1, 0, "size", None)
+    assert [file["path"] for file in stored["files"]] == ["a", "b"]
+    assert stored["bins"] == plan.bins.to_pylist()
