@@ -2,15 +2,21 @@
 
 import math
 from collections.abc import Callable
+from importlib.metadata import version
 from numbers import Real
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.plan.candidates import Thresholds
+from compaction_kit.plan.partitions import parse_time_zone
+from compaction_kit.plan.planner import SessionRules
 from compaction_kit.plan.state_order import DEFAULT_PARTITIONS
 from compaction_kit.sizes import format_size, parse_size
 
 _OPTIMIZE = "spark.databricks.delta.optimize"
 _SNAPSHOT_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
+_NORMALIZE = "spark.databricks.delta.normalizePartitionValuesOnRead"
+# The release from which on OPTIMIZE goes by that setting.
+_GROUPS_BY_TYPE = (4, 3)
 _MAX_RECORDS = "spark.sql.files.maxRecordsPerFile"
 
 # The value of a setting of the session, or None if it has none.
@@ -86,9 +92,19 @@ def check_ratio(ratio: float) -> float:
     return float(ratio)
 
 
-def snapshot_partitions(conf: Conf) -> int:
-    """Over how many Spark partitions Delta spreads a snapshot; see `state_order`."""
-    return int(conf(_SNAPSHOT_PARTITIONS) or DEFAULT_PARTITIONS)
+def session_rules(conf: Conf) -> SessionRules:
+    """What the session's settings, and the release of Delta, decide of OPTIMIZE's ways.
+
+    Raises:
+        UnsupportedTableError: The session's time zone is unknown.
+    """
+    zone = conf("spark.sql.session.timeZone")
+    release = tuple(map(int, version("delta-spark").split(".")[:2]))
+    return SessionRules(
+        parse_time_zone(zone) if zone else None,
+        int(conf(_SNAPSHOT_PARTITIONS) or DEFAULT_PARTITIONS),
+        release >= _GROUPS_BY_TYPE and conf(_NORMALIZE) != "false",
+    )
 
 
 def _set_size(conf: Conf, name: str) -> int | None:

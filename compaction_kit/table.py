@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -23,10 +24,10 @@ from compaction_kit.history import read_history
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.names import LOG_FOLDER, list_log
 from compaction_kit.plan import CompactionPlan, Planner, Thresholds
-from compaction_kit.plan.partitions import parse_time_zone
 from compaction_kit.predicate import select_partitions
+from compaction_kit.sample import sampled_model
 from compaction_kit.session import active_spark, get_spark
-from compaction_kit.settings import snapshot_partitions, thresholds
+from compaction_kit.settings import session_rules, thresholds
 from compaction_kit.sizes import parse_size
 from compaction_kit.vacuum import VacuumPlan, plan_vacuum
 
@@ -169,10 +170,7 @@ class Table:
 
     def planner(self, where: str | None = None) -> Planner:
         """What plans the files of the latest version again and again, with other thresholds."""
-        zone = self._conf("spark.sql.session.timeZone")
-        return Planner(
-            self.files(where=where), parse_time_zone(zone) if zone else None, snapshot_partitions(self._conf)
-        )
+        return Planner(self.files(where=where), session_rules(self._conf), partial(sampled_model, self.path))
 
     def thresholds(
         self, min_file_size: int | str | None = None, max_file_size: int | str | None = None

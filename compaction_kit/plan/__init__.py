@@ -2,6 +2,6 @@
 
 from compaction_kit.plan.candidates import Thresholds
 from compaction_kit.plan.compaction import CompactionPlan
-from compaction_kit.plan.planner import Planner
+from compaction_kit.plan.planner import Planner, SessionRules
 
-__all__ = ["CompactionPlan", "Planner", "Thresholds"]
+__all__ = ["CompactionPlan", "Planner", "SessionRules", "Thresholds"]

@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.files import Files
-from compaction_kit.plan.batches import batch_of_bins
-from compaction_kit.plan.benefit import gains
-from compaction_kit.plan.candidates import LARGE, Thresholds, reasons
+from compaction_kit.plan.candidates import Thresholds
 from compaction_kit.plan.compare import Comparison, compare
-from compaction_kit.plan.estimate import live_rows
 from compaction_kit.plan.order import SIZE
+from compaction_kit.plan.outcome import Outcome
 from compaction_kit.plan.packing import Packing
 from compaction_kit.plan.prediction import Exactness, exactness, metrics
+from compaction_kit.plan.tables import as_dict, batches_table, bins_table, files_table, steps_table
 from compaction_kit.plan.words import explain
 from compaction_kit.sizes import format_count, format_size
 
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
 
     from compaction_kit.execute.result import CompactionResult
     from compaction_kit.plan.planner import Planner
-
-_FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -77,22 +73,22 @@ class CompactionPlan:
     @property
     def num_files_removed(self) -> int:
         """How many files are rewritten."""
-        return len(self._members[0])
+        return len(self.members[0])
 
     @property
     def bytes_removed(self) -> int:
         """Their bytes: what has to be read."""
-        return int(self.source.sizes[self._members[0]].sum())
+        return int(self.source.sizes[self.members[0]].sum())
 
     @property
     def num_files_added(self) -> int:
         """How many files come out; none of a bin whose rows are all deleted."""
-        return int(self._files_added.sum())
+        return int(self.outcome.files_added.sum())
 
     @property
     def bytes_added(self) -> int:
         """The bytes that come out, as predicted; `size_basis` says from what."""
-        return int(self._bytes_added[self._files_added > 0].sum())
+        return int(self.outcome.bytes_added.sum())
 
     @property
     def size_basis(self) -> str:
@@ -102,14 +98,14 @@ class CompactionPlan:
     @property
     def num_partitions(self) -> int:
         """In how many partitions files are rewritten."""
-        return len(np.unique(self.groups[self._members[0]]))
+        return len(np.unique(self.groups[self.members[0]]))
 
     @property
     def num_batches(self) -> int:
         """In how many commits OPTIMIZE packs the bins; one that adds no file is not made."""
         if self.thresholds.batch_size is None:
             return 1
-        return int(self._batch_ids.max(initial=-1)) + 1
+        return int(self.outcome.batch_ids.max(initial=-1)) + 1
 
     @property
     def num_files_after(self) -> int:
@@ -124,7 +120,7 @@ class CompactionPlan:
     @property
     def gain(self) -> int:
         """What a full read of the table is spared, in bytes; see `benefit.gains`."""
-        return int(self._gains.sum())
+        return int(self.outcome.gains.sum())
 
     @cached_property
     def files(self) -> pa.Table:
@@ -132,16 +128,7 @@ class CompactionPlan:
 
         Columns: path (as the log writes it), size_bytes, bin_id.
         """
-        positions, bin_ids = self._members
-        paths = self.source.snapshot.live["path"]
-        rows = positions if self.source.rows is None else self.source.rows[positions]
-        return pa.table(
-            {
-                "path": paths.take(pa.array(rows)),
-                "size_bytes": self.source.sizes[positions],
-                "bin_id": bin_ids,
-            }
-        )
+        return files_table(self)
 
     @cached_property
     def bins(self) -> pa.Table:
@@ -151,30 +138,7 @@ class CompactionPlan:
         statistics), partition.<column>, num_files_added, bytes_added (predicted), gain (bytes
         that a full read is spared), batch_id (the commit).
         """
-        positions, bin_ids = self._members
-        table = self.source.to_arrow().take(pa.array(positions)).append_column("bin_id", pa.array(bin_ids))
-        partitions = [name for name in table.column_names if name.startswith("partition.")]
-        keep_null = pc.ScalarAggregateOptions(skip_nulls=False)
-        grouped = table.group_by("bin_id").aggregate(
-            [
-                ("path", "count"),
-                ("size_bytes", "sum"),
-                ("num_records", "sum", keep_null),
-                *((name, "min") for name in partitions),
-            ]
-        )
-        names = ["path_count", "size_bytes_sum", "num_records_sum", *(f"{name}_min" for name in partitions)]
-        bins = grouped.select(["bin_id", *names]).sort_by("bin_id")
-        bins = bins.rename_columns(["bin_id", "num_files", "size_bytes", "num_records", *partitions])
-        predicted = {
-            "num_files_added": self._files_added,
-            "bytes_added": self._bytes_added,
-            "gain": self._gains,
-            "batch_id": self._batch_ids,
-        }
-        for name, values in predicted.items():
-            bins = bins.append_column(name, pa.array(values, pa.int64()))
-        return bins
+        return bins_table(self)
 
     @cached_property
     def batches(self) -> pa.Table:
@@ -182,10 +146,7 @@ class CompactionPlan:
 
         Columns: batch_id, num_bins, num_files, size_bytes, num_files_added.
         """
-        sums = [(name, "sum") for name in ("num_files", "size_bytes", "num_files_added")]
-        grouped = self.bins.group_by("batch_id").aggregate([("bin_id", "count"), *sums]).sort_by("batch_id")
-        names = ["batch_id", "bin_id_count", *(f"{name}_sum" for name, _ in sums)]
-        return grouped.select(names).rename_columns(["batch_id", "num_bins", *(name for name, _ in sums)])
+        return batches_table(self)
 
     @cached_property
     def steps(self) -> pa.Table:
@@ -195,34 +156,14 @@ class CompactionPlan:
         "large" for no candidate), outcome ("packed", "large", "alone" in its bin, "over budget"),
         bin_id (null if it stays).
         """
-        source = self.source
-        reason = np.full(source.num_files, "Z-order") if self.zorder_by else reasons(source, self.thresholds)
-        outcome = np.where(reason == LARGE, "large", "alone").astype(object)
-        outcome[self.unbounded.members()[0]] = "over budget"
-        positions, bin_ids = self._members
-        outcome[positions] = "packed"
-        bin_of = np.full(source.num_files, -1)
-        bin_of[positions] = bin_ids
-        order = self.planner.order(self.order)
-        files = source.to_arrow()
-        kept = [name for name in files.column_names if name.startswith("partition.")]
-        return pa.table(
-            {
-                **{name: files[name].take(pa.array(order)) for name in ("path", "size_bytes", *kept)},
-                "reason": reason[order],
-                "outcome": outcome[order],
-                "bin_id": pa.array(bin_of[order], mask=bin_of[order] < 0),
-            }
-        )
+        return steps_table(self)
 
     @cached_property
     def sizes_after(self) -> np.ndarray:
         """Predicted sizes in bytes of the live files considered, after the run."""
         stay = np.ones(self.source.num_files, dtype=bool)
-        stay[self._members[0]] = False
-        counts = self._files_added
-        each = self._bytes_added // np.maximum(counts, 1)
-        return np.r_[self.source.sizes[stay], np.repeat(each, counts)]
+        stay[self.members[0]] = False
+        return np.r_[self.source.sizes[stay], self.outcome.sizes]
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -240,26 +181,7 @@ class CompactionPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as it can be stored, in values that JSON has; "format" is 1."""
-        thresholds = self.thresholds
-        return {
-            "format": _FORMAT,
-            "version": self.version,
-            "where": self.where,
-            "order": self.order,
-            "budget": self.budget,
-            "zorder_by": list(self.zorder_by),
-            "min_file_size": thresholds.min_file_size,
-            "max_file_size": thresholds.max_file_size,
-            "max_deleted_rows_ratio": thresholds.max_deleted_rows_ratio,
-            "batch_size": thresholds.batch_size,
-            "num_files_removed": self.num_files_removed,
-            "num_files_added": self.num_files_added,
-            "bytes_removed": self.bytes_removed,
-            "bytes_added": self.bytes_added,
-            "size_basis": self.size_basis,
-            "bins": self.bins.to_pylist(),
-            "files": self.files.to_pylist(),
-        }
+        return as_dict(self)
 
     def explain(self) -> str:
         """What the plan does and why, in a few sentences."""
@@ -314,47 +236,11 @@ class CompactionPlan:
         )
 
     @cached_property
-    def output_rows_known(self) -> np.ndarray:
-        """Whether the log says of each bin if any row is left in it, bool."""
-        positions, bin_ids = self._members
-        rows = live_rows(self.source)[positions]
-        some = np.bincount(bin_ids, np.nan_to_num(rows), minlength=self.num_bins) > 0
-        unknown = np.bincount(bin_ids, np.isnan(rows), minlength=self.num_bins) > 0
-        known: np.ndarray = ~unknown if self.thresholds.max_records_per_file else some | ~unknown
-        return known
-
-    @cached_property
-    def _members(self) -> tuple[np.ndarray, np.ndarray]:
+    def members(self) -> tuple[np.ndarray, np.ndarray]:
+        """Positions of the files to be rewritten among those considered, and the bin of each."""
         return self.packing.members()
 
     @cached_property
-    def _files_added(self) -> np.ndarray:
-        """Files that come out of each bin; one of unknown rows is taken to have some."""
-        positions, bin_ids = self._members
-        rows = np.nan_to_num(live_rows(self.source)[positions], nan=1)
-        of_bin = np.bincount(bin_ids, rows, minlength=self.num_bins)
-        if self.zorder_by:
-            # OptimizeExecutor, runOptimizeBinJob: approxNumFiles; ranges without rows make no file.
-            files = np.maximum(self._bytes_removed // self.thresholds.max_file_size, 1)
-            return np.minimum(files, of_bin).astype(np.int64)
-        most = self.thresholds.max_records_per_file
-        return (np.ceil(of_bin / most) if most else of_bin > 0).astype(np.int64)
-
-    @cached_property
-    def _bytes_removed(self) -> np.ndarray:
-        positions, bin_ids = self._members
-        sizes = np.bincount(bin_ids, self.source.sizes[positions], minlength=self.num_bins)
-        return sizes.astype(np.int64)
-
-    @cached_property
-    def _bytes_added(self) -> np.ndarray:
-        predicted = self.planner.model.output_bytes(*self._members, self.num_bins)
-        return np.where(self._files_added > 0, np.minimum(predicted, self._bytes_removed), 0)
-
-    @cached_property
-    def _gains(self) -> np.ndarray:
-        return gains(self.packing.counts, self._bytes_removed, self._bytes_added)
-
-    @cached_property
-    def _batch_ids(self) -> np.ndarray:
-        return batch_of_bins(self._bytes_removed, self.thresholds.batch_size)
+    def outcome(self) -> Outcome:
+        """What comes of each bin."""
+        return Outcome(self.source, self.packing, self.thresholds, bool(self.zorder_by), self.planner.model)

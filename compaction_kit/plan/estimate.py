@@ -46,7 +46,12 @@ class SizeModel:
             f"{format_size(overhead)} a file and {slope:,.1f} bytes a row, as {int(known.sum()):,} of the "
             "table's files have it"
         )
-        return cls(int(overhead), _whole(weights, sizes), basis)
+        return cls.by_row(overhead, weights, sizes, basis)
+
+    @classmethod
+    def by_row(cls, overhead: float, weights: np.ndarray, sizes: np.ndarray, basis: str) -> "SizeModel":
+        """A model with these weights, none of them above the file's own size."""
+        return cls(int(overhead), np.clip(np.ceil(weights), 0, sizes).astype(np.int64), basis)
 
     @classmethod
     def _of_share(
@@ -54,7 +59,7 @@ class SizeModel:
     ) -> "SizeModel":
         share = np.ones(len(sizes))
         share[known] = 1 - deleted[known] / records[known]
-        return cls(0, _whole(sizes * share, sizes), "the bytes of the rows that are kept, at most")
+        return cls.by_row(0, sizes * share, sizes, "the bytes of the rows that are kept, at most")
 
     def output_bytes(self, positions: np.ndarray, bin_ids: np.ndarray, num_bins: int) -> np.ndarray:
         """The predicted bytes of each bin's output, int64.
@@ -79,7 +84,3 @@ def _rows(files: Files) -> tuple[np.ndarray, np.ndarray]:
     records = pc.cast(table["num_records"], "float64").to_numpy()
     deleted = pc.fill_null(table["deletion_vector_cardinality"], 0).to_numpy()
     return records, deleted
-
-
-def _whole(weights: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    return np.clip(np.ceil(weights), 0, sizes).astype(np.int64)

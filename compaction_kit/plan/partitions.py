@@ -55,6 +55,23 @@ def partition_groups(
     return np.argsort(np.argsort(first))[inverse]
 
 
+def text_groups(partitions: pa.Table) -> np.ndarray:
+    """Number the partitions by their values as they are written, as Delta did before 4.3.
+
+    Args:
+        partitions: partition.<column> of each file, as the log writes it (text).
+
+    Returns:
+        int64, one a file, from 0 on.
+    """
+    codes = np.zeros(partitions.num_rows, dtype=np.int64)
+    for column in partitions.columns:
+        encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+        codes = codes * (len(encoded.dictionary) + 1) + encoded.indices.to_numpy()
+        codes = np.unique(codes, return_inverse=True)[1]
+    return codes
+
+
 def parse_time_zone(name: str) -> datetime.tzinfo:
     """A Spark session's time zone: a region such as "Europe/Paris", or an offset such as "+02:00".
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import tzinfo
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from compaction_kit.plan.compaction import CompactionPlan
 from compaction_kit.plan.estimate import SizeModel
 from compaction_kit.plan.order import INGEST, SIZE, by_bounds, by_ingestion, by_size
 from compaction_kit.plan.packing import Packer, Packing
-from compaction_kit.plan.partitions import partition_groups
+from compaction_kit.plan.partitions import partition_groups, text_groups
 from compaction_kit.plan.state_order import DEFAULT_PARTITIONS
 
 if TYPE_CHECKING:
@@ -25,21 +26,36 @@ if TYPE_CHECKING:
 _UNLIMITED = 2**63 - 1
 
 
+@dataclass(frozen=True)
+class SessionRules:
+    """What the session decides of OPTIMIZE's ways.
+
+    Attributes:
+        time_zone: In which timestamps of partitions are, if they don't say; None for the machine's.
+        snapshot_partitions: spark.databricks.delta.snapshotPartitions, which decides between
+            files of one size.
+        by_type: Whether partitions are told apart by their values as typed, or as written.
+    """
+
+    time_zone: tzinfo | None = None
+    snapshot_partitions: int = DEFAULT_PARTITIONS
+    by_type: bool = True
+
+
 class Planner:
     """Plans one set of files again and again."""
 
     def __init__(
         self,
         files: Files,
-        time_zone: tzinfo | None = None,
-        snapshot_partitions: int = DEFAULT_PARTITIONS,
+        rules: SessionRules = SessionRules(),
+        make_model: Callable[[Files], SizeModel] = SizeModel.of,
     ):
         """
         Args:
             files: The live files to choose from: all of a version, or those a predicate selects.
-            time_zone: The session's; None for the machine's.
-            snapshot_partitions: spark.databricks.delta.snapshotPartitions, which decides between
-                files of one size.
+            rules: The session's.
+            make_model: Judges how large outputs will be, when that is first asked for.
 
         Raises:
             EmptyTableError: The version has no live file at all.
@@ -53,15 +69,26 @@ class Planner:
             )
         _refuse_clustered(files)
         self.files = files
-        self._snapshot_partitions = snapshot_partitions
+        self._rules = rules
+        self._make_model = make_model
         types = files.snapshot.metadata.column_types
-        self.groups = partition_groups(files.partitions, types, time_zone)
+        self.groups = (
+            partition_groups(files.partitions, types, rules.time_zone)
+            if rules.by_type
+            else text_groups(files.partitions)
+        )
         self._packer = cache(self._make_packer)
 
     @cached_property
     def model(self) -> SizeModel:
         """What the files' bytes are made of."""
-        return SizeModel.of(self.files)
+        return self._make_model(self.files)
+
+    def prepared(self) -> "Planner":
+        """The planner, with all done that takes long: later plans come at once."""
+        self._packer(SIZE)
+        _ = self.model
+        return self
 
     def order(self, name: str) -> np.ndarray:
         """Positions of all files as they are packed in an order: one partition after another."""
@@ -119,7 +146,7 @@ class Planner:
     def _make_packer(self, order: str) -> Packer:
         files, groups = self.files, self.groups
         if order == SIZE:
-            return Packer(by_size(files, groups, self._snapshot_partitions), files.sizes, groups)
+            return Packer(by_size(files, groups, self._rules.snapshot_partitions), files.sizes, groups)
         if order == INGEST:
             return Packer(by_ingestion(files, groups), self.model.weights, groups)
         if order not in files.data_columns:

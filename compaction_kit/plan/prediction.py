@@ -48,7 +48,7 @@ def exactness(plan: "CompactionPlan") -> Exactness:
     return Exactness(
         sums=True,
         members=plan.order != SIZE or bool(plan.zorder_by) or not _ties_at_edges(plan),
-        num_files_added=not plan.zorder_by and bool(plan.output_rows_known.all()),
+        num_files_added=not plan.zorder_by and bool(plan.outcome.rows_known.all()),
         commits=plan.thresholds.batch_size is None or not _ties_between_batches(plan),
     )
 

@@ -94,7 +94,7 @@ class WorkbenchState(HasTraits):
         self._planner = None
         try:
             self.files = table.files(where=where)
-            self._planner = table.planner(where)
+            self._planner = table.planner(where).prepared()
         except CompactionKitError as error:
             self.plan, self.error = None, str(error)
             return

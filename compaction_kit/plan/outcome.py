@@ -1,0 +1,83 @@
+"""What comes of each bin: files, bytes, what it gains, and in which commit."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from compaction_kit.files import Files
+from compaction_kit.plan.batches import batch_of_bins
+from compaction_kit.plan.benefit import gains
+from compaction_kit.plan.candidates import Thresholds
+from compaction_kit.plan.estimate import SizeModel, live_rows
+from compaction_kit.plan.packing import Packing
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Predictions for a packing; every array has one number a bin."""
+
+    source: Files
+    packing: Packing
+    thresholds: Thresholds
+    zorder: bool
+    model: SizeModel
+
+    @cached_property
+    def bytes_removed(self) -> np.ndarray:
+        """Bytes of the bin's files, int64."""
+        positions, bin_ids = self._members
+        sizes = np.bincount(bin_ids, self.source.sizes[positions], minlength=self.packing.num_bins)
+        return sizes.astype(np.int64)
+
+    @cached_property
+    def rows_known(self) -> np.ndarray:
+        """Whether the log says how many files come out, bool: it may not count the rows."""
+        some = self._sums(np.nan_to_num(self._rows)) > 0
+        unknown = self._sums(np.isnan(self._rows)) > 0
+        known: np.ndarray = ~unknown if self.thresholds.max_records_per_file else some | ~unknown
+        return known
+
+    @cached_property
+    def files_added(self) -> np.ndarray:
+        """Files that come out, int64; a file of unknown rows is taken to have some."""
+        rows = self._sums(np.nan_to_num(self._rows, nan=1))
+        if self.zorder:
+            # OptimizeExecutor, runOptimizeBinJob: approxNumFiles; ranges without rows make no file.
+            files = np.maximum(self.bytes_removed // self.thresholds.max_file_size, 1)
+            return np.minimum(files, rows).astype(np.int64)
+        most = self.thresholds.max_records_per_file
+        return (np.ceil(rows / most) if most else rows > 0).astype(np.int64)
+
+    @cached_property
+    def bytes_added(self) -> np.ndarray:
+        """Their bytes as predicted, int64."""
+        predicted = self.model.output_bytes(*self._members, self.packing.num_bins)
+        return np.where(self.files_added > 0, np.minimum(predicted, self.bytes_removed), 0)
+
+    @cached_property
+    def gains(self) -> np.ndarray:
+        """What a read of the bin is spared, in bytes; see `benefit.gains`."""
+        return gains(self.packing.counts, self.bytes_removed, self.bytes_added)
+
+    @cached_property
+    def batch_ids(self) -> np.ndarray:
+        """The commit that the bin goes into, int64."""
+        return batch_of_bins(self.bytes_removed, self.thresholds.batch_size)
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """Predicted bytes of each file that comes out, int64."""
+        each = self.bytes_added // np.maximum(self.files_added, 1)
+        return np.repeat(each, self.files_added)
+
+    @cached_property
+    def _members(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.packing.members()
+
+    @cached_property
+    def _rows(self) -> np.ndarray:
+        return live_rows(self.source)[self._members[0]]
+
+    def _sums(self, values: np.ndarray) -> np.ndarray:
+        return np.bincount(self._members[1], values, minlength=self.packing.num_bins)
