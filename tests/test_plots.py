@@ -69,20 +69,20 @@ def bins_table(sizes: list[int], bin_ids: list[int]) -> pa.Table:
 
 
 def test_the_bins_figure_has_a_segment_a_file() -> None:
-    figure = plots.bins(bins_table([10, 20, 30, 40], [0, 0, 1, 1]), 100)
+    figure = plots.bins(bins_table([10, 20, 30, 40], [0, 0, 1, 1]), np.array([25, 60]), 100)
     assert label_of(figure) == "4 files in 2 bins of at most 100 B"
     assert len(figure.axes[0].patches) == 4
     assert widths(figure.axes[0]) == 100
 
 
 def test_the_bins_figure_says_when_it_shows_only_the_first() -> None:
-    figure = plots.bins(bins_table([1] * 200, [i // 2 for i in range(200)]), 2)
+    figure = plots.bins(bins_table([1] * 200, [i // 2 for i in range(200)]), np.full(100, 2), 2)
     assert "in 100 bins" in label_of(figure)
     assert "(the first 60)" in label_of(figure)
 
 
 def test_the_bins_figure_of_an_empty_plan_is_drawn() -> None:
-    figure = plots.bins(bins_table([], []), MIB)
+    figure = plots.bins(bins_table([], []), np.array([]), MIB)
     assert label_of(figure).startswith("0 files in 0 bins")
     assert plots.to_png(figure, dpi=50).startswith(b"\x89PNG")
 

@@ -221,7 +221,19 @@ class CompactionPlan:
         """Draw the sizes now and as predicted on one scale, and the bins as packed bars."""
         from compaction_kit import plots
 
-        return plots.plan(self.source.sizes, self.sizes_after, self.files, self.thresholds)
+        return plots.plan(self)
+
+    def plot_sizes(self) -> "Figure":
+        """Draw the sizes alone."""
+        from compaction_kit import plots
+
+        return plots.plan_sizes(self)
+
+    def plot_bins(self) -> "Figure":
+        """Draw the bins alone."""
+        from compaction_kit import plots
+
+        return plots.plan_bins(self)
 
     def _repr_html_(self) -> str:
         from compaction_kit import plots

@@ -4,7 +4,7 @@ Every figure's title is its finding, and its label (`get_label()`) says the same
 can't see it.
 """
 
-from compaction_kit.plots.bins import bins, layouts, plan
+from compaction_kit.plots.bins import bins, layouts, plan, plan_bins, plan_sizes
 from compaction_kit.plots.history import history
 from compaction_kit.plots.sizes import before_after, file_sizes
 from compaction_kit.plots.style import LIVE, LOST, NEW, SMALL, TOMBSTONED, Chart, to_html, to_png
@@ -22,6 +22,8 @@ __all__ = [
     "history",
     "layouts",
     "plan",
+    "plan_bins",
+    "plan_sizes",
     "to_html",
     "to_png",
 ]

@@ -3,8 +3,8 @@
 import numpy as np
 import pyarrow as pa
 
-from compaction_kit.plan.candidates import Thresholds
-from compaction_kit.plots.sizes import draw_before_after
+from compaction_kit.plan import CompactionPlan
+from compaction_kit.plots.sizes import before_after, draw_before_after
 from compaction_kit.plots.style import INK, LIVE, LOST, NEW, Chart, F, calm, size_ticks, titled
 from compaction_kit.sizes import format_count, format_size
 
@@ -12,35 +12,47 @@ _MOST_BINS = 60
 _BAR_PIXELS = 600
 
 
-def bins(files: pa.Table, max_file_size: int) -> Chart:
-    """A bar a bin, a segment a file, the target as a line.
+def bins(files: pa.Table, outputs: np.ndarray, max_file_size: int) -> Chart:
+    """A bar a bin, a segment a file, the predicted output as a mark, the target as a line.
 
     Args:
         files: A plan's files: size_bytes and bin_id of each.
+        outputs: The predicted bytes of each bin's output.
         max_file_size: Bytes that a bin may hold.
     """
     shown = _num_shown(files)
     figure = Chart(figsize=(7.2, _height(shown)), layout="constrained")
-    return _draw_bins(figure, files, max_file_size)
+    return _draw_bins(figure, files, outputs, max_file_size)
 
 
-def plan(before: np.ndarray, after: np.ndarray, files: pa.Table, thresholds: Thresholds) -> Chart:
-    """A plan: sizes before and as predicted, and the bins below.
+def plan_bins(plan: CompactionPlan) -> Chart:
+    """A plan's bins."""
+    return bins(plan.files, plan.outcome.bytes_added, plan.thresholds.max_file_size)
 
-    Args:
-        before: Bytes of each file now.
-        after: Bytes of each file afterwards, as predicted.
-        files: The plan's files: size_bytes and bin_id of each.
-        thresholds: The plan's.
-    """
-    height = _height(_num_shown(files)) if len(files) else 0
+
+def plan_sizes(plan: CompactionPlan) -> Chart:
+    """A plan's sizes before and as predicted."""
+    return before_after(
+        plan.source.sizes,
+        plan.sizes_after,
+        min_file_size=plan.thresholds.min_file_size,
+        max_file_size=plan.thresholds.max_file_size,
+        predicted=True,
+    )
+
+
+def plan(plan: CompactionPlan) -> Chart:
+    """A plan's sizes, and its bins below."""
+    if plan.is_empty:
+        return plan_sizes(plan)
+    height = _height(_num_shown(plan.files))
     figure = Chart(figsize=(9.6, 3.8 + height), layout="constrained")
-    limits = (thresholds.min_file_size, thresholds.max_file_size)
-    if not len(files):
-        return draw_before_after(figure, before, after, *limits, predicted=True)
     (upper,), (lower,) = figure.subfigures(2, 1, squeeze=False, height_ratios=(3.8, height))
-    draw_before_after(upper, before, after, *limits, predicted=True)
-    _draw_bins(lower, files, thresholds.max_file_size)
+    limits = plan.thresholds
+    draw_before_after(
+        upper, plan.source.sizes, plan.sizes_after, limits.min_file_size, limits.max_file_size, predicted=True
+    )
+    _draw_bins(lower, plan.files, plan.outcome.bytes_added, limits.max_file_size)
     figure.set_label(f"{upper.get_label()}. {lower.get_label()}")
     return figure
 
@@ -83,7 +95,7 @@ def _height(num_bins: int) -> float:
     return 1.4 + 0.22 * max(num_bins, 3)
 
 
-def _draw_bins(figure: F, files: pa.Table, max_file_size: int) -> F:
+def _draw_bins(figure: F, files: pa.Table, outputs: np.ndarray, max_file_size: int) -> F:
     sizes, bin_ids = files["size_bytes"].to_numpy(), files["bin_id"].to_numpy()
     num_bins = int(bin_ids.max(initial=-1)) + 1
     shown = _num_shown(files)
@@ -110,6 +122,17 @@ def _draw_bins(figure: F, files: pa.Table, max_file_size: int) -> F:
             fontsize=8,
             color=INK,
         )
+    axis.plot(
+        outputs[:shown],
+        range(shown),
+        linestyle="none",
+        marker="D",
+        markersize=6,
+        color=NEW,
+        markeredgecolor="white",
+        label="output, as predicted",
+    )
+    axis.legend(loc="lower right", bbox_to_anchor=(1, 1), fontsize=8, frameon=False, borderaxespad=0)
     if max_file_size <= 4 * fullest:
         axis.axvline(max_file_size, color=LOST, linestyle="--", linewidth=1)
     axis.set(yticks=range(shown), ylim=(shown - 0.4, -0.6), ylabel="bin", xlim=(0, right))

@@ -3,12 +3,10 @@
 import html
 
 import ipywidgets as w
-from matplotlib.figure import Figure
 from traitlets import link
 
 from compaction_kit import plots
 from compaction_kit.files import SMALL_FILE_SIZE
-from compaction_kit.plan import CompactionPlan
 from compaction_kit.sizes import format_size
 from compaction_kit.widgets.parts import FigureView, JobBar, SizeSlider, button, show_text, text
 from compaction_kit.widgets.state import WorkbenchState
@@ -147,27 +145,16 @@ class PlanView(w.VBox):
             self.image.show(None)
         else:
             show_text(self.sentence, state.plan.explain())
-            self.image.show(_sizes(state.plan) if state.plan.source.num_files else None)
+            self.image.show(state.plan.plot_sizes() if state.plan.source.num_files else None)
         self._render_more()
 
     def _render_more(self, _: object = None) -> None:
         plan = self.state.plan
         if self.more.selected_index == 0:
             drawn = plan is not None and not plan.is_empty
-            self.bins.show(plots.bins(plan.files, plan.thresholds.max_file_size) if drawn else None)
+            self.bins.show(plan.plot_bins() if drawn else None)
         elif self.more.selected_index == 1:
             self.code.value = f"<pre>{html.escape(self.state.as_code())}</pre>"
-
-
-def _sizes(plan: CompactionPlan) -> Figure:
-    limits = plan.thresholds
-    return plots.before_after(
-        plan.source.sizes,
-        plan.sizes_after,
-        min_file_size=limits.min_file_size,
-        max_file_size=limits.max_file_size,
-        predicted=True,
-    )
 
 
 class RunView(w.VBox):
