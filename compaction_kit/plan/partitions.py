@@ -21,6 +21,14 @@ _INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _TRUE = ("true", "t", "yes", "y", "1")
 _FALSE = ("false", "f", "no", "n", "0")
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
+_MOMENT = re.compile(
+    r"(?P<year>\d{4})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})(?:[ T](?P<hour>\d{1,2})"
+    r"(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})(?:\.(?P<fraction>\d*))?)?)?"
+    r"(?P<zone> ?[A-Za-z+-][\w/+:-]*)?)?)?)?"
+)
+_MICRO_DIGITS = 6
+# Java's offsets end there.
+_MOST_HOURS = 18
 _DATE = re.compile(r"([+-]?\d{4,7})-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?")
 
 
@@ -79,7 +87,7 @@ def parse_time_zone(name: str) -> datetime.tzinfo:
         UnsupportedTableError: It is neither.
     """
     match = _OFFSET.fullmatch(name)
-    if match is not None:
+    if match is not None and int(match[2]) <= _MOST_HOURS:
         sign = -1 if match[1] == "-" else 1
         return datetime.timezone(sign * datetime.timedelta(hours=int(match[2]), minutes=int(match[3] or 0)))
     try:
@@ -97,7 +105,7 @@ def _key(value: str | None, column: str, kind: Any, time_zone: datetime.tzinfo |
         return value
     try:
         return _parser(kind, time_zone)(value.strip() if kind != "string" else value)
-    except (ValueError, ArithmeticError, TypeError) as error:
+    except (ValueError, ArithmeticError, TypeError, UnsupportedTableError) as error:
         raise UnsupportedTableError(
             f'The partition value "{value}" of column {column} is no {kind}: OPTIMIZE would turn '
             "it into null; correct those rows first."
@@ -158,4 +166,15 @@ def _timestamp(text: str, time_zone: datetime.tzinfo | None) -> datetime.datetim
 
 
 def _fields(text: str) -> datetime.datetime:
-    return datetime.datetime.fromisoformat(text)
+    """A moment as Spark's cast reads it: parts may lack zeros, and from the month on be missing."""
+    match = _MOMENT.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    parts = match.groupdict()
+    fraction = (parts.pop("fraction") or "").ljust(_MICRO_DIGITS, "0")[:_MICRO_DIGITS]
+    zone = parts.pop("zone")
+    # The first of what is missing: January, the 1st, midnight.
+    first = {"month": 1, "day": 1}
+    fields: dict[str, Any] = {name: int(part) if part else first.get(name, 0) for name, part in parts.items()}
+    moment = datetime.datetime(**fields, microsecond=int(fraction))
+    return moment.replace(tzinfo=parse_time_zone(zone.strip())) if zone else moment

@@ -1,6 +1,7 @@
 """What the workbench is looking at: one state that every view observes."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,6 @@ from traitlets import HasTraits, Int, List, Unicode, observe
 
 from compaction_kit.errors import CompactionKitError
 from compaction_kit.execute import Progress
-from compaction_kit.plan import Thresholds
 from compaction_kit.sizes import GIB
 from compaction_kit.survey import find_tables
 from compaction_kit.table import Table, open_table
@@ -77,10 +77,10 @@ class WorkbenchState(HasTraits):
     def _replan(self, _: object = None) -> None:
         if self._planner is None or self.table is None:
             return
-        thresholds = Thresholds(
-            min(self.min_file_size, self.max_file_size),
-            self.max_file_size,
-            self.table.thresholds().max_deleted_rows_ratio,
+        thresholds = replace(
+            self.table.thresholds(),
+            min_file_size=min(self.min_file_size, self.max_file_size),
+            max_file_size=self.max_file_size,
         )
         self.plan = self._planner.plan(thresholds, self.where or None, self.table.runner)
 

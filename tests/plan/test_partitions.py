@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.plan.partitions import parse_time_zone, partition_groups
@@ -32,6 +33,11 @@ def groups_of(
         ("boolean", ["true", "TRUE", "t", "yes", "1"]),
         ("decimal(10,2)", ["1.50", "1.5", "01.5"]),
         ("timestamp", ["2024-01-01 00:00:00", "2024-01-01T00:00:00Z", "2024-01-01T02:00:00+02:00"]),
+        (
+            "timestamp",
+            ["2024-1-1 1:00:00", "2024-01-01 01:00", "2024-1-1T1:0:0.000 UTC", "2024-01-01 03:00:00+2:00"],
+        ),
+        ("timestamp", ["2024", "2024-1", "2024-01-01", "2024-1-1 0:0"]),
         ("timestamp_ntz", ["2024-01-01 00:00:00", "2024-01-01T00:00:00.000000"]),
     ],
     ids=str,
@@ -79,6 +85,31 @@ def test_a_value_that_is_none_of_its_type_is_refused_by_name(kind: str, value: s
         groups_of(["", value], kind)
     assert f'"{value}" of column p is no {kind}' in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+DAY = "2024-06-01"
+TIMES = [
+    *("2024", "2024-6", DAY, "2024-6-1 1", "2024-6-1 1:2", "2024-6-1 1:2:3", f"{DAY}T01:02:03.1"),
+    *(f"{DAY} 01:02:03.123456789", f"{DAY} 01:02:03.", f"{DAY} 01:02:03Z", f"{DAY} 1:2:3 UTC"),
+    *(f"{DAY} 01:02:03+02:00", f"{DAY} 01:02:03-8:30", f"{DAY} 01:02:03 Asia/Tokyo", f"{DAY}x"),
+    *("2024-13-01 00:00:00", "2024-02-30 00:00:00", f"{DAY} 24:00:00", f"{DAY} 01:60:00", "noon"),
+    *(f"{DAY} 01:02:03 Mars/Olympus", "24-06-01 01:02:03", f"{DAY} 01:02:03+19:00"),
+]
+
+
+@pytest.mark.spark
+def test_timestamps_are_read_as_spark_casts_them(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(text,) for text in TIMES], "t string")
+    rows = frame.selectExpr("t", "unix_micros(try_cast(t AS timestamp)) m").collect()
+    known = [(row["t"], row["m"]) for row in rows if row["m"] is not None]
+    zone = parse_time_zone(spark.conf.get("spark.sql.session.timeZone") or "UTC")
+    numbers: dict[int, int] = {}
+    expected = [numbers.setdefault(moment, len(numbers)) for _, moment in known]
+    assert groups_of([text for text, _ in known], "timestamp", zone) == expected
+    for row in rows:
+        if row["m"] is None:
+            with pytest.raises(UnsupportedTableError):
+                groups_of([row["t"]], "timestamp", zone)
 
 
 def test_timestamps_without_a_zone_are_in_the_sessions() -> None:
