@@ -16,7 +16,14 @@ from compaction_kit.plan.order import SIZE
 from compaction_kit.plan.outcome import Outcome
 from compaction_kit.plan.packing import Packing
 from compaction_kit.plan.prediction import Exactness, exactness, metrics
-from compaction_kit.plan.tables import as_dict, batches_table, bins_table, files_table, steps_table
+from compaction_kit.plan.tables import (
+    as_dict,
+    batches_table,
+    bins_table,
+    files_table,
+    partitions_table,
+    steps_table,
+)
 from compaction_kit.plan.words import explain
 from compaction_kit.sizes import format_count, format_size
 
@@ -136,9 +143,19 @@ class CompactionPlan:
 
         Columns: bin_id, num_files, size_bytes, num_records (null where a file has no
         statistics), partition.<column>, num_files_added, bytes_added (predicted), gain (bytes
-        that a full read is spared), batch_id (the commit).
+        that a full read is spared, see `benefit.gains`), batch_id (the commit), gain_per_byte (of
+        those that are rewritten).
         """
         return bins_table(self)
+
+    @cached_property
+    def partitions(self) -> pa.Table:
+        """One row a partition that has bins, the one that gains the most for a byte first.
+
+        Columns: partition.<column>, num_bins, num_files, size_bytes, num_files_added,
+        bytes_added (predicted), gain, gain_per_byte.
+        """
+        return partitions_table(self)
 
     @cached_property
     def batches(self) -> pa.Table:

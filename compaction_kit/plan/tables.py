@@ -54,7 +54,22 @@ def bins_table(plan: "CompactionPlan") -> pa.Table:
     }
     for name, values in predicted.items():
         bins = bins.append_column(name, pa.array(values, pa.int64()))
-    return bins
+    return _with_rate(bins)
+
+
+def partitions_table(plan: "CompactionPlan") -> pa.Table:
+    """See `CompactionPlan.partitions`."""
+    names = _partition_columns(plan.bins)
+    sums = ("num_files", "size_bytes", "num_files_added", "bytes_added", "gain")
+    # By number and not by value: values that look different may be one partition.
+    numbers = plan.groups[plan.packing.order[plan.packing.starts]]
+    bins = plan.bins.append_column("number", pa.array(numbers))
+    grouped = bins.group_by("number").aggregate(
+        [*((name, "min") for name in names), ("bin_id", "count"), *((name, "sum") for name in sums)]
+    )
+    kept = [*(f"{name}_min" for name in names), "bin_id_count", *(f"{name}_sum" for name in sums)]
+    partitions = _with_rate(grouped.select(kept).rename_columns([*names, "num_bins", *sums]))
+    return partitions.sort_by([("gain_per_byte", "descending")])
 
 
 def batches_table(plan: "CompactionPlan") -> pa.Table:
@@ -110,6 +125,12 @@ def as_dict(plan: "CompactionPlan") -> dict[str, Any]:
         "bins": plan.bins.to_pylist(),
         "files": plan.files.to_pylist(),
     }
+
+
+def _with_rate(table: pa.Table) -> pa.Table:
+    """A table with what is gained for each byte that is rewritten."""
+    rate = table["gain"].to_numpy() / np.maximum(table["size_bytes"].to_numpy(), 1)
+    return table.append_column("gain_per_byte", pa.array(rate, pa.float64()))
 
 
 def _partition_columns(files: pa.Table) -> list[str]:
