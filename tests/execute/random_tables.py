@@ -155,7 +155,7 @@ class Recipe:
         self._write_checksum(table, len(commits) - 1, head)
 
     def _write_checksum(self, table: Path, version: int, head: list[Action]) -> None:
-        """With it Delta need not sum up the log before it begins: a third of the time."""
+        """With it Delta need not sum up the log before it begins."""
         live = self.live().values()
         checksum = {
             "tableSizeBytes": sum(file.size for _, file in live),
