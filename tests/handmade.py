@@ -1,6 +1,8 @@
 """Delta tables written by hand, action by action, for the logs that no writer makes to order."""
 
+import base64
 import json
+import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 Action = dict[str, Any]
+
+_Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_RFC1924 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+_TO_Z85 = bytes.maketrans(_RFC1924, _Z85)
+_BITMAP_ARRAY, _BITMAP = 1681511377, 12346
 
 
 def log_name(version: int, suffix: str = "json") -> str:
@@ -87,6 +94,14 @@ def vector(name: str, cardinality: int = 1, storage: str = "i") -> Action:
         "sizeInBytes": 40,
         "cardinality": cardinality,
     }
+
+
+def inline_vector(rows: Sequence[int]) -> Action:
+    """A deletion vector within the log, which says that these rows are deleted: up to 4,096 of 65,536."""
+    bitmap = struct.pack(f"<IIHHI{len(rows)}H", _BITMAP, 1, 0, len(rows) - 1, 16, *rows)
+    data = struct.pack("<iqi", _BITMAP_ARRAY, 1, 0) + bitmap
+    name = base64.b85encode(data + bytes(-len(data) % 4)).translate(_TO_Z85).decode()
+    return vector(name, len(rows)) | {"sizeInBytes": len(data)}
 
 
 def write_commit(table: Path, version: int, actions: Sequence[Action]) -> Path:

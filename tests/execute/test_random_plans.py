@@ -1,0 +1,220 @@
+"""Random tables are optimized by Delta itself, and the plan had said just what it would do."""
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import settings
+from pyspark.sql import SparkSession
+
+from compaction_kit import open_table
+from compaction_kit.errors import EmptyTableError
+from compaction_kit.plan import CompactionPlan
+from tests import handmade
+from tests.execute.random_tables import DataFile, Recipe, files_of, random_recipe
+from tests.handmade import Action
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+QUICK = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.maxPlanStringLength": "0",
+    "spark.databricks.delta.writeChecksumFile.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What one commit of OPTIMIZE did."""
+
+    table: Path
+    info: Action
+    adds: list[Action]
+    removes: list[Action]
+
+    @property
+    def history(self) -> dict[str, int]:
+        """The metrics that the table's history shows."""
+        return {name: int(value) for name, value in self.info["operationMetrics"].items()}
+
+    @cached_property
+    def outputs(self) -> list[frozenset[int]]:
+        """The numbers of the files whose rows each added file holds."""
+        paths = [self.table / unquote(add["path"]) for add in self.adds]
+        return [files_of(pq.ParquetFile(path).read(["id"])["id"].to_pylist()) for path in paths]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What OPTIMIZE told, and what it did."""
+
+    metrics: dict[str, Any]
+    commits: list[Commit]
+
+    @property
+    def removes(self) -> list[Action]:
+        return [remove for commit in self.commits for remove in commit.removes]
+
+    @property
+    def removed(self) -> list[set[str]]:
+        """The paths that each commit removed."""
+        return [{remove["path"] for remove in commit.removes} for commit in self.commits]
+
+    @property
+    def outputs(self) -> list[tuple[Action, frozenset[int]]]:
+        """Each added file, and the numbers of the files whose rows it holds."""
+        return [pair for commit in self.commits for pair in zip(commit.adds, commit.outputs, strict=True)]
+
+
+def optimize(spark: SparkSession, table: Path, where: str | None) -> Outcome:
+    last = max(map(int, (path.stem for path in (table / "_delta_log").glob("*.json"))))
+    statement = f"OPTIMIZE delta.`{table}`" + (f" WHERE {where}" if where else "")
+    row = spark.sql(statement).collect()[0]
+    commits: list[Commit] = []
+    while (path := handmade.commit_path(table, last + len(commits) + 1)).exists():
+        commits.append(read_commit(table, path))
+    return Outcome(row.asDict(recursive=True)["metrics"], commits)
+
+
+def read_commit(table: Path, path: Path) -> Commit:
+    actions = [json.loads(line) for line in path.read_text().splitlines()]
+
+    def named(name: str) -> list[Action]:
+        return [action[name] for action in actions if name in action]
+
+    (info,) = named("commitInfo")
+    return Commit(table, info, named("add"), named("remove"))
+
+
+def assert_same_files(recipe: Recipe, plan: CompactionPlan, outcome: Outcome) -> None:
+    """The files of the batches that add any are gone, with their vectors, batch by batch."""
+    commits = planned_commits(plan)
+    planned, removed = [set(paths) for paths in commits.values()], outcome.removed
+    assert set().union(*planned) == set().union(*removed)
+    assert sum(map(len, removed)) == len(outcome.removes)
+    if plan.exact.commits:
+        assert planned == removed
+    live = recipe.live()
+    for remove in outcome.removes:
+        _, file = live[remove["path"]]
+        assert remove["size"] == file.size
+        assert (remove.get("deletionVector") or {}).get("cardinality", 0) == file.deleted
+
+
+def assert_same_bins(recipe: Recipe, plan: CompactionPlan, outcome: Outcome) -> None:
+    """The rows of each bin, and no others, are in one file, in the bin's partition."""
+    live = recipe.live()
+    bins: dict[int, set[int]] = {}
+    for planned in plan.files.to_pylist():
+        number, file = live[planned["path"]]
+        if file.rows > file.deleted:
+            bins.setdefault(planned["bin_id"], set()).add(number)
+    assert Counter(map(frozenset, bins.values())) == Counter(numbers for _, numbers in outcome.outputs)
+    for add, numbers in outcome.outputs:
+        assert all(recipe.partition(number) == add["partitionValues"] for number in numbers)
+
+
+def assert_same_metrics(recipe: Recipe, plan: CompactionPlan, outcome: Outcome) -> None:
+    """OPTIMIZE's result says what the plan said that it would say, and so does the history."""
+    assert plan.metrics == {name: outcome.metrics[name] for name in plan.metrics}
+    told = outcome.metrics["deletionVectorStats"] or {}
+    deleted = [file.deleted for _, file in planned_files(recipe, plan) if file.deleted]
+    assert told.get("numDeletionVectorsRemoved", 0) == len(deleted)
+    assert told.get("numDeletionVectorRowsRemoved", 0) == sum(deleted)
+    if not plan.exact.commits:
+        return
+    committed = plan.batches.filter(pc.greater(plan.batches["num_files_added"], 0)).to_pylist()
+    for commit, batch in zip(outcome.commits, committed, strict=True):
+        assert commit.history["numRemovedFiles"] == batch["num_files"]
+        assert commit.history["numRemovedBytes"] == batch["size_bytes"]
+        assert commit.history["numAddedFiles"] == batch["num_files_added"] == len(commit.adds)
+        vectors = [remove for remove in commit.removes if "deletionVector" in remove]
+        assert commit.history["numDeletionVectorsRemoved"] == len(vectors)
+
+
+def planned_files(recipe: Recipe, plan: CompactionPlan) -> list[tuple[int, DataFile]]:
+    live = recipe.live()
+    return [live[path] for path in plan.files["path"].to_pylist()]
+
+
+def planned_commits(plan: CompactionPlan) -> dict[int, list[str]]:
+    """The paths in each batch that adds a file, in the order of the batches."""
+    adding: dict[int, list[str]] = {
+        batch["batch_id"]: [] for batch in plan.batches.to_pylist() if batch["num_files_added"]
+    }
+    batch_of_bin = plan.bins["batch_id"].to_pylist()
+    for file in plan.files.to_pylist():
+        if (batch := batch_of_bin[file["bin_id"]]) in adding:
+            adding[batch].append(file["path"])
+    return adding
+
+
+def check(recipe: Recipe, plan: CompactionPlan | None, outcome: Outcome) -> None:
+    """Whatever the plan says is certain has come about."""
+    if plan is None:
+        assert not outcome.commits
+        return
+    assert_same_bins(recipe, plan, outcome)
+    # A file that the log doesn't count the rows of may have none.
+    if plan.exact.num_files_added:
+        assert_same_files(recipe, plan, outcome)
+        assert_same_metrics(recipe, plan, outcome)
+
+
+def plan_and_optimize(
+    spark: SparkSession, table: Path, recipe: Recipe
+) -> tuple[CompactionPlan | None, Outcome]:
+    """The plan, or None if the table is empty, and what OPTIMIZE did then."""
+    recipe.write(table)
+    for key, value in recipe.confs.items():
+        spark.conf.set(key, value)
+    if recipe.batch_size is None:
+        spark.conf.unset("spark.databricks.delta.optimize.batchSize")
+    try:
+        plan = open_table(table, spark).plan_compaction(recipe.where)
+    except EmptyTableError:
+        plan = None
+    return plan, optimize(spark, table, recipe.where)
+
+
+def check_tables(spark: SparkSession, folder: Path, seeds: Iterable[int]) -> int:
+    """Check these tables one by one in a session of their own; returns how many were rewritten."""
+    session = spark.newSession()
+    for key, value in QUICK.items():
+        session.conf.set(key, value)
+    rewritten = 0
+    for recipe in map(random_recipe, seeds):
+        table = folder / str(recipe.seed)
+        try:
+            plan, outcome = plan_and_optimize(session, table, recipe)
+            check(recipe, plan, outcome)
+        except Exception as error:
+            error.add_note(repr(recipe))
+            raise
+        rewritten += bool(outcome.commits)
+        shutil.rmtree(table)
+    return rewritten
+
+
+def test_random_tables_are_optimized_as_planned(spark: SparkSession, tmp_path: Path) -> None:
+    count = settings().max_examples
+    # Two at a time: Spark plans each one's queries on one core.
+    with ThreadPoolExecutor(2) as pool:
+        shares = [range(count)[worker::2] for worker in range(2)]
+        rewritten = pool.map(partial(check_tables, spark, tmp_path), shares)
+        assert sum(rewritten) > count // 2
