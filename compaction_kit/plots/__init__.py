@@ -8,6 +8,7 @@ from compaction_kit.plots.bins import bins, layouts, plan
 from compaction_kit.plots.history import history
 from compaction_kit.plots.sizes import before_after, file_sizes
 from compaction_kit.plots.style import LIVE, LOST, NEW, SMALL, TOMBSTONED, Chart, to_html, to_png
+from compaction_kit.plots.survey import survey
 
 __all__ = [
     "LIVE",
@@ -22,6 +23,7 @@ __all__ = [
     "history",
     "layouts",
     "plan",
+    "survey",
     "to_html",
     "to_png",
 ]
