@@ -27,8 +27,10 @@ def as_html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _cells(kind: str, texts: Sequence[str]) -> str:
-    sides = ["left", *["right"] * (len(texts) - 1)]
+    styles = ["text-align:left", *["text-align:right"] * (len(texts) - 1)]
+    if kind == "td":
+        styles = [f"{style};white-space:nowrap" for style in styles]
     return "".join(
-        f'<{kind} style="text-align:{side}">{html.escape(text)}</{kind}>'
-        for side, text in zip(sides, texts, strict=True)
+        f'<{kind} style="{style}">{html.escape(text)}</{kind}>'
+        for style, text in zip(styles, texts, strict=True)
     )

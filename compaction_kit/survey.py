@@ -84,7 +84,7 @@ class Survey:
         from compaction_kit import plots
 
         figure = plots.to_html(self.plot()) if len(self) else ""
-        return f"<div>{survey_html(self.where, self.rows)}{figure}</div>"
+        return f'<div style="overflow-x:auto">{survey_html(self.where, self.rows)}{figure}</div>'
 
     def __repr__(self) -> str:
         return f"Survey({finding(self.where, self.rows)})"

@@ -99,10 +99,10 @@ def _cells(row: Facts) -> Sequence[str]:
         f"{row['num_files'] - row['files_removed'] + row['files_added']:,}",
         format_size(row["bytes_rewritten"]) if some else "nothing",
         format_size(row["gain"]) if some else "none",
-        f"{row['gain_per_byte']:,.1f}" if row["gain_per_byte"] is not None else "",
+        "" if row["gain_per_byte"] is None else _ratio(row["gain_per_byte"]),
         "" if row["overlap"] is None else f"{row['overlap']:,.1f} by {row['overlap_column']}",
         format_size(row["log_bytes"]),
-        f"{when:%Y-%m-%d %H:%M} UTC" if when else "",
+        f"{when:%Y-%m-%d}" if when else "",
     )
 
 
@@ -121,6 +121,10 @@ def _spared(row: Facts) -> str:
 
 def _more(count: int, most: int) -> list[str]:
     return [f"… and {format_count(count - most, 'table')} more in to_arrow()"] if count > most else []
+
+
+def _ratio(number: float) -> str:
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
 
 
 def _percent(part: int, whole: int) -> str:
