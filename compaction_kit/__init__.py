@@ -3,10 +3,10 @@
 from typing import Any
 
 from compaction_kit.session import get_spark
-from compaction_kit.survey import find_tables
+from compaction_kit.survey import find_tables, survey
 from compaction_kit.table import Table, open_table
 
-__all__ = ["Table", "find_tables", "get_spark", "open_table", "workbench"]
+__all__ = ["Table", "find_tables", "get_spark", "open_table", "survey", "workbench"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,7 @@
 """Facts for people: as lines of text, and as HTML."""
 
 import html
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 
 def as_text(facts: Mapping[str, str]) -> str:
@@ -18,3 +18,19 @@ def as_html(facts: Mapping[str, str]) -> str:
         for name, value in facts.items()
     )
     return f"<table><tbody>{rows}</tbody></table>"
+
+
+def as_html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table with a row a thing: its name on the left, then what there is to say of it."""
+    body = "".join(f"<tr>{_cells('td', row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{_cells('th', head)}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cells(kind: str, texts: Sequence[str]) -> str:
+    styles = ["text-align:left", *["text-align:right"] * (len(texts) - 1)]
+    if kind == "td":
+        styles = [f"{style};white-space:nowrap" for style in styles]
+    return "".join(
+        f'<{kind} style="{style}">{html.escape(text)}</{kind}>'
+        for style, text in zip(styles, texts, strict=True)
+    )

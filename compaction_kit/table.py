@@ -198,7 +198,12 @@ class Table:
         return f'Table("{self.name}", version {self.version})'
 
 
-def _resolve(name: str, spark: SparkSession | None) -> Path:
+def local_path(name: str) -> Path:
+    """The path that a path or a URI stands for.
+
+    Raises:
+        UnsupportedTableError: It isn't on a local disk.
+    """
     parts = urlsplit(name)
     if parts.scheme == "file":
         return Path(unquote(parts.path))
@@ -206,12 +211,17 @@ def _resolve(name: str, spark: SparkSession | None) -> Path:
         raise UnsupportedTableError(
             f"{name} is on {parts.scheme}, and only local disks are read: copy the table here."
         )
-    if spark is not None and _CATALOG_NAME.fullmatch(name) and not Path(name).exists():
+    return Path(name)
+
+
+def _resolve(name: str, spark: SparkSession | None) -> Path:
+    path = local_path(name)
+    if spark is not None and _CATALOG_NAME.fullmatch(name) and not path.exists():
         try:
             location = spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]["location"]
         except PySparkException as error:
             raise TableNotFoundError(
                 f"No table {name}: there is no such path, and the session's catalog has no such Delta table."
             ) from error
-        return _resolve(location, None)
-    return Path(name)
+        return local_path(location)
+    return path

@@ -1,6 +1,37 @@
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-from compaction_kit import find_tables
+import deltalake
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from compaction_kit import find_tables, open_table, plots, survey
+from compaction_kit.errors import (
+    CompactionKitError,
+    InvalidArgumentError,
+    NotADeltaTableError,
+    TableNotFoundError,
+    UnsupportedTableError,
+)
+from compaction_kit.sizes import MIB
+from compaction_kit.survey import Survey
+from tests import folders, handmade
+from tests.conftest import CopyOf
+
+CLUSTERED = {
+    "domainMetadata": {
+        "domain": "delta.clustering",
+        "configuration": json.dumps({"clusteringColumns": [["id"]]}),
+        "removed": False,
+    }
+}
 
 
 def make(root: Path, *names: str) -> None:
@@ -26,3 +57,388 @@ def test_hidden_folders_and_those_too_deep_are_passed_over(tmp_path: Path) -> No
 
 def test_a_folder_that_does_not_exist_holds_no_tables(tmp_path: Path) -> None:
     assert find_tables(tmp_path / "nothing") == []
+
+
+def in_mib(*sizes: int) -> list[handmade.Action]:
+    """Files without statistics, so that what comes out of a bin is as large as what goes in."""
+    return [handmade.add(f"f{i}", size * MIB, records=None) for i, size in enumerate(sizes)]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """Four tables that can be surveyed, and four that can't."""
+    root = tmp_path / "lake"
+    handmade.write_log(root / "none", in_mib(1200, 1300))
+    handmade.write_log(root / "few", in_mib(1, 2, 500))
+    handmade.write_log(root / "many", in_mib(*[20] * 8))
+    handmade.write_log(root / "also few", in_mib(3, 4, 600))
+    handmade.write_log(root / "bad/empty", [])
+    handmade.write_log(root / "bad/clustered", [CLUSTERED, *in_mib(1, 1)])
+    handmade.write_log(root / "bad/newer", [handmade.protocol(features=["fancy"]), *in_mib(1, 1)])
+    handmade.write_log(root / "bad/damaged", in_mib(1, 1), [handmade.add("b")])
+    handmade.commit_path(root / "bad/damaged", 1).write_text('{"add":')
+    return root
+
+
+def row_of(found: Survey, name: str | Path) -> dict[str, Any]:
+    rows: list[dict[str, Any]] = found.to_arrow().to_pylist()
+    return next(row for row in rows if row["table"] == str(name))
+
+
+def refused(where: Any, kind: type[CompactionKitError], *words: str, **options: Any) -> None:
+    with pytest.raises(kind) as caught:
+        survey(where, **options)
+    assert "\n" not in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_tables_are_ranked_by_gain_ties_as_found_and_errors_last(lake: Path) -> None:
+    found = survey(lake).to_arrow()
+    names = ["many", "also few", "few", "none", "bad/clustered", "bad/damaged", "bad/empty", "bad/newer"]
+    assert found["table"].to_pylist() == [str(lake / name) for name in names]
+    assert found["gain"].to_pylist() == [7 * 4 * MIB, 2 * 4 * MIB, 2 * 4 * MIB, 0, None, None, None, None]
+
+
+def test_a_row_tells_the_files_and_the_plan(lake: Path) -> None:
+    found = survey(lake)
+    few = row_of(found, lake / "few")
+    log_bytes = handmade.commit_path(lake / "few", 0).stat().st_size
+    assert few == {
+        "table": str(lake / "few"),
+        "version": 0,
+        "num_files": 3,
+        "size_bytes": 503 * MIB,
+        "num_small_files": 2,
+        "median_size_bytes": 2 * MIB,
+        "num_partitions": 1,
+        "skew": 1.0,
+        "num_commits": 1,
+        "log_bytes": log_bytes,
+        "tombstoned_bytes": 0,
+        "reclaimable_bytes": 0,
+        "overlap": None,
+        "overlap_column": None,
+        "last_optimize": None,
+        "files_removed": 3,
+        "files_added": 1,
+        "bytes_rewritten": 503 * MIB,
+        "gain": 8 * MIB,
+        "gain_per_byte": 8 / 503,
+        "error": None,
+    }
+    none = row_of(found, lake / "none")
+    assert (none["files_removed"], none["files_added"], none["bytes_rewritten"]) == (0, 0, 0)
+    assert (none["gain"], none["gain_per_byte"]) == (0, None)
+
+
+@pytest.mark.parametrize("max_file_size", [None, "12 KB"])
+def test_the_plan_is_that_of_the_table(shaped: Path, max_file_size: str | None) -> None:
+    before = folders.listing(shaped)
+    found = survey(shaped, max_file_size=max_file_size)
+    (row,) = found.to_arrow().to_pylist()
+    plan, stats = open_table(shaped).plan_compaction(max_file_size=max_file_size), open_table(shaped).files()
+    assert row["files_removed"] == plan.num_files_removed > 0
+    assert (row["files_added"], row["bytes_rewritten"]) == (plan.num_files_added, plan.bytes_removed)
+    assert (row["gain"], row["gain_per_byte"]) == (plan.gain, plan.gain / plan.bytes_removed)
+    for name in ("num_small_files", "skew", "log_bytes", "tombstoned_bytes", "num_commits"):
+        assert row[name] == getattr(stats.stats(), name)
+    assert (row["overlap_column"], row["overlap"]) == ("id", stats.overlap("id").mean)
+    assert folders.listing(shaped) == before
+
+
+def test_an_error_is_a_row_with_a_sentence_and_what_is_known(lake: Path) -> None:
+    found = survey(lake)
+    for name, known, words in (
+        ("empty", 0, "The table is empty at version 0"),
+        ("clustered", 2, "The table is clustered by id"),
+        ("newer", 2, "the reader feature fancy"),
+        ("damaged", None, f"The log file {handmade.log_name(1)} is damaged"),
+    ):
+        row = row_of(found, lake / "bad" / name)
+        assert words in row["error"]
+        assert row["error"].endswith(".")
+        assert "\n" not in row["error"]
+        assert row["gain"] is None
+        assert row["num_files"] == (known if name != "newer" else None)
+
+
+def test_paths_that_lead_nowhere_are_rows_too(lake: Path, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    names: list[str | Path] = [
+        tmp_path / "vanished",
+        "s3://bucket/t",
+        tmp_path / "folder",
+        "//[",
+        lake / "many",
+    ]
+    found = survey(names).to_arrow()
+    assert found["table"].to_pylist() == [str(name) for name in [lake / "many", *names[:4]]]
+    errors = found["error"].to_pylist()
+    assert errors[0] is None
+    assert "does not exist" in errors[1]
+    assert "only local disks" in errors[2]
+    assert "no _delta_log folder" in errors[3]
+    assert errors[4] == "ValueError: Invalid IPv6 URL."
+
+
+def test_a_damaged_commit_that_no_reader_needs_hides_the_last_optimize_alone(changed: Path) -> None:
+    deltalake.DeltaTable(str(changed)).create_checkpoint()
+    handmade.commit_path(changed, 2).write_text('{"commitInfo":')
+    (row,) = survey(changed).to_arrow().to_pylist()
+    assert f"The log file {handmade.log_name(2)} is damaged" in row["error"]
+    assert row["gain"] == open_table(changed).plan_compaction().gain
+
+
+def test_many_tables_at_once_are_what_they_are_one_by_one(lake: Path) -> None:
+    names = find_tables(lake) * 3
+    together = survey(names).to_arrow()
+    one_by_one = pa.concat_tables([survey([name]).to_arrow() for name in names])
+    by_name = [("table", "ascending")]
+    assert together.sort_by(by_name) == one_by_one.sort_by(by_name)
+    assert survey(names).to_arrow() == together
+
+
+def test_the_columns_are_as_documented(lake: Path) -> None:
+    schema = survey(lake).to_arrow().schema
+    assert schema == survey([]).to_arrow().schema
+    kinds = {pa.int64(): 14, pa.float64(): 3, pa.string(): 3, pa.timestamp("ms", "UTC"): 1}
+    assert {kind: schema.types.count(kind) for kind in kinds} == kinds
+    for name in schema.names:
+        assert name in (Survey.to_arrow.__doc__ or "")
+
+
+def test_overlap_is_by_the_first_column_whose_stats_have_bounds(tmp_path: Path) -> None:
+    columns = {"flag": "boolean", "note": "string", "day": "date", "id": "long"}
+    metadata = handmade.metadata(columns | {"p": "string"}, ["p"])
+    adds = [handmade.add(f"f{i}", partition={"p": "x"}) for i in range(3)]
+    for add, days in zip(adds, [("01", "10"), ("05", "15"), ("20", "25")], strict=True):
+        low, high = ({"id": 1, "day": f"2024-01-{day}"} for day in days)
+        add["add"]["stats"] = json.dumps({"numRecords": 1, "minValues": low, "maxValues": high})
+    (row,) = survey(handmade.write_log(tmp_path, [metadata, *adds])).to_arrow().to_pylist()
+    assert row["overlap_column"] == "day"
+    assert row["overlap"] == pytest.approx((1 + 2 + 2 + 1 + 1 + 1) / 6)
+
+
+def test_a_survey_leaves_what_was_read_before_in_memory(lake: Path, shaped: Path) -> None:
+    log = open_table(shaped).log
+    snapshot = log.snapshot()
+    survey(find_tables(lake) * 3)
+    assert log.snapshot() is snapshot
+
+
+def test_progress_tells_each_table_when_it_is_done(lake: Path) -> None:
+    calls: list[tuple[int, int, str]] = []
+    survey(lake, progress=lambda *call: calls.append(call))
+    assert [call[:2] for call in calls] == [(done, 8) for done in range(1, 9)]
+    assert sorted(name for _, _, name in calls) == find_tables(lake)
+
+
+def test_a_progress_bar_is_shown_and_taken_away(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    survey(find_tables(lake) * 50, progress=True)
+    shown = capsys.readouterr().err
+    assert " of 400 tables |" in shown
+    assert shown.endswith("\r")
+
+
+def test_an_interrupt_ends_the_survey(lake: Path) -> None:
+    calls: list[int] = []
+
+    def interrupt(done: int, total: int, name: str) -> None:
+        calls.append(done)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        survey(find_tables(lake) * 50, progress=interrupt)
+    assert calls == [1]
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("", "names no folder"),
+        (None, "where=None"),
+        (5, "where=5"),
+        (["t", ""], "where=''"),
+        (b"t", "where=b't'"),
+    ],
+)
+def test_what_names_nothing_is_refused(where: Any, words: str) -> None:
+    refused(where, InvalidArgumentError, words)
+
+
+def test_a_size_or_a_place_that_can_t_be_is_refused_at_once(lake: Path) -> None:
+    refused(lake, InvalidArgumentError, 'max_file_size="12 parsecs"', max_file_size="12 parsecs")
+    refused("s3://bucket/lake", UnsupportedTableError, "only local disks")
+    refused(lake / "no such folder", TableNotFoundError, "no such folder", "check the spelling")
+    refused(handmade.commit_path(lake / "many", 0), NotADeltaTableError, "is a file")
+
+
+@pytest.mark.parametrize("as_list", [True, False])
+def test_a_survey_of_nothing_says_so(tmp_path: Path, as_list: bool) -> None:
+    found = survey([] if as_list else tmp_path)
+    where = "the list" if as_list else str(tmp_path)
+    assert len(found) == 0
+    assert found.summary() == f"There is no Delta table in {where}."
+    assert f"There is no Delta table in {where}" in repr(found)
+    assert where in found._repr_html_()
+    assert found.plot().get_label() == f"There is no Delta table in {where}"
+
+
+def test_a_folder_may_be_a_table_or_a_uri(lake: Path) -> None:
+    assert survey(lake / "few").to_arrow()["table"].to_pylist() == [str(lake / "few")]
+    assert len(survey(f"file://{lake}/also%20few")) == 1
+    assert len(survey(lake.glob("*few"))) == 2
+
+
+def test_a_survey_says_what_it_found_in_words(lake: Path) -> None:
+    found = survey(lake)
+    lines = found.summary().splitlines()
+    finding = "Compaction would spare readers 44 MiB, 82 % of it in 2 of 4 tables"
+    assert lines[0] == f"{finding}."
+    assert " ".join(lines[1].split()) == f"{lake}/many 8 → 1 files 0 % small spares 28 MiB"
+    assert lines[4].endswith("nothing to gain")
+    assert lines[5].startswith(f"{lake}/bad/clustered: The table is clustered")
+    assert repr(found) == f"Survey({finding})"
+    assert survey(lake / "none").summary().startswith("Compaction would gain nothing in 1 table.")
+    assert survey(lake / "bad/empty").summary().startswith("No table of 1 can be surveyed.")
+    assert found.to_pandas()["gain"].max() == 28 * MIB
+
+
+def test_the_page_has_the_table_the_errors_and_the_figure(lake: Path, tmp_path: Path) -> None:
+    handmade.write_log(lake / "<b> & co", in_mib(1, 1))
+    page = survey(lake)._repr_html_()
+    for text in ("503 MiB", "67 %", "28 MiB", "&lt;b&gt; &amp; co", "is clustered by id", "<img alt="):
+        assert text in page
+    assert "<b> & co" not in page
+    assert page.index("<table>") < page.index("is damaged") < page.index("<img")
+
+
+def test_the_figure_s_words_are_its_finding_and_its_first_tables(lake: Path) -> None:
+    label = str(survey(lake).plot().get_label())
+    assert label.startswith(
+        "Compaction would spare readers 44 MiB, 82 % of it in 2 of 4 tables. many: 8 files, "
+    )
+    assert "none: 2 files, 0 of them small, 2 after compaction, which would spare 0 B" in label
+    assert label.endswith("4 tables can't be surveyed, or not in full")
+
+
+def test_the_first_tables_of_very_many_are_shown(lake: Path) -> None:
+    found = survey([lake / "few"] * 200)
+    assert str(found.plot().get_label()).endswith("the first 30 of 200 tables are shown")
+    assert "150 tables more" in found._repr_html_()
+    assert "180 tables more" in found.summary()
+
+
+def test_a_table_of_which_no_row_is_left_is_drawn(tmp_path: Path) -> None:
+    vector = handmade.vector("v", 10)
+    adds = [handmade.add(f"f{i}", records=10, vector=vector) for i in range(2)]
+    features = handmade.protocol(features=["deletionVectors"])
+    found = survey(handmade.write_log(tmp_path, [features, *adds]))
+    assert found.to_arrow()["files_added"].to_pylist() == [0]
+    assert plots.to_png(found.plot(), dpi=50).startswith(b"\x89PNG")
+
+
+def test_no_session_is_started_and_names_are_refused_without_one(lake: Path) -> None:
+    code = f"""
+import compaction_kit as ck
+from pyspark import SparkContext
+assert len(ck.survey({str(lake)!r})) == 8
+try:
+    ck.survey("sales.orders")
+except ck.survey.__globals__["TableNotFoundError"] as error:
+    print(error)
+assert SparkContext._active_spark_context is None
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "sales.orders" in done.stdout
+    assert "no Spark session is running" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def schema(spark: SparkSession, shaped: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A schema with two Delta tables, one of which is gone, a Parquet table and a view."""
+    folder = tmp_path_factory.mktemp("schema")
+    gone = folders.copy(shaped, folder / "gone")
+    spark.sql(f"CREATE SCHEMA kit_survey LOCATION '{folder}/warehouse'")
+    spark.sql(f"CREATE TABLE kit_survey.shaped USING delta LOCATION '{shaped}'")
+    spark.sql(f"CREATE TABLE kit_survey.gone USING delta LOCATION '{gone}'")
+    spark.sql("CREATE TABLE kit_survey.plain (provider LONG) USING parquet COMMENT 'is no\nProvider: delta'")
+    spark.sql("CREATE VIEW kit_survey.seen AS SELECT * FROM kit_survey.shaped")
+    shutil.rmtree(gone)
+    yield "kit_survey"
+    spark.sql("DROP SCHEMA kit_survey CASCADE")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("prefix", ["", "spark_catalog."])
+def test_the_delta_tables_of_a_schema_are_surveyed(shaped: Path, schema: str, prefix: str) -> None:
+    found = survey(prefix + schema).to_arrow()
+    assert found["table"].to_pylist() == [f"{prefix}{schema}.shaped", f"{prefix}{schema}.gone"]
+    errors = found["error"].to_pylist()
+    assert errors[0] is None
+    assert "does not exist" in errors[1]
+    assert found["gain"][0].as_py() == open_table(shaped).plan_compaction().gain
+
+
+@pytest.mark.spark
+def test_a_catalog_is_all_its_schemas(spark: SparkSession, schema: str) -> None:
+    names = survey("spark_catalog", spark).to_arrow()["table"].to_pylist()
+    assert {f"spark_catalog.{schema}.shaped", f"spark_catalog.{schema}.gone"} <= set(names)
+    assert not [name for name in names if name.endswith((".plain", ".seen"))]
+
+
+@pytest.mark.spark
+def test_tables_go_by_their_names_too(shaped: Path, schema: str) -> None:
+    name = f"{schema}.shaped"
+    alone, listed = survey(name).to_arrow(), survey([name, f"{schema}.no_such", shaped]).to_arrow()
+    assert alone["table"].to_pylist() == [name]
+    assert listed["table"].to_pylist() == [name, str(shaped), f"{schema}.no_such"]
+    assert "no such Delta table" in listed["error"][2].as_py()
+    assert listed.slice(0, 1) == alone
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", ["no_such_thing", "no_such.schema", "no.such.table", "default.no_such"])
+def test_a_name_that_nothing_has_is_refused(spark: SparkSession, name: str) -> None:
+    refused(name, TableNotFoundError, name, "no schema, catalog or Delta table")
+
+
+@pytest.mark.spark
+def test_a_table_of_another_format_is_refused(schema: str) -> None:
+    refused(f"{schema}.plain", NotADeltaTableError, f"{schema}.plain", "not a Delta table")
+
+
+@pytest.mark.spark
+def test_paths_are_surveyed_without_a_job_and_as_the_session_is_set(
+    spark: SparkSession, shaped: Path, confs: Callable[[str, str], None]
+) -> None:
+    confs("spark.databricks.delta.optimize.maxFileSize", "12000")
+    confs("spark.databricks.delta.optimize.minFileSize", "12000")
+    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup()
+    (row,) = survey(shaped).to_arrow().to_pylist()
+    assert spark.sparkContext.statusTracker().getJobIdsForGroup() == jobs
+    plan = open_table(shaped).plan_compaction()
+    assert plan.num_bins > 3
+    assert (row["files_added"], row["gain"]) == (plan.num_files_added, plan.gain)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("in_commit", [False, True], ids=["file times", "in-commit timestamps"])
+def test_the_last_optimize_is_that_of_the_history(
+    spark: SparkSession, lived: Path, copy_of: CopyOf, in_commit: bool
+) -> None:
+    table = copy_of(lived)
+    name = f"delta.`{table}`"
+    if in_commit:
+        spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')")
+        spark.sql(f"OPTIMIZE {name}")
+        spark.sql(f"DELETE FROM {name} WHERE id = 7")
+        os.utime(handmade.commit_path(table, 6), (1_500_000_000, 1_500_000_000))
+    else:
+        os.utime(handmade.commit_path(table, 3), (1_500_000_000, 1_500_000_000))
+    history = spark.sql(f"DESCRIBE HISTORY {name}").collect()
+    last = next(row for row in history if row.operation == "OPTIMIZE")
+    assert last.version == (6 if in_commit else 3)
+    (row,) = survey(table).to_arrow().to_pylist()
+    assert row["last_optimize"].timestamp() == pytest.approx(last.timestamp.timestamp(), abs=1e-4)

@@ -1,15 +1,16 @@
 """What each commit did, in sums and action by action."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from compaction_kit.log.names import LogFile
+from compaction_kit.errors import CorruptLogError
+from compaction_kit.log.names import LOG_FOLDER, LogFile
 from compaction_kit.log.stats import count_records
-from compaction_kit.log.text import commit_actions
+from compaction_kit.log.text import commit_actions, damaged
 
 _TEXT_MAP = pa.map_(pa.string(), pa.string())
 COMMIT_COLUMNS = pa.schema(
@@ -67,6 +68,25 @@ def commit_row(table: Path, file: LogFile) -> dict[str, Any]:
     }
 
 
+def last_operation(table: Path, commits: Sequence[LogFile], operation: str, most: int) -> int | None:
+    """Find the newest commit of an operation; of each commit no more is read than tells its operation.
+
+    Args:
+        table: The table's folder.
+        commits: The commits, oldest first.
+        operation: Such as "OPTIMIZE".
+        most: How many commits to look into, from the newest on.
+
+    Returns:
+        Its position in `commits`; None if there is none among those.
+
+    Raises:
+        CorruptLogError: A commit on the way is damaged.
+    """
+    newest_first = range(len(commits) - 1, max(len(commits) - most, 0) - 1, -1)
+    return next((i for i in newest_first if _operation(table, commits[i]) == operation), None)
+
+
 def action_table(actions: Iterable[Mapping[str, Any]]) -> pa.Table:
     """Actions as the log writes them, a row an action; the columns are `ACTION_COLUMNS`."""
     rows = [
@@ -86,6 +106,21 @@ def action_table(actions: Iterable[Mapping[str, Any]]) -> pa.Table:
     position = table.schema.get_field_index("num_records")
     counts = count_records(table["stats"].combine_chunks())
     return table.set_column(position, ACTION_COLUMNS.field(position), counts)
+
+
+def _operation(table: Path, file: LogFile) -> str | None:
+    try:
+        with (table / LOG_FOLDER / file.name).open("rb") as lines:
+            # Delta writes it first, other writers anywhere.
+            actions = (json.loads(line) for line in lines if b'"commitInfo"' in line)
+            info: dict[str, Any] = next(
+                (action["commitInfo"] for action in actions if action.get("commitInfo")), {}
+            )
+            return info.get("operation")
+    except OSError as error:
+        raise CorruptLogError(f"The log file {file.name} can't be read: {error.strerror}.") from error
+    except (ValueError, AttributeError) as error:
+        raise damaged(file, error) from error
 
 
 def _stats(fields: Mapping[str, Any]) -> str | None:

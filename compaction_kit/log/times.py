@@ -27,21 +27,22 @@ def commit_times(table: Path, commits: Sequence[LogFile], metadata: Metadata) ->
         commits: The commits, oldest first.
         metadata: The metadata of the latest version.
     """
-    enabled = metadata.configuration.get(_ENABLED, "").lower() == "true"
-    since = int(metadata.configuration.get(_SINCE, 0)) if enabled else None
+    since = _in_commit_since(metadata)
     times = np.empty(len(commits), dtype=np.int64)
     for i, file in enumerate(commits):
         if since is not None and (file.version or 0) >= since:
-            time = in_commit_timestamp(table, file)
-            if time is None:
-                raise CorruptLogError(
-                    f"The log file {file.name} has no in-commit timestamp, which the table promises since "
-                    f"version {since}: restore it from a backup."
-                )
-            times[i] = time
+            times[i] = _promised_timestamp(table, file, since)
         else:
             times[i] = max(file.modification_time, times[i - 1] + 1 if i else 0)
     return times
+
+
+def last_commit_time(table: Path, commits: Sequence[LogFile], metadata: Metadata) -> int:
+    """The last of `commit_times`, for which no other commit is read."""
+    since, last = _in_commit_since(metadata), commits[-1]
+    if since is not None and (last.version or 0) >= since:
+        return _promised_timestamp(table, last, since)
+    return int(commit_times(table, commits, metadata)[-1])
 
 
 def version_at(commits: Sequence[LogFile], times: np.ndarray, timestamp: datetime | str) -> int:
@@ -86,6 +87,22 @@ def in_commit_timestamp(table: Path, file: LogFile) -> int | None:
         return None if time is None else int(time)
     except (ValueError, AttributeError, TypeError) as error:
         raise damaged(file, error) from error
+
+
+def _in_commit_since(metadata: Metadata) -> int | None:
+    """The version from which on in-commit timestamps count; None if they don't."""
+    enabled = metadata.configuration.get(_ENABLED, "").lower() == "true"
+    return int(metadata.configuration.get(_SINCE, 0)) if enabled else None
+
+
+def _promised_timestamp(table: Path, file: LogFile, since: int) -> int:
+    time = in_commit_timestamp(table, file)
+    if time is None:
+        raise CorruptLogError(
+            f"The log file {file.name} has no in-commit timestamp, which the table promises since "
+            f"version {since}: restore it from a backup."
+        )
+    return time
 
 
 def _parse_time(timestamp: datetime | str) -> datetime:

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 
@@ -10,15 +10,16 @@ import pyarrow as pa
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.log.crc import compare_checksum
-from compaction_kit.log.ledger import COMMIT_COLUMNS, action_table, commit_row
+from compaction_kit.log.ledger import COMMIT_COLUMNS, action_table, commit_row, last_operation
 from compaction_kit.log.lifetimes import earliest_version, file_lifetimes
 from compaction_kit.log.listing import explain_files
+from compaction_kit.log.metadata import Metadata
 from compaction_kit.log.names import Kind, LogFile, list_log
 from compaction_kit.log.segment import Segment, complete_checkpoints, extend_segment, find_segment
 from compaction_kit.log.snapshot import Snapshot, read_snapshot
 from compaction_kit.log.sources import checkpoint_actions, sidecar_names
 from compaction_kit.log.text import commit_actions, damaged, read_log_file
-from compaction_kit.log.times import commit_times, in_commit_timestamp, version_at
+from compaction_kit.log.times import commit_times, in_commit_timestamp, last_commit_time, version_at
 
 
 class _Recent:
@@ -147,15 +148,44 @@ class TransactionLog:
         times = commit_times(self._table, commits, self.snapshot().metadata)
         return version_at(commits, times, timestamp)
 
+    def last_operation(
+        self, operation: str, most: int = 1_000, metadata: Metadata | None = None
+    ) -> tuple[int, datetime] | None:
+        """The newest commit of an operation, looked for from the newest commit backwards.
+
+        Args:
+            operation: As the log names it, such as "OPTIMIZE".
+            most: How many commits to look into.
+            metadata: The latest version's, if it has been read already.
+
+        Returns:
+            Its version and its time (UTC, as DESCRIBE HISTORY has it); None if those commits
+            hold none.
+
+        Raises:
+            CorruptLogError: A commit on the way is damaged.
+        """
+        commits = self._commit_files()
+        position = last_operation(self._table, commits, operation, most)
+        if position is None:
+            return None
+        known = metadata or self.snapshot().metadata
+        millis = last_commit_time(self._table, commits[: position + 1], known)
+        return commits[position].version or 0, datetime.fromtimestamp(millis / 1000, UTC)
+
     def segment(self, version: int | None = None) -> Segment:
         """The files that a version (None: the latest) is read from."""
         return find_segment(list_log(self._table), version)
 
-    def snapshot(self, version: int | None = None) -> Snapshot:
+    def snapshot(self, version: int | None = None, keep: bool = True) -> Snapshot:
         """The state of a version; None for the latest as of now.
 
         What has been read before, by whomever in this process, isn't read again: a later version
         costs the commits since then.
+
+        Args:
+            version: None for the latest.
+            keep: Keep it in memory for later calls.
         """
         files = list_log(self._table)
         # Even what is known is told only while the log itself still tells it.
@@ -167,7 +197,8 @@ class TransactionLog:
                 break
         else:
             snapshot = read_snapshot(self._table, fresh)
-        _RECENT.add(snapshot)
+        if keep:
+            _RECENT.add(snapshot)
         return snapshot
 
     def lifetimes(self) -> tuple[Snapshot, pa.Table]:

@@ -8,6 +8,7 @@ from compaction_kit.plots.bins import bins, layouts, plan, plan_bins, plan_sizes
 from compaction_kit.plots.history import history
 from compaction_kit.plots.sizes import before_after, file_sizes
 from compaction_kit.plots.style import LIVE, LOST, NEW, SMALL, TOMBSTONED, Chart, to_html, to_png
+from compaction_kit.plots.survey import survey
 
 __all__ = [
     "LIVE",
@@ -24,6 +25,7 @@ __all__ = [
     "plan",
     "plan_bins",
     "plan_sizes",
+    "survey",
     "to_html",
     "to_png",
 ]

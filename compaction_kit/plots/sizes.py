@@ -7,10 +7,20 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from compaction_kit.histogram import Histogram
-from compaction_kit.plots.style import INK, LIVE, LOST, NEW, SMALL, Chart, F, calm, size_ticks, titled
+from compaction_kit.plots.style import (
+    INK,
+    LIVE,
+    LOST,
+    NEW,
+    SMALL,
+    SMALL_HATCH,
+    Chart,
+    F,
+    calm,
+    size_ticks,
+    titled,
+)
 from compaction_kit.sizes import format_size
-
-_SMALL_HATCH = "///"
 
 
 def file_sizes(histogram: Histogram, small_file_size: int) -> Chart:
@@ -87,7 +97,7 @@ def _panel(axes: Sequence[Axes], histogram: Histogram, small: np.ndarray, colour
         )
         for bar, is_small in zip(bars, small, strict=True):
             if is_small:
-                bar.set_hatch(_SMALL_HATCH)
+                bar.set_hatch(SMALL_HATCH)
                 bar.set_edgecolor("white")
                 bar.set_linewidth(0)
     files, size = axes

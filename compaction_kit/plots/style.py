@@ -21,6 +21,7 @@ NEW = "#009E73"
 TOMBSTONED = "#999999"
 LOST = "#D55E00"
 INK = "#333333"
+SMALL_HATCH = "///"
 
 F = TypeVar("F", bound=FigureBase)
 

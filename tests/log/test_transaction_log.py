@@ -255,3 +255,49 @@ def test_a_version_and_a_time_at_once_are_refused(tmp_path: Path) -> None:
     table = open_table(handmade.write_log(tmp_path, [handmade.add("a")]))
     with pytest.raises(InvalidArgumentError, match="choose one of the two"):
         table.files(version=0, timestamp="2024-01-01")
+
+
+def test_the_last_of_an_operation_is_found_from_the_newest_commit_back(tmp_path: Path) -> None:
+    def info(operation: str) -> handmade.Action:
+        return {"commitInfo": {"operation": operation, "note": "OPTIMIZE"}}
+
+    named = handmade.add("a")
+    named["add"]["tags"] = {"was": '"commitInfo" of an OPTIMIZE'}
+    table = handmade.write_log(
+        tmp_path,
+        [named],
+        [named, info("OPTIMIZE")],
+        [info("OPTIMIZE"), named],
+        [named],
+        [info("WRITE"), named],
+    )
+    os.utime(handmade.commit_path(table, 1), (1_700_000_000, 1_700_000_000))
+    os.utime(handmade.commit_path(table, 0), (1_600_000_000, 1_600_000_000))
+    os.utime(handmade.commit_path(table, 2), (1_600_000_000, 1_600_000_000))
+    log = TransactionLog(table)
+    # The file's time is before that of the commit before it: a ms later is what Delta tells.
+    moment = datetime.fromtimestamp(1_700_000_000.001, UTC)
+    assert log.last_operation("OPTIMIZE") == log.last_operation("OPTIMIZE", most=3) == (2, moment)
+    assert log.last_operation("OPTIMIZE", most=2) is None
+    assert log.last_operation("DELETE") is None
+
+
+def test_the_last_of_an_operation_has_its_in_commit_timestamp(tmp_path: Path) -> None:
+    enabled = handmade.metadata(configuration={"delta.enableInCommitTimestamps": "true"})
+    info = {"commitInfo": {"operation": "OPTIMIZE", "inCommitTimestamp": 1_650_000_000_123}}
+    log = TransactionLog(
+        handmade.write_log(tmp_path, [info, handmade.protocol(), enabled, handmade.add("a")])
+    )
+    assert log.last_operation("OPTIMIZE") == (0, datetime.fromtimestamp(1_650_000_000.123, UTC))
+    handmade.write_commit(tmp_path, 1, [{"commitInfo": {"operation": "OPTIMIZE"}}])
+    with pytest.raises(CorruptLogError, match="has no in-commit timestamp"):
+        log.last_operation("OPTIMIZE")
+
+
+def test_a_damaged_commit_on_the_way_to_the_last_of_an_operation_is_told(tmp_path: Path) -> None:
+    infos = [{"commitInfo": {"operation": name}} for name in ("OPTIMIZE", "WRITE", "DELETE")]
+    table = handmade.write_log(tmp_path, *([info, handmade.add("a")] for info in infos))
+    handmade.commit_path(table, 1).write_text('{"commitInfo":')
+    log = TransactionLog(table)
+    with pytest.raises(CorruptLogError, match=f"{handmade.log_name(1)} is damaged"):
+        log.last_operation("OPTIMIZE")

@@ -1,0 +1,5 @@
+"""Many tables: where they are, and which of them compaction would help the most."""
+
+from compaction_kit.survey.survey import Survey, find_tables, survey
+
+__all__ = ["Survey", "find_tables", "survey"]
