@@ -1,11 +1,13 @@
 """Which partitions a predicate selects, by Spark's own parser and evaluation."""
 
 import re
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import ParseException, PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from compaction_kit.errors import InvalidArgumentError
@@ -59,19 +61,26 @@ def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, whe
     columns = metadata.partition_columns
     named = partitions.rename_columns(list(columns)).append_column(_ROW, pa.array(np.arange(len(partitions))))
     frame = spark.createDataFrame(named)
-    typed = [F.expr(f"try_cast({quoted(name)} AS {types[name]})").alias(name) for name in columns]
+    typed = {name: F.expr(f"try_cast({quoted(name)} AS {types[name]})").alias(name) for name in columns}
     if _SUBQUERY.search(_LITERAL.sub("''", where)):
         raise InvalidArgumentError(
             f'where="{where}" holds a subquery, which OPTIMIZE does not take: use only {", ".join(columns)}.'
         )
     try:
         with quiet_errors():
-            rows = frame.select(*typed, _ROW).where(where).select(_ROW).collect()
+            rows = frame.select(*typed.values(), _ROW).where(where).select(_ROW).collect()
     except ParseException as error:
         reason = (error.getMessage() or "").splitlines()[0].rstrip(".")
         raise InvalidArgumentError(f'where="{where}" can\'t be parsed as SQL: {reason}.') from error
     except PySparkException as error:
         raise InvalidArgumentError(_why(where, columns, error)) from error
+    for name in columns:
+        others = [column for other, column in typed.items() if other != name]
+        if _has_malformed(named, name, types[name]) and _looks_at_more(frame.select(*others), where):
+            raise InvalidArgumentError(
+                f'where="{where}" looks at {name}, which is "" in some files, and OPTIMIZE fails on that for '
+                f"{types[name]}: leave {name} out, or correct those rows first."
+            )
     mask = np.zeros(len(partitions), dtype=bool)
     mask[[row[_ROW] for row in rows]] = True
     return mask
@@ -86,3 +95,18 @@ def _why(where: str, columns: tuple[str, ...], error: PySparkException) -> str:
         )
     reason = (error.getMessage() or "").splitlines()[0].rstrip(".")
     return f'where="{where}" can\'t be used: {reason}.'
+
+
+def _has_malformed(partitions: pa.Table, name: str, kind: Any) -> bool:
+    """Whether a column has a value that a cast fails on; any other than "" is refused in planning."""
+    return kind != "string" and pc.any(pc.equal(partitions[name], "")).as_py() is True
+
+
+def _looks_at_more(frame: DataFrame, where: str) -> bool:
+    """Whether a predicate, which is known to be sound, uses a column that isn't there."""
+    try:
+        with quiet_errors():
+            frame.where(where)
+    except PySparkException:
+        return True
+    return False

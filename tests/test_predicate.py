@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
@@ -104,3 +105,19 @@ def test_a_predicate_on_an_older_version_selects_among_its_files(spark: SparkSes
     assert 0 < files.num_files < everywhere.num_files
     assert set(files.partitions["partition.part"].to_pylist()) == {"p0001"}
     assert files.version == 2
+
+
+def test_an_empty_text_among_numbers_fails_as_in_optimize_where_it_is_looked_at(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    types = {"n": "integer", "s": "string"}
+    values = ["", "1", None]
+    adds = [handmade.add(f"f{i}", partition={"n": value, "s": "a"}) for i, value in enumerate(values)]
+    metadata = handmade.metadata({"id": "long", **types}, list(types))
+    table = open_table(handmade.write_log(tmp_path, [metadata, *adds]))
+    assert table.files(where="s = 'a'").num_files == 3
+    with pytest.raises(InvalidArgumentError, match='looks at n, which is "" in some files') as caught:
+        table.files(where="N = 1 OR s = 'a'")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(PySparkException, match="CAST_INVALID_INPUT"):
+        spark.sql(f"OPTIMIZE delta.`{tmp_path}` WHERE n = 1")

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 class CompactionPlan:
     """Bins of files, each to be rewritten as one; made by `Table.plan_compaction`.
 
-    It changes nothing until `run()` is called. `unbounded` has the bins as they would be without
-    a budget.
+    It changes nothing until `run()` is called. `packed` has the bins that are looked at, and
+    `unbounded` those without a budget.
     """
 
     planner: "Planner"
@@ -48,7 +48,7 @@ class CompactionPlan:
     order: str
     budget: int | None
     zorder_by: tuple[str, ...]
-    packing: Packing
+    packed: Packing
     unbounded: Packing
     runner: "Callable[..., CompactionResult] | None" = None
 
@@ -109,10 +109,10 @@ class CompactionPlan:
 
     @property
     def num_batches(self) -> int:
-        """In how many commits OPTIMIZE packs the bins; one that adds no file is not made."""
+        """Into how many batches OPTIMIZE packs the bins; one that adds no file is not committed."""
         if self.thresholds.batch_size is None:
             return 1
-        return int(self.outcome.batch_ids.max(initial=-1)) + 1
+        return int(self.full_outcome.batch_ids.max(initial=-1)) + 1
 
     @property
     def num_files_after(self) -> int:
@@ -142,9 +142,9 @@ class CompactionPlan:
         """One row a bin.
 
         Columns: bin_id, num_files, size_bytes, num_records (null where a file has no
-        statistics), partition.<column>, num_files_added, bytes_added (predicted), gain (bytes
-        that a full read is spared, see `benefit.gains`), batch_id (the commit), gain_per_byte (of
-        those that are rewritten).
+        statistics), partition.<column>, num_deletion_vectors, num_files_added, bytes_added
+        (predicted), gain (bytes that a full read is spared, see `benefit.gains`), batch_id (the
+        commit), gain_per_byte (of those that are rewritten).
         """
         return bins_table(self)
 
@@ -159,9 +159,9 @@ class CompactionPlan:
 
     @cached_property
     def batches(self) -> pa.Table:
-        """One row a batch, in the order of OPTIMIZE's commits; one that adds no file commits nothing.
+        """One row a batch, in the order of OPTIMIZE's commits; one that would add no file is left out.
 
-        Columns: batch_id, num_bins, num_files, size_bytes, num_files_added.
+        Columns: batch_id, num_bins, num_files, size_bytes, num_deletion_vectors, num_files_added.
         """
         return batches_table(self)
 
@@ -170,8 +170,8 @@ class CompactionPlan:
         """Every file considered, in the order of packing, and what becomes of it.
 
         Columns: path, size_bytes, partition.<column>, reason ("small", "deleted rows", "Z-order";
-        "large" for no candidate), outcome ("packed", "large", "alone" in its bin, "over budget"),
-        bin_id (null if it stays).
+        "large" for no candidate), outcome ("packed", "large", "alone" in its bin, "over budget",
+        "no rows" left in a whole batch), bin_id (null if it stays).
         """
         return steps_table(self)
 
@@ -271,5 +271,15 @@ class CompactionPlan:
 
     @cached_property
     def outcome(self) -> Outcome:
-        """What comes of each bin."""
-        return Outcome(self.source, self.packing, self.thresholds, bool(self.zorder_by), self.planner.model)
+        """What comes of each bin that is rewritten."""
+        return self.full_outcome.select(self.full_outcome.is_committed)
+
+    @cached_property
+    def full_outcome(self) -> Outcome:
+        """What comes of each bin, those too whose batch leaves no row and is not committed."""
+        return Outcome.of(self.source, self.packed, self.thresholds, bool(self.zorder_by), self.planner.model)
+
+    @property
+    def packing(self) -> Packing:
+        """The bins that are rewritten."""
+        return self.outcome.packing

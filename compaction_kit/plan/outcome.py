@@ -1,6 +1,6 @@
 """What comes of each bin: files, bytes, what it gains, and in which commit."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,13 +15,38 @@ from compaction_kit.plan.packing import Packing
 
 @dataclass(frozen=True)
 class Outcome:
-    """Predictions for a packing; every array has one number a bin."""
+    """Predictions for a packing; every array has one number a bin.
+
+    `batch_ids` is the commit that each bin goes into.
+    """
 
     source: Files
     packing: Packing
     thresholds: Thresholds
     zorder: bool
     model: SizeModel
+    batch_ids: np.ndarray
+
+    @classmethod
+    def of(
+        cls, source: Files, packing: Packing, thresholds: Thresholds, zorder: bool, model: SizeModel
+    ) -> "Outcome":
+        """What comes of all bins, in batches as OPTIMIZE packs them."""
+        positions, bin_ids = packing.members()
+        sizes = np.bincount(bin_ids, source.sizes[positions], minlength=packing.num_bins)
+        batch_ids = batch_of_bins(sizes.astype(np.int64), thresholds.batch_size)
+        return cls(source, packing, thresholds, zorder, model, batch_ids)
+
+    @cached_property
+    def is_committed(self) -> np.ndarray:
+        """Whether the bin's batch is committed, bool: one that adds no file isn't, and changes nothing."""
+        added = np.bincount(self.batch_ids, self.files_added)
+        committed: np.ndarray = added[self.batch_ids] > 0
+        return committed
+
+    def select(self, bins: np.ndarray) -> "Outcome":
+        """The same for some of the bins."""
+        return replace(self, packing=self.packing.select(bins), batch_ids=self.batch_ids[bins])
 
     @cached_property
     def bytes_removed(self) -> np.ndarray:
@@ -50,6 +75,14 @@ class Outcome:
         return (np.ceil(rows / most) if most else rows > 0).astype(np.int64)
 
     @cached_property
+    def vectors(self) -> np.ndarray:
+        """Deletion vectors that go with the bin's files, int64."""
+        if not self.source.snapshot.has_vectors:
+            return np.zeros(self.packing.num_bins, dtype=np.int64)
+        has_vector = self.source.to_arrow()["deletion_vector_cardinality"].is_valid().to_numpy()
+        return self._sums(has_vector[self._members[0]]).astype(np.int64)
+
+    @cached_property
     def bytes_added(self) -> np.ndarray:
         """Their bytes as predicted, int64."""
         predicted = self.model.output_bytes(*self._members, self.packing.num_bins)
@@ -59,11 +92,6 @@ class Outcome:
     def gains(self) -> np.ndarray:
         """What a read of the bin is spared, in bytes; see `benefit.gains`."""
         return gains(self.packing.counts, self.bytes_removed, self.bytes_added)
-
-    @cached_property
-    def batch_ids(self) -> np.ndarray:
-        """The commit that the bin goes into, int64."""
-        return batch_of_bins(self.bytes_removed, self.thresholds.batch_size)
 
     @cached_property
     def sizes(self) -> np.ndarray:

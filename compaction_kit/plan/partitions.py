@@ -27,6 +27,8 @@ _MOMENT = re.compile(
     r"(?P<zone> ?[A-Za-z+-][\w/+:-]*)?)?)?)?"
 )
 _MICRO_DIGITS = 6
+# What a folder is called whose partition value is null.
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 # Java's offsets end there.
 _MOST_HOURS = 18
 _DATE = re.compile(r"([+-]?\d{4,7})-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?")
@@ -107,8 +109,8 @@ def _key(value: str | None, column: str, kind: Any, time_zone: datetime.tzinfo |
         return _parser(kind, time_zone)(value.strip() if kind != "string" else value)
     except (ValueError, ArithmeticError, TypeError, UnsupportedTableError) as error:
         raise UnsupportedTableError(
-            f'The partition value "{value}" of column {column} is no {kind}: OPTIMIZE would turn '
-            "it into null; correct those rows first."
+            f'The partition value "{value}" of column {column} is not to be read as {kind}: OPTIMIZE '
+            "would turn it into null; correct those rows first."
         ) from error
 
 
@@ -127,7 +129,7 @@ def _parser(kind: Any, time_zone: datetime.tzinfo | None) -> Callable[[str], Any
         return lambda text: _fields(text).replace(tzinfo=None)
     if isinstance(kind, str) and kind.startswith("decimal"):
         return Decimal
-    return str
+    return _text
 
 
 def _integer(text: str, bits: int) -> int:
@@ -140,6 +142,12 @@ def _integer(text: str, bits: int) -> int:
 def _float(text: str) -> float | str:
     number = float(text)
     return "NaN" if number != number else number
+
+
+def _text(text: str) -> str:
+    if text == _HIVE_NULL:
+        raise ValueError(text)
+    return text
 
 
 def _boolean(text: str) -> bool:

@@ -124,7 +124,7 @@ class Planner:
             order=order,
             budget=budget,
             zorder_by=tuple(zorder_by),
-            packing=chosen,
+            packed=chosen,
             unbounded=packing,
             runner=run,
         )

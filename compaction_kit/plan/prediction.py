@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from compaction_kit.files import Files
 from compaction_kit.plan.order import SIZE, tied_across
 
 if TYPE_CHECKING:
@@ -48,23 +51,40 @@ def exactness(plan: "CompactionPlan") -> Exactness:
     return Exactness(
         sums=True,
         members=plan.order != SIZE or bool(plan.zorder_by) or not _ties_at_edges(plan),
-        num_files_added=not plan.zorder_by and bool(plan.outcome.rows_known.all()),
+        num_files_added=not plan.zorder_by and bool(plan.full_outcome.rows_known.all()),
         commits=plan.thresholds.batch_size is None or not _ties_between_batches(plan),
     )
 
 
 def metrics(plan: "CompactionPlan") -> dict[str, Any]:
-    """What OPTIMIZE's result row says, as far as it can be known before (OptimizeStats)."""
-    sizes = plan.files["size_bytes"].to_numpy()
+    """What OPTIMIZE's result row says, as far as it can be known before (OptimizeStats).
+
+    It counts the bins of batches that aren't committed, too, for no row was left in them.
+    """
+    source, outcome = plan.source, plan.full_outcome
+    positions, _ = outcome.packing.members()
     return {
         "numFilesAdded": plan.num_files_added,
-        "numFilesRemoved": plan.num_files_removed,
-        "filesRemoved": _size_stats(sizes),
-        "partitionsOptimized": plan.num_partitions,
-        "numBins": plan.num_bins,
+        "numFilesRemoved": len(positions),
+        "filesRemoved": _size_stats(source.sizes[positions]),
+        "partitionsOptimized": len(np.unique(plan.groups[positions])),
+        "numBins": outcome.packing.num_bins,
         "numBatches": plan.num_batches,
-        "totalConsideredFiles": plan.source.num_files,
-        "totalFilesSkipped": plan.source.num_files - plan.num_files_removed,
+        "totalConsideredFiles": source.num_files,
+        "totalFilesSkipped": source.num_files - len(positions),
+        "deletionVectorStats": _vector_stats(source, positions),
+    }
+
+
+def _vector_stats(source: Files, positions: np.ndarray) -> Mapping[str, int] | None:
+    if not source.snapshot.has_vectors:
+        return None
+    deleted = source.to_arrow()["deletion_vector_cardinality"].take(pa.array(positions)).drop_null()
+    if not len(deleted):
+        return None
+    return {
+        "numDeletionVectorsRemoved": len(deleted),
+        "numDeletionVectorRowsRemoved": pc.sum(deleted).as_py(),
     }
 
 
@@ -80,7 +100,7 @@ def _size_stats(sizes: np.ndarray) -> Mapping[str, Any]:
 
 def _ties_at_edges(plan: "CompactionPlan") -> bool:
     """Whether a bin begins or ends between files that could change places."""
-    packing, source = plan.packing, plan.source
+    packing, source = plan.packed, plan.source
     begins = packing.starts[packing.starts > 0]
     ends = packing.ends[packing.ends < len(packing.order)]
     edges = np.r_[begins, ends]
@@ -89,6 +109,7 @@ def _ties_at_edges(plan: "CompactionPlan") -> bool:
 
 
 def _ties_between_batches(plan: "CompactionPlan") -> bool:
-    bins = plan.bins.sort_by([("size_bytes", "ascending"), ("batch_id", "ascending")])
-    sizes, batches = bins["size_bytes"].to_numpy(), bins["batch_id"].to_numpy()
+    outcome = plan.full_outcome
+    order = np.lexsort((outcome.batch_ids, outcome.bytes_removed))
+    sizes, batches = outcome.bytes_removed[order], outcome.batch_ids[order]
     return bool(((sizes[1:] == sizes[:-1]) & (batches[1:] != batches[:-1])).any())

@@ -47,6 +47,7 @@ def bins_table(plan: "CompactionPlan") -> pa.Table:
     bins = bins.rename_columns(["bin_id", "num_files", "size_bytes", "num_records", *partitions])
     outcome = plan.outcome
     predicted = {
+        "num_deletion_vectors": outcome.vectors,
         "num_files_added": outcome.files_added,
         "bytes_added": outcome.bytes_added,
         "gain": outcome.gains,
@@ -74,10 +75,11 @@ def partitions_table(plan: "CompactionPlan") -> pa.Table:
 
 def batches_table(plan: "CompactionPlan") -> pa.Table:
     """See `CompactionPlan.batches`."""
-    sums = [(name, "sum") for name in ("num_files", "size_bytes", "num_files_added")]
+    names = ("num_files", "size_bytes", "num_deletion_vectors", "num_files_added")
+    sums = [(name, "sum") for name in names]
     grouped = plan.bins.group_by("batch_id").aggregate([("bin_id", "count"), *sums]).sort_by("batch_id")
-    names = ["batch_id", "bin_id_count", *(f"{name}_sum" for name, _ in sums)]
-    return grouped.select(names).rename_columns(["batch_id", "num_bins", *(name for name, _ in sums)])
+    summed = grouped.select(["batch_id", "bin_id_count", *(f"{name}_sum" for name in names)])
+    return summed.rename_columns(["batch_id", "num_bins", *names])
 
 
 def steps_table(plan: "CompactionPlan") -> pa.Table:
@@ -86,6 +88,7 @@ def steps_table(plan: "CompactionPlan") -> pa.Table:
     reason = np.full(source.num_files, "Z-order") if plan.zorder_by else reasons(source, plan.thresholds)
     outcome = np.where(reason == LARGE, "large", "alone").astype(object)
     outcome[plan.unbounded.members()[0]] = "over budget"
+    outcome[plan.packed.members()[0]] = "no rows"
     positions, bin_ids = plan.members
     outcome[positions] = "packed"
     bin_of = np.full(source.num_files, -1)

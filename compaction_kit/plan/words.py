@@ -42,6 +42,8 @@ def _candidates(plan: "CompactionPlan") -> str:
 def _why_empty(plan: "CompactionPlan") -> str:
     if plan.source.num_files == 0:
         return "No file matches, so there is nothing to do."
+    if plan.packed.num_bins:
+        return "No row is left in the files that share a bin, and then OPTIMIZE commits nothing."
     if plan.unbounded.num_bins:
         sizes = _bin_sizes(plan)
         return (
@@ -74,7 +76,7 @@ def _packing(plan: "CompactionPlan") -> str:
 
 def _left_alone(plan: "CompactionPlan") -> list[str]:
     outcomes = plan.steps["outcome"].to_numpy(zero_copy_only=False)
-    alone, over = int((outcomes == "alone").sum()), plan.unbounded.num_bins - plan.num_bins
+    alone, over = int((outcomes == "alone").sum()), plan.unbounded.num_bins - plan.packed.num_bins
     lines = []
     if alone:
         lines.append(f"{format_count(alone, 'file')} would be alone in a bin and so {_stay(alone)}.")

@@ -25,7 +25,6 @@ VALUES: dict[str, dict[str | None, str | None]] = {
         **{text: text for text in ("a", "A", "a b", " a", "100%", "ü", "k=v", "n/m", "it's", 'say "so"')},
         **{text: text for text in ("a%20b", "#?&", "1", "01", None)},
         "": None,
-        "__HIVE_DEFAULT_PARTITION__": None,
     },
     "integer": {
         "1": "1",

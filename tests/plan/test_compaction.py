@@ -66,6 +66,7 @@ def test_bins_and_files_have_the_documented_columns(tmp_path: Path) -> None:
             "num_records": 7,
             "partition.p": "1",
             "partition.q": None,
+            "num_deletion_vectors": 0,
             "num_files_added": 1,
             "bytes_added": 30,
             "gain": 4 * MIB,
@@ -79,6 +80,7 @@ def test_bins_and_files_have_the_documented_columns(tmp_path: Path) -> None:
             "num_records": None,
             "partition.p": "2",
             "partition.q": "b",
+            "num_deletion_vectors": 0,
             "num_files_added": 1,
             "bytes_added": 50,
             "gain": 4 * MIB,
@@ -161,7 +163,7 @@ def test_partitions_are_grouped_by_type_and_null_stands_alone(tmp_path: Path) ->
 
 def test_a_partition_value_that_optimize_would_destroy_is_refused(tmp_path: Path) -> None:
     files = files_of(tmp_path, handmade.add("a", partition={"n": "x"}), n="integer")
-    with pytest.raises(UnsupportedTableError, match='"x" of column n is no integer'):
+    with pytest.raises(UnsupportedTableError, match='"x" of column n is not to be read as integer'):
         Planner(files)
 
 
@@ -282,16 +284,29 @@ def test_what_comes_out_is_open_where_the_log_does_not_count_rows(tmp_path: Path
     assert (plan.num_files_added, plan.exact.num_files_added) == (1, False)
 
 
-def test_files_without_rows_come_to_nothing(tmp_path: Path) -> None:
-    plan = plan_of(files_of(tmp_path, *(handmade.add(name, 10, records=0) for name in "ab")))
-    assert (plan.num_bins, plan.num_files_added, plan.bytes_added) == (1, 0, 0)
-    assert plan.num_files_after == len(plan.sizes_after) == 0
+def test_a_batch_that_leaves_no_row_is_not_committed(tmp_path: Path) -> None:
+    empty = [handmade.add(name, 10, records=0) for name in "ab"]
+    plan = plan_of(files_of(tmp_path, *empty))
+    assert plan.is_empty
+    assert "No row is left in the files that share a bin" in plan.explain()
+    assert {row["outcome"] for row in plan.steps.to_pylist()} == {"no rows"}
+    assert (plan.num_files_removed, plan.num_files_added, plan.num_files_after) == (0, 0, 2)
+    # OPTIMIZE's result row counts them all the same.
+    assert (plan.metrics["numBins"], plan.metrics["numFilesRemoved"], plan.metrics["numFilesAdded"]) == (
+        1,
+        2,
+        0,
+    )
 
 
 def test_files_are_split_where_spark_writes_so_many_rows_and_no_more(tmp_path: Path) -> None:
     files = files_of(tmp_path, handmade.add("a", 10, records=70), handmade.add("b", 20, records=80))
     plan = Planner(files).plan(Thresholds(100, 100, max_records_per_file=40))
     assert (plan.num_bins, plan.num_files_added, len(plan.sizes_after)) == (1, 4, 4)
+
+
+def added(num_files: int) -> dict[str, int]:
+    return {"num_deletion_vectors": 0, "num_files_added": num_files}
 
 
 def test_batches_take_the_smallest_bins_first(tmp_path: Path) -> None:
@@ -305,8 +320,8 @@ def test_batches_take_the_smallest_bins_first(tmp_path: Path) -> None:
         ("z", 0),
     ]
     assert plan.batches.to_pylist() == [
-        {"batch_id": 0, "num_bins": 2, "num_files": 4, "size_bytes": 62, "num_files_added": 2},
-        {"batch_id": 1, "num_bins": 1, "num_files": 2, "size_bytes": 61, "num_files_added": 1},
+        {"batch_id": 0, "num_bins": 2, "num_files": 4, "size_bytes": 62, **added(2)},
+        {"batch_id": 1, "num_bins": 1, "num_files": 2, "size_bytes": 61, **added(1)},
     ]
     assert "2 commits of at most 65 B, smallest bins first" in plan.explain()
     assert (plan.num_batches, plan.exact.commits) == (2, True)
