@@ -61,22 +61,23 @@ def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, whe
     columns = metadata.partition_columns
     named = partitions.rename_columns(list(columns)).append_column(_ROW, pa.array(np.arange(len(partitions))))
     frame = spark.createDataFrame(named)
-    typed = {name: F.expr(f"try_cast({quoted(name)} AS {types[name]})").alias(name) for name in columns}
+    typed = [F.expr(f"try_cast({quoted(name)} AS {types[name]})").alias(name) for name in columns]
     if _SUBQUERY.search(_LITERAL.sub("''", where)):
         raise InvalidArgumentError(
             f'where="{where}" holds a subquery, which OPTIMIZE does not take: use only {", ".join(columns)}.'
         )
     try:
         with quiet_errors():
-            rows = frame.select(*typed.values(), _ROW).where(where).select(_ROW).collect()
+            rows = frame.select(*typed, _ROW).where(where).select(_ROW).collect()
     except ParseException as error:
         reason = (error.getMessage() or "").splitlines()[0].rstrip(".")
         raise InvalidArgumentError(f'where="{where}" can\'t be parsed as SQL: {reason}.') from error
     except PySparkException as error:
         raise InvalidArgumentError(_why(where, columns, error)) from error
     for name in columns:
-        others = [column for other, column in typed.items() if other != name]
-        if _has_malformed(named, name, types[name]) and _looks_at_more(frame.select(*others), where):
+        if not _has_malformed(named, name, types[name]):
+            continue
+        if _lacks_columns(spark.createDataFrame(named.drop_columns([name])), where):
             raise InvalidArgumentError(
                 f'where="{where}" looks at {name}, which is "" in some files, and OPTIMIZE fails on that for '
                 f"{types[name]}: leave {name} out, or correct those rows first."
@@ -102,7 +103,7 @@ def _has_malformed(partitions: pa.Table, name: str, kind: Any) -> bool:
     return kind != "string" and pc.any(pc.equal(partitions[name], "")).as_py() is True
 
 
-def _looks_at_more(frame: DataFrame, where: str) -> bool:
+def _lacks_columns(frame: DataFrame, where: str) -> bool:
     """Whether a predicate, which is known to be sound, uses a column that isn't there."""
     try:
         with quiet_errors():

@@ -217,11 +217,26 @@ def test_a_data_file_that_is_gone_is_told_in_one_sentence(spark: SparkSession, c
     assert table.version == 4
 
 
+def test_files_without_rows_are_left_as_optimize_leaves_them(spark: SparkSession, tmp_path: Path) -> None:
+    nothing = pa.table({"id": pa.array([], pa.int64())})
+    adds = [handmade.write_data(tmp_path, f"{name}.parquet", nothing) for name in "ab"]
+    table = open_table(handmade.write_log(tmp_path, adds))
+    plan = table.plan_compaction()
+    result = plan.run()
+    assert (result.versions, result.num_files_removed, result.verified) == ((), 0, None)
+    row = spark.sql(f"OPTIMIZE delta.`{tmp_path}`").collect()[0]["metrics"].asDict(recursive=True)
+    assert plan.metrics == {name: row[name] for name in plan.metrics}
+    assert table.version == 0
+
+
 def test_a_run_that_commits_nothing_does_not_claim_to_be_as_planned(
     spark: SparkSession, tmp_path: Path
 ) -> None:
+    """The log doesn't say that the files have no rows."""
     nothing = pa.table({"id": pa.array([], pa.int64())})
     adds = [handmade.write_data(tmp_path, f"{name}.parquet", nothing) for name in "ab"]
+    for add in adds:
+        del add["add"]["stats"]
     table = open_table(handmade.write_log(tmp_path, adds))
     result = table.plan_compaction().run()
     assert (result.versions, result.num_files_removed, result.verified) == ((), 0, None)
