@@ -3,6 +3,7 @@
 import contextlib
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pyspark import InheritableThread, SparkContext
@@ -12,17 +13,33 @@ T = TypeVar("T")
 _POLL_SECONDS = 0.1
 
 
-def run_watched(spark: SparkSession, work: Callable[[], T], watch: Callable[[list[str]], None]) -> T:
+@dataclass(frozen=True)
+class Watched:
+    """How far Spark work is.
+
+    Attributes:
+        jobs: The jobs that are done, each by the name of its last stage.
+        tasks: How many tasks are done of the jobs that run.
+    """
+
+    jobs: list[str]
+    tasks: int
+
+
+def run_watched(
+    spark: SparkSession, work: Callable[[], T], watch: Callable[[Watched], None], is_final: bool = True
+) -> T:
     """Call `work` in a thread of its own, in a Spark job group, until it is done.
 
     Args:
         spark: The session that `work` uses.
         work: The Spark work.
-        watch: Called about ten times a second with the names of the jobs that are done. When it
-            raises, or Ctrl-C is pressed, the group's jobs are cancelled.
+        watch: Called about ten times a second. When it raises, or Ctrl-C is pressed, the group's
+            jobs are cancelled.
+        is_final: Whether what `work` has done stands though a cancellation came before its end.
 
     Returns:
-        What `work` returned, even if a cancellation came too late to stop it.
+        What `work` returned; if it is final, even if a cancellation came too late to stop it.
 
     Raises:
         BaseException: What `work` raised, or what `watch` raised if that stopped it.
@@ -46,26 +63,32 @@ def run_watched(spark: SparkSession, work: Callable[[], T], watch: Callable[[lis
         try:
             thread.join(_POLL_SECONDS)
             if stopped is None:
-                _add_done(context, group, done)
-                watch(list(done.values()))
+                tasks = _look(context, group, done)
+                watch(Watched(list(done.values()), tasks))
             else:
                 # Again and again: a cancellation before the first job starts is lost.
                 context.cancelJobGroup(group)
         except BaseException as error:
             stopped = error
-    if "value" in outcome:
+    if "value" in outcome and (is_final or stopped is None):
         return outcome["value"]  # type: ignore[no-any-return]
     raise stopped or outcome["error"]
 
 
-def _add_done(context: SparkContext, group: str, done: dict[int, str]) -> None:
-    """Add the jobs that have succeeded meanwhile, by number, with the name of their last stage."""
+def _look(context: SparkContext, group: str, done: dict[int, str]) -> int:
+    """Add the jobs that have succeeded meanwhile to those done; count the tasks done of the others."""
     tracker = context.statusTracker()
+    tasks = 0
     for job in tracker.getJobIdsForGroup(group):
         info = None if job in done else tracker.getJobInfo(job)
-        if info is not None and info.status == "SUCCEEDED":
-            stage = tracker.getStageInfo(max(info.stageIds)) if info.stageIds else None
-            done[job] = stage.name if stage is not None else ""
+        if info is None:
+            continue
+        stages = [tracker.getStageInfo(stage) for stage in sorted(info.stageIds)]
+        if info.status == "SUCCEEDED":
+            done[job] = stages[-1].name if stages and stages[-1] is not None else ""
+        else:
+            tasks += sum(stage.numCompletedTasks for stage in stages if stage is not None)
+    return tasks
 
 
 @contextlib.contextmanager

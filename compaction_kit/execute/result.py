@@ -1,12 +1,13 @@
 """What a run did, by the log."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from compaction_kit.markup import as_html, as_text
-from compaction_kit.sizes import format_size
+from compaction_kit.sizes import format_count, format_size
 from compaction_kit.verify import Fingerprint
 
 if TYPE_CHECKING:
@@ -18,8 +19,9 @@ class CompactionResult:
     """What a run did; counts and bytes are read from the commit in the log.
 
     `verified` is True if the content was compared and is the same, None if it wasn't compared.
-    `as_planned` says whether exactly the planned files were rewritten. `sizes_before` and
-    `sizes_after` are the bytes of every live file at the versions before and after.
+    `refusals` has the bins that the strategy left alone, by number, with the reason. `as_planned`
+    says whether exactly the planned files were rewritten. `sizes_before` and `sizes_after` are the
+    bytes of every live file at the versions before and after.
     """
 
     strategy: str
@@ -32,6 +34,7 @@ class CompactionResult:
     seconds: float
     verified: bool | None
     fingerprint: Fingerprint | None
+    refusals: Mapping[int, str]
     as_planned: bool
     sizes_before: np.ndarray
     sizes_after: np.ndarray
@@ -47,9 +50,14 @@ class CompactionResult:
             f" (the table: {len(self.sizes_before):,} → {len(self.sizes_after):,})",
             "bytes": f"{format_size(self.bytes_removed)} → {format_size(self.bytes_added)}",
             "bins": f"{self.num_bins:,}, {'as planned' if self.as_planned else 'NOT as planned'}",
+            **({"left alone": self._left_alone()} if self.refusals else {}),
             "content": proof,
             "seconds": f"{self.seconds:.1f}",
         }
+
+    def _left_alone(self) -> str:
+        reasons = sorted(set(self.refusals.values()))
+        return f"{format_count(len(self.refusals), 'bin')}: {'; '.join(reasons)}"
 
     def summary(self) -> str:
         """The outcome in a few lines."""

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.errors import (
+    CompactionKitError,
     ConflictError,
     InvalidArgumentError,
     ReadOnlyTableError,
@@ -23,6 +24,7 @@ from compaction_kit.errors import (
     StalePlanError,
     VerificationError,
 )
+from compaction_kit.execute.arrow import run_arrow
 from compaction_kit.execute.jobs import run_watched
 from compaction_kit.execute.optimize import run_optimize
 from compaction_kit.execute.progress import ProgressBar, Report, Reporter
@@ -32,7 +34,9 @@ from compaction_kit.plan import CompactionPlan
 from compaction_kit.session import quiet_errors
 from compaction_kit.verify import Fingerprint, fingerprint_version
 
-STRATEGIES = ("auto", "optimize")
+# Each rewrites and commits, and returns why it left bins alone, by their number.
+Rewrite = Callable[[SparkSession, Path, CompactionPlan, Callable[[int], None]], dict[int, str]]
+STRATEGIES: dict[str, Rewrite] = {"auto": run_optimize, "optimize": run_optimize, "arrow": run_arrow}
 # The share of a run that each proof takes, for the bar; the rest is the rewriting.
 _PROOF_SHARE = 0.15
 _CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w.$]+: )?(.*\S)", re.MULTILINE)
@@ -50,10 +54,10 @@ def run_plan(
     """Do what a plan says; see `CompactionPlan.run` for the arguments and errors."""
     if strategy not in STRATEGIES:
         raise InvalidArgumentError(f'strategy="{strategy}" is unknown: use one of {", ".join(STRATEGIES)}.')
-    if not plan.is_optimize:
+    if strategy != "arrow" and not plan.is_optimize:
         raise InvalidArgumentError(
             f'order="{plan.order}" and budget={plan.budget} are not for OPTIMIZE, which packs all that it '
-            "finds by size: plan without them to run it."
+            'finds by size: run it with strategy="arrow".'
         )
     _check_version(log, plan)
     if plan.is_empty:
@@ -63,7 +67,7 @@ def run_plan(
     report = bar or (progress if callable(progress) else _silent)
     try:
         with quiet_errors():
-            return _run(table, log, get_spark(), plan, verify, Reporter(report, plan.num_bins))
+            return _run(table, log, get_spark(), plan, verify, Reporter(report, plan.num_bins), strategy)
     finally:
         if bar is not None:
             bar.close()
@@ -76,6 +80,7 @@ def _run(
     plan: CompactionPlan,
     verify: bool,
     report: Reporter,
+    strategy: str,
 ) -> CompactionResult:
     share = _PROOF_SHARE if verify else 0.0
     take_fingerprint = partial(_watched_fingerprint, spark, table, report)
@@ -89,12 +94,15 @@ def _run(
 
     _check_version(log, plan)
     try:
-        run_optimize(spark, table, plan, watch)
+        refusals = STRATEGIES[strategy](spark, table, plan, watch)
     except (PySparkException, Py4JJavaError) as error:
         raise _translate(error, table, plan.version) from error
+    except CompactionKitError:
+        raise
     except BaseException as error:
         raise RunCancelled(f"The run was cancelled: {_what_is_done(log, plan)}.") from error
-    result = _read_back(log, plan, report)
+    name = "arrow" if strategy == "arrow" else "optimize"
+    result = replace(_read_back(log, plan, report), strategy=name, refusals=refusals)
     if before is not None and result.versions:
         result = _prove(result, plan, before, take_fingerprint)
     # Too late to cancel: it is done.
@@ -160,7 +168,7 @@ def _read_back(log: TransactionLog, plan: CompactionPlan, report: Reporter) -> C
     )
     paths = set().union(*(_removed_paths(log, version) for version in versions))
     return CompactionResult(
-        strategy="optimize",
+        strategy="",
         versions=versions,
         num_bins=plan.num_bins,
         num_files_added=added,
@@ -170,6 +178,7 @@ def _read_back(log: TransactionLog, plan: CompactionPlan, report: Reporter) -> C
         seconds=report.seconds,
         verified=None,
         fingerprint=None,
+        refusals={},
         as_planned=paths == set(plan.files["path"].to_pylist()) and added == plan.num_files_added,
         sizes_before=log.snapshot(versions[0] - 1).live["size_bytes"].to_numpy(),
         sizes_after=log.snapshot(versions[-1]).live["size_bytes"].to_numpy(),
@@ -203,7 +212,7 @@ def _what_is_done(log: TransactionLog, plan: CompactionPlan) -> str:
 
 def _nothing(log: TransactionLog) -> CompactionResult:
     sizes = log.snapshot().live["size_bytes"].to_numpy()
-    return CompactionResult("none", (), 0, 0, 0, 0, 0, 0.0, None, None, True, sizes, sizes)
+    return CompactionResult("none", (), 0, 0, 0, 0, 0, 0.0, None, None, {}, True, sizes, sizes)
 
 
 def _check_version(log: TransactionLog, plan: CompactionPlan) -> None:

@@ -5,7 +5,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from compaction_kit.execute.jobs import run_watched, session_confs
+from compaction_kit.execute.jobs import Watched, run_watched, session_confs
 from compaction_kit.session import quiet_errors
 
 pytestmark = pytest.mark.spark
@@ -18,16 +18,31 @@ class Stop(Exception):
 
 
 def test_work_returns_its_value_and_is_watched_meanwhile(spark: SparkSession) -> None:
-    seen: list[list[str]] = []
+    seen: list[Watched] = []
 
     def work() -> int:
+        time.sleep(0.3)
         count = spark.range(100).count()
         time.sleep(0.5)
         return count
 
     assert run_watched(spark, work, seen.append) == 100
-    assert seen[0] == []
-    assert len(seen[-1]) >= 1
+    assert seen[0].jobs == []
+    assert len(seen[-1].jobs) >= 1
+
+
+def test_tasks_are_counted_while_their_job_runs(spark: SparkSession) -> None:
+    seen: list[Watched] = []
+
+    def slow(number: int) -> int:
+        time.sleep(0.3)
+        return number
+
+    tasks = spark.sparkContext.parallelize(range(8), 8).map(slow)
+    assert run_watched(spark, tasks.collect, seen.append) == list(range(8))
+    counts = [watched.tasks for watched in seen if not watched.jobs]
+    assert counts == sorted(counts)
+    assert any(0 < count < 8 for count in counts)
 
 
 def test_the_works_own_error_is_raised(spark: SparkSession) -> None:

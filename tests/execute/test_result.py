@@ -5,7 +5,9 @@ from compaction_kit.execute import CompactionResult
 from compaction_kit.verify import Fingerprint
 
 
-def result_of(fingerprint: Fingerprint | None, as_planned: bool = True) -> CompactionResult:
+def result_of(
+    fingerprint: Fingerprint | None, as_planned: bool = True, refusals: dict[int, str] | None = None
+) -> CompactionResult:
     return CompactionResult(
         strategy="optimize",
         versions=(5,),
@@ -17,6 +19,7 @@ def result_of(fingerprint: Fingerprint | None, as_planned: bool = True) -> Compa
         seconds=1.25,
         verified=True if fingerprint else None,
         fingerprint=fingerprint,
+        refusals=refusals or {},
         as_planned=as_planned,
         sizes_before=np.array([4] * 1_201),
         sizes_after=np.array([1_024, 1_024, 4]),
@@ -46,3 +49,10 @@ def test_the_result_draws_itself() -> None:
     page = result_of(None)._repr_html_()
     assert "1,201 → 3 files" in page
     assert "1,200 → 2" in page
+
+
+def test_bins_that_were_left_alone_are_told_with_the_reasons() -> None:
+    reasons = {1: "a file has a deletion vector", 3: "a file has a deletion vector", 4: "it is odd"}
+    summary = result_of(None, refusals=reasons).summary()
+    facts = dict(line.split("  ", 1) for line in summary.splitlines())
+    assert facts["left alone"].strip() == "3 bins: a file has a deletion vector; it is odd"

@@ -1,0 +1,76 @@
+"""What the strategy "arrow" leaves to OPTIMIZE, and why."""
+
+import numpy as np
+from pyspark.sql import SparkSession
+
+from compaction_kit.errors import UnsupportedTableError
+from compaction_kit.execute.arrow.types import data_schema
+from compaction_kit.execute.transaction import has_jvm
+from compaction_kit.log.metadata import Metadata, Protocol
+from compaction_kit.plan import CompactionPlan
+
+# Writer features that a rewrite of files, row by row and column by column, leaves intact; Delta
+# sees to the rest of them in its commit.
+_HARMLESS = frozenset(
+    {
+        "allowColumnDefaults",
+        "appendOnly",
+        "changeDataFeed",
+        "checkConstraints",
+        "checkpointProtection",
+        "clustering",
+        "columnMapping",
+        "deletionVectors",
+        "domainMetadata",
+        "generatedColumns",
+        "identityColumns",
+        "inCommitTimestamp",
+        "invariants",
+        "timestampNtz",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+    }
+)
+# Writer versions from which on features are named instead (protocol, "Table Features").
+_NAMED_FEATURES = 7
+
+
+def refuse_table(spark: SparkSession, plan: CompactionPlan) -> str | None:
+    """Why none of a plan's bins can be rewritten with pyarrow; None if they can."""
+    snapshot = plan.source.snapshot
+    if not has_jvm(spark):
+        return "the session runs over Spark Connect, from where Delta's transaction is out of reach"
+    if plan.zorder_by:
+        return "ordering the rows of a partition takes Spark"
+    return _refuse_protocol(snapshot.protocol) or _refuse_types(snapshot.metadata)
+
+
+def refuse_bins(plan: CompactionPlan) -> dict[int, str]:
+    """Why some of a plan's bins can't be, by their number."""
+    positions, bin_ids = plan.members
+    files = plan.source.to_arrow()
+    has_vector = files["deletion_vector_cardinality"].is_valid().to_numpy()[positions]
+    paths = plan.files["path"].to_pylist()
+    outside = np.array([path.startswith("/") or ":" in path.split("/")[0] for path in paths], dtype=bool)
+    reasons = {
+        "a file lies outside the table's folder": outside,
+        "a file has a deletion vector": has_vector,
+    }
+    return {int(number): reason for reason, hits in reasons.items() for number in bin_ids[hits]}
+
+
+def _refuse_protocol(protocol: Protocol) -> str | None:
+    if protocol.min_writer_version > _NAMED_FEATURES:
+        return f"the table needs writer version {protocol.min_writer_version}"
+    unknown = sorted(protocol.writer_features - _HARMLESS)
+    return f"the table has the feature {', '.join(unknown)}" if unknown else None
+
+
+def _refuse_types(metadata: Metadata) -> str | None:
+    if metadata.configuration.get("delta.columnMapping.mode") == "id":
+        return "the table maps columns by id"
+    try:
+        data_schema(metadata)
+    except UnsupportedTableError as error:
+        return str(error).rstrip(".")
+    return None

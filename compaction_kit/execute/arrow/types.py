@@ -1,0 +1,62 @@
+"""Delta's types as Arrow has them, laid out as Spark writes them to Parquet."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from compaction_kit.errors import UnsupportedTableError
+from compaction_kit.log.metadata import Metadata
+
+_SIMPLE = {
+    "string": pa.string(),
+    "long": pa.int64(),
+    "integer": pa.int32(),
+    "short": pa.int16(),
+    "byte": pa.int8(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+_FIELD_ID = b"PARQUET:field_id"
+
+
+def data_schema(metadata: Metadata) -> pa.Schema:
+    """The schema of a table's data files: physical names, field ids, no partition columns.
+
+    Raises:
+        UnsupportedTableError: A column's type isn't known here.
+    """
+    fields = metadata.schema["fields"]
+    return pa.schema([_field(f) for f in fields if f["name"] not in metadata.partition_columns])
+
+
+def _field(field: Mapping[str, Any]) -> pa.Field:
+    known = field.get("metadata") or {}
+    name = known.get("delta.columnMapping.physicalName", field["name"])
+    number = known.get("delta.columnMapping.id")
+    ids = {_FIELD_ID: str(number).encode()} if number is not None else None
+    return pa.field(name, _type(field["type"], field["name"]), nullable=True, metadata=ids)
+
+
+def _type(kind: Any, column: str) -> pa.DataType:
+    if isinstance(kind, str):
+        decimal = _DECIMAL.fullmatch(kind)
+        if decimal:
+            return pa.decimal128(int(decimal[1]), int(decimal[2]))
+        if kind in _SIMPLE:
+            return _SIMPLE[kind]
+    elif kind["type"] == "struct":
+        return pa.struct([_field(field) for field in kind["fields"]])
+    elif kind["type"] == "array":
+        return pa.list_(pa.field("element", _type(kind["elementType"], column)))
+    elif kind["type"] == "map":
+        return pa.map_(_type(kind["keyType"], column), pa.field("value", _type(kind["valueType"], column)))
+    name = kind if isinstance(kind, str) else kind["type"]
+    raise UnsupportedTableError(f"Column {column} is of type {name}, which pyarrow can't rewrite faithfully.")
