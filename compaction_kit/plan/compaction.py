@@ -213,7 +213,9 @@ class CompactionPlan:
         """Compact the table as planned.
 
         Args:
-            strategy: "optimize" (Delta's OPTIMIZE) or "auto", which picks it.
+            strategy: "optimize" is Delta's OPTIMIZE. "arrow" is one Spark job that rewrites the
+                bins with pyarrow, committed by Delta too; it alone runs other orders and budgets.
+                "auto" picks OPTIMIZE.
             verify: Compare the content before and after, read by Spark.
             progress: True for a bar, or a callable that takes an `execute.Progress` now and
                 then; an exception that it raises cancels the run.
@@ -224,6 +226,8 @@ class CompactionPlan:
         Raises:
             StalePlanError: The table isn't at the planned version any more.
             ReadOnlyTableError: The table's folder can't be written to.
+            UnsupportedTableError: The strategy can't rewrite such a table faithfully.
+            RunFailedError: A file could not be read or written; nothing was committed.
             ConflictError: Another writer removed a file of the plan meanwhile.
             RunCancelled: It was cancelled; nothing was committed.
             VerificationError: The content differs.
