@@ -276,12 +276,18 @@ class CompactionPlan:
     @cached_property
     def outcome(self) -> Outcome:
         """What comes of each bin that is rewritten."""
+        if self.planner.every_file_has_rows:
+            return self.full_outcome
         return self.full_outcome.select(self.full_outcome.is_committed)
 
     @cached_property
     def full_outcome(self) -> Outcome:
         """What comes of each bin, those too whose batch leaves no row and is not committed."""
-        return Outcome.of(self.source, self.packed, self.thresholds, bool(self.zorder_by), self.planner.model)
+        planner = self.planner
+        zorder = bool(self.zorder_by)
+        return Outcome.of(
+            planner.files, planner.rows, self.packed, self.thresholds, zorder, lambda: planner.model
+        )
 
     @property
     def packing(self) -> Packing:

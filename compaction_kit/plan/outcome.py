@@ -1,5 +1,6 @@
 """What comes of each bin: files, bytes, what it gains, and in which commit."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -9,7 +10,7 @@ from compaction_kit.files import Files
 from compaction_kit.plan.batches import batch_of_bins
 from compaction_kit.plan.benefit import gains
 from compaction_kit.plan.candidates import Thresholds
-from compaction_kit.plan.estimate import SizeModel, live_rows
+from compaction_kit.plan.estimate import SizeModel
 from compaction_kit.plan.packing import Packing
 
 
@@ -17,25 +18,35 @@ from compaction_kit.plan.packing import Packing
 class Outcome:
     """Predictions for a packing; every array has one number a bin.
 
+    `rows` are those of each file as `live_rows` has them, `model` is asked when bytes are, and
     `batch_ids` is the commit that each bin goes into.
     """
 
     source: Files
+    rows: np.ndarray
     packing: Packing
     thresholds: Thresholds
     zorder: bool
-    model: SizeModel
+    model: Callable[[], SizeModel]
     batch_ids: np.ndarray
 
     @classmethod
     def of(
-        cls, source: Files, packing: Packing, thresholds: Thresholds, zorder: bool, model: SizeModel
+        cls,
+        source: Files,
+        rows: np.ndarray,
+        packing: Packing,
+        thresholds: Thresholds,
+        zorder: bool,
+        model: Callable[[], SizeModel],
     ) -> "Outcome":
         """What comes of all bins, in batches as OPTIMIZE packs them."""
-        positions, bin_ids = packing.members()
-        sizes = np.bincount(bin_ids, source.sizes[positions], minlength=packing.num_bins)
-        batch_ids = batch_of_bins(sizes.astype(np.int64), thresholds.batch_size)
-        return cls(source, packing, thresholds, zorder, model, batch_ids)
+        batch_ids = np.zeros(packing.num_bins, dtype=np.int64)
+        if thresholds.batch_size is not None:
+            positions, bin_ids = packing.members()
+            sizes = np.bincount(bin_ids, source.sizes[positions], minlength=packing.num_bins)
+            batch_ids = batch_of_bins(sizes.astype(np.int64), thresholds.batch_size)
+        return cls(source, rows, packing, thresholds, zorder, model, batch_ids)
 
     @cached_property
     def is_committed(self) -> np.ndarray:
@@ -58,15 +69,15 @@ class Outcome:
     @cached_property
     def rows_known(self) -> np.ndarray:
         """Whether the log says how many files come out, bool: it may not count the rows."""
-        some = self._sums(np.nan_to_num(self._rows)) > 0
-        unknown = self._sums(np.isnan(self._rows)) > 0
+        some = self._sums(np.nan_to_num(self._member_rows)) > 0
+        unknown = self._sums(np.isnan(self._member_rows)) > 0
         known: np.ndarray = ~unknown if self.thresholds.max_records_per_file else some | ~unknown
         return known
 
     @cached_property
     def files_added(self) -> np.ndarray:
         """Files that come out, int64; a file of unknown rows is taken to have some."""
-        rows = self._sums(np.nan_to_num(self._rows, nan=1))
+        rows = self._sums(np.nan_to_num(self._member_rows, nan=1))
         if self.zorder:
             # OptimizeExecutor, runOptimizeBinJob: approxNumFiles; ranges without rows make no file.
             files = np.maximum(self.bytes_removed // self.thresholds.max_file_size, 1)
@@ -85,7 +96,7 @@ class Outcome:
     @cached_property
     def bytes_added(self) -> np.ndarray:
         """Their bytes as predicted, int64."""
-        predicted = self.model.output_bytes(*self._members, self.packing.num_bins)
+        predicted = self.model().output_bytes(*self._members, self.packing.num_bins)
         return np.where(self.files_added > 0, np.minimum(predicted, self.bytes_removed), 0)
 
     @cached_property
@@ -104,8 +115,8 @@ class Outcome:
         return self.packing.members()
 
     @cached_property
-    def _rows(self) -> np.ndarray:
-        return live_rows(self.source)[self._members[0]]
+    def _member_rows(self) -> np.ndarray:
+        return self.rows[self._members[0]]
 
     def _sums(self, values: np.ndarray) -> np.ndarray:
         return np.bincount(self._members[1], values, minlength=self.packing.num_bins)

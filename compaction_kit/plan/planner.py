@@ -14,7 +14,7 @@ from compaction_kit.files import Files
 from compaction_kit.plan.benefit import gains, within_budget
 from compaction_kit.plan.candidates import Thresholds, files_with_many_deleted_rows, small_files
 from compaction_kit.plan.compaction import CompactionPlan
-from compaction_kit.plan.estimate import SizeModel
+from compaction_kit.plan.estimate import SizeModel, live_rows
 from compaction_kit.plan.order import INGEST, SIZE, by_bounds, by_ingestion, by_size
 from compaction_kit.plan.packing import Packer, Packing
 from compaction_kit.plan.partitions import partition_groups, text_groups
@@ -84,10 +84,20 @@ class Planner:
         """What the files' bytes are made of."""
         return self._make_model(self.files)
 
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """The rows of each file; see `live_rows`."""
+        return live_rows(self.files)
+
+    @cached_property
+    def every_file_has_rows(self) -> bool:
+        """Whether no file is without rows, as far as the log says."""
+        return not (self.rows <= 0).any()
+
     def prepared(self) -> "Planner":
         """The planner, with all done that takes long: later plans come at once."""
         self._packer(SIZE)
-        _ = self.model
+        _ = self.model, self.every_file_has_rows
         return self
 
     def order(self, name: str) -> np.ndarray:
