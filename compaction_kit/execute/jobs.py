@@ -13,6 +13,10 @@ T = TypeVar("T")
 _POLL_SECONDS = 0.1
 
 
+class WorkCancelled(Exception):
+    """Work was stopped by its watcher, or by Ctrl-C; that is its cause."""
+
+
 @dataclass(frozen=True)
 class Watched:
     """How far Spark work is.
@@ -42,7 +46,8 @@ def run_watched(
         What `work` returned; if it is final, even if a cancellation came too late to stop it.
 
     Raises:
-        BaseException: What `work` raised, or what `watch` raised if that stopped it.
+        WorkCancelled: `watch` raised, and that stopped it.
+        BaseException: What `work` raised.
     """
     group = f"compaction-kit-{uuid.uuid4().hex[:8]}"
     context = spark.sparkContext
@@ -72,7 +77,9 @@ def run_watched(
             stopped = error
     if "value" in outcome and (is_final or stopped is None):
         return outcome["value"]  # type: ignore[no-any-return]
-    raise stopped or outcome["error"]
+    if stopped is not None:
+        raise WorkCancelled from stopped
+    raise outcome["error"]
 
 
 def _look(context: SparkContext, group: str, done: dict[int, str]) -> int:

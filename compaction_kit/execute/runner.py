@@ -15,7 +15,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.errors import (
-    CompactionKitError,
     ConflictError,
     InvalidArgumentError,
     ReadOnlyTableError,
@@ -25,7 +24,7 @@ from compaction_kit.errors import (
     VerificationError,
 )
 from compaction_kit.execute.arrow import run_arrow
-from compaction_kit.execute.jobs import run_watched
+from compaction_kit.execute.jobs import WorkCancelled, run_watched
 from compaction_kit.execute.optimize import run_optimize
 from compaction_kit.execute.progress import ProgressBar, Report, Reporter
 from compaction_kit.execute.result import CompactionResult
@@ -97,10 +96,8 @@ def _run(
         refusals = STRATEGIES[strategy](spark, table, plan, watch)
     except (PySparkException, Py4JJavaError) as error:
         raise _translate(error, table, plan.version) from error
-    except CompactionKitError:
-        raise
-    except BaseException as error:
-        raise RunCancelled(f"The run was cancelled: {_what_is_done(log, plan)}.") from error
+    except (WorkCancelled, KeyboardInterrupt) as error:
+        raise RunCancelled(f"The run was cancelled: {_what_is_done(log, plan)}.") from _cause(error)
     name = "arrow" if strategy == "arrow" else "optimize"
     result = replace(_read_back(log, plan, report), strategy=name, refusals=refusals)
     if before is not None and result.versions:
@@ -147,13 +144,13 @@ def _watched_fingerprint(
         )
     except (PySparkException, Py4JJavaError) as error:
         raise _translate(error, table, version) from error
-    except BaseException as error:
+    except (WorkCancelled, KeyboardInterrupt) as error:
         done = (
             "nothing was committed, the table is as it was"
             if bins == 0
             else ("the compaction is committed, its content was not compared")
         )
-        raise RunCancelled(f"The run was cancelled: {done}.") from error
+        raise RunCancelled(f"The run was cancelled: {done}.") from _cause(error)
 
 
 def _read_back(log: TransactionLog, plan: CompactionPlan, report: Reporter) -> CompactionResult:
@@ -257,3 +254,8 @@ def _reason(text: str) -> str:
 
 def _silent(_: object) -> None:
     """Report to nobody."""
+
+
+def _cause(cancelled: BaseException) -> BaseException:
+    """What the caller's own code raised to cancel, or Ctrl-C."""
+    return cancelled.__cause__ or cancelled

@@ -5,7 +5,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from compaction_kit.execute.jobs import Watched, run_watched, session_confs
+from compaction_kit.execute.jobs import Watched, WorkCancelled, run_watched, session_confs
 from compaction_kit.session import quiet_errors
 
 pytestmark = pytest.mark.spark
@@ -56,7 +56,7 @@ def test_a_watcher_that_raises_cancels_the_work(spark: SparkSession) -> None:
     def stop(_: object) -> None:
         raise Stop
 
-    with pytest.raises(Stop):
+    with pytest.raises(WorkCancelled) as caught:
         # It would take an hour.
         run_watched(
             spark,
@@ -65,6 +65,7 @@ def test_a_watcher_that_raises_cancels_the_work(spark: SparkSession) -> None:
             ).collect(),
             stop,
         )
+    assert isinstance(caught.value.__cause__, Stop)
     assert time.monotonic() - started < 60
 
 
@@ -77,6 +78,8 @@ def test_work_that_is_done_before_the_cancellation_counts_as_done(spark: SparkSe
         return "done"
 
     assert run_watched(spark, work, stop) == "done"
+    with pytest.raises(WorkCancelled):
+        run_watched(spark, work, stop, is_final=False)
 
 
 def test_settings_come_back_set_and_unset(spark: SparkSession) -> None:

@@ -18,6 +18,7 @@ from compaction_kit.execute.arrow.stats import merge_stats, physical_schema
 from compaction_kit.execute.arrow.types import data_schema
 from compaction_kit.execute.jobs import run_watched
 from compaction_kit.execute.transaction import OptimizeTransaction
+from compaction_kit.files import Files
 from compaction_kit.log.paths import decode_paths
 from compaction_kit.plan import CompactionPlan
 
@@ -150,23 +151,18 @@ def _actions(plan: CompactionPlan, written: Iterable[worker.Rewritten]) -> Itera
     rows = positions if source.rows is None else source.rows[positions]
     stats = source.snapshot.stats.take(pa.array(rows)).to_pylist()
     schema = physical_schema(metadata.schema)
-    partitions = source.partitions.take(pa.array(positions)).to_pylist()
-    physical = {f"partition.{name}": metadata.physical_names[name] for name in metadata.partition_columns}
+    values = _partition_values(source, positions)
     paths, sizes = plan.files["path"].to_pylist(), plan.files["size_bytes"].to_pylist()
     now = int(time.time() * 1000)
     bounds = _bounds(plan)
     for one in written:
         start, end = bounds[one.number]
-        values = [
-            {physical[name]: value for name, value in partition.items()}
-            for partition in partitions[start:end]
-        ]
         if one.num_rows:
             folder, slash, _ = paths[start].rpartition("/")
             yield {
                 "add": {
                     "path": f"{folder}{slash}{Path(one.path).name}",
-                    "partitionValues": values[0],
+                    "partitionValues": values[start],
                     "size": one.size_bytes,
                     "modificationTime": one.modification_time,
                     "dataChange": False,
@@ -180,10 +176,23 @@ def _actions(plan: CompactionPlan, written: Iterable[worker.Rewritten]) -> Itera
                     "deletionTimestamp": now,
                     "dataChange": False,
                     "extendedFileMetadata": True,
-                    "partitionValues": values[i - start],
+                    "partitionValues": values[i],
                     "size": sizes[i],
                 }
             }
+
+
+def _partition_values(source: Files, positions: np.ndarray) -> list[dict[str, str | None]]:
+    """The partition values of some files as the log has them: by physical names."""
+    physical = source.snapshot.metadata.physical_names
+    columns = [
+        source.partitions[f"partition.{name}"].take(pa.array(positions)).to_pylist()
+        for name in source.partition_columns
+    ]
+    names = [physical[name] for name in source.partition_columns]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)] or [
+        {} for _ in positions
+    ]
 
 
 def _metrics(actions: Sequence[dict[str, Any]]) -> dict[str, int]:

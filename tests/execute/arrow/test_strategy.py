@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
+from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import (
     ConflictError,
     RunCancelled,
@@ -57,6 +58,14 @@ def test_a_plan_in_another_order_within_a_budget_is_run(spark: SparkSession, cha
     assert_done_as_planned(changed, plan, plan.run(strategy="arrow"))
     with pytest.raises(StalePlanError, match="made at version 4 and the table is at 5"):
         plan.run(strategy="arrow")
+
+
+def test_a_table_without_partitions_is_run(spark: SparkSession, tmp_path: Path) -> None:
+    folder = Path(shaped_table(tmp_path / "table", partitions=0, files=9, rows=20, commits=2))
+    plan = open_table(folder).plan_compaction()
+    assert_done_as_planned(folder, plan, plan.run(strategy="arrow"))
+    (add,) = commit_of(folder, plan.version + 1, "add")
+    assert (add["partitionValues"], "/" in add["path"]) == ({}, False)
 
 
 def test_the_history_reads_as_optimizes_does(spark: SparkSession, changed: Path, tmp_path: Path) -> None:
