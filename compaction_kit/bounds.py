@@ -56,7 +56,8 @@ def read_bounds(column: str, column_type: Any, physical_name: str, stats: pa.Arr
         if found is not None:
             known[row] = True
             values.append(found)
-    pairs = np.array(values).reshape(-1, 2)
+    # As objects: texts of one array would all take the room of the longest.
+    pairs = np.array(values, dtype=object).reshape(-1, 2)
     distinct, ranks = np.unique(pairs, return_inverse=True)
     lows, highs = np.full((2, len(stats)), -1)
     lows[known], highs[known] = ranks.reshape(-1, 2).T
@@ -68,7 +69,7 @@ def _parser(column: str, column_type: Any) -> Callable[[Any], Any]:
     if name in _INTEGERS:
         return int
     if name.startswith(_NUMBERS):
-        return float
+        return _number
     if name in _TEXTS:
         return _text
     if name in _TIMES:
@@ -77,6 +78,13 @@ def _parser(column: str, column_type: Any) -> Callable[[Any], Any]:
         f'column="{column}" is of type {name or column_type["type"]}, of which stats hold no bounds: choose '
         "a column of numbers, texts, dates or times."
     )
+
+
+def _number(value: Any) -> float:
+    number = float(value)
+    if number != number:
+        raise ValueError(value)
+    return number
 
 
 def _text(value: Any) -> str:
@@ -94,5 +102,5 @@ def _bounds(text: str | None, name: str, parse: Callable[[Any], Any]) -> tuple[A
     try:
         stats: Mapping[str, Any] = json.loads(text) if text else {}
         return parse(stats["minValues"][name]), parse(stats["maxValues"][name])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, ArithmeticError):
         return None

@@ -19,7 +19,7 @@ from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.markup import as_html
 from compaction_kit.overlap import Overlap, measure_overlap
 from compaction_kit.retention import table_retention
-from compaction_kit.sizes import MIB, format_size, parse_size
+from compaction_kit.sizes import MIB, format_size, parse_size, parse_spark_size
 
 SMALL_FILE_SIZE = 16 * MIB
 _TARGET_SIZE = "delta.targetFileSize"
@@ -180,7 +180,7 @@ class Files:
         if size is not None:
             return parse_size(size, "small_file_size")
         target = self.snapshot.metadata.configuration.get(_TARGET_SIZE)
-        return SMALL_FILE_SIZE if target is None else parse_size(target, _TARGET_SIZE) // 2
+        return SMALL_FILE_SIZE if target is None else parse_spark_size(target, _TARGET_SIZE) // 2
 
     def by_partition(self, small_file_size: int | str | None = None) -> pa.Table:
         """One row a partition, the one with the most files first.

@@ -7,10 +7,9 @@ from numbers import Real
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.plan.candidates import Thresholds
-from compaction_kit.plan.partitions import parse_time_zone
 from compaction_kit.plan.planner import SessionRules
 from compaction_kit.plan.state_order import DEFAULT_PARTITIONS
-from compaction_kit.sizes import format_size, parse_size
+from compaction_kit.sizes import format_size, parse_size, parse_spark_size
 
 _OPTIMIZE = "spark.databricks.delta.optimize"
 _SNAPSHOT_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
@@ -93,15 +92,10 @@ def check_ratio(ratio: float) -> float:
 
 
 def session_rules(conf: Conf) -> SessionRules:
-    """What the session's settings, and the release of Delta, decide of OPTIMIZE's ways.
-
-    Raises:
-        UnsupportedTableError: The session's time zone is unknown.
-    """
-    zone = conf("spark.sql.session.timeZone")
+    """What the session's settings, and the release of Delta, decide of OPTIMIZE's ways."""
     release = tuple(map(int, version("delta-spark").split(".")[:2]))
     return SessionRules(
-        parse_time_zone(zone) if zone else None,
+        conf("spark.sql.session.timeZone") or None,
         int(conf(_SNAPSHOT_PARTITIONS) or DEFAULT_PARTITIONS),
         release >= _GROUPS_BY_TYPE and conf(_NORMALIZE) != "false",
     )
@@ -110,4 +104,4 @@ def session_rules(conf: Conf) -> SessionRules:
 def _set_size(conf: Conf, name: str) -> int | None:
     """A size that OPTIMIZE is set to, None if it isn't; 0 is one there, and no file is below it."""
     value = conf(f"{_OPTIMIZE}.{name}")
-    return None if not value else 0 if value == "0" else parse_size(value, f"{_OPTIMIZE}.{name}")
+    return None if not value else parse_spark_size(value, f"{_OPTIMIZE}.{name}")

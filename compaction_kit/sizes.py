@@ -49,6 +49,25 @@ def parse_size(value: int | float | str, name: str = "size") -> int:
     return int(size_bytes)
 
 
+def parse_spark_size(value: str, name: str) -> int:
+    """Read a size as Spark's settings and Delta's properties write it: "134217728", "128m", "128 MB".
+
+    Every unit is binary there (JavaUtils.byteStringAs).
+
+    Args:
+        value: The text.
+        name: The setting, for the error's sentence.
+
+    Raises:
+        InvalidArgumentError: It is no size.
+    """
+    match = _SIZE.fullmatch(value)
+    letter = match[2].lower().removesuffix("b") if match else "?"
+    if match is None or letter not in ("", *"kmgtp"):
+        raise InvalidArgumentError(f'{name}="{value}" is not a size: set it to one such as "128m".')
+    return int(float(match[1]) * 1024 ** ("kmgtp".index(letter) + 1 if letter else 0))
+
+
 def format_size(size_bytes: float) -> str:
     """Write a size in bytes for people: "0 B", "512 B", "1.5 KiB", "128 MiB"."""
     amount, unit = float(size_bytes), _BINARY[0]

@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -132,9 +132,10 @@ class Table:
                 `min_file_size` if that is more.
             order: In which order the files of a partition are put into bins. "size" is
                 OPTIMIZE's, the smallest first. "ingest" is the oldest first, and a data column's
-                name goes by its least value in each file, so that each output covers a narrow
-                range of times or values. These two fill bins by the predicted size of the
-                output, so that a second plan finds nothing left to do.
+                name (in backticks if it is one of those two words) goes by its least value in each
+                file, so that each output covers a narrow range of times or values. These two fill
+                bins by the predicted size of the output, so that a second plan finds nothing left
+                to do.
             budget: Bytes that may be rewritten: the bins that gain the most for each byte (see
                 `benefit.gains`). None for as many as there are.
             zorder_by: Columns to sort the rows of each partition by, as OPTIMIZE … ZORDER BY
@@ -204,12 +205,12 @@ def local_path(name: str) -> Path:
     Raises:
         UnsupportedTableError: It isn't on a local disk.
     """
-    parts = urlsplit(name)
-    if parts.scheme == "file":
-        return Path(unquote(parts.path))
-    if "://" in name:
+    if name.startswith("file:"):
+        return Path(unquote(name.removeprefix("file:").removeprefix("//")))
+    scheme, separator, _ = name.partition("://")
+    if separator:
         raise UnsupportedTableError(
-            f"{name} is on {parts.scheme}, and only local disks are read: copy the table here."
+            f"{name} is on {scheme}, and only local disks are read: copy the table here."
         )
     return Path(name)
 

@@ -26,6 +26,12 @@ def commit_path(table: Path, version: int, suffix: str = "json") -> Path:
     return table / "_delta_log" / log_name(version, suffix)
 
 
+def actions_of(table: Path, version: int, name: str) -> list[Action]:
+    """The actions of that name in a commit, read word for word."""
+    lines = commit_path(table, version).read_text().splitlines()
+    return [action[name] for action in map(json.loads, lines) if name in action]
+
+
 def protocol(reader: int = 1, writer: int = 2, features: Sequence[str] = ()) -> Action:
     action: Action = {"minReaderVersion": reader, "minWriterVersion": writer}
     if features:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.sizes import GIB, KIB, MIB, format_size, parse_size
+from compaction_kit.sizes import GIB, KIB, MIB, format_size, parse_size, parse_spark_size
 
 
 @pytest.mark.parametrize(
@@ -99,3 +99,25 @@ def test_a_written_size_reads_back_as_about_the_same(size_bytes: int) -> None:
     text = format_size(size_bytes)
     assert len(text) <= len("99.9 KiB")
     assert parse_size(text) == pytest.approx(size_bytes, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [
+        ("134217728", 2**27),
+        ("128m", 2**27),
+        ("128 MB", 2**27),
+        ("1g", 2**30),
+        ("2kb", 2_048),
+        ("0", 0),
+        ("7b", 7),
+    ],
+)
+def test_settings_of_spark_are_binary_whatever_they_are_called(text: str, size_bytes: int) -> None:
+    assert parse_spark_size(text, "delta.targetFileSize") == size_bytes
+
+
+@pytest.mark.parametrize("text", ["", "much", "1 x", "-1", "1 mib"])
+def test_a_setting_that_is_no_size_is_named(text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f'delta.targetFileSize="{text}" is not a size'):
+        parse_spark_size(text, "delta.targetFileSize")

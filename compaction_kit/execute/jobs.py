@@ -54,8 +54,8 @@ def run_watched(
     outcome: dict[str, Any] = {}
 
     def body() -> None:
-        context.setJobGroup(group, "compaction_kit", interruptOnCancel=True)
         try:
+            context.setJobGroup(group, "compaction_kit", interruptOnCancel=True)
             outcome["value"] = work()
         except BaseException as error:
             outcome["error"] = error

@@ -1,5 +1,6 @@
 """The strategy "optimize": Delta's own OPTIMIZE, with the plan's thresholds."""
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from compaction_kit.execute.jobs import run_watched, session_confs
 from compaction_kit.plan import CompactionPlan
 from compaction_kit.sql import quoted, table_name
 
+# Settings are the session's: of two runs at once each would go by the other's.
+_SETTINGS = threading.Lock()
 _CONF = "spark.databricks.delta.optimize"
 
 
@@ -36,7 +39,7 @@ def run_optimize(
     columns = ", ".join(map(quoted, plan.zorder_by))
     zorder = f" ZORDER BY ({columns})" if columns else ""
     statement = f"OPTIMIZE {table_name(table)}{where}{zorder}"
-    with session_confs(spark, confs):
+    with _SETTINGS, session_confs(spark, confs):
         run_watched(
             spark,
             lambda: spark.sql(statement).collect(),

@@ -28,6 +28,7 @@ from compaction_kit.execute.jobs import WorkCancelled, run_watched
 from compaction_kit.execute.optimize import run_optimize
 from compaction_kit.execute.progress import ProgressBar, Report, Reporter
 from compaction_kit.execute.result import CompactionResult
+from compaction_kit.execute.transaction import is_conflict
 from compaction_kit.log import TransactionLog
 from compaction_kit.plan import CompactionPlan
 from compaction_kit.session import quiet_errors
@@ -38,6 +39,7 @@ Rewrite = Callable[[SparkSession, Path, CompactionPlan, Callable[[int], None]], 
 STRATEGIES: dict[str, Rewrite] = {"auto": run_optimize, "optimize": run_optimize, "arrow": run_arrow}
 # The share of a run that each proof takes, for the bar; the rest is the rewriting.
 _PROOF_SHARE = 0.15
+_NOTHING_DONE = "nothing was committed, the table is as it was"
 _CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w.$]+: )?(.*\S)", re.MULTILINE)
 
 
@@ -95,11 +97,15 @@ def _run(
     try:
         refusals = STRATEGIES[strategy](spark, table, plan, watch)
     except (PySparkException, Py4JJavaError) as error:
-        raise _translate(error, table, plan.version) from error
+        raise _translate(error, table, plan.version, _what_is_done(log, plan)) from error
     except (WorkCancelled, KeyboardInterrupt) as error:
-        raise RunCancelled(f"The run was cancelled: {_what_is_done(log, plan)}.") from _cause(error)
+        done = _what_is_done(log, plan) or _NOTHING_DONE
+        raise RunCancelled(f"The run was cancelled: {done}.") from _cause(error)
     name = "arrow" if strategy == "arrow" else "optimize"
-    result = replace(_read_back(log, plan, report), strategy=name, refusals=refusals)
+    result = _read_back(log, plan, report)
+    result = replace(
+        result, strategy=name, refusals=refusals, num_bins=max(result.num_bins - len(refusals), 0)
+    )
     if before is not None and result.versions:
         result = _prove(result, plan, before, take_fingerprint)
     # Too late to cancel: it is done.
@@ -136,6 +142,7 @@ def _prove(
 def _watched_fingerprint(
     spark: SparkSession, table: Path, report: Reporter, version: int, step: str, fraction: float, bins: int
 ) -> Fingerprint:
+    uncompared = "the compaction is committed, its content was not compared"
     try:
         return run_watched(
             spark,
@@ -143,13 +150,9 @@ def _watched_fingerprint(
             lambda _: report(step, fraction, bins),
         )
     except (PySparkException, Py4JJavaError) as error:
-        raise _translate(error, table, version) from error
+        raise _translate(error, table, version, uncompared if bins else None) from error
     except (WorkCancelled, KeyboardInterrupt) as error:
-        done = (
-            "nothing was committed, the table is as it was"
-            if bins == 0
-            else ("the compaction is committed, its content was not compared")
-        )
+        done = uncompared if bins else _NOTHING_DONE
         raise RunCancelled(f"The run was cancelled: {done}.") from _cause(error)
 
 
@@ -199,10 +202,11 @@ def _removed_paths(log: TransactionLog, version: int) -> set[str]:
     return set(actions.filter(pc.equal(actions["action"], "remove"))["path"].to_pylist())
 
 
-def _what_is_done(log: TransactionLog, plan: CompactionPlan) -> str:
+def _what_is_done(log: TransactionLog, plan: CompactionPlan) -> str | None:
+    """What the run has committed, in words; None for nothing."""
     commits = _our_commits(log, plan)
     if not commits:
-        return "nothing was committed, the table is as it was"
+        return None
     versions = ", ".join(str(commit["version"]) for commit in commits)
     return f"{len(commits)} of {plan.num_batches} batches are committed, as version {versions}"
 
@@ -230,19 +234,20 @@ def _check_writable(table: Path) -> None:
             )
 
 
-def _translate(error: Exception, table: Path, version: int) -> Exception:
-    """One sentence of ours for what Spark or Delta raised."""
+def _translate(error: Exception, table: Path, version: int, done: str | None = None) -> Exception:
+    """One sentence of ours for what Spark or Delta raised; `done` says what is committed, if anything."""
     text = str(error)
-    if "Concurrent" in type(error).__name__ or "DELTA_CONCURRENT" in text:
+    if is_conflict(error):
         return ConflictError(
             "Another writer changed files of the plan meanwhile, so Delta refused the commit: "
-            "make a new plan; nothing was changed."
+            f"make a new plan; {done or 'nothing was changed'}."
         )
     if any(sign in text for sign in ("Permission denied", "AccessDenied", "Read-only file system")):
         return ReadOnlyTableError(
             f"Spark was not allowed to write to {table}: get write permission and run the plan again."
         )
-    return RunFailedError(f"Spark failed, and the table stays at version {version}: {_reason(text)}")
+    outcome = done or f"the table stays at version {version}"
+    return RunFailedError(f"Spark failed, and {outcome}: {_reason(text)}")
 
 
 def _reason(text: str) -> str:

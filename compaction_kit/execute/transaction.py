@@ -39,6 +39,11 @@ def _delta_log(spark: SparkSession, table: Path) -> Any:
     return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, str(table))
 
 
+def is_conflict(error: Exception) -> bool:
+    """Whether Delta refused a commit, for another writer was in the way."""
+    return "Concurrent" in type(error).__name__ or "DELTA_CONCURRENT" in str(error)
+
+
 class OptimizeTransaction:
     """A transaction that commits as OPTIMIZE does: it reads the version at which it began."""
 

@@ -67,15 +67,19 @@ class Metadata:
         )
 
     @property
+    def is_mapped(self) -> bool:
+        """Whether columns have other names in data files (protocol, "Column Mapping")."""
+        return self.configuration.get("delta.columnMapping.mode", "none") != "none"
+
+    @property
     def physical_names(self) -> dict[str, str]:
-        """The name in data files and partition values of each column (protocol, "Column Mapping")."""
-        mapped = self.configuration.get("delta.columnMapping.mode", "none") != "none"
-        return {
-            field["name"]: field["metadata"].get("delta.columnMapping.physicalName", field["name"])
-            if mapped
-            else field["name"]
-            for field in self.schema["fields"]
-        }
+        """The name in data files and partition values of each column."""
+        return {field["name"]: self.physical_name(field) for field in self.schema["fields"]}
+
+    def physical_name(self, field: Mapping[str, Any]) -> str:
+        """The name in data files of a column, or of a field within one."""
+        known = (field.get("metadata") or {}) if self.is_mapped else {}
+        return str(known.get("delta.columnMapping.physicalName", field["name"]))
 
     @property
     def column_types(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from compaction_kit.bounds import Bounds
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.overlap import files_touched
-from compaction_kit.plan.order import INGEST, SIZE
+from compaction_kit.plan.order import INGEST, SIZE, column_of, order_by
 from compaction_kit.plan.packing import Packing
 from compaction_kit.sizes import format_size
 
@@ -73,11 +73,11 @@ def compare(plan: "CompactionPlan", column: str | None = None) -> Comparison:
         InvalidArgumentError: There is no such column, or no file has bounds of any.
     """
     source = plan.source
-    name = column or (plan.order if plan.order not in (SIZE, INGEST) else _first_bounded(plan))
+    name = column or column_of(plan.order) or _first_bounded(plan)
     bounds = source.bounds(name)
-    orders = {"OPTIMIZE": SIZE, "by ingestion": INGEST, f"by {name}": name}
+    orders = [("OPTIMIZE", SIZE), ("by ingestion", INGEST), (f"by {order_by(name)}", order_by(name))]
     rows = [{"layout": "now", **_measured(bounds, source.sizes, None)}]
-    for layout, order in orders.items():
+    for layout, order in orders:
         packing = plan.planner.plan(plan.thresholds, order=order).packing
         rows.append({"layout": layout, **_measured(bounds, source.sizes, packing)})
     if plan.budget is not None:

@@ -35,6 +35,19 @@ def by_size(files: Files, groups: np.ndarray, snapshot_partitions: int = DEFAULT
     return order
 
 
+def column_of(order: str) -> str | None:
+    """The column that an order goes by; None for "size" and "ingest".
+
+    A column of one of those names is told apart by backticks.
+    """
+    return None if order in (SIZE, INGEST) else order.removeprefix("`").removesuffix("`")
+
+
+def order_by(column: str) -> str:
+    """The order by a column."""
+    return f"`{column}`" if column in (SIZE, INGEST) else column
+
+
 def by_ingestion(files: Files, groups: np.ndarray) -> np.ndarray:
     """The oldest first, by the time at which each file was written."""
     times = files.to_arrow()["modification_time"].cast(pa.int64()).to_numpy()

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
@@ -15,9 +15,9 @@ from compaction_kit.plan.benefit import gains, within_budget
 from compaction_kit.plan.candidates import Thresholds, files_with_many_deleted_rows, small_files
 from compaction_kit.plan.compaction import CompactionPlan
 from compaction_kit.plan.estimate import SizeModel, live_rows
-from compaction_kit.plan.order import INGEST, SIZE, by_bounds, by_ingestion, by_size
+from compaction_kit.plan.order import INGEST, SIZE, by_bounds, by_ingestion, by_size, column_of
 from compaction_kit.plan.packing import Packer, Packing
-from compaction_kit.plan.partitions import partition_groups, text_groups
+from compaction_kit.plan.partitions import parse_time_zone, partition_groups, text_groups
 from compaction_kit.plan.state_order import DEFAULT_PARTITIONS
 
 if TYPE_CHECKING:
@@ -31,13 +31,14 @@ class SessionRules:
     """What the session decides of OPTIMIZE's ways.
 
     Attributes:
-        time_zone: In which timestamps of partitions are, if they don't say; None for the machine's.
+        time_zone: The name of that in which timestamps of partitions are, if they don't say; None
+            for the machine's.
         snapshot_partitions: spark.databricks.delta.snapshotPartitions, which decides between
             files of one size.
         by_type: Whether partitions are told apart by their values as typed, or as written.
     """
 
-    time_zone: tzinfo | None = None
+    time_zone: str | None = None
     snapshot_partitions: int = DEFAULT_PARTITIONS
     by_type: bool = True
 
@@ -73,7 +74,7 @@ class Planner:
         self._make_model = make_model
         types = files.snapshot.metadata.column_types
         self.groups = (
-            partition_groups(files.partitions, types, rules.time_zone)
+            partition_groups(files.partitions, types, _zone(files, rules))
             if rules.by_type
             else text_groups(files.partitions)
         )
@@ -125,6 +126,9 @@ class Planner:
             zorder_by: Columns to sort the rows of each partition by.
         """
         self._check_zorder(zorder_by)
+        if order != SIZE or budget is not None:
+            # These are OPTIMIZE's own, which doesn't run such a plan.
+            thresholds = replace(thresholds, batch_size=None, max_records_per_file=0)
         packing = self._pack(thresholds, order, bool(zorder_by))
         chosen = packing if budget is None else packing.select(self._worth_it(packing, budget))
         return CompactionPlan(
@@ -159,12 +163,13 @@ class Planner:
             return Packer(by_size(files, groups, self._rules.snapshot_partitions), files.sizes, groups)
         if order == INGEST:
             return Packer(by_ingestion(files, groups), self.model.weights, groups)
-        if order not in files.data_columns:
+        column = column_of(order) or ""
+        if column not in files.data_columns:
             raise InvalidArgumentError(
                 f'order="{order}" is neither "{SIZE}" nor "{INGEST}" nor a data column of the table: '
                 f"choose one of those or of {', '.join(files.data_columns)}."
             )
-        return Packer(by_bounds(files.bounds(order), groups), self.model.weights, groups)
+        return Packer(by_bounds(files.bounds(column), groups), self.model.weights, groups)
 
     def _check_zorder(self, columns: Sequence[str]) -> None:
         for name in columns:
@@ -179,6 +184,14 @@ class Planner:
         sizes = np.bincount(bin_ids, self.files.sizes[positions], minlength=packing.num_bins)
         outputs = self.model.output_bytes(positions, bin_ids, packing.num_bins)
         return within_budget(gains(packing.counts, sizes, outputs), sizes.astype(np.int64), budget)
+
+
+def _zone(files: Files, rules: SessionRules) -> tzinfo | None:
+    """The session's time zone, if it matters."""
+    types = files.snapshot.metadata.column_types
+    if rules.time_zone is None or all(types[name] != "timestamp" for name in files.partition_columns):
+        return None
+    return parse_time_zone(rules.time_zone)
 
 
 def _refuse_clustered(files: Files) -> None:

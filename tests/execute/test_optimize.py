@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,22 +17,18 @@ from compaction_kit.errors import StalePlanError, UnsupportedTableError
 from compaction_kit.execute import CompactionResult
 from compaction_kit.plan import CompactionPlan, Planner
 from tests import deltas_view, handmade
+from tests.handmade import actions_of
 
 pytestmark = pytest.mark.spark
 
 SetConf = Callable[[str, str], None]
 
 
-def commit_of(table: Path, version: int, name: str) -> list[dict[str, Any]]:
-    lines = handmade.commit_path(table, version).read_text().splitlines()
-    return [action[name] for action in map(json.loads, lines) if name in action]
-
-
 def assert_done_as_planned(table: Path, plan: CompactionPlan, result: CompactionResult) -> None:
     """The commit, read word for word, did what the plan said, and the result tells the same."""
     version = plan.version + 1
     assert result.versions == (version,)
-    adds, removes = commit_of(table, version, "add"), commit_of(table, version, "remove")
+    adds, removes = actions_of(table, version, "add"), actions_of(table, version, "remove")
     assert Counter(action["path"] for action in removes) == Counter(plan.files["path"].to_pylist())
     assert result.num_files_removed == plan.num_files_removed == len(removes)
     assert result.num_files_added == plan.num_files_added == len(adds) == plan.num_bins
@@ -46,7 +41,7 @@ def assert_done_as_planned(table: Path, plan: CompactionPlan, result: Compaction
 
 
 def rows_by_bin(table: Path, version: int) -> list[int]:
-    return sorted(json.loads(action["stats"])["numRecords"] for action in commit_of(table, version, "add"))
+    return sorted(json.loads(action["stats"])["numRecords"] for action in actions_of(table, version, "add"))
 
 
 def test_several_bins_a_partition_are_filled_as_planned(spark: SparkSession, changed: Path) -> None:
@@ -105,7 +100,7 @@ def test_large_files_with_many_deleted_rows_are_rewritten(
     assert result.verified is True
     assert_done_as_planned(folder, plan, result)
     assert rows_by_bin(folder, 3) == [16]
-    (removed, other) = commit_of(folder, 3, "remove")
+    (removed, other) = actions_of(folder, 3, "remove")
     assert {removed["deletionVector"]["cardinality"], other["deletionVector"]["cardinality"]} == {1, 3}
 
 
@@ -203,9 +198,9 @@ def test_batches_set_in_the_session_are_commits_of_their_own(
     assert result.as_planned
     assert result.versions == tuple(range(5, 5 + len(batches)))
     for version, batch in zip(result.versions, batches, strict=True):
-        removes = commit_of(changed, version, "remove")
+        removes = actions_of(changed, version, "remove")
         assert (len(removes), sum(r["size"] for r in removes)) == (batch["num_files"], batch["size_bytes"])
-        assert len(commit_of(changed, version, "add")) == batch["num_files_added"]
+        assert len(actions_of(changed, version, "add")) == batch["num_files_added"]
     assert (result.num_files_removed, result.num_bins) == (plan.num_files_removed, plan.num_bins)
 
 
@@ -217,7 +212,7 @@ def test_z_order_rewrites_whole_partitions(spark: SparkSession, changed: Path) -
     assert not plan.exact.num_files_added
     result = plan.run()
     assert result.verified is True
-    removes = commit_of(changed, 5, "remove")
+    removes = actions_of(changed, 5, "remove")
     assert Counter(action["path"] for action in removes) == Counter(plan.files["path"].to_pylist())
     assert "ordered by id" in plan.explain()
 
@@ -283,5 +278,5 @@ def test_the_sessions_own_thresholds_are_the_defaults(
     plan = open_table(folder).plan_compaction()
     assert (plan.thresholds.min_file_size, plan.thresholds.max_file_size) == (5_000, 6_000)
     spark.sql(f"OPTIMIZE delta.`{folder}`")
-    removed = commit_of(folder, plan.version + 1, "remove")
+    removed = actions_of(folder, plan.version + 1, "remove")
     assert Counter(action["path"] for action in removed) == Counter(plan.files["path"].to_pylist())

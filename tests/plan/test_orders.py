@@ -250,3 +250,23 @@ def test_a_column_without_bounds_can_not_be_compared(tmp_path: Path) -> None:
     table = open_table(table_of(tmp_path, ranged("a", 60, None), ranged("b", 50, None)))
     with pytest.raises(InvalidArgumentError, match="no column has bounds in the stats"):
         table.plan_compaction().compare()
+
+
+def test_columns_with_the_names_of_orders_are_told_apart_by_backticks(tmp_path: Path) -> None:
+    adds = [handmade.add(f"f{i}", 10 + i) for i in range(4)]
+    for i, add in enumerate(adds):
+        bounds = {"size": -i, "ingest": i}
+        add["add"]["stats"] = json.dumps({"numRecords": 1, "minValues": bounds, "maxValues": bounds})
+    metadata = handmade.metadata({"size": "long", "ingest": "long"})
+    table = open_table(handmade.write_log(tmp_path, [metadata, *adds]))
+    assert members(table.plan_compaction(order="size")) == [["f0", "f1", "f2", "f3"]]
+    plan = table.plan_compaction(order="`size`")
+    assert members(plan) == [["f3", "f2", "f1", "f0"]]
+    layouts = plan.compare().to_arrow()["layout"].to_pylist()
+    assert layouts == ["now", "OPTIMIZE", "by ingestion", "by `size`"]
+
+
+def test_what_is_optimizes_alone_does_not_count_for_other_plans(tmp_path: Path) -> None:
+    table = open_table(table_of(tmp_path, *(ranged(f"f{i}", 60, (0, 1)) for i in range(4))))
+    plan = table.plan_compaction(max_file_size=300, order="c", batch_size=50)
+    assert (plan.num_batches, plan.thresholds.batch_size) == (1, None)

@@ -19,8 +19,9 @@ import pyarrow.parquet as pq
 GROUP_BYTES = 128 << 20
 GROUP_ROWS = 1_000_000
 _BATCH_ROWS = 1 << 16
-# Files below this size are read whole and ahead.
+# Files of at most so many bytes and values are read whole and ahead.
 _SMALL_BYTES = 4 << 20
+_SMALL_VALUES = 1 << 20
 _READ_AHEAD = 8
 # What pyarrow calls each codec that footers name, and what a file's name has before "parquet".
 _CODECS = {
@@ -31,8 +32,11 @@ _CODECS = {
     "LZ4": ("lz4", "lz4raw."),
     "BROTLI": ("brotli", "br."),
 }
-# Footers that say so hold dates or times in the calendar of old (DataSourceUtils.datetimeRebaseSpec).
+# Footers that say so hold dates or times in the calendar of old, and so do those of Spark before
+# 3.1 (DataSourceUtils, datetimeRebaseSpec and int96RebaseSpec).
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_VERSION = b"org.apache.spark.version"
+_FIRST_OF_TODAY = (3, 1)
 
 
 class Bin(NamedTuple):
@@ -79,10 +83,11 @@ def rewrite_bins(bins: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
         start = time.monotonic()
         try:
             path, num_rows = rewrite_bin(one)
-        except (Refused, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        except Refused as error:
             yield _nothing(one, start, refusal=_first_line(error))
             continue
-        except OSError as error:
+        except Exception as error:
+            # Told, not raised: else Spark would try again, and the outputs of other bins were lost.
             yield _nothing(one, start, failure=_first_line(error))
             continue
         status = os.stat(path)
@@ -178,27 +183,57 @@ def _read_small(path: str, schema: pa.Schema) -> pa.Table | None:
     if os.path.getsize(path) > _SMALL_BYTES:
         return None
     with _open(path) as file:
-        return _fitted(file.read(columns=_wanted(file, schema), use_threads=False), schema)
+        if file.metadata.num_rows * file.metadata.num_columns > _SMALL_VALUES:
+            return None
+        table = file.read(columns=_wanted(file, schema), use_threads=False)
+        _check_count(path, len(table), file)
+        return _fitted(table, schema)
 
 
 def _read_large(path: str, schema: pa.Schema) -> Iterator[pa.Table]:
+    count = 0
     with _open(path) as file:
         for batch in file.iter_batches(_BATCH_ROWS, columns=_wanted(file, schema)):
+            count += len(batch)
             yield _fitted(pa.Table.from_batches([batch]), schema)
+        _check_count(path, count, file)
+
+
+def _check_count(path: str, count: int, file: pq.ParquetFile) -> None:
+    if count != file.metadata.num_rows:
+        raise OSError(f"{path} has {file.metadata.num_rows} rows by its footer, and {count} were read")
 
 
 def _open(path: str) -> pq.ParquetFile:
-    file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us", pre_buffer=False)
-    found = file.metadata.metadata or {}
-    legacy = [key.decode() for key in _LEGACY if key in found]
-    if legacy:
+    file = pq.ParquetFile(
+        path, coerce_int96_timestamp_unit="us", pre_buffer=False, page_checksum_verification=True
+    )
+    legacy = _legacy_sign(file.metadata.metadata or {})
+    if legacy is not None:
         file.close()
-        raise Refused(f"the file {os.path.basename(path)} has dates of the old calendar ({legacy[0]})")
+        raise Refused(f"the file {os.path.basename(path)} has dates of the old calendar ({legacy})")
     return file
 
 
+def _legacy_sign(footer: dict[bytes, bytes]) -> str | None:
+    marks = [key.decode() for key in _LEGACY if key in footer]
+    version = footer.get(_VERSION, b"").decode()
+    numbers = [int(part) for part in version.split(".")[:2] if part.isdigit()]
+    is_old = bool(version) and tuple(numbers) < _FIRST_OF_TODAY
+    return marks[0] if marks else f"Spark {version}" if is_old else None
+
+
 def _wanted(file: pq.ParquetFile, schema: pa.Schema) -> list[str]:
-    have = set(file.schema_arrow.names)
+    """The table's columns that the file has.
+
+    Raises:
+        Refused: It has one under a name of another case, as Spark takes for the same.
+    """
+    have = file.schema_arrow.names
+    lacking = {name.lower(): name for name in schema.names if name not in have}
+    for name in have:
+        if name.lower() in lacking:
+            raise Refused(f"a file has the column {name} where the table has {lacking[name.lower()]}")
     return [name for name in schema.names if name in have]
 
 

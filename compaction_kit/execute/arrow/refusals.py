@@ -42,7 +42,7 @@ def refuse_table(spark: SparkSession, plan: CompactionPlan) -> str | None:
         return "the session runs over Spark Connect, from where Delta's transaction is out of reach"
     if plan.zorder_by:
         return "ordering the rows of a partition takes Spark"
-    return _refuse_protocol(snapshot.protocol) or _refuse_types(snapshot.metadata)
+    return _refuse_protocol(snapshot.protocol) or _refuse_types(snapshot.metadata) or _refuse_settings(spark)
 
 
 def refuse_bins(plan: CompactionPlan) -> dict[int, str]:
@@ -66,11 +66,19 @@ def _refuse_protocol(protocol: Protocol) -> str | None:
     return f"the table has the feature {', '.join(unknown)}" if unknown else None
 
 
+def _refuse_settings(spark: SparkSession) -> str | None:
+    """Files that don't say by which calendar their dates are, Spark reads as it is set to."""
+    for name in ("datetimeRebaseModeInRead", "int96RebaseModeInRead"):
+        if (spark.conf.get(f"spark.sql.parquet.{name}", None) or "").upper() == "LEGACY":
+            return f"spark.sql.parquet.{name} is LEGACY, so that dates may be of the old calendar"
+    return None
+
+
 def _refuse_types(metadata: Metadata) -> str | None:
     if metadata.configuration.get("delta.columnMapping.mode") == "id":
         return "the table maps columns by id"
     try:
-        data_schema(metadata)
+        schema = data_schema(metadata)
     except UnsupportedTableError as error:
         return str(error).rstrip(".")
-    return None
+    return None if len(schema) else "the table has no column besides those it is partitioned by"

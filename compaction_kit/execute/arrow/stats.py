@@ -6,16 +6,20 @@ left out: Delta then skips nothing by it (protocol, "Per-file Statistics").
 
 import json
 import re
+import uuid
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
+
+from compaction_kit.log.metadata import Metadata
 
 _INTEGERS = ("byte", "short", "integer", "long")
 _NUMBERS = ("float", "double", "decimal")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_MARK = "\0number:"
-_MARKED = re.compile(r'"\\u0000number:([^"]*)"')
+# Stands for a number while JSON is written; no text in stats can hold it by chance.
+_MARK = f"number {uuid.uuid4()} "
+_MARKED = re.compile(f'"{_MARK}([^"]*)"')
 
 # A type as schemas have it: a name, or a struct's object with its fields.
 Kind = Any
@@ -121,7 +125,10 @@ def _meaning(value: Any, kind: Kind) -> Any:
         return value
     if kind in ("timestamp", "timestamp_ntz") and isinstance(value, str):
         moment = datetime.fromisoformat(value)
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        if (moment.tzinfo is None) != (kind == "timestamp_ntz"):
+            # Without a zone it is in the session's, whichever that was.
+            raise TypeError(value)
+        return moment
     raise TypeError(value)
 
 
@@ -129,7 +136,7 @@ def _parsed(text: str | None) -> dict[str, Any] | None:
     """The stats with numbers as they are written, or None if there are none, or none that count."""
     try:
         stats = json.loads(text, parse_float=Decimal) if text else None
-    except ValueError:
+    except (ValueError, ArithmeticError, RecursionError):
         return None
     if not isinstance(stats, dict) or not isinstance(stats.get("numRecords"), int):
         return None
@@ -142,12 +149,17 @@ def _dumped(stats: Mapping[str, Any]) -> str:
     return _MARKED.sub(r"\1", text)
 
 
-def physical_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema by the names that data files and stats have (protocol, "Column Mapping")."""
-    return {"type": "struct", "fields": [_physical(field) for field in schema["fields"]]}
+def physical_schema(metadata: Metadata) -> dict[str, Any]:
+    """A table's schema by the names that data files and stats have."""
+    return _physical(metadata.schema, metadata)
 
 
-def _physical(field: Mapping[str, Any]) -> dict[str, Any]:
-    name = (field.get("metadata") or {}).get("delta.columnMapping.physicalName", field["name"])
-    kind = field["type"]
-    return {"name": name, "type": physical_schema(kind) if _is_struct(kind) else kind}
+def _physical(schema: Mapping[str, Any], metadata: Metadata) -> dict[str, Any]:
+    fields = [
+        {
+            "name": metadata.physical_name(field),
+            "type": _physical(field["type"], metadata) if _is_struct(field["type"]) else field["type"],
+        }
+        for field in schema["fields"]
+    ]
+    return {"type": "struct", "fields": fields}

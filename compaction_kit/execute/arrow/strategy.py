@@ -17,13 +17,15 @@ from compaction_kit.execute.arrow.refusals import refuse_bins, refuse_table
 from compaction_kit.execute.arrow.stats import merge_stats, physical_schema
 from compaction_kit.execute.arrow.types import data_schema
 from compaction_kit.execute.jobs import run_watched
-from compaction_kit.execute.transaction import OptimizeTransaction
+from compaction_kit.execute.transaction import OptimizeTransaction, is_conflict
 from compaction_kit.files import Files
 from compaction_kit.log.paths import decode_paths
 from compaction_kit.plan import CompactionPlan
 
 # Tasks for each core: enough of them to tell progress by, and to end together.
 _TASKS_PER_CORE = 8
+# Executors may lack this package: the module goes with the task.
+cloudpickle.register_pickle_by_value(worker)  # type: ignore[no-untyped-call]
 
 
 def run_arrow(
@@ -47,9 +49,7 @@ def run_arrow(
     """
     reason = refuse_table(spark, plan)
     if reason is not None:
-        raise UnsupportedTableError(
-            f'strategy="arrow" can\'t run this plan, for {reason}: run it with strategy="optimize".'
-        )
+        raise _refused(reason)
     transaction = OptimizeTransaction(spark, table)
     if transaction.version != plan.version:
         raise StalePlanError(
@@ -61,21 +61,46 @@ def run_arrow(
     written = [one for one in done if one.refusal is None and one.failure is None]
     refusals |= {one.number: one.refusal for one in done if one.refusal is not None}
     try:
-        for one in done:
-            if one.failure is not None:
-                raise RunFailedError(
-                    f"A bin could not be rewritten, and the table stays at version {plan.version}: "
-                    f"{one.failure}."
-                )
-        if any(one.num_rows for one in written):
-            actions = list(_actions(plan, written))
-            transaction.commit(actions, _metrics(actions), plan.where)
-        else:
-            _discard(written)
+        _check_failures(done, plan)
+        if refusals and not written:
+            raise _refused("; ".join(sorted(set(refusals.values()))))
+        actions = list(_actions(plan, written))
     except BaseException:
         _discard(written)
         raise
+    if any(one.num_rows for one in written):
+        _commit(transaction, actions, plan, written)
+    _discard([one for one in written if not one.num_rows])
     return refusals
+
+
+def _commit(
+    transaction: OptimizeTransaction,
+    actions: list[dict[str, Any]],
+    plan: CompactionPlan,
+    written: list[worker.Rewritten],
+) -> None:
+    try:
+        transaction.commit(actions, _metrics(actions), plan.where)
+    except Exception as error:
+        # Any other error may come after the commit: then the outputs are the table's files.
+        if is_conflict(error):
+            _discard(written)
+        raise
+
+
+def _check_failures(done: Iterable[worker.Rewritten], plan: CompactionPlan) -> None:
+    for one in done:
+        if one.failure is not None:
+            raise RunFailedError(
+                f"A bin could not be rewritten, and the table stays at version {plan.version}: {one.failure}."
+            )
+
+
+def _refused(reason: str) -> UnsupportedTableError:
+    return UnsupportedTableError(
+        f'strategy="arrow" can\'t run this plan, for {reason}: run it with strategy="optimize".'
+    )
 
 
 def _bins(
@@ -111,8 +136,6 @@ def _rewrite(
     sizes = plan.outcome.bytes_removed[[one.number for one in bins]]
     shares = _shares(sizes, context.defaultParallelism * _TASKS_PER_CORE)
     groups = [[tuple(bins[i]) for i in share] for share in shares]
-    # Executors may lack this package: the module goes with the task.
-    cloudpickle.register_pickle_by_value(worker)  # type: ignore[no-untyped-call]
     done: list[worker.Rewritten] = []
     try:
         tasks = context.parallelize(groups, len(groups)).flatMap(worker.rewrite_bins)
@@ -125,8 +148,6 @@ def _rewrite(
     except BaseException:
         _discard(done)
         raise
-    finally:
-        cloudpickle.unregister_pickle_by_value(worker)  # type: ignore[no-untyped-call]
     return done
 
 
@@ -146,11 +167,10 @@ def _shares(sizes: np.ndarray, most: int) -> list[list[int]]:
 def _actions(plan: CompactionPlan, written: Iterable[worker.Rewritten]) -> Iterator[dict[str, Any]]:
     """The add of each output that has rows, and the removes of what it replaces."""
     source = plan.source
-    metadata = source.snapshot.metadata
     positions, _ = plan.members
     rows = positions if source.rows is None else source.rows[positions]
     stats = source.snapshot.stats.take(pa.array(rows)).to_pylist()
-    schema = physical_schema(metadata.schema)
+    schema = physical_schema(source.snapshot.metadata)
     values = _partition_values(source, positions)
     paths, sizes = plan.files["path"].to_pylist(), plan.files["size_bytes"].to_pylist()
     now = int(time.time() * 1000)

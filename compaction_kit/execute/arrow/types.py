@@ -34,18 +34,18 @@ def data_schema(metadata: Metadata) -> pa.Schema:
         UnsupportedTableError: A column's type isn't known here.
     """
     fields = metadata.schema["fields"]
-    return pa.schema([_field(f) for f in fields if f["name"] not in metadata.partition_columns])
+    return pa.schema([_field(f, metadata) for f in fields if f["name"] not in metadata.partition_columns])
 
 
-def _field(field: Mapping[str, Any]) -> pa.Field:
-    known = field.get("metadata") or {}
-    name = known.get("delta.columnMapping.physicalName", field["name"])
+def _field(field: Mapping[str, Any], metadata: Metadata) -> pa.Field:
+    known = (field.get("metadata") or {}) if metadata.is_mapped else {}
     number = known.get("delta.columnMapping.id")
     ids = {_FIELD_ID: str(number).encode()} if number is not None else None
-    return pa.field(name, _type(field["type"], field["name"]), nullable=True, metadata=ids)
+    kind = _type(field["type"], field["name"], metadata)
+    return pa.field(metadata.physical_name(field), kind, nullable=True, metadata=ids)
 
 
-def _type(kind: Any, column: str) -> pa.DataType:
+def _type(kind: Any, column: str, metadata: Metadata) -> pa.DataType:
     if isinstance(kind, str):
         decimal = _DECIMAL.fullmatch(kind)
         if decimal:
@@ -53,10 +53,11 @@ def _type(kind: Any, column: str) -> pa.DataType:
         if kind in _SIMPLE:
             return _SIMPLE[kind]
     elif kind["type"] == "struct":
-        return pa.struct([_field(field) for field in kind["fields"]])
+        return pa.struct([_field(field, metadata) for field in kind["fields"]])
     elif kind["type"] == "array":
-        return pa.list_(pa.field("element", _type(kind["elementType"], column)))
+        return pa.list_(pa.field("element", _type(kind["elementType"], column, metadata)))
     elif kind["type"] == "map":
-        return pa.map_(_type(kind["keyType"], column), pa.field("value", _type(kind["valueType"], column)))
+        value = pa.field("value", _type(kind["valueType"], column, metadata))
+        return pa.map_(_type(kind["keyType"], column, metadata), value)
     name = kind if isinstance(kind, str) else kind["type"]
     raise UnsupportedTableError(f"Column {column} is of type {name}, which pyarrow can't rewrite faithfully.")

@@ -150,15 +150,59 @@ def test_structs_with_other_fields_are_refused(tmp_path: Path) -> None:
         rewrite_bin(bin_of(tmp_path, [old], schema))
 
 
-@pytest.mark.parametrize("key", ["org.apache.spark.legacyDateTime", "org.apache.spark.legacyINT96"])
-def test_dates_of_the_old_calendar_are_refused_and_the_next_bin_is_done(tmp_path: Path, key: str) -> None:
-    old = pa.table({"a": [1]}).replace_schema_metadata({key: ""})
+def test_a_column_of_another_case_is_refused(tmp_path: Path) -> None:
+    """Spark takes it for the same, and here it would come out as null."""
+    schema = pa.schema([("id", pa.int64())])
+    with pytest.raises(Refused, match="a file has the column ID where the table has id"):
+        rewrite_bin(bin_of(tmp_path, [pa.table({"ID": [1]})], schema))
+
+
+def test_a_small_file_of_many_values_is_read_piece_by_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bins, "_SMALL_VALUES", 1_000)
+    table = pa.table({"a": pa.repeat(7, 100_000)})
+    one = bin_of(tmp_path, [table])
+    held: list[int] = []
+
+    def seen(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+        held.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(bins, "_fitted", seen)
+    path, num_rows = rewrite_bin(one)
+    assert (num_rows, sum(held), max(held)) == (100_000, 100_000, 1 << 16)
+    assert pq.read_table(path).equals(table)
+
+
+def test_a_damaged_page_is_a_failure(tmp_path: Path) -> None:
+    one = bin_of(tmp_path, [pa.table({"a": range(1_000)})], compression="none", write_page_checksum=True)
+    data = bytearray(Path(one.inputs[0]).read_bytes())
+    data[500] ^= 1
+    Path(one.inputs[0]).write_bytes(data)
+    (done,) = (Rewritten(*result) for result in rewrite_bins([tuple(one)]))
+    assert "CRC" in str(done.failure)
+    assert not list(tmp_path.glob("part-*"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("org.apache.spark.legacyDateTime", "", "org.apache.spark.legacyDateTime"),
+        ("org.apache.spark.legacyINT96", "", "org.apache.spark.legacyINT96"),
+        ("org.apache.spark.version", "2.4.8", "Spark 2.4.8"),
+    ],
+)
+def test_dates_of_the_old_calendar_are_refused_and_the_next_bin_is_done(
+    tmp_path: Path, key: str, value: str, told: str
+) -> None:
+    old = pa.table({"a": [1]}).replace_schema_metadata({key: value})
     legacy, sound = bin_of(tmp_path / "old", [old]), bin_of(tmp_path / "new", [pa.table({"a": [1]})])
     refused, done = (
         Rewritten(*one) for one in rewrite_bins([tuple(legacy), tuple(sound._replace(number=1))])
     )
     assert (refused.number, refused.path, refused.failure) == (0, "", None)
-    assert f"dates of the old calendar ({key})" in str(refused.refusal)
+    assert f"dates of the old calendar ({told})" in str(refused.refusal)
     assert (done.number, done.num_rows, done.refusal) == (1, 1, None)
     assert Path(done.path).stat().st_size == done.size_bytes
     assert not list((tmp_path / "old").glob("part-*"))

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction_kit.execute.arrow.stats import merge_stats, physical_schema
+from compaction_kit.log.metadata import Metadata
 
 SCHEMA = {
     "type": "struct",
@@ -121,6 +122,7 @@ def test_without_a_sound_word_of_every_file_rows_alone_are_counted(other: str | 
         ("double", "NaN", 1.5),
         ("date", "+10000-01-01", "2024-01-01"),
         ("timestamp", "soon", "2024-01-01T00:00:00.000Z"),
+        ("timestamp", "2024-01-01T00:00:00.000", "2024-01-01T00:00:00.000Z"),
         ("long", 1.5, 2),
         ("boolean", True, False),
         ("binary", "a", "b"),
@@ -154,6 +156,8 @@ def test_times_compare_as_moments_and_are_told_as_they_were_written() -> None:
 def test_columns_go_by_their_physical_names() -> None:
     field = {"name": "a", "type": "long", "metadata": {"delta.columnMapping.physicalName": "col-1"}}
     nested = {"name": "n", "type": {"type": "struct", "fields": [field]}, "metadata": {}}
-    physical = physical_schema({"type": "struct", "fields": [field, nested]})
-    assert [one["name"] for one in physical["fields"]] == ["col-1", "n"]
-    assert [one["name"] for one in physical["fields"][1]["type"]["fields"]] == ["col-1"]
+    schema = {"type": "struct", "fields": [field, nested]}
+    for mode, name in (("name", "col-1"), ("none", "a")):
+        physical = physical_schema(Metadata("id", schema, (), {"delta.columnMapping.mode": mode}))
+        assert [one["name"] for one in physical["fields"]] == [name, "n"]
+        assert [one["name"] for one in physical["fields"][1]["type"]["fields"]] == [name]

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -23,15 +24,11 @@ from compaction_kit.errors import (
 )
 from compaction_kit.execute import CompactionResult, Progress
 from compaction_kit.plan import CompactionPlan
-from tests import folders, handmade
+from tests import deltas_view, folders, handmade
 from tests.conftest import CopyOf
+from tests.handmade import actions_of
 
 pytestmark = pytest.mark.spark
-
-
-def commit_of(table: Path, version: int, name: str) -> list[dict[str, Any]]:
-    lines = handmade.commit_path(table, version).read_text().splitlines()
-    return [action[name] for action in map(json.loads, lines) if name in action]
 
 
 def data_files(table: Path) -> set[Path]:
@@ -42,7 +39,7 @@ def assert_done_as_planned(table: Path, plan: CompactionPlan, result: Compaction
     version = plan.version + 1
     assert (result.strategy, result.versions, result.verified) == ("arrow", (version,), True)
     assert result.as_planned
-    adds, removes = commit_of(table, version, "add"), commit_of(table, version, "remove")
+    adds, removes = actions_of(table, version, "add"), actions_of(table, version, "remove")
     assert Counter(action["path"] for action in removes) == Counter(plan.files["path"].to_pylist())
     assert len(adds) == plan.num_files_added
     assert not any(action["dataChange"] for action in adds + removes)
@@ -64,7 +61,7 @@ def test_a_table_without_partitions_is_run(spark: SparkSession, tmp_path: Path) 
     folder = Path(shaped_table(tmp_path / "table", partitions=0, files=9, rows=20, commits=2))
     plan = open_table(folder).plan_compaction()
     assert_done_as_planned(folder, plan, plan.run(strategy="arrow"))
-    (add,) = commit_of(folder, plan.version + 1, "add")
+    (add,) = actions_of(folder, plan.version + 1, "add")
     assert (add["partitionValues"], "/" in add["path"]) == ({}, False)
 
 
@@ -140,7 +137,7 @@ def stats_of(table: Path, version: int) -> list[dict[tuple[str, ...], Any]]:
     """The stats of the files that a commit adds, in the order of their partitions, flat."""
     metadata = open_table(table).files().snapshot.metadata
     names = {physical: name for name, physical in metadata.physical_names.items()}
-    adds = sorted(commit_of(table, version, "add"), key=lambda add: json.dumps(add["partitionValues"]))
+    adds = sorted(actions_of(table, version, "add"), key=lambda add: json.dumps(add["partitionValues"]))
     return [dict(leaves(json.loads(add["stats"]), names)) for add in adds]
 
 
@@ -202,7 +199,7 @@ def test_typed_odd_and_null_partitions_are_written_where_they_belong(
     assert plan.num_bins == 3
     result = plan.run(strategy="arrow")
     assert_done_as_planned(tmp_path, plan, result)
-    found = [add["partitionValues"] for add in commit_of(tmp_path, 1, "add")]
+    found = [add["partitionValues"] for add in actions_of(tmp_path, 1, "add")]
     expected = [{"n": "1", "s": "a b"}, {"n": None, "s": "100%"}, {"n": "2", "s": ""}]
     assert sorted(map(str, found)) == sorted(map(str, expected))
 
@@ -211,15 +208,34 @@ def test_files_with_vectors_are_left_alone_and_told(
     spark: SparkSession, copy_of: CopyOf, lived: Path
 ) -> None:
     folder = copy_of(lived)
-    spark.sql(f"DELETE FROM delta.`{folder}` WHERE id = 50")
     plan = open_table(folder).plan_compaction()
     has_vectors = pc.greater(plan.bins["num_deletion_vectors"], 0)
     with_vector = plan.bins.filter(has_vectors)["bin_id"].to_pylist()
-    assert 0 < len(with_vector) <= plan.num_bins
+    assert (len(with_vector), plan.num_bins) == (1, 2)
     result = plan.run(strategy="arrow")
     assert result.refusals == dict.fromkeys(with_vector, "a file has a deletion vector")
-    assert not result.as_planned
-    assert len(result.versions) == (len(with_vector) < plan.num_bins)
+    assert (result.as_planned, result.num_bins, len(result.versions)) == (False, 1, 1)
+    assert "left alone" in result.summary()
+
+
+def test_a_plan_of_refused_bins_alone_is_refused(spark: SparkSession, copy_of: CopyOf, lived: Path) -> None:
+    folder = copy_of(lived)
+    handmade.remove_commits(folder, 3, 4)
+    deltas_view.forget(spark)
+    plan = open_table(folder).plan_compaction(where="p = '0'")
+    with pytest.raises(UnsupportedTableError, match="for a file has a deletion vector: run it with"):
+        plan.run(strategy="arrow", verify=False)
+    assert open_table(folder).version == 2
+
+
+def test_two_runs_at_once_do_not_meet(spark: SparkSession, shaped: Path, tmp_path: Path) -> None:
+    tables = [folders.copy(shaped, tmp_path / name) for name in "ab"]
+
+    def run(table: Path) -> CompactionResult:
+        return open_table(table, spark).plan_compaction().run(strategy="arrow", verify=False)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert [result.versions for result in pool.map(run, tables)] == [(5,), (5,)]
 
 
 def test_a_file_that_is_gone_fails_in_one_sentence_and_leaves_nothing(
