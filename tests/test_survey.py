@@ -176,7 +176,7 @@ def test_paths_that_lead_nowhere_are_rows_too(lake: Path, tmp_path: Path) -> Non
         tmp_path / "vanished",
         "s3://bucket/t",
         tmp_path / "folder",
-        "//[",
+        "x" * 5_000,
         lake / "many",
     ]
     found = survey(names).to_arrow()
@@ -186,7 +186,8 @@ def test_paths_that_lead_nowhere_are_rows_too(lake: Path, tmp_path: Path) -> Non
     assert "does not exist" in errors[1]
     assert "only local disks" in errors[2]
     assert "no _delta_log folder" in errors[3]
-    assert errors[4] == "ValueError: Invalid IPv6 URL."
+    assert errors[4].startswith("OSError: ")
+    assert "File name too long" in errors[4]
 
 
 def test_a_damaged_commit_that_no_reader_needs_hides_the_last_optimize_alone(changed: Path) -> None:
