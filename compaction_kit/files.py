@@ -107,6 +107,14 @@ class Files:
         sizes = self.snapshot.live["size_bytes"].to_numpy()
         return sizes if self.rows is None else sizes[self.rows]
 
+    def paths(self, positions: np.ndarray) -> pa.ChunkedArray:
+        """The paths of some of the files, as the log writes them."""
+        return self.snapshot.live["path"].take(pa.array(self.in_snapshot(positions)))
+
+    def in_snapshot(self, positions: np.ndarray) -> np.ndarray:
+        """Where some of the files are among the snapshot's."""
+        return positions if self.rows is None else self.rows[positions]
+
     @property
     def partition_columns(self) -> tuple[str, ...]:
         """The columns that the table is partitioned by."""

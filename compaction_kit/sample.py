@@ -33,8 +33,9 @@ def sampled_model(table: Path, files: Files) -> SizeModel:
     if len(chosen) < 2:
         return SizeModel.of(files)
     try:
-        parts = [pq.read_table(path, partitioning=None) for path in _locations(table, files, chosen)]
-        codec = pq.read_metadata(_locations(table, files, chosen[:1])[0]).row_group(0).column(0).compression
+        paths = _locations(table, files, chosen)
+        parts = [pq.read_table(path, partitioning=None) for path in paths]
+        codec = pq.read_metadata(paths[0]).row_group(0).column(0).compression
         whole, half = (_written(parts[:count], codec) for count in (len(parts), len(parts) // 2))
     except (OSError, pa.ArrowException, IndexError):
         return SizeModel.of(files)
@@ -62,8 +63,8 @@ def _neighbours(files: Files, rows: np.ndarray) -> np.ndarray:
 
 
 def _locations(table: Path, files: Files, positions: np.ndarray) -> list[Path]:
-    paths = files.to_arrow()["path"].take(pa.array(positions))
-    return [table / relative_to_table(path, table) for path in decode_paths(paths).to_pylist()]
+    paths = decode_paths(files.paths(positions)).to_pylist()
+    return [table / relative_to_table(path, table) for path in paths]
 
 
 def _written(parts: list[pa.Table], codec: str) -> int:

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from compaction_kit import datasets, get_spark
+from compaction_kit.execute.jobs import session_confs
 from tests import folders
 
 settings.register_profile("kit", deadline=None, derandomize=True)
@@ -36,18 +38,8 @@ def spark() -> SparkSession:
 @pytest.fixture
 def confs(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
     """Set session settings; the old ones come back after the test."""
-    before: dict[str, str | None] = {}
-
-    def set_conf(key: str, value: str) -> None:
-        before.setdefault(key, spark.conf.get(key, None))
-        spark.conf.set(key, value)
-
-    yield set_conf
-    for key, old in before.items():
-        if old is None:
-            spark.conf.unset(key)
-        else:
-            spark.conf.set(key, old)
+    with ExitStack() as stack:
+        yield lambda key, value: stack.enter_context(session_confs(spark, {key: value}))
 
 
 @pytest.fixture(scope="session")

@@ -158,15 +158,16 @@ def _watched_fingerprint(
 
 def _read_back(log: TransactionLog, plan: CompactionPlan, report: Reporter) -> CompactionResult:
     """The result as the log has it: the OPTIMIZE commits since the planned version."""
-    commits = _our_commits(log, plan)
-    if not commits:
+    found = _our_commits(log, plan)
+    if not found:
         return replace(_nothing(log), as_planned=False, seconds=report.seconds)
+    commits = [commit for commit, _ in found]
     versions = tuple(commit["version"] for commit in commits)
     added, removed, bytes_added, bytes_removed = (
         sum(commit[name] for commit in commits)
         for name in ("num_added", "num_removed", "bytes_added", "bytes_removed")
     )
-    paths = set().union(*(_removed_paths(log, version) for version in versions))
+    paths = set().union(*(removed_paths for _, removed_paths in found))
     return CompactionResult(
         strategy="",
         versions=versions,
@@ -185,16 +186,15 @@ def _read_back(log: TransactionLog, plan: CompactionPlan, report: Reporter) -> C
     )
 
 
-def _our_commits(log: TransactionLog, plan: CompactionPlan) -> list[dict[str, Any]]:
-    """The OPTIMIZE commits since the planned version that removed files of the plan."""
+def _our_commits(log: TransactionLog, plan: CompactionPlan) -> list[tuple[dict[str, Any], set[str]]]:
+    """OPTIMIZE commits since the planned version that took files of the plan, and the paths removed."""
     planned = set(plan.files["path"].to_pylist())
-    return [
-        commit
+    newer = [
+        (commit, _removed_paths(log, commit["version"]))
         for commit in log.commits().to_pylist()
-        if commit["version"] > plan.version
-        and commit["operation"] == "OPTIMIZE"
-        and not planned.isdisjoint(_removed_paths(log, commit["version"]))
+        if commit["version"] > plan.version and commit["operation"] == "OPTIMIZE"
     ]
+    return [(commit, removed) for commit, removed in newer if not planned.isdisjoint(removed)]
 
 
 def _removed_paths(log: TransactionLog, version: int) -> set[str]:
@@ -207,7 +207,7 @@ def _what_is_done(log: TransactionLog, plan: CompactionPlan) -> str | None:
     commits = _our_commits(log, plan)
     if not commits:
         return None
-    versions = ", ".join(str(commit["version"]) for commit in commits)
+    versions = ", ".join(str(commit["version"]) for commit, _ in commits)
     return f"{len(commits)} of {plan.num_batches} batches are committed, as version {versions}"
 
 

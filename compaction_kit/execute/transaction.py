@@ -92,9 +92,7 @@ class OptimizeTransaction:
         for version, commit in enumerate((_EMPTY_TABLE, actions)):
             lines = [json.dumps(action) for action in commit]
             (log / f"{version:020d}.json").write_text("\n".join(lines) + "\n")
-        delta_log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(
-            self._spark._jsparkSession, str(scratch)
-        )
+        delta_log = _delta_log(self._spark, scratch)
         try:
             changes = delta_log.getChanges(1, self._none, False)
         except Py4JError:

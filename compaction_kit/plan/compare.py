@@ -1,6 +1,5 @@
 """What a table's layout would be after this plan or that, and what queries would touch in it."""
 
-import html
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +8,7 @@ import pyarrow as pa
 
 from compaction_kit.bounds import Bounds
 from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.markup import as_html_table
 from compaction_kit.overlap import files_touched
 from compaction_kit.plan.order import INGEST, SIZE, column_of, order_by
 from compaction_kit.plan.packing import Packing
@@ -51,9 +51,8 @@ class Comparison:
         from compaction_kit import plots
 
         head = ("layout", "files", "rewritten", "touched by a point", "by a narrow range")
-        cells = "".join(f"<th>{name}</th>" for name in head)
-        rows = "".join(f"<tr>{_row(layout)}</tr>" for layout in self.layouts.to_pylist())
-        return f"<div><table><tr>{cells}</tr>{rows}</table>{plots.to_html(self.plot())}</div>"
+        table = as_html_table(head, [_row(layout) for layout in self.layouts.to_pylist()])
+        return f"<div>{table}{plots.to_html(self.plot())}</div>"
 
 
 def compare(plan: "CompactionPlan", column: str | None = None) -> Comparison:
@@ -133,8 +132,7 @@ def _after(bounds: Bounds, packing: Packing) -> Bounds:
     )
 
 
-def _row(layout: dict[str, Any]) -> str:
+def _row(layout: dict[str, Any]) -> list[str]:
     touched = [layout[name] for name in ("point_files", "range_files")]
     cells = [layout["layout"], f"{layout['num_files']:,}", format_size(layout["bytes_rewritten"])]
-    cells += ["unknown" if files is None else f"{files:,.1f}" for files in touched]
-    return "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
+    return cells + ["unknown" if files is None else f"{files:,.1f}" for files in touched]

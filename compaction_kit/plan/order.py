@@ -24,13 +24,13 @@ def by_size(files: Files, groups: np.ndarray, snapshot_partitions: int = DEFAULT
     """
     sizes = files.sizes
     order = _sorted(sizes, groups)
-    same = _same_as_next(sizes, groups, order)
+    same = tied_across(sizes, groups, order[:-1], order[1:])
     if not same.any():
         return order
     tied = np.flatnonzero(np.r_[False, same] | np.r_[same, False])
     # Each run of equals is put in order by itself.
     run = np.cumsum(np.r_[True, ~same])[tied]
-    places = state_order(_paths(files, order[tied]), snapshot_partitions)
+    places = state_order(files.paths(order[tied]).combine_chunks(), snapshot_partitions)
     order[tied] = order[tied][np.lexsort((places, run))]
     return order
 
@@ -72,12 +72,3 @@ def _sorted(sizes: np.ndarray, groups: np.ndarray) -> np.ndarray:
         return np.lexsort((sizes, groups))
     # One number to sort by is several times as fast as two.
     return np.argsort(groups << _SIZE_BITS | sizes)
-
-
-def _same_as_next(sizes: np.ndarray, groups: np.ndarray, order: np.ndarray) -> np.ndarray:
-    return tied_across(sizes, groups, order[:-1], order[1:])
-
-
-def _paths(files: Files, positions: np.ndarray) -> pa.Array:
-    rows = positions if files.rows is None else files.rows[positions]
-    return files.snapshot.live["path"].take(pa.array(rows)).combine_chunks()

@@ -43,9 +43,8 @@ class Outcome:
         """What comes of all bins, in batches as OPTIMIZE packs them."""
         batch_ids = np.zeros(packing.num_bins, dtype=np.int64)
         if thresholds.batch_size is not None:
-            positions, bin_ids = packing.members()
-            sizes = np.bincount(bin_ids, source.sizes[positions], minlength=packing.num_bins)
-            batch_ids = batch_of_bins(sizes.astype(np.int64), thresholds.batch_size)
+            sizes = packing.totals(source.sizes).astype(np.int64)
+            batch_ids = batch_of_bins(sizes, thresholds.batch_size)
         return cls(source, rows, packing, thresholds, zorder, model, batch_ids)
 
     @cached_property
@@ -62,9 +61,7 @@ class Outcome:
     @cached_property
     def bytes_removed(self) -> np.ndarray:
         """Bytes of the bin's files, int64."""
-        positions, bin_ids = self._members
-        sizes = np.bincount(bin_ids, self.source.sizes[positions], minlength=self.packing.num_bins)
-        return sizes.astype(np.int64)
+        return self._sums(self.source.sizes[self._members[0]]).astype(np.int64)
 
     @cached_property
     def rows_known(self) -> np.ndarray:

@@ -32,6 +32,11 @@ class Packing:
         offsets = np.arange(len(bin_ids)) - np.repeat(np.cumsum(self.counts) - self.counts, self.counts)
         return self.order[np.repeat(self.starts, self.counts) + offsets], bin_ids
 
+    def totals(self, values: np.ndarray) -> np.ndarray:
+        """The sum of the files' values in each bin, float64; `values` has one a file."""
+        positions, bin_ids = self.members()
+        return np.bincount(bin_ids, values[positions], minlength=self.num_bins)
+
     def select(self, bins: np.ndarray) -> "Packing":
         """Some of the bins, by a mask or by number."""
         return Packing(self.order, self.starts[bins], self.ends[bins])

@@ -181,7 +181,7 @@ class Planner:
 
     def _worth_it(self, packing: Packing, budget: int) -> np.ndarray:
         positions, bin_ids = packing.members()
-        sizes = np.bincount(bin_ids, self.files.sizes[positions], minlength=packing.num_bins)
+        sizes = packing.totals(self.files.sizes)
         outputs = self.model.output_bytes(positions, bin_ids, packing.num_bins)
         return within_budget(gains(packing.counts, sizes, outputs), sizes.astype(np.int64), budget)
 

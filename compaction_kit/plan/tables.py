@@ -18,10 +18,9 @@ def files_table(plan: "CompactionPlan") -> pa.Table:
     """See `CompactionPlan.files`."""
     source = plan.source
     positions, bin_ids = plan.members
-    rows = positions if source.rows is None else source.rows[positions]
     return pa.table(
         {
-            "path": source.snapshot.live["path"].take(pa.array(rows)),
+            "path": source.paths(positions),
             "size_bytes": source.sizes[positions],
             "bin_id": bin_ids,
         }

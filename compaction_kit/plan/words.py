@@ -45,7 +45,7 @@ def _why_empty(plan: "CompactionPlan") -> str:
     if plan.packed.num_bins:
         return "No row is left in the files that share a bin, and then OPTIMIZE commits nothing."
     if plan.unbounded.num_bins:
-        sizes = _bin_sizes(plan)
+        sizes = plan.unbounded.totals(plan.source.sizes)
         return (
             f"The smallest of {format_count(len(sizes), 'bin')} has {format_size(sizes.min())}, more than "
             f"the budget of {format_size(plan.budget or 0)}, so there is nothing to do."
@@ -105,11 +105,6 @@ def _outcome(plan: "CompactionPlan") -> str:
 def _most_bins(plan: "CompactionPlan") -> int:
     partition_of_bin = plan.groups[plan.packing.order[plan.packing.starts]]
     return int(np.unique(partition_of_bin, return_counts=True)[1].max())
-
-
-def _bin_sizes(plan: "CompactionPlan") -> np.ndarray:
-    positions, bin_ids = plan.unbounded.members()
-    return np.bincount(bin_ids, plan.source.sizes[positions])
 
 
 def _stay(count: int) -> str:

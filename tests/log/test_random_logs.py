@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError
+from compaction_kit.execute.jobs import session_confs
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.paths import decode_paths
 from tests import checkpoints, deltas_view, handmade
@@ -276,15 +277,8 @@ def quick_spark(spark: SparkSession) -> Iterator[SparkSession]:
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.databricks.delta.snapshotPartitions": "1",
     }
-    before = {key: spark.conf.get(key, None) for key in quick}
-    for key, value in quick.items():
-        spark.conf.set(key, value)
-    yield spark
-    for key, old in before.items():
-        if old is None:
-            spark.conf.unset(key)
-        else:
-            spark.conf.set(key, old)
+    with session_confs(spark, quick):
+        yield spark
 
 
 def read(log: TransactionLog, version: int) -> State | None:

@@ -168,8 +168,7 @@ def _actions(plan: CompactionPlan, written: Iterable[worker.Rewritten]) -> Itera
     """The add of each output that has rows, and the removes of what it replaces."""
     source = plan.source
     positions, _ = plan.members
-    rows = positions if source.rows is None else source.rows[positions]
-    stats = source.snapshot.stats.take(pa.array(rows)).to_pylist()
+    stats = source.snapshot.stats.take(pa.array(source.in_snapshot(positions))).to_pylist()
     schema = physical_schema(source.snapshot.metadata)
     values = _partition_values(source, positions)
     paths, sizes = plan.files["path"].to_pylist(), plan.files["size_bytes"].to_pylist()
