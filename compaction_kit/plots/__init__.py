@@ -6,9 +6,11 @@ can't see it.
 
 from compaction_kit.plots.bins import bins, layouts, plan, plan_bins, plan_sizes
 from compaction_kit.plots.history import history
+from compaction_kit.plots.reads import reads
 from compaction_kit.plots.sizes import before_after, file_sizes
 from compaction_kit.plots.style import LIVE, LOST, NEW, SMALL, TOMBSTONED, Chart, to_html, to_png
 from compaction_kit.plots.survey import survey
+from compaction_kit.plots.timeline import timeline, timelines
 
 __all__ = [
     "LIVE",
@@ -25,7 +27,10 @@ __all__ = [
     "plan",
     "plan_bins",
     "plan_sizes",
+    "reads",
     "survey",
+    "timeline",
+    "timelines",
     "to_html",
     "to_png",
 ]

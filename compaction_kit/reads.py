@@ -1,0 +1,297 @@
+"""What a compaction did for readers: one query, timed at two versions of a table side by side."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from numbers import Integral
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from compaction_kit.durations import format_seconds
+from compaction_kit.errors import InvalidArgumentError, RunFailedError
+from compaction_kit.markup import as_html, as_text
+from compaction_kit.query import SPARK_ERRORS, Query, name_of, parse_query, quoted_query, reason_of
+from compaction_kit.session import quiet_errors
+from compaction_kit.sizes import format_size
+from compaction_kit.verify import fingerprint
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_TOO_OLD = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
+_GUARD = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
+_MISSING_FILE = ("FILE_NOT_EXIST", "FileNotFoundException")
+
+
+@dataclass(frozen=True)
+class ReadComparison:
+    """How one query ran at two versions of a table; made by `measure_reads`.
+
+    Attributes:
+        query: Its text, or the name of the function that makes it.
+        versions: The two versions: before, after.
+        seconds_before: Median seconds of the runs at the first version.
+        seconds_after: Median seconds of the runs at the second.
+        files_before: Data files that the query opens at the first version, after those that
+            partitions and stats rule out.
+        files_after: The same at the second.
+        bytes_before: The whole size of these files; a query may read less of each. None if one
+            of them is not on a local disk.
+        bytes_after: The same at the second.
+        runs: One row a timed run, in the order in which they ran: version, repeat (int64, from
+            0), seconds (float64).
+        same_result: Whether the rows that came out are the same, in whatever order. If not, what
+            was timed was not equal work.
+    """
+
+    query: str
+    versions: tuple[int, int]
+    seconds_before: float
+    seconds_after: float
+    files_before: int
+    files_after: int
+    bytes_before: int | None
+    bytes_after: int | None
+    runs: pa.Table
+    same_result: bool
+
+    @property
+    def speedup(self) -> float:
+        """How many times as fast the query is at the second version, by the medians."""
+        return self.seconds_before / self.seconds_after
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether in nine of ten pairs of runs, one at each version, the same version was faster.
+
+        By chance alone, five runs at each version would come out so 3 times in 100.
+        """
+        before, after = (self.seconds_at(version) for version in self.versions)
+        pairs = list(product(before, after))
+        later_won = sum((b > a) + (b == a) / 2 for b, a in pairs)
+        return max(later_won, len(pairs) - later_won) >= 0.9 * len(pairs)
+
+    @property
+    def finding(self) -> str:
+        """What was found, in a line."""
+        files = f"{self.files_before:,} → {self.files_after:,} files"
+        if not self.same_result:
+            return f"Other rows came out, so that the times don't compare; {files}"
+        spent = f"{format_seconds(self.seconds_before)} → {format_seconds(self.seconds_after)}"
+        if not self.is_clear:
+            return f"No clear difference: {spent}, {files}"
+        word, factor = ("fast", self.speedup) if self.speedup >= 1 else ("slow", 1 / self.speedup)
+        return f"{_factor(factor)} times as {word}: {spent}, {files}"
+
+    def seconds_at(self, version: int) -> list[float]:
+        """Seconds of each run at one of the versions, in the order in which they ran."""
+        return [row["seconds"] for row in self.runs.to_pylist() if row["version"] == version]
+
+    def facts(self) -> dict[str, str]:
+        """The outcome for people: name and value."""
+        before, after = self.versions
+        runs = [self.seconds_at(version) for version in self.versions]
+        ranges = [f"{format_seconds(min(times))} to {format_seconds(max(times))}" for times in runs]
+        rows = "the same at both versions" if self.same_result else f"NOT the same; {_WHY_OTHER_ROWS}"
+        sizes = [self.bytes_before, self.bytes_after]
+        known = [format_size(size) for size in sizes if size is not None]
+        return {
+            "query": self.query,
+            "outcome": self.finding,
+            "versions": f"{before} → {after}",
+            "median time": f"{format_seconds(self.seconds_before)} → {format_seconds(self.seconds_after)}",
+            "single runs": f"{ranges[0]} → {ranges[1]} ({len(runs[0])} at each version, by turns)",
+            "files read": f"{self.files_before:,} → {self.files_after:,}",
+            **({"bytes in them": " → ".join(known)} if len(known) == 2 else {}),
+            "rows that came out": rows,
+        }
+
+    def summary(self) -> str:
+        """The outcome in a few lines."""
+        return as_text(self.facts())
+
+    def plot(self) -> "Figure":
+        """Draw both medians with the single runs, and the files read."""
+        from compaction_kit import plots
+
+        return plots.reads(self)
+
+    def _repr_html_(self) -> str:
+        from compaction_kit import plots
+
+        return f"<div>{as_html(self.facts())}{plots.to_html(self.plot())}</div>"
+
+    def __repr__(self) -> str:
+        return f"ReadComparison(\n{self.summary()}\n)"
+
+
+_WHY_OTHER_ROWS = (
+    "rows were changed between the versions, or the query gives other rows each time (LIMIT without an "
+    "order, rand(), a sum of fractions)"
+)
+
+
+class _Read(NamedTuple):
+    """The query at one version: what runs, and the data files that it opens, as Spark names them."""
+
+    version: int
+    rows: DataFrame
+    files: list[str]
+
+
+def measure_reads(
+    spark: SparkSession, table: Path, before: int, after: int, query: Query, repeats: int = 5
+) -> ReadComparison:
+    """Time the same query at two versions of a table, by turns in one run.
+
+    Each version has one run that isn't counted, and then `repeats` that are; which version comes
+    first changes from pair to pair. A run plans the query, skips files by stats, and makes every
+    row; it does not read the log. Files are in the system's cache by then, so that what is
+    measured is the work of opening and decoding them, not a cold disk.
+
+    Args:
+        spark: The session to run it in.
+        table: The table's folder.
+        before: The version to compare with.
+        after: The version that is compared.
+        query: SQL with {table} where the table's name goes ("SELECT count(*) FROM {table} WHERE
+            id < 3"); or a condition alone ("id < 3"), for all columns of the rows that it holds
+            for; or a function of the table's DataFrame that returns one.
+        repeats: How many runs at each version are counted.
+
+    Returns:
+        Times, files and bytes read, and whether the same rows came out. Files read inside a
+        subquery in a condition (WHERE id = (SELECT …)) are not among those counted.
+
+    Raises:
+        InvalidArgumentError: The query can't be used, or a version is not there or can't be read.
+        RunFailedError: The query failed as it ran.
+    """
+    if before == after:
+        raise InvalidArgumentError(f"before={before} and after={after} are the same version: give two.")
+    if isinstance(repeats, bool) or not isinstance(repeats, Integral) or repeats < 1:
+        raise InvalidArgumentError(f"repeats={repeats!r} is not a number of runs: give 1 or more.")
+    with quiet_errors():
+        frames = [_frame(spark, table, before, "before"), _frame(spark, table, after, "after")]
+        make = parse_query(spark, query)
+        words = quoted_query(query)
+        reads = [
+            _prepare(make, frame, version, words)
+            for frame, version in zip(frames, (before, after), strict=True)
+        ]
+        sizes = [_size(read) for read in reads]
+        runs = _run_by_turns(reads, repeats, words)
+        prints = [_guarded(partial(_fingerprint, read.rows), read.version, words) for read in reads]
+    medians = [median(s for v, _, s in runs if v == read.version) for read in reads]
+    return ReadComparison(
+        query=name_of(query),
+        versions=(before, after),
+        seconds_before=medians[0],
+        seconds_after=medians[1],
+        files_before=len(reads[0].files),
+        files_after=len(reads[1].files),
+        bytes_before=sizes[0],
+        bytes_after=sizes[1],
+        runs=_to_arrow(runs),
+        same_result=prints[0] == prints[1],
+    )
+
+
+def _frame(spark: SparkSession, table: Path, version: int, name: str) -> DataFrame:
+    """The table at a version; Delta looks for it in the log here already."""
+    try:
+        return spark.read.format("delta").option("versionAsOf", version).load(str(table))
+    except SPARK_ERRORS as error:
+        if _TOO_OLD in str(error):
+            raise InvalidArgumentError(
+                f"{name}={version} is older than the table's delta.deletedFileRetentionDuration, and Delta "
+                f"reads no such version but the latest: measure a newer one, or set {_GUARD}=false in the "
+                "session."
+            ) from error
+        raise InvalidArgumentError(f"{name}={version} can't be read: {reason_of(error)}.") from error
+
+
+def _prepare(make: Callable[[DataFrame], DataFrame], frame: DataFrame, version: int, words: str) -> _Read:
+    try:
+        rows = make(frame)
+        if not isinstance(rows, DataFrame):
+            raise InvalidArgumentError(
+                f"query={words} returned {type(rows).__name__}: let it return a DataFrame."
+            )
+        if not rows.columns:
+            raise InvalidArgumentError(f"query={words} returns no column: let it return one at least.")
+        return _Read(version, rows, rows.inputFiles())
+    except SPARK_ERRORS as error:
+        raise InvalidArgumentError(
+            f"query={words} can't be used at version {version}: {reason_of(error)}."
+        ) from error
+
+
+def _size(read: _Read) -> int | None:
+    """Bytes of the files that the query opens; None if one of them is not on a local disk."""
+    if not all(name.startswith("file:") for name in read.files):
+        return None
+    try:
+        return sum(_path(name).stat().st_size for name in read.files)
+    except FileNotFoundError as error:
+        raise _missing(read.version) from error
+
+
+def _path(name: str) -> Path:
+    # Delta's tables name their files by path; others, which a query may join, by URI.
+    path = name.removeprefix("file:").removeprefix("//")
+    return Path(path) if os.path.exists(path) else Path(unquote(path))
+
+
+def _run_by_turns(reads: list[_Read], repeats: int, words: str) -> list[tuple[int, int, float]]:
+    """Version, repeat and seconds of each run that counts."""
+    for read in reads:
+        _run(read, words)
+    turns = [(repeat, read) for repeat in range(repeats) for read in reads[:: -1 if repeat % 2 else 1]]
+    return [(read.version, repeat, _run(read, words)) for repeat, read in turns]
+
+
+def _run(read: _Read, words: str) -> float:
+    """Seconds that it takes to plan the query and make its rows, with nothing done to them."""
+    start = time.perf_counter()
+    _guarded(read.rows.write.format("noop").mode("overwrite").save, read.version, words)
+    return time.perf_counter() - start
+
+
+def _fingerprint(rows: DataFrame) -> Any:
+    # Columns by position: a query may give two of them one name.
+    return fingerprint(rows.toDF(*[f"column{position}" for position in range(len(rows.columns))]))
+
+
+def _guarded(work: Callable[[], Any], version: int, words: str) -> Any:
+    try:
+        return work()
+    except SPARK_ERRORS as error:
+        if any(sign in str(error) for sign in _MISSING_FILE):
+            raise _missing(version) from error
+        raise RunFailedError(f"query={words} failed at version {version}: {reason_of(error)}.") from error
+
+
+def _missing(version: int) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"version {version} can't be read any more, because files of it were deleted (by VACUUM, most "
+        "likely): measure a version that has all of its files."
+    )
+
+
+def _factor(factor: float) -> str:
+    return f"{factor:.1f}" if factor < 9.95 else f"{factor:,.0f}"
+
+
+def _to_arrow(runs: list[tuple[int, int, float]]) -> pa.Table:
+    columns = zip(*runs, strict=True)
+    types = (("version", pa.int64()), ("repeat", pa.int64()), ("seconds", pa.float64()))
+    return pa.table({n: pa.array(c, t) for (n, t), c in zip(types, columns, strict=True)})

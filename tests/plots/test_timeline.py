@@ -1,0 +1,153 @@
+"""Timelines say where the time went, and draw every span."""
+
+import time
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+
+from compaction_kit import plots
+from compaction_kit.plots.timeline import finding, lanes
+
+Row = tuple[str, str | None, int | None, float, float]
+
+
+def spans_of(*rows: Row) -> pa.Table:
+    schema: dict[str, Any] = {
+        "step": pa.string(),
+        "label": pa.string(),
+        "bin_id": pa.int64(),
+        "start": pa.float64(),
+        "seconds": pa.float64(),
+    }
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    return pa.table({n: pa.array(c, t) for (n, t), c in zip(schema.items(), columns, strict=True)})
+
+
+SMALL_RUN = spans_of(
+    ("proof", "before", None, 0.0, 2.0),
+    ("rewrite", None, 0, 2.0, 5.0),
+    ("rewrite", None, 1, 2.0, 2.0),
+    ("rewrite", None, 2, 4.0, 3.0),
+    ("commit", None, None, 7.0, 1.0),
+    ("proof", "after", None, 8.0, 2.0),
+)
+
+
+def many_bins(count: int) -> pa.Table:
+    rows: list[Row] = [("rewrite", None, i, (i // 2) * 0.001, 0.001) for i in range(count)]
+    return spans_of(*rows)
+
+
+def num_bars(axis: Axes) -> int:
+    return sum(len(bars.get_paths()) for bars in axis.collections if isinstance(bars, PolyCollection))
+
+
+def test_the_title_says_how_many_bins_how_long_and_where_the_time_went() -> None:
+    figure = plots.timeline(SMALL_RUN)
+    assert figure.get_suptitle() == "3 bins in 10 s: 50 % rewriting on 2 slots, 40 % proof"
+    assert "committing: 1.0 s in 1 span, from 7.0 s to 8.0 s" in str(figure.get_label())
+    assert plots.to_png(figure, dpi=50).startswith(b"\x89PNG")
+
+
+def test_shares_count_overlapping_spans_once_and_gaps_not_at_all() -> None:
+    spans = spans_of(
+        ("rewrite", None, 0, 0.0, 3.0), ("rewrite", None, 1, 1.0, 1.0), ("rewrite", None, 2, 6.0, 4.0)
+    )
+    assert finding(spans) == "3 bins in 10 s: 70 % rewriting on 2 slots"
+
+
+def test_tasks_of_one_bin_count_as_one_bin() -> None:
+    spans = spans_of(("rewrite", None, 0, 0.0, 3.0), ("rewrite", None, 0, 1.0, 1.0))
+    assert finding(spans).startswith("1 bin in ")
+    assert finding(spans_of(("rewrite", None, None, 0.0, 3.0))).startswith("1 bin in ")
+
+
+def test_every_span_is_drawn_and_wide_ones_are_labelled() -> None:
+    axis = plots.timeline(SMALL_RUN).axes[0]
+    assert num_bars(axis) == 6
+    assert {text.get_text() for text in axis.texts} == {"before", "after", "0", "1", "2"}
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["proof", "rewrite\n2 slots", "commit"]
+
+
+def test_thousands_of_bins_are_drawn_fast_and_not_labelled() -> None:
+    start = time.monotonic()
+    figure = plots.timeline(many_bins(5_000))
+    plots.to_png(figure, dpi=50)
+    assert time.monotonic() - start < 20
+    assert num_bars(figure.axes[0]) == 5_000
+    assert not figure.axes[0].texts
+
+
+@pytest.mark.parametrize("title", [None, "A run that was cancelled"])
+def test_no_spans_are_a_sentence(title: str | None) -> None:
+    figure = plots.timeline(spans_of(), title)
+    assert next(text.get_text() for text in figure.texts).startswith("No time was recorded")
+    assert str(figure.get_label()).startswith(title or "No timeline")
+    assert plots.timelines({"arrow": spans_of()}, title).get_label() == figure.get_label()
+
+
+def test_a_run_of_no_length_is_drawn() -> None:
+    figure = plots.timeline(spans_of(("commit", None, None, 0.0, 0.0)))
+    assert figure.get_suptitle() == "0 s: 0 % committing"
+    assert plots.to_png(figure, dpi=50).startswith(b"\x89PNG")
+
+
+def test_a_title_may_be_given() -> None:
+    assert plots.timeline(SMALL_RUN, "Monday").get_suptitle() == "Monday"
+
+
+def test_runs_are_drawn_on_the_same_seconds() -> None:
+    figure = plots.timelines({"OPTIMIZE": SMALL_RUN, "arrow": many_bins(2_000)})
+    assert figure.get_suptitle() == "arrow took 1.0 s instead of 10 s: 10 times as fast as OPTIMIZE"
+    upper, lower = figure.axes
+    assert upper.get_xlim() == lower.get_xlim()
+    assert upper.get_title(loc="left").startswith("OPTIMIZE: 3 bins in 10 s: ")
+    assert (num_bars(upper), num_bars(lower)) == (6, 2_000)
+
+
+def test_labels_have_room_on_the_shared_seconds() -> None:
+    long_run = spans_of(("rewrite", None, 0, 0.0, 1_000.0))
+    _, lower = plots.timelines({"OPTIMIZE": long_run, "arrow": SMALL_RUN}).axes
+    assert not lower.texts
+
+
+@pytest.mark.parametrize(
+    ("names", "title"),
+    [
+        (["a", "b"], "a took 10 s, b took 10 s"),
+        (["a"], "a took 10 s"),
+        (["a", "b", "c"], "a took 10 s, b took 10 s, c took 10 s"),
+    ],
+    ids=["as long", "one", "three"],
+)
+def test_runs_that_can_t_be_ranked_are_told_one_by_one(names: list[str], title: str) -> None:
+    assert plots.timelines(dict.fromkeys(names, SMALL_RUN)).get_suptitle() == title
+
+
+def test_a_run_without_spans_is_told_beside_the_others() -> None:
+    figure = plots.timelines({"OPTIMIZE": SMALL_RUN, "arrow": spans_of()})
+    assert len(figure.axes) == 1
+    assert str(figure.get_label()).endswith("arrow: no time was recorded")
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20)), max_size=40))
+def test_lanes_never_overlap_and_are_as_few_as_can_be(times: list[tuple[int, int]]) -> None:
+    starts = np.array([start for start, _ in times], float)
+    ends = np.array([start + length for start, length in times], float)
+    found = lanes(starts, ends)
+    at_once = [int(((starts <= moment) & (moment < ends)).sum()) for moment in starts]
+    assert len(set(found.tolist())) == max(at_once, default=0)
+    for lane in set(found.tolist()):
+        mine = np.argsort(starts[found == lane])
+        assert (ends[found == lane][mine][:-1] <= starts[found == lane][mine][1:]).all()
+
+
+def test_a_span_that_begins_as_another_ends_takes_its_lane() -> None:
+    starts = np.array([0.0, 0.1 + 0.2 - 1e-12])
+    assert lanes(starts, np.array([0.1 + 0.2, 1.0])).tolist() == [0, 0]

@@ -1,0 +1,174 @@
+"""Reads are measured at both versions, of equal work; files read are those that stats leave over."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from compaction_kit.errors import InvalidArgumentError, RunFailedError
+from compaction_kit.query import Query
+from compaction_kit.reads import ReadComparison, measure_reads
+from tests import folders
+
+pytestmark = pytest.mark.spark
+
+NUM_FILES = 8
+
+
+@pytest.fixture(scope="session")
+def hours(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows in the order of time, 100 a file, in an oddly named partition (0); compacted into one (1);
+    a row more (2).
+    """
+    folder = tmp_path_factory.mktemp("hours with 100%") / "table"
+    rows = spark.range(0, 100 * NUM_FILES, 1, NUM_FILES).selectExpr("id", "id / 2 AS half", "'a b%' AS p")
+    rows.write.format("delta").partitionBy("p").save(str(folder))
+    spark.sql(f"OPTIMIZE delta.`{folder}`")
+    rows.limit(1).coalesce(1).write.format("delta").mode("append").save(str(folder))
+    return folder
+
+
+def measured(spark: SparkSession, table: Path, query: Query, after: int = 1) -> ReadComparison:
+    return measure_reads(spark, table, 0, after, query, repeats=1)
+
+
+@pytest.mark.parametrize(
+    ("query", "files"),
+    [
+        ("id < 150", (2, 1)),
+        ("SELECT count(half) FROM {table} WHERE id BETWEEN 300 AND 310", (1, 1)),
+        (lambda rows: rows.groupBy("p").agg(F.sum("id")), (NUM_FILES, 1)),
+        ("SELECT count(*) FROM {table}", (0, 0)),
+    ],
+    ids=["condition", "SQL", "function", "answered from the log"],
+)
+def test_files_read_are_those_that_stats_leave_over(
+    spark: SparkSession, hours: Path, query: Query, files: tuple[int, int]
+) -> None:
+    comparison = measured(spark, hours, query)
+    assert (comparison.files_before, comparison.files_after) == files
+    assert comparison.same_result
+    assert comparison.query == (query if isinstance(query, str) else "<lambda>")
+
+
+def test_bytes_are_those_of_the_files_on_disk(spark: SparkSession, hours: Path) -> None:
+    comparison = measured(spark, hours, "true")
+    sizes = sorted(path.stat().st_size for path in hours.rglob("*.parquet") if "_delta_log" not in path.parts)
+    assert (comparison.bytes_before or 0) + (comparison.bytes_after or 0) == sum(sizes) - sizes[0]
+
+
+def test_runs_take_turns_and_medians_are_of_them(spark: SparkSession, hours: Path) -> None:
+    comparison = measure_reads(spark, hours, 0, 1, "id < 3", repeats=3)
+    assert comparison.runs["version"].to_pylist() == [0, 1, 1, 0, 0, 1]
+    assert comparison.runs["repeat"].to_pylist() == [0, 0, 1, 1, 2, 2]
+    assert comparison.seconds_before == sorted(comparison.seconds_at(0))[1]
+    assert comparison.seconds_after == sorted(comparison.seconds_at(1))[1]
+    assert comparison.speedup == comparison.seconds_before / comparison.seconds_after
+    assert comparison.versions == (0, 1)
+    assert comparison.query == "id < 3"
+
+
+@pytest.mark.parametrize(
+    ("query", "same"),
+    [("id < 3", False), ("id > 3", True), ("SELECT DISTINCT id FROM {table}", True)],
+)
+def test_rows_that_were_added_between_show_in_the_result(
+    spark: SparkSession, hours: Path, query: str, same: bool
+) -> None:
+    assert measured(spark, hours, query, after=2).same_result is same
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT {table}.id, id FROM {table} WHERE p RLIKE '^.{3,5}$';",
+        "WITH few AS (SELECT * FROM {table} WHERE id < 3) SELECT count(*) FROM few -- not {all}",
+        "SELECT a.id FROM {table} a JOIN {table} b ON a.id = b.id ORDER BY 1",
+        "SELECT null, map(1, id), interval 1 month FROM {table}",
+    ],
+    ids=["braces, twice a name", "WITH", "join", "odd types"],
+)
+def test_sql_may_be_any_query(spark: SparkSession, hours: Path, query: str) -> None:
+    assert measured(spark, hours, query).same_result
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        (" ", "is no query"),
+        (7, "query=7 is no query"),
+        ("SELECT count(*) FROM hours", "doesn't say where the table goes"),
+        ("with x as (select 1) select * from x", "doesn't say where the table goes"),
+        ("id <", "Syntax error at or near end of input."),
+        ("idx < 3", "with name `idx` cannot be resolved"),
+        ("SELECT idx FROM {table}", 'query="SELECT idx FROM {table}" can\'t be used at version 0'),
+        ("DELETE FROM {table}", "near '{table}'"),
+        ("WITH x AS (SELECT 1) INSERT INTO {table} SELECT * FROM x", "Syntax error"),
+        (lambda rows: rows.count(), "returned int"),
+        (lambda rows: rows.select(), "returns no column"),
+        (lambda rows: rows.where("idx < 3"), "`idx` cannot be resolved"),
+    ],
+    ids=lambda value: None if callable(value) else str(value),
+)
+def test_a_query_that_can_t_be_used_is_one_sentence(
+    spark: SparkSession, hours: Path, query: Any, says: str
+) -> None:
+    before = folders.listing(hours)
+    with pytest.raises(InvalidArgumentError) as raised:
+        measured(spark, hours, query)
+    sentence = str(raised.value)
+    assert says in sentence
+    assert "\n" not in sentence
+    assert "SQLSTATE" not in sentence
+    assert "_pyspark_" not in sentence
+    assert folders.listing(hours) == before
+
+
+def test_a_query_that_fails_as_it_runs_says_why(spark: SparkSession, hours: Path) -> None:
+    with pytest.raises(RunFailedError, match=r"failed at version 0: \[DIVIDE_BY_ZERO\] Division by zero"):
+        measured(spark, hours, "SELECT id / 0 FROM {table}")
+
+
+@pytest.mark.parametrize(
+    ("versions", "says"),
+    [((0, 9), "after=9 can't be read"), ((-1, 1), "before=-1 can't be read"), ((1, 1), "the same version")],
+)
+def test_versions_that_are_not_there_are_told(
+    spark: SparkSession, hours: Path, versions: tuple[int, int], says: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=says):
+        measure_reads(spark, hours, *versions, "id < 3")
+
+
+@pytest.mark.parametrize("repeats", [0, -1, 1.5, True, "3"])
+def test_repeats_are_a_whole_number(spark: SparkSession, hours: Path, repeats: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="repeats="):
+        measure_reads(spark, hours, 0, 1, "id < 3", repeats)
+
+
+def test_an_older_version_than_delta_reads_says_how_to_read_it(
+    spark: SparkSession, hours: Path, copy_of: Callable[[Path], Path]
+) -> None:
+    old = copy_of(hours)
+    os.utime(old / "_delta_log" / f"{0:020}.json", (1e9, 1e9))
+    with pytest.raises(InvalidArgumentError, match=r"before=0 is older than .*deletedFileRetentionDuration"):
+        measured(spark, old, "id < 3")
+
+
+def test_a_version_whose_files_are_gone_says_so(
+    spark: SparkSession, hours: Path, copy_of: Callable[[Path], Path]
+) -> None:
+    copied = copy_of(hours)
+    file = at_version(spark, copied, 0).where("id < 3").inputFiles()[0]
+    Path(file.removeprefix("file:")).unlink()
+    with pytest.raises(InvalidArgumentError, match="version 0 can't be read any more"):
+        measured(spark, copied, "id < 3")
+    assert measured(spark, copied, "id > 500").same_result
+
+
+def at_version(spark: SparkSession, table: Path, version: int) -> DataFrame:
+    return spark.read.format("delta").option("versionAsOf", version).load(str(table))
