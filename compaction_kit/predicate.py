@@ -1,4 +1,4 @@
-"""Which partitions a predicate selects, by Spark's own parser and evaluation."""
+"""Predicates on partitions: what one selects, by Spark's own parser, and one that selects given ones."""
 
 import re
 from typing import Any
@@ -10,11 +10,11 @@ from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
 from compaction_kit.files import Files
 from compaction_kit.log.metadata import Metadata
 from compaction_kit.session import quiet_errors
-from compaction_kit.sql import quoted
+from compaction_kit.sql import literal, quoted
 
 _LITERAL = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""")
 _SUBQUERY = re.compile(r"\(\s*(?:select|with|values|table|from)\b", re.IGNORECASE)
@@ -42,6 +42,55 @@ def select_partitions(spark: SparkSession, files: Files, where: str) -> Files:
     selected = _evaluate(spark, distinct, files.snapshot.metadata, where)
     rows = np.arange(files.snapshot.live.num_rows) if files.rows is None else files.rows
     return Files(files.snapshot, rows[selected[inverse]])
+
+
+def partitions_predicate(files: Files, positions: np.ndarray) -> str:
+    """SQL that selects exactly the partitions that some files are in.
+
+    Values are compared by type, as Delta does: of a number written as "1" and "01" it selects both.
+    Partitions that differ in the last column alone share one IN list, so that hundreds of them
+    stay short.
+
+    Args:
+        files: Files of a partitioned table.
+        positions: Some of them, at least one.
+
+    Returns:
+        A predicate for OPTIMIZE … WHERE, replaceWhere and `select_partitions`.
+
+    Raises:
+        UnsupportedTableError: A value is "" and its column is none of text: Delta fails on a
+            predicate that looks at it.
+    """
+    values, _ = _distinct(files.partitions.take(pa.array(positions)))
+    kinds = [files.snapshot.metadata.column_types[name] for name in files.partition_columns]
+    columns = list(zip(files.partition_columns, kinds, strict=True))
+    rows = zip(*(column.to_pylist() for column in values.columns), strict=True)
+    last_values: dict[tuple[str | None, ...], list[str | None]] = {}
+    for *first, last in sorted(rows, key=lambda row: [(value is None, value or "") for value in row]):
+        last_values.setdefault(tuple(first), []).append(last)
+    alternatives = [
+        " AND ".join(
+            _is_one_of(name, kind, wanted)
+            for (name, kind), wanted in zip(columns, [*([value] for value in first), lasts], strict=True)
+        )
+        for first, lasts in last_values.items()
+    ]
+    return alternatives[0] if len(alternatives) == 1 else " OR ".join(f"({one})" for one in alternatives)
+
+
+def _is_one_of(name: str, kind: str, values: list[str | None]) -> str:
+    texts = [value for value in values if value is not None]
+    if kind != "string" and "" in texts:
+        raise UnsupportedTableError(
+            f'A partition value of {name} is "", which is no {kind}, so that no predicate can select it: '
+            "compact without a predicate, or correct those rows first."
+        )
+    conditions = [f"{quoted(name)} IS NULL"] if len(texts) < len(values) else []
+    if texts:
+        listed = ", ".join(literal(text, kind) for text in texts)
+        conditions.append(f"{quoted(name)} IN ({listed})" if len(texts) > 1 else f"{quoted(name)} = {listed}")
+    return conditions[0] if len(conditions) == 1 else f"({' OR '.join(conditions)})"
 
 
 def _distinct(values: pa.Table) -> tuple[pa.Table, np.ndarray]:

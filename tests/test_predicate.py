@@ -1,11 +1,13 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
+from compaction_kit.predicate import partitions_predicate
 from tests import folders, handmade
 
 pytestmark = pytest.mark.spark
@@ -121,3 +123,54 @@ def test_an_empty_text_among_numbers_fails_as_in_optimize_where_it_is_looked_at(
     assert "\n" not in str(caught.value)
     with pytest.raises(PySparkException, match="CAST_INVALID_INPUT"):
         spark.sql(f"OPTIMIZE delta.`{tmp_path}` WHERE n = 1")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "where"),
+    [
+        ("0", "`n` = CAST('1' AS integer) AND `d` = CAST('2024-01-01' AS date) AND `s p` = 'a'"),
+        ("3", "`n` = CAST('10' AS integer) AND `d` IS NULL AND `s p` = ''"),
+        ("4", "`n` IS NULL AND `d` = CAST('2023-12-31' AS date) AND `s p` IS NULL"),
+        ("1", "AND `s p` = CAST(X'69742773' AS STRING)"),
+        ("0235", ") OR (`n` = CAST('10' AS integer) AND `d` IS NULL AND "),
+        ("012345", " OR "),
+    ],
+)
+def test_the_predicate_for_given_partitions_selects_them_and_no_other(
+    spark: SparkSession, typed: Path, chosen: str, where: str
+) -> None:
+    files = open_table(typed).files()
+    predicate = partitions_predicate(files, np.array([int(number) for number in chosen]))
+    assert where in predicate
+    selected = open_table(typed).files(where=predicate)
+    assert [path[1:] for path in selected.to_arrow()["path"].to_pylist()] == list(chosen)
+
+
+def test_partitions_that_differ_in_one_column_share_a_list(spark: SparkSession, tmp_path: Path) -> None:
+    adds = [
+        handmade.add(f"f{year}-{n}", partition={"year": str(year), "n": None if n == 7 else str(n)})
+        for year in (2023, 2024)
+        for n in range(500)
+    ]
+    types = {"year": "integer", "n": "string"}
+    metadata = handmade.metadata({"id": "long", **types}, list(types))
+    table = open_table(handmade.write_log(tmp_path, [metadata, *adds]))
+    chosen = np.arange(0, 1_000, 3)
+    predicate = partitions_predicate(table.files(), chosen)
+    assert predicate.count("year") == 2
+    assert predicate.startswith("(`year` = CAST('2023' AS integer) AND `n` IN ('0', '102', '105', ")
+    assert "(`n` IS NULL OR `n` IN (" in partitions_predicate(table.files(), np.arange(8))
+    paths = table.files().paths(chosen).to_pylist()
+    assert table.files(where=predicate).to_arrow()["path"].to_pylist() == paths
+    # Delta parses the same.
+    considered = spark.sql(f"OPTIMIZE delta.`{tmp_path}` WHERE {predicate}").collect()[0]["metrics"]
+    assert considered["totalConsideredFiles"] == len(chosen)
+
+
+def test_no_predicate_selects_an_empty_text_among_numbers(tmp_path: Path) -> None:
+    adds = [handmade.add("f", partition={"n": ""})]
+    metadata = handmade.metadata({"id": "long", "n": "integer"}, ["n"])
+    files = open_table(handmade.write_log(tmp_path, [metadata, *adds])).files()
+    with pytest.raises(UnsupportedTableError, match='value of n is "", which is no integer') as caught:
+        partitions_predicate(files, np.array([0]))
+    assert "\n" not in str(caught.value)
