@@ -1,19 +1,24 @@
-"""Compact tables of many shapes: stock OPTIMIZE, the strategy "arrow" and the deltalake package.
+"""Compact tables of many shapes, in every way that there is: what it takes, and what comes out.
 
-    python -P benchmarks/compact.py [table …] [--factor 0.1]
+    python -P benchmarks/compact.py [table …] [--factor 0.1] [--repeats 3]
 
 Every way runs on a copy of its own of the same table, in turn, in one warm session; the best of
-some runs counts, from the open table to the commit. Prints seconds, ratios to arrow, and the bytes
-that come out. --factor makes smaller tables.
+some runs counts, from the open table to the commit, without proof. Prints seconds, ratios to the
+strategy "arrow", the memory that all processes together took on top of what they had, and the bytes
+that come out; then what the proof takes, and what "auto" takes beside OPTIMIZE. --factor makes
+tables of fewer files.
 """
 
 import argparse
 import json
+import os
 import shutil
 import tempfile
+import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,11 +27,16 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 import compaction_kit as ck
+from compaction_kit.execute.jobs import session_confs
 from compaction_kit.sizes import MIB, format_size
 
-REPEATS = 3
 SEED = 0
 BYTES_A_ROW = 16
+# What takes longer than this is run once.
+LONG_SECONDS = 15.0
+MOST_LARGER = 1.03
+MOST_SLOWER = 1.05
+POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -41,72 +51,151 @@ class Shape:
     file_bytes: int
     target: int
     faster: tuple[float, float]
+    make: "Callable[[SparkSession, Path, Shape], Path]"
 
 
-SHAPES = {
-    "5,000 × 2 KB": Shape(0, 5_000, 2_000, 1024 * MIB, (2, 1 / 1.3)),
-    "5,000 × 20 KB": Shape(0, 5_000, 20_000, 1024 * MIB, (3, 1 / 1.3)),
-    "100 × 50 × 20 KB": Shape(100, 50, 20_000, 1024 * MIB, (7, 1.8)),
-    "2,000 × 5 × 6 KB": Shape(2_000, 5, 6_000, 1024 * MIB, (40, 10)),
-    "24 × 19 MB": Shape(0, 24, 19_000_000, 128 * MIB, (3, 1 / 1.3)),
-}
+@dataclass
+class Runs:
+    """What some runs of one way took."""
+
+    seconds: list[float] = field(default_factory=list)
+    memory: list[int] = field(default_factory=list)
+    size_bytes: int = 0
+
+    @property
+    def best(self) -> float:
+        return min(self.seconds)
 
 
-def main(names: list[str], factor: float) -> None:
+def main(names: list[str], factor: float, repeats: int) -> None:
     spark = ck.get_spark()
+    print(f"{spark.sparkContext.defaultParallelism} cores")
     with tempfile.TemporaryDirectory(prefix="compact-") as folder:
-        warm = make_table(Path(folder) / "warm", Shape(4, 4, 2_000, MIB, (0, 0)))
+        warm = random_numbers(spark, Path(folder) / "warm", Shape(4, 4, 2_000, MIB, (0, 0), random_numbers))
         for run in WAYS.values():
-            timed(run, spark, warm, Path(folder) / "copy", MIB)
+            measure(run, spark, warm, Path(folder) / "copy", MIB, 2)
         for name in names:
-            shape = SHAPES[name]
-            size = max(int(shape.files * factor), 2)
-            table = make_table(Path(folder) / "table", Shape(**{**vars(shape), "files": size}))
-            report(name, shape, spark, table, Path(folder) / "copy")
+            shape = replace(SHAPES[name], files=max(int(SHAPES[name].files * factor), 2))
+            table = shape.make(spark, Path(folder) / "table", shape)
+            report(name, shape, spark, table, Path(folder) / "copy", repeats)
             shutil.rmtree(table)
 
 
-def report(name: str, shape: Shape, spark: SparkSession, table: Path, copy: Path) -> None:
-    print(f"\n{name}, bins of at most {format_size(shape.target)}", flush=True)
-    seconds: dict[str, float] = {}
+def report(name: str, shape: Shape, spark: SparkSession, table: Path, copy: Path, repeats: int) -> None:
+    files = ck.open_table(table).files()
+    print(f"\n{name}: {files.num_files:,} files, {format_size(files.size_bytes)}, ", end="")
+    print(f"into bins of at most {format_size(shape.target)}", flush=True)
+    found: dict[str, Runs] = {}
     for way, run in WAYS.items():
-        runs = [timed(run, spark, table, copy, shape.target) for _ in range(REPEATS)]
-        seconds[way], size = min(took for took, _ in runs), runs[0][1]
-        ratio = seconds[way] / seconds["arrow"]
+        found[way] = runs = measure(run, spark, table, copy, shape.target, repeats)
         print(
-            f"  {way:<10} {seconds[way]:7.2f} s   {ratio:6.1f} × arrow   {format_size(size)} out", flush=True
+            f"  {way:<22} {runs.best:7.2f} s  {runs.best / found['arrow'].best:6.1f} × arrow"
+            f"  {format_size(max(runs.memory)):>9} more memory  {format_size(runs.size_bytes):>9} out",
+            flush=True,
         )
+    report_proof(spark, table, copy, shape.target)
+    arrow, stock = found["arrow"], found["OPTIMIZE"]
     for way, target in zip(("OPTIMIZE", "deltalake"), shape.faster, strict=True):
-        ratio = seconds[way] / seconds["arrow"]
+        ratio = found[way].best / arrow.best
         if ratio < target:
-            print(f"  NOT REACHED: arrow is {ratio:.1f} times as fast as {way}, the target is {target:.1f}")
+            print(f"  NOT REACHED: arrow is {ratio:.2f} times as fast as {way}, the target is {target:.2f}")
+    if arrow.size_bytes > MOST_LARGER * stock.size_bytes:
+        print(f"  NOT REACHED: arrow's files are {arrow.size_bytes / stock.size_bytes:.3f} times as large")
+    if found["auto"].best > MOST_SLOWER * stock.best:
+        print(f"  NOT REACHED: auto takes {found['auto'].best / stock.best:.2f} times as long as OPTIMIZE")
 
 
-def timed(
-    run: Callable[[SparkSession, Path, int], None], spark: SparkSession, table: Path, copy: Path, target: int
-) -> tuple[float, int]:
-    """Seconds on a fresh copy, and the bytes of the files that are live then."""
+def measure(
+    run: Callable[[SparkSession, Path, int], None],
+    spark: SparkSession,
+    table: Path,
+    copy: Path,
+    target: int,
+    repeats: int,
+) -> Runs:
+    """Runs on fresh copies, and the bytes of the files that are live then."""
+    runs = Runs()
+    for _ in range(repeats):
+        with copied(table, copy) as place, peak_memory(runs.memory):
+            start = time.perf_counter()
+            run(spark, place, target)
+            runs.seconds.append(time.perf_counter() - start)
+            runs.size_bytes = ck.open_table(place).files().size_bytes
+        if runs.best > LONG_SECONDS:
+            break
+    return runs
+
+
+@contextmanager
+def copied(table: Path, copy: Path) -> Iterator[Path]:
     place = copy / str(time.monotonic_ns())
     shutil.copytree(table, place)
-    start = time.perf_counter()
-    run(spark, place, target)
-    seconds = time.perf_counter() - start
-    size = ck.open_table(place).files().size_bytes
+    yield place
     shutil.rmtree(place)
-    return seconds, size
 
 
-def by_arrow(spark: SparkSession, table: Path, target: int) -> None:
-    plan = ck.open_table(table, spark).plan_compaction(max_file_size=target)
-    plan.run(strategy="arrow", verify=False)
+@contextmanager
+def peak_memory(peaks: list[int]) -> Iterator[None]:
+    """Add the most bytes that this process and all below it held, less those at the beginning."""
+    before, most, ended = resident(), 0, threading.Event()
+
+    def watch() -> None:
+        nonlocal most
+        while not ended.wait(POLL_SECONDS):
+            most = max(most, resident())
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        peaks.append(max(most - before, 0))
+
+
+def resident() -> int:
+    """Resident bytes of this process and all below it (Linux)."""
+    parents: dict[int, int] = {}
+    pages: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                pages[int(entry.name)] = int((entry / "statm").read_text().split()[1])
+            except OSError:
+                continue
+    total = 0
+    for process in pages:
+        ancestor = process
+        while ancestor not in (os.getpid(), 0):
+            ancestor = parents.get(ancestor, 0)
+        total += pages[process] if ancestor else 0
+    return total * os.sysconf("SC_PAGE_SIZE")
+
+
+def report_proof(spark: SparkSession, table: Path, copy: Path, target: int) -> None:
+    with copied(table, copy) as place:
+        result = ck.open_table(place, spark).plan_compaction(max_file_size=target).run(strategy="arrow")
+        steps = result.timeline.filter(pa.compute.equal(result.timeline["step"], "proof"))
+        seconds = sum(steps["seconds"].to_pylist())
+        print(f"  {'proof of arrow':<22} {seconds:7.2f} s on top, {result.fingerprint}")
+
+
+def by_kit(strategy: str, **options: object) -> Callable[[SparkSession, Path, int], None]:
+    def run(spark: SparkSession, table: Path, target: int) -> None:
+        plan = ck.open_table(table, spark).plan_compaction(max_file_size=target)
+        plan.run(strategy=strategy, verify=False, **options)  # type: ignore[arg-type]
+
+    return run
 
 
 def by_optimize(spark: SparkSession, table: Path, target: int) -> None:
-    for name in ("minFileSize", "maxFileSize"):
-        spark.conf.set(f"spark.databricks.delta.optimize.{name}", target)
-    spark.sql(f"OPTIMIZE delta.`{table}`").collect()
-    for name in ("minFileSize", "maxFileSize"):
-        spark.conf.unset(f"spark.databricks.delta.optimize.{name}")
+    sizes = {
+        f"spark.databricks.delta.optimize.{name}": str(target) for name in ("minFileSize", "maxFileSize")
+    }
+    with session_confs(spark, sizes):
+        spark.sql(f"OPTIMIZE delta.`{table}`").collect()
 
 
 def by_deltalake(spark: SparkSession, table: Path, target: int) -> None:
@@ -115,11 +204,18 @@ def by_deltalake(spark: SparkSession, table: Path, target: int) -> None:
     deltalake.DeltaTable(str(table)).optimize.compact(target_size=target)
 
 
-WAYS = {"arrow": by_arrow, "OPTIMIZE": by_optimize, "deltalake": by_deltalake}
+WAYS = {
+    "arrow": by_kit("arrow"),
+    "OPTIMIZE": by_optimize,
+    "OPTIMIZE, repartitioned": by_kit("optimize", repartition=True),
+    "rewrite": by_kit("rewrite"),
+    "deltalake": by_deltalake,
+    "auto": by_kit("auto"),
+}
 
 
-def make_table(table: Path, shape: Shape) -> Path:
-    """Random rows of a number and a text in files of about the same size, in one commit."""
+def random_numbers(spark: SparkSession, table: Path, shape: Shape) -> Path:
+    """Random rows of two numbers in files of about the same size, in one commit."""
     rng = np.random.default_rng(SEED)
     (table / "_delta_log").mkdir(parents=True)
     fields = [("id", "long"), ("v", "double"), *([("p", "integer")] if shape.partitions else [])]
@@ -139,7 +235,7 @@ def make_table(table: Path, shape: Shape) -> Path:
         for i in range(shape.files):
             name = f"{folder}part-{i:05d}.parquet"
             ids = rng.integers(0, 2**62, rows)
-            pq.write_table(pa.table({"id": ids, "v": rng.random(rows)}), table / name)
+            pq.write_table(pa.table({"id": ids, "v": rng.random(rows)}), table / name, use_dictionary=False)
             stats = {"numRecords": rows, "nullCount": {"id": 0, "v": 0}}
             stats |= {"minValues": {"id": int(ids.min())}, "maxValues": {"id": int(ids.max())}}
             add = {
@@ -156,9 +252,36 @@ def make_table(table: Path, shape: Shape) -> Path:
     return table
 
 
+def nested(spark: SparkSession, table: Path, shape: Shape) -> Path:
+    """Rows with INT96 timestamps and nested columns, as Spark writes them."""
+    count = shape.partitions * shape.files * shape.file_bytes // 100
+    rows = spark.range(0, count, 1, shape.files).selectExpr(
+        "id",
+        "TIMESTAMP'2024-01-01' + MAKE_INTERVAL(0, 0, 0, 0, 0, 0, id) t",
+        "NAMED_STRUCT('word', CONCAT('word ', id % 1000), 'inner', NAMED_STRUCT('x', id / 7)) s",
+        "ARRAY(id, NULL, id % 10) a",
+        "MAP(CONCAT('key ', id % 5), id) m",
+        f"CAST(id % {shape.partitions} AS INT) p",
+    )
+    with session_confs(spark, {"spark.sql.parquet.outputTimestampType": "INT96"}):
+        rows.write.format("delta").partitionBy("p").save(str(table))
+    return table
+
+
+SHAPES = {
+    "5,000 × 2 KB": Shape(0, 5_000, 2_000, 1024 * MIB, (2, 1 / 1.3), random_numbers),
+    "5,000 × 20 KB": Shape(0, 5_000, 20_000, 1024 * MIB, (3, 1 / 1.3), random_numbers),
+    "100 × 50 × 20 KB": Shape(100, 50, 20_000, 1024 * MIB, (7, 1.8), random_numbers),
+    "2,000 × 5 × 6 KB": Shape(2_000, 5, 6_000, 1024 * MIB, (40, 10), random_numbers),
+    "24 × 19 MB": Shape(0, 24, 19_000_000, 128 * MIB, (3, 1 / 1.3), random_numbers),
+    "INT96 and nested": Shape(20, 50, 50_000, 1024 * MIB, (0, 1 / 1.3), nested),
+}
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("tables", nargs="*", choices=[[], *SHAPES], default=list(SHAPES))
     parser.add_argument("--factor", type=float, default=1.0)
+    parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
-    main(options.tables, options.factor)
+    main(options.tables, options.factor, options.repeats)

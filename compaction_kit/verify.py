@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructType, VariantType
 
 from compaction_kit.sql import quoted
 
@@ -85,4 +85,8 @@ def _hashable(column: Column, kind: DataType) -> Column:
             ),
         )
         return F.struct(F.size(column), F.array_sort(entries))
+    if isinstance(kind, (DoubleType, FloatType)):
+        # Hashes take -0.0 for 0.0, and so do most functions; as text it has its sign.
+        sign = F.when(column == 0, column.cast("string"))
+        return F.struct(column, sign)
     return F.to_json(column) if isinstance(kind, VariantType) else column

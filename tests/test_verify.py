@@ -48,6 +48,8 @@ def test_the_same_content_has_the_same_fingerprint(
     [
         ("a int, b string", [(1, "x"), (2, "y")], [(1, "x"), (2, "z")]),
         ("a int, b int", [(1, 2)], [(2, 1)]),
+        ("a double", [(0.0,)], [(-0.0,)]),
+        ("a array<struct<b:float>>", [([(-0.0,)],)], [([(0.0,)],)]),
         ("a int, b int", [(1, None)], [(None, 1)]),
         ("a int, b int", [(1, 2), (3, 4)], [(1, 4), (3, 2)]),
         ("a string, b string", [("ab", "c")], [("a", "bc")]),

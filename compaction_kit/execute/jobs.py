@@ -4,17 +4,35 @@ import contextlib
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from pyspark import InheritableThread, SparkContext
+from pyspark import InheritableThread
 from pyspark.sql import SparkSession
+
+from compaction_kit.execute.jvm import job_span
 
 T = TypeVar("T")
 _POLL_SECONDS = 0.1
+# With these set, Spark would pass over rows of files that it can't read.
+WHOLE_FILES = {
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+}
 
 
 class WorkCancelled(Exception):
     """Work was stopped by its watcher, or by Ctrl-C; that is its cause."""
+
+
+class Job(NamedTuple):
+    """A Spark job that is done: the name of its last stage, and when it began and ended.
+
+    Times are in seconds since 1970.
+    """
+
+    name: str
+    start: float
+    end: float
 
 
 @dataclass(frozen=True)
@@ -22,12 +40,14 @@ class Watched:
     """How far Spark work is.
 
     Attributes:
-        jobs: The jobs that are done, each by the name of its last stage.
+        jobs: The jobs that are done.
         tasks: How many tasks are done of the jobs that run.
+        num_tasks: How many tasks those have.
     """
 
-    jobs: list[str]
+    jobs: list[Job]
     tasks: int
+    num_tasks: int
 
 
 def run_watched(
@@ -38,8 +58,8 @@ def run_watched(
     Args:
         spark: The session that `work` uses.
         work: The Spark work.
-        watch: Called about ten times a second. When it raises, or Ctrl-C is pressed, the group's
-            jobs are cancelled.
+        watch: Called about ten times a second, and once when all is done. When it raises, or
+            Ctrl-C is pressed, the group's jobs are cancelled.
         is_final: Whether what `work` has done stands though a cancellation came before its end.
 
     Returns:
@@ -62,14 +82,15 @@ def run_watched(
 
     thread = InheritableThread(target=body, daemon=True)
     thread.start()
-    done: dict[int, str] = {}
+    done: dict[int, Job] = {}
     stopped: BaseException | None = None
-    while thread.is_alive():
+    alive = True
+    while alive:
         try:
             thread.join(_POLL_SECONDS)
+            alive = thread.is_alive()
             if stopped is None:
-                tasks = _look(context, group, done)
-                watch(Watched(list(done.values()), tasks))
+                watch(_look(spark, group, done))
             else:
                 # Again and again: a cancellation before the first job starts is lost.
                 context.cancelJobGroup(group)
@@ -82,20 +103,22 @@ def run_watched(
     raise outcome["error"]
 
 
-def _look(context: SparkContext, group: str, done: dict[int, str]) -> int:
-    """Add the jobs that have succeeded meanwhile to those done; count the tasks done of the others."""
-    tracker = context.statusTracker()
-    tasks = 0
+def _look(spark: SparkSession, group: str, done: dict[int, Job]) -> Watched:
+    """Add the jobs that have succeeded meanwhile to those done; count the tasks of the others."""
+    tracker = spark.sparkContext.statusTracker()
+    tasks = num_tasks = 0
     for job in tracker.getJobIdsForGroup(group):
         info = None if job in done else tracker.getJobInfo(job)
         if info is None:
             continue
         stages = [tracker.getStageInfo(stage) for stage in sorted(info.stageIds)]
-        if info.status == "SUCCEEDED":
-            done[job] = stages[-1].name if stages and stages[-1] is not None else ""
+        span = job_span(spark, job) if info.status == "SUCCEEDED" else None
+        if span is not None:
+            done[job] = Job(stages[-1].name if stages and stages[-1] is not None else "", *span)
         else:
             tasks += sum(stage.numCompletedTasks for stage in stages if stage is not None)
-    return tasks
+            num_tasks += sum(stage.numTasks for stage in stages if stage is not None)
+    return Watched(list(done.values()), tasks, num_tasks)
 
 
 @contextlib.contextmanager

@@ -1,53 +1,79 @@
 """The strategy "optimize": Delta's own OPTIMIZE, with the plan's thresholds."""
 
-import threading
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Mapping
 
-from pyspark.sql import SparkSession
-
-from compaction_kit.execute.jobs import run_watched, session_confs
-from compaction_kit.plan import CompactionPlan
+from compaction_kit.execute.commits import settings
+from compaction_kit.execute.jobs import Watched, run_watched
+from compaction_kit.execute.jvm import is_conflict
+from compaction_kit.execute.work import Work
 from compaction_kit.sql import quoted, table_name
 
-# Settings are the session's: of two runs at once each would go by the other's.
-_SETTINGS = threading.Lock()
+# How often OPTIMIZE is run anew where another writer took its files.
+MOST_TRIES = 3
 _CONF = "spark.databricks.delta.optimize"
 
 
-def run_optimize(
-    spark: SparkSession, table: Path, plan: CompactionPlan, watch: Callable[[int], None]
-) -> dict[int, str]:
-    """Run OPTIMIZE so that it does what the plan says.
-
-    Args:
-        spark: The session; its OPTIMIZE settings are put back afterwards.
-        table: The table's folder.
-        plan: What to do; the table must be at its version.
-        watch: Called with the number of bins that are done; raising cancels.
+def run_optimize(work: Work) -> Mapping[int, str]:
+    """Run OPTIMIZE so that it does what the plan says; see `optimize_where`.
 
     Returns:
         Nothing: it leaves no bin alone.
     """
-    where = f" WHERE {plan.where}" if plan.where else ""
+    optimize_where(work, work.plan.where, work.plan.num_bins)
+    return {}
+
+
+def optimize_where(work: Work, where: str | None, num_bins: int) -> None:
+    """Run OPTIMIZE with a plan's thresholds, anew if another writer takes its files.
+
+    Args:
+        work: The plan, the table and the session, whose settings are put back afterwards.
+        where: The predicate on partitions; None for all.
+        num_bins: How many bins it will rewrite, to tell progress by.
+
+    Raises:
+        PySparkException, WorkCancelled: It failed, or was cancelled.
+    """
+    plan, options = work.plan, work.options
     confs = {
         f"{_CONF}.minFileSize": str(plan.thresholds.min_file_size),
         f"{_CONF}.maxFileSize": str(plan.thresholds.max_file_size),
         f"{_CONF}.maxDeletedRowsRatio": str(plan.thresholds.max_deleted_rows_ratio),
         f"{_CONF}.batchSize": str(plan.thresholds.batch_size or 2**63 - 1),
     }
+    if options.max_threads is not None:
+        confs[f"{_CONF}.maxThreads"] = str(options.max_threads)
+    if options.repartition is not None:
+        confs[f"{_CONF}.repartition.enabled"] = str(options.repartition).lower()
     columns = ", ".join(map(quoted, plan.zorder_by))
     zorder = f" ZORDER BY ({columns})" if columns else ""
-    statement = f"OPTIMIZE {table_name(table)}{where}{zorder}"
-    with _SETTINGS, session_confs(spark, confs):
-        run_watched(
-            spark,
-            lambda: spark.sql(statement).collect(),
-            lambda watched: watch(min(plan.num_bins, sum(map(_rewrites_bin, watched.jobs)))),
-        )
-    return {}
+    condition = f" WHERE {where}" if where else ""
+    statement = f"OPTIMIZE {table_name(work.table)}{condition}{zorder}"
+    with settings(work.spark, "optimize", plan.id, confs):
+        for tries_left in reversed(range(MOST_TRIES)):
+            try:
+                _run(work, statement, num_bins)
+                return
+            except Exception as error:
+                if not is_conflict(error) or not tries_left:
+                    raise
+                work.record.conflict(error)
 
 
-def _rewrites_bin(job: str) -> bool:
-    # OPTIMIZE rewrites bins on a thread pool of its own, one job each (ThreadUtils.parmap).
-    return "ForkJoinTask" in job
+def _run(work: Work, statement: str, num_bins: int) -> None:
+    record = work.record
+    bins_before, bytes_before = record.bins_done, record.bytes_done
+    share = (work.plan.bytes_removed - bytes_before) / max(num_bins, 1)
+    seen = 0
+
+    def watch(watched: Watched) -> None:
+        nonlocal seen
+        # OPTIMIZE rewrites bins on a thread pool of its own, one job each (ThreadUtils.parmap).
+        done = [job for job in watched.jobs if "ForkJoinTask" in job.name]
+        for job in done[seen:]:
+            record.span("rewrite", job.start, job.end)
+        seen = len(done)
+        bins = min(seen, num_bins)
+        record.rewriting(bins_before + bins, bytes_before + int(share * bins))
+
+    run_watched(work.spark, lambda: work.spark.sql(statement).collect(), watch)

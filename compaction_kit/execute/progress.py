@@ -1,21 +1,32 @@
 """How far a run is, and a bar that shows it."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tqdm.auto import tqdm
 
+from compaction_kit.sizes import format_count, format_size
+
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is: what it is at, the share of the whole that is done (0 to 1), and bins."""
+    """How far a run is.
+
+    Attributes:
+        step: What it is at.
+        fraction: The share of the whole that is done, 0 to 1.
+        bins_done: Bins that are rewritten, of `num_bins`.
+        bytes_done: Their bytes, of `size_bytes`.
+        seconds: Since the run began.
+    """
 
     step: str
     fraction: float
     bins_done: int
     num_bins: int
     seconds: float
+    bytes_done: int = 0
+    size_bytes: int = 0
 
     @property
     def seconds_left(self) -> float | None:
@@ -24,26 +35,16 @@ class Progress:
             return None
         return self.seconds * (1 - self.fraction) / self.fraction
 
+    def __str__(self) -> str:
+        parts = [self.step]
+        if self.num_bins:
+            parts.append(f"{self.bins_done:,} of {format_count(self.num_bins, 'bin')}")
+        if self.size_bytes:
+            parts.append(f"{format_size(self.bytes_done)} of {format_size(self.size_bytes)}")
+        return ", ".join(parts)
+
 
 Report = Callable[[Progress], None]
-
-
-class Reporter:
-    """Turns steps and shares of steps into `Progress`."""
-
-    def __init__(self, report: Report, num_bins: int):
-        self._report = report
-        self._num_bins = num_bins
-        self._start = time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the run began."""
-        return time.monotonic() - self._start
-
-    def __call__(self, step: str, fraction: float, bins_done: int = 0) -> None:
-        """Tell that a step has brought the run to this share of the whole."""
-        self._report(Progress(step, fraction, bins_done, self._num_bins, self.seconds))
 
 
 class ProgressBar:
@@ -51,12 +52,17 @@ class ProgressBar:
 
     def __init__(self) -> None:
         self._bar: tqdm[None] = tqdm(
-            total=100, miniters=0, bar_format="{desc} |{bar}| {percentage:3.0f} % {elapsed}", leave=False
+            total=100,
+            miniters=0,
+            bar_format="{desc} |{bar}| {percentage:3.0f} % {elapsed}{postfix}",
+            leave=False,
         )
 
     def __call__(self, progress: Progress) -> None:
         """Show it."""
-        self._bar.set_description_str(progress.step, refresh=False)
+        self._bar.set_description_str(str(progress), refresh=False)
+        left = progress.seconds_left
+        self._bar.set_postfix_str("" if left is None else f"about {left:.0f} s left", refresh=False)
         self._bar.update(round(100 * progress.fraction) - self._bar.n)
 
     def close(self) -> None:

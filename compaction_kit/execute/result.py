@@ -1,61 +1,143 @@
 """What a run did, by the log."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
+from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.execute.work import TIMELINE
 from compaction_kit.markup import as_html, as_text
+from compaction_kit.query import Query
+from compaction_kit.reads import ReadComparison
 from compaction_kit.sizes import format_count, format_size
 from compaction_kit.verify import Fingerprint
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+BATCHES = pa.schema(
+    [
+        ("version", pa.int64()),
+        ("strategy", pa.string()),
+        ("num_files_removed", pa.int64()),
+        ("num_files_added", pa.int64()),
+        ("bytes_removed", pa.int64()),
+        ("bytes_added", pa.int64()),
+        ("seconds", pa.float64()),
+        ("conflicts", pa.int64()),
+        ("metrics", pa.map_(pa.string(), pa.string())),
+    ]
+)
+
 
 @dataclass(frozen=True)
 class CompactionResult:
-    """What a run did; counts and bytes are read from the commit in the log.
+    """What a run did; counts and bytes are read from its commits in the log.
 
-    `verified` is True if the content was compared and is the same, None if it wasn't compared.
-    `refusals` has the bins that the strategy left alone, by number, with the reason. `as_planned`
-    says whether exactly the planned files were rewritten. `sizes_before` and `sizes_after` are the
-    bytes of every live file at the versions before and after.
+    Attributes:
+        strategy: What ran: "arrow", "optimize", "rewrite", or "none" if nothing was committed.
+        reason: Why that one.
+        versions: Those committed.
+        batches: One row a commit: version, strategy, num_files_removed, num_files_added,
+            bytes_removed, bytes_added, seconds (since the one before), conflicts (with other writers,
+            before it), metrics (as the history has them).
+        num_bins: How many of the plan's bins were done.
+        seconds: The whole run, proof included.
+        conflicts: What Delta said when other writers were in the way.
+        verified: True if the content was compared and is the same, None if it wasn't compared.
+        refusals: Why bins weren't rewritten by pyarrow, by their number; OPTIMIZE did them, if it
+            is among the batches' strategies.
+        as_planned: Whether exactly the planned files were rewritten.
+        sizes_before, sizes_after: The bytes of every live file at the versions before and after.
+        timeline: One row a step, or a bin's part in it: step ("rewrite", "join", "commit",
+            "proof"), label, bin_id (null for another than pyarrow), start (seconds since the run
+            began), seconds.
     """
 
     strategy: str
+    reason: str
     versions: tuple[int, ...]
+    batches: pa.Table
     num_bins: int
     num_files_added: int
     num_files_removed: int
     bytes_added: int
     bytes_removed: int
     seconds: float
+    conflicts: tuple[str, ...]
     verified: bool | None
     fingerprint: Fingerprint | None
     refusals: Mapping[int, str]
     as_planned: bool
     sizes_before: np.ndarray
     sizes_after: np.ndarray
+    timeline: pa.Table
+    reads: Callable[[Query, int], ReadComparison] | None = None
+
+    @classmethod
+    def nothing(cls, sizes: np.ndarray) -> "CompactionResult":
+        """The result of an empty plan.
+
+        Args:
+            sizes: The bytes of every live file.
+        """
+        return cls(
+            strategy="none",
+            reason="the plan is empty",
+            versions=(),
+            batches=BATCHES.empty_table(),
+            num_bins=0,
+            num_files_added=0,
+            num_files_removed=0,
+            bytes_added=0,
+            bytes_removed=0,
+            seconds=0.0,
+            conflicts=(),
+            verified=None,
+            fingerprint=None,
+            refusals={},
+            as_planned=True,
+            sizes_before=sizes,
+            sizes_after=sizes,
+            timeline=TIMELINE.empty_table(),
+        )
+
+    def measure_reads(self, query: Query, repeats: int = 5) -> ReadComparison:
+        """Run a query at the versions before and after, side by side; see `reads.measure_reads`.
+
+        Raises:
+            InvalidArgumentError: Nothing was committed, or Spark can't use the query.
+        """
+        if self.reads is None:
+            raise InvalidArgumentError(
+                "This run committed nothing, so that there are no two versions to compare: run a plan that "
+                "has bins."
+            )
+        return self.reads(query, repeats)
 
     def facts(self) -> dict[str, str]:
         """The outcome for people: name and value."""
         if not self.versions:
             return {"outcome": "nothing to do: the plan is empty, so nothing was committed"}
         proof = "not compared" if self.fingerprint is None else f"identical: {self.fingerprint}"
+        by_optimize = "optimize" in self.batches["strategy"].to_pylist()
         return {
             "version": f"{', '.join(map(str, self.versions))}, by {self.strategy}",
             "files": f"{self.num_files_removed:,} → {self.num_files_added:,}"
             f" (the table: {len(self.sizes_before):,} → {len(self.sizes_after):,})",
             "bytes": f"{format_size(self.bytes_removed)} → {format_size(self.bytes_added)}",
             "bins": f"{self.num_bins:,}, {'as planned' if self.as_planned else 'NOT as planned'}",
-            **({"left alone": self._left_alone()} if self.refusals else {}),
+            **({"to OPTIMIZE" if by_optimize else "left alone": self._refused()} if self.refusals else {}),
+            **({"conflicts": f"{len(self.conflicts)} with other writers"} if self.conflicts else {}),
             "content": proof,
             "seconds": f"{self.seconds:.1f}",
+            "strategy": self.reason,
         }
 
-    def _left_alone(self) -> str:
+    def _refused(self) -> str:
         reasons = sorted(set(self.refusals.values()))
         return f"{format_count(len(self.refusals), 'bin')}: {'; '.join(reasons)}"
 
@@ -69,10 +151,17 @@ class CompactionResult:
 
         return plots.before_after(self.sizes_before, self.sizes_after)
 
+    def plot_timeline(self) -> "Figure":
+        """Draw where the time went."""
+        from compaction_kit import plots
+
+        return plots.timeline(self.timeline)
+
     def _repr_html_(self) -> str:
         from compaction_kit import plots
 
-        return f"<div>{as_html(self.facts())}{plots.to_html(self.plot())}</div>"
+        figures = plots.to_html(self.plot()) + (plots.to_html(self.plot_timeline()) if self.versions else "")
+        return f"<div>{as_html(self.facts())}{figures}</div>"
 
     def __repr__(self) -> str:
         return f"CompactionResult(\n{self.summary()}\n)"

@@ -1,46 +1,46 @@
 """Run a plan: check, compact, read back from the log what was done, prove it."""
 
-import contextlib
 import os
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from compaction_kit.errors import (
-    ConflictError,
-    InvalidArgumentError,
-    ReadOnlyTableError,
-    RunCancelled,
-    RunFailedError,
-    StalePlanError,
-    VerificationError,
-)
-from compaction_kit.execute.arrow import run_arrow
-from compaction_kit.execute.jobs import WorkCancelled, run_watched
+from compaction_kit.errors import ConflictError, ReadOnlyTableError, RunCancelled, StalePlanError
+from compaction_kit.execute.arrow import NoBinFits, run_arrow
+from compaction_kit.execute.choice import Choice, check_strategy, choose
+from compaction_kit.execute.commits import Commit, commits_of
+from compaction_kit.execute.failures import BinFailed, TableChanged, translate
+from compaction_kit.execute.jobs import WorkCancelled, session_confs
 from compaction_kit.execute.optimize import run_optimize
-from compaction_kit.execute.progress import ProgressBar, Report, Reporter
-from compaction_kit.execute.result import CompactionResult
-from compaction_kit.execute.transaction import is_conflict
+from compaction_kit.execute.progress import ProgressBar, Report
+from compaction_kit.execute.proof import ANY_VERSION, prove
+from compaction_kit.execute.result import BATCHES, CompactionResult
+from compaction_kit.execute.rewrite import rewritten_paths, run_rewrite
+from compaction_kit.execute.work import Options, Recorder, Work
 from compaction_kit.log import TransactionLog
+from compaction_kit.log.names import LOG_FOLDER
+from compaction_kit.log.paths import decode_paths
+from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import CompactionPlan
+from compaction_kit.query import Query
+from compaction_kit.reads import ReadComparison, measure_reads
 from compaction_kit.session import quiet_errors
-from compaction_kit.verify import Fingerprint, fingerprint_version
+from compaction_kit.verify import Fingerprint
 
-# Each rewrites and commits, and returns why it left bins alone, by their number.
-Rewrite = Callable[[SparkSession, Path, CompactionPlan, Callable[[int], None]], dict[int, str]]
-STRATEGIES: dict[str, Rewrite] = {"auto": run_optimize, "optimize": run_optimize, "arrow": run_arrow}
-# The share of a run that each proof takes, for the bar; the rest is the rewriting.
-_PROOF_SHARE = 0.15
-_NOTHING_DONE = "nothing was committed, the table is as it was"
-_CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w.$]+: )?(.*\S)", re.MULTILINE)
+# Each rewrites and commits, and returns why it left bins to others, by their number.
+STRATEGIES: dict[str, Callable[[Work], Mapping[int, str]]] = {
+    "optimize": run_optimize,
+    "rewrite": run_rewrite,
+    "arrow": run_arrow,
+}
+_FAILURES = (PySparkException, Py4JJavaError, BinFailed, TableChanged, OSError)
 
 
 def run_plan(
@@ -51,182 +51,205 @@ def run_plan(
     strategy: str = "auto",
     verify: bool = True,
     progress: bool | Report | None = None,
+    max_threads: int | None = None,
+    repartition: bool | None = None,
 ) -> CompactionResult:
     """Do what a plan says; see `CompactionPlan.run` for the arguments and errors."""
-    if strategy not in STRATEGIES:
-        raise InvalidArgumentError(f'strategy="{strategy}" is unknown: use one of {", ".join(STRATEGIES)}.')
-    if strategy != "arrow" and not plan.is_optimize:
-        raise InvalidArgumentError(
-            f'order="{plan.order}" and budget={plan.budget} are not for OPTIMIZE, which packs all that it '
-            'finds by size: run it with strategy="arrow".'
-        )
-    _check_version(log, plan)
-    if plan.is_empty:
+    options = Options(max_threads, repartition)
+    check_strategy(plan, strategy, options)
+    left = _what_is_left(table, log, plan)
+    if left.is_empty:
         return _nothing(log)
     _check_writable(table)
     bar = ProgressBar() if progress is True else None
     report = bar or (progress if callable(progress) else _silent)
     try:
         with quiet_errors():
-            return _run(table, log, get_spark(), plan, verify, Reporter(report, plan.num_bins), strategy)
+            work = Work(get_spark(), table, log, left, options, Recorder(report, left, verify))
+            return _run(work, strategy, verify)
     finally:
         if bar is not None:
             bar.close()
 
 
-def _run(
-    table: Path,
-    log: TransactionLog,
-    spark: SparkSession,
-    plan: CompactionPlan,
-    verify: bool,
-    report: Reporter,
-    strategy: str,
-) -> CompactionResult:
-    share = _PROOF_SHARE if verify else 0.0
-    take_fingerprint = partial(_watched_fingerprint, spark, table, report)
-    # Before, and not by time travel afterwards: Delta refuses to read a version older than the
-    # retention of deleted files, unless it is the latest.
-    before = take_fingerprint(plan.version, "Reading the content before", 0.0, 0) if verify else None
+def _run(work: Work, strategy: str, verify: bool) -> CompactionResult:
+    since = work.log.segment().version
+    choice = choose(work.spark, work.plan, strategy, work.options)
+    refusals: Mapping[int, str] = {}
 
-    def watch(bins_done: int) -> None:
-        fraction = share + (1 - 2 * share) * bins_done / plan.num_bins
-        report(f"Rewriting bin {min(bins_done + 1, plan.num_bins)} of {plan.num_bins}", fraction, bins_done)
+    def attempt() -> None:
+        nonlocal choice, refusals
+        try:
+            refusals = STRATEGIES[choice.strategy](work)
+        except NoBinFits as error:
+            # Some of it shows in the files alone, after the choice.
+            if strategy != "auto" or not work.plan.is_optimize:
+                raise
+            choice = Choice("optimize", f"optimize, for {error.reason}")
+            refusals = run_optimize(work)
 
-    _check_version(log, plan)
-    try:
-        refusals = STRATEGIES[strategy](spark, table, plan, watch)
-    except (PySparkException, Py4JJavaError) as error:
-        raise _translate(error, table, plan.version, _what_is_done(log, plan)) from error
-    except (WorkCancelled, KeyboardInterrupt) as error:
-        done = _what_is_done(log, plan) or _NOTHING_DONE
-        raise RunCancelled(f"The run was cancelled: {done}.") from _cause(error)
-    name = "arrow" if strategy == "arrow" else "optimize"
-    result = _read_back(log, plan, report)
-    result = replace(
-        result, strategy=name, refusals=refusals, num_bins=max(result.num_bins - len(refusals), 0)
-    )
-    if before is not None and result.versions:
-        result = _prove(result, plan, before, take_fingerprint)
-    # Too late to cancel: it is done.
-    with contextlib.suppress(Exception):
-        report("Done", 1.0, plan.num_bins)
-    return replace(result, seconds=report.seconds)
-
-
-def _prove(
-    result: CompactionResult,
-    plan: CompactionPlan,
-    before: Fingerprint,
-    take_fingerprint: Callable[[int, str, float, int], Fingerprint],
-) -> CompactionResult:
-    """Compare the content that the commits found with the content that they left."""
-    versions, done = result.versions, 1 - _PROOF_SHARE
-    spans = [(version - 1, version) for version in versions]
-    if versions[-1] == plan.version + len(versions):
-        # Nobody else's commit came in between.
-        spans = [(plan.version, versions[-1])]
-    for first, last in spans:
-        if first != plan.version:
-            before = take_fingerprint(first, "Reading the content before", done, plan.num_bins)
-        after = take_fingerprint(last, "Comparing the content after", done, plan.num_bins)
-        if before != after:
-            raise VerificationError(
-                f"The content differs: version {first} has {before} {before.hash_sums}, "
-                f"version {last} has {after} {after.hash_sums}; go back with "
-                f"RESTORE to version {first} and report this."
-            )
-    return replace(result, verified=True, fingerprint=after)
-
-
-def _watched_fingerprint(
-    spark: SparkSession, table: Path, report: Reporter, version: int, step: str, fraction: float, bins: int
-) -> Fingerprint:
-    uncompared = "the compaction is committed, its content was not compared"
-    try:
-        return run_watched(
-            spark,
-            lambda: fingerprint_version(spark, table, version),
-            lambda _: report(step, fraction, bins),
+    _guarded(work, attempt, partial(_what_is_done, work, since))
+    commits = commits_of(work.table, work.plan.id, since)
+    if not commits and work.record.conflicts:
+        raise ConflictError(
+            "Another writer changed files of every bin of the plan meanwhile: make a new plan; nothing was "
+            "committed, the table is as that writer left it."
         )
-    except (PySparkException, Py4JJavaError) as error:
-        raise _translate(error, table, version, uncompared if bins else None) from error
+    result = _result(work, commits, choice.strategy, choice.reason, refusals)
+    if verify and commits:
+        committed = (
+            f"the compaction is committed, as version {_versions(commits)}, its content was not compared"
+        )
+        proofs: list[Fingerprint] = []
+        _guarded(work, lambda: proofs.append(prove(work, commits)), lambda: committed)
+        result = replace(result, verified=True, fingerprint=proofs[0])
+    work.record.done()
+    return replace(result, seconds=work.record.seconds, timeline=work.record.timeline())
+
+
+def _guarded(work: Work, step: Callable[[], None], outcome: Callable[[], str]) -> None:
+    """Take a step; if it fails, or is cancelled, say in a sentence what became of the table."""
+    try:
+        step()
+    except _FAILURES as error:
+        raise translate(error, work.table, outcome()) from error
     except (WorkCancelled, KeyboardInterrupt) as error:
-        done = uncompared if bins else _NOTHING_DONE
-        raise RunCancelled(f"The run was cancelled: {done}.") from _cause(error)
+        # What the caller's own code raised to cancel, or Ctrl-C.
+        raise RunCancelled(f"The run was cancelled: {outcome()}.") from error.__cause__ or error
 
 
-def _read_back(log: TransactionLog, plan: CompactionPlan, report: Reporter) -> CompactionResult:
-    """The result as the log has it: the OPTIMIZE commits since the planned version."""
-    found = _our_commits(log, plan)
-    if not found:
-        return replace(_nothing(log), as_planned=False, seconds=report.seconds)
-    commits = [commit for commit, _ in found]
-    versions = tuple(commit["version"] for commit in commits)
-    added, removed, bytes_added, bytes_removed = (
-        sum(commit[name] for commit in commits)
-        for name in ("num_added", "num_removed", "bytes_added", "bytes_removed")
-    )
-    paths = set().union(*(removed_paths for _, removed_paths in found))
-    return CompactionResult(
-        strategy="",
-        versions=versions,
-        num_bins=plan.num_bins,
-        num_files_added=added,
-        num_files_removed=removed,
-        bytes_added=bytes_added,
-        bytes_removed=bytes_removed,
-        seconds=report.seconds,
-        verified=None,
-        fingerprint=None,
-        refusals={},
-        as_planned=paths == set(plan.files["path"].to_pylist()) and added == plan.num_files_added,
-        sizes_before=log.snapshot(versions[0] - 1).live["size_bytes"].to_numpy(),
-        sizes_after=log.snapshot(versions[-1]).live["size_bytes"].to_numpy(),
-    )
-
-
-def _our_commits(log: TransactionLog, plan: CompactionPlan) -> list[tuple[dict[str, Any], set[str]]]:
-    """OPTIMIZE commits since the planned version that took files of the plan, and the paths removed."""
-    planned = set(plan.files["path"].to_pylist())
-    newer = [
-        (commit, _removed_paths(log, commit["version"]))
-        for commit in log.commits().to_pylist()
-        if commit["version"] > plan.version and commit["operation"] == "OPTIMIZE"
-    ]
-    return [(commit, removed) for commit, removed in newer if not planned.isdisjoint(removed)]
-
-
-def _removed_paths(log: TransactionLog, version: int) -> set[str]:
-    actions = log.actions(version)
-    return set(actions.filter(pc.equal(actions["action"], "remove"))["path"].to_pylist())
-
-
-def _what_is_done(log: TransactionLog, plan: CompactionPlan) -> str | None:
-    """What the run has committed, in words; None for nothing."""
-    commits = _our_commits(log, plan)
+def _what_is_done(work: Work, since: int) -> str:
+    if not (work.table / LOG_FOLDER).is_dir():
+        return "the table's folder is gone"
+    commits = commits_of(work.table, work.plan.id, since)
     if not commits:
-        return None
-    versions = ", ".join(str(commit["version"]) for commit, _ in commits)
-    return f"{len(commits)} of {plan.num_batches} batches are committed, as version {versions}"
+        return "nothing was committed, the table is as it was"
+    return (
+        f"{len(commits)} of {work.plan.num_batches} batches are committed, as version {_versions(commits)}; "
+        "run the plan again to go on"
+    )
 
 
-def _nothing(log: TransactionLog) -> CompactionResult:
-    sizes = log.snapshot().live["size_bytes"].to_numpy()
-    return CompactionResult("none", (), 0, 0, 0, 0, 0, 0.0, None, None, {}, True, sizes, sizes)
+def _versions(commits: Sequence[Commit]) -> str:
+    return ", ".join(str(commit.version) for commit in commits)
 
 
-def _check_version(log: TransactionLog, plan: CompactionPlan) -> None:
+def _what_is_left(table: Path, log: TransactionLog, plan: CompactionPlan) -> CompactionPlan:
+    """The bins that no earlier run of the plan has done.
+
+    Raises:
+        StalePlanError: All are done, another writer has committed since the plan was made, or the
+            table was made anew.
+    """
     latest = log.segment().version
-    if latest != plan.version:
+    if latest == plan.version:
+        _check_same(plan.source.snapshot, log.snapshot(latest))
+        return plan
+    commits = commits_of(table, plan.id, plan.version)
+    if not commits:
         raise StalePlanError(
             f"The plan was made at version {plan.version} and the table is at {latest}: "
             "make a new plan; nothing was changed."
         )
+    left = plan.without(set().union(*(commit.removed_paths for commit in commits)))
+    if left.is_empty:
+        raise StalePlanError(
+            f"The plan has been run, as version {_versions(commits)}: make a new plan; nothing was changed."
+        )
+    return left
+
+
+def _check_same(planned: Snapshot, now: Snapshot) -> None:
+    """A table that was deleted and made anew, or put back from a backup, can be at the same version."""
+    if now is planned:
+        return
+    files, wanted = _keys(now), _keys(planned)
+    has_all = pc.all(pc.is_in(wanted, value_set=files)).as_py() is not False
+    if now.metadata.id != planned.metadata.id or len(files) != len(wanted) or not has_all:
+        raise StalePlanError(
+            f"The table was made anew since the plan was made, and version {now.version} is another now: "
+            "make a new plan; nothing was changed."
+        )
+
+
+def _keys(snapshot: Snapshot) -> pa.Array:
+    """What each live file is known by: its path, and its deletion vector."""
+    vectors = snapshot.live["deletion_vector_id"].combine_chunks()
+    return pc.binary_join_element_wise(
+        decode_paths(snapshot.live["path"]), vectors, "|", null_handling="replace"
+    )
+
+
+def _result(
+    work: Work, commits: Sequence[Commit], strategy: str, reason: str, refusals: Mapping[int, str]
+) -> CompactionResult:
+    """What was done, by the log."""
+    plan = work.plan
+    removed = set().union(*(commit.removed_paths for commit in commits))
+    added = sum(len(commit.adds) for commit in commits)
+    versions = tuple(commit.version for commit in commits)
+    before, after = (versions[0] - 1, versions[-1]) if versions else (plan.version, None)
+    done = plan.num_bins - plan.without(removed).num_bins
+    as_planned = removed == set(plan.files["path"].to_pylist()) and added == plan.num_files_added
+    if strategy == "rewrite":
+        as_planned = removed == rewritten_paths(plan)
+    return CompactionResult(
+        strategy=strategy if commits else "none",
+        reason=reason,
+        versions=versions,
+        batches=_batches(work, commits),
+        num_bins=done,
+        num_files_added=added,
+        num_files_removed=sum(len(commit.removes) for commit in commits),
+        bytes_added=sum(commit.bytes_added for commit in commits),
+        bytes_removed=sum(commit.bytes_removed for commit in commits),
+        seconds=work.record.seconds,
+        conflicts=tuple(text for _, text in work.record.conflicts),
+        verified=None,
+        fingerprint=None,
+        refusals=refusals,
+        as_planned=as_planned,
+        sizes_before=work.log.snapshot(before).live["size_bytes"].to_numpy(),
+        sizes_after=work.log.snapshot(after).live["size_bytes"].to_numpy(),
+        timeline=work.record.timeline(),
+        reads=partial(_measure_reads, work, before, versions[-1]) if versions else None,
+    )
+
+
+def _batches(work: Work, commits: Sequence[Commit]) -> pa.Table:
+    rows = []
+    start = work.record.start
+    for commit in commits:
+        rows.append(
+            {
+                "version": commit.version,
+                "strategy": commit.strategy,
+                "num_files_removed": len(commit.removes),
+                "num_files_added": len(commit.adds),
+                "bytes_removed": commit.bytes_removed,
+                "bytes_added": commit.bytes_added,
+                "seconds": max(commit.time - start, 0.0),
+                "conflicts": sum(start < time <= commit.time for time, _ in work.record.conflicts),
+                "metrics": commit.metrics,
+            }
+        )
+        start = commit.time
+    return pa.Table.from_pylist(rows, schema=BATCHES)
+
+
+def _measure_reads(work: Work, before: int, after: int, query: Query, repeats: int) -> ReadComparison:
+    # The files of both are there, however old the version before is.
+    with session_confs(work.spark, ANY_VERSION):
+        return measure_reads(work.spark, work.table, before, after, query, repeats)
+
+
+def _nothing(log: TransactionLog) -> CompactionResult:
+    sizes = log.snapshot().live["size_bytes"].to_numpy()
+    return CompactionResult.nothing(sizes)
 
 
 def _check_writable(table: Path) -> None:
-    for folder in (table, table / "_delta_log"):
+    for folder in (table, table / LOG_FOLDER):
         if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
             raise ReadOnlyTableError(
                 f"The folder {folder} can't be written to: get write permission and run the plan again; "
@@ -234,33 +257,5 @@ def _check_writable(table: Path) -> None:
             )
 
 
-def _translate(error: Exception, table: Path, version: int, done: str | None = None) -> Exception:
-    """One sentence of ours for what Spark or Delta raised; `done` says what is committed, if anything."""
-    text = str(error)
-    if is_conflict(error):
-        return ConflictError(
-            "Another writer changed files of the plan meanwhile, so Delta refused the commit: "
-            f"make a new plan; {done or 'nothing was changed'}."
-        )
-    if any(sign in text for sign in ("Permission denied", "AccessDenied", "Read-only file system")):
-        return ReadOnlyTableError(
-            f"Spark was not allowed to write to {table}: get write permission and run the plan again."
-        )
-    outcome = done or f"the table stays at version {version}"
-    return RunFailedError(f"Spark failed, and {outcome}: {_reason(text)}")
-
-
-def _reason(text: str) -> str:
-    """The line of a Java stack trace that says what was wrong: Spark's own words, else the last cause."""
-    causes = _CAUSE.findall(text)
-    named = [cause for cause in causes if cause.startswith("[")]
-    return next(iter(named or causes[-1:] or text.strip().splitlines()), "it did not say why")
-
-
 def _silent(_: object) -> None:
     """Report to nobody."""
-
-
-def _cause(cancelled: BaseException) -> BaseException:
-    """What the caller's own code raised to cancel, or Ctrl-C."""
-    return cancelled.__cause__ or cancelled

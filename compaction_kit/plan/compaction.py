@@ -1,12 +1,14 @@
 """A plan: which files would be rewritten in which bins, and what would come of it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import uuid
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.files import Files
@@ -39,7 +41,7 @@ class CompactionPlan:
     """Bins of files, each to be rewritten as one; made by `Table.plan_compaction`.
 
     It changes nothing until `run()` is called. `packed` has the bins that are looked at, and
-    `unbounded` those without a budget.
+    `unbounded` those without a budget. Its commits are known by `id`, which is in their userMetadata.
     """
 
     planner: "Planner"
@@ -51,6 +53,7 @@ class CompactionPlan:
     packed: Packing
     unbounded: Packing
     runner: "Callable[..., CompactionResult] | None" = None
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
     @property
     def source(self) -> Files:
@@ -192,6 +195,15 @@ class CompactionPlan:
         """What of the plan is certain, and what is not."""
         return exactness(self)
 
+    def without(self, paths: Collection[str]) -> "CompactionPlan":
+        """The plan less the bins that have a file with one of these paths, as the log writes them."""
+        if not paths:
+            return self
+        positions, bin_ids = self.packed.members()
+        found = pc.is_in(self.source.paths(positions), value_set=pa.array(paths, pa.string()))
+        hits = np.bincount(bin_ids, found.to_numpy(), minlength=self.packed.num_bins)
+        return replace(self, packed=self.packed.select(hits == 0))
+
     def compare(self, column: str | None = None) -> Comparison:
         """The table's layout now, after OPTIMIZE, and after each order; see `compare.compare`."""
         return compare(self, column)
@@ -209,34 +221,52 @@ class CompactionPlan:
         strategy: str = "auto",
         verify: bool = True,
         progress: "bool | Callable[[Any], None] | None" = None,
+        max_threads: int | None = None,
+        repartition: bool | None = None,
     ) -> "CompactionResult":
-        """Compact the table as planned.
+        """Compact the table as planned; run again what was interrupted, and it goes on.
 
         Args:
-            strategy: "optimize" is Delta's OPTIMIZE. "arrow" is one Spark job that rewrites the
-                bins with pyarrow, committed by Delta too; it alone runs other orders and budgets.
-                "auto" picks OPTIMIZE.
-            verify: Compare the content before and after, read by Spark.
+            strategy: "arrow" is one Spark job that rewrites bins with pyarrow, committed by
+                Delta; it alone runs other orders and budgets, and leaves to OPTIMIZE what it
+                can't rewrite. "optimize" is Delta's OPTIMIZE. "rewrite" is Delta's overwrite that
+                changes no data, of the whole partitions in which there are bins. "auto" is arrow
+                where that can rewrite the table, else optimize; the result says why.
+            verify: Compare, as Spark reads them, the rows of the files that are replaced and of
+                those that replace them.
             progress: True for a bar, or a callable that takes an `execute.Progress` now and
                 then; an exception that it raises cancels the run.
+            max_threads: For OPTIMIZE: how many bins it rewrites at once. None: as the session is
+                set (15, if it isn't).
+            repartition: For OPTIMIZE: whether it shuffles the rows of each bin. None: as the
+                session is set (no, if it isn't).
 
         Returns:
             What was done, by the log.
 
         Raises:
-            StalePlanError: The table isn't at the planned version any more.
+            InvalidArgumentError: The strategy is unknown or doesn't run such a plan.
+            StalePlanError: The plan has been run, another writer has committed since, or the table
+                was made anew.
             ReadOnlyTableError: The table's folder can't be written to.
             UnsupportedTableError: The strategy can't rewrite such a table faithfully.
-            RunFailedError: A file could not be read or written; nothing was committed.
-            ConflictError: Another writer removed a file of the plan meanwhile.
-            RunCancelled: It was cancelled; nothing was committed.
-            VerificationError: The content differs.
+            RunFailedError: A file could not be read or written; the message says what is committed.
+            ConflictError: Other writers took the files of the plan; the message says the same.
+            RunCancelled: It was cancelled; the message says the same.
+            VerificationError: The content differs; the table is as before, if nobody committed since.
         """
         if self.runner is None:
             raise InvalidArgumentError(
                 "This plan belongs to no table: make one with Table.plan_compaction()."
             )
-        return self.runner(self, strategy=strategy, verify=verify, progress=progress)
+        return self.runner(
+            self,
+            strategy=strategy,
+            verify=verify,
+            progress=progress,
+            max_threads=max_threads,
+            repartition=repartition,
+        )
 
     def plot(self) -> "Figure":
         """Draw the sizes now and as predicted on one scale, and the bins as packed bars."""

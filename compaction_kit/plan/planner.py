@@ -127,8 +127,8 @@ class Planner:
         """
         self._check_zorder(zorder_by)
         if order != SIZE or budget is not None:
-            # These are OPTIMIZE's own, which doesn't run such a plan.
-            thresholds = replace(thresholds, batch_size=None, max_records_per_file=0)
+            # That is OPTIMIZE's own, which doesn't run such a plan.
+            thresholds = replace(thresholds, max_records_per_file=0)
         packing = self._pack(thresholds, order, bool(zorder_by))
         chosen = packing if budget is None else packing.select(self._worth_it(packing, budget))
         return CompactionPlan(

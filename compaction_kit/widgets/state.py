@@ -151,6 +151,6 @@ def _reporter(job: Job) -> Callable[[Progress], None]:
     def report(progress: Progress) -> None:
         left = progress.seconds_left
         time = f", about {left:.0f} s left" if left is not None and progress.fraction < 1 else ""
-        job.report(progress.fraction, f"{progress.step} ({progress.seconds:.0f} s{time})")
+        job.report(progress.fraction, f"{progress} ({progress.seconds:.0f} s{time})")
 
     return report

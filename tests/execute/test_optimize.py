@@ -50,15 +50,15 @@ def test_several_bins_a_partition_are_filled_as_planned(spark: SparkSession, cha
     per_partition = Counter(plan.bins["partition.part"].to_pylist())
     assert max(per_partition.values()) >= 2
     assert plan.num_files_after < plan.source.num_files
-    result = plan.run()
+    result = plan.run(strategy="optimize")
     assert result.verified is True
     assert_done_as_planned(changed, plan, result)
     assert rows_by_bin(changed, 5) == sorted(plan.bins["num_records"].to_pylist())
     assert result.strategy == "optimize"
     assert "as planned" in result.summary()
     assert f"identical: {50 * plan.source.num_files:,} rows" in result.summary()
-    with pytest.raises(StalePlanError, match="made at version 4 and the table is at 5") as caught:
-        plan.run()
+    with pytest.raises(StalePlanError, match="The plan has been run, as version 5: make a new") as caught:
+        plan.run(strategy="optimize")
     assert "\n" not in str(caught.value)
 
 
@@ -69,14 +69,14 @@ def test_a_predicate_confines_it_and_then_there_is_nothing_left_to_do(
     where = "part IN ('p0000', 'p0002') -- not the one in between"
     plan = table.plan_compaction(where=where)
     assert plan.bins["partition.part"].to_pylist() == ["p0000", "p0002"]
-    result = plan.run(verify=False)
+    result = plan.run(strategy="optimize", verify=False)
     assert result.verified is None
     assert "not compared" in result.summary()
     assert_done_as_planned(changed, plan, result)
     again = table.plan_compaction(where=where)
     assert again.is_empty
     assert "None of them has a partner in its partition" in again.explain()
-    nothing = again.run()
+    nothing = again.run(strategy="optimize")
     assert (nothing.strategy, nothing.versions, nothing.num_files_removed) == ("none", (), 0)
     assert "nothing to do" in nothing.summary()
     assert table.version == 5
@@ -96,7 +96,7 @@ def test_large_files_with_many_deleted_rows_are_rewritten(
     plan = table.plan_compaction(min_file_size=1)
     # The lone file with a vector in the other partition stays, and so do those without one.
     assert plan.bins["partition.p"].to_pylist() == ["0"]
-    result = plan.run()
+    result = plan.run(strategy="optimize")
     assert result.verified is True
     assert_done_as_planned(folder, plan, result)
     assert rows_by_bin(folder, 3) == [16]
@@ -138,7 +138,7 @@ def test_typed_odd_and_null_partition_values_under_column_mapping(
     assert plan.bins["partition.d"].to_pylist()[-1].startswith("2024-")
     some = table.plan_compaction("`odd text` IN ('100%', 'n/m', 'it\\'s') OR n IS NULL AND d > '2024-03-01'")
     assert set(some.bins["partition.odd text"].to_pylist()) == {"100%", "n/m", "ü", "it's", None}
-    result = plan.run()
+    result = plan.run(strategy="optimize")
     assert result.verified is True
     assert_done_as_planned(folder, plan, result)
     assert table.plan_compaction().is_empty
@@ -166,7 +166,7 @@ def test_values_that_only_look_different_are_one_partition_and_empty_text_stands
     handmade.write_log(tmp_path, [handmade.metadata({"id": "long", **types}, list(types)), *adds])
     plan = open_table(tmp_path).plan_compaction()
     assert sorted(plan.bins["num_files"].to_pylist()) == num_files
-    result = plan.run()
+    result = plan.run(strategy="optimize")
     assert result.verified is True
     assert_done_as_planned(tmp_path, plan, result)
     assert rows_by_bin(tmp_path, 1) == sorted(plan.bins["num_records"].to_pylist())
@@ -181,7 +181,7 @@ def test_files_of_one_size_are_counted_right_whichever_are_chosen(
     size = adds[0]["add"]["size"]
     plan = open_table(tmp_path).plan_compaction(max_file_size=2 * size, min_file_size=2 * size)
     assert (plan.num_bins, plan.num_files_removed) == (2, 4)
-    result = plan.run(verify=False)
+    result = plan.run(strategy="optimize", verify=False)
     assert (result.num_files_removed, result.num_files_added) == (4, 2)
     assert result.bytes_removed == plan.bytes_removed
 
@@ -193,7 +193,7 @@ def test_batches_set_in_the_session_are_commits_of_their_own(
     plan = open_table(changed).plan_compaction()
     batches = plan.batches.to_pylist()
     assert plan.num_batches == len(batches) > 1
-    result = plan.run()
+    result = plan.run(strategy="optimize")
     assert result.verified is True
     assert result.as_planned
     assert result.versions == tuple(range(5, 5 + len(batches)))
@@ -210,7 +210,7 @@ def test_z_order_rewrites_whole_partitions(spark: SparkSession, changed: Path) -
     assert plan.num_files_removed == table.files(where="part <> 'p0001'").num_files
     assert plan.num_bins == plan.num_partitions == 2
     assert not plan.exact.num_files_added
-    result = plan.run()
+    result = plan.run(strategy="optimize")
     assert result.verified is True
     removes = actions_of(changed, 5, "remove")
     assert Counter(action["path"] for action in removes) == Counter(plan.files["path"].to_pylist())
@@ -266,7 +266,7 @@ def test_a_random_table_is_compacted_as_planned(spark: SparkSession, tmp_path: P
             max_file_size=int(sizes[-1] * (1 + seed)),
         )
         assert not plan.is_empty
-        assert_done_as_planned(folder, plan, plan.run(verify=False))
+        assert_done_as_planned(folder, plan, plan.run(strategy="optimize", verify=False))
 
 
 def test_the_sessions_own_thresholds_are_the_defaults(

@@ -2,6 +2,8 @@ import numpy as np
 import pytest
 
 from compaction_kit.execute import CompactionResult
+from compaction_kit.execute.result import BATCHES
+from compaction_kit.execute.work import TIMELINE
 from compaction_kit.verify import Fingerprint
 
 
@@ -10,19 +12,23 @@ def result_of(
 ) -> CompactionResult:
     return CompactionResult(
         strategy="optimize",
+        reason="as asked for",
         versions=(5,),
+        batches=BATCHES.empty_table(),
         num_bins=2,
         num_files_added=2,
         num_files_removed=1_200,
         bytes_added=2_048,
         bytes_removed=4_096,
         seconds=1.25,
+        conflicts=(),
         verified=True if fingerprint else None,
         fingerprint=fingerprint,
         refusals=refusals or {},
         as_planned=as_planned,
         sizes_before=np.array([4] * 1_201),
         sizes_after=np.array([1_024, 1_024, 4]),
+        timeline=TIMELINE.empty_table(),
     )
 
 
@@ -35,6 +41,7 @@ def test_the_summary_tells_the_outcome_fact_by_fact() -> None:
         "bins": "2, as planned",
         "content": "identical: 7 rows, 2 hashes over every column",
         "seconds": "1.2",
+        "strategy": "as asked for",
     }
 
 

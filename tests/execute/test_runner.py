@@ -43,16 +43,20 @@ def stop_at(step: str) -> Callable[[Progress], None]:
     return report
 
 
-def once_rewriting(act: Callable[[], None]) -> Callable[[Progress], None]:
-    """Do something once, when OPTIMIZE has been asked for."""
+def once(step: str, act: Callable[[], None]) -> Callable[[Progress], None]:
+    """Do something once, when a step has begun."""
     acted: list[bool] = []
 
     def report(progress: Progress) -> None:
-        if progress.step.startswith("Rewriting") and not acted:
+        if progress.step.startswith(step) and not acted:
             acted.append(True)
             act()
 
     return report
+
+
+def once_rewriting(act: Callable[[], None]) -> Callable[[Progress], None]:
+    return once("Rewriting", act)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -91,14 +95,14 @@ def test_progress_never_goes_back_and_ends_at_one_and_settings_come_back(
     assert spark.conf.get(f"{CONF}.maxFileSize", None) is None
     seen: list[Progress] = []
     plan = open_table(changed).plan_compaction(min_file_size="1 MiB", max_file_size="2 MiB")
-    result = plan.run(progress=seen.append)
+    result = plan.run(strategy="optimize", progress=seen.append)
     assert result.verified is True
     fractions = [progress.fraction for progress in seen]
     assert fractions == sorted(fractions)
-    assert fractions[0] == 0.0
     assert fractions[-1] == 1.0
-    steps = list(dict.fromkeys(progress.step.split(" bin ")[0] for progress in seen))
-    assert steps == ["Reading the content before", "Rewriting", "Comparing the content after", "Done"]
+    steps = list(dict.fromkeys(progress.step for progress in seen))
+    assert steps == ["Rewriting", "Comparing the content", "Done"]
+    assert (seen[-1].bytes_done, seen[-1].size_bytes) == (plan.bytes_removed, plan.bytes_removed)
     assert {progress.num_bins for progress in seen} == {plan.num_bins}
     assert seen[-1].bins_done == plan.num_bins
     assert result.seconds >= seen[-1].seconds > 0
@@ -117,15 +121,15 @@ def test_a_run_without_proof_ends_at_one_too_and_a_late_cancellation_is_ignored(
         if progress.step == "Done":
             raise Stop
 
-    result = open_table(changed).plan_compaction().run(verify=False, progress=report)
+    result = open_table(changed).plan_compaction().run(strategy="optimize", verify=False, progress=report)
     assert result.versions == (5,)
     assert seen == sorted(seen)
     assert seen[-1] == 1.0
 
 
-@pytest.mark.parametrize("step", ["Reading", "Rewriting"])
+@pytest.mark.parametrize("strategy", ["optimize", "arrow"])
 def test_a_cancelled_run_changes_nothing(
-    spark: SparkSession, many_bins: Path, confs: SetConf, step: str
+    spark: SparkSession, many_bins: Path, confs: SetConf, strategy: str
 ) -> None:
     confs(f"{CONF}.maxFileSize", "777777")
     table = open_table(many_bins)
@@ -136,10 +140,9 @@ def test_a_cancelled_run_changes_nothing(
         wait_until(lambda: data_files(many_bins) > files_before)
         raise Stop
 
-    rewriting = step == "Rewriting"
-    progress = once_rewriting(stop_when_a_bin_is_written) if rewriting else stop_at(step)
+    progress = once_rewriting(stop_when_a_bin_is_written)
     with pytest.raises(RunCancelled, match="nothing was committed, the table is as it was") as caught:
-        table.plan_compaction().run(verify=not rewriting, progress=progress)
+        table.plan_compaction().run(strategy=strategy, verify=False, progress=progress)
     assert isinstance(caught.value.__cause__, Stop)
     assert folders.listing(many_bins / "_delta_log") == log_before
     assert table.files().to_arrow() == before
@@ -152,67 +155,116 @@ def test_a_run_cancelled_during_the_comparison_says_that_it_is_committed(
     spark: SparkSession, changed: Path
 ) -> None:
     table = open_table(changed)
-    with pytest.raises(RunCancelled, match="the compaction is committed, its content was not compared"):
-        table.plan_compaction().run(progress=stop_at("Comparing"))
+    with pytest.raises(RunCancelled, match="is committed, as version 5, its content was not"):
+        table.plan_compaction().run(strategy="optimize", progress=stop_at("Comparing"))
     assert table.version == 5
 
 
-def test_another_writer_who_removes_a_planned_file_wins(spark: SparkSession, many_bins: Path) -> None:
+@pytest.mark.parametrize("strategy", ["optimize", "arrow"])
+def test_what_another_writer_removes_is_left_out_and_the_rest_is_done(
+    spark: SparkSession, many_bins: Path, strategy: str
+) -> None:
     table = open_table(many_bins)
     plan = table.plan_compaction()
-    removal = handmade.remove(plan.files["path"].to_pylist()[0], int(time.time() * 1000))
-    act = commit_behind(many_bins, plan.version + 1, [removal])
-    with pytest.raises(ConflictError, match="make a new plan; nothing was changed") as caught:
-        plan.run(verify=False, progress=once_rewriting(act))
+    removed = plan.files["path"].to_pylist()[0]
+    act = commit_behind(many_bins, plan.version + 1, [handmade.remove(removed, int(time.time() * 1000))])
+    result = plan.run(strategy=strategy, progress=once_rewriting(act))
+    assert result.verified is True
+    assert result.num_files_removed == plan.num_files_removed - 1
+    assert not result.as_planned
+    assert len(result.conflicts) == 1
+    assert sum(result.batches["conflicts"].to_pylist()) == 1
+    assert "1 with other writers" in result.summary()
+    # Each of 12 partitions is one file now.
+    files = table.files()
+    assert (files.num_files, removed in files.to_arrow()["path"].to_pylist()) == (12, False)
+    if strategy == "arrow":
+        # What was written of the other 11 bins is committed, and not written anew.
+        assert result.batches["num_files_added"].to_pylist() == [11, 1]
+
+
+@pytest.mark.parametrize("strategy", ["optimize", "arrow"])
+def test_a_writer_who_takes_everything_wins(spark: SparkSession, changed: Path, strategy: str) -> None:
+    table = open_table(changed)
+    plan = table.plan_compaction()
+    now = int(time.time() * 1000)
+    removals = [handmade.remove(path, now) for path in plan.source.to_arrow()["path"].to_pylist()]
+    act = commit_behind(changed, plan.version + 1, removals)
+    with pytest.raises(ConflictError, match="make a new plan; nothing was committed") as caught:
+        plan.run(strategy=strategy, verify=False, progress=once_rewriting(act))
     assert "\n" not in str(caught.value)
-    assert table.version == plan.version + 1
-    assert table.files().num_files == plan.source.num_files - 1
+    assert (table.version, table.files().num_files) == (plan.version + 1, 0)
 
 
+@pytest.mark.parametrize("strategy", ["optimize", "arrow"])
 def test_rows_appended_meanwhile_are_kept_and_the_content_is_still_proved(
-    spark: SparkSession, many_bins: Path
+    spark: SparkSession, many_bins: Path, strategy: str
 ) -> None:
     table = open_table(many_bins)
     plan = table.plan_compaction()
     source = plan.files["path"].to_pylist()[0]
     rows = pq.ParquetFile(many_bins / source).read()
     appended = handmade.write_data(many_bins, f"{source}-more.parquet", rows, {"part": "p0000"})
-    result = plan.run(progress=once_rewriting(commit_behind(many_bins, plan.version + 1, [appended])))
+    act = commit_behind(many_bins, plan.version + 1, [appended])
+    result = plan.run(strategy=strategy, progress=once_rewriting(act))
     assert result.verified is True
     assert result.versions == (plan.version + 2,)
-    assert result.as_planned
+    assert (result.as_planned, result.conflicts) == (True, ())
+    # What was appended was not touched, and is not compared.
     assert result.fingerprint is not None
-    assert result.fingerprint.num_rows == 12 * 3 * 30 + 30
+    assert result.fingerprint.num_rows == 12 * 3 * 30
+    assert table.files().num_files == 12 + 1
 
 
-def test_content_that_changes_is_noticed(spark: SparkSession, changed: Path) -> None:
+def spoil(table: Path, before: set[Path]) -> None:
+    """Change a value in a file that is new."""
+    file = min(data_files(table) - before)
+    rows = pq.ParquetFile(file).read()
+    rows = rows.set_column(0, "id", pc.add(rows["id"], 1))
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    pq.write_table(rows, file, use_deprecated_int96_timestamps=True)  # as Spark writes them
+
+
+@pytest.mark.parametrize("strategy", ["optimize", "arrow"])
+def test_content_that_changes_is_noticed_and_undone(
+    spark: SparkSession, changed: Path, strategy: str
+) -> None:
     table = open_table(changed)
     plan = table.plan_compaction()
+    before, rows = data_files(changed), table.files().to_arrow()["path"].to_pylist()
+    progress = once("Comparing", lambda: spoil(changed, before))
+    with pytest.raises(
+        VerificationError, match=r"The content differs: the 21 files .* have 1,050 rows"
+    ) as caught:
+        plan.run(strategy=strategy, progress=progress)
+    assert "\n" not in str(caught.value)
+    assert "the table was restored to version 4, as version 6" in str(caught.value)
+    assert sorted(table.files().to_arrow()["path"].to_pylist()) == sorted(rows)
+
+
+def test_content_that_changes_is_not_undone_where_another_writer_has_committed(
+    spark: SparkSession, changed: Path
+) -> None:
+    plan = open_table(changed).plan_compaction()
     before = data_files(changed)
 
-    def spoil() -> None:
-        """Change a value in a file of the commit, as soon as that is there."""
-        wait_until(handmade.commit_path(changed, plan.version + 1).exists)
-        file = min(data_files(changed) - before)
-        rows = pq.ParquetFile(file).read()
-        rows = rows.set_column(0, "id", pc.add(rows["id"], 1))
-        file.with_name(f".{file.name}.crc").unlink()
-        pq.write_table(rows, file, use_deprecated_int96_timestamps=True)  # as Spark writes them
+    def act() -> None:
+        handmade.write_commit(changed, 6, [{"commitInfo": {"operation": "WRITE"}}])
+        spoil(changed, before)
 
     with pytest.raises(
-        VerificationError, match=r"The content differs: version 4 has .* version 5 has "
-    ) as error:
-        plan.run(progress=once_rewriting(spoil))
-    assert "\n" not in str(error.value)
-    assert "RESTORE to version 4" in str(error.value)
+        VerificationError, match="up to version 6, so nothing was undone: go back with RESTORE"
+    ):
+        plan.run(progress=once("Comparing", act))
+    assert open_table(changed).version == 6
 
 
 def test_a_data_file_that_is_gone_is_told_in_one_sentence(spark: SparkSession, changed: Path) -> None:
     table = open_table(changed)
     plan = table.plan_compaction()
     (changed / plan.files["path"].to_pylist()[0]).unlink()
-    with pytest.raises(RunFailedError, match=r"the table stays at version 4: .*FILE_NOT_EXIST") as caught:
-        plan.run(verify=False)
+    with pytest.raises(RunFailedError, match=r"the table is as it was: .*FILE_NOT_EXIST") as caught:
+        plan.run(strategy="optimize", verify=False)
     assert "\n" not in str(caught.value)
     assert table.version == 4
 
@@ -222,7 +274,7 @@ def test_files_without_rows_are_left_as_optimize_leaves_them(spark: SparkSession
     adds = [handmade.write_data(tmp_path, f"{name}.parquet", nothing) for name in "ab"]
     table = open_table(handmade.write_log(tmp_path, adds))
     plan = table.plan_compaction()
-    result = plan.run()
+    result = plan.run(strategy="optimize")
     assert (result.versions, result.num_files_removed, result.verified) == ((), 0, None)
     row = spark.sql(f"OPTIMIZE delta.`{tmp_path}`").collect()[0]["metrics"].asDict(recursive=True)
     assert plan.metrics == {name: row[name] for name in plan.metrics}
@@ -238,7 +290,7 @@ def test_a_run_that_commits_nothing_does_not_claim_to_be_as_planned(
     for add in adds:
         del add["add"]["stats"]
     table = open_table(handmade.write_log(tmp_path, adds))
-    result = table.plan_compaction().run()
+    result = table.plan_compaction().run(strategy="optimize")
     assert (result.versions, result.num_files_removed, result.verified) == ((), 0, None)
     assert not result.as_planned
     assert table.version == 0
@@ -283,14 +335,15 @@ def no_permission(folder: Path, *places: Path) -> Iterator[None]:
             path.chmod(mode)
 
 
+@pytest.mark.parametrize("strategy", ["arrow", "optimize", "rewrite"])
 def test_a_table_without_write_permission_is_refused_before_anything_happens(
-    spark: SparkSession, changed: Path
+    spark: SparkSession, changed: Path, strategy: str
 ) -> None:
     plan = open_table(changed).plan_compaction()
     before = folders.listing(changed)
     with no_permission(changed, changed, changed / "_delta_log"):
         with pytest.raises(ReadOnlyTableError, match="can't be written to: get write permission") as caught:
-            plan.run()
+            plan.run(strategy=strategy)
         # Planning and looking need no permission.
         assert open_table(changed).files().num_files == plan.source.num_files
     assert str(changed) in str(caught.value)

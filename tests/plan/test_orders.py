@@ -211,8 +211,8 @@ def test_a_budget_below_the_smallest_bin_makes_an_empty_plan_that_says_why(tmp_p
 @pytest.mark.parametrize("options", [{"order": "c"}, {"budget": "1 MiB"}, {"order": "ingest"}], ids=str)
 def test_optimize_does_not_run_what_it_would_do_otherwise(tmp_path: Path, options: dict[str, Any]) -> None:
     table = open_table(table_of(tmp_path, ranged("a", 60, (0, 1)), ranged("b", 50, (0, 1))))
-    with pytest.raises(InvalidArgumentError, match="not for OPTIMIZE, which packs all that it finds by size"):
-        table.plan_compaction(max_file_size="1 KiB", **options).run()
+    with pytest.raises(InvalidArgumentError, match="which take all that they find by size: run it with"):
+        table.plan_compaction(max_file_size="1 KiB", **options).run(strategy="optimize")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 """The strategy "arrow": one Spark job whose tasks rewrite bins with pyarrow."""
 
-from compaction_kit.execute.arrow.strategy import run_arrow
+from compaction_kit.execute.arrow.strategy import NoBinFits, run_arrow
 
-__all__ = ["run_arrow"]
+__all__ = ["NoBinFits", "run_arrow"]

@@ -5,8 +5,9 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.execute.arrow.types import data_schema
-from compaction_kit.execute.transaction import has_jvm
+from compaction_kit.execute.jvm import has_jvm
 from compaction_kit.log.metadata import Metadata, Protocol
+from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import CompactionPlan
 
 # Writer features that a rewrite of files, row by row and column by column, leaves intact; Delta
@@ -42,7 +43,26 @@ def refuse_table(spark: SparkSession, plan: CompactionPlan) -> str | None:
         return "the session runs over Spark Connect, from where Delta's transaction is out of reach"
     if plan.zorder_by:
         return "ordering the rows of a partition takes Spark"
+    if plan.thresholds.max_records_per_file:
+        return "spark.sql.files.maxRecordsPerFile is set, by which a bin becomes several files"
     return _refuse_protocol(snapshot.protocol) or _refuse_types(snapshot.metadata) or _refuse_settings(spark)
+
+
+def refuse_changes(before: Snapshot, after: Snapshot) -> str | None:
+    """Why files that were rewritten by one state of the table don't fit another; None if they do.
+
+    Columns that came in between are no harm: in older files they are null.
+    """
+    metadata = after.metadata
+    if (before.metadata.id, before.metadata.partition_columns) != (metadata.id, metadata.partition_columns):
+        return "it was made anew"
+    reason = _refuse_protocol(after.protocol) or _refuse_types(metadata)
+    if reason is not None:
+        return f"{reason} now"
+    now = data_schema(metadata)
+    known = data_schema(before.metadata)
+    changed = [f.name for f in known if f.name in now.names and not f.equals(now.field(f.name))]
+    return f"the column {changed[0]} is of another type now" if changed else None
 
 
 def refuse_bins(plan: CompactionPlan) -> dict[int, str]:
@@ -75,8 +95,6 @@ def _refuse_settings(spark: SparkSession) -> str | None:
 
 
 def _refuse_types(metadata: Metadata) -> str | None:
-    if metadata.configuration.get("delta.columnMapping.mode") == "id":
-        return "the table maps columns by id"
     try:
         schema = data_schema(metadata)
     except UnsupportedTableError as error:

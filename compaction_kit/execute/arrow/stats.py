@@ -15,7 +15,13 @@ from typing import Any
 from compaction_kit.log.metadata import Metadata
 
 _INTEGERS = ("byte", "short", "integer", "long")
-_NUMBERS = ("float", "double", "decimal")
+_FLOATS = ("float", "double")
+# To Spark NaN is greater than any number.
+_WORDS = {
+    "-Infinity": (0, Decimal("-Infinity")),
+    "Infinity": (0, Decimal("Infinity")),
+    "NaN": (1, Decimal(0)),
+}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 # Stands for a number while JSON is written; no text in stats can hold it by chance.
 _MARK = f"number {uuid.uuid4()} "
@@ -115,9 +121,13 @@ def _meaning(value: Any, kind: Kind) -> Any:
     is_number = isinstance(value, (int, Decimal)) and not isinstance(value, bool)
     if not isinstance(kind, str):
         raise TypeError(kind)
+    if kind in _FLOATS and value in _WORDS:
+        return _WORDS[value]
+    if kind in _FLOATS and is_number:
+        return 0, Decimal(value)
     if kind in _INTEGERS and is_number and not isinstance(value, Decimal):
         return value
-    if kind.startswith(_NUMBERS) and is_number:
+    if kind.startswith("decimal") and is_number:
         return value
     if kind == "string" and isinstance(value, str):
         return value.encode()

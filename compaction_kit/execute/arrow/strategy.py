@@ -1,239 +1,204 @@
-"""From a plan's bins to one Spark job and one commit."""
+"""The strategy "arrow": a plan's bins, batch after batch, rewritten by Spark tasks and committed by Delta."""
 
-import time
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
-import pyarrow as pa
-from pyspark import cloudpickle
-from pyspark.sql import SparkSession
+import pyarrow.compute as pc
 
-from compaction_kit.errors import RunFailedError, StalePlanError, UnsupportedTableError
-from compaction_kit.execute.arrow import bins as worker
-from compaction_kit.execute.arrow.refusals import refuse_bins, refuse_table
-from compaction_kit.execute.arrow.stats import merge_stats, physical_schema
-from compaction_kit.execute.arrow.types import data_schema
-from compaction_kit.execute.jobs import run_watched
-from compaction_kit.execute.transaction import OptimizeTransaction, is_conflict
-from compaction_kit.files import Files
+from compaction_kit.errors import UnsupportedTableError
+from compaction_kit.execute.arrow.actions import commit_metrics, file_actions
+from compaction_kit.execute.arrow.job import Bin, BinJob, discard
+from compaction_kit.execute.arrow.refusals import refuse_bins, refuse_changes, refuse_table
+from compaction_kit.execute.arrow.worker import Rewritten
+from compaction_kit.execute.commits import settings
+from compaction_kit.execute.failures import BinFailed, TableChanged
+from compaction_kit.execute.jvm import OptimizeTransaction, is_conflict
+from compaction_kit.execute.optimize import optimize_where
+from compaction_kit.execute.work import Work
+from compaction_kit.log.names import LOG_FOLDER
 from compaction_kit.log.paths import decode_paths
+from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import CompactionPlan
+from compaction_kit.predicate import partitions_predicate
 
-# Tasks for each core: enough of them to tell progress by, and to end together.
-_TASKS_PER_CORE = 8
-# Executors may lack this package: the module goes with the task.
-cloudpickle.register_pickle_by_value(worker)  # type: ignore[no-untyped-call]
+# How many conflicts a run bears.
+MOST_CONFLICTS = 5
+_NO_CHECKSUM = {
+    "spark.databricks.delta.writeChecksumFile.enabled": "false",
+    "spark.databricks.delta.incremental.commit.enabled": "false",
+}
 
 
-def run_arrow(
-    spark: SparkSession, table: Path, plan: CompactionPlan, watch: Callable[[int], None]
-) -> dict[int, str]:
-    """Rewrite a plan's bins in one Spark job, and commit them as OPTIMIZE would.
+def run_arrow(work: Work) -> Mapping[int, str]:
+    """Rewrite a plan's bins with pyarrow, and commit them as OPTIMIZE would.
+
+    Bins that can't be rewritten so are left to OPTIMIZE, with all bins of their partitions, if the
+    plan is one that OPTIMIZE runs; else they are left alone.
 
     Args:
-        spark: The session.
-        table: The table's folder.
-        plan: What to do.
-        watch: Called with the number of bins that are done; raising cancels.
+        work: What to do.
 
     Returns:
-        Why some bins were left alone, by their number.
+        Why some bins were not rewritten so, by their number.
 
     Raises:
-        UnsupportedTableError: None of them can be rewritten so.
-        StalePlanError: The table isn't at the planned version.
-        RunFailedError: A file can't be read or written; nothing was committed.
+        NoBinFits: None of them can be; nothing was committed.
+        TableChanged: Another writer changed what columns there are, or how they are stored.
+        BinFailed: A file can't be read or written; its batch was not committed.
+        WorkCancelled: It was cancelled; its batch was not committed.
     """
-    reason = refuse_table(spark, plan)
+    reason = refuse_table(work.spark, work.plan)
     if reason is not None:
-        raise _refused(reason)
-    transaction = OptimizeTransaction(spark, table)
-    if transaction.version != plan.version:
-        raise StalePlanError(
-            f"The plan was made at version {plan.version} and the table is at {transaction.version}: "
-            "make a new plan; nothing was changed."
+        raise NoBinFits(reason)
+    return _ArrowRun(work).run()
+
+
+class NoBinFits(UnsupportedTableError):
+    """Nothing of a plan can be rewritten with pyarrow; `reason` says why."""
+
+    def __init__(self, reason: str):
+        super().__init__(
+            f'strategy="arrow" can\'t run this plan, for {reason}: run it with strategy="optimize".'
         )
-    refusals = refuse_bins(plan)
-    done = _rewrite(spark, _bins(spark, table, plan, refusals), plan, watch)
-    written = [one for one in done if one.refusal is None and one.failure is None]
-    refusals |= {one.number: one.refusal for one in done if one.refusal is not None}
-    try:
-        _check_failures(done, plan)
-        if refusals and not written:
-            raise _refused("; ".join(sorted(set(refusals.values()))))
-        actions = list(_actions(plan, written))
-    except BaseException:
-        _discard(written)
-        raise
-    if any(one.num_rows for one in written):
-        _commit(transaction, actions, plan, written)
-    _discard([one for one in written if not one.num_rows])
-    return refusals
+        self.reason = reason
 
 
-def _commit(
-    transaction: OptimizeTransaction,
-    actions: list[dict[str, Any]],
-    plan: CompactionPlan,
-    written: list[worker.Rewritten],
-) -> None:
-    try:
-        transaction.commit(actions, _metrics(actions), plan.where)
-    except Exception as error:
-        # Any other error may come after the commit: then the outputs are the table's files.
-        if is_conflict(error):
-            _discard(written)
-        raise
+class _ArrowRun:
+    """One run: which bins are refused, and what other writers took away."""
 
+    def __init__(self, work: Work):
+        self._work = work
+        self._source = work.plan.source
+        self._job = BinJob(work.spark, work.table, self._source, work.record)
+        self._refusals = refuse_bins(work.plan)
+        packing, groups = work.plan.packing, work.plan.groups
+        self._bins = [
+            Bin(number, packing.order[start:end])
+            for number, (start, end) in enumerate(zip(packing.starts, packing.ends, strict=True))
+        ]
+        self._partition_of = [int(groups[one.positions[0]]) for one in self._bins]
 
-def _check_failures(done: Iterable[worker.Rewritten], plan: CompactionPlan) -> None:
-    for one in done:
-        if one.failure is not None:
-            raise RunFailedError(
-                f"A bin could not be rewritten, and the table stays at version {plan.version}: {one.failure}."
-            )
+    def run(self) -> dict[int, str]:
+        for batch in self._batches():
+            self._run_batch(self._left(batch))
+        if self._refusals and len(self._refusals) == len(self._bins):
+            raise NoBinFits("; ".join(sorted(set(self._refusals.values()))))
+        if self._refusals and self._work.plan.is_optimize:
+            self._optimize_refused()
+        return self._refusals
 
+    def _batches(self) -> Iterator[list[Bin]]:
+        batch_ids = self._work.plan.outcome.batch_ids
+        for batch in np.unique(batch_ids).tolist():
+            yield [self._bins[i] for i in np.flatnonzero(batch_ids == batch).tolist()]
 
-def _refused(reason: str) -> UnsupportedTableError:
-    return UnsupportedTableError(
-        f'strategy="arrow" can\'t run this plan, for {reason}: run it with strategy="optimize".'
-    )
+    def _left(self, bins: Iterable[Bin]) -> list[Bin]:
+        """Those that are to be rewritten here: a partition that OPTIMIZE gets, it gets whole."""
+        if not self._work.plan.is_optimize:
+            return [one for one in bins if one.number not in self._refusals]
+        theirs = {self._partition_of[number] for number in self._refusals}
+        return [one for one in bins if self._partition_of[one.number] not in theirs]
 
+    def _run_batch(self, bins: list[Bin]) -> None:
+        transaction, bins = self._begin(bins)
+        while bins:
+            done = self._job.run(bins)
+            self._check_failures(done)
+            self._refusals |= {one.number: one.refusal for one in done if one.refusal is not None}
+            written = {one.number: one for one in done if one.path}
+            kept = [one for one in self._left(bins) if one.number in written]
+            discard(written[number] for number in written.keys() - {one.number for one in kept})
+            bins = self._commit(transaction, kept, written)
+            if bins:
+                transaction, bins = self._begin(bins)
 
-def _bins(
-    spark: SparkSession, table: Path, plan: CompactionPlan, refusals: dict[int, str]
-) -> list[worker.Bin]:
-    schema = data_schema(plan.source.snapshot.metadata)
-    serialized = schema.serialize().to_pybytes()
-    footer = {"org.apache.spark.version": spark.version}
-    paths = decode_paths(plan.files["path"]).to_pylist()
-    bounds = _bounds(plan)
-    run = uuid.uuid4()
-    found = []
-    for number, (start, end) in enumerate(bounds):
-        if number not in refusals:
-            inputs = [str(table / path) for path in paths[start:end]]
-            output = str(Path(inputs[0]).parent / f"part-{number:05d}-{run}")
-            found.append(worker.Bin(number, inputs, output, serialized, footer))
-    return found
-
-
-def _bounds(plan: CompactionPlan) -> list[tuple[int, int]]:
-    """Where in the plan's files each bin begins and ends."""
-    ends = np.cumsum(plan.packing.counts)
-    return list(zip((ends - plan.packing.counts).tolist(), ends.tolist(), strict=True))
-
-
-def _rewrite(
-    spark: SparkSession, bins: Sequence[worker.Bin], plan: CompactionPlan, watch: Callable[[int], None]
-) -> list[worker.Rewritten]:
-    if not bins:
-        return []
-    context = spark.sparkContext
-    sizes = plan.outcome.bytes_removed[[one.number for one in bins]]
-    shares = _shares(sizes, context.defaultParallelism * _TASKS_PER_CORE)
-    groups = [[tuple(bins[i]) for i in share] for share in shares]
-    done: list[worker.Rewritten] = []
-    try:
-        tasks = context.parallelize(groups, len(groups)).flatMap(worker.rewrite_bins)
-        run_watched(
-            spark,
-            lambda: done.extend(worker.Rewritten(*one) for one in tasks.collect()),
-            lambda watched: watch(int(watched.tasks / len(groups) * len(bins))),
-            is_final=False,
-        )
-    except BaseException:
-        _discard(done)
-        raise
-    return done
-
-
-def _shares(sizes: np.ndarray, most: int) -> list[list[int]]:
-    """The bins spread over tasks, the largest first, each to the task that has the least."""
-    count = min(len(sizes), most)
-    loads = np.zeros(count)
-    shares: list[list[int]] = [[] for _ in range(count)]
-    for i in np.argsort(-sizes, kind="stable").tolist():
-        task = int(loads.argmin())
-        shares[task].append(i)
-        # A file costs something however small it is.
-        loads[task] += sizes[i] + 1
-    return shares
-
-
-def _actions(plan: CompactionPlan, written: Iterable[worker.Rewritten]) -> Iterator[dict[str, Any]]:
-    """The add of each output that has rows, and the removes of what it replaces."""
-    source = plan.source
-    positions, _ = plan.members
-    stats = source.snapshot.stats.take(pa.array(source.in_snapshot(positions))).to_pylist()
-    schema = physical_schema(source.snapshot.metadata)
-    values = _partition_values(source, positions)
-    paths, sizes = plan.files["path"].to_pylist(), plan.files["size_bytes"].to_pylist()
-    now = int(time.time() * 1000)
-    bounds = _bounds(plan)
-    for one in written:
-        start, end = bounds[one.number]
-        if one.num_rows:
-            folder, slash, _ = paths[start].rpartition("/")
-            yield {
-                "add": {
-                    "path": f"{folder}{slash}{Path(one.path).name}",
-                    "partitionValues": values[start],
-                    "size": one.size_bytes,
-                    "modificationTime": one.modification_time,
-                    "dataChange": False,
-                    "stats": merge_stats(stats[start:end], schema, one.num_rows),
-                }
+    def _commit(
+        self, transaction: OptimizeTransaction, bins: list[Bin], written: Mapping[int, Rewritten]
+    ) -> list[Bin]:
+        """Commit what is written; what is left of bins that lost files comes back."""
+        work, lost = self._work, list[Bin]()
+        while bins:
+            outputs = [written[one.number] for one in bins]
+            actions = [action for of_bin in file_actions(self._source, bins, outputs) for action in of_bin]
+            if not any(one.num_rows for one in outputs):
+                discard(outputs)
+                break
+            try:
+                confs = self._checksum_confs(transaction.version)
+                with work.record.step("commit"), settings(work.spark, "arrow", work.plan.id, confs):
+                    transaction.commit(actions, commit_metrics(actions), work.plan.where)
+                discard(one for one in outputs if not one.num_rows)
+                break
+            except Exception as error:
+                # After any other error the commit may stand: then the outputs are the table's files.
+                if not is_conflict(error):
+                    raise
+                self._bear(error, outputs)
+            try:
+                transaction, left = self._begin(bins)
+            except TableChanged:
+                discard(outputs)
+                raise
+            whole = {
+                one.number for one in left if len(one.positions) == len(self._bins[one.number].positions)
             }
-        for i in range(start, end):
-            yield {
-                "remove": {
-                    "path": paths[i],
-                    "deletionTimestamp": now,
-                    "dataChange": False,
-                    "extendedFileMetadata": True,
-                    "partitionValues": values[i],
-                    "size": sizes[i],
-                }
-            }
+            lost += [one for one in left if one.number not in whole]
+            discard(written[one.number] for one in bins if one.number not in whole)
+            bins = [one for one in left if one.number in whole]
+        return lost
+
+    def _checksum_confs(self, version: int) -> dict[str, str]:
+        """A version without a checksum file is followed by one without: Delta would read the whole log."""
+        has_one = (self._work.table / LOG_FOLDER / f"{version:020d}.crc").exists()
+        return {} if has_one else _NO_CHECKSUM
+
+    def _bear(self, error: Exception, outputs: Iterable[Rewritten]) -> None:
+        """Count a conflict; one too many ends the run."""
+        self._work.record.conflict(error)
+        if len(self._work.record.conflicts) > MOST_CONFLICTS:
+            discard(outputs)
+            raise error
+
+    def _begin(self, bins: list[Bin]) -> tuple[OptimizeTransaction, list[Bin]]:
+        """A transaction at the latest version, and what of the bins' files is still live there."""
+        work = self._work
+        transaction = OptimizeTransaction(work.spark, work.table)
+        if transaction.version == work.plan.version or not bins:
+            return transaction, bins
+        snapshot = work.log.snapshot(transaction.version)
+        reason = refuse_changes(self._source.snapshot, snapshot)
+        if reason is not None:
+            raise TableChanged(reason)
+        live = self._are_live(snapshot, bins)
+        trimmed = [Bin(one.number, one.positions[live[one.number]]) for one in bins]
+        return transaction, [one for one in trimmed if len(one.positions) > 1]
+
+    def _are_live(self, snapshot: Snapshot, bins: Sequence[Bin]) -> dict[int, np.ndarray]:
+        """Whether each file of each bin is still live, and has no vector that it had not."""
+        whole = snapshot.live.filter(pc.is_null(snapshot.live["deletion_vector_id"]))
+        paths = decode_paths(self._source.paths(np.concatenate([one.positions for one in bins])))
+        is_live = pc.is_in(paths, value_set=decode_paths(whole["path"])).to_numpy(zero_copy_only=False)
+        parts = np.split(is_live, np.cumsum([len(one.positions) for one in bins])[:-1])
+        return {one.number: part for one, part in zip(bins, parts, strict=True)}
+
+    def _check_failures(self, done: Sequence[Rewritten]) -> None:
+        failure = next((one.failure for one in done if one.failure is not None), None)
+        if failure is not None:
+            discard(done)
+            raise BinFailed(failure)
+
+    def _optimize_refused(self) -> None:
+        """Let OPTIMIZE do the partitions in which bins were refused: it packs each by itself."""
+        work, plan = self._work, self._work.plan
+        groups = {self._partition_of[number] for number in self._refusals}
+        bins = sum(group in groups for group in self._partition_of)
+        rows = np.flatnonzero(np.isin(plan.groups, list(groups)))
+        optimize_where(work, where_in(plan, rows), bins)
 
 
-def _partition_values(source: Files, positions: np.ndarray) -> list[dict[str, str | None]]:
-    """The partition values of some files as the log has them: by physical names."""
-    physical = source.snapshot.metadata.physical_names
-    columns = [
-        source.partitions[f"partition.{name}"].take(pa.array(positions)).to_pylist()
-        for name in source.partition_columns
-    ]
-    names = [physical[name] for name in source.partition_columns]
-    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)] or [
-        {} for _ in positions
-    ]
-
-
-def _metrics(actions: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """What OPTIMIZE tells in the history (OptimizeExecutor, createMetrics)."""
-    added = sorted(action["add"]["size"] for action in actions if "add" in action)
-    removed = [action["remove"]["size"] for action in actions if "remove" in action]
-    count = len(added)
-    return {
-        "numAddedFiles": count,
-        "numRemovedFiles": len(removed),
-        "numAddedBytes": sum(added),
-        "numRemovedBytes": sum(removed),
-        "minFileSize": added[0],
-        "p25FileSize": added[count // 4],
-        "p50FileSize": added[count // 2],
-        "p75FileSize": added[count * 3 // 4],
-        "maxFileSize": added[-1],
-        "numDeletionVectorsRemoved": 0,
-    }
-
-
-def _discard(written: Iterable[worker.Rewritten]) -> None:
-    for one in written:
-        if one.path:
-            Path(one.path).unlink(missing_ok=True)
+def where_in(plan: CompactionPlan, rows: np.ndarray) -> str | None:
+    """The plan's predicate, for the partitions of some of its files alone; None for all."""
+    if not plan.source.partition_columns:
+        return plan.where
+    partitions = partitions_predicate(plan.source, rows)
+    return f"({plan.where}) AND ({partitions})" if plan.where else partitions

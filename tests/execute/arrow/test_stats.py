@@ -116,10 +116,21 @@ def test_without_a_sound_word_of_every_file_rows_alone_are_counted(other: str | 
     assert json.loads(merge_stats([whole, other], SCHEMA, 4)) == {"numRecords": 4}
 
 
+@pytest.mark.parametrize("kind", ["double", "float"])
+def test_nan_is_the_greatest_as_spark_has_it(kind: str) -> None:
+    schema = {"type": "struct", "fields": [{"name": "c", "type": kind}]}
+    texts = [
+        json.dumps({"numRecords": 1, "minValues": {"c": v}, "maxValues": {"c": v}, "nullCount": {"c": 0}})
+        for v in ("NaN", 1.5, "Infinity", "-Infinity")
+    ]
+    merged = json.loads(merge_stats(texts, schema, 4))
+    assert (merged["minValues"], merged["maxValues"]) == ({"c": "-Infinity"}, {"c": "NaN"})
+
+
 @pytest.mark.parametrize(
     ("kind", "low", "high"),
     [
-        ("double", "NaN", 1.5),
+        ("double", "nan", 1.5),
         ("date", "+10000-01-01", "2024-01-01"),
         ("timestamp", "soon", "2024-01-01T00:00:00.000Z"),
         ("timestamp", "2024-01-01T00:00:00.000", "2024-01-01T00:00:00.000Z"),

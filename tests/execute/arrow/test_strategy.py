@@ -2,11 +2,9 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -53,7 +51,7 @@ def test_a_plan_in_another_order_within_a_budget_is_run(spark: SparkSession, cha
     plan = table.plan_compaction(max_file_size="10 KiB", order="id", budget="30 KiB")
     assert 0 < plan.num_bins < plan.unbounded.num_bins
     assert_done_as_planned(changed, plan, plan.run(strategy="arrow"))
-    with pytest.raises(StalePlanError, match="made at version 4 and the table is at 5"):
+    with pytest.raises(StalePlanError, match="The plan has been run, as version 5: make a new plan"):
         plan.run(strategy="arrow")
 
 
@@ -92,90 +90,6 @@ def test_the_history_reads_as_optimizes_does(spark: SparkSession, changed: Path,
 
 
 DELETION_VECTOR_METRICS = {"numDeletionVectorRowsRemoved", "numDeletionVectorBytesRemoved"}
-COLUMNS = (
-    "id",
-    "CAST(id % 100 AS BYTE) y",
-    "CAST(id * 3 AS SHORT) h",
-    "CAST(id AS INT) i",
-    "IF(id % 3 = 0, NULL, id / 7) f",
-    "CAST(id / 3 AS FLOAT) g",
-    "CAST(id / 7 AS DECIMAL(9, 3)) d",
-    "CAST(id * 1000000007 / 7 AS DECIMAL(38, 10)) e",
-    "CONCAT('a rather long text that stats cut off somewhere, number ', id) s",
-    "IF(id < 40, NULL, CONCAT('x', id)) late",
-    "CAST(CONCAT('b', id) AS BINARY) b",
-    "id % 2 = 0 bool",
-    "DATE_ADD(DATE'1890-01-01', CAST(id AS INT) * 300) day",
-    "TIMESTAMP'2024-01-01 00:00:00.123456' + MAKE_INTERVAL(0, 0, 0, CAST(id AS INT)) t",
-    "TIMESTAMP_NTZ'1900-01-01 00:00:00.000001' + MAKE_INTERVAL(0, 0, 0, CAST(id AS INT)) n",
-    "NAMED_STRUCT('a', id, 'deep', NAMED_STRUCT('z', CONCAT('z', id), 'l', ARRAY(id, NULL))) st",
-    "ARRAY(NAMED_STRUCT('v', id)) arr",
-    "MAP(CONCAT('k', id), NAMED_STRUCT('v', id)) m",
-    "CAST(NULL AS STRING) nothing",
-    "CAST(id % 2 AS INT) p",
-)
-
-
-@pytest.fixture(scope="module", params=["UTC", "America/New_York"])
-def typed(
-    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    """A table of many types in 8 files, mapped by name, written in a time zone."""
-    folder = tmp_path_factory.mktemp("typed") / "table"
-    zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
-    spark.conf.set("spark.sql.session.timeZone", request.param)
-    rows = spark.range(0, 80, 1, 4).selectExpr(*COLUMNS)
-    writer = rows.write.format("delta").partitionBy("p").option("delta.columnMapping.mode", "name")
-    writer.save(str(folder))
-    spark.sql(f"ALTER TABLE delta.`{folder}` RENAME COLUMN s TO `a text`")
-    spark.sql(f"ALTER TABLE delta.`{folder}` ADD COLUMN (added STRUCT<x: INT>)")
-    spark.conf.set("spark.sql.session.timeZone", zone)
-    return folder
-
-
-def stats_of(table: Path, version: int) -> list[dict[tuple[str, ...], Any]]:
-    """The stats of the files that a commit adds, in the order of their partitions, flat."""
-    metadata = open_table(table).files().snapshot.metadata
-    names = {physical: name for name, physical in metadata.physical_names.items()}
-    adds = sorted(actions_of(table, version, "add"), key=lambda add: json.dumps(add["partitionValues"]))
-    return [dict(leaves(json.loads(add["stats"]), names)) for add in adds]
-
-
-def leaves(
-    stats: dict[str, Any], names: dict[str, str], path: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for key, value in stats.items():
-        place = (*path, names.get(key, key))
-        if isinstance(value, dict):
-            yield from leaves(value, names, place)
-        else:
-            # The same moment is written in the time zone of whoever writes.
-            is_time = place[-1] == "t" and path != ("nullCount",)
-            yield place, datetime.fromisoformat(value) if is_time else value
-
-
-def test_content_and_stats_are_those_that_delta_makes(
-    spark: SparkSession, typed: Path, tmp_path: Path
-) -> None:
-    ours, theirs = (folders.copy(typed, tmp_path / name) for name in ("ours", "theirs"))
-    rows = spark.read.format("delta").load(str(typed)).orderBy("id").collect()
-    plan = open_table(ours).plan_compaction()
-    assert (plan.num_bins, plan.num_files_removed) == (2, 8)
-    assert_done_as_planned(ours, plan, plan.run(strategy="arrow"))
-    assert spark.read.format("delta").load(str(ours)).orderBy("id").collect() == rows
-    open_table(theirs).plan_compaction().run(strategy="optimize", verify=False)
-    version = plan.version + 1
-    for ours_said, theirs_said in zip(stats_of(ours, version), stats_of(theirs, version), strict=True):
-        # Of the column that was added later no file says anything yet.
-        missing = set(theirs_said) - set(ours_said)
-        assert all(place[:2] == ("nullCount", "added") for place in missing)
-        assert ours_said == {key: theirs_said[key] for key in ours_said}
-    # What stats say is what readers skip by.
-    found = (
-        spark.read.format("delta").load(str(ours)).where("`a text` LIKE '%number 79' AND st.deep.z = 'z79'")
-    )
-    assert [row["id"] for row in found.collect()] == [79]
-    assert spark.read.format("delta").load(str(ours)).where("late = 'x41'").count() == 1
 
 
 def test_typed_odd_and_null_partitions_are_written_where_they_belong(
@@ -204,17 +118,31 @@ def test_typed_odd_and_null_partitions_are_written_where_they_belong(
     assert sorted(map(str, found)) == sorted(map(str, expected))
 
 
-def test_files_with_vectors_are_left_alone_and_told(
+def test_partitions_with_vectors_go_to_optimize_and_are_told(
     spark: SparkSession, copy_of: CopyOf, lived: Path
 ) -> None:
     folder = copy_of(lived)
-    plan = open_table(folder).plan_compaction()
+    table = open_table(folder)
+    plan = table.plan_compaction()
     has_vectors = pc.greater(plan.bins["num_deletion_vectors"], 0)
     with_vector = plan.bins.filter(has_vectors)["bin_id"].to_pylist()
     assert (len(with_vector), plan.num_bins) == (1, 2)
     result = plan.run(strategy="arrow")
     assert result.refusals == dict.fromkeys(with_vector, "a file has a deletion vector")
-    assert (result.as_planned, result.num_bins, len(result.versions)) == (False, 1, 1)
+    assert (result.as_planned, result.num_bins, result.verified) == (True, 2, True)
+    assert result.batches["strategy"].to_pylist() == ["arrow", "optimize"]
+    assert result.batches["num_files_added"].to_pylist() == [1, 1]
+    assert "to OPTIMIZE" in result.summary()
+    assert table.plan_compaction().is_empty
+
+
+def test_bins_with_vectors_in_another_order_are_left_alone_and_told(
+    spark: SparkSession, copy_of: CopyOf, lived: Path
+) -> None:
+    plan = open_table(copy_of(lived)).plan_compaction(order="ingest")
+    result = plan.run(strategy="arrow")
+    assert set(result.refusals.values()) == {"a file has a deletion vector"}
+    assert (result.as_planned, len(result.versions)) == (False, 1)
     assert "left alone" in result.summary()
 
 
@@ -245,33 +173,72 @@ def test_a_file_that_is_gone_fails_in_one_sentence_and_leaves_nothing(
     plan = table.plan_compaction()
     (changed / plan.files["path"].to_pylist()[0]).unlink()
     before = data_files(changed)
-    with pytest.raises(RunFailedError, match=r"the table stays at version 4: .*\.parquet") as caught:
+    with pytest.raises(RunFailedError, match=r"the table is as it was: .*\.parquet") as caught:
         plan.run(strategy="arrow", verify=False)
     assert "\n" not in str(caught.value)
     assert table.version == 4
     assert data_files(changed) == before
 
 
-def test_another_writer_who_removes_a_planned_file_wins(spark: SparkSession, changed: Path) -> None:
+def test_rows_deleted_by_a_vector_meanwhile_stay_deleted(spark: SparkSession, changed: Path) -> None:
+    """The file is still live by its path, but another."""
+    spark.sql(
+        f"ALTER TABLE delta.`{changed}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
+    ).collect()
     table = open_table(changed)
     plan = table.plan_compaction()
+    row = spark.read.format("delta").load(str(changed)).where("part = 'p0000'").first()
+    assert row is not None
+    count = spark.read.format("delta").load(str(changed)).count()
+    during = Once(
+        lambda: spark.sql(f"DELETE FROM delta.`{changed}` WHERE id = {row['id']} AND part = 'p0000'")
+    )
+    result = plan.run(strategy="arrow", progress=during)
+    assert (result.verified, len(result.conflicts)) == (True, 1)
+    assert spark.read.format("delta").load(str(changed)).count() == count - 1
+    assert result.num_files_removed < plan.num_files_removed
+
+
+def test_a_column_that_comes_meanwhile_is_null(spark: SparkSession, changed: Path) -> None:
+    plan = open_table(changed).plan_compaction()
+    during = Once(lambda: spark.sql(f"ALTER TABLE delta.`{changed}` ADD COLUMN (more INT)"))
+    result = plan.run(strategy="arrow", progress=during)
+    assert (result.versions, result.verified, result.as_planned) == ((6,), True, True)
+    assert spark.read.format("delta").load(str(changed)).where("more IS NULL").count() == 1_050
+
+
+def test_a_feature_that_comes_meanwhile_is_a_conflict(spark: SparkSession, changed: Path) -> None:
+    plan = open_table(changed).plan_compaction()
     before = data_files(changed)
-    during = Once(lambda: spark.sql(f"DELETE FROM delta.`{changed}` WHERE part = 'p0000'"))
-    with pytest.raises(ConflictError, match="Another writer changed files of the plan meanwhile"):
-        plan.run(strategy="arrow", verify=False, progress=during)
-    assert table.version == 5
+    statement = f"ALTER TABLE delta.`{changed}` SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
+    with pytest.raises(ConflictError, match=r"the feature typeWidening now: make a new plan; nothing was"):
+        plan.run(strategy="arrow", verify=False, progress=Once(lambda: spark.sql(statement)))
     assert data_files(changed) == before
 
 
-def test_rows_appended_meanwhile_are_kept(spark: SparkSession, changed: Path) -> None:
+def test_batches_are_committed_one_by_one_and_an_interrupted_run_goes_on(
+    spark: SparkSession, changed: Path
+) -> None:
     table = open_table(changed)
-    plan = table.plan_compaction()
-    count = spark.read.format("delta").load(str(changed)).count()
-    row = spark.read.format("delta").load(str(changed)).limit(1)
-    during = Once(lambda: row.write.format("delta").mode("append").save(str(changed)))
-    result = plan.run(strategy="arrow", progress=during)
-    assert (result.versions, result.verified) == ((6,), True)
-    assert spark.read.format("delta").load(str(changed)).count() == count + 1
+    plan = table.plan_compaction(batch_size=1, max_file_size="10 KiB")
+    assert plan.num_batches == plan.num_bins > 3
+
+    def stop(progress: Progress) -> None:
+        if progress.bins_done == 3:
+            raise KeyboardInterrupt
+
+    told = f"2 of {plan.num_bins} batches are committed, as version 5, 6; run the plan again to go on"
+    with pytest.raises(RunCancelled, match=told):
+        plan.run(strategy="arrow", verify=False, progress=stop)
+    done = {remove["path"] for version in (5, 6) for remove in actions_of(changed, version, "remove")}
+    result = plan.run(strategy="arrow")
+    assert (result.verified, result.as_planned) == (True, True)
+    assert result.versions == tuple(range(7, 5 + plan.num_bins))
+    assert result.num_files_removed == plan.num_files_removed - len(done)
+    assert result.batches["version"].to_pylist() == list(result.versions)
+    assert all(dict(metrics)["numAddedFiles"] == "1" for metrics in result.batches["metrics"].to_pylist())
+    with pytest.raises(StalePlanError, match="The plan has been run, as version 5, 6, "):
+        plan.run(strategy="arrow")
 
 
 def test_a_cancelled_run_leaves_the_table_as_it_was(spark: SparkSession, changed: Path) -> None:

@@ -1,7 +1,8 @@
-"""One bin rewritten, without Spark."""
+"""Shares of bins rewritten, without Spark."""
 
 import datetime
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from compaction_kit.execute.arrow import bins
-from compaction_kit.execute.arrow.bins import Bin, Refused, Rewritten, rewrite_bin, rewrite_bins
+from compaction_kit.execute.arrow.worker import Rewritten, Share, join_parts, reading, rewrite_shares, shares
+from compaction_kit.execute.arrow.worker.fitting import Refused
+from compaction_kit.execute.arrow.worker.shares import rewrite_share
 
 UTC = datetime.UTC
 LAST = datetime.datetime.max.replace(tzinfo=UTC)
@@ -48,19 +50,25 @@ def everything() -> pa.Table:
     return pa.table({name: pa.array(values, kind) for name, (kind, values) in VALUES.items()})
 
 
-def bin_of(folder: Path, tables: list[pa.Table], schema: pa.Schema | None = None, **options: Any) -> Bin:
+def share_of(folder: Path, tables: list[pa.Table], schema: pa.Schema | None = None, **options: Any) -> Share:
     """The tables as files, to become one with the schema of the first."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [str(folder / f"{i}.parquet") for i in range(len(tables))]
     for path, table in zip(paths, tables, strict=True):
         pq.write_table(table, path, **options)
     wanted = (schema or tables[0].schema).serialize().to_pybytes()
-    return Bin(0, paths, str(folder / f"part-{uuid.uuid4()}"), wanted, {"org.apache.spark.version": "4.0.0"})
+    inputs = [(path, Path(path).stat().st_size) for path in paths]
+    footer = {"org.apache.spark.version": "4.0.0"}
+    return Share(0, 0, 1, inputs, str(folder / f"part-{uuid.uuid4()}"), wanted, False, footer)
+
+
+def results_of(*of: Share) -> list[Rewritten]:
+    return [Rewritten(*one) for one in rewrite_shares(map(tuple, of), lambda _: None)]
 
 
 def test_every_type_comes_out_as_it_went_in(tmp_path: Path) -> None:
     one, two = everything(), everything().slice(1)
-    path, num_rows = rewrite_bin(bin_of(tmp_path, [one, two]))
+    path, num_rows = rewrite_share(share_of(tmp_path, [one, two]))
     assert num_rows == 5
     found = pq.read_table(path, partitioning=None)
     assert found.schema.types == one.schema.types
@@ -70,7 +78,7 @@ def test_every_type_comes_out_as_it_went_in(tmp_path: Path) -> None:
 
 
 def test_the_file_is_laid_out_as_spark_writes_it(tmp_path: Path) -> None:
-    path, _ = rewrite_bin(bin_of(tmp_path, [everything()]))
+    path, _ = rewrite_share(share_of(tmp_path, [everything()]))
     file = pq.ParquetFile(path)
     kinds = {column.path.split(".")[0]: column.physical_type for column in map(file.schema.column, range(12))}
     assert (kinds["small"], kinds["medium"], kinds["large"]) == ("INT32", "INT64", "FIXED_LEN_BYTE_ARRAY")
@@ -86,7 +94,7 @@ def test_columns_are_added_reordered_and_left_out(tmp_path: Path) -> None:
         pa.table({"gone": [1.0], "a": [2]}),
         pa.table({"gone": [2.0]}),
     ]
-    path, _ = rewrite_bin(bin_of(tmp_path, tables, schema))
+    path, _ = rewrite_share(share_of(tmp_path, tables, schema))
     assert pq.read_table(path).to_pylist() == [
         {"a": 1, "b": "x", "c": None},
         {"a": 2, "b": None, "c": None},
@@ -103,8 +111,8 @@ def test_old_timestamps_keep_their_moment(tmp_path: Path) -> None:
     )
     zoned = pa.timestamp("us", "UTC")
     schema = pa.schema([("t", zoned), ("n", pa.struct([("t", zoned)]))])
-    one = bin_of(tmp_path, [table], schema, use_deprecated_int96_timestamps=True)
-    path, _ = rewrite_bin(one)
+    one = share_of(tmp_path, [table], schema, use_deprecated_int96_timestamps=True)
+    path, _ = rewrite_share(one)
     expected = moment.replace(tzinfo=UTC)
     assert pq.read_table(path).to_pylist() == [{"t": expected, "n": {"t": expected}}]
 
@@ -112,16 +120,16 @@ def test_old_timestamps_keep_their_moment(tmp_path: Path) -> None:
 def test_files_of_other_writers_may_use_large_and_dictionary_types(tmp_path: Path) -> None:
     words = pa.array(["x", None, "y"])
     tables = [pa.table({"w": words.cast(pa.large_string())}), pa.table({"w": words.dictionary_encode()})]
-    path, _ = rewrite_bin(bin_of(tmp_path, tables, pa.schema([("w", pa.string())])))
+    path, _ = rewrite_share(share_of(tmp_path, tables, pa.schema([("w", pa.string())])))
     assert pq.read_table(path)["w"].to_pylist() == ["x", None, "y"] * 2
 
 
 @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
 def test_the_codec_is_that_of_the_files(tmp_path: Path, codec: str) -> None:
-    one = bin_of(tmp_path, [pa.table({"a": [1]})] * 2, compression=codec)
-    path, _ = rewrite_bin(one)
+    one = share_of(tmp_path, [pa.table({"a": [1]})] * 2, compression=codec)
+    path, _ = rewrite_share(one)
     found, expected = (
-        pq.ParquetFile(p).metadata.row_group(0).column(0).compression for p in (path, one.inputs[0])
+        pq.ParquetFile(p).metadata.row_group(0).column(0).compression for p in (path, one.inputs[0][0])
     )
     assert found == expected
     suffixes = {"none": "", "gzip": ".gz", "lz4": ".lz4raw", "brotli": ".br"}
@@ -139,7 +147,7 @@ def test_the_codec_is_that_of_the_files(tmp_path: Path, codec: str) -> None:
 )
 def test_another_type_is_refused(tmp_path: Path, wanted: pa.DataType, told: str) -> None:
     with pytest.raises(Refused, match=told):
-        rewrite_bin(bin_of(tmp_path, [pa.table({"a": [1]})], pa.schema([("a", wanted)])))
+        rewrite_share(share_of(tmp_path, [pa.table({"a": [1]})], pa.schema([("a", wanted)])))
     assert not list(tmp_path.glob("part-*"))
 
 
@@ -147,40 +155,50 @@ def test_structs_with_other_fields_are_refused(tmp_path: Path) -> None:
     old = pa.table({"n": pa.array([{"a": 1}], pa.struct([("a", pa.int64())]))})
     schema = pa.schema([("n", pa.struct([("a", pa.int64()), ("b", pa.int64())]))])
     with pytest.raises(Refused, match="where the table has struct"):
-        rewrite_bin(bin_of(tmp_path, [old], schema))
+        rewrite_share(share_of(tmp_path, [old], schema))
 
 
 def test_a_column_of_another_case_is_refused(tmp_path: Path) -> None:
     """Spark takes it for the same, and here it would come out as null."""
     schema = pa.schema([("id", pa.int64())])
     with pytest.raises(Refused, match="a file has the column ID where the table has id"):
-        rewrite_bin(bin_of(tmp_path, [pa.table({"ID": [1]})], schema))
+        rewrite_share(share_of(tmp_path, [pa.table({"ID": [1]})], schema))
 
 
-def test_a_small_file_of_many_values_is_read_piece_by_piece(
+def test_a_small_file_of_many_rows_is_read_piece_by_piece(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bins, "_SMALL_VALUES", 1_000)
     table = pa.table({"a": pa.repeat(7, 100_000)})
-    one = bin_of(tmp_path, [table])
+    one = share_of(tmp_path, [table])
     held: list[int] = []
 
     def seen(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-        held.append(len(rows))
+        held.extend(len(chunk) for chunk in rows["a"].chunks)
         return rows
 
-    monkeypatch.setattr(bins, "_fitted", seen)
-    path, num_rows = rewrite_bin(one)
+    monkeypatch.setattr(shares, "fitted", seen)
+    path, num_rows = rewrite_share(one)
     assert (num_rows, sum(held), max(held)) == (100_000, 100_000, 1 << 16)
     assert pq.read_table(path).equals(table)
 
 
+def test_the_rows_of_a_batch_go_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_BATCH_BYTES", 1 << 20)
+    schema = pa.schema([("a", pa.string())])
+    path = str(tmp_path / "wide.parquet")
+    # One long text in the dictionary: some bytes in the file, and 10 KiB a row in memory.
+    pq.write_table(pa.table({"a": pa.repeat("x" * 10_240, 5_000)}), path)
+    batches = list(reading.Reader(schema, by_id=False).tables([(path, 5 << 20)]))
+    assert sum(map(len, batches)) == 5_000
+    assert max(batch.nbytes for batch in batches) <= 1.1 * (1 << 20)
+
+
 def test_a_damaged_page_is_a_failure(tmp_path: Path) -> None:
-    one = bin_of(tmp_path, [pa.table({"a": range(1_000)})], compression="none", write_page_checksum=True)
-    data = bytearray(Path(one.inputs[0]).read_bytes())
+    one = share_of(tmp_path, [pa.table({"a": range(1_000)})], compression="none", write_page_checksum=True)
+    data = bytearray(Path(one.inputs[0][0]).read_bytes())
     data[500] ^= 1
-    Path(one.inputs[0]).write_bytes(data)
-    (done,) = (Rewritten(*result) for result in rewrite_bins([tuple(one)]))
+    Path(one.inputs[0][0]).write_bytes(data)
+    (done,) = results_of(one)
     assert "CRC" in str(done.failure)
     assert not list(tmp_path.glob("part-*"))
 
@@ -197,10 +215,8 @@ def test_dates_of_the_old_calendar_are_refused_and_the_next_bin_is_done(
     tmp_path: Path, key: str, value: str, told: str
 ) -> None:
     old = pa.table({"a": [1]}).replace_schema_metadata({key: value})
-    legacy, sound = bin_of(tmp_path / "old", [old]), bin_of(tmp_path / "new", [pa.table({"a": [1]})])
-    refused, done = (
-        Rewritten(*one) for one in rewrite_bins([tuple(legacy), tuple(sound._replace(number=1))])
-    )
+    legacy, sound = share_of(tmp_path / "old", [old]), share_of(tmp_path / "new", [pa.table({"a": [1]})])
+    refused, done = results_of(legacy, sound._replace(number=1))
     assert (refused.number, refused.path, refused.failure) == (0, "", None)
     assert f"dates of the old calendar ({told})" in str(refused.refusal)
     assert (done.number, done.num_rows, done.refusal) == (1, 1, None)
@@ -209,9 +225,9 @@ def test_dates_of_the_old_calendar_are_refused_and_the_next_bin_is_done(
 
 
 def test_a_file_that_is_gone_is_a_failure(tmp_path: Path) -> None:
-    one = bin_of(tmp_path, [pa.table({"a": [1]})] * 3)
-    Path(one.inputs[1]).unlink()
-    (done,) = (Rewritten(*result) for result in rewrite_bins([tuple(one)]))
+    one = share_of(tmp_path, [pa.table({"a": [1]})] * 3)
+    Path(one.inputs[1][0]).unlink()
+    (done,) = results_of(one)
     assert done.refusal is None
     assert "1.parquet" in str(done.failure)
     assert not list(tmp_path.glob("part-*"))
@@ -220,17 +236,17 @@ def test_a_file_that_is_gone_is_a_failure(tmp_path: Path) -> None:
 def test_large_files_are_read_piece_by_piece_and_groups_are_of_a_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bins, "_SMALL_BYTES", 2_000)
-    monkeypatch.setattr(bins, "_BATCH_ROWS", 100)
-    monkeypatch.setattr(bins, "GROUP_ROWS", 500)
+    monkeypatch.setattr(reading, "_SMALL_BYTES", 2_000)
+    monkeypatch.setattr(reading, "_SMALL_ROWS", 100)
+    monkeypatch.setattr(shares, "GROUP_BYTES", 8 * 500)
     sizes = [1_234, 10, 10, 777]
     tables = [
         pa.table({"a": range(start, start + size)})
         for start, size in zip((0, 2_000, 3_000, 4_000), sizes, strict=True)
     ]
-    one = bin_of(tmp_path, tables)
-    assert [Path(path).stat().st_size > 2_000 for path in one.inputs] == [True, False, False, True]
-    path, num_rows = rewrite_bin(one)
+    one = share_of(tmp_path, tables)
+    assert [size > 2_000 for _, size in one.inputs] == [True, False, False, True]
+    path, num_rows = rewrite_share(one)
     assert num_rows == sum(sizes)
     assert pq.read_table(path).equals(pa.concat_tables(tables))
     groups = pq.ParquetFile(path).metadata
@@ -238,12 +254,93 @@ def test_large_files_are_read_piece_by_piece_and_groups_are_of_a_size(
     assert all(500 <= count < 600 for count in counts[:-1])
 
 
+def test_large_row_groups_are_copied_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shares, "WHOLE_BYTES", 1_000)
+    tables = [pa.table({"a": range(start, start + 2_000)}) for start in (0, 5_000)]
+    one = share_of(tmp_path, tables, row_group_size=1_000)
+    path, num_rows = rewrite_share(one)
+    groups = pq.ParquetFile(path).metadata
+    assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [1_000] * 4
+    assert num_rows == 4_000
+    assert pq.read_table(path).equals(pa.concat_tables(tables))
+
+
+@pytest.mark.parametrize("other", [{"b": [1]}, {"a": ["x"]}, {"a": [1], "b": [2]}], ids=str)
+def test_row_groups_of_other_columns_are_not_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: dict[str, list[Any]]
+) -> None:
+    monkeypatch.setattr(shares, "WHOLE_BYTES", 1)
+    schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
+    tables = [pa.table({"a": [7], "b": [8]}), pa.table(other)]
+    if other == {"a": ["x"]}:
+        with pytest.raises(Refused):
+            rewrite_share(share_of(tmp_path, tables, schema))
+        return
+    path, _ = rewrite_share(share_of(tmp_path, tables, schema))
+    expected = [{"a": 7, "b": 8}, {"a": None, "b": None} | {k: v[0] for k, v in other.items()}]
+    assert pq.read_table(path).to_pylist() == expected
+
+
+def test_two_tries_of_a_share_never_write_to_one_file(tmp_path: Path) -> None:
+    one = share_of(tmp_path, [everything()] * 2)
+    with ThreadPoolExecutor(2) as pool:
+        (first,), (second,) = pool.map(results_of, [one, one])
+    assert first.path != second.path
+    assert Path(first.path).read_bytes() == Path(second.path).read_bytes()
+    assert pq.read_table(first.path).num_rows == first.num_rows == 6
+
+
+def test_parts_are_joined_in_their_order_and_stay_for_another_try(tmp_path: Path) -> None:
+    halves = [everything(), everything().slice(1)]
+    written = results_of(*(share_of(tmp_path / str(i), [half]) for i, half in enumerate(halves)))
+    parts = [one.path for one in written]
+    (done,) = (Rewritten(*one) for one in join_parts([(3, parts, str(tmp_path / "out"), {"by": "us"})]))
+    assert (done.number, done.num_rows, done.failure) == (3, 5, None)
+    assert pq.read_table(done.path).to_pylist() == pa.concat_tables(halves).to_pylist()
+    assert pq.ParquetFile(done.path).metadata.metadata == {b"by": b"us"}
+    assert all(Path(part).exists() for part in parts)
+
+
+def test_readers_by_id_get_the_column_that_has_the_id(tmp_path: Path) -> None:
+    def schema(**ids: str) -> pa.Schema:
+        return pa.schema([pa.field(n, pa.int64(), metadata={"PARQUET:field_id": i}) for n, i in ids.items()])
+
+    def rewritten(found: pa.Schema) -> tuple[str, int]:
+        table = pa.Table.from_pylist([dict.fromkeys(found.names, 1)], schema=found)
+        one = share_of(tmp_path, [table], schema(a="1", b="2"))
+        return rewrite_share(one._replace(by_id=True))
+
+    path, _ = rewritten(schema(b="2", gone="3"))
+    assert pq.read_table(path).to_pylist() == [{"a": None, "b": 1}]
+    for other in (schema(a="2"), schema(c="1"), pa.schema([("a", pa.int64())])):
+        with pytest.raises(Refused, match="a file has the id"):
+            rewritten(other)
+
+
+def test_columns_with_nan_have_no_statistics_though_it_comes_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers to whom NaN is the greatest would skip its row group by pyarrow's statistics."""
+    monkeypatch.setattr(shares, "GROUP_BYTES", 1)
+    tables = [
+        pa.table({"a": [1.0, 2.0], "b": [1.0, 2.0]}),
+        pa.table({"a": [3.0, float("nan")], "b": [3.0, 4.0]}),
+    ]
+    path, num_rows = rewrite_share(share_of(tmp_path, tables))
+    groups = pq.ParquetFile(path).metadata
+    statistics = [
+        [groups.row_group(i).column(j).is_stats_set for j in range(2)] for i in range(groups.num_row_groups)
+    ]
+    assert (num_rows, statistics) == (4, [[False, True], [False, True]])
+    assert len(list(tmp_path.glob("part-*"))) == 1
+
+
 def test_field_ids_are_kept(tmp_path: Path) -> None:
     schema = pa.schema([pa.field("col-1", pa.int64(), metadata={b"PARQUET:field_id": b"7"})])
-    path, _ = rewrite_bin(bin_of(tmp_path, [pa.table({"col-1": [1]})], schema))
+    path, _ = rewrite_share(share_of(tmp_path, [pa.table({"col-1": [1]})], schema))
     assert pq.ParquetFile(path).schema_arrow.field("col-1").metadata == {b"PARQUET:field_id": b"7"}
 
 
 def test_files_without_rows_make_one_without_rows(tmp_path: Path) -> None:
-    path, num_rows = rewrite_bin(bin_of(tmp_path, [pa.table({"a": pa.array([], pa.int64())})] * 2))
+    path, num_rows = rewrite_share(share_of(tmp_path, [pa.table({"a": pa.array([], pa.int64())})] * 2))
     assert (num_rows, pq.read_table(path).num_rows) == (0, 0)

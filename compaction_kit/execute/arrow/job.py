@@ -1,0 +1,197 @@
+"""One Spark job that rewrites bins: large ones in several shares, whose outputs a second job joins."""
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from compaction_kit.execute.arrow import worker
+from compaction_kit.execute.arrow.types import data_schema
+from compaction_kit.execute.arrow.worker import Rewritten, Share, join_parts, rewrite_shares
+from compaction_kit.execute.jobs import run_watched
+from compaction_kit.execute.work import Recorder
+from compaction_kit.files import Files
+from compaction_kit.log.paths import decode_paths
+
+# Tasks for each core: enough of them to tell progress by, and to end together.
+_TASKS_PER_CORE = 8
+# A file takes as long to open as so many bytes take to rewrite.
+_FILE_COST = 48 << 10
+# Shares smaller than this make row groups that are too small.
+_LEAST_SHARE = 4 << 20
+# Executors may lack this package: what they need of it goes with the task.
+cloudpickle.register_pickle_by_value(worker)  # type: ignore[no-untyped-call]
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Files that become one.
+
+    Attributes:
+        number: In the plan.
+        positions: Of its files among those considered, in the order of their rows.
+    """
+
+    number: int
+    positions: np.ndarray
+
+
+class BinJob:
+    """Rewrites bins of one plan."""
+
+    def __init__(self, spark: SparkSession, table: Path, source: Files, record: Recorder):
+        self._spark = spark
+        self._table = table
+        self._source = source
+        self._record = record
+        self._cores = spark.sparkContext.defaultParallelism
+        metadata = source.snapshot.metadata
+        self._schema = data_schema(metadata).serialize().to_pybytes()
+        self._by_id = metadata.configuration.get("delta.columnMapping.mode") == "id"
+        self._footer = {"org.apache.spark.version": spark.version}
+
+    def run(self, bins: Sequence[Bin]) -> list[Rewritten]:
+        """What came of each bin; outputs of those that were refused or failed are deleted.
+
+        Raises:
+            WorkCancelled: It was cancelled; no output is left but what a task that is not stopped
+                yet goes on to write.
+        """
+        run = str(uuid.uuid4())
+        shares = self._shares(bins, run)
+        try:
+            return self._joined(self._rewrite(shares))
+        except BaseException:
+            _sweep({Path(share.output).parent for share in shares}, run)
+            raise
+
+    def _shares(self, bins: Sequence[Bin], run: str) -> list[Share]:
+        sizes = [self._source.sizes[one.positions] for one in bins]
+        costs = [size + _FILE_COST for size in sizes]
+        even = max(sum(float(cost.sum()) for cost in costs) / self._cores, 1.0)
+        found = []
+        for one, size, cost in zip(bins, sizes, costs, strict=True):
+            paths = [
+                str(self._table / path)
+                for path in decode_paths(self._source.paths(one.positions)).to_pylist()
+            ]
+            output = str(Path(paths[0]).parent / f"part-{one.number:05d}-{run}")
+            inputs = list(zip(paths, size.tolist(), strict=True))
+            cuts = _cuts(size, cost, even)
+            parts = len(cuts) - 1
+            for part in range(parts):
+                found.append(
+                    Share(
+                        one.number,
+                        part,
+                        parts,
+                        inputs[cuts[part] : cuts[part + 1]],
+                        output,
+                        self._schema,
+                        self._by_id,
+                        self._footer,
+                    )
+                )
+        return found
+
+    def _rewrite(self, shares: list[Share]) -> list[Rewritten]:
+        context, record = self._spark.sparkContext, self._record
+        bins_before, bytes_before = record.bins_done, record.bytes_done
+        bins = context.accumulator(0.0)
+        size = context.accumulator(0)
+
+        def tell(share: Share) -> None:
+            bins.add(1 / share.parts)
+            size.add(share.size_bytes)
+
+        costs = np.array([share.size_bytes + _FILE_COST * len(share.inputs) for share in shares])
+        groups = [
+            [tuple(shares[i]) for i in group] for group in _balanced(costs, self._cores * _TASKS_PER_CORE)
+        ]
+        tasks = context.parallelize(groups, len(groups)).flatMap(lambda group: rewrite_shares(group, tell))
+        return run_watched(
+            self._spark,
+            lambda: [Rewritten(*one) for one in tasks.collect()],
+            lambda _: record.rewriting(bins_before + int(bins.value + 0.001), bytes_before + size.value),
+            is_final=False,
+        )
+
+    def _joined(self, written: list[Rewritten]) -> list[Rewritten]:
+        """One result a bin: its only share's, or that of joining them."""
+        shares: dict[int, list[Rewritten]] = defaultdict(list)
+        for one in sorted(written, key=lambda one: (one.number, one.part)):
+            shares[one.number].append(one)
+            self._record.span("rewrite", one.start, one.end, bin_id=one.number)
+        ready, divided = [], []
+        for of_bin in shares.values():
+            wrong = [one for one in of_bin if one.refusal or one.failure]
+            if wrong:
+                discard(of_bin)
+            if wrong or len(of_bin) == 1:
+                ready.append((wrong or of_bin)[0])
+            else:
+                divided.append(of_bin)
+        return ready + self._join(divided)
+
+    def _join(self, divided: list[list[Rewritten]]) -> list[Rewritten]:
+        if not divided:
+            return []
+        tasks = []
+        for parts in divided:
+            paths = [part.path for part in parts if part.num_rows] or [parts[0].path]
+            stem = paths[0].rpartition("-")[0]
+            tasks.append((parts[0].number, paths, stem, self._footer))
+        joining = self._spark.sparkContext.parallelize(tasks, len(tasks)).mapPartitions(join_parts)
+        found = run_watched(
+            self._spark,
+            lambda: [Rewritten(*one) for one in joining.collect()],
+            lambda _: None,
+            is_final=False,
+        )
+        # Not by the tasks: one that is tried again needs the parts again.
+        discard(part for parts in divided for part in parts)
+        for one in found:
+            self._record.span("join", one.start, one.end, bin_id=one.number)
+        return found
+
+
+def _cuts(sizes: np.ndarray, costs: np.ndarray, even: float) -> list[int]:
+    """Where a bin's files are divided into shares that cost about the same: positions from 0 to the end."""
+    total = float(costs.sum())
+    parts = min(round(total / even), int(sizes.sum() // _LEAST_SHARE), len(sizes))
+    if parts < 2 or sizes.min() >= worker.WHOLE_BYTES:
+        return [0, len(sizes)]
+    middles = np.cumsum(costs) - costs / 2
+    inner = np.searchsorted(middles, np.arange(1, parts) * total / parts)
+    return [0, *np.unique(inner[(inner > 0) & (inner < len(sizes))]).tolist(), len(sizes)]
+
+
+def _balanced(costs: np.ndarray, most: int) -> list[list[int]]:
+    """Shares spread over tasks, the largest first, each to the task that has the least."""
+    count = min(len(costs), most)
+    loads = np.zeros(count)
+    groups: list[list[int]] = [[] for _ in range(count)]
+    for i in np.argsort(-costs, kind="stable").tolist():
+        task = int(loads.argmin())
+        groups[task].append(i)
+        loads[task] += costs[i]
+    return groups
+
+
+def _sweep(folders: Iterable[Path], run: str) -> None:
+    """Delete all that a run has written, also what no task came to tell of."""
+    for folder in folders:
+        for path in folder.glob(f"part-*-{run}-*"):
+            path.unlink(missing_ok=True)
+
+
+def discard(written: Iterable[Rewritten]) -> None:
+    """Delete outputs that no commit will name."""
+    for one in written:
+        if one.path:
+            Path(one.path).unlink(missing_ok=True)

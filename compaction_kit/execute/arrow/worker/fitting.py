@@ -1,0 +1,100 @@
+"""Rows of a data file as the table has them: which columns, of which types."""
+
+import pyarrow as pa
+
+_FIELD_ID = b"PARQUET:field_id"
+
+
+class Refused(Exception):
+    """A file holds what can't be rewritten faithfully; the message says what."""
+
+
+def wanted_columns(found: pa.Schema, schema: pa.Schema, by_id: bool) -> list[str]:
+    """The table's columns that a file has.
+
+    Args:
+        found: The file's schema.
+        schema: The table's, by physical names.
+        by_id: Whether readers go by the ids of fields and not by their names.
+
+    Raises:
+        Refused: The file has one under a name of another case, as Spark takes for the same, or
+            names and ids say different things.
+    """
+    have = set(found.names)
+    lacking = {name.lower(): name for name in schema.names if name not in have}
+    for name in found.names:
+        if name.lower() in lacking:
+            raise Refused(f"a file has the column {name} where the table has {lacking[name.lower()]}")
+    if by_id:
+        _check_ids(list(found), list(schema))
+    return [name for name in schema.names if name in have]
+
+
+def _check_ids(found: list[pa.Field], wanted: list[pa.Field]) -> None:
+    ids = {field.name: _id(field) for field in wanted}
+    names = {number: name for name, number in ids.items()}
+    for field in found:
+        number = _id(field)
+        if (field.name in ids and number != ids[field.name]) or names.get(number, field.name) != field.name:
+            raise Refused(f"a file has the id {number} for the column {field.name}, the table another")
+    types = {field.name: field.type for field in wanted}
+    for field in found:
+        if field.name in types and field.type.num_fields == types[field.name].num_fields:
+            kinds = field.type, types[field.name]
+            inner = [[kind.field(i) for i in range(kind.num_fields)] for kind in kinds]
+            if pa.types.is_struct(field.type):
+                _check_ids(*inner)
+
+
+def _id(field: pa.Field) -> str | None:
+    number = (field.metadata or {}).get(_FIELD_ID)
+    return None if number is None else number.decode()
+
+
+def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows with the table's columns and types; what an older file lacks is null.
+
+    Raises:
+        Refused: A column is of another type.
+    """
+    if table.schema.equals(schema):
+        return table
+    columns = [
+        _cast(table[field.name], field.type)
+        if field.name in table.column_names
+        else pa.chunked_array([pa.nulls(len(table), field.type)])
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _cast(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    if column.type == wanted:
+        return column
+    if _is_same(column.type, wanted):
+        return column.cast(wanted)
+    raise Refused(f"a file has {column.type} where the table has {wanted}")
+
+
+def _is_same(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a type holds the same values under another name: a cast changes none."""
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
+        # INT96 has no zone in its type, and Spark means UTC.
+        return bool(found.unit == wanted.unit)
+    if pa.types.is_struct(found) and pa.types.is_struct(wanted):
+        names = [field.name for field in wanted]
+        return names == [field.name for field in found] and all(
+            _is_same(found.field(i).type, wanted.field(i).type) for i in range(len(names))
+        )
+    if pa.types.is_map(found) and pa.types.is_map(wanted):
+        return _is_same(found.key_type, wanted.key_type) and _is_same(found.item_type, wanted.item_type)
+    if (pa.types.is_list(found) or pa.types.is_large_list(found)) and pa.types.is_list(wanted):
+        return _is_same(found.value_type, wanted.value_type)
+    if pa.types.is_string(wanted):
+        return bool(pa.types.is_large_string(found) or pa.types.is_string_view(found) or found == wanted)
+    if pa.types.is_binary(wanted):
+        return bool(pa.types.is_large_binary(found) or pa.types.is_binary_view(found) or found == wanted)
+    return bool(found == wanted)

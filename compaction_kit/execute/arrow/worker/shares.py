@@ -1,0 +1,277 @@
+"""Shares of bins rewritten: Parquet files in, one out, in bounded memory."""
+
+import contextlib
+import itertools
+import os
+import resource
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from compaction_kit.execute.arrow.worker.encoding import dictionary_columns, leaf_columns, nan_columns
+from compaction_kit.execute.arrow.worker.fitting import Refused, fitted
+from compaction_kit.execute.arrow.worker.footer import Footer, NotStitchable, read_footer
+from compaction_kit.execute.arrow.worker.reading import Reader
+from compaction_kit.execute.arrow.worker.stitch import stitch
+
+# A row group is closed at so many bytes in memory. With what is read ahead and what is encoded, a
+# task holds a few times these, whatever the size of its bin.
+GROUP_BYTES = 128 << 20
+# Row groups of at least so many bytes are copied as they are: larger ones would gain little.
+WHOLE_BYTES = 8 << 20
+# What pyarrow calls each codec that footers name, the level that Spark has, and what a file's name
+# has before "parquet".
+_CODECS: dict[str, tuple[str, int | None, str]] = {
+    "UNCOMPRESSED": ("none", None, ""),
+    "SNAPPY": ("snappy", None, "snappy."),
+    "GZIP": ("gzip", 6, "gz."),
+    "ZSTD": ("zstd", 3, "zstd."),
+    "LZ4": ("lz4", None, "lz4raw."),
+    "BROTLI": ("brotli", None, "br."),
+}
+# Of those that footers name, pyarrow has no name for this one alone.
+_NAMELESS = {"UNKNOWN": "LZ4 as Hadoop frames it"}
+_STEM = ".c000."
+
+
+class Share(NamedTuple):
+    """A bin, or some of its files: what a task needs to know.
+
+    Attributes:
+        number: Of the bin.
+        part: Which of the bin's shares it is.
+        parts: How many the bin has.
+        inputs: Absolute paths, with the bytes of each.
+        output: What the output's path begins with: each try of a task ends it in its own way, so
+            that two of them never write to one file.
+        schema: Of the table's data files, serialized.
+        by_id: Whether readers go by the ids of fields and not by their names.
+        footer: What the output's footer says of its writer.
+    """
+
+    number: int
+    part: int
+    parts: int
+    inputs: Sequence[tuple[str, int]]
+    output: str
+    schema: bytes
+    by_id: bool
+    footer: dict[str, str]
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of its inputs."""
+        return sum(size for _, size in self.inputs)
+
+
+class Rewritten(NamedTuple):
+    """What came of a share, or of a bin; `refusal` or `failure` says why nothing did, if so.
+
+    `start` and `end` are in seconds since 1970, `modification_time` in milliseconds; `peak_bytes` is
+    the most memory that the worker has held in its life.
+    """
+
+    number: int
+    part: int
+    path: str = ""
+    size_bytes: int = 0
+    num_rows: int = 0
+    modification_time: int = 0
+    start: float = 0.0
+    end: float = 0.0
+    peak_bytes: int = 0
+    refusal: str | None = None
+    failure: str | None = None
+
+
+def rewrite_shares(
+    shares: Iterable[tuple[Any, ...]], tell: Callable[[Share], None]
+) -> Iterator[tuple[Any, ...]]:
+    """Rewrite shares one after another.
+
+    Args:
+        shares: In the order of `Share`'s fields.
+        tell: Called with each one that is done.
+
+    Returns:
+        Plain tuples in the order of `Rewritten`'s fields.
+    """
+    for share in itertools.starmap(Share, shares):
+        yield tuple(_told(share.number, share.part, partial(rewrite_share, share)))
+        tell(share)
+
+
+def join_parts(bins: Iterable[tuple[int, Sequence[str], str, dict[str, str]]]) -> Iterator[tuple[Any, ...]]:
+    """Make one file of the parts of each bin; the parts stay.
+
+    Args:
+        bins: Number, paths of the parts in their order, what the output's path begins with, and
+            what its footer says of its writer.
+
+    Returns:
+        As `rewrite_shares` does.
+    """
+    for number, parts, output, footer in bins:
+        yield tuple(_told(number, 0, partial(_join, parts, output, footer)))
+
+
+def _join(parts: Sequence[str], output: str, footer: dict[str, str]) -> tuple[str, int]:
+    path = _unique(output, parts[0].rpartition(_STEM)[2])
+    return path, stitch([read_footer(part) for part in parts], path, footer)
+
+
+def _told(number: int, part: int, work: Callable[[], tuple[str, int]]) -> Rewritten:
+    """What came of some work, which gives a path and a number of rows.
+
+    Errors are told, not raised: else Spark would try again, and other outputs were lost.
+    """
+    start = time.time()
+    done = Rewritten(number, part)
+    try:
+        path, num_rows = work()
+        status = os.stat(path)
+        modified = int(status.st_mtime * 1000)
+        done = done._replace(
+            path=path, num_rows=num_rows, size_bytes=status.st_size, modification_time=modified
+        )
+    except Refused as error:
+        done = done._replace(refusal=_first_line(error))
+    except Exception as error:
+        done = done._replace(failure=_first_line(error))
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return done._replace(start=start, end=time.time(), peak_bytes=peak)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def _unique(output: str, suffix: str) -> str:
+    return f"{output}-{uuid.uuid4().hex[:8]}{_STEM}{suffix}"
+
+
+def rewrite_share(share: Share) -> tuple[str, int]:
+    """Write a share's rows to one file, in their order, compressed as the first input is.
+
+    Returns:
+        The file's path, and how many rows there are.
+
+    Raises:
+        Refused: A file can't be rewritten faithfully.
+    """
+    schema = pa.ipc.read_schema(pa.py_buffer(share.schema))
+    reader = Reader(schema, share.by_id)
+    codec, level, suffix = _codec(share.inputs[0][0])
+    path = _unique(share.output, f"{suffix}parquet")
+    whole = _whole(share, reader, schema)
+    if whole:
+        with contextlib.suppress(NotStitchable):
+            return path, stitch(whole, path, share.footer)
+    with_nan: set[str] = set()
+    while True:
+        try:
+            groups = _groups(reader.tables(share.inputs), schema)
+            return path, _write(groups, schema, path, (codec, level), share.footer, with_nan)
+        except _NanFound as found:
+            # Statistics are promised for all row groups or none: begin anew.
+            os.remove(path)
+            with_nan |= found.columns
+        except BaseException:
+            if os.path.exists(path):
+                os.remove(path)
+            raise
+
+
+class _NanFound(Exception):
+    """Columns hold NaN that were to have statistics."""
+
+    def __init__(self, columns: set[str]):
+        super().__init__(columns)
+        self.columns = columns
+
+
+def _write(
+    groups: Iterator[pa.Table],
+    schema: pa.Schema,
+    path: str,
+    compression: tuple[str, int | None],
+    footer: dict[str, str],
+    with_nan: set[str],
+) -> int:
+    first = next(groups, schema.empty_table())
+    without_statistics = with_nan | nan_columns(first)
+    num_rows = 0
+    with pq.ParquetWriter(
+        path,
+        schema,
+        compression=compression[0],
+        compression_level=compression[1],
+        use_dictionary=dictionary_columns(first),
+        write_statistics=[name for name in leaf_columns(schema) if name not in without_statistics],
+        version="2.6",
+        store_schema=False,
+        store_decimal_as_integer=True,
+        write_page_checksum=True,
+    ) as writer:
+        for group in itertools.chain([first], groups):
+            found = nan_columns(group) - without_statistics
+            if found:
+                raise _NanFound(found)
+            writer.write_table(group, row_group_size=len(group) or None)
+            num_rows += len(group)
+        writer.add_key_value_metadata(footer)
+    return num_rows
+
+
+def _codec(path: str) -> tuple[str, int | None, str]:
+    with pq.ParquetFile(path) as file:
+        if not file.num_row_groups or not file.metadata.num_columns:
+            return _CODECS["SNAPPY"]
+        codec = file.metadata.row_group(0).column(0).compression
+    if codec not in _CODECS:
+        raise Refused(f"a file is compressed with {_NAMELESS.get(codec, codec)}")
+    return _CODECS[codec]
+
+
+def _whole(share: Share, reader: Reader, schema: pa.Schema) -> list[Footer]:
+    """The inputs' footers, if all hold large row groups of just the table's columns, laid out alike."""
+    if min(size for _, size in share.inputs) < WHOLE_BYTES:
+        return []
+    footers = [read_footer(path) for path, _ in share.inputs]
+    first = footers[0]
+    for footer in footers:
+        if min((group.size_bytes for group in footer.row_groups), default=0) < WHOLE_BYTES:
+            return []
+        if (footer.schema, footer.codecs) != (first.schema, first.codecs):
+            return []
+    for path, _ in share.inputs:
+        with reader.opened(path) as file:
+            if not file.schema_arrow.remove_metadata().equals(schema, check_metadata=True):
+                return []
+    return footers
+
+
+def _groups(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+    """The rows in pieces as large as a row group, with the table's columns and types."""
+    ready: list[pa.Table] = []
+    held: list[pa.Table] = []
+    size = 0
+    for table in tables:
+        # Tables of one schema are fitted together, for each may have but a few rows.
+        if held and not table.schema.equals(held[0].schema):
+            ready.append(fitted(pa.concat_tables(held), schema))
+            held = []
+        held.append(table)
+        size += table.nbytes
+        if size >= GROUP_BYTES:
+            yield pa.concat_tables([*ready, fitted(pa.concat_tables(held), schema)])
+            ready, held, size = [], [], 0
+    if held:
+        yield pa.concat_tables([*ready, fitted(pa.concat_tables(held), schema)])

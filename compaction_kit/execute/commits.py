@@ -1,0 +1,126 @@
+"""What a run has committed, read back from the log: its commits are known by what they say of themselves."""
+
+import contextlib
+import json
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
+from compaction_kit.log.names import Kind, LogFile, list_log
+from compaction_kit.log.text import commit_actions
+
+# Delta writes it into the commits of the session, and DESCRIBE HISTORY shows it.
+_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+# Settings are the session's: of two runs at once each would go by the other's.
+_SETTINGS = threading.RLock()
+_TAG = re.compile(r"compaction_kit (\w+), plan (\w+)$")
+
+
+@contextlib.contextmanager
+def settings(
+    spark: SparkSession, strategy: str, plan_id: str, confs: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    """Let the session's commits say which plan they are of, after what they say anyway.
+
+    Args:
+        spark: The session; other runs wait for it.
+        strategy: Which makes the commits.
+        plan_id: Of the plan.
+        confs: Other settings for the time of the `with` block.
+    """
+    tag = f"compaction_kit {strategy}, plan {plan_id}"
+    with _SETTINGS:
+        before = spark.conf.get(_USER_METADATA, None)
+        said = {_USER_METADATA: f"{before}; {tag}" if before else tag}
+        with session_confs(spark, {**WHOLE_FILES, **(confs or {}), **said}):
+            yield
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One commit of a run.
+
+    Attributes:
+        read_version: The version that its transaction read.
+        time: When, in seconds since 1970.
+        metrics: As DESCRIBE HISTORY has them.
+        adds, removes: The file actions as the log writes them.
+    """
+
+    version: int
+    read_version: int
+    strategy: str
+    time: float
+    metrics: dict[str, str]
+    adds: list[dict[str, Any]]
+    removes: list[dict[str, Any]]
+
+    @cached_property
+    def removed_paths(self) -> set[str]:
+        """The paths that it removes, as the log writes them."""
+        return {remove["path"] for remove in self.removes}
+
+    @property
+    def bytes_added(self) -> int:
+        """The bytes of the files that it adds."""
+        return sum(add["size"] for add in self.adds)
+
+    @property
+    def bytes_removed(self) -> int:
+        """The bytes of the files that it removes."""
+        return sum(remove.get("size") or 0 for remove in self.removes)
+
+
+def commits_of(table: Path, plan_id: str, since: int) -> list[Commit]:
+    """The commits of a plan after a version, oldest first."""
+    files = [f for f in list_log(table) if f.kind is Kind.COMMIT and (f.version or 0) > since]
+    found = (_commit(table, file, plan_id) for file in files)
+    return [commit for commit in found if commit is not None]
+
+
+def _commit(table: Path, file: LogFile, plan_id: str) -> Commit | None:
+    actions = commit_actions(table, file)
+    adds, removes, infos = (
+        [action[kind] for action in actions if action.get(kind)] for kind in ("add", "remove", "commitInfo")
+    )
+    info = infos[0] if infos else {}
+    tag = _TAG.search(info.get("userMetadata") or "")
+    # Others that write in the same session meanwhile carry the tag too.
+    if tag is None or tag[2] != plan_id or any(action["dataChange"] for action in adds + removes):
+        return None
+    millis = info.get("inCommitTimestamp", file.modification_time)
+    metrics = {name: str(value) for name, value in (info.get("operationMetrics") or {}).items()}
+    version = file.version or 0
+    read_version = info.get("readVersion", version - 1)
+    return Commit(version, read_version, tag[1], millis / 1000, metrics, adds, removes)
+
+
+def net_files(commits: list[Commit]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The files that commits replaced together, and those that replaced them, as add actions.
+
+    What one commit adds and a later one removes is neither.
+    """
+    added = {_key(add): add for commit in commits for add in commit.adds}
+    removed = {_key(remove): remove for commit in commits for remove in commit.removes}
+    gone = [_as_add(remove) for key, remove in removed.items() if key not in added]
+    return gone, [{"add": add} for key, add in added.items() if key not in removed]
+
+
+def _key(action: dict[str, Any]) -> tuple[str, str]:
+    return action["path"], json.dumps(action.get("deletionVector"), sort_keys=True)
+
+
+def _as_add(remove: dict[str, Any]) -> dict[str, Any]:
+    """The add action of a file that was removed (protocol, "Remove File", extendedFileMetadata)."""
+    add = {"path": remove["path"], "partitionValues": remove.get("partitionValues") or {}}
+    add |= {"size": remove.get("size") or 0, "modificationTime": 0, "dataChange": False}
+    if remove.get("deletionVector"):
+        add["deletionVector"] = remove["deletionVector"]
+    return {"add": add}

@@ -1,0 +1,58 @@
+"""One sentence of ours for what Spark, Delta or the disk raised."""
+
+import re
+from pathlib import Path
+
+from compaction_kit.errors import CompactionKitError, ConflictError, ReadOnlyTableError, RunFailedError
+from compaction_kit.execute.jvm import is_conflict
+
+_CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w.$]+: )?(.*\S)", re.MULTILINE)
+_NO_PERMISSION = ("Permission denied", "AccessDenied", "Read-only file system")
+_NO_SPACE = ("No space left on device", "Disk quota exceeded")
+# Nothing else is said of one that the system has killed.
+_WORKER_DIED = "Python worker exited unexpectedly"
+
+
+class BinFailed(Exception):
+    """A bin could not be rewritten; the message says why."""
+
+
+class TableChanged(Exception):
+    """The table isn't any more what the plan was made for; the message says in what."""
+
+
+def translate(error: Exception, table: Path, outcome: str) -> CompactionKitError:
+    """The error to raise instead of another.
+
+    Args:
+        error: What was raised.
+        table: The table's folder.
+        outcome: What became of the table, in words.
+    """
+    text = str(error)
+    if is_conflict(error):
+        return ConflictError(
+            f"Another writer changed files of the plan meanwhile, so Delta refused the commit: make a "
+            f"new plan; {outcome}."
+        )
+    if isinstance(error, TableChanged):
+        return ConflictError(f"Another writer changed the table, {text}: make a new plan; {outcome}.")
+    if any(sign in text for sign in _NO_PERMISSION):
+        return ReadOnlyTableError(
+            f"{table} could not be written to: get write permission and run the plan again; {outcome}."
+        )
+    if any(sign in text for sign in _NO_SPACE):
+        return RunFailedError(f"The disk of {table} is full: free space and run the plan again; {outcome}.")
+    if _WORKER_DIED in text:
+        return RunFailedError(
+            "A Python worker died, as it does when memory runs out: free memory and run the plan again; "
+            f"{outcome}."
+        )
+    return RunFailedError(f"The run failed, {outcome}: {_reason(text)}")
+
+
+def _reason(text: str) -> str:
+    """The line of a Java stack trace that says what was wrong: Spark's own words, else the last cause."""
+    causes = _CAUSE.findall(text)
+    named = [cause for cause in causes if cause.startswith("[")]
+    return next(iter(named or causes[-1:] or text.strip().splitlines()), "it did not say why")

@@ -1,0 +1,162 @@
+"""What no public API offers, through py4j; the one module that touches the JVM.
+
+A commit of given file actions by Delta's own transaction, the rows of given files, and when a job
+ran. What is called here is the same in Delta 3.3, 4.0 and 4.4 but where said.
+"""
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, SparkSession
+
+from compaction_kit.log.names import LOG_FOLDER
+
+Actions = Sequence[Mapping[str, Any]]
+_PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
+_METADATA = {
+    "id": "scratch",
+    "format": {"provider": "parquet", "options": {}},
+    "schemaString": '{"type":"struct","fields":[]}',
+    "partitionColumns": [],
+    "configuration": {},
+}
+# With it Delta need not look for protocol and metadata, which takes a Spark job.
+_CHECKSUM = {"tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol": 1}
+
+
+def has_jvm(spark: SparkSession) -> bool:
+    """Whether the session has a JVM in reach; one over Spark Connect hasn't."""
+    return hasattr(spark, "_jsparkSession")
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Whether Delta refused a commit, for another writer was in the way."""
+    name, text = type(error).__name__, str(error)
+    return any(what in name for what in ("Concurrent", "MetadataChanged", "ProtocolChanged")) or any(
+        f"DELTA_{what}" in text for what in ("CONCURRENT", "METADATA_CHANGED", "PROTOCOL_CHANGED")
+    )
+
+
+def rows_of(spark: SparkSession, table: Path, adds: Actions) -> DataFrame:
+    """The rows of some files as Delta reads them, with the latest schema; vectors are honoured.
+
+    Args:
+        spark: The session.
+        table: The table's folder.
+        adds: Add actions as the log writes them; the files need not be live.
+    """
+    _make_active(spark)
+    log = _delta_log(spark, table)
+    nothing = _jvm(spark).scala.Option.empty()
+    snapshot = log.update(False, nothing, nothing)
+    return DataFrame(log.createDataFrame(snapshot, _as_delta_has(spark, adds), False, nothing), spark)
+
+
+def job_span(spark: SparkSession, job: int) -> tuple[float, float] | None:
+    """When a job began and ended, in seconds since 1970; None while it isn't known."""
+    data = spark.sparkContext._jsc.sc().statusStore().job(job)  # type: ignore[union-attr]
+    start, end = data.submissionTime(), data.completionTime()
+    if start.isEmpty() or end.isEmpty():
+        return None
+    return start.get().getTime() / 1000, end.get().getTime() / 1000
+
+
+class OptimizeTransaction:
+    """A transaction that commits as OPTIMIZE does: it reads the version at which it began."""
+
+    def __init__(self, spark: SparkSession, table: Path):
+        self._spark = spark
+        nothing = _jvm(spark).scala.Option.empty()
+        log = _delta_log(spark, table)
+        log.update(False, nothing, nothing)
+        self._transaction = log.startTransaction(nothing, nothing)
+
+    @property
+    def version(self) -> int:
+        """The version that it reads."""
+        return int(self._transaction.readVersion())
+
+    def commit(self, actions: Actions, metrics: Mapping[str, int], where: str | None) -> int:
+        """Commit file actions that change no data.
+
+        Args:
+            actions: add and remove actions as the log writes them.
+            metrics: What DESCRIBE HISTORY shows of the operation.
+            where: The predicate on partitions, for the history.
+
+        Returns:
+            The version committed.
+
+        Raises:
+            Py4JJavaError, DeltaConcurrentModificationException: Another writer was in the way.
+        """
+        session = self._spark._jsparkSession
+        self._transaction.registerSQLMetrics(session, _sql_metrics(self._spark, metrics))
+        operation = _optimize_operation(self._spark, where)
+        return int(self._transaction.commit(_as_delta_has(self._spark, actions), operation))
+
+
+def _jvm(spark: SparkSession) -> Any:
+    return spark.sparkContext._jvm
+
+
+def _make_active(spark: SparkSession) -> None:
+    """Tell this thread's session, whose settings Delta asks for."""
+    sql = _jvm(spark).org.apache.spark.sql
+    # Before Spark 4 there was but one class.
+    classes = sql.classic if spark.version >= "4" else sql
+    classes.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+def _delta_log(spark: SparkSession, table: Path) -> Any:
+    return _jvm(spark).org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, str(table))
+
+
+def _as_delta_has(spark: SparkSession, actions: Actions) -> Any:
+    """The actions as Delta has them: it reads them from a log made for this.
+
+    Thousands would otherwise take as many calls into the JVM.
+    """
+    nothing = _jvm(spark).scala.Option.empty()
+    with tempfile.TemporaryDirectory(prefix="compaction-kit-") as scratch:
+        log = Path(scratch) / LOG_FOLDER
+        log.mkdir()
+        for version, commit in enumerate(([{"protocol": _PROTOCOL}, {"metaData": _METADATA}], actions)):
+            lines = [json.dumps(action) for action in commit]
+            (log / f"{version:020d}.json").write_text("\n".join(lines) + "\n")
+            checksum = _CHECKSUM | {"protocol": _PROTOCOL, "metadata": _METADATA}
+            (log / f"{version:020d}.crc").write_text(json.dumps(checksum))
+        delta_log = _delta_log(spark, Path(scratch))
+        try:
+            changes = delta_log.getChanges(1, nothing, False)
+        except Py4JError:
+            # Before 4.1.
+            changes = delta_log.getChanges(1, False)
+        return changes.next()._2()
+
+
+def _optimize_operation(spark: SparkSession, where: str | None) -> Any:
+    jvm = _jvm(spark)
+    python = jvm.org.apache.spark.api.python.PythonUtils
+    parser = spark._jsparkSession.sessionState().sqlParser()
+    predicates = [parser.parseExpression(where)] if where else []
+    nothing = jvm.scala.Option.empty()
+    return jvm.org.apache.spark.sql.delta.DeltaOperations.Optimize(
+        python.toSeq(predicates), python.toSeq([]), False, nothing, False
+    )
+
+
+def _sql_metrics(spark: SparkSession, metrics: Mapping[str, int]) -> Any:
+    jvm = _jvm(spark)
+    sql = jvm.org.apache.spark.sql.execution.metric.SQLMetrics
+    context = spark._jsparkSession.sparkContext()
+    named = {}
+    for name, value in metrics.items():
+        metric = sql.createMetric(context, name)
+        metric.set(value)
+        named[name] = metric
+    return jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(named)

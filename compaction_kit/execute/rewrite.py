@@ -1,0 +1,205 @@
+"""The strategy "rewrite": Delta's overwrite with dataChange=false, of the partitions that have bins."""
+
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+
+from compaction_kit.errors import StalePlanError, UnsupportedTableError, VerificationError
+from compaction_kit.execute.commits import commits_of, settings
+from compaction_kit.execute.jobs import Watched, run_watched
+from compaction_kit.execute.spread import Spread, whole_partitions
+from compaction_kit.execute.work import Work
+from compaction_kit.plan import CompactionPlan
+from compaction_kit.plan.benefit import OPEN_COST
+from compaction_kit.predicate import partitions_predicate
+from compaction_kit.sizes import MIB
+
+_CONFS = {
+    # These would make other files of the rows, or of those of other partitions.
+    "spark.databricks.delta.optimizeWrite.enabled": "false",
+    "spark.databricks.delta.autoCompact.enabled": "false",
+    "spark.sql.sources.partitionOverwriteMode": "static",
+    "spark.sql.files.maxRecordsPerFile": "0",
+}
+_SCAN_BYTES = 128 * MIB
+
+
+def run_rewrite(work: Work) -> Mapping[int, str]:
+    """Overwrite the partitions in which a plan has bins with their own rows, in one commit.
+
+    All files of these partitions are rewritten, large and lone ones too; the whole table, where it
+    has no partitions. Each partition becomes as few files as are predicted to stay within
+    `max_file_size`, of equal rows.
+
+    The rows are read without naming a version, so that Delta scans the snapshot of the very
+    transaction that overwrites them; a named version, or a DataFrame that is cached, would drop
+    what others committed in between, and Delta would not notice. So, whoever writes meanwhile:
+
+    - No row is lost or comes twice. What is committed before the transaction begins is read by it;
+      appends after that stay beside it; a delete, update or OPTIMIZE of files that it read makes
+      Delta refuse the commit (a transaction of dataChange=false alone has snapshot isolation).
+    - It begins at the planned version but for a moment between the last look and Delta's
+      transaction. If somebody commits in that moment, what is rewritten is the later version, and
+      a warning says so.
+    - If a column was added and filled in that moment, its values are lost in the new version, which
+      Delta does not prevent. That raises VerificationError; the version before has them.
+
+    Args:
+        work: The plan, as OPTIMIZE would pack it (batches are not kept apart), the table, and the
+            session, whose settings are put back afterwards.
+
+    Returns:
+        Nothing: it leaves no bin alone.
+
+    Raises:
+        UnsupportedTableError: An overwrite would change more than files, or Delta refuses it.
+        StalePlanError: The table isn't at the planned version.
+        VerificationError: The schema was changed just before the transaction began.
+    """
+    plan = work.plan
+    reason = _refusal(plan)
+    if reason is not None:
+        raise UnsupportedTableError(f'strategy="rewrite" can\'t run this plan, for {reason}.')
+    spread = Spread.of(plan)
+    predicate = _predicate(plan, spread)
+    with settings(work.spark, "rewrite", plan.id, _CONFS):
+        num_tasks = _num_tasks(work.spark, spread, plan)
+        rows = spread.apply(_rows(work.spark, work.table, predicate), num_tasks)
+        # After the columns are fixed and as late as can be: what comes later is told by `_check_start`.
+        _check_version(work)
+        run_watched(
+            work.spark, lambda: _write(rows, work.table, predicate), _bins_done(work, spread, num_tasks)
+        )
+    _check_start(work)
+    return {}
+
+
+def rewritten_paths(plan: CompactionPlan) -> set[str]:
+    """The files that a rewrite takes away, by path as the log writes it: more than the plan's own."""
+    return set(plan.source.paths(whole_partitions(plan)).to_pylist())
+
+
+def _refusal(plan: CompactionPlan) -> str | None:
+    """Why a plan can't be run so, and what to do; None if it can."""
+    metadata = plan.source.snapshot.metadata
+    if plan.zorder_by:
+        return 'it orders no rows: run it with strategy="optimize"'
+    if metadata.configuration.get("delta.appendOnly", "").lower() == "true":
+        return 'the table is append-only (delta.appendOnly): run it with strategy="optimize", which may'
+    if metadata.configuration.get("delta.enableRowTracking", "").lower() == "true":
+        return (
+            "the table has row tracking and the ids of its rows would change: run it with "
+            'strategy="optimize", which keeps them'
+        )
+    generated = [field["name"] for field in metadata.schema["fields"] if _is_generated_always(field)]
+    if generated:
+        return (
+            f"Delta takes no values for {', '.join(generated)}, which is GENERATED ALWAYS AS IDENTITY: "
+            'run it with strategy="optimize"'
+        )
+    empty = [name for name in plan.source.partition_columns if _has_empty_text(plan, name)]
+    if empty:
+        return (
+            f'{", ".join(empty)} is "" in some files, which a write would turn into null: correct those rows '
+            "first"
+        )
+    return None
+
+
+def _is_generated_always(field: dict[str, object]) -> bool:
+    known = field.get("metadata") or {}
+    return isinstance(known, dict) and known.get("delta.identity.allowExplicitInsert") is False
+
+
+def _has_empty_text(plan: CompactionPlan, column: str) -> bool:
+    return pc.any(pc.equal(plan.source.partitions[f"partition.{column}"], "")).as_py() is True
+
+
+def _predicate(plan: CompactionPlan, spread: Spread) -> str | None:
+    """What selects the partitions to be overwritten; None for all of the table."""
+    is_whole_table = len(spread.positions) == plan.source.snapshot.live.num_rows
+    return None if is_whole_table else partitions_predicate(plan.source, spread.positions)
+
+
+def _rows(spark: SparkSession, table: Path, predicate: str | None) -> DataFrame:
+    """The table's rows as they will be when they are read."""
+    rows = spark.read.format("delta").load(str(table))
+    # Always true. But a table that the session has cached is not looked up where _metadata is
+    # asked for, and what is cached may be older than the transaction.
+    rows = rows.where(rows.metadataColumn("_metadata").isNotNull())
+    return rows if predicate is None else rows.where(predicate)
+
+
+def _write(rows: DataFrame, table: Path, predicate: str | None) -> None:
+    writer = rows.write.format("delta").mode("overwrite").option("dataChange", "false")
+    if predicate is not None:
+        writer = writer.option("replaceWhere", predicate)
+    writer.save(str(table))
+
+
+def _num_tasks(spark: SparkSession, spread: Spread, plan: CompactionPlan) -> int:
+    """Tasks that write: one a file, as long as that isn't many tasks for few bytes."""
+    num_bytes = int(plan.source.sizes[spread.positions].sum())
+    enough = max(
+        int(spark.conf.get("spark.sql.shuffle.partitions") or 1),
+        math.ceil(num_bytes / plan.thresholds.max_file_size),
+        int(spread.counts.max()),
+    )
+    return min(spread.num_files, enough)
+
+
+def _bins_done(work: Work, spread: Spread, num_tasks: int) -> Callable[[Watched], None]:
+    """Turns tasks that are done, first of reading and then of writing, into bins and bytes."""
+    plan, record = work.plan, work.record
+    cost = int((plan.source.sizes[spread.positions] + OPEN_COST).sum())
+    reading = max(math.ceil(cost / _SCAN_BYTES), work.spark.sparkContext.defaultParallelism)
+    # Of the jobs that are over, and of those that run.
+    tasks = [0, 0]
+    seen = 0
+
+    def report(watched: Watched) -> None:
+        nonlocal seen
+        for job in watched.jobs[seen:]:
+            record.span("rewrite", job.start, job.end, job.name)
+        seen = len(watched.jobs)
+        if watched.tasks < tasks[1]:
+            tasks[0] += tasks[1]
+        tasks[1] = watched.tasks
+        share = min(sum(tasks) / (reading + num_tasks), 1.0)
+        record.rewriting(int(plan.num_bins * share), int(plan.bytes_removed * share))
+
+    return report
+
+
+def _check_version(work: Work) -> None:
+    latest = work.log.segment().version
+    if latest != work.plan.version:
+        raise StalePlanError(
+            f"The plan was made at version {work.plan.version} and the table is at {latest}: "
+            "make a new plan; nothing was changed."
+        )
+
+
+def _check_start(work: Work) -> None:
+    """Say so if the transaction didn't begin at the planned version."""
+    planned = work.plan.version
+    commits = commits_of(work.table, work.plan.id, planned)
+    if not commits or commits[-1].read_version == planned:
+        return
+    version, start = commits[-1].version, commits[-1].read_version
+    if work.log.snapshot(start).metadata.schema != work.plan.source.snapshot.metadata.schema:
+        raise VerificationError(
+            f"The table's columns were changed in version {start}, a moment before version {version} rewrote "
+            f"it as planned at {planned}, so values of new columns may be missing: go back with RESTORE "
+            f"to version {start}, then make a new plan."
+        )
+    warnings.warn(
+        f"The plan was made at version {planned}, and somebody committed a moment before it ran: "
+        f"version {version} rewrites the rows of version {start}. None is lost; plan again to see what is "
+        "left to do.",
+        stacklevel=2,
+    )

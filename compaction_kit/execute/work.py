@@ -1,0 +1,139 @@
+"""What a strategy is given to work with, and the record of what it did."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from compaction_kit.execute.progress import Progress, Report
+from compaction_kit.log import TransactionLog
+from compaction_kit.plan import CompactionPlan
+
+TIMELINE = pa.schema(
+    [
+        ("step", pa.string()),
+        ("label", pa.string()),
+        ("bin_id", pa.int64()),
+        ("start", pa.float64()),
+        ("seconds", pa.float64()),
+    ]
+)
+# The share of a run that its rewriting takes where content is compared afterwards.
+_REWRITING = 0.6
+
+
+class Recorder:
+    """Tells how far a run is, and keeps when what was done."""
+
+    def __init__(self, report: Report, plan: CompactionPlan, verify: bool):
+        self._report = report
+        self._plan = plan
+        self._rewriting = _REWRITING if verify else 1.0
+        self.bins_done = self.bytes_done = 0
+        self._fraction = 0.0
+        self._spans: list[dict[str, object]] = []
+        self.start = time.time()
+        self.conflicts: list[tuple[float, str]] = []
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the run began."""
+        return time.time() - self.start
+
+    def rewriting(self, bins_done: int, bytes_done: int) -> None:
+        """Tell how many bins are done, and their bytes; it never goes back."""
+        plan = self._plan
+        self.bins_done = min(max(bins_done, self.bins_done), plan.num_bins)
+        self.bytes_done = min(max(bytes_done, self.bytes_done), plan.bytes_removed)
+        share = self.bytes_done / max(plan.bytes_removed, 1)
+        self._tell("Rewriting", self._rewriting * share)
+
+    def proving(self, fraction: float) -> None:
+        """Tell how far the comparison of content is."""
+        self._tell("Comparing the content", self._rewriting + (1 - self._rewriting) * fraction)
+
+    def done(self) -> None:
+        """Tell that all is done."""
+        self.bins_done, self.bytes_done = self._plan.num_bins, self._plan.bytes_removed
+        # Too late to cancel.
+        with contextlib.suppress(Exception):
+            self._tell("Done", 1.0)
+
+    def conflict(self, error: Exception) -> None:
+        """Keep that another writer was in the way."""
+        self.conflicts.append((time.time(), str(error).splitlines()[0]))
+
+    def span(self, step: str, start: float, end: float, label: str = "", bin_id: int | None = None) -> None:
+        """Keep when a step began and ended, in seconds since 1970."""
+        self._spans.append(
+            {
+                "step": step,
+                "label": label,
+                "bin_id": bin_id,
+                "start": start - self.start,
+                "seconds": end - start,
+            }
+        )
+
+    @contextlib.contextmanager
+    def step(self, name: str, label: str = "") -> Iterator[None]:
+        """Keep how long a `with` block took."""
+        start = time.time()
+        try:
+            yield
+        finally:
+            self.span(name, start, time.time(), label)
+
+    def timeline(self) -> pa.Table:
+        """The steps, by their beginning; see `CompactionResult.timeline` for the columns."""
+        return pa.Table.from_pylist(self._spans, schema=TIMELINE).sort_by("start")
+
+    def _tell(self, step: str, fraction: float) -> None:
+        plan = self._plan
+        self._fraction = max(self._fraction, fraction)
+        self._report(
+            Progress(
+                step,
+                self._fraction,
+                self.bins_done,
+                plan.num_bins,
+                self.seconds,
+                self.bytes_done,
+                plan.bytes_removed,
+            )
+        )
+
+
+@dataclass(frozen=True)
+class Options:
+    """What may be said of how OPTIMIZE runs; None leaves it as the session has it.
+
+    Attributes:
+        max_threads: How many bins it rewrites at once (optimize.maxThreads).
+        repartition: Whether it shuffles the rows of a bin instead of reading them in one task
+            (optimize.repartition.enabled).
+    """
+
+    max_threads: int | None = None
+    repartition: bool | None = None
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a strategy is given.
+
+    Attributes:
+        plan: What to do.
+        record: Where it is told how far the work is.
+    """
+
+    spark: SparkSession
+    table: Path
+    log: TransactionLog
+    plan: CompactionPlan
+    options: Options
+    record: Recorder

@@ -1,0 +1,334 @@
+"""Bad moments of a run: what they leave behind, and what is said of them."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from compaction_kit import open_table
+from compaction_kit.datasets import shaped_table
+from compaction_kit.errors import (
+    CompactionKitError,
+    ConflictError,
+    RunFailedError,
+    StalePlanError,
+    UnsupportedTableError,
+)
+from compaction_kit.execute import CompactionResult, Progress
+from compaction_kit.execute.arrow import job
+from compaction_kit.execute.arrow.worker import rewrite_shares
+from tests import folders, handmade
+from tests.conftest import CopyOf
+
+pytestmark = pytest.mark.spark
+
+SetConf = Callable[[str, str], None]
+STRATEGIES = ["arrow", "optimize", "rewrite"]
+
+
+def rows_of(spark: SparkSession, table: Path) -> Counter[Row]:
+    return Counter(spark.read.format("delta").load(str(table)).collect())
+
+
+def data_files(table: Path) -> set[str]:
+    files = set(table.rglob("*.parquet")) - set((table / "_delta_log").rglob("*"))
+    return {str(path.relative_to(table)) for path in files}
+
+
+def live_files(table: Path) -> set[str]:
+    """The paths of the live files, each of which is there, once."""
+    paths = open_table(table).files().to_arrow()["path"].to_pylist()
+    assert len(set(paths)) == len(paths)
+    assert set(paths) <= data_files(table)
+    return set(paths)
+
+
+def orphans(table: Path) -> set[str]:
+    """What VACUUM will delete that no version has ever named."""
+    vacuum = open_table(table).plan_vacuum(at=datetime.now(UTC) + timedelta(days=8))
+    return {file["path"] for file in vacuum.files.to_pylist() if file["reason"] == "orphan"}
+
+
+@contextmanager
+def faulty_run(table: Path, fault: str) -> Iterator[tuple["subprocess.Popen[str]", Path]]:
+    """A run in a process of its own, see `faulty_run.py`, and what its flags' paths begin with."""
+    flag = table.parent / "flag"
+    command = [sys.executable, "-m", "tests.execute.arrow.faulty_run", str(table), fault, str(flag)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        yield process, flag
+    finally:
+        # With the JVM that it has started.
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+@pytest.fixture
+def one_bin(tmp_path: Path) -> Path:
+    """A table of one partition, at version 2."""
+    return Path(shaped_table(tmp_path / "table", partitions=0, files=6, rows=50, commits=2))
+
+
+@pytest.mark.slow
+def test_tasks_that_die_are_tried_again_and_commit_once(spark: SparkSession, one_bin: Path) -> None:
+    rows, before = rows_of(spark, one_bin), data_files(one_bin)
+    with faulty_run(one_bin, "dies") as (process, flag):
+        told, _ = process.communicate(timeout=120)
+        assert (process.returncode, told) == (0, "3\n")
+    assert all(Path(f"{flag}-{step}").exists() for step in ("rewrite", "join"))
+    assert rows_of(spark, one_bin) == rows
+    # What the first tries wrote is there, and of no version.
+    (live,) = live_files(one_bin)
+    left = data_files(one_bin) - before - {live}
+    assert len(left) == 2
+    assert orphans(one_bin) == left
+
+
+def test_a_task_that_dies_for_good_leaves_nothing(
+    spark: SparkSession, one_bin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a local session no task is tried again."""
+
+    def dying(shares: Iterable[tuple[Any, ...]], tell: Callable[..., None]) -> Iterator[tuple[Any, ...]]:
+        for _ in rewrite_shares(shares, tell):
+            os._exit(1)
+        yield ()
+
+    monkeypatch.setattr(job, "rewrite_shares", dying)
+    before = folders.listing(one_bin)
+    with pytest.raises(RunFailedError) as caught:
+        open_table(one_bin).plan_compaction().run(strategy="arrow")
+    assert str(caught.value) == (
+        "A Python worker died, as it does when memory runs out: free memory and run the plan again; nothing "
+        "was committed, the table is as it was."
+    )
+    assert folders.listing(one_bin).keys() == before.keys()
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_leaves_the_table_as_it_was(spark: SparkSession, changed: Path) -> None:
+    rows, before, live = rows_of(spark, changed), data_files(changed), live_files(changed)
+    with faulty_run(changed, "hangs") as (process, flag):
+        end = time.monotonic() + 120
+        while not Path(f"{flag}-rewrite").exists():
+            assert process.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    table = open_table(changed)
+    assert (table.version, live_files(changed), rows_of(spark, changed)) == (4, live, rows)
+    left = data_files(changed) - before
+    assert left
+    assert table.plan_compaction().run(strategy="arrow").as_planned
+    assert rows_of(spark, changed) == rows
+    assert left <= orphans(changed)
+
+
+@pytest.mark.parametrize("other", ["arrow", "optimize"])
+def test_of_two_runs_at_once_one_wins(spark: SparkSession, changed: Path, other: str) -> None:
+    rows = rows_of(spark, changed)
+    plans = [open_table(changed, spark).plan_compaction() for _ in range(2)]
+    both = Barrier(2, timeout=60)
+
+    def run(strategy: str) -> CompactionResult | CompactionKitError:
+        waited: list[bool] = []
+
+        def wait(progress: Progress) -> None:
+            if not waited:
+                waited.append(True)
+                both.wait()
+
+        try:
+            return plans.pop().run(strategy=strategy, progress=wait)
+        except ConflictError as error:
+            return error
+
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(run, ["arrow", other]))
+    results = [one for one in found if isinstance(one, CompactionResult)]
+    # OPTIMIZE that comes second finds nothing left to do, and says so by committing nothing.
+    assert [result.versions for result in results if result.versions] == [(5,)]
+    assert len(results) == 1 or other == "optimize"
+    assert rows_of(spark, changed) == rows
+    assert len(live_files(changed)) == 3
+    assert not orphans(changed) or other == "optimize"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 8 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("only root may mount a disk")
+    try:
+        yield folder
+    finally:
+        # Lazily, for the JVM may have a file open.
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def fill(disk: Path, free_bytes: int) -> None:
+    """Leave so many bytes free."""
+    status = os.statvfs(disk)
+    ballast = status.f_bavail * status.f_frsize - free_bytes
+    with (disk / f"ballast-{free_bytes}").open("wb") as file:
+        file.write(bytes(ballast))
+
+
+def assert_full_disk_is_told(table: Path, run: Callable[[], CompactionResult]) -> None:
+    before, log = live_files(table), folders.listing(table / "_delta_log")
+    with pytest.raises(RunFailedError) as caught:
+        run()
+    assert str(caught.value) == (
+        f"The disk of {table} is full: free space and run the plan again; nothing was committed, the "
+        "table is as it was."
+    )
+    assert live_files(table) == before
+    commits = {name for name in folders.listing(table / "_delta_log") if name.endswith(".json")}
+    assert commits == {name for name in log if name.endswith(".json")}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_full_disk_is_told(spark: SparkSession, small_disk: Path, strategy: str) -> None:
+    """There is room for the outputs of small partitions, and not for that of the first."""
+    folder = Path(shaped_table(small_disk / "table", partitions=4, files=6, rows=1_000, skew=2.0, commits=2))
+    plan = open_table(folder).plan_compaction()
+    sizes = sorted(plan.bins["bytes_added"].to_pylist())
+    fill(small_disk, (sizes[-2] + sizes[-1]) // 2)
+    before = data_files(folder)
+    assert_full_disk_is_told(folder, lambda: plan.run(strategy=strategy))
+    if strategy == "arrow":
+        assert data_files(folder) == before
+    for ballast in small_disk.glob("ballast-*"):
+        ballast.unlink()
+    assert plan.run(strategy=strategy).versions == (plan.version + 1,)
+
+
+def test_a_disk_that_is_full_for_joining_is_told_and_no_part_stays(
+    spark: SparkSession, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "_LEAST_SHARE", 1)
+    folder = Path(shaped_table(small_disk / "table", partitions=0, files=6, rows=2_000, commits=2))
+    plan = open_table(folder).plan_compaction()
+    fill(small_disk, int(1.5 * plan.bytes_added))
+    before = data_files(folder)
+    assert_full_disk_is_told(folder, lambda: plan.run(strategy="arrow"))
+    assert data_files(folder) == before
+
+
+def test_a_disk_that_is_full_for_the_commit_is_told(spark: SparkSession, small_disk: Path) -> None:
+    folder = Path(shaped_table(small_disk / "table", partitions=2, files=3, rows=50, commits=2))
+    plan = open_table(folder).plan_compaction()
+
+    def fill_when_written(progress: Progress) -> None:
+        if progress.bins_done == plan.num_bins and not (small_disk / "ballast-0").exists():
+            fill(small_disk, 0)
+
+    assert_full_disk_is_told(folder, lambda: plan.run(strategy="arrow", progress=fill_when_written))
+    # Whether a commit stands isn't certain after an error: what it names is never deleted.
+    assert len(orphans(folder)) == plan.num_bins
+
+
+@pytest.fixture
+def lz4(spark: SparkSession, tmp_path: Path, confs: SetConf) -> Path:
+    """Two partitions: of three files that Spark compressed with snappy, and of three with LZ4."""
+    folder = tmp_path / "table"
+    for codec in ("snappy", "lz4"):
+        confs("spark.sql.parquet.compression.codec", codec)
+        rows = spark.range(0, 300, 1, 3).selectExpr("id", f"'{codec}' p")
+        rows.write.format("delta").mode("append").partitionBy("p").save(str(folder))
+    return folder
+
+
+def test_a_codec_that_is_not_known_goes_to_optimize(spark: SparkSession, lz4: Path) -> None:
+    rows = rows_of(spark, lz4)
+    plan = open_table(lz4).plan_compaction()
+    result = plan.run(strategy="arrow")
+    assert set(result.refusals.values()) == {"a file is compressed with LZ4 as Hadoop frames it"}
+    assert result.batches["strategy"].to_pylist() == ["arrow", "optimize"]
+    assert (result.as_planned, result.verified) == (True, True)
+    assert rows_of(spark, lz4) == rows
+
+
+def test_where_all_is_of_such_a_codec_arrow_is_refused_and_auto_is_optimize(
+    spark: SparkSession, lz4: Path
+) -> None:
+    rows, before = rows_of(spark, lz4), folders.listing(lz4)
+    plan = open_table(lz4).plan_compaction("p = 'lz4'")
+    with pytest.raises(UnsupportedTableError, match=r"for a file is compressed with LZ4 .*: run it with"):
+        plan.run(strategy="arrow")
+    assert data_files(lz4) == {path for path in before if path.endswith(".parquet")}
+    result = plan.run()
+    assert (result.strategy, result.verified, result.refusals) == ("optimize", True, {})
+    assert result.reason == "optimize, for a file is compressed with LZ4 as Hadoop frames it"
+    assert rows_of(spark, lz4) == rows
+
+
+def test_another_order_is_not_left_to_optimize(spark: SparkSession, lz4: Path) -> None:
+    plan = open_table(lz4).plan_compaction("p = 'lz4'", order="ingest", max_file_size="1 MiB")
+    with pytest.raises(UnsupportedTableError, match="is compressed with LZ4"):
+        plan.run()
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_table_made_anew_at_the_same_version_is_refused(
+    spark: SparkSession, changed: Path, strategy: str
+) -> None:
+    """Its files may have the very names of the former ones."""
+    plan = open_table(changed).plan_compaction()
+    names = live_files(changed)
+    shutil.rmtree(changed)
+    shaped_table(changed, partitions=3, files=7, rows=60, skew=1.0, commits=4, seed=1)
+    assert (open_table(changed).version, live_files(changed)) == (plan.version, names)
+    before = folders.listing(changed)
+    with pytest.raises(StalePlanError, match=r"was made anew since .*: make a new plan; nothing") as caught:
+        plan.run(strategy=strategy)
+    assert "\n" not in str(caught.value)
+    assert folders.listing(changed) == before
+
+
+def with_vector(add: handmade.Action) -> handmade.Action:
+    return {"add": add["add"] | {"deletionVector": handmade.inline_vector([0])}}
+
+
+def renamed(add: handmade.Action) -> handmade.Action:
+    return {"add": add["add"] | {"path": "other.parquet"}}
+
+
+@pytest.mark.parametrize("change", [with_vector, renamed])
+def test_another_history_of_the_same_table_is_refused(
+    spark: SparkSession, copy_of: CopyOf, shaped: Path, change: Callable[[handmade.Action], handmade.Action]
+) -> None:
+    """As when a backup was put back, and somebody has written since."""
+    folder = copy_of(shaped)
+    plan = open_table(folder).plan_compaction()
+    actions = [{"add": add} for add in handmade.actions_of(folder, 4, "add")]
+    handmade.write_commit(folder, 4, [change(actions[0]), *actions[1:]])
+    before = folders.listing(folder)
+    with pytest.raises(StalePlanError, match="version 4 is another now: make a new plan"):
+        plan.run(strategy="arrow")
+    assert folders.listing(folder) == before
+
+
+def test_a_log_whose_last_commit_was_only_touched_is_the_same(spark: SparkSession, changed: Path) -> None:
+    plan = open_table(changed).plan_compaction()
+    for path in (changed / "_delta_log").glob("*.json"):
+        os.utime(path)
+    assert plan.run(strategy="arrow", verify=False).versions == (5,)

@@ -1,0 +1,132 @@
+"""Which strategy "auto" picks, and which options go with which."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from compaction_kit import open_table, plots
+from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.execute import Progress
+from tests import folders
+from tests.conftest import CopyOf
+
+pytestmark = pytest.mark.spark
+
+CONF = "spark.databricks.delta.optimize"
+
+
+def test_auto_is_arrow_where_that_can_do_it_and_tells_where_the_time_went(
+    spark: SparkSession, changed: Path
+) -> None:
+    plan = open_table(changed).plan_compaction()
+    result = plan.run()
+    assert (result.strategy, result.verified) == ("arrow", True)
+    assert result.reason.startswith("arrow: one Spark job rewrites all bins with pyarrow")
+    assert result.reason in result.summary()
+    timeline = result.timeline.to_pylist()
+    assert [span["step"] for span in timeline if span["step"] != "rewrite"] == ["commit", "proof", "proof"]
+    assert sorted(span["bin_id"] for span in timeline if span["step"] == "rewrite") == [0, 1, 2]
+    assert all(0 <= span["start"] <= span["start"] + span["seconds"] <= result.seconds for span in timeline)
+    assert "3 bins in" in plots.to_html(result.plot_timeline())
+    assert result.batches["seconds"].to_pylist()[0] <= result.seconds
+
+
+def test_optimizes_jobs_are_on_the_timeline(spark: SparkSession, changed: Path) -> None:
+    result = open_table(changed).plan_compaction().run(strategy="optimize", verify=False)
+    spans = result.timeline.to_pylist()
+    assert [span["step"] for span in spans] == ["rewrite"] * 3
+    assert all(span["seconds"] > 0 and span["bin_id"] is None for span in spans)
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        (
+            "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')",
+            "optimize, for the table has the feature",
+        ),
+        ("ADD COLUMN (v VARIANT)", "optimize, for .*variant"),
+    ],
+)
+def test_auto_is_optimize_where_arrow_refuses_the_table(
+    spark: SparkSession, changed: Path, statement: str, told: str
+) -> None:
+    spark.sql(f"ALTER TABLE delta.`{changed}` {statement}")
+    result = open_table(changed).plan_compaction().run(verify=False)
+    assert result.strategy == "optimize"
+    assert re.match(told, result.reason)
+    assert result.as_planned
+
+
+def test_auto_is_optimize_where_most_bytes_are_refused(
+    spark: SparkSession, copy_of: CopyOf, lived: Path
+) -> None:
+    result = open_table(copy_of(lived)).plan_compaction(where="p = '1'").run(verify=False)
+    assert (result.strategy, result.reason) == ("optimize", "optimize, for a file has a deletion vector")
+
+
+def test_auto_is_arrow_for_other_orders_and_optimize_for_its_options(
+    spark: SparkSession, changed: Path, tmp_path: Path
+) -> None:
+    other = folders.copy(changed, tmp_path / "other")
+    result = open_table(other).plan_compaction(max_file_size="10 KiB", order="id").run(verify=False)
+    assert (result.strategy, result.reason) == ("arrow", "arrow, which alone runs another order or a budget")
+    seen: list[tuple[str | None, str | None]] = []
+
+    def look(progress: Progress) -> None:
+        seen.append(
+            (spark.conf.get(f"{CONF}.maxThreads", None), spark.conf.get(f"{CONF}.repartition.enabled", None))
+        )
+
+    plan = open_table(changed).plan_compaction()
+    result = plan.run(verify=False, max_threads=2, repartition=True, progress=look)
+    assert (result.strategy, result.reason) == ("optimize", "optimize, for options of OPTIMIZE were given")
+    assert ("2", "true") in seen
+    assert spark.conf.get(f"{CONF}.maxThreads", None) is None
+    assert result.as_planned
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"strategy": "arrow", "max_threads": 2}, "max_threads=2 is for OPTIMIZE: leave it out"),
+        ({"strategy": "rewrite", "repartition": False}, "repartition=False is for OPTIMIZE: leave it out"),
+        ({"max_threads": 0}, "max_threads=0 is too few: give 1 or more"),
+    ],
+    ids=str,
+)
+def test_options_that_do_not_go_together_are_refused(
+    spark: SparkSession, shaped: Path, options: dict[str, Any], told: str
+) -> None:
+    before = folders.listing(shaped)
+    with pytest.raises(InvalidArgumentError, match=told):
+        open_table(shaped).plan_compaction().run(**options)
+    assert folders.listing(shaped) == before
+
+
+def test_a_narrow_range_reads_fewer_files_after_a_plan_by_column_than_after_optimize(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "by column"
+    for start in range(0, 40_000, 10_000):
+        # Later rows are fewer, so that sizes don't go by time.
+        rows = spark.range(start, start + 10_000 - start // 8, 1, 10)
+        rows.write.format("delta").mode("append").save(str(folder))
+    other = folders.copy(folder, tmp_path / "by size")
+    query = "SELECT sum(id) FROM {table} WHERE id BETWEEN 15000 AND 15100"
+    reads = {}
+    for table, options in ((folder, {"order": "id"}), (other, {"order": "size"})):
+        plan = open_table(table).plan_compaction(max_file_size="40 KiB", **options)  # type: ignore[arg-type]
+        reads[table] = plan.run(strategy="arrow").measure_reads(query, repeats=1)
+        assert reads[table].same_result
+    assert reads[folder].files_after == 1 < reads[other].files_after
+
+
+def test_a_result_without_versions_has_nothing_to_read(spark: SparkSession, changed: Path) -> None:
+    table = open_table(changed)
+    table.plan_compaction().run(verify=False)
+    with pytest.raises(InvalidArgumentError, match="This run committed nothing, so that there are no two"):
+        table.plan_compaction().run().measure_reads("id = 3")

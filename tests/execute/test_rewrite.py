@@ -1,0 +1,502 @@
+"""Plans run by the strategy "rewrite": the same rows in other files, whoever writes meanwhile."""
+
+import json
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from compaction_kit import open_table
+from compaction_kit.datasets import shaped_table
+from compaction_kit.errors import (
+    ConflictError,
+    InvalidArgumentError,
+    RunCancelled,
+    RunFailedError,
+    StalePlanError,
+    UnsupportedTableError,
+    VerificationError,
+)
+from compaction_kit.execute import CompactionResult, Progress, rewrite
+from compaction_kit.execute.spread import Spread
+from compaction_kit.plan import CompactionPlan
+from tests import deltas_view, folders, handmade
+from tests.handmade import actions_of
+
+pytestmark = pytest.mark.spark
+
+SetConf = Callable[[str, str], None]
+
+
+def data_files(table: Path) -> set[Path]:
+    return set(table.rglob("*.parquet")) - set((table / "_delta_log").rglob("*"))
+
+
+def rows_of(spark: SparkSession, table: Path, version: int | None = None) -> list[str]:
+    reader = spark.read.format("delta")
+    if version is not None:
+        reader = reader.option("versionAsOf", version)
+    rows = reader.load(str(table)).selectExpr("to_json(struct(*)) row").collect()
+    return sorted(row["row"] for row in rows)
+
+
+def assert_rewritten(table: Path, plan: CompactionPlan, result: CompactionResult, version: int) -> None:
+    """One commit took all files of the plan's partitions and changed no data, and the result tells it."""
+    assert (result.strategy, result.versions, result.verified) == ("rewrite", (version,), True)
+    adds, removes = actions_of(table, version, "add"), actions_of(table, version, "remove")
+    assert not any(action["dataChange"] for action in adds + removes)
+    assert {action["path"] for action in removes} == rewrite.rewritten_paths(plan)
+    assert {action["path"] for action in removes} >= set(plan.files["path"].to_pylist())
+    assert (result.num_files_added, result.num_files_removed) == (len(adds), len(removes))
+    assert result.as_planned
+    assert set(names_of(table, version)) <= {"commitInfo", "add", "remove"}
+
+
+def names_of(table: Path, version: int) -> list[str]:
+    lines = handmade.commit_path(table, version).read_text().splitlines()
+    return [name for line in lines for name in json.loads(line)]
+
+
+def once_rewriting(act: Callable[[], None]) -> Callable[[Progress], None]:
+    acted: list[bool] = []
+
+    def report(progress: Progress) -> None:
+        if progress.step.startswith("Rewriting") and not acted:
+            acted.append(True)
+            act()
+
+    return report
+
+
+def commit_behind(table: Path, version: int, actions: list[handmade.Action]) -> Callable[[], None]:
+    """Another writer, who commits as soon as the first file is written."""
+    before = data_files(table)
+
+    def act() -> None:
+        end = time.monotonic() + 60
+        while len(data_files(table)) == len(before):
+            assert time.monotonic() < end
+            time.sleep(0.002)
+        assert not handmade.commit_path(table, version).exists()
+        handmade.write_commit(table, version, actions)
+
+    return act
+
+
+def just_before_delta_begins(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any]) -> None:
+    """Do something when the rows to be read are settled, and Delta's transaction hasn't begun."""
+    write = rewrite._write
+
+    def late(rows: DataFrame, table: Path, predicate: str | None) -> None:
+        act()
+        write(rows, table, predicate)
+
+    monkeypatch.setattr(rewrite, "_write", late)
+
+
+@pytest.fixture
+def flat(tmp_path: Path) -> Path:
+    """Six files without partitions, of 10 rows each."""
+    adds = [handmade.write_data(tmp_path, f"f{i}.parquet", rows_from(10 * i)) for i in range(6)]
+    return handmade.write_log(tmp_path, adds)
+
+
+def rows_from(start: int) -> pa.Table:
+    return pa.table({"id": pa.array(range(start, start + 10), pa.int64())})
+
+
+COLUMNS = (
+    "id",
+    "CAST(id AS BYTE) y",
+    "IF(id % 3 = 0, NULL, id / 7) f",
+    "CAST(id / 7 AS DECIMAL(38, 10)) e",
+    "CONCAT('text ', id) s",
+    "CAST(CONCAT('b', id) AS BINARY) b",
+    "id % 2 = 0 bool",
+    "DATE_ADD(DATE'1490-01-01', CAST(id AS INT) * 3000) day",
+    "TIMESTAMP'1890-01-01 00:00:00.123456' + MAKE_INTERVAL(0, 0, 0, CAST(id AS INT)) t",
+    "TIMESTAMP_NTZ'1900-01-01 00:00:00.000001' + MAKE_INTERVAL(0, 0, 0, CAST(id AS INT)) n",
+    "NAMED_STRUCT('a', id, 'deep', NAMED_STRUCT('z', CONCAT('z', id), 'l', ARRAY(id, NULL))) st",
+    "ARRAY(NAMED_STRUCT('v', id)) arr",
+    "MAP(CONCAT('k', id), NAMED_STRUCT('v', id)) m",
+    "PARSE_JSON(CONCAT('{\"a\": ', id, '}')) v",
+    "CAST(id % 2 AS INT) p",
+)
+
+
+@pytest.mark.parametrize("mapping", ["none", "name", "id"])
+def test_every_type_under_every_mapping_and_with_deletion_vectors(
+    spark: SparkSession, tmp_path: Path, mapping: str
+) -> None:
+    folder = tmp_path / "table"
+    writer = spark.range(0, 80, 1, 4).selectExpr(*COLUMNS).write.format("delta").partitionBy("p")
+    writer = writer.option("delta.columnMapping.mode", mapping).option("delta.enableDeletionVectors", "true")
+    writer.save(str(folder))
+    name = f"delta.`{folder}`"
+    if mapping != "none":
+        spark.sql(f"ALTER TABLE {name} RENAME COLUMN s TO `a text`")
+        spark.sql(f"ALTER TABLE {name} DROP COLUMN y")
+    spark.sql(f"ALTER TABLE {name} ADD COLUMN (added STRUCT<x: INT>)")
+    spark.sql(f"DELETE FROM {name} WHERE id IN (1, 2, 33, 70)")
+    table = open_table(folder)
+    plan = table.plan_compaction()
+    assert plan.source.snapshot.has_vectors
+    seen: list[float] = []
+    result = plan.run(strategy="rewrite", progress=lambda progress: seen.append(progress.fraction))
+    assert seen == sorted(seen)
+    assert_rewritten(folder, plan, result, plan.version + 1)
+    assert not table.files().snapshot.has_vectors
+    assert table.files().num_files == 2
+    assert len(rows_of(spark, folder)) == 76
+    assert rows_of(spark, folder) == rows_of(spark, folder, plan.version)
+    assert table.plan_compaction().is_empty
+
+
+ODD = ["a b", "100%", "x:y", "n/m", "k=v", "ü", "it's", 'say "so"', "a%20b", "#?&", "\\n", "${x}", "`", None]
+PARTITIONS: dict[str, Callable[[int], Any]] = {
+    "i int": lambda i: i,
+    "n int": lambda i: i % 2 if i % 5 else None,
+    "d double": lambda i: [1.5, float("nan"), None, float("-inf")][i % 4],
+    "b boolean": lambda i: [True, False, None][i % 3],
+    "odd string": lambda i: ODD[i],
+}
+
+
+@pytest.fixture
+def odd(spark: SparkSession, tmp_path: Path) -> Path:
+    """Two files in each of 14 partitions by values of many types, some of which SQL takes amiss."""
+    folder = tmp_path / "odd names: 100% [x]"
+    values = [[value(i) for value in PARTITIONS.values()] for i in range(len(ODD))]
+    rows = spark.createDataFrame(values, ", ".join(PARTITIONS))
+    typed = rows.selectExpr(
+        "n",
+        "date_add(DATE'2024-02-28', i) day",
+        "IF(i = 3, NULL, TIMESTAMP'2024-01-01 00:00:00.5' + MAKE_INTERVAL(0, 0, 0, i)) t",
+        "CAST(i / 4 AS DECIMAL(9, 2)) e",
+        "d",
+        "b",
+        "odd `odd text`",
+    ).coalesce(1)
+    for id_ in range(2):
+        writer = typed.selectExpr(f"{id_} id", "*").write.format("delta").mode("append")
+        writer.option("delta.columnMapping.mode", "name").partitionBy(*typed.columns).save(str(folder))
+    return folder
+
+
+def test_partitions_of_odd_and_null_values_are_replaced_one_by_one(spark: SparkSession, odd: Path) -> None:
+    table = open_table(odd)
+    before = rows_of(spark, odd)
+    for version, odd_text in enumerate(ODD[-4:], start=2):
+        where = "`odd text` IS NULL"
+        if odd_text is not None:
+            where = f"hex(`odd text`) = '{odd_text.encode().hex().upper()}'"
+        plan = table.plan_compaction(where=where)
+        assert (plan.num_files_removed, plan.num_bins) == (2, 1)
+        assert plan.run(strategy="rewrite", verify=False).as_planned
+        assert len(actions_of(odd, version, "add")) == 1
+    assert rows_of(spark, odd) == before
+    rest = table.plan_compaction(where="e < 2.5")
+    assert_rewritten(odd, rest, rest.run(strategy="rewrite"), 6)
+    assert table.plan_compaction().is_empty
+    assert rows_of(spark, odd) == before
+
+
+def test_only_the_partitions_that_have_bins_are_touched_and_there_all_files(
+    spark: SparkSession, changed: Path
+) -> None:
+    table = open_table(changed)
+    plan = table.plan_compaction(where="part = 'p0001'")
+    result = plan.run(strategy="rewrite")
+    assert_rewritten(changed, plan, result, 5)
+    assert {add["partitionValues"]["part"] for add in actions_of(changed, 5, "add")} == {"p0001"}
+    assert "predicate" in json.dumps(actions_of(changed, 5, "commitInfo"))
+    rest = table.plan_compaction()
+    # What the first run made is alone in its partition.
+    assert set(rest.bins["partition.part"].to_pylist()) == {"p0000", "p0002"}
+    assert_rewritten(changed, rest, rest.run(strategy="rewrite"), 6)
+    touched = actions_of(changed, 6, "add") + actions_of(changed, 6, "remove")
+    assert {action["partitionValues"]["part"] for action in touched} == {"p0000", "p0002"}
+    assert table.plan_compaction().is_empty
+    with pytest.raises(StalePlanError, match="made at version 5 and the table is at 6"):
+        rest.run(strategy="rewrite")
+
+
+@pytest.mark.parametrize("partitions", [0, 3])
+def test_outputs_are_nearly_as_large_as_they_may_be(
+    spark: SparkSession, tmp_path: Path, partitions: int, confs: SetConf
+) -> None:
+    # So that one task writes many partitions, and each partition is written by many.
+    confs("spark.sql.shuffle.partitions", "3")
+    folder = shaped_table(tmp_path / "t", partitions=partitions, files=30, rows=2_000, skew=1.0, commits=3)
+    table = open_table(folder)
+    plan = table.plan_compaction(max_file_size="200 KiB")
+    spread = Spread.of(plan)
+    result = plan.run(strategy="rewrite")
+    added = actions_of(Path(folder), plan.version + 1, "add")
+    assert result.num_files_added == spread.num_files == len(added)
+    limit = plan.thresholds.max_file_size
+    by_partition: dict[str, list[int]] = {}
+    for add in added:
+        by_partition.setdefault(json.dumps(add["partitionValues"]), []).append(add["size"])
+    assert max(map(len, by_partition.values())) > 3
+    for sizes in by_partition.values():
+        assert max(sizes) < 1.1 * limit
+        assert max(sizes) < 1.15 * min(sizes)
+        assert len(sizes) == 1 or sum(sizes) > 0.8 * limit * (len(sizes) - 1)
+    assert table.plan_compaction(max_file_size="200 KiB").is_empty
+
+
+def test_before_spark_41_outputs_are_less_even_and_the_rows_the_same(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(DataFrame, "repartitionById")
+    monkeypatch.delattr("pyspark.sql.classic.dataframe.DataFrame.repartitionById")
+    folder = shaped_table(tmp_path / "t", partitions=0, files=12, rows=500, commits=2)
+    plan = open_table(folder).plan_compaction(max_file_size="50 KiB")
+    result = plan.run(strategy="rewrite")
+    assert result.verified is True
+    assert 1 <= result.num_files_added <= Spread.of(plan).num_files
+
+
+def test_a_stream_sees_nothing_of_it(spark: SparkSession, flat: Path) -> None:
+    rows = spark.readStream.format("delta").option("startingVersion", 1).load(str(flat))
+    plan = open_table(flat).plan_compaction()
+    assert_rewritten(flat, plan, plan.run(strategy="rewrite"), 1)
+    spark.range(1_000, 1_003).write.format("delta").mode("append").save(str(flat))
+    query = rows.writeStream.format("memory").queryName("seen").trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert sorted(row["id"] for row in spark.table("seen").collect()) == [1_000, 1_001, 1_002]
+
+
+def test_rows_appended_a_moment_before_it_begins_survive_and_are_told_of(
+    spark: SparkSession, flat: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = handmade.write_data(flat, "more.parquet", rows_from(60))
+    just_before_delta_begins(monkeypatch, lambda: handmade.write_commit(flat, 1, [more]))
+    plan = open_table(flat).plan_compaction()
+    with pytest.warns(UserWarning, match="version 2 rewrites the rows of version 1. None is lost"):
+        result = plan.run(strategy="rewrite")
+    assert (result.versions, result.verified, result.as_planned) == ((2,), True, False)
+    assert len(actions_of(flat, 2, "remove")) == 7
+    assert rows_of(spark, flat) == sorted(f'{{"id":{i}}}' for i in range(70))
+
+
+def test_what_the_session_has_cached_is_not_what_is_written(spark: SparkSession, flat: Path) -> None:
+    cached = spark.read.format("delta").load(str(flat)).cache()
+    try:
+        assert cached.count() == 60
+        handmade.write_commit(flat, 1, [handmade.write_data(flat, "more.parquet", rows_from(60))])
+        # The trap is there: the session reads on from what it has.
+        assert spark.read.format("delta").load(str(flat)).count() == 60
+        open_table(flat).plan_compaction().run(strategy="rewrite", verify=False)
+    finally:
+        cached.unpersist()
+    assert len(rows_of(spark, flat)) == 70
+
+
+def test_a_column_filled_a_moment_before_it_begins_is_not_lost_in_silence(
+    spark: SparkSession, flat: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def add_and_fill() -> None:
+        spark.sql(f"ALTER TABLE delta.`{flat}` ADD COLUMN (x INT)")
+        spark.sql(f"UPDATE delta.`{flat}` SET x = 7")
+
+    just_before_delta_begins(monkeypatch, add_and_fill)
+    with pytest.raises(VerificationError, match="go back with RESTORE to version 2, then") as caught:
+        open_table(flat).plan_compaction().run(strategy="rewrite", verify=False)
+    assert "\n" not in str(caught.value)
+    spark.sql(f"RESTORE TABLE delta.`{flat}` TO VERSION AS OF 2")
+    assert all('"x":7' in row for row in rows_of(spark, flat))
+
+
+@pytest.mark.parametrize("change", ["RENAME COLUMN id TO other", "ALTER COLUMN id TYPE DECIMAL(30, 0)"])
+def test_a_schema_that_changes_a_moment_before_it_begins_stops_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    folder = tmp_path / "table"
+    writer = spark.range(0, 20, 1, 4).selectExpr("INT(id) id").write.format("delta")
+    writer = writer.option("delta.columnMapping.mode", "name").option("delta.enableTypeWidening", "true")
+    writer.save(str(folder))
+    plan = open_table(folder).plan_compaction()
+    just_before_delta_begins(monkeypatch, lambda: spark.sql(f"ALTER TABLE delta.`{folder}` {change}"))
+    with pytest.raises(RunFailedError, match=r"the table stays at version 0: .*DELTA_"):
+        plan.run(strategy="rewrite", verify=False)
+    assert open_table(folder).version == 1
+
+
+def test_a_table_that_vanishes_a_moment_before_it_begins_is_not_made_anew(
+    spark: SparkSession, flat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = open_table(flat).plan_compaction()
+    gone = tmp_path.with_name("gone")
+    just_before_delta_begins(monkeypatch, lambda: flat.rename(gone))
+    with pytest.raises(RunFailedError, match=r"the table's folder is gone: .*DELTA_DATA_CHANGE_FALSE"):
+        plan.run(strategy="rewrite", verify=False)
+    assert not flat.exists()
+    gone.rename(flat)
+    deltas_view.forget(spark)
+    assert len(rows_of(spark, flat)) == 60
+
+
+@pytest.fixture
+def many_bins(tmp_path: Path) -> Path:
+    """24 partitions of 3 files, which is time enough between the first file and the commit."""
+    return Path(shaped_table(tmp_path / "table", partitions=24, files=3, rows=30, commits=2))
+
+
+def test_another_writer_who_removes_a_file_meanwhile_wins(spark: SparkSession, many_bins: Path) -> None:
+    plan = open_table(many_bins).plan_compaction()
+    removal = handmade.remove(plan.files["path"].to_pylist()[0], int(time.time() * 1000))
+    act = commit_behind(many_bins, plan.version + 1, [removal])
+    with pytest.raises(ConflictError, match="make a new plan; nothing was changed"):
+        plan.run(strategy="rewrite", verify=False, progress=once_rewriting(act))
+    assert open_table(many_bins).version == plan.version + 1
+    assert open_table(many_bins).files().num_files == plan.source.num_files - 1
+
+
+def test_rows_appended_meanwhile_stay_beside_it(spark: SparkSession, many_bins: Path) -> None:
+    plan = open_table(many_bins).plan_compaction()
+    source = plan.files["path"].to_pylist()[0]
+    rows = pq.ParquetFile(many_bins / source).read()
+    appended = handmade.write_data(many_bins, f"{source}-more.parquet", rows, {"part": "p0000"})
+    act = commit_behind(many_bins, plan.version + 1, [appended])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        result = plan.run(strategy="rewrite", progress=once_rewriting(act))
+    assert_rewritten(many_bins, plan, result, plan.version + 2)
+    assert result.fingerprint is not None
+    assert result.fingerprint.num_rows == 24 * 3 * 30 + len(rows)
+
+
+def test_a_cancelled_run_changes_nothing_and_settings_come_back(
+    spark: SparkSession, changed: Path, confs: SetConf
+) -> None:
+    disturbing = {
+        "spark.databricks.delta.optimizeWrite.enabled": "true",
+        "spark.databricks.delta.autoCompact.enabled": "true",
+        "spark.databricks.delta.autoCompact.minNumFiles": "2",
+        "spark.sql.sources.partitionOverwriteMode": "dynamic",
+        "spark.sql.files.maxRecordsPerFile": "7",
+        "spark.sql.files.ignoreMissingFiles": "true",
+    }
+    for key, value in disturbing.items():
+        confs(key, value)
+    table = open_table(changed)
+    before = folders.listing(changed / "_delta_log")
+
+    def cancel() -> None:
+        raise KeyboardInterrupt
+
+    plan = table.plan_compaction(where="part <> 'p0002'")
+    with pytest.raises(RunCancelled, match="nothing was committed"):
+        plan.run(strategy="rewrite", verify=False, progress=once_rewriting(cancel))
+    assert folders.listing(changed / "_delta_log") == before
+    result = plan.run(strategy="rewrite")
+    assert_rewritten(changed, plan, result, 5)
+    assert (table.version, result.num_files_added) == (5, 2)
+    assert {key: spark.conf.get(key) for key in disturbing} == disturbing
+    assert spark.conf.get("spark.sql.files.ignoreCorruptFiles", None) is None
+
+
+def test_a_file_that_is_missing_stops_it_whatever_the_session_says(
+    spark: SparkSession, flat: Path, confs: SetConf
+) -> None:
+    confs("spark.sql.files.ignoreMissingFiles", "true")
+    (flat / "f3.parquet").unlink()
+    with pytest.raises(RunFailedError, match=r"the table stays at version 0: .*FILE_NOT_EXIST"):
+        open_table(flat).plan_compaction().run(strategy="rewrite", verify=False)
+    assert open_table(flat).version == 0
+
+
+FEATURES = {
+    "generated": "(id BIGINT, g BIGINT GENERATED ALWAYS AS (id * 2), t TIMESTAMP,"
+    " p DATE GENERATED ALWAYS AS (CAST(t AS DATE))) USING delta PARTITIONED BY (p)",
+    "identity": "(id BIGINT, g BIGINT GENERATED BY DEFAULT AS IDENTITY, t TIMESTAMP) USING delta",
+    "default": "(id BIGINT, g INT DEFAULT 5, t TIMESTAMP) USING delta"
+    " TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')",
+    "change data feed": "(id BIGINT, t TIMESTAMP) USING delta PARTITIONED BY (t)"
+    " TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
+    "text of a length": "(id BIGINT NOT NULL, t TIMESTAMP, c CHAR(4), v VARCHAR(4)) USING delta",
+    "in-commit timestamps": "(id BIGINT, t TIMESTAMP) USING delta"
+    " TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')",
+}
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_features_that_it_keeps(spark: SparkSession, tmp_path: Path, feature: str) -> None:
+    name = f"delta.`{tmp_path / 't'}`"
+    spark.sql(f"CREATE TABLE {name} {FEATURES[feature]}")
+    spark.sql(f"ALTER TABLE {name} ADD CONSTRAINT positive CHECK (id > 0)")
+    for i in (1, 2, 3):
+        spark.sql(f"INSERT INTO {name} (id, t) VALUES ({i}, TIMESTAMP'2024-01-0{i % 2 + 1} 10:00:00')")
+    spark.sql(f"INSERT INTO {name} (id, t) VALUES (4, NULL)")
+    if feature == "default":
+        spark.sql(f"INSERT INTO {name} (id, g, t) VALUES (5, NULL, NULL)")
+    table = open_table(tmp_path / "t")
+    before = rows_of(spark, table.path)
+    plan = table.plan_compaction()
+    assert_rewritten(table.path, plan, plan.run(strategy="rewrite"), plan.version + 1)
+    assert rows_of(spark, table.path) == before
+    if feature == "change data feed":
+        feed = spark.read.format("delta").option("readChangeFeed", "true")
+        assert feed.option("startingVersion", plan.version + 1).load(str(table.path)).count() == 0
+
+
+@pytest.mark.parametrize(
+    ("ddl", "options", "reason"),
+    [
+        ("(id BIGINT)", {"zorder_by": "id"}, 'it orders no rows: run it with strategy="optimize"'),
+        (
+            "(id BIGINT) TBLPROPERTIES ('delta.appendOnly' = 'true')",
+            {},
+            r"the table is append-only \(delta.appendOnly\): run it with strategy=\"optimize\"",
+        ),
+        (
+            "(id BIGINT) TBLPROPERTIES ('delta.enableRowTracking' = 'true')",
+            {},
+            "the table has row tracking and the ids of its rows would change: run it with",
+        ),
+        (
+            "(id BIGINT, g BIGINT GENERATED ALWAYS AS IDENTITY)",
+            {},
+            "Delta takes no values for g, which is GENERATED ALWAYS AS IDENTITY: run it with",
+        ),
+    ],
+)
+def test_tables_and_plans_that_it_would_spoil_are_refused(
+    spark: SparkSession, tmp_path: Path, ddl: str, options: dict[str, Any], reason: str
+) -> None:
+    columns, table_, properties = ddl.partition(" TBL")
+    name = f"delta.`{tmp_path / 't'}`"
+    spark.sql(f"CREATE TABLE {name} {columns} USING delta{table_}{properties}")
+    for i in (1, 2):
+        spark.sql(f"INSERT INTO {name} (id) VALUES ({i})")
+    table = open_table(tmp_path / "t")
+    plan = table.plan_compaction(**options)
+    before = folders.listing(tmp_path)
+    with pytest.raises(UnsupportedTableError, match=reason) as caught:
+        plan.run(strategy="rewrite", verify=False)
+    assert str(caught.value).startswith('strategy="rewrite" can\'t run this plan, for ')
+    assert "\n" not in str(caught.value)
+    assert folders.listing(tmp_path) == before
+
+
+def test_other_orders_and_empty_partition_values_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    metadata = handmade.metadata({"id": "long", "s": "string"}, ["s"])
+    adds = [handmade.write_data(tmp_path, f"f{i}.parquet", rows_from(i), {"s": ""}) for i in range(2)]
+    table = open_table(handmade.write_log(tmp_path, [metadata, *adds]))
+    with pytest.raises(
+        UnsupportedTableError, match='s is "" in some files, which a write would turn into null'
+    ):
+        table.plan_compaction().run(strategy="rewrite", verify=False)
+    for options in ({"order": "ingest"}, {"budget": 9_000}):
+        plan = table.plan_compaction(**options)  # type: ignore[arg-type]
+        with pytest.raises(InvalidArgumentError, match='run it with strategy="arrow"'):
+            plan.run(strategy="rewrite", verify=False)
+    assert table.version == 0
