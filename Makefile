@@ -18,7 +18,7 @@ lab: $(INSTALLED)  ## open the workbench in JupyterLab
 	$(BIN)/jupyter lab $(AS_ROOT) --LabApp.default_url=/lab/tree/notebooks/workbench.ipynb
 
 test: $(INSTALLED) lint  ## run everything: unit, Spark, notebooks, browser
-	$(TEST_ENV) $(BIN)/python -m pytest
+	$(TEST_ENV) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 bench: $(INSTALLED)  ## run every benchmark
 	@for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python -P $$benchmark || exit 1; done

@@ -51,6 +51,7 @@ class CompactionResult:
         refusals: Why bins weren't rewritten by pyarrow, by their number; OPTIMIZE did them, if it
             is among the batches' strategies.
         as_planned: Whether exactly the planned files were rewritten.
+        peak_bytes: The most memory that a Python worker has held in its life; 0 without one.
         sizes_before, sizes_after: The bytes of every live file at the versions before and after.
         timeline: One row a step, or a bin's part in it: step ("rewrite", "join", "commit",
             "proof"), label, bin_id (null for another than pyarrow), start (seconds since the run
@@ -72,6 +73,7 @@ class CompactionResult:
     fingerprint: Fingerprint | None
     refusals: Mapping[int, str]
     as_planned: bool
+    peak_bytes: int
     sizes_before: np.ndarray
     sizes_after: np.ndarray
     timeline: pa.Table
@@ -100,6 +102,7 @@ class CompactionResult:
             fingerprint=None,
             refusals={},
             as_planned=True,
+            peak_bytes=0,
             sizes_before=sizes,
             sizes_after=sizes,
             timeline=TIMELINE.empty_table(),
@@ -134,6 +137,7 @@ class CompactionResult:
             **({"conflicts": f"{len(self.conflicts)} with other writers"} if self.conflicts else {}),
             "content": proof,
             "seconds": f"{self.seconds:.1f}",
+            **({"memory": f"{format_size(self.peak_bytes)} at most in a worker"} if self.peak_bytes else {}),
             "strategy": self.reason,
         }
 

@@ -209,6 +209,7 @@ def _result(
         fingerprint=None,
         refusals=refusals,
         as_planned=as_planned,
+        peak_bytes=work.record.peak_bytes,
         sizes_before=work.log.snapshot(before).live["size_bytes"].to_numpy(),
         sizes_after=work.log.snapshot(after).live["size_bytes"].to_numpy(),
         timeline=work.record.timeline(),

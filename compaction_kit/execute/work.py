@@ -38,6 +38,7 @@ class Recorder:
         self._spans: list[dict[str, object]] = []
         self.start = time.time()
         self.conflicts: list[tuple[float, str]] = []
+        self.peak_bytes = 0
 
     @property
     def seconds(self) -> float:
@@ -66,6 +67,10 @@ class Recorder:
     def conflict(self, error: Exception) -> None:
         """Keep that another writer was in the way."""
         self.conflicts.append((time.time(), str(error).splitlines()[0]))
+
+    def memory(self, peak_bytes: int) -> None:
+        """Keep the most memory that a worker has held."""
+        self.peak_bytes = max(self.peak_bytes, peak_bytes)
 
     def span(self, step: str, start: float, end: float, label: str = "", bin_id: int | None = None) -> None:
         """Keep when a step began and ended, in seconds since 1970."""

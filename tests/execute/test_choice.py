@@ -32,6 +32,7 @@ def test_auto_is_arrow_where_that_can_do_it_and_tells_where_the_time_went(
     assert all(0 <= span["start"] <= span["start"] + span["seconds"] <= result.seconds for span in timeline)
     assert "3 bins in" in plots.to_html(result.plot_timeline())
     assert result.batches["seconds"].to_pylist()[0] <= result.seconds
+    assert 20 << 20 < result.peak_bytes < 1 << 30
 
 
 def test_optimizes_jobs_are_on_the_timeline(spark: SparkSession, changed: Path) -> None:

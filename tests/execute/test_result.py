@@ -26,6 +26,7 @@ def result_of(
         fingerprint=fingerprint,
         refusals=refusals or {},
         as_planned=as_planned,
+        peak_bytes=0,
         sizes_before=np.array([4] * 1_201),
         sizes_after=np.array([1_024, 1_024, 4]),
         timeline=TIMELINE.empty_table(),

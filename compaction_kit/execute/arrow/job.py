@@ -127,6 +127,7 @@ class BinJob:
         for one in sorted(written, key=lambda one: (one.number, one.part)):
             shares[one.number].append(one)
             self._record.span("rewrite", one.start, one.end, bin_id=one.number)
+            self._record.memory(one.peak_bytes)
         ready, divided = [], []
         for of_bin in shares.values():
             wrong = [one for one in of_bin if one.refusal or one.failure]
