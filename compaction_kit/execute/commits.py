@@ -93,7 +93,12 @@ def _commit(table: Path, file: LogFile, plan_id: str) -> Commit | None:
     info = infos[0] if infos else {}
     tag = _TAG.search(info.get("userMetadata") or "")
     # Others that write in the same session meanwhile carry the tag too.
-    if tag is None or tag[2] != plan_id or any(action["dataChange"] for action in adds + removes):
+    if (
+        tag is None
+        or tag[2] != plan_id
+        or not removes
+        or any(action["dataChange"] for action in adds + removes)
+    ):
         return None
     millis = info.get("inCommitTimestamp", file.modification_time)
     metrics = {name: str(value) for name, value in (info.get("operationMetrics") or {}).items()}

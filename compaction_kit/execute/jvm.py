@@ -70,6 +70,7 @@ class OptimizeTransaction:
 
     def __init__(self, spark: SparkSession, table: Path):
         self._spark = spark
+        _make_active(spark)
         nothing = _jvm(spark).scala.Option.empty()
         log = _delta_log(spark, table)
         log.update(False, nothing, nothing)
@@ -94,6 +95,8 @@ class OptimizeTransaction:
         Raises:
             Py4JJavaError, DeltaConcurrentModificationException: Another writer was in the way.
         """
+        # Runs in the background are in another thread each.
+        _make_active(self._spark)
         session = self._spark._jsparkSession
         self._transaction.registerSQLMetrics(session, _sql_metrics(self._spark, metrics))
         operation = _optimize_operation(self._spark, where)

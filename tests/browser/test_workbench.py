@@ -170,9 +170,7 @@ def test_a_run_can_be_cancelled_and_changes_nothing(page: Page, root: Path) -> N
     page.locator("button.ck-run").click()
     cancel = page.get_by_role("button", name="Cancel")
     expect(cancel.last).to_be_enabled()
-    expect(page.locator(".ck-progress .ck-status")).to_contain_text(
-        "Reading the content before", timeout=60 * SECOND
-    )
+    expect(page.locator(".ck-progress .ck-status")).to_contain_text("Rewriting, 0 of", timeout=60 * SECOND)
     cancel.last.click()
     expect(page.locator(".ck-progress .ck-error")).to_contain_text(
         "cancelled: nothing was committed", timeout=60 * SECOND

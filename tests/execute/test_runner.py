@@ -321,9 +321,9 @@ def test_an_unknown_strategy_is_refused_by_name(spark: SparkSession, shaped: Pat
 def no_permission(folder: Path, *places: Path) -> Iterator[None]:
     """As a user who may read the folder and not write to these places; root may write anywhere."""
     is_root = os.geteuid() == 0
-    modes = {path: path.stat().st_mode & 0o7777 for path in [*places, *folder.parents[:3]]}
+    modes = {path: path.stat().st_mode & 0o7777 for path in [*places, *folder.parents[:4]]}
     try:
-        for path in folder.parents[:3] if is_root else places:
+        for path in folder.parents[:4] if is_root else places:
             path.chmod(0o755 if is_root else 0o555)
         if is_root:
             os.seteuid(NOBODY)

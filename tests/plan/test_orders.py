@@ -266,7 +266,8 @@ def test_columns_with_the_names_of_orders_are_told_apart_by_backticks(tmp_path: 
     assert layouts == ["now", "OPTIMIZE", "by ingestion", "by `size`"]
 
 
-def test_what_is_optimizes_alone_does_not_count_for_other_plans(tmp_path: Path) -> None:
-    table = open_table(table_of(tmp_path, *(ranged(f"f{i}", 60, (0, 1)) for i in range(4))))
-    plan = table.plan_compaction(max_file_size=300, order="c", batch_size=50)
-    assert (plan.num_batches, plan.thresholds.batch_size) == (1, None)
+def test_other_orders_have_batches_too(tmp_path: Path) -> None:
+    table = open_table(table_of(tmp_path, *(ranged(f"f{i}", 60, (0, 1)) for i in range(6))))
+    plan = table.plan_compaction(max_file_size=130, order="c", batch_size=50)
+    assert plan.num_bins > 1
+    assert plan.num_batches == plan.num_bins

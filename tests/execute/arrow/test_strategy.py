@@ -1,6 +1,7 @@
 """Plans run by the strategy "arrow", beside what Delta itself makes of them."""
 
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -164,6 +165,17 @@ def test_two_runs_at_once_do_not_meet(spark: SparkSession, shaped: Path, tmp_pat
 
     with ThreadPoolExecutor(2) as pool:
         assert [result.versions for result in pool.map(run, tables)] == [(5,), (5,)]
+
+
+def test_a_run_in_a_thread_that_never_saw_the_session(spark: SparkSession, tmp_path: Path) -> None:
+    """As the workbench runs it; files of a commit that Delta checkpoints after."""
+    folder = Path(shaped_table(tmp_path / "table", partitions=2, files=3, rows=20, commits=10))
+    plan = open_table(folder, spark).plan_compaction()
+    found: list[CompactionResult] = []
+    thread = threading.Thread(target=lambda: found.append(plan.run(strategy="arrow")))
+    thread.start()
+    thread.join()
+    assert [result.verified for result in found] == [True]
 
 
 def test_a_file_that_is_gone_fails_in_one_sentence_and_leaves_nothing(
