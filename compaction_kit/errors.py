@@ -54,7 +54,7 @@ class RunCancelled(CompactionKitError):
 
 
 class VerificationError(CompactionKitError):
-    """The content before and after differs; the run's commit is in the table."""
+    """The content before and after differs; the message says whether the table was restored."""
 
 
 class SessionError(CompactionKitError):
