@@ -1,4 +1,4 @@
-"""Spans of time, written for people."""
+"""Spans of time and how they compare, written for people."""
 
 
 def format_seconds(seconds: float) -> str:
@@ -17,3 +17,8 @@ def format_seconds(seconds: float) -> str:
         return f"{whole // 60} min {whole % 60} s"
     minutes = round(seconds / 60)
     return f"{minutes // 60:,} h {minutes % 60} min"
+
+
+def format_factor(factor: float) -> str:
+    """Write how many times as fast something is: "1.3", "12", "1,234"."""
+    return f"{factor:.1f}" if factor < 9.95 else f"{factor:,.0f}"

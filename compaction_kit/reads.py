@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from compaction_kit.durations import format_seconds
+from compaction_kit.durations import format_factor, format_seconds
 from compaction_kit.errors import InvalidArgumentError, RunFailedError
 from compaction_kit.markup import as_html, as_text
 from compaction_kit.query import SPARK_ERRORS, Query, name_of, parse_query, quoted_query, reason_of
@@ -89,7 +89,7 @@ class ReadComparison:
         if not self.is_clear:
             return f"No clear difference: {spent}, {files}"
         word, factor = ("fast", self.speedup) if self.speedup >= 1 else ("slow", 1 / self.speedup)
-        return f"{_factor(factor)} times as {word}: {spent}, {files}"
+        return f"{format_factor(factor)} times as {word}: {spent}, {files}"
 
     def seconds_at(self, version: int) -> list[float]:
         """Seconds of each run at one of the versions, in the order in which they ran."""
@@ -285,10 +285,6 @@ def _missing(version: int) -> InvalidArgumentError:
         f"version {version} can't be read any more, because files of it were deleted (by VACUUM, most "
         "likely): measure a version that has all of its files."
     )
-
-
-def _factor(factor: float) -> str:
-    return f"{factor:.1f}" if factor < 9.95 else f"{factor:,.0f}"
 
 
 def _to_arrow(runs: list[tuple[int, int, float]]) -> pa.Table:

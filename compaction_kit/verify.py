@@ -1,9 +1,8 @@
 """Proof that content is the same: an order-free fingerprint of every row, computed by Spark."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructType, VariantType
 
@@ -25,15 +24,6 @@ class Fingerprint:
 
     def __str__(self) -> str:
         return f"{self.num_rows:,} rows, 2 hashes over every column"
-
-
-def fingerprint_version(spark: SparkSession, table: Path, version: int) -> Fingerprint:
-    """The fingerprint of a version's content, as Spark reads it.
-
-    Raises:
-        AnalysisException: The version can't be read any more.
-    """
-    return fingerprint(spark.read.format("delta").option("versionAsOf", version).load(str(table)))
 
 
 def fingerprint(rows: DataFrame) -> Fingerprint:

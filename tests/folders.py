@@ -15,3 +15,8 @@ def listing(folder: Path) -> dict[str, tuple[int, int]]:
 def copy(table: Path, to: Path) -> Path:
     """A copy of a table, file times too."""
     return Path(shutil.copytree(table, to))
+
+
+def data_files(table: Path) -> set[Path]:
+    """The Parquet files of a table, live or not, its log's left out."""
+    return set(table.rglob("*.parquet")) - set((table / "_delta_log").rglob("*"))

@@ -3,8 +3,15 @@
 import re
 from pathlib import Path
 
-from compaction_kit.errors import CompactionKitError, ConflictError, ReadOnlyTableError, RunFailedError
+from compaction_kit.errors import (
+    CompactionKitError,
+    ConflictError,
+    ReadOnlyTableError,
+    RunFailedError,
+    StalePlanError,
+)
 from compaction_kit.execute.jvm import is_conflict
+from compaction_kit.plan import CompactionPlan
 
 _CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w.$]+: )?(.*\S)", re.MULTILINE)
 _NO_PERMISSION = ("Permission denied", "AccessDenied", "Read-only file system")
@@ -19,6 +26,14 @@ class BinFailed(Exception):
 
 class TableChanged(Exception):
     """The table isn't any more what the plan was made for; the message says in what."""
+
+
+def stale(plan: CompactionPlan, latest: int) -> StalePlanError:
+    """The error of a plan whose table another writer has moved on."""
+    return StalePlanError(
+        f"The plan was made at version {plan.version} and the table is at {latest}: "
+        "make a new plan; nothing was changed."
+    )
 
 
 def translate(error: Exception, table: Path, outcome: str) -> CompactionKitError:

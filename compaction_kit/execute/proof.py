@@ -48,9 +48,9 @@ def _fingerprint(work: Work, adds: list[dict[str, object]], half: int) -> Finger
     def watch(watched: Watched) -> None:
         work.record.proving((half + watched.tasks / max(watched.num_tasks, 1)) / 2)
 
-    mode = work.log.snapshot().metadata.configuration.get("delta.columnMapping.mode")
+    metadata = work.log.snapshot().metadata
     # Delta sees to it only where it plans the read itself.
-    by_id = {"spark.sql.parquet.fieldId.read.enabled": "true"} if mode == "id" else {}
+    by_id = {"spark.sql.parquet.fieldId.read.enabled": "true"} if metadata.is_mapped_by_id else {}
     with work.record.step("proof", label), session_confs(work.spark, WHOLE_FILES | by_id):
         return run_watched(
             work.spark, lambda: fingerprint(rows_of(work.spark, work.table, adds)), watch, is_final=False

@@ -8,8 +8,9 @@ from pathlib import Path
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from compaction_kit.errors import StalePlanError, UnsupportedTableError, VerificationError
+from compaction_kit.errors import UnsupportedTableError, VerificationError
 from compaction_kit.execute.commits import commits_of, settings
+from compaction_kit.execute.failures import stale
 from compaction_kit.execute.jobs import Watched, run_watched
 from compaction_kit.execute.spread import Spread, whole_partitions
 from compaction_kit.execute.work import Work
@@ -178,10 +179,7 @@ def _bins_done(work: Work, spread: Spread, num_tasks: int) -> Callable[[Watched]
 def _check_version(work: Work) -> None:
     latest = work.log.segment().version
     if latest != work.plan.version:
-        raise StalePlanError(
-            f"The plan was made at version {work.plan.version} and the table is at {latest}: "
-            "make a new plan; nothing was changed."
-        )
+        raise stale(work.plan, latest)
 
 
 def _check_start(work: Work) -> None:

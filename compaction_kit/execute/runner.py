@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from compaction_kit.errors import ConflictError, ReadOnlyTableError, RunCancelle
 from compaction_kit.execute.arrow import NoBinFits, run_arrow
 from compaction_kit.execute.choice import Choice, check_strategy, choose
 from compaction_kit.execute.commits import Commit, commits_of
-from compaction_kit.execute.failures import BinFailed, TableChanged, translate
+from compaction_kit.execute.failures import BinFailed, TableChanged, stale, translate
 from compaction_kit.execute.jobs import WorkCancelled, session_confs
 from compaction_kit.execute.optimize import run_optimize
 from compaction_kit.execute.progress import ProgressBar, Report
@@ -95,16 +94,14 @@ def _run(work: Work, strategy: str, verify: bool) -> CompactionResult:
             "Another writer changed files of every bin of the plan meanwhile: make a new plan; nothing was "
             "committed, the table is as that writer left it."
         )
-    result = _result(work, commits, choice.strategy, choice.reason, refusals)
+    proofs: list[Fingerprint] = []
     if verify and commits:
         committed = (
             f"the compaction is committed, as version {_versions(commits)}, its content was not compared"
         )
-        proofs: list[Fingerprint] = []
         _guarded(work, lambda: proofs.append(prove(work, commits)), lambda: committed)
-        result = replace(result, verified=True, fingerprint=proofs[0])
     work.record.done()
-    return replace(result, seconds=work.record.seconds, timeline=work.record.timeline())
+    return _result(work, commits, choice, refusals, proofs[0] if proofs else None)
 
 
 def _guarded(work: Work, step: Callable[[], None], outcome: Callable[[], str]) -> None:
@@ -147,10 +144,7 @@ def _what_is_left(table: Path, log: TransactionLog, plan: CompactionPlan) -> Com
         return plan
     commits = commits_of(table, plan.id, plan.version)
     if not commits:
-        raise StalePlanError(
-            f"The plan was made at version {plan.version} and the table is at {latest}: "
-            "make a new plan; nothing was changed."
-        )
+        raise stale(plan, latest)
     left = plan.without(set().union(*(commit.removed_paths for commit in commits)))
     if left.is_empty:
         raise StalePlanError(
@@ -181,7 +175,11 @@ def _keys(snapshot: Snapshot) -> pa.Array:
 
 
 def _result(
-    work: Work, commits: Sequence[Commit], strategy: str, reason: str, refusals: Mapping[int, str]
+    work: Work,
+    commits: Sequence[Commit],
+    choice: Choice,
+    refusals: Mapping[int, str],
+    proof: Fingerprint | None,
 ) -> CompactionResult:
     """What was done, by the log."""
     plan = work.plan
@@ -191,11 +189,11 @@ def _result(
     before, after = (versions[0] - 1, versions[-1]) if versions else (plan.version, None)
     done = plan.num_bins - plan.without(removed).num_bins
     as_planned = removed == set(plan.files["path"].to_pylist()) and added == plan.num_files_added
-    if strategy == "rewrite":
+    if choice.strategy == "rewrite":
         as_planned = removed == rewritten_paths(plan)
     return CompactionResult(
-        strategy=strategy if commits else "none",
-        reason=reason,
+        strategy=choice.strategy if commits else "none",
+        reason=choice.reason,
         versions=versions,
         batches=_batches(work, commits),
         num_bins=done,
@@ -205,8 +203,8 @@ def _result(
         bytes_removed=sum(commit.bytes_removed for commit in commits),
         seconds=work.record.seconds,
         conflicts=tuple(text for _, text in work.record.conflicts),
-        verified=None,
-        fingerprint=None,
+        verified=None if proof is None else True,
+        fingerprint=proof,
         refusals=refusals,
         as_planned=as_planned,
         peak_bytes=work.record.peak_bytes,

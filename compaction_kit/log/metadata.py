@@ -72,6 +72,11 @@ class Metadata:
         return self.configuration.get("delta.columnMapping.mode", "none") != "none"
 
     @property
+    def is_mapped_by_id(self) -> bool:
+        """Whether readers of data files go by the ids of fields and not by their names."""
+        return self.configuration.get("delta.columnMapping.mode") == "id"
+
+    @property
     def physical_names(self) -> dict[str, str]:
         """The name in data files and partition values of each column."""
         return {field["name"]: self.physical_name(field) for field in self.schema["fields"]}

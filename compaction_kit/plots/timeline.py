@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.ticker import MaxNLocator
 
-from compaction_kit.durations import format_seconds
+from compaction_kit.durations import format_factor, format_seconds
 from compaction_kit.plots.style import INK, LIVE, NEW, SMALL, TOMBSTONED, Chart, F, calm, titled
 from compaction_kit.sizes import format_count
 
@@ -220,9 +220,8 @@ def _comparison(runs: Mapping[str, pa.Table]) -> str:
     factor = times[slow] / times[fast] if times[fast] else 1.0
     if len(runs) != 2 or factor < 1.05:
         return ", ".join(f"{name} took {format_seconds(seconds)}" for name, seconds in times.items())
-    rounded = f"{factor:.1f}" if factor < 9.95 else f"{factor:,.0f}"
     took = f"{format_seconds(times[fast])} instead of {format_seconds(times[slow])}"
-    return f"{fast} took {took}: {rounded} times as fast as {slow}"
+    return f"{fast} took {took}: {format_factor(factor)} times as fast as {slow}"
 
 
 def _steps(spans: pa.Table) -> list[str]:

@@ -23,19 +23,16 @@ from compaction_kit.errors import (
     UnsupportedTableError,
     VerificationError,
 )
-from compaction_kit.execute import CompactionResult, Progress, rewrite
+from compaction_kit.execute import CompactionResult, rewrite
 from compaction_kit.execute.spread import Spread
 from compaction_kit.plan import CompactionPlan
 from tests import deltas_view, folders, handmade
+from tests.execute.meanwhile import commit_behind, once_rewriting
 from tests.handmade import actions_of
 
 pytestmark = pytest.mark.spark
 
 SetConf = Callable[[str, str], None]
-
-
-def data_files(table: Path) -> set[Path]:
-    return set(table.rglob("*.parquet")) - set((table / "_delta_log").rglob("*"))
 
 
 def rows_of(spark: SparkSession, table: Path, version: int | None = None) -> list[str]:
@@ -61,32 +58,6 @@ def assert_rewritten(table: Path, plan: CompactionPlan, result: CompactionResult
 def names_of(table: Path, version: int) -> list[str]:
     lines = handmade.commit_path(table, version).read_text().splitlines()
     return [name for line in lines for name in json.loads(line)]
-
-
-def once_rewriting(act: Callable[[], None]) -> Callable[[Progress], None]:
-    acted: list[bool] = []
-
-    def report(progress: Progress) -> None:
-        if progress.step.startswith("Rewriting") and not acted:
-            acted.append(True)
-            act()
-
-    return report
-
-
-def commit_behind(table: Path, version: int, actions: list[handmade.Action]) -> Callable[[], None]:
-    """Another writer, who commits as soon as the first file is written."""
-    before = data_files(table)
-
-    def act() -> None:
-        end = time.monotonic() + 60
-        while len(data_files(table)) == len(before):
-            assert time.monotonic() < end
-            time.sleep(0.002)
-        assert not handmade.commit_path(table, version).exists()
-        handmade.write_commit(table, version, actions)
-
-    return act
 
 
 def just_before_delta_begins(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any]) -> None:

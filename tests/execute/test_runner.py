@@ -23,6 +23,8 @@ from compaction_kit.errors import (
 )
 from compaction_kit.execute import Progress
 from tests import folders, handmade
+from tests.execute.meanwhile import commit_behind, once, once_rewriting, wait_until
+from tests.folders import data_files
 
 pytestmark = pytest.mark.spark
 
@@ -43,49 +45,11 @@ def stop_at(step: str) -> Callable[[Progress], None]:
     return report
 
 
-def once(step: str, act: Callable[[], None]) -> Callable[[Progress], None]:
-    """Do something once, when a step has begun."""
-    acted: list[bool] = []
-
-    def report(progress: Progress) -> None:
-        if progress.step.startswith(step) and not acted:
-            acted.append(True)
-            act()
-
-    return report
-
-
-def once_rewriting(act: Callable[[], None]) -> Callable[[Progress], None]:
-    return once("Rewriting", act)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.002)
-
-
 @pytest.fixture
 def many_bins(tmp_path: Path) -> Path:
     """12 partitions of 3 files, which is time enough between the first bin and the commit."""
     folder = tmp_path / "table"
     return Path(shaped_table(folder, partitions=12, files=3, rows=30, commits=2))
-
-
-def data_files(table: Path) -> set[Path]:
-    return set(table.rglob("*.parquet")) - set((table / "_delta_log").rglob("*"))
-
-
-def commit_behind(table: Path, version: int, actions: list[handmade.Action]) -> Callable[[], None]:
-    """Another writer, who commits as soon as the first bin is written."""
-    before = data_files(table)
-
-    def act() -> None:
-        wait_until(lambda: len(data_files(table)) > len(before))
-        handmade.write_commit(table, version, actions)
-
-    return act
 
 
 def test_progress_never_goes_back_and_ends_at_one_and_settings_come_back(

@@ -16,8 +16,8 @@ from compaction_kit.files import Files
 Action = dict[str, Any]
 
 
-def file_actions(source: Files, bins: Sequence[Bin], done: Sequence[Rewritten]) -> list[list[Action]]:
-    """For each bin the add of its output, if that has rows, and the removes of what it replaces."""
+def file_actions(source: Files, bins: Sequence[Bin], done: Sequence[Rewritten]) -> list[Action]:
+    """Of each bin the add of its output, if that has rows, and the removes of what it replaces."""
     schema = physical_schema(source.snapshot.metadata)
     positions = np.concatenate([one.positions for one in bins])
     stats = source.snapshot.stats.take(pa.array(source.in_snapshot(positions))).to_pylist()
@@ -25,9 +25,8 @@ def file_actions(source: Files, bins: Sequence[Bin], done: Sequence[Rewritten]) 
     values = partition_values(source, positions)
     now = int(time.time() * 1000)
     ends = np.cumsum([len(one.positions) for one in bins]).tolist()
-    found = []
+    actions: list[Action] = []
     for start, end, output in zip([0, *ends], ends, done, strict=False):
-        actions: list[Action] = []
         if output.num_rows:
             folder, slash, _ = paths[start].rpartition("/")
             actions.append(
@@ -44,8 +43,7 @@ def file_actions(source: Files, bins: Sequence[Bin], done: Sequence[Rewritten]) 
             )
         removed = zip(paths[start:end], values[start:end], sizes[start:end], strict=True)
         actions += [{"remove": _remove(*file, now)} for file in removed]
-        found.append(actions)
-    return found
+    return actions
 
 
 def _remove(path: str, values: dict[str, str | None], size_bytes: int, now: int) -> Action:

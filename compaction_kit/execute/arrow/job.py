@@ -52,7 +52,7 @@ class BinJob:
         self._cores = spark.sparkContext.defaultParallelism
         metadata = source.snapshot.metadata
         self._schema = data_schema(metadata).serialize().to_pybytes()
-        self._by_id = metadata.configuration.get("delta.columnMapping.mode") == "id"
+        self._by_id = metadata.is_mapped_by_id
         self._footer = {"org.apache.spark.version": spark.version}
 
     def run(self, bins: Sequence[Bin]) -> list[Rewritten]:

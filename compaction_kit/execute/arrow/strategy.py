@@ -119,7 +119,7 @@ class _ArrowRun:
         work, lost = self._work, list[Bin]()
         while bins:
             outputs = [written[one.number] for one in bins]
-            actions = [action for of_bin in file_actions(self._source, bins, outputs) for action in of_bin]
+            actions = file_actions(self._source, bins, outputs)
             if not any(one.num_rows for one in outputs):
                 discard(outputs)
                 break

@@ -44,8 +44,7 @@ def rows_of(spark: SparkSession, table: Path) -> Counter[Row]:
 
 
 def data_files(table: Path) -> set[str]:
-    files = set(table.rglob("*.parquet")) - set((table / "_delta_log").rglob("*"))
-    return {str(path.relative_to(table)) for path in files}
+    return {str(path.relative_to(table)) for path in folders.data_files(table)}
 
 
 def live_files(table: Path) -> set[str]:

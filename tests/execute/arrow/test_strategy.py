@@ -3,7 +3,6 @@
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,13 +24,11 @@ from compaction_kit.execute import CompactionResult, Progress
 from compaction_kit.plan import CompactionPlan
 from tests import deltas_view, folders, handmade
 from tests.conftest import CopyOf
+from tests.execute.meanwhile import once_rewriting
+from tests.folders import data_files
 from tests.handmade import actions_of
 
 pytestmark = pytest.mark.spark
-
-
-def data_files(table: Path) -> set[Path]:
-    return set(table.rglob("*.parquet")) - set((table / "_delta_log").rglob("*"))
 
 
 def assert_done_as_planned(table: Path, plan: CompactionPlan, result: CompactionResult) -> None:
@@ -202,7 +199,7 @@ def test_rows_deleted_by_a_vector_meanwhile_stay_deleted(spark: SparkSession, ch
     row = spark.read.format("delta").load(str(changed)).where("part = 'p0000'").first()
     assert row is not None
     count = spark.read.format("delta").load(str(changed)).count()
-    during = Once(
+    during = once_rewriting(
         lambda: spark.sql(f"DELETE FROM delta.`{changed}` WHERE id = {row['id']} AND part = 'p0000'")
     )
     result = plan.run(strategy="arrow", progress=during)
@@ -213,7 +210,7 @@ def test_rows_deleted_by_a_vector_meanwhile_stay_deleted(spark: SparkSession, ch
 
 def test_a_column_that_comes_meanwhile_is_null(spark: SparkSession, changed: Path) -> None:
     plan = open_table(changed).plan_compaction()
-    during = Once(lambda: spark.sql(f"ALTER TABLE delta.`{changed}` ADD COLUMN (more INT)"))
+    during = once_rewriting(lambda: spark.sql(f"ALTER TABLE delta.`{changed}` ADD COLUMN (more INT)"))
     result = plan.run(strategy="arrow", progress=during)
     assert (result.versions, result.verified, result.as_planned) == ((6,), True, True)
     assert spark.read.format("delta").load(str(changed)).where("more IS NULL").count() == 1_050
@@ -224,7 +221,7 @@ def test_a_feature_that_comes_meanwhile_is_a_conflict(spark: SparkSession, chang
     before = data_files(changed)
     statement = f"ALTER TABLE delta.`{changed}` SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
     with pytest.raises(ConflictError, match=r"the feature typeWidening now: make a new plan; nothing was"):
-        plan.run(strategy="arrow", verify=False, progress=Once(lambda: spark.sql(statement)))
+        plan.run(strategy="arrow", verify=False, progress=once_rewriting(lambda: spark.sql(statement)))
     assert data_files(changed) == before
 
 
@@ -259,7 +256,7 @@ def test_a_cancelled_run_leaves_the_table_as_it_was(spark: SparkSession, changed
 
     plan = open_table(changed).plan_compaction()
     with pytest.raises(RunCancelled, match="nothing was committed, the table is as it was"):
-        plan.run(strategy="arrow", verify=False, progress=Once(stop))
+        plan.run(strategy="arrow", verify=False, progress=once_rewriting(stop))
     assert open_table(changed).version == 4
 
 
@@ -307,15 +304,3 @@ def test_z_order_is_refused(spark: SparkSession, changed: Path) -> None:
     plan = open_table(changed).plan_compaction(zorder_by="id")
     with pytest.raises(UnsupportedTableError, match="ordering the rows of a partition takes Spark"):
         plan.run(strategy="arrow", verify=False)
-
-
-class Once:
-    """A progress report that does something at the first step of the rewriting."""
-
-    def __init__(self, work: Callable[[], object]):
-        self._work: Callable[[], object] | None = work
-
-    def __call__(self, progress: Progress) -> None:
-        if progress.step.startswith("Rewriting") and self._work is not None:
-            work, self._work = self._work, None
-            work()

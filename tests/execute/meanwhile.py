@@ -1,0 +1,44 @@
+"""What happens while a plan is run: another writer, or whatever a test does at a step."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from compaction_kit.execute import Progress
+from tests import handmade
+from tests.folders import data_files
+
+
+def once(step: str, act: Callable[[], object]) -> Callable[[Progress], None]:
+    """Do something once, when a step has begun."""
+    acted: list[bool] = []
+
+    def report(progress: Progress) -> None:
+        if progress.step.startswith(step) and not acted:
+            acted.append(True)
+            act()
+
+    return report
+
+
+def once_rewriting(act: Callable[[], object]) -> Callable[[Progress], None]:
+    return once("Rewriting", act)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+def commit_behind(table: Path, version: int, actions: list[handmade.Action]) -> Callable[[], None]:
+    """Another writer, who commits as soon as the first file is written."""
+    before = data_files(table)
+
+    def act() -> None:
+        wait_until(lambda: len(data_files(table)) > len(before))
+        assert not handmade.commit_path(table, version).exists()
+        handmade.write_commit(table, version, actions)
+
+    return act
