@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,18 +10,9 @@ from compaction_kit.log.actions import CORE, file_actions
 from compaction_kit.log.json_source import JsonSource, commit_blocks
 from compaction_kit.log.names import Kind, LogFile
 from compaction_kit.log.paths import decode_paths
+from compaction_kit.log.reconcile import action_keys
 from compaction_kit.log.segment import complete_checkpoints, find_segment
 from compaction_kit.log.snapshot import Snapshot, read_snapshot
-
-_COLUMNS = pa.schema(
-    [
-        ("path", pa.string()),
-        ("deletion_vector_id", pa.string()),
-        ("size_bytes", pa.int64()),
-        ("added", pa.int64()),
-        ("removed", pa.int64()),
-    ]
-)
 
 
 def earliest_version(files: Sequence[LogFile]) -> int:
@@ -57,37 +47,47 @@ def file_lifetimes(table: Path, files: Sequence[LogFile]) -> tuple[Snapshot, pa.
     earliest = earliest_version(files)
     snapshot = read_snapshot(table, find_segment(files, earliest))
     later = [f for f in files if f.kind is Kind.COMMIT and f.version is not None and f.version > earliest]
-    live: dict[tuple[str, str | None], dict[str, Any]] = {}
-    for action in _rows(snapshot.live, np.full(len(snapshot.live), earliest)):
-        live[action["path"], action["deletion_vector_id"]] = _begin(action, earliest)
-    ended: list[dict[str, Any]] = []
-    # Within a commit removes go first: one that replaces a file's deletion vector names the
-    # same path twice, under two keys.
-    for action in _commit_rows(table, sorted(later, key=lambda f: f.version or 0)):
-        key = action["path"], action["deletion_vector_id"]
-        if not action["is_add"]:
-            if key in live:
-                ended.append(live.pop(key) | {"removed": action["version"]})
-        elif key not in live:
-            live[key] = _begin(action, action["version"])
-    return snapshot, pa.Table.from_pylist(ended + list(live.values()), schema=_COLUMNS)
+    commits = sorted(later, key=lambda file: file.version or 0)
+    parts = [_with_version(snapshot.live, np.full(len(snapshot.live), earliest))]
+    actions = pa.concat_tables([*parts, *_commit_actions(table, commits)])
+    return snapshot, _lives(actions)
 
 
-def _commit_rows(table: Path, commits: list[LogFile]) -> Iterator[dict[str, Any]]:
-    """The file actions of commits, a commit after the other."""
+def _commit_actions(table: Path, commits: list[LogFile]) -> Iterator[pa.Table]:
     for block in commit_blocks(commits):
         source = JsonSource(table, block)
         actions = file_actions(source.rows(CORE), 0)
-        rows = _rows(actions, source.versions()[actions["row"].to_numpy()])
-        yield from sorted(rows, key=lambda row: (row["version"], row["is_add"]))
+        yield _with_version(actions, source.versions()[actions["row"].to_numpy()])
 
 
-def _rows(actions: pa.Table, versions: np.ndarray) -> list[dict[str, Any]]:
-    columns = ["is_add", "path", "deletion_vector_id", "size_bytes"]
-    table = actions.select(columns).set_column(1, "path", decode_paths(actions["path"]))
-    return table.append_column("version", pa.array(versions, pa.int64())).to_pylist()
+def _with_version(actions: pa.Table, versions: np.ndarray) -> pa.Table:
+    columns = actions.select(["is_add", "path", "deletion_vector_id", "size_bytes"])
+    return columns.append_column("version", pa.array(versions, pa.int64()))
 
 
-def _begin(action: dict[str, Any], version: int) -> dict[str, Any]:
-    kept = {name: action[name] for name in ("path", "deletion_vector_id", "size_bytes")}
-    return kept | {"added": version, "removed": None}
+def _lives(actions: pa.Table) -> pa.Table:
+    """Pair each add that begins a life with the remove that ends it."""
+    keys = action_keys(actions).dictionary_encode().indices.to_numpy()
+    is_add = actions["is_add"].to_numpy()
+    versions = actions["version"].to_numpy()
+    # Within a commit removes go first: one that replaces a file's deletion vector names the
+    # same path twice, under two keys.
+    order = np.lexsort((is_add, versions, keys))
+    keys, is_add = keys[order], is_add[order]
+    starts_key = np.append(True, keys[1:] != keys[:-1])[: len(keys)]
+    was_live = np.append(False, is_add[:-1])[: len(keys)] & ~starts_key
+    turns = np.flatnonzero(is_add != was_live)
+    begins = np.flatnonzero(is_add[turns])
+    # The turns of a key alternate, so that what follows a beginning is its end, if it is the same key's.
+    ends = np.minimum(begins + 1, max(len(turns) - 1, 0))
+    ended = (ends > begins) & (keys[turns[ends]] == keys[turns[begins]])
+    lives = actions.take(pa.array(order[turns[begins]]))
+    return pa.table(
+        {
+            "path": decode_paths(lives["path"]),
+            "deletion_vector_id": lives["deletion_vector_id"].combine_chunks(),
+            "size_bytes": lives["size_bytes"].combine_chunks(),
+            "added": lives["version"].combine_chunks(),
+            "removed": pa.array(versions[order[turns[ends]]], mask=~ended),
+        }
+    ).sort_by([("added", "ascending"), ("path", "ascending")])

@@ -1,7 +1,5 @@
 """What VACUUM would delete, and which versions that costs."""
 
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -12,9 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.folder import list_folder
+from compaction_kit.history.needs import Needs, file_names, read_needs
 from compaction_kit.log import TransactionLog
-from compaction_kit.log.metadata import Metadata
-from compaction_kit.log.paths import decode_paths, deletion_vector_file, relative_to_table
+from compaction_kit.log.paths import decode_paths
 from compaction_kit.retention import PROPERTY, parse_retention, table_retention
 from compaction_kit.sizes import format_size
 
@@ -92,73 +91,38 @@ def plan_vacuum(
     cutoff = _millis(moment - chosen)
     tombstones = snapshot.tombstones
     young = tombstones.filter(pc.greater_equal(pc.fill_null(tombstones["deletion_timestamp"], 0), cutoff))
-    needed = _names(snapshot.live_files, table) | _names(young, table)
-    _, lifetimes = log.lifetimes()
-    known = _names(lifetimes, table) | _names(tombstones, table)
-    on_disk = list(_data_files(table, snapshot.metadata))
-    rows = [
-        {"path": path, "size_bytes": size, "reason": "tombstone" if path in known else "orphan"}
-        for path, size, mtime in on_disk
-        if mtime < cutoff and path not in needed
-    ]
-    schema = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("reason", pa.string())])
-    files = pa.Table.from_pylist(sorted(rows, key=lambda row: str(row["path"])), schema=schema)
-    going = set(files["path"].to_pylist())
-    readable = _readable_versions(log, configured, {path for path, _, _ in on_disk}, table)
-    lost = readable & _versions_that_need(going, lifetimes, snapshot.version, table)
-    return VacuumPlan(snapshot.version, moment, chosen, files, sorted(lost))
+    needed = pa.chunked_array([*_names(snapshot.live, table).chunks, *_names(young, table).chunks])
+    needs = read_needs(table, log)
+    on_disk = list_folder(table, snapshot.metadata.partition_columns)
+    old = on_disk.filter(pc.less(on_disk["modification_time"], cutoff))
+    going = old.filter(pc.invert(pc.is_in(old["path"], value_set=needed))).sort_by("path")
+    known = pa.chunked_array([*needs.files["path"].chunks, *_names(tombstones, table).chunks])
+    reasons = pc.if_else(pc.is_in(going["path"], value_set=known), "tombstone", "orphan")
+    files = going.select(["path", "size_bytes"]).append_column("reason", reasons)
+    readable = _readable_versions(log, needs, configured, on_disk["path"])
+    lost = needs.versions[readable & needs.versions_without(going["path"])]
+    return VacuumPlan(snapshot.version, moment, chosen, files, lost.tolist())
 
 
-def _names(actions: pa.Table, table: Path) -> set[str]:
+def _names(actions: pa.Table, table: Path) -> pa.ChunkedArray:
     """The data files and deletion vector files of some actions, relative to the table."""
-    names = {relative_to_table(path, table) for path in decode_paths(actions["path"]).to_pylist()}
-    vectors = (deletion_vector_file(v, table) for v in actions["deletion_vector_id"].drop_null().to_pylist())
-    return names | {name for name in vectors if name is not None}
+    decoded = pa.table({"path": decode_paths(actions["path"])})
+    return file_names(decoded.append_column("deletion_vector_id", actions["deletion_vector_id"]), table)
 
 
-def _data_files(table: Path, metadata: Metadata) -> Iterator[tuple[str, int, int]]:
-    """Every file that VACUUM looks at: its path in the table, bytes, and time in ms since 1970."""
-    shown = ("_delta_index", "_change_data", *(f"{column}=" for column in metadata.partition_columns))
-
-    def hidden(name: str) -> bool:
-        # DeltaTableUtils.isHiddenDirectory, and the same for files.
-        return name.startswith((".", "_")) and not name.startswith(shown)
-
-    for folder, subfolders, names in os.walk(table):
-        subfolders[:] = [name for name in subfolders if not hidden(name)]
-        for name in names:
-            if not hidden(name):
-                file = Path(folder, name)
-                status = file.stat()
-                yield str(file.relative_to(table)), status.st_size, status.st_mtime_ns // 1_000_000
-
-
-def _versions_that_need(paths: set[str], lifetimes: pa.Table, latest: int, table: Path) -> set[int]:
-    """The versions in which some of these files were live."""
-    versions: set[int] = set()
-    for life in lifetimes.to_pylist():
-        needs = {
-            relative_to_table(life["path"], table),
-            deletion_vector_file(life["deletion_vector_id"], table),
-        }
-        if needs & paths:
-            end = latest + 1 if life["removed"] is None else life["removed"]
-            versions.update(range(life["added"], end))
-    return versions
-
-
-def _readable_versions(log: TransactionLog, retention: timedelta, on_disk: set[str], table: Path) -> set[int]:
-    """The versions that Spark would read now."""
-    first, lifetimes = log.lifetimes()
-    latest = log.segment().version
-    missing = {path for path in _names(lifetimes, table) if path not in on_disk and not path.startswith("/")}
-    broken = _versions_that_need(missing, lifetimes, latest, table)
+def _readable_versions(
+    log: TransactionLog, needs: Needs, retention: timedelta, on_disk: pa.ChunkedArray
+) -> np.ndarray:
+    """Which versions Spark would read now: bool, as long as `needs.versions`."""
+    paths = needs.files["path"]
+    elsewhere = pc.starts_with(paths, "/")
+    missing = paths.filter(pc.invert(pc.or_(elsewhere, pc.is_in(paths, value_set=on_disk))))
     # From 4.1 on Delta refuses versions older than the retention, files or no files.
     commits = log.commits()
-    oldest = _millis(datetime.now(UTC) - retention)
     times = commits["timestamp"].cast(pa.int64()).to_numpy()
-    blocked = set(commits["version"].to_numpy()[times < oldest].tolist()) - {latest}
-    return set(range(first.version, latest + 1)) - broken - blocked
+    refused = commits["version"].to_numpy()[times < _millis(datetime.now(UTC) - retention)]
+    blocked = np.isin(needs.versions, refused) & (needs.versions != needs.latest)
+    return ~needs.versions_without(missing) & ~blocked
 
 
 def _millis(moment: datetime) -> int:
