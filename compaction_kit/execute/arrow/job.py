@@ -1,5 +1,7 @@
 """One Spark job that rewrites bins: large ones in several shares, whose outputs a second job joins."""
 
+import itertools
+import os
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -74,13 +76,11 @@ class BinJob:
         sizes = [self._source.sizes[one.positions] for one in bins]
         costs = [size + _FILE_COST for size in sizes]
         even = max(sum(float(cost.sum()) for cost in costs) / self._cores, 1.0)
+        all_paths = iter(self._paths(np.concatenate([one.positions for one in bins])))
         found = []
         for one, size, cost in zip(bins, sizes, costs, strict=True):
-            paths = [
-                str(self._table / path)
-                for path in decode_paths(self._source.paths(one.positions)).to_pylist()
-            ]
-            output = str(Path(paths[0]).parent / f"part-{one.number:05d}-{run}")
+            paths = list(itertools.islice(all_paths, len(size)))
+            output = f"{os.path.dirname(paths[0])}/part-{one.number:05d}-{run}"
             inputs = list(zip(paths, size.tolist(), strict=True))
             cuts = _cuts(size, cost, even)
             parts = len(cuts) - 1
@@ -98,6 +98,11 @@ class BinJob:
                     )
                 )
         return found
+
+    def _paths(self, positions: np.ndarray) -> list[str]:
+        """The absolute paths of some of the files."""
+        paths = decode_paths(self._source.paths(positions)).to_pylist()
+        return [os.path.join(self._table, path) for path in paths]
 
     def _rewrite(self, shares: list[Share]) -> list[Rewritten]:
         context, record = self._spark.sparkContext, self._record

@@ -27,6 +27,9 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _MARK = f"number {uuid.uuid4()} "
 _MARKED = re.compile(f'"{_MARK}([^"]*)"')
 
+# Made once: json.loads makes one for each text.
+_DECODER = json.JSONDecoder(parse_float=Decimal)
+
 # A type as schemas have it: a name, or a struct's object with its fields.
 Kind = Any
 
@@ -145,7 +148,7 @@ def _meaning(value: Any, kind: Kind) -> Any:
 def _parsed(text: str | None) -> dict[str, Any] | None:
     """The stats with numbers as they are written, or None if there are none, or none that count."""
     try:
-        stats = json.loads(text, parse_float=Decimal) if text else None
+        stats = _DECODER.decode(text) if text else None
     except (ValueError, ArithmeticError, RecursionError):
         return None
     if not isinstance(stats, dict) or not isinstance(stats.get("numRecords"), int):

@@ -3,10 +3,12 @@
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from compaction_kit.execute.arrow.worker.codecs import Codec, codec_of
 from compaction_kit.execute.arrow.worker.fitting import Refused, wanted_columns
 
 # Files of at most so many bytes and rows are read whole, so many bytes and files of them ahead.
@@ -27,7 +29,9 @@ Input = tuple[str, int]
 
 
 class Reader:
-    """Reads files of one table."""
+    """Reads files of one table; `codec` is that of the first one opened."""
+
+    codec: Codec
 
     def __init__(self, schema: pa.Schema, by_id: bool):
         """
@@ -47,14 +51,8 @@ class Reader:
             Refused: A file can't be rewritten faithfully.
             OSError, ArrowException: A file can't be read.
         """
-        with ThreadPoolExecutor(1) as pool:
-            chunks = _chunks(inputs)
-            loading = deque(pool.submit(_load, chunk) for _, chunk in zip(range(2), chunks, strict=False))
-            while loading:
-                loaded = loading.popleft().result()
-                loading.extend(pool.submit(_load, chunk) for _, chunk in zip(range(1), chunks, strict=False))
-                for path, data in loaded:
-                    yield from self._rows(path, data)
+        for path, data in _loaded(list(_chunks(inputs))):
+            yield from self._rows(path, data)
 
     def opened(self, path: str, data: bytes | None = None) -> pq.ParquetFile:
         """A file, when its dates and its columns have been looked at.
@@ -74,6 +72,8 @@ class Reader:
             file.close()
             raise Refused(f"a file has dates of the old calendar ({sign})")
         found = file.schema_arrow
+        if self._seen is None:
+            self.codec = codec_of(file)
         if self._seen is None or not found.equals(self._seen, check_metadata=True):
             self._wanted = wanted_columns(found, self._schema, self._by_id)
             self._seen = found
@@ -118,6 +118,21 @@ def _chunks(inputs: Sequence[Input]) -> Iterator[list[Input]]:
         size += size_bytes
     if chunk:
         yield chunk
+
+
+def _loaded(chunks: Sequence[list[Input]]) -> Iterator[tuple[str, bytes | None]]:
+    """What `_load` gives of one chunk after another, the next ones meanwhile."""
+    if len(chunks) == 1:
+        # A thread takes longer to start than a few small files to be read.
+        yield from _load(chunks[0])
+        return
+    with ThreadPoolExecutor(1) as pool:
+        waiting = iter(chunks)
+        loading = deque(pool.submit(_load, chunk) for chunk in islice(waiting, 2))
+        while loading:
+            loaded = loading.popleft().result()
+            loading.extend(pool.submit(_load, chunk) for chunk in islice(waiting, 1))
+            yield from loaded
 
 
 def _load(chunk: Sequence[Input]) -> list[tuple[str, bytes | None]]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from compaction_kit.execute.arrow.worker.codecs import Codec
 from compaction_kit.execute.arrow.worker.encoding import dictionary_columns, leaf_columns, nan_columns
 from compaction_kit.execute.arrow.worker.fitting import Refused, fitted
 from compaction_kit.execute.arrow.worker.footer import Footer, NotStitchable, read_footer
@@ -25,18 +26,6 @@ from compaction_kit.execute.arrow.worker.stitch import stitch
 GROUP_BYTES = 128 << 20
 # Row groups of at least so many bytes are copied as they are: larger ones would gain little.
 WHOLE_BYTES = 8 << 20
-# What pyarrow calls each codec that footers name, the level that Spark has, and what a file's name
-# has before "parquet".
-_CODECS: dict[str, tuple[str, int | None, str]] = {
-    "UNCOMPRESSED": ("none", None, ""),
-    "SNAPPY": ("snappy", None, "snappy."),
-    "GZIP": ("gzip", 6, "gz."),
-    "ZSTD": ("zstd", 3, "zstd."),
-    "LZ4": ("lz4", None, "lz4raw."),
-    "BROTLI": ("brotli", None, "br."),
-}
-# Of those that footers name, pyarrow has no name for this one alone.
-_NAMELESS = {"UNKNOWN": "LZ4 as Hadoop frames it"}
 _STEM = ".c000."
 
 
@@ -168,17 +157,22 @@ def rewrite_share(share: Share) -> tuple[str, int]:
     """
     schema = pa.ipc.read_schema(pa.py_buffer(share.schema))
     reader = Reader(schema, share.by_id)
-    codec, level, suffix = _codec(share.inputs[0][0])
-    path = _unique(share.output, f"{suffix}parquet")
     whole = _whole(share, reader, schema)
     if whole:
+        path = _unique(share.output, reader.codec.suffix)
         with contextlib.suppress(NotStitchable):
             return path, stitch(whole, path, share.footer)
     with_nan: set[str] = set()
     while True:
+        groups = _groups(reader.tables(share.inputs), schema)
+        first = next(groups, schema.empty_table())
+        with_nan |= nan_columns(first)
+        path = _unique(share.output, reader.codec.suffix)
         try:
-            groups = _groups(reader.tables(share.inputs), schema)
-            return path, _write(groups, schema, path, (codec, level), share.footer, with_nan)
+            with _writer(path, schema, reader.codec, first, with_nan) as writer:
+                num_rows = _write(writer, itertools.chain([first], groups), with_nan)
+                writer.add_key_value_metadata(share.footer)
+            return path, num_rows
         except _NanFound as found:
             # Statistics are promised for all row groups or none: begin anew.
             os.remove(path)
@@ -197,47 +191,38 @@ class _NanFound(Exception):
         self.columns = columns
 
 
-def _write(
-    groups: Iterator[pa.Table],
-    schema: pa.Schema,
-    path: str,
-    compression: tuple[str, int | None],
-    footer: dict[str, str],
-    with_nan: set[str],
-) -> int:
-    first = next(groups, schema.empty_table())
-    without_statistics = with_nan | nan_columns(first)
-    num_rows = 0
-    with pq.ParquetWriter(
+def _writer(
+    path: str, schema: pa.Schema, codec: Codec, first: pa.Table, with_nan: set[str]
+) -> pq.ParquetWriter:
+    """Writes a file as Spark does; `first` are the rows that tell where dictionaries pay."""
+    return pq.ParquetWriter(
         path,
         schema,
-        compression=compression[0],
-        compression_level=compression[1],
+        compression=codec.name,
+        compression_level=codec.level,
         use_dictionary=dictionary_columns(first),
-        write_statistics=[name for name in leaf_columns(schema) if name not in without_statistics],
+        write_statistics=[name for name in leaf_columns(schema) if name not in with_nan],
         version="2.6",
         store_schema=False,
         store_decimal_as_integer=True,
         write_page_checksum=True,
-    ) as writer:
-        for group in itertools.chain([first], groups):
-            found = nan_columns(group) - without_statistics
-            if found:
-                raise _NanFound(found)
-            writer.write_table(group, row_group_size=len(group) or None)
-            num_rows += len(group)
-        writer.add_key_value_metadata(footer)
+    )
+
+
+def _write(writer: pq.ParquetWriter, groups: Iterator[pa.Table], with_nan: set[str]) -> int:
+    """Write row groups, and count the rows.
+
+    Raises:
+        _NanFound: A later one than the first has NaN in columns that the first had none in.
+    """
+    num_rows = 0
+    for number, group in enumerate(groups):
+        found = nan_columns(group) - with_nan if number else set()
+        if found:
+            raise _NanFound(found)
+        writer.write_table(group, row_group_size=len(group) or None)
+        num_rows += len(group)
     return num_rows
-
-
-def _codec(path: str) -> tuple[str, int | None, str]:
-    with pq.ParquetFile(path) as file:
-        if not file.num_row_groups or not file.metadata.num_columns:
-            return _CODECS["SNAPPY"]
-        codec = file.metadata.row_group(0).column(0).compression
-    if codec not in _CODECS:
-        raise Refused(f"a file is compressed with {_NAMELESS.get(codec, codec)}")
-    return _CODECS[codec]
 
 
 def _whole(share: Share, reader: Reader, schema: pa.Schema) -> list[Footer]:
