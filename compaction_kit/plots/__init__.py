@@ -6,6 +6,7 @@ can't see it.
 
 from compaction_kit.plots.bins import bins, layouts, plan, plan_bins, plan_sizes
 from compaction_kit.plots.history import history
+from compaction_kit.plots.manifest import manifest
 from compaction_kit.plots.reads import reads
 from compaction_kit.plots.sizes import before_after, file_sizes
 from compaction_kit.plots.style import LIVE, LOST, NEW, SMALL, TOMBSTONED, Chart, to_html, to_png
@@ -24,6 +25,7 @@ __all__ = [
     "file_sizes",
     "history",
     "layouts",
+    "manifest",
     "plan",
     "plan_bins",
     "plan_sizes",

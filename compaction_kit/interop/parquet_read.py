@@ -1,0 +1,32 @@
+"""Read Parquet with Spark, whatever characters are in a path."""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+# What Spark takes for a pattern (SparkHadoopUtil.isGlobPath).
+_PATTERN = re.compile(r"[{}\[\]*?\\]")
+
+
+def read_parquet(
+    spark: SparkSession,
+    paths: Path | Iterable[Path],
+    schema: StructType | None = None,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """The rows of a folder, or of files, with Spark's own reader of Parquet.
+
+    Args:
+        spark: The session.
+        paths: The folder or the files.
+        schema: The columns; None for what Spark infers.
+        options: The reader's.
+    """
+    reader = spark.read.options(**(options or {}))
+    if schema is not None:
+        reader = reader.schema(schema)
+    each = [paths] if isinstance(paths, Path) else paths
+    return reader.parquet(*(_PATTERN.sub(r"\\\g<0>", str(path)) for path in each))
