@@ -3,6 +3,8 @@
 import html
 from collections.abc import Iterable, Mapping, Sequence
 
+import pyarrow as pa
+
 
 def as_text(facts: Mapping[str, str]) -> str:
     """One line a fact, names and values aligned."""
@@ -24,6 +26,13 @@ def as_html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table with a row a thing: its name on the left, then what there is to say of it."""
     body = "".join(f"<tr>{_cells('td', row)}</tr>" for row in rows)
     return f"<table><thead><tr>{_cells('th', head)}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def arrow_as_html(rows: pa.Table) -> str:
+    """A small Arrow table as it is, a row a row; nulls are left empty."""
+    head = [name.replace("_", " ") for name in rows.column_names]
+    texts = (["" if value is None else str(value) for value in row.values()] for row in rows.to_pylist())
+    return as_html_table(head, texts)
 
 
 def _cells(kind: str, texts: Sequence[str]) -> str:

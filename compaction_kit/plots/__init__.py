@@ -5,6 +5,7 @@ can't see it.
 """
 
 from compaction_kit.plots.bins import bins, layouts, plan, plan_bins, plan_sizes
+from compaction_kit.plots.concurrency import concurrency
 from compaction_kit.plots.history import history
 from compaction_kit.plots.manifest import manifest
 from compaction_kit.plots.reads import reads
@@ -22,6 +23,7 @@ __all__ = [
     "Chart",
     "before_after",
     "bins",
+    "concurrency",
     "file_sizes",
     "history",
     "layouts",

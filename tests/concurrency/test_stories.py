@@ -1,0 +1,181 @@
+"""Two real writers at once: each scenario's outcome is Delta's, and no row is lost or doubled."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import delta.exceptions
+import pytest
+from pyspark.sql import SparkSession
+
+from compaction_kit import concurrency, open_table
+from compaction_kit.concurrency import Story
+from compaction_kit.concurrency.hold import Held
+from compaction_kit.errors import InvalidArgumentError, RunFailedError
+from tests import folders
+
+pytestmark = pytest.mark.spark
+
+# What the first writer's tries came to, and what it was told.
+BOTH = (["taken", "committed"], None)
+ANEW = (["refused", "committed"], None)
+READ_TOO_LITTLE = (["refused"], "ConcurrentAppendException")
+EXPECTED = {
+    "append with append": BOTH,
+    "two deletes of the same rows": READ_TOO_LITTLE,
+    "two deletes in two partitions": BOTH,
+    "compaction with append": BOTH,
+    "compaction with delete": (["refused", "gave up"], "ConcurrentDeleteReadException"),
+    "compaction with delete elsewhere": BOTH,
+    "delete with compaction": READ_TOO_LITTLE,
+    "two compactions": (["refused", "gave up"], "ConcurrentDeleteReadException"),
+    "compaction with ADD COLUMN": ANEW,
+    "append with ADD COLUMN": (["refused"], "MetadataChangedException"),
+    "overwrite with append": READ_TOO_LITTLE,
+    "delete with append": READ_TOO_LITTLE,
+    "rewrite with append": BOTH,
+    "rewrite with delete": (["refused"], "ConcurrentDeleteReadException"),
+}
+SNAPSHOT_ISOLATION = {
+    "compaction with append",
+    "compaction with delete elsewhere",
+    "compaction with ADD COLUMN",
+    "rewrite with append",
+}
+
+
+@pytest.fixture(scope="module")
+def stories(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Story]:
+    folder = tmp_path_factory.mktemp("stories") / "new"
+    return {name: concurrency.play(folder, name, spark) for name in EXPECTED}
+
+
+def test_every_scenario_is_played() -> None:
+    assert set(concurrency.scenarios()) == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_story_ends_as_delta_rules(stories: Mapping[str, Story], name: str) -> None:
+    story = stories[name]
+    outcomes, exception = EXPECTED[name]
+    assert story.attempts["outcome"].to_pylist() == ["committed", *outcomes]
+    assert (None if story.refusal is None else story.refusal.exception) == exception
+    first, second = story.scenario.first.name, story.scenario.second.name
+    assert story.winners == ((second, first) if exception is None else (second,))
+    assert story.versions == (0, 1 if exception else 2)
+    assert (f"the {second} won" in story.finding) == (exception is not None)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_rows_are_as_if_the_winners_had_come_one_after_another(
+    stories: Mapping[str, Story], name: str
+) -> None:
+    story = stories[name]
+    assert (story.rows_lost, story.rows_doubled) == (0, 0)
+    assert story.ids_after == story.ids_expected
+    assert len(story.ids_before) == 40
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_commits_told_are_those_of_the_log(stories: Mapping[str, Story], name: str) -> None:
+    story = stories[name]
+    commits = open_table(story.table).log.commits().slice(1)
+    told = [row for row in story.attempts.to_pylist() if row["outcome"] == "committed"]
+    for column in ("version", "operation", "isolation_level"):
+        assert [row[column] for row in told] == commits[column].to_pylist()
+    # The other one's version was taken when the first came to it.
+    assert story.attempts["read_version"].to_pylist()[:2] == [0, 0]
+    assert story.attempts["version"].to_pylist()[:2] == [1, 1]
+    is_snapshot = told[-1]["isolation_level"] == "SnapshotIsolation"
+    assert is_snapshot == (name in SNAPSHOT_ISOLATION | {"two compactions", "delete with compaction"})
+
+
+@pytest.mark.parametrize(
+    "name", ["compaction with append", "compaction with ADD COLUMN", "rewrite with delete"]
+)
+def test_spark_reads_the_rows_told(spark: SparkSession, stories: Mapping[str, Story], name: str) -> None:
+    rows = spark.read.format("delta").load(str(stories[name].table)).collect()
+    assert sorted(row["id"] for row in rows) == list(stories[name].ids_after)
+
+
+def test_a_compaction_that_won_left_one_file_a_partition_and_the_appended_one(
+    stories: Mapping[str, Story],
+) -> None:
+    assert open_table(stories["compaction with append"].table).files().num_files == 2 + 1
+    assert open_table(stories["compaction with delete"].table).files().num_files == 4
+    assert open_table(stories["rewrite with append"].table).files().num_files == 2 + 1
+
+
+def test_after_a_metadata_change_optimize_commits_from_the_newer_version(
+    stories: Mapping[str, Story],
+) -> None:
+    tries = stories["compaction with ADD COLUMN"].attempts
+    assert tries["read_version"].to_pylist() == [0, 0, 1]
+    assert tries["version"].to_pylist() == [1, 1, 2]
+    assert "looked again" in stories["compaction with ADD COLUMN"].why
+
+
+def test_optimize_looks_again_and_gives_up_where_its_files_are_gone(stories: Mapping[str, Story]) -> None:
+    last = stories["compaction with delete"].attempts.to_pylist()[-1]
+    assert (last["read_version"], last["version"], last["outcome"]) == (1, None, "gave up")
+
+
+@pytest.mark.parametrize(("name", "expected"), EXPECTED.items(), ids=EXPECTED)
+def test_deltas_own_words_are_told(
+    stories: Mapping[str, Story], name: str, expected: tuple[list[str], str | None]
+) -> None:
+    refusal = stories[name].refusal
+    if expected[1] is None:
+        assert refusal is None
+        return
+    assert refusal is not None
+    assert hasattr(delta.exceptions, refusal.exception)
+    conditions = {
+        "ConcurrentAppendException": "DELTA_CONCURRENT_APPEND",
+        "ConcurrentDeleteReadException": "DELTA_CONCURRENT_DELETE_READ",
+        "MetadataChangedException": "DELTA_METADATA_CHANGED",
+    }
+    assert refusal.condition.split(".")[0] == conditions[refusal.exception]
+    assert "concurrent" in refusal.message
+    assert "\n" not in refusal.message
+    assert "{" not in stories[name].why
+    for words in (refusal.exception, refusal.condition, stories[name].why):
+        assert words in stories[name].summary()
+
+
+def test_a_story_played_again_is_the_same_and_in_a_folder_of_its_own(
+    spark: SparkSession, stories: Mapping[str, Story]
+) -> None:
+    story = stories["append with ADD COLUMN"]
+    again = concurrency.play(story.table.parent, story.scenario.name, spark)
+    assert again.table != story.table
+    assert again.table.parent == story.table.parent
+    assert again.attempts == story.attempts
+    assert (again.refusal is None, again.ids_after) == (story.refusal is None, story.ids_after)
+
+
+def test_a_story_draws_itself(stories: Mapping[str, Story]) -> None:
+    page = stories["compaction with delete"]._repr_html_()
+    assert "ConcurrentDeleteReadException" in page
+    assert "gave up" in page
+    assert 'src="data:image/png;base64,' in page
+
+
+def test_an_unknown_scenario_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match='"coffee with tea" is no scenario: choose one of append'):
+        concurrency.play(tmp_path, "coffee with tea")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_played_within_a_table(spark: SparkSession, shaped: Path) -> None:
+    before = folders.listing(shaped)
+    for folder in (shaped, shaped / "part=p0000"):
+        with pytest.raises(InvalidArgumentError, match=r"is within the Delta table .*: give another folder"):
+            concurrency.play(folder, "append with append", spark)
+    assert folders.listing(shaped) == before
+
+
+def test_a_writer_that_never_commits_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(RunFailedError, match="ended before it came to a commit: it changed nothing"):
+        Held(spark, lambda: spark.range(3).collect())
+    with pytest.raises(RunFailedError, match="ended before it came to a commit: out of ink"):
+        Held(spark, lambda: (_ for _ in ()).throw(OSError("out of ink")))
