@@ -1,7 +1,8 @@
-"""The files in a table's folder, live or not, as VACUUM sees them."""
+"""What is in a table's folder, live or not, as VACUUM sees it."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,35 +11,92 @@ _SHOWN = ("_delta_index", "_change_data")
 COLUMNS = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("modification_time", pa.int64())])
 
 
-def list_folder(table: Path, partition_columns: Sequence[str]) -> pa.Table:
-    """Every file that VACUUM looks at; hidden ones and those in hidden folders are left out.
+@dataclass(frozen=True)
+class Folder:
+    """What is in a table's folder.
+
+    Attributes:
+        files: What VACUUM looks at: path (relative to the table, as on disk), size_bytes,
+            modification_time (ms since 1970).
+        directories: What each folder among them holds directly, however hidden: how many
+            entries, by its path.
+        hidden: What VACUUM passes over: files and folders, by their paths.
+    """
+
+    files: pa.Table
+    directories: dict[str, int]
+    hidden: list[str]
+
+
+@dataclass
+class _Found:
+    files: list[tuple[str, int, int]] = field(default_factory=list)
+    directories: dict[str, int] = field(default_factory=dict)
+    hidden: list[str] = field(default_factory=list)
+
+
+def look_through(
+    table: Path, partition_columns: Sequence[str], hides_iceberg_metadata: bool = False
+) -> Folder:
+    """Look at every file and folder of a table but for what hidden folders hold.
 
     Args:
         table: The table's folder.
         partition_columns: By which it is partitioned: their folders are shown whatever their names
             (DeltaTableUtils.isHiddenDirectory).
-
-    Returns:
-        path (relative to the table, as on disk), size_bytes, modification_time (ms since 1970).
+        hides_iceberg_metadata: Whether what is called "metadata" is hidden, as it is where Delta
+            writes Iceberg's metadata too.
     """
     shown = (*_SHOWN, *(f"{column}=" for column in partition_columns))
-    found = list(_walk(str(table), "", shown))
-    columns = zip(*found, strict=True) if found else ([], [], [])
-    return pa.table(
-        [pa.array(list(column), field.type) for column, field in zip(columns, COLUMNS, strict=True)], COLUMNS
-    )
+    found = _Found()
+    _walk(str(table), "", shown, "metadata" if hides_iceberg_metadata else None, found)
+    columns = zip(*found.files, strict=True) if found.files else ([], [], [])
+    arrays = [pa.array(list(column), kind.type) for column, kind in zip(columns, COLUMNS, strict=True)]
+    return Folder(pa.table(arrays, COLUMNS), found.directories, found.hidden)
 
 
-def _walk(folder: str, prefix: str, shown: tuple[str, ...]) -> Iterator[tuple[str, int, int]]:
-    subfolders = []
+def list_folder(table: Path, partition_columns: Sequence[str]) -> pa.Table:
+    """Every file that VACUUM looks at; see `Folder.files`.
+
+    Args:
+        table: The table's folder.
+        partition_columns: By which it is partitioned.
+    """
+    return look_through(table, partition_columns).files
+
+
+def count_files(table: Path, paths: Sequence[str]) -> tuple[int, int]:
+    """How many files some files and folders are or hold, at any depth, and their bytes.
+
+    Args:
+        table: The table's folder.
+        paths: Relative to it.
+    """
+    number = size_bytes = 0
+    for path in paths:
+        place = table / path
+        inner = (os.path.join(top, name) for top, _, names in os.walk(place) for name in names)
+        for file in inner if place.is_dir() else [str(place)]:
+            number += 1
+            size_bytes += os.lstat(file).st_size
+    return number, size_bytes
+
+
+def _walk(folder: str, prefix: str, shown: tuple[str, ...], metadata: str | None, found: _Found) -> int:
+    """Add what is in a folder to what was found; how many entries it has."""
+    subfolders, number = [], 0
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.startswith((".", "_")) and not entry.name.startswith(shown):
-                continue
-            if entry.is_dir():
-                subfolders.append(entry.name)
+            number += 1
+            name = entry.name
+            if name == metadata or (name.startswith((".", "_")) and not name.startswith(shown)):
+                found.hidden.append(prefix + name)
+            elif entry.is_dir():
+                subfolders.append(name)
             else:
                 status = entry.stat()
-                yield prefix + entry.name, status.st_size, status.st_mtime_ns // 1_000_000
+                found.files.append((prefix + name, status.st_size, status.st_mtime_ns // 1_000_000))
     for name in subfolders:
-        yield from _walk(f"{folder}/{name}", f"{prefix}{name}/", shown)
+        inner = _walk(f"{folder}/{name}", f"{prefix}{name}/", shown, metadata, found)
+        found.directories[prefix + name] = inner
+    return number

@@ -7,7 +7,10 @@ from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.log.metadata import Metadata
 
 PROPERTY = "delta.deletedFileRetentionDuration"
-_DEFAULT = "interval 1 week"
+# The session's setting by which Delta refuses versions that are older than that.
+GUARD = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
+LOG_PROPERTY = "delta.logRetentionDuration"
+_DEFAULTS = {PROPERTY: "interval 1 week", LOG_PROPERTY: "interval 30 days"}
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _LENGTH = r"(\d+(?:\.\d+)?)\s*([a-z]+?)s?\b\s*"
 _RETENTION = re.compile(rf"(?:interval\s+)?(?:{_LENGTH})+", re.IGNORECASE)
@@ -19,7 +22,16 @@ def table_retention(metadata: Metadata) -> timedelta:
     Raises:
         InvalidArgumentError: The property is no length of time.
     """
-    return parse_retention(metadata.configuration.get(PROPERTY, _DEFAULT))
+    return parse_retention(metadata.configuration.get(PROPERTY, _DEFAULTS[PROPERTY]))
+
+
+def log_retention(metadata: Metadata) -> timedelta:
+    """How long a table keeps its log: by its property, or 30 days.
+
+    Raises:
+        InvalidArgumentError: The property is no length of time.
+    """
+    return parse_retention(metadata.configuration.get(LOG_PROPERTY, _DEFAULTS[LOG_PROPERTY]))
 
 
 def parse_retention(text: str) -> timedelta:
@@ -28,9 +40,16 @@ def parse_retention(text: str) -> timedelta:
     Raises:
         InvalidArgumentError: It is none.
     """
-    lengths = re.findall(_LENGTH, text.lower()) if _RETENTION.fullmatch(text.strip()) else []
+    is_length = isinstance(text, str) and _RETENTION.fullmatch(text.strip())
+    lengths = re.findall(_LENGTH, text.lower()) if is_length else []
     if not lengths or any(unit not in _UNITS for _, unit in lengths):
+        shown = f'"{text}"' if isinstance(text, str) else repr(text)
         raise InvalidArgumentError(
-            f'retention="{text}" is not a length of time: write it as "168 hours" or "7 days".'
+            f'retention={shown} is not a length of time: write it as "168 hours" or "7 days".'
         )
-    return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in lengths))
+    try:
+        return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in lengths))
+    except OverflowError as error:
+        raise InvalidArgumentError(
+            f'retention="{text}" is longer than can be reckoned with: choose a million days at most.'
+        ) from error

@@ -20,16 +20,38 @@ from compaction_kit.errors import (
 )
 from compaction_kit.execute import run_plan
 from compaction_kit.files import Files
-from compaction_kit.history import read_history
+from compaction_kit.history import (
+    Diff,
+    LogCleanup,
+    Resolved,
+    RestorePlan,
+    Storage,
+    diff_versions,
+    plan_log_cleanup,
+    plan_restore,
+    read_history,
+    read_storage,
+    read_versions,
+    resolve,
+)
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.names import LOG_FOLDER, list_log
 from compaction_kit.plan import CompactionPlan, Planner, Thresholds
 from compaction_kit.predicate import select_partitions
+from compaction_kit.retention import GUARD
 from compaction_kit.sample import sampled_model
 from compaction_kit.session import active_spark, get_spark
 from compaction_kit.settings import session_rules, thresholds
 from compaction_kit.sizes import parse_size
-from compaction_kit.vacuum import VacuumPlan, plan_vacuum
+from compaction_kit.vacuum import Session as VacuumSession
+from compaction_kit.vacuum import (
+    Stream,
+    VacuumPlan,
+    VacuumResult,
+    plan_vacuum,
+    run_vacuum,
+    running_streams,
+)
 
 _CATALOG_NAME = re.compile(r"\w+(\.\w+){0,2}")
 
@@ -95,18 +117,14 @@ class Table:
             version: None for the latest.
             where: SQL over partition columns, such as "origin = 'JFK'"; None for all files.
             timestamp: Instead of a version, a time (UTC, if it has no zone): the last version
-                committed by then; `log.version_at` tells which.
+                committed by then; `at` tells which.
 
         Raises:
             InvalidArgumentError: The version can't be read, no version has that time, both were
                 given, or the predicate can't be used.
         """
         if timestamp is not None:
-            if version is not None:
-                raise InvalidArgumentError(
-                    f'version={version} and timestamp="{timestamp}" were both given: choose one of the two.'
-                )
-            version = self.log.version_at(timestamp)
+            version = self.at(version, timestamp).version
         files = Files(self.log.snapshot(version))
         return files if where is None else select_partitions(self.spark, files, where)
 
@@ -187,9 +205,64 @@ class Table:
         """Every version that the log still tells of; see `history.read_history` for the columns."""
         return read_history(self.log)
 
-    def plan_vacuum(self, retention: str | None = None, at: datetime | None = None) -> VacuumPlan:
-        """What VACUUM would delete; see `vacuum.plan_vacuum`."""
-        return plan_vacuum(self.path, self.log, retention, at)
+    def versions(self) -> pa.Table:
+        """Every version that the log knows, and whether it can be read; see `history.read_versions`."""
+        return read_versions(self.path, self.log, guard=self._has_guard)
+
+    def at(self, version: int | None = None, timestamp: datetime | str | None = None) -> Resolved:
+        """The commit that a version or a time stands for; see `history.resolve`."""
+        return resolve(self.log, version, timestamp)
+
+    def diff(self, start: int, end: int) -> Diff:
+        """What differs between two versions, by the log; see `history.diff_versions`."""
+        return diff_versions(self.log, start, end)
+
+    def restore(self, version: int) -> RestorePlan:
+        """Plan to go back to a version; see `history.plan_restore`. Nothing is changed until `run()`."""
+        return plan_restore(self.path, self.log, lambda: self.spark, version, self._has_guard)
+
+    def storage(self) -> Storage:
+        """The bytes that each version left, live and not; see `history.read_storage`."""
+        return read_storage(self.path, self.log)
+
+    def plan_log_cleanup(self, at: datetime | None = None) -> LogCleanup:
+        """What the next cleanup of the log takes; see `history.plan_log_cleanup`."""
+        return plan_log_cleanup(self.path, self.log, at)
+
+    def plan_vacuum(
+        self,
+        retention: str | None = None,
+        keep_versions: Sequence[int] | None = None,
+        mode: str = "FULL",
+        at: datetime | None = None,
+    ) -> VacuumPlan:
+        """What VACUUM would delete, and which versions that costs; `run()` on it deletes just that.
+
+        Args:
+            retention: How long removed files are kept, such as "168 hours" or "7 days". None: as the
+                table's property says, or a week. Less than that is what Delta refuses.
+            keep_versions: Versions of which no file shall go.
+            mode: "FULL" looks at the folder, "LITE" at the log's commits alone.
+            at: For a preview, when VACUUM would run (UTC, if it has no zone); None for now.
+
+        Raises:
+            InvalidArgumentError: An argument can't be used, or Delta refuses such a vacuum.
+        """
+        session = VacuumSession(self._conf, self._has_guard, self._streams)
+        return plan_vacuum(
+            self.path, self.log, session, retention, keep_versions, mode, at, self.vacuum_runner
+        )
+
+    def vacuum_runner(self, plan: VacuumPlan, **options: Any) -> VacuumResult:
+        """Run one of this table's plans; `VacuumPlan.run` calls it."""
+        return run_vacuum(self.path, self.log, lambda: self.spark, plan, self._has_guard, **options)
+
+    def _streams(self, table_id: str) -> list[Stream]:
+        return running_streams(self._spark or active_spark(), self.path, table_id)
+
+    @property
+    def _has_guard(self) -> bool:
+        return (self._conf(GUARD) or "true").lower() == "true"
 
     def _conf(self, key: str) -> str | None:
         spark = self._spark or active_spark()

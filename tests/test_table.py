@@ -187,5 +187,13 @@ def test_looking_at_a_table_needs_no_session_and_changes_nothing(shaped: Path) -
     table.files().stats()
     plan = table.plan_compaction()
     table.history(), table.plan_vacuum(), plan.explain(), plan.bins, plan.files, plan.plot()
+    (
+        table.versions(),
+        table.storage(),
+        table.diff(1, 2),
+        table.restore(1),
+        table.plan_log_cleanup(),
+        table.at(),
+    )
     assert folders.listing(shaped) == before
     assert table._spark is None

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Protocol
 
 from compaction_kit.errors import (
     CompactionKitError,
@@ -11,7 +12,6 @@ from compaction_kit.errors import (
     StalePlanError,
 )
 from compaction_kit.execute.jvm import is_conflict
-from compaction_kit.plan import CompactionPlan
 
 _CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w.$]+: )?(.*\S)", re.MULTILINE)
 _NO_PERMISSION = ("Permission denied", "AccessDenied", "Read-only file system")
@@ -28,7 +28,12 @@ class TableChanged(Exception):
     """The table isn't any more what the plan was made for; the message says in what."""
 
 
-def stale(plan: CompactionPlan, latest: int) -> StalePlanError:
+class _Plan(Protocol):
+    @property
+    def version(self) -> int: ...
+
+
+def stale(plan: _Plan, latest: int) -> StalePlanError:
     """The error of a plan whose table another writer has moved on."""
     return StalePlanError(
         f"The plan was made at version {plan.version} and the table is at {latest}: "

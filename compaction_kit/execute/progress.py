@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from tqdm.auto import tqdm
 
@@ -31,9 +32,7 @@ class Progress:
     @property
     def seconds_left(self) -> float | None:
         """The rest at the pace so far; None while there is no pace to go by."""
-        if self.fraction < 0.02:
-            return None
-        return self.seconds * (1 - self.fraction) / self.fraction
+        return seconds_left(self.fraction, self.seconds)
 
     def __str__(self) -> str:
         parts = [self.step]
@@ -47,8 +46,25 @@ class Progress:
 Report = Callable[[Progress], None]
 
 
+class Measured(Protocol):
+    """How far anything is."""
+
+    @property
+    def fraction(self) -> float:
+        """The share of the whole that is done, 0 to 1."""
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The rest; None while it isn't known."""
+
+
+def seconds_left(fraction: float, seconds: float) -> float | None:
+    """The rest at the pace so far; None while there is no pace to go by."""
+    return None if fraction < 0.02 else seconds * (1 - fraction) / fraction
+
+
 class ProgressBar:
-    """A bar in a terminal or a notebook; call it with each `Progress`."""
+    """A bar in a terminal or a notebook; call it with each progress."""
 
     def __init__(self) -> None:
         self._bar: tqdm[None] = tqdm(
@@ -58,7 +74,7 @@ class ProgressBar:
             leave=False,
         )
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: Measured) -> None:
         """Show it."""
         self._bar.set_description_str(str(progress), refresh=False)
         left = progress.seconds_left

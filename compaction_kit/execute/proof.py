@@ -8,13 +8,14 @@ from compaction_kit.errors import VerificationError
 from compaction_kit.execute.commits import Commit, net_files
 from compaction_kit.execute.jobs import WHOLE_FILES, Watched, run_watched, session_confs
 from compaction_kit.execute.jvm import rows_of
+from compaction_kit.execute.restore import restore
 from compaction_kit.execute.work import Work
-from compaction_kit.sql import table_name
+from compaction_kit.retention import GUARD
 from compaction_kit.verify import Fingerprint, fingerprint
 
 # Delta refuses to go back to a version older than the retention of deleted files, which are all
 # there: they were live a moment ago.
-ANY_VERSION = {"spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false"}
+ANY_VERSION = {GUARD: "false"}
 
 
 def prove(work: Work, commits: Sequence[Commit]) -> Fingerprint:
@@ -65,7 +66,7 @@ def _undo(work: Work, first: int, last: int, count: int) -> str:
         return f"another writer has committed too, up to version {latest}, so nothing was undone: {by_hand}"
     try:
         with session_confs(work.spark, ANY_VERSION):
-            work.spark.sql(f"RESTORE TABLE {table_name(work.table)} TO VERSION AS OF {first}").collect()
+            restore(work.spark, work.table, first)
     except PySparkException as error:
         return f"restoring version {first} failed ({str(error).splitlines()[0]}): {by_hand}"
     restored = work.log.segment().version

@@ -1,5 +1,25 @@
-"""Looking back: what each version did, which can be read, what differs between two."""
+"""Looking back: what each version did, which can be read, what differs between two, going back."""
 
+from compaction_kit.history.cleanup import LogCleanup, plan_log_cleanup
+from compaction_kit.history.diff import Diff, diff_versions
 from compaction_kit.history.ledger import read_history
+from compaction_kit.history.resolve import Resolved, resolve
+from compaction_kit.history.restore import RestorePlan, RestoreResult, plan_restore
+from compaction_kit.history.storage import Storage, read_storage
+from compaction_kit.history.versions import read_versions
 
-__all__ = ["read_history"]
+__all__ = [
+    "Diff",
+    "LogCleanup",
+    "Resolved",
+    "RestorePlan",
+    "RestoreResult",
+    "Storage",
+    "diff_versions",
+    "plan_log_cleanup",
+    "plan_restore",
+    "read_history",
+    "read_storage",
+    "read_versions",
+    "resolve",
+]

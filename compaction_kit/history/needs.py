@@ -62,8 +62,25 @@ def read_needs(table: Path, log: TransactionLog) -> Needs:
     spans = pa.table({"added": lifetimes["added"], "removed": removed})
     data = spans.append_column("path", relative_paths(lifetimes["path"], table))
     vectors = spans.append_column("path", vector_paths(lifetimes["deletion_vector_id"], table))
-    files = pa.concat_tables([data, vectors.filter(vectors["path"].is_valid())])
+    files = pa.concat_tables([data, _merged(vectors.filter(vectors["path"].is_valid()))])
     return Needs(first.version, latest, files.select(["path", "added", "removed"]))
+
+
+def _merged(spans: pa.Table) -> pa.Table:
+    """The spans of each path, those that overlap as one: several vectors are in one file."""
+    if not len(spans):
+        return spans
+    paths = spans["path"].combine_chunks().dictionary_encode()
+    codes = np.tile(paths.indices.to_numpy(), 2)
+    versions = np.concatenate([spans["added"].to_numpy(), spans["removed"].to_numpy()])
+    steps = np.repeat([1, -1], len(spans))
+    order = np.lexsort((-steps, versions, codes))
+    # Each path's steps add up to nothing, so that one running sum does for all of them.
+    in_use = np.cumsum(steps[order])
+    begins = (steps[order] == 1) & (in_use == 1)
+    ends = in_use == 0
+    merged = {"added": versions[order][begins], "removed": versions[order][ends]}
+    return pa.table(merged).append_column("path", paths.dictionary.take(pa.array(codes[order][begins])))
 
 
 def file_names(actions: pa.Table, table: Path) -> pa.ChunkedArray:

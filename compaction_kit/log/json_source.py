@@ -18,7 +18,7 @@ from compaction_kit.log.text import commit_actions, damaged, lines_of, read_log_
 # What the first reading of a commit takes along. Its stats are most of its bytes: they are
 # counted there and then, and read once more if somebody asks for them.
 _EAGER = (*CORE, "modification_time", "deletion_timestamp", "data_change", "deletion_vector_cardinality")
-_COMMIT_INFO = b'{"commitInfo":'
+_COMMIT_INFO = "commitInfo"
 _BLOCK_BYTES = 4 << 20
 
 
@@ -41,6 +41,7 @@ class JsonSource:
         text, ends = self._read()
         raw = self._parse(text, [*self._names, "stats"])
         self._num_records = count_records(column(raw, "add", "stats"))
+        self._num_removed = count_records(column(raw, "remove", "stats"))
         self._raw = _without_stats(raw)
         bounds = _line_bounds(text, len(raw))
         if len(bounds[0]) != len(raw):
@@ -64,13 +65,23 @@ class JsonSource:
         """See `Source`."""
         return self._num_records
 
+    def num_removed_records(self) -> pa.Array:
+        """The records in each row's file if it is a remove whose stats say so, int64, else null."""
+        return self._num_removed
+
     def stats(self) -> pa.Array:
         """See `Source`."""
         return column(self.rows(["stats"]), "add", "stats")
 
     def other_actions(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """See `Source`."""
-        return iter(self._others)
+        return ((name, action) for _, name, action in self._others if name != _COMMIT_INFO)
+
+    def told(self, kind: str) -> dict[int, dict[str, Any]]:
+        """The first metaData or commitInfo action, say, of each version that has one."""
+        versions = self.versions()
+        rows = reversed([(row, action) for row, name, action in self._others if name == kind])
+        return {int(versions[row]): action for row, action in rows}
 
     def actions(self) -> Iterator[dict[str, Any]]:
         """See `Source`."""
@@ -84,6 +95,15 @@ class JsonSource:
     def versions(self) -> np.ndarray:
         """The version of the commit that each row is from."""
         return np.repeat([file.version or 0 for file in self._files], self._num_lines)
+
+    def commit_numbers(self) -> np.ndarray:
+        """Which of the files each row is from, by its number."""
+        return np.repeat(np.arange(self.num_commits), self._num_lines)
+
+    @property
+    def num_commits(self) -> int:
+        """How many files the rows are from."""
+        return len(self._files)
 
     def _read(self) -> tuple[bytearray, list[int]]:
         """The text of all files, each with a line's end at its end, and where each ends."""
@@ -119,19 +139,16 @@ class JsonSource:
 
     def _find_others(
         self, text: bytearray, starts: np.ndarray, ends: np.ndarray
-    ) -> Iterator[tuple[str, dict[str, Any]]]:
+    ) -> Iterator[tuple[int, str, dict[str, Any]]]:
         told = pc.or_(self._raw["add"].is_valid(), self._raw["remove"].is_valid())
         for row in pc.indices_nonzero(pc.invert(told)).to_pylist():
-            line = text[starts[row] : ends[row]]
-            if line.startswith(_COMMIT_INFO):
-                continue
-            action = json.loads(line)
+            action = json.loads(text[starts[row] : ends[row]])
             if not isinstance(action, dict):
                 culprit = self._files[np.searchsorted(np.cumsum(self._num_lines), row, side="right")]
                 raise damaged(culprit, ValueError("a line is no JSON object"))
-            for name in OTHERS:
+            for name in (*OTHERS, _COMMIT_INFO):
                 if action.get(name) is not None:
-                    yield name, action[name]
+                    yield row, name, action[name]
 
 
 def commit_blocks(files: Sequence[LogFile]) -> list[list[LogFile]]:

@@ -1,13 +1,14 @@
 """From which version to which each file was live."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from compaction_kit.log.actions import CORE, file_actions
-from compaction_kit.log.json_source import JsonSource, commit_blocks
+from compaction_kit.log.json_source import JsonSource
 from compaction_kit.log.names import Kind, LogFile
 from compaction_kit.log.paths import decode_paths
 from compaction_kit.log.reconcile import action_keys
@@ -31,12 +32,15 @@ def earliest_version(files: Sequence[LogFile]) -> int:
     return min(v for v in complete_checkpoints(files) if v >= first)
 
 
-def file_lifetimes(table: Path, files: Sequence[LogFile]) -> tuple[Snapshot, pa.Table]:
+def file_lifetimes(
+    table: Path, files: Sequence[LogFile], commits: Sequence[JsonSource]
+) -> tuple[Snapshot, pa.Table]:
     """Replay every commit since the earliest version that can be read.
 
     Args:
         table: The table's folder.
         files: The listing of its log.
+        commits: Every commit of the log, read, oldest first.
 
     Returns:
         The snapshot of the earliest version, and one row for each time that a data file was
@@ -46,18 +50,15 @@ def file_lifetimes(table: Path, files: Sequence[LogFile]) -> tuple[Snapshot, pa.
     """
     earliest = earliest_version(files)
     snapshot = read_snapshot(table, find_segment(files, earliest))
-    later = [f for f in files if f.kind is Kind.COMMIT and f.version is not None and f.version > earliest]
-    commits = sorted(later, key=lambda file: file.version or 0)
-    parts = [_with_version(snapshot.live, np.full(len(snapshot.live), earliest))]
-    actions = pa.concat_tables([*parts, *_commit_actions(table, commits)])
-    return snapshot, _lives(actions)
+    start = _with_version(snapshot.live, np.full(len(snapshot.live), earliest))
+    later = (_commit_actions(source) for source in commits)
+    actions = [start, *(part.filter(pc.greater(part["version"], earliest)) for part in later)]
+    return snapshot, _lives(pa.concat_tables(actions))
 
 
-def _commit_actions(table: Path, commits: list[LogFile]) -> Iterator[pa.Table]:
-    for block in commit_blocks(commits):
-        source = JsonSource(table, block)
-        actions = file_actions(source.rows(CORE), 0)
-        yield _with_version(actions, source.versions()[actions["row"].to_numpy()])
+def _commit_actions(source: JsonSource) -> pa.Table:
+    actions = file_actions(source.rows(CORE), 0)
+    return _with_version(actions, source.versions()[actions["row"].to_numpy()])
 
 
 def _with_version(actions: pa.Table, versions: np.ndarray) -> pa.Table:

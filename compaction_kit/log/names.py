@@ -1,5 +1,6 @@
 """The files of a `_delta_log` folder, by their names (protocol, "Delta Log Entries" and "Checkpoints")."""
 
+import os
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -79,9 +80,12 @@ def list_log(table: Path) -> list[LogFile]:
         raise TableNotFoundError(f"The table at {table} is gone: its {LOG_FOLDER} folder does not exist.")
     found = []
     for place, prefix in ((folder, ""), (folder / "_sidecars", "_sidecars/")):
-        for entry in place.iterdir() if place.is_dir() else ():
-            if entry.is_file() and not entry.name.startswith("."):
-                status = entry.stat()
-                file = log_file(prefix + entry.name, status.st_size, status.st_mtime_ns // 1_000_000)
-                found.append(replace(file, identity=(status.st_ino, status.st_mtime_ns)))
+        if not place.is_dir():
+            continue
+        with os.scandir(place) as entries:
+            for entry in entries:
+                if not entry.name.startswith(".") and entry.is_file():
+                    status = entry.stat()
+                    file = log_file(prefix + entry.name, status.st_size, status.st_mtime_ns // 1_000_000)
+                    found.append(replace(file, identity=(status.st_ino, status.st_mtime_ns)))
     return sorted(found, key=lambda file: file.name)

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError
 from compaction_kit.log.names import Kind, LogFile
@@ -43,7 +44,7 @@ def find_segment(files: Sequence[LogFile], version: int | None = None) -> Segmen
             "The _delta_log folder holds no commit and no checkpoint: no version can be read."
         )
     latest = max([*commits, *checkpoints])
-    target = latest if version is None else version
+    target = latest if version is None else _whole(version)
     if not 0 <= target <= latest:
         raise InvalidArgumentError(f"version={target} does not exist: the latest is {latest}.")
     start = max((v for v in checkpoints if v <= target), default=-1)
@@ -52,6 +53,12 @@ def find_segment(files: Sequence[LogFile], version: int | None = None) -> Segmen
     if missing is not None:
         raise _unreadable(target, missing, start, version is None, commits, checkpoints)
     return Segment(target, checkpoints.get(start, ()), tuple(commits[v] for v in needed))
+
+
+def _whole(version: int) -> int:
+    if isinstance(version, bool) or not isinstance(version, Integral):
+        raise InvalidArgumentError(f"version={version!r} is not a version: give a whole number.")
+    return int(version)
 
 
 def extend_segment(base: Segment, files: Sequence[LogFile], version: int) -> Segment | None:

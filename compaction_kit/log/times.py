@@ -27,7 +27,7 @@ def commit_times(table: Path, commits: Sequence[LogFile], metadata: Metadata) ->
         commits: The commits, oldest first.
         metadata: The metadata of the latest version.
     """
-    since = _in_commit_since(metadata)
+    since = in_commit_since(metadata)
     times = np.empty(len(commits), dtype=np.int64)
     for i, file in enumerate(commits):
         if since is not None and (file.version or 0) >= since:
@@ -39,7 +39,7 @@ def commit_times(table: Path, commits: Sequence[LogFile], metadata: Metadata) ->
 
 def last_commit_time(table: Path, commits: Sequence[LogFile], metadata: Metadata) -> int:
     """The last of `commit_times`, for which no other commit is read."""
-    since, last = _in_commit_since(metadata), commits[-1]
+    since, last = in_commit_since(metadata), commits[-1]
     if since is not None and (last.version or 0) >= since:
         return _promised_timestamp(table, last, since)
     return int(commit_times(table, commits, metadata)[-1])
@@ -89,7 +89,7 @@ def in_commit_timestamp(table: Path, file: LogFile) -> int | None:
         raise damaged(file, error) from error
 
 
-def _in_commit_since(metadata: Metadata) -> int | None:
+def in_commit_since(metadata: Metadata) -> int | None:
     """The version from which on in-commit timestamps count; None if they don't."""
     enabled = metadata.configuration.get(_ENABLED, "").lower() == "true"
     return int(metadata.configuration.get(_SINCE, 0)) if enabled else None

@@ -2,15 +2,19 @@
 
 import json
 import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.log.crc import compare_checksum
-from compaction_kit.log.ledger import COMMIT_COLUMNS, action_table, commit_row, last_operation
+from compaction_kit.log.json_source import JsonSource, commit_blocks
+from compaction_kit.log.ledger import action_table, commit_ledger, last_operation
 from compaction_kit.log.lifetimes import earliest_version, file_lifetimes
 from compaction_kit.log.listing import explain_files
 from compaction_kit.log.metadata import Metadata
@@ -19,7 +23,16 @@ from compaction_kit.log.segment import Segment, complete_checkpoints, extend_seg
 from compaction_kit.log.snapshot import Snapshot, read_snapshot
 from compaction_kit.log.sources import checkpoint_actions, sidecar_names
 from compaction_kit.log.text import commit_actions, damaged, read_log_file
-from compaction_kit.log.times import commit_times, in_commit_timestamp, last_commit_time, version_at
+from compaction_kit.log.times import (
+    commit_times,
+    in_commit_since,
+    in_commit_timestamp,
+    last_commit_time,
+    version_at,
+)
+
+# Of commits that are kept read, some megabytes of the log each.
+_MOST_BLOCKS = 64
 
 
 class _Recent:
@@ -51,8 +64,11 @@ class TransactionLog:
 
     def __init__(self, table: Path):
         self._table = table
-        self._read_lifetimes = lru_cache(maxsize=1)(lambda files: file_lifetimes(table, files))
-        self._read_row = lru_cache(maxsize=None)(lambda file: commit_row(table, file))
+        self._read_block = lru_cache(maxsize=_MOST_BLOCKS)(lambda files: JsonSource(table, files))
+        self._read_ledger = lru_cache(maxsize=1)(lambda files: commit_ledger(files, self._sources(files)))
+        self._read_lifetimes = lru_cache(maxsize=1)(
+            lambda files: file_lifetimes(table, files, self._sources(_commits_of(files)))
+        )
 
     def listing(self) -> pa.Table:
         """Every file of the log.
@@ -73,10 +89,22 @@ class TransactionLog:
             version, timestamp (UTC; the in-commit timestamp if there is one, else the file's
             time), operation, parameters, num_added, num_removed, bytes_added, bytes_removed,
             records_added, records_removed (null where a file's stats don't say), data_change
-            (whether any file action changes data), isolation_level, metrics.
+            (whether any file action changes data), files_removed_at (the latest time in its
+            tombstones; null without any), isolation_level, metrics, user_metadata, engine,
+            read_version, is_blind_append (as the commit tells of itself), schema (the one that its
+            metaData action sets, as JSON text; null without one).
         """
-        rows = [self._read_row(file) for file in self._commit_files()]
-        return pa.Table.from_pylist(rows, schema=COMMIT_COLUMNS)
+        return self._read_ledger(tuple(self._commit_files()))
+
+    def commit_times(self) -> pa.Array:
+        """When each of `commits()` was committed, as Delta tells for time travel; timestamp, UTC."""
+        commits = self._commit_files()
+        times = commit_times(self._table, commits, self.snapshot().metadata)
+        return pa.array(times, pa.timestamp("ms", "UTC"))
+
+    def commit_file_times(self) -> np.ndarray:
+        """The times of the files of `commits()`: int64, ms since 1970."""
+        return np.array([file.modification_time for file in self._commit_files()], dtype=np.int64)
 
     def actions(self, version: int, checkpoint: bool = False) -> pa.Table:
         """One commit opened up, or one checkpoint: one row an action, in the order of the file.
@@ -148,6 +176,11 @@ class TransactionLog:
         times = commit_times(self._table, commits, self.snapshot().metadata)
         return version_at(commits, times, timestamp)
 
+    def has_in_commit_timestamp(self, version: int) -> bool:
+        """Whether time travel goes by what the commit of a version says of its time; else by its file's."""
+        since = in_commit_since(self.snapshot().metadata)
+        return since is not None and version >= since
+
     def last_operation(
         self, operation: str, most: int = 1_000, metadata: Metadata | None = None
     ) -> tuple[int, datetime] | None:
@@ -206,4 +239,13 @@ class TransactionLog:
         return self._read_lifetimes(tuple(list_log(self._table)))
 
     def _commit_files(self) -> list[LogFile]:
-        return [file for file in list_log(self._table) if file.kind is Kind.COMMIT]
+        return _commits_of(list_log(self._table))
+
+    def _sources(self, commits: Sequence[LogFile]) -> list[JsonSource]:
+        """The lines of commits; a block of them that was read before isn't read again."""
+        with ThreadPoolExecutor() as pool:
+            return list(pool.map(self._read_block, map(tuple, commit_blocks(commits))))
+
+
+def _commits_of(files: Sequence[LogFile]) -> list[LogFile]:
+    return [file for file in files if file.kind is Kind.COMMIT]

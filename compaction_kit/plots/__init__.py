@@ -7,12 +7,15 @@ can't see it.
 from compaction_kit.plots.bins import bins, layouts, plan, plan_bins, plan_sizes
 from compaction_kit.plots.concurrency import concurrency
 from compaction_kit.plots.history import history
+from compaction_kit.plots.lifetimes import lifetimes
 from compaction_kit.plots.manifest import manifest
 from compaction_kit.plots.reads import reads
 from compaction_kit.plots.sizes import before_after, file_sizes
 from compaction_kit.plots.style import LIVE, LOST, NEW, SMALL, TOMBSTONED, Chart, to_html, to_png
 from compaction_kit.plots.survey import survey
 from compaction_kit.plots.timeline import timeline, timelines
+from compaction_kit.plots.vacuum import vacuum
+from compaction_kit.plots.versions import readability, storage
 
 __all__ = [
     "LIVE",
@@ -27,14 +30,18 @@ __all__ = [
     "file_sizes",
     "history",
     "layouts",
+    "lifetimes",
     "manifest",
     "plan",
     "plan_bins",
     "plan_sizes",
+    "readability",
     "reads",
+    "storage",
     "survey",
     "timeline",
     "timelines",
     "to_html",
     "to_png",
+    "vacuum",
 ]

@@ -1,36 +1,83 @@
-"""What VACUUM would delete, and which versions that costs."""
+"""A vacuum as planned."""
 
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import cached_property
-from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.folder import list_folder
-from compaction_kit.history.needs import Needs, file_names, read_needs
-from compaction_kit.log import TransactionLog
-from compaction_kit.log.paths import decode_paths
-from compaction_kit.retention import PROPERTY, parse_retention, table_retention
+from compaction_kit.markup import as_html_table
 from compaction_kit.sizes import format_size
+from compaction_kit.vacuum import words
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from compaction_kit.vacuum.result import VacuumResult
 
 
 @dataclass(frozen=True)
 class VacuumPlan:
-    """What VACUUM would delete at a time; it deletes nothing.
+    """What VACUUM would delete at a time, and what that costs; only `run()` deletes.
 
-    `files` has a row a file: path (relative to the table, decoded), size_bytes, reason
-    ("tombstone": a version needed it; "orphan": none that the log tells of).
+    Attributes:
+        version: The version that was planned; the plan runs on no other.
+        table_id: The id in the table's metadata.
+        mode: "FULL", by the folder, or "LITE", by the log's commits alone.
+        at: When it would run.
+        retention: How long removed files are kept.
+        table_retention: How long the table's property says.
+        keep_versions: The versions of which no file goes.
+        files: One row a file that goes: path (relative to the table, decoded), size_bytes; reason
+            ("tombstone": versions needed it; "change data": of the change data feed; "orphan": no
+            version that the log tells of knows it); since_version (the first version that doesn't
+            need it), removed_at (UTC; both null for an orphan or where the log doesn't tell any
+            more), modification_time (UTC). Hadoop's own .<name>.crc beside a file goes with it.
+        directories: The folders that VACUUM lists beside them: path, is_empty; it deletes those that
+            are, and passes over the others.
+        kept: What stays and why: reason ("live", "removed less long ago" and "written less long
+            ago" than the retention, "needed by a kept version", "not among what LITE looks at",
+            "a colon in its name", which no VACUUM can take, "hidden, the log among it"), num_files,
+            size_bytes.
+        storage: Bytes of what isn't hidden: kind ("live", "tombstoned", "orphaned"), size_bytes,
+            size_bytes_after.
+        versions: Every version that the log tells of: version, timestamp (UTC), readable and
+            readable_after, as `Table.versions()` says it.
+        versions_lost: Those that can be read now and not after. The latest is one of them if it is
+            older than the retention, for VACUUM commits two versions on top of it and then Delta's
+            guard refuses it. What the guard refuses merely as time goes by until `at` is not
+            the vacuum's cost, and isn't counted.
+        blocked_versions_lost: Those that Delta's guard refuses now, and that would lose files: with the
+            guard off they can be read now and not after.
+        content_survives_as: For versions lost, the version of the same content that can be read
+            after.
+        gone_already: Paths that VACUUM LITE lists though they are gone.
+        warnings: What to look at first: running streams that would lose files, versions that are
+            kept and yet refused.
     """
 
     version: int
+    table_id: str
+    mode: str
     at: datetime
     retention: timedelta
+    table_retention: timedelta
+    keep_versions: tuple[int, ...]
     files: pa.Table
+    directories: pa.Table
+    kept: pa.Table
+    storage: pa.Table
+    versions: pa.Table
     versions_lost: list[int]
+    blocked_versions_lost: list[int]
+    content_survives_as: Mapping[int, int]
+    gone_already: pa.Array
+    warnings: tuple[str, ...]
+    runner: "Callable[..., Any] | None" = field(repr=False, compare=False, default=None)
 
     @cached_property
     def size_bytes(self) -> int:
@@ -42,98 +89,68 @@ class VacuumPlan:
         """How many files would go."""
         return self.files.num_rows
 
+    @cached_property
+    def empty_directories(self) -> list[str]:
+        """The folders that would go, by their paths."""
+        return self.directories.filter(self.directories["is_empty"])["path"].to_pylist()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing would go."""
+        return not self.num_files and not self.empty_directories
+
+    def run(
+        self,
+        parallel_delete: bool | None = None,
+        progress: "bool | Callable[[Any], None] | None" = None,
+    ) -> "VacuumResult":
+        """Delete what the plan shows, by Delta's VACUUM USING INVENTORY, and nothing else.
+
+        Delta checks each file once more by the log as it is then. No setting of the session is
+        weakened: with the retention check on, nothing younger than the table's retention goes.
+
+        Args:
+            parallel_delete: Whether Spark's tasks delete, or the driver, one file at a time. None: as the
+                session is set (spark.databricks.delta.vacuum.parallelDelete.enabled; the driver,
+                if it isn't).
+            progress: True for a bar, or a callable that takes a `VacuumProgress` now and then; an
+                exception that it raises cancels the run.
+
+        Returns:
+            What went, what did not, and which versions that cost.
+
+        Raises:
+            InvalidArgumentError: The plan is for a time that is yet to come, or an argument can't be used.
+            StalePlanError: The table, or a file of the plan, has changed since.
+            SessionError: The session has no JVM in reach.
+            ReadOnlyTableError: The table's log can't be written to.
+            RunFailedError: Spark or Delta gave up; the message says what is gone.
+            RunCancelled: It was cancelled; the message says the same.
+        """
+        if self.runner is None:
+            raise InvalidArgumentError("This plan belongs to no table: make one with Table.plan_vacuum().")
+        return self.runner(self, parallel_delete=parallel_delete, progress=progress)
+
     def explain(self) -> str:
-        """What would go and what it costs, in two sentences."""
-        day = f"{self.at:%Y-%m-%d %H:%M} UTC"
-        kept = f"files removed less than {self.retention.total_seconds() / 3600:g} hours before are kept"
-        if self.num_files == 0:
-            return f"VACUUM on {day} would delete nothing: {kept}."
-        lost = f"{len(self.versions_lost):,} versions that can be read now would be lost"
-        return (
-            f"VACUUM on {day} would delete {self.num_files:,} files "
-            f"({format_size(self.size_bytes)}); {kept}.\n"
-            f"{lost if self.versions_lost else 'No version that can be read now would be lost'}"
-            f"{_ranges(self.versions_lost)}."
-        )
+        """What it costs, what would go and what stays, in a few sentences."""
+        return words.explain(self)
+
+    def plot(self) -> "Figure":
+        """Draw the storage now and after, and which versions can be read now and after."""
+        from compaction_kit import plots
+
+        return plots.vacuum(self.storage, self.versions, words.finding(self))
+
+    def _repr_html_(self) -> str:
+        from compaction_kit import plots
+
+        text = self.explain().replace("\n", "<br>")
+        kept = [
+            (row["reason"], f"{row['num_files']:,}", format_size(row["size_bytes"]))
+            for row in self.kept.to_pylist()
+        ]
+        stays = as_html_table(("what stays", "files", "bytes"), kept) if kept else ""
+        return f"<div><p>{text}</p>{stays}{plots.to_html(self.plot())}</div>"
 
     def __repr__(self) -> str:
-        return f"VacuumPlan({self.num_files:,} files, {format_size(self.size_bytes)})"
-
-
-def plan_vacuum(
-    table: Path, log: TransactionLog, retention: str | None = None, at: datetime | None = None
-) -> VacuumPlan:
-    """Preview VACUUM (FULL): by the log, the folder and the clock, as VacuumCommand decides.
-
-    A file goes if no live file and no tombstone younger than the retention names it, and it
-    was itself written before that. Hidden files and folders stay.
-
-    Args:
-        table: The table's folder.
-        log: Its log.
-        retention: How long removed files are kept: "168 hours", "7 days". None: the table's
-            property delta.deletedFileRetentionDuration, or a week.
-        at: When VACUUM would run; None for now.
-
-    Raises:
-        InvalidArgumentError: The retention can't be read, or is shorter than the table's.
-    """
-    snapshot = log.snapshot()
-    configured = table_retention(snapshot.metadata)
-    chosen = configured if retention is None else parse_retention(retention)
-    if chosen < configured:
-        raise InvalidArgumentError(
-            f'retention="{retention}" is shorter than the {configured.total_seconds() / 3600:g} hours '
-            "that the table keeps removed files for: choose that or longer, or change its property "
-            f"{PROPERTY}."
-        )
-    moment = datetime.now(UTC) if at is None else at.astimezone(UTC)
-    cutoff = _millis(moment - chosen)
-    tombstones = snapshot.tombstones
-    young = tombstones.filter(pc.greater_equal(pc.fill_null(tombstones["deletion_timestamp"], 0), cutoff))
-    needed = pa.chunked_array([*_names(snapshot.live, table).chunks, *_names(young, table).chunks])
-    needs = read_needs(table, log)
-    on_disk = list_folder(table, snapshot.metadata.partition_columns)
-    old = on_disk.filter(pc.less(on_disk["modification_time"], cutoff))
-    going = old.filter(pc.invert(pc.is_in(old["path"], value_set=needed))).sort_by("path")
-    known = pa.chunked_array([*needs.files["path"].chunks, *_names(tombstones, table).chunks])
-    reasons = pc.if_else(pc.is_in(going["path"], value_set=known), "tombstone", "orphan")
-    files = going.select(["path", "size_bytes"]).append_column("reason", reasons)
-    readable = _readable_versions(log, needs, configured, on_disk["path"])
-    lost = needs.versions[readable & needs.versions_without(going["path"])]
-    return VacuumPlan(snapshot.version, moment, chosen, files, lost.tolist())
-
-
-def _names(actions: pa.Table, table: Path) -> pa.ChunkedArray:
-    """The data files and deletion vector files of some actions, relative to the table."""
-    decoded = pa.table({"path": decode_paths(actions["path"])})
-    return file_names(decoded.append_column("deletion_vector_id", actions["deletion_vector_id"]), table)
-
-
-def _readable_versions(
-    log: TransactionLog, needs: Needs, retention: timedelta, on_disk: pa.ChunkedArray
-) -> np.ndarray:
-    """Which versions Spark would read now: bool, as long as `needs.versions`."""
-    paths = needs.files["path"]
-    elsewhere = pc.starts_with(paths, "/")
-    missing = paths.filter(pc.invert(pc.or_(elsewhere, pc.is_in(paths, value_set=on_disk))))
-    # From 4.1 on Delta refuses versions older than the retention, files or no files.
-    commits = log.commits()
-    times = commits["timestamp"].cast(pa.int64()).to_numpy()
-    refused = commits["version"].to_numpy()[times < _millis(datetime.now(UTC) - retention)]
-    blocked = np.isin(needs.versions, refused) & (needs.versions != needs.latest)
-    return ~needs.versions_without(missing) & ~blocked
-
-
-def _millis(moment: datetime) -> int:
-    return int(moment.timestamp() * 1000)
-
-
-def _ranges(versions: list[int]) -> str:
-    """Versions for people: ": 0 to 3, 7"; nothing for none."""
-    if not versions:
-        return ""
-    array = np.array(versions)
-    runs = np.split(array, np.flatnonzero(np.diff(array) != 1) + 1)
-    shown = [f"{run[0]}" if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs]
-    return ": " + ", ".join(shown)
+        return f"VacuumPlan(version {self.version}: {self.num_files:,} files, {format_size(self.size_bytes)})"

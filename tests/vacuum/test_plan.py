@@ -5,44 +5,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError
-from tests import deltas_view, folders, handmade
+from tests import folders, handmade
 from tests.ageing import age, age_file
+from tests.vacuum.vacuums import drop_file, listed
 
 CopyOf = Callable[[Path], Path]
-SetConf = Callable[[str, str], None]
-GUARD = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
-
-
-def dry_run(spark: SparkSession, table: Path) -> set[str]:
-    """The files, without the folders, that VACUUM says it would delete."""
-    deltas_view.forget(spark)
-    rows = spark.sql(f"VACUUM delta.`{table}` DRY RUN").collect()
-    paths = [Path(row["path"].removeprefix("file:")) for row in rows]
-    return {str(path.relative_to(table)) for path in paths if path.is_file()}
-
-
-def readable(spark: SparkSession, table: Path, version: int) -> bool:
-    rows = spark.read.format("delta").option("versionAsOf", version).load(str(table))
-    try:
-        rows.select("id").collect()
-    except (PySparkException, Py4JJavaError) as error:
-        if "FILE_NOT_EXIST" in str(error):
-            return False
-        raise
-    return True
-
-
-def drop_file(table: Path, path: str, days_old: float = 0) -> None:
-    file = table / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("x")
-    age_file(file, days_old)
 
 
 @pytest.mark.spark
@@ -59,34 +30,13 @@ def test_the_preview_is_what_vacuum_would_delete(spark: SparkSession, copy_of: C
     before = folders.listing(table)
     plan = open_table(table).plan_vacuum()
     found = {row["path"]: row for row in plan.files.to_pylist()}
-    assert set(found) == dry_run(spark, table)
+    assert set(found) == {path for path in listed(spark, table) if (table / path).is_file()}
     assert folders.listing(table) == before
     orphans = {path for path, row in found.items() if row["reason"] == "orphan"}
     assert orphans == {"orphan.parquet", "p=1/orphan with space%20.parquet", "_change_data/cdc.parquet"}
     assert any(path.startswith("deletion_vector_") for path in set(found) - orphans)
     assert plan.size_bytes == sum((table / path).stat().st_size for path in found)
     assert plan.num_files == len(found)
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_the_versions_lost_are_those_that_vacuum_breaks(
-    spark: SparkSession, copy_of: CopyOf, lived: Path, confs: SetConf
-) -> None:
-    table = copy_of(lived)
-    # All but the last commit are old enough in eight days' time, and none is now.
-    plan = open_table(table).plan_vacuum(at=datetime.now(UTC) + timedelta(days=8))
-    assert plan.versions_lost == [0, 1, 2]
-    assert "3 versions that can be read now would be lost: 0 to 2." in plan.explain()
-    age(table, 8)
-    deltas_view.forget(spark)
-    confs(GUARD, "false")
-    confs("spark.databricks.delta.vacuum.logging.enabled", "false")  # two commits less
-    spark.sql(f"VACUUM delta.`{table}`")
-    gone = {row["path"] for row in plan.files.to_pylist() if not (table / row["path"]).exists()}
-    assert gone == set(plan.files["path"].to_pylist())
-    assert [v for v in range(5) if not readable(spark, table, v)] == plan.versions_lost
-    assert open_table(table).plan_vacuum(at=datetime.now(UTC) + timedelta(days=8)).versions_lost == []
 
 
 def old_table(folder: Path, **configuration: str) -> Path:

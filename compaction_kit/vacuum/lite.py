@@ -1,0 +1,111 @@
+"""What VACUUM LITE looks at: the removes and the change data of commits, instead of the folder."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.history.needs import relative_paths, vector_paths
+from compaction_kit.log.actions import CORE, column, file_actions
+from compaction_kit.log.json_source import JsonSource, commit_blocks
+from compaction_kit.log.metadata import Metadata
+from compaction_kit.log.names import LOG_FOLDER, Kind, LogFile, list_log
+from compaction_kit.log.paths import decode_paths
+from compaction_kit.log.text import lines_of, read_log_file
+from compaction_kit.log.times import commit_times
+
+_INFO = "_last_vacuum_info"
+
+
+def lite_candidates(table: Path, metadata: Metadata, cutoff: int) -> pa.Array:
+    """The files that VACUUM LITE considers (VacuumCommand.getFilesFromDeltaLog).
+
+    Those that commits up to the retention's beginning have removed before it, and their change data;
+    it goes on where the LITE before has ended, if no FULL came between.
+
+    Args:
+        table: The table's folder.
+        metadata: Of the latest version.
+        cutoff: When the retention begins, ms since 1970.
+
+    Returns:
+        Their paths, relative to the table, there or not.
+
+    Raises:
+        InvalidArgumentError: Commits that it would read are gone, so that Delta refuses LITE.
+    """
+    commits, nothing = _commits(table), pa.array([], pa.string())
+    last = last_commit(table, metadata, cutoff)
+    if last is None:
+        return nothing
+    earliest, done = commits[0].version or 0, _last_vacuumed(table)
+    if earliest and (done is None or done < earliest):
+        since = "since the table's first" if done is None else f"after version {done}, the last one it read,"
+        raise InvalidArgumentError(
+            f'mode="LITE" reads every commit {since} and the log begins at version {earliest}, so that Delta '
+            'refuses it: use mode="FULL".'
+        )
+    first = earliest if done is None else min(commits[-1].version or 0, done + 1)
+    within = [file for file in commits if first <= (file.version or 0) <= last]
+    if not within:
+        return nothing
+    removes = [_removed(table, block) for block in commit_blocks(within)]
+    # A file that was removed more than once counts by the last time.
+    latest = pa.concat_tables(removes).group_by("path").aggregate([("time", "max")])
+    removed = latest.filter(pc.less(latest["time_max"], cutoff))["path"].combine_chunks()
+    return pc.unique(pa.concat_arrays([removed, changed_paths(table, within)]))
+
+
+def last_commit(table: Path, metadata: Metadata, time: int) -> int | None:
+    """The last version committed up to a time (ms since 1970); None if the log has none that old."""
+    commits = _commits(table)
+    times = commit_times(table, commits, metadata) if commits else np.array([], np.int64)
+    position = int(np.searchsorted(times, time, side="right")) - 1
+    return None if position < 0 else commits[position].version
+
+
+def changed_paths(table: Path, commits: Sequence[LogFile]) -> pa.Array:
+    """The change data files that commits name, relative to the table.
+
+    Args:
+        table: The table's folder.
+        commits: Some of its log's.
+    """
+    found = []
+    for file in commits:
+        text = read_log_file(table, file)
+        if b'"cdc"' in text:
+            actions = (json.loads(line) for line in lines_of(text) if b'"cdc"' in line)
+            found += [action["cdc"]["path"] for action in actions if action.get("cdc")]
+    return relative_paths(decode_paths(pa.array(found, pa.string())), table)
+
+
+def _commits(table: Path) -> list[LogFile]:
+    return [file for file in list_log(table) if file.kind is Kind.COMMIT]
+
+
+def _removed(table: Path, commits: list[LogFile]) -> pa.Table:
+    """The files that commits remove, their deletion vectors' too, and when."""
+    source = JsonSource(table, commits)
+    raw = source.rows([*CORE, "deletion_timestamp"])
+    actions = file_actions(raw, 0)
+    actions = actions.filter(pc.invert(actions["is_add"]))
+    times = column(raw, "remove", "deletion_timestamp").take(actions["row"].combine_chunks())
+    whole = pa.table({"path": relative_paths(decode_paths(actions["path"]), table)})
+    vectors = pa.table({"path": vector_paths(actions["deletion_vector_id"], table)})
+    both = [part.append_column("time", pc.fill_null(times, 0)) for part in (whole, vectors)]
+    return pa.concat_tables(both).filter(pc.is_valid(pc.field("path")))
+
+
+def _last_vacuumed(table: Path) -> int | None:
+    """The last commit that VACUUM LITE has read; None if there is none, or FULL came after it."""
+    try:
+        # Like Delta, which takes a damaged file for none.
+        info = json.loads((table / LOG_FOLDER / _INFO).read_text())
+        return int(info["latestCommitVersionOutsideOfRetentionWindow"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

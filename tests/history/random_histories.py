@@ -1,0 +1,183 @@
+"""Tables that Spark wrote, with lives by chance: steps as data, and the tables made from them."""
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from hypothesis import strategies as st
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from compaction_kit.execute.jobs import session_confs
+from compaction_kit.log.names import Kind, list_log
+from compaction_kit.log.segment import complete_checkpoints
+from compaction_kit.retention import GUARD
+from tests import ageing, deltas_view, folders, handmade
+
+Change = Literal["append", "delete", "update", "optimize", "restore", "set a property", "add a column"]
+Event = Literal["checkpoint", "age", "trim the log", "lose a file", "orphan", "vacuum"]
+CHANGES: tuple[Change, ...] = (
+    "append", "append", "append", "delete", "delete", "update", "optimize", "restore", "set a property",
+    "add a column",
+)  # fmt: skip
+EVENTS: tuple[Event, ...] = (
+    "checkpoint", "checkpoint", "age", "age", "trim the log", "trim the log", "lose a file", "orphan",
+    "vacuum",
+)  # fmt: skip
+# Of a session that runs many queries over next to nothing: half the time each.
+QUICK = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+}
+# As long as removed files are kept, in days; steps of "age" make tables older by up to as much.
+RETENTION_DAYS = 7
+_MOST_STEPS = 7
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that happens to a table; `number` says where, which, or how many days."""
+
+    what: Change | Event
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class History:
+    """A table's properties, and what happens to it after it was made with a few rows."""
+
+    vectors: bool
+    in_commit_timestamps: bool
+    change_data: bool
+    partitioned: bool
+    steps: tuple[Step, ...]
+
+
+def steps(most: int = _MOST_STEPS) -> st.SearchStrategy[tuple[Step, ...]]:
+    """What happens to a table, in order."""
+    numbers = st.integers(0, 11)
+    step = st.builds(Step, st.sampled_from([*CHANGES, *EVENTS]), numbers)
+    return st.lists(step, min_size=2, max_size=most).map(tuple)
+
+
+def histories(most: int = _MOST_STEPS) -> st.SearchStrategy[History]:
+    """A table's life."""
+    flags = [st.booleans() for _ in range(4)]
+    return st.builds(History, *flags, steps(most))
+
+
+@contextlib.contextmanager
+def made(spark: SparkSession, history: History) -> Iterator[Path]:
+    """A table with this history, in a folder of its own for the time of a `with` block."""
+    folder = Path(tempfile.mkdtemp(prefix="history-"))
+    table = folder / "table"
+    try:
+        # What the steps do isn't held up by what is tested.
+        with session_confs(spark, {GUARD: "false"}):
+            _create(spark, table, history)
+            for step in history.steps:
+                take(spark, table, step)
+        deltas_view.forget(spark)
+        yield table
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def take(spark: SparkSession, table: Path, step: Step) -> None:
+    """Let one thing happen to a table; nothing does, where it can't."""
+    name, number = f"delta.`{table}`", step.number
+    statements = {
+        "delete": f"DELETE FROM {name} WHERE id % 5 = {number % 5}",
+        "update": f"UPDATE {name} SET id = id + 100 WHERE id % 4 = {number % 4}",
+        "optimize": f"OPTIMIZE {name}",
+        "restore": f"RESTORE TABLE {name} TO VERSION AS OF {number}",
+        "set a property": f"ALTER TABLE {name} SET TBLPROPERTIES ('kit.note' = '{number}')",
+        "add a column": f"ALTER TABLE {name} ADD COLUMN c{number} STRING",
+        "vacuum": f"VACUUM {name}",
+    }
+    if step.what == "append":
+        _rows(spark, 100 * number, 4).write.format("delta").mode("append").save(str(table))
+    elif step.what in statements:
+        # What was lost before, or isn't there, is refused; so is a column that is there already.
+        with contextlib.suppress(PySparkException, Py4JJavaError):
+            spark.sql(statements[step.what]).collect()
+    elif step.what == "checkpoint":
+        deltas_view.checkpoint(spark, table)
+    elif step.what == "age":
+        ageing.age(table, number % (RETENTION_DAYS + 2) + 0.5)
+        deltas_view.forget(spark)
+    elif step.what == "trim the log":
+        _trim(table, number)
+        deltas_view.forget(spark)
+    elif step.what == "lose a file":
+        files = sorted(folders.data_files(table) | set(table.rglob("deletion_vector_*.bin")))
+        if files:
+            files[number % len(files)].unlink()
+    else:
+        _leave_orphans(table, number)
+
+
+def probe(spark: SparkSession, table: Path, version: int) -> str:
+    """What comes of an attempt to read a version: "yes", or why not, as `Table.versions` has it."""
+    try:
+        # A count would be told from statistics alone.
+        spark.read.format("delta").option("versionAsOf", version).load(str(table)).select("id").collect()
+    except (PySparkException, Py4JJavaError) as error:
+        text = str(error)
+        if "BEYOND_DELETED_FILE_RETENTION_DURATION" in text:
+            return "blocked"
+        if "FILE_NOT_EXIST" in text or "FileNotFoundException" in text:
+            return "missing files"
+        if "VersionNotFound" in text or "DELTA_VERSION" in text or "LOG_FILE_NOT_FOUND" in text:
+            return "log gone"
+        raise
+    return "yes"
+
+
+def probe_all(spark: SparkSession, table: Path) -> dict[int, str]:
+    """What comes of attempts to read each version whose commit is in the log."""
+    deltas_view.forget(spark)
+    commits = [file.version or 0 for file in list_log(table) if file.kind is Kind.COMMIT]
+    return {version: probe(spark, table, version) for version in commits}
+
+
+def _create(spark: SparkSession, table: Path, history: History) -> None:
+    properties = {
+        "delta.enableDeletionVectors": history.vectors,
+        "delta.enableInCommitTimestamps": history.in_commit_timestamps,
+        "delta.enableChangeDataFeed": history.change_data,
+    }
+    writer = _rows(spark, 0, 20).write.format("delta")
+    for name, value in properties.items():
+        writer = writer.option(name, str(value).lower())
+    # A column whose folders' names look hidden.
+    (writer.partitionBy("_p") if history.partitioned else writer).save(str(table))
+
+
+def _rows(spark: SparkSession, start: int, count: int):  # type: ignore[no-untyped-def]
+    return spark.range(start, start + count, 1, 2).selectExpr("id", "CAST(id % 2 AS INT) _p")
+
+
+def _trim(table: Path, number: int) -> None:
+    """Take commits before the latest checkpoint away, the oldest first; not always all of them."""
+    files = list_log(table)
+    checkpoint = max(complete_checkpoints(files), default=0)
+    commits = sorted(file.version or 0 for file in files if file.kind is Kind.COMMIT)
+    handmade.remove_commits(table, *[v for v in commits if v < checkpoint][: number + 1])
+
+
+def _leave_orphans(table: Path, number: int) -> None:
+    names = ("orphan", "a folder/an orphan %20", "_hidden/orphan", ".orphan", "_change_data/orphan", "_p=0/o")
+    file = table / names[number % len(names)]
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("x")
+    ageing.age_file(file, number)

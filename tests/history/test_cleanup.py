@@ -1,0 +1,113 @@
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from compaction_kit import open_table
+from tests import deltas_view, folders, handmade
+from tests.ageing import age_file
+
+DAYS = 40
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Logs of 9 commits with Delta's own checkpoints of versions 3 and 6, classic ones and V2."""
+    made = {}
+    for policy, features in (("classic", []), ("v2", ["v2Checkpoint"])):
+        table = tmp_path_factory.mktemp("cleanup") / policy
+        properties = {"delta.checkpointPolicy": policy}
+        head = [handmade.protocol(features=features), handmade.metadata(configuration=properties)]
+        for version in range(9):
+            adds = [handmade.add(f"{version}")]
+            handmade.write_commit(table, version, [*(head if version == 0 else []), *adds])
+            if version in (3, 6):
+                deltas_view.checkpoint(spark, table)
+        for version in range(6):
+            # Of versions that Delta has no reason to read it of any more.
+            handmade.commit_path(table, version, "crc").write_text("{}")
+        made[policy] = table
+    return made
+
+
+# How old the commits of versions 0 to 8 are, in days, and what else happened to the log.
+SHAPES = {
+    "all old": ([40] * 9, ()),
+    "none old": ([20] * 9, ()),
+    "half old": ([50, 49, 48, 47, 46, 20, 19, 18, 17], ()),
+    "old up to a checkpoint": ([50, 49, 48, 47, 20, 19, 18, 17, 16], ()),
+    "old up to before a checkpoint": ([50, 49, 48, 20, 19, 18, 17, 16, 15], ()),
+    "times that fall": ([40, 40, 40, 40, 45, 45, 40, 20, 20], ()),
+    "a young one first": ([20, 40, 40, 40, 40, 40, 40, 40, 40], ()),
+    "without the first checkpoint": ([40, 40, 40, 40, 40, 40, 20, 20, 20], (3,)),
+    "without checkpoints": ([40, 40, 40, 40, 40, 20, 20, 20, 20], (3, 6)),
+    "with its beginning gone": ([40, 40, 40, 40, 40, 40, 40, 20, 20], ("head",)),
+}
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["classic", "v2"])
+def test_a_cleanup_takes_the_files_that_were_told(
+    spark: SparkSession, tables: dict[str, Path], tmp_path: Path, policy: str
+) -> None:
+    for shape, (ages, changes) in SHAPES.items():
+        table = folders.copy(tables[policy], tmp_path / f"{policy} {shape}")
+        change_log(table, ages, changes)
+        told = open_table(table).plan_log_cleanup()
+        before = log_files(table)
+        deltas_view.checkpoint(spark, table)
+        gone = before - log_files(table)
+        assert (shape, set(told.going["name"].to_pylist())) == (shape, gone)
+        assert (shape, bool(gone)) == (shape, bool(told.versions_lost))
+
+
+def change_log(table: Path, ages: list[int], changes: tuple[int | str, ...]) -> None:
+    log = table / "_delta_log"
+    for file in log.rglob("*"):
+        if file.name.startswith("0"):
+            age_file(file, ages[int(file.name[:20])])
+        elif file.parent.name == "_sidecars":
+            age_file(file, max(ages))
+    for version in changes:
+        for file in log.glob(f"{version:020d}.checkpoint*" if version != "head" else ".nothing"):
+            file.unlink()
+    if "head" in changes:
+        handmade.remove_commits(table, 0, 1)
+    (log / "_last_checkpoint").unlink(missing_ok=True)
+
+
+def log_files(table: Path) -> set[str]:
+    log = table / "_delta_log"
+    return {str(path.relative_to(log)) for path in log.rglob("*") if path.is_file() and path.name[0] != "."}
+
+
+def test_the_cutoff_is_a_midnight_and_the_next_day_more_goes(tmp_path: Path) -> None:
+    handmade.write_log(tmp_path, *([handmade.add(name)] for name in "abc"))
+    for version, days in enumerate((33, 32, 31)):
+        age_file(handmade.commit_path(tmp_path, version), days)
+    table = open_table(tmp_path)
+    told = table.plan_log_cleanup()
+    assert told.cutoff.timetz() == datetime(2024, 1, 1, tzinfo=UTC).timetz()
+    assert told.at - timedelta(days=31) < told.cutoff <= told.at - timedelta(days=30)
+
+
+def test_a_table_that_forbids_it_loses_nothing(tmp_path: Path) -> None:
+    metadata = handmade.metadata(configuration={"delta.enableExpiredLogCleanup": "false"})
+    handmade.write_log(tmp_path, [metadata, handmade.add("a")], [handmade.add("b")])
+    for version in (0, 1):
+        age_file(handmade.commit_path(tmp_path, version), DAYS)
+    told = open_table(tmp_path).plan_log_cleanup()
+    assert told.going.num_rows == 0
+    assert "delta.enableExpiredLogCleanup is false" in told.explain()
+
+
+def test_a_young_log_stays_and_says_until_when(tmp_path: Path) -> None:
+    handmade.write_log(tmp_path, [handmade.add("a")], [handmade.add("b")])
+    told = open_table(tmp_path).plan_log_cleanup()
+    assert told.versions_lost == []
+    assert "would take nothing" in told.explain()
+    assert "The oldest file has not" in told.explain()
+    later = open_table(tmp_path).plan_log_cleanup(datetime.now(UTC) + timedelta(days=32))
+    assert later.versions_lost == [0]

@@ -1,0 +1,60 @@
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import example, given, settings
+from pyspark.sql import SparkSession
+
+from compaction_kit import open_table
+from compaction_kit.execute.jobs import session_confs
+from compaction_kit.retention import GUARD
+from tests.history.random_histories import (
+    QUICK,
+    RETENTION_DAYS,
+    History,
+    Step,
+    histories,
+    made,
+    probe_all,
+    take,
+)
+
+# Version 1 has lost its log, 2 is blocked, 3 lacks a file.
+EVENTFUL = History(
+    vectors=True,
+    in_commit_timestamps=False,
+    change_data=False,
+    partitioned=False,
+    steps=(
+        Step("append"),
+        Step("delete", 1),
+        Step("age", RETENTION_DAYS),
+        Step("checkpoint"),
+        Step("append", 1),
+        Step("trim the log"),
+        Step("lose a file"),
+        Step("delete", 2),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def quick_spark(spark: SparkSession) -> Iterator[SparkSession]:
+    with session_confs(spark, QUICK):
+        yield spark
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@example(EVENTFUL)
+@given(histories(6))
+@settings(max_examples=settings().max_examples // 33)
+def test_every_version_is_as_readable_as_an_attempt_finds_it_before_and_after_a_vacuum(
+    quick_spark: SparkSession, history: History
+) -> None:
+    with made(quick_spark, history) as table:
+        for guard in ("true", "false"):
+            with session_confs(quick_spark, {GUARD: guard}):
+                versions = open_table(table, quick_spark).versions().to_pylist()
+                found = probe_all(quick_spark, table)
+                assert {row["version"]: row["readable"] for row in versions} == found
+            take(quick_spark, table, Step("vacuum"))

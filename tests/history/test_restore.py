@@ -1,0 +1,105 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import deltalake
+import pytest
+from pyspark.sql import SparkSession
+
+from compaction_kit import open_table
+from compaction_kit.errors import InvalidArgumentError, StalePlanError
+from compaction_kit.retention import GUARD
+from tests import deltas_view, folders, handmade
+from tests.ageing import age_file
+
+CopyOf = Callable[[Path], Path]
+pytestmark = pytest.mark.spark
+
+
+def paths(table: Path, version: int, kind: str) -> list[str]:
+    return sorted(action["path"] for action in handmade.actions_of(table, version, kind))
+
+
+@pytest.mark.parametrize("target", [0, 3])
+def test_a_restore_adds_and_removes_what_its_plan_shows(
+    spark: SparkSession, copy_of: CopyOf, lived: Path, target: int
+) -> None:
+    table = copy_of(lived)
+    before = folders.listing(table)
+    plan = open_table(table, spark).restore(target)
+    assert folders.listing(table) == before
+    result = plan.run()
+    assert (result.version, result.restored, result.as_planned) == (5, target, True)
+    assert paths(table, 5, "add") == sorted(plan.diff.paths("added"))
+    assert paths(table, 5, "remove") == sorted(plan.diff.paths("removed"))
+    assert (result.num_files_added, result.bytes_added) == (plan.diff.num_files_added, plan.diff.bytes_added)
+    assert open_table(table).diff(target, 5).same_content
+    versions = open_table(table).versions().to_pylist()
+    # Version 3 compacted version 2.
+    assert versions[5]["same_content_as"] == {0: 0, 3: 2}[target]
+    with pytest.raises(StalePlanError, match="made at version 4 and the table is at 5"):
+        plan.run()
+
+
+def test_a_restore_whose_files_are_gone_lists_them_and_refuses(
+    spark: SparkSession, copy_of: CopyOf, lived: Path
+) -> None:
+    table = copy_of(lived)
+    plan = open_table(table, spark).restore(0)
+    gone = plan.diff.paths("added")[0]
+    (table / gone).unlink()
+    again = open_table(table, spark).restore(0)
+    assert again.missing == (gone,)
+    assert gone in again.explain()
+    before = folders.listing(table)
+    # The one that was made before looks anew.
+    for one in (plan, again):
+        with pytest.raises(InvalidArgumentError, match="can't be restored: 1 file that it needs is gone"):
+            one.run()
+    assert folders.listing(table) == before
+
+
+def test_a_vectors_file_that_is_gone_is_missed_though_delta_would_not(
+    spark: SparkSession, copy_of: CopyOf, lived: Path
+) -> None:
+    table = copy_of(lived)
+    for file in table.glob("deletion_vector_*.bin"):
+        file.unlink()
+    missing = open_table(table, spark).restore(1).missing
+    assert missing
+    assert all(path.startswith("deletion_vector_") for path in missing)
+
+
+def test_a_restore_beyond_the_guard_is_refused_until_the_session_says_otherwise(
+    spark: SparkSession, copy_of: CopyOf, lived: Path, confs: Callable[[str, str], None]
+) -> None:
+    table = copy_of(lived)
+    age_file(handmade.commit_path(table, 0), 10)
+    deltas_view.forget(spark)
+    plan = open_table(table, spark).restore(0)
+    assert plan.is_blocked
+    with pytest.raises(InvalidArgumentError, match="Delta blocks versions older than"):
+        plan.run()
+    confs(GUARD, "false")
+    assert open_table(table, spark).restore(0).run().version == 5
+
+
+def test_a_version_that_lost_its_commit_can_not_be_restored(changed: Path) -> None:
+    deltalake.DeltaTable(str(changed)).create_checkpoint()
+    handmade.remove_commits(changed, *range(5))
+    handmade.write_commit(changed, 5, [handmade.add("a")])
+    with pytest.raises(InvalidArgumentError, match="version=4 can't be restored: its commit is gone"):
+        open_table(changed).restore(4)
+
+
+def test_the_latest_version_is_nothing_to_restore(lived: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="version=4 is the latest"):
+        open_table(lived).restore(4)
+
+
+def test_a_plan_tells_what_streams_will_see(tmp_path: Path) -> None:
+    handmade.write_log(tmp_path, [handmade.add("a")], [handmade.remove("a")], [handmade.add("b")])
+    assert "fails at the commit unless" in open_table(tmp_path).restore(0).explain()
+    handmade.write_commit(tmp_path, 3, [handmade.remove("b")])
+    explained = open_table(tmp_path).restore(0).explain()
+    assert "gets the rows of 1 file once more" in explained
+    assert "fails" not in explained

@@ -1,0 +1,243 @@
+"""What goes and why, and what stays; no session is needed to look."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compaction_kit import open_table
+from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.retention import GUARD
+from tests import handmade
+from tests.ageing import age_file
+from tests.handmade import add, metadata
+from tests.vacuum.conftest import Aged, removed
+from tests.vacuum.vacuums import drop_file
+
+
+def rows(table: Any) -> dict[str, dict[str, Any]]:
+    return {row.pop("path" if "path" in row else "reason"): row for row in table.to_pylist()}
+
+
+def three_versions(aged: Aged) -> Path:
+    """a was replaced by b 9 days ago, b by c 8 days ago, all written earlier; v2 is of today."""
+    return aged(
+        (20, [add("p/a"), add("stays")]),
+        (1, [removed("p/a", 9), add("b")]),
+        (0, [removed("b", 8), add("c")]),
+    )
+
+
+def test_each_file_says_why_it_goes_since_which_version_and_when_it_was_removed(aged: Aged) -> None:
+    table = three_versions(aged)
+    age_file(table / "b", 19)
+    drop_file(table, "orphan", 30)
+    drop_file(table, "_change_data/cdc-1", 30)
+    handmade.write_commit(table, 3, [{"cdc": {"path": "_change_data/cdc-1", "size": 1, "dataChange": False}}])
+    files = rows(open_table(table).plan_vacuum().files)
+    assert {path: row["reason"] for path, row in files.items()} == {
+        "_change_data/cdc-1": "change data",
+        "b": "tombstone",
+        "orphan": "orphan",
+        "p/a": "tombstone",
+    }
+    assert [files[path]["since_version"] for path in ("p/a", "b", "orphan")] == [1, 2, None]
+    assert (datetime.now(UTC) - files["p/a"]["removed_at"]).days == 9
+    assert files["orphan"]["removed_at"] is None
+    assert (datetime.now(UTC) - files["orphan"]["modification_time"]).days == 30
+
+
+def test_what_stays_is_told_with_its_reason_files_and_bytes(aged: Aged) -> None:
+    table = aged((9, [add("old"), add("live")]), (5, [removed("old", 5), add("new")]))
+    drop_file(table, "young orphan", 1)
+    drop_file(table, "a:b", 30)
+    drop_file(table, "_hidden/secret", 30)
+    kept = rows(open_table(table).plan_vacuum().kept)
+    assert kept.pop("hidden, the log among it")["num_files"] == 3
+    assert kept == {
+        "live": {"num_files": 2, "size_bytes": 2},
+        "removed less long ago": {"num_files": 1, "size_bytes": 1},
+        "written less long ago": {"num_files": 1, "size_bytes": 1},
+        "a colon in its name": {"num_files": 1, "size_bytes": 1},
+    }
+
+
+def test_a_folder_goes_if_it_is_empty_and_is_listed_if_all_in_it_is_young_or_hidden(aged: Aged) -> None:
+    table = aged((9, [add("p=1/live")]), (9, [add("gone/old"), removed("gone/old", 9)]))
+    for path in ("empty", "outer/inner", "_hidden"):
+        (table / path).mkdir(parents=True)
+    drop_file(table, "young/file", 1)
+    drop_file(table, "secretive/.file", 30)
+    drop_file(table, "old/file", 30)
+    plan = open_table(table).plan_vacuum()
+    assert rows(plan.directories) == {
+        "empty": {"is_empty": True},
+        "outer": {"is_empty": True},
+        "outer/inner": {"is_empty": True},
+        "secretive": {"is_empty": False},
+        "young": {"is_empty": False},
+    }
+    assert plan.empty_directories == ["empty", "outer", "outer/inner"]
+    assert "3 empty folders would go too" in plan.explain()
+
+
+def test_nothing_goes_that_a_kept_version_needs(aged: Aged) -> None:
+    table = three_versions(aged)
+    age_file(table / "b", 19)
+    plan = open_table(table).plan_vacuum(keep_versions=[1])
+    assert plan.files["path"].to_pylist() == ["p/a"]
+    assert plan.keep_versions == (1,)
+    assert rows(plan.kept)["needed by a kept version"] == {"num_files": 1, "size_bytes": 1}
+    assert "Version 1 stays whole, for which 1 file (1 B) more than otherwise is kept" in plan.explain()
+    assert plan.versions_lost == []
+    assert open_table(table).plan_vacuum().versions_lost == [1]
+
+
+def test_a_kept_version_that_the_guard_refuses_is_kept_and_the_setting_told(aged: Aged) -> None:
+    plan = open_table(three_versions(aged)).plan_vacuum(keep_versions=[0])
+    (warning,) = plan.warnings
+    assert warning.startswith("Version 0 is kept, and older than the retention")
+    assert GUARD in warning
+    assert warning in plan.explain()
+
+
+def test_versions_behind_the_guard_that_lose_files_are_told_apart(aged: Aged) -> None:
+    plan = open_table(three_versions(aged)).plan_vacuum()
+    assert plan.versions_lost == []
+    assert plan.blocked_versions_lost == [0]
+    assert "1 version that Delta's guard refuses already" in plan.explain()
+
+
+def test_the_latest_version_is_lost_to_the_guard_if_it_is_old_and_its_content_is_not(aged: Aged) -> None:
+    table = aged((9, [add("live")]))
+    drop_file(table, "orphan", 30)
+    plan = open_table(table).plan_vacuum()
+    assert plan.versions_lost == [0]
+    assert plan.content_survives_as == {0: 2}
+    assert "can still be read under another number: 0 as 2." in plan.explain()
+
+
+def test_content_survives_under_the_number_of_what_compacted_it(aged: Aged) -> None:
+    compacted = [removed("a", 8) | {}, removed("b", 8), add("ab")]
+    for action in compacted:
+        next(iter(action.values()))["dataChange"] = False
+    table = aged((1, [add("a"), add("b")]), (1, compacted))
+    for name in "ab":
+        age_file(table / name, 20)
+    plan = open_table(table).plan_vacuum()
+    assert plan.versions_lost == [0]
+    assert plan.content_survives_as == {0: 1}
+
+
+def test_the_storage_is_told_by_kind_now_and_after(aged: Aged) -> None:
+    table = aged((20, [add("old"), add("live")]), (9, [removed("old", 9)]))
+    drop_file(table, "orphan", 30)
+    storage = {
+        row.pop("kind"): tuple(row.values()) for row in open_table(table).plan_vacuum().storage.to_pylist()
+    }
+    assert storage == {"live": (1, 1), "tombstoned": (1, 0), "orphaned": (1, 0)}
+
+
+def test_a_longer_retention_than_the_tables_keeps_more_and_says_who_sees_to_it(aged: Aged) -> None:
+    table = three_versions(aged)
+    age_file(table / "b", 19)
+    plan = open_table(table).plan_vacuum(retention="205 hours")
+    assert plan.files["path"].to_pylist() == ["p/a"]
+    assert "Delta since 4.1 ignores RETAIN and would keep removed files for 168 hours" in plan.explain()
+
+
+def lite(table: Path) -> list[str]:
+    return open_table(table).plan_vacuum(mode="lite").files["path"].to_pylist()
+
+
+def test_lite_takes_what_commits_have_removed_and_no_orphan(aged: Aged) -> None:
+    cdc: handmade.Action = {"cdc": {"path": "_change_data/c", "size": 1, "dataChange": False}}
+    table = aged(
+        (20, [add("a"), add("b")]), (9, [removed("a", 9), cdc]), (8, [removed("b", 6)]), (0, [add("c")])
+    )
+    drop_file(table, "orphan", 30)
+    plan = open_table(table).plan_vacuum(mode="LITE")
+    assert plan.files["path"].to_pylist() == ["_change_data/c", "a"]
+    assert rows(plan.kept)["not among what LITE looks at"]["num_files"] == 1
+    (table / "a").unlink()
+    plan = open_table(table).plan_vacuum(mode="LITE")
+    assert (plan.files["path"].to_pylist(), plan.gone_already.to_pylist()) == (["_change_data/c"], ["a"])
+    assert "1 file that it lists is gone already" in plan.explain()
+
+
+def test_lite_goes_on_where_the_last_one_ended(aged: Aged) -> None:
+    table = aged(
+        (20, [add("a"), add("b")]), (10, [removed("a", 10)]), (9, [removed("b", 9)]), (8, [add("c")])
+    )
+    info = table / "_delta_log" / "_last_vacuum_info"
+    for text, expected in (
+        ("{}", ["a", "b"]),
+        ("damaged", ["a", "b"]),
+        (json.dumps({"latestCommitVersionOutsideOfRetentionWindow": 1}), ["b"]),
+        (json.dumps({"latestCommitVersionOutsideOfRetentionWindow": 3}), []),
+    ):
+        info.write_text(text)
+        assert lite(table) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"mode": "QUICK"}, r"mode='QUICK' is unknown: choose \"FULL\" or \"LITE\"\."),
+        ({"mode": None}, "mode=None is unknown"),
+        ({"at": "tomorrow"}, "at='tomorrow' is no datetime"),
+        ({"retention": 168}, "retention=168 is not a length of time"),
+        ({"retention": "999999999999 days"}, "longer than can be reckoned with"),
+        ({"keep_versions": 1}, "keep_versions=1 is no list of versions"),
+        ({"keep_versions": "1"}, "keep_versions='1' is no list of versions"),
+        ({"keep_versions": ["1"]}, "keep_versions has '1', which is no version"),
+        ({"keep_versions": [True]}, "keep_versions has True, which is no version"),
+        ({"keep_versions": [-1]}, "keep_versions has -1, which the log doesn't tell of: it has 0 to 2"),
+        ({"keep_versions": [3]}, "keep_versions has 3, which the log doesn't tell of: it has 0 to 2"),
+    ],
+)
+def test_bad_input_is_refused_in_one_sentence(aged: Aged, arguments: dict[str, Any], words: str) -> None:
+    table = three_versions(aged)
+    with pytest.raises(InvalidArgumentError, match=words) as caught:
+        open_table(table).plan_vacuum(**arguments)
+    assert "\n" not in str(caught.value)
+
+
+def test_versions_to_keep_that_lack_files_are_refused_with_the_files(aged: Aged) -> None:
+    table = three_versions(aged)
+    (table / "p/a").unlink()
+    with pytest.raises(InvalidArgumentError, match=r"1 file that it needs is gone \(p/a\); leave it out"):
+        open_table(table).plan_vacuum(keep_versions=[2, 0])
+
+
+def test_a_time_without_a_zone_is_in_utc(aged: Aged) -> None:
+    at = datetime(2030, 1, 2, 3, 4)
+    plan = open_table(three_versions(aged)).plan_vacuum(at=at)
+    assert plan.at == at.replace(tzinfo=UTC)
+    assert "VACUUM on 2030-01-02 03:04 UTC" in plan.explain()
+
+
+@pytest.mark.parametrize("hours", [0, 24])
+def test_less_than_the_tables_retention_is_refused_by_the_name_of_deltas_check(
+    aged: Aged, hours: int
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"retentionDurationCheck\.enabled refuses"):
+        open_table(three_versions(aged)).plan_vacuum(retention=f"{hours} hours")
+
+
+def test_iceberg_metadata_is_hidden_where_delta_writes_it(aged: Aged) -> None:
+    properties = {"delta.universalFormat.enabledFormats": "iceberg"}
+    for configuration, expected in (({}, ["metadata/v1"]), (properties, [])):
+        folder = aged((9, [metadata(configuration=configuration), add("live")]))
+        drop_file(folder, "metadata/v1", 30)
+        assert open_table(folder).plan_vacuum().files["path"].to_pylist() == expected
+
+
+def test_the_page_shows_what_stays_and_the_figure(aged: Aged) -> None:
+    table = three_versions(aged)
+    later = open_table(table).plan_vacuum(at=datetime.now(UTC) + timedelta(days=8))
+    page = later._repr_html_()
+    assert page.index("would be lost") < page.index("would delete") < page.index("what stays")
+    assert 'alt="VACUUM would cost ' in page

@@ -1,0 +1,128 @@
+"""Random tables are vacuumed by Delta itself, and the plan had said just what goes and what it costs."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from compaction_kit import open_table
+from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.execute.jobs import session_confs
+from compaction_kit.retention import GUARD
+from compaction_kit.vacuum import VacuumPlan
+from tests import folders
+from tests.history.random_histories import QUICK, History, Step, histories, made, probe, probe_all
+from tests.vacuum.vacuums import content, drop_file, listed, vacuum
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How a table is vacuumed: of the versions that are whole, those to keep, by their positions."""
+
+    mode: str
+    keep: frozenset[int]
+    guard: bool
+    parallel: bool
+
+
+WISHES = st.builds(
+    Wish,
+    st.sampled_from(["FULL", "LITE"]),
+    st.frozensets(st.integers(0, 5), max_size=2),
+    st.booleans(),
+    st.booleans(),
+)
+
+
+EVENTFUL = History(
+    vectors=True,
+    in_commit_timestamps=False,
+    change_data=True,
+    partitioned=True,
+    steps=(
+        Step("append", 1),
+        Step("delete", 3),
+        Step("optimize"),
+        Step("age", 3),
+        Step("update", 2),
+        Step("orphan", 1),
+        Step("restore", 1),
+        Step("age", 5),
+        Step("checkpoint"),
+        Step("append", 2),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def quick_spark(spark: SparkSession) -> Iterator[SparkSession]:
+    with session_confs(spark, QUICK):
+        yield spark
+
+
+@given(histories(), WISHES)
+@example(EVENTFUL, Wish("FULL", frozenset({1}), guard=False, parallel=True))
+@example(EVENTFUL, Wish("LITE", frozenset(), guard=True, parallel=False))
+@settings(max_examples=max(settings().max_examples // 40, 2))
+def test_a_vacuum_does_what_its_plan_says(quick_spark: SparkSession, history: History, wish: Wish) -> None:
+    guard = {GUARD: str(wish.guard).lower()}
+    with made(quick_spark, history) as table, session_confs(quick_spark, guard):
+        leave_folders(table)
+        plan = planned(quick_spark, table, wish.mode)
+        if plan is None:
+            return
+        files, going = set(plan.files["path"].to_pylist()), set(plan.directories["path"].to_pylist())
+        assert files | going | set(plan.gone_already.to_pylist()) == listed(quick_spark, table, wish.mode)
+        twin = folders.copy(table, table.parent / "twin")
+        gone = vacuum(quick_spark, twin, wish.mode)
+        assert {path for path in gone if (table / path).is_file()} == files
+        assert gone - files <= going
+        shutil.rmtree(twin)
+        run_as_planned(quick_spark, table, wish, files)
+
+
+def run_as_planned(spark: SparkSession, table: Path, wish: Wish, without_keep: set[str]) -> None:
+    """Run a plan that keeps versions, and compare what is gone, on disk and of the versions."""
+    whole = open_table(table, spark).versions().to_pylist()
+    choice = [row["version"] for row in whole if row["num_missing"] == 0 and row["readable"] != "log gone"]
+    keep = sorted({choice[position] for position in wish.keep if position < len(choice)})
+    plan = open_table(table, spark).plan_vacuum(keep_versions=keep, mode=wish.mode)
+    files = set(plan.files["path"].to_pylist())
+    assert files == without_keep if not keep else files <= without_keep
+    before, readable = content(table), probe_all(spark, table)
+    result = plan.run(parallel_delete=wish.parallel)
+    assert before - content(table) == files | set(result.directories)
+    assert set(result.directories) <= set(plan.empty_directories)
+    now = probe_all(spark, table)
+    lost = [v for v, status in readable.items() if status == "yes" and now[v] != "yes"]
+    assert plan.versions_lost == result.versions_lost == lost
+    assert all(now[version] == "yes" for version in plan.content_survives_as.values())
+    with session_confs(spark, {GUARD: "false"}):
+        assert all(probe(spark, table, version) == "yes" for version in keep)
+    assert result.as_planned
+
+
+def planned(spark: SparkSession, table: Path, mode: str) -> VacuumPlan | None:
+    """The plan without any wish; None if it is refused, as Delta does then too."""
+    try:
+        return open_table(table, spark).plan_vacuum(mode=mode)
+    except InvalidArgumentError:
+        with pytest.raises(PySparkException, match="DELTA_CANNOT_VACUUM_LITE"):
+            listed(spark, table, mode)
+        return None
+
+
+def leave_folders(table: Path) -> None:
+    """Folders of which nothing is live: empty ones, one in another, one with a young or hidden file."""
+    for path in ("empty %41", "nest/ed", "_hidden empty"):
+        (table / path).mkdir(parents=True, exist_ok=True)
+    drop_file(table, "young/file")
+    drop_file(table, "secretive/.file", 30)

@@ -1,0 +1,271 @@
+"""Plans are run by Delta: just what was shown goes, and what did not is told."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from pyspark.sql import SparkSession
+
+from compaction_kit import open_table
+from compaction_kit.errors import InvalidArgumentError, RunCancelled, SessionError, StalePlanError
+from compaction_kit.execute.jobs import session_confs
+from compaction_kit.vacuum import VacuumProgress, run_vacuum
+from tests import deltas_view, folders, handmade
+from tests.ageing import age_file
+from tests.handmade import add, metadata
+from tests.history.random_histories import QUICK
+from tests.vacuum.conftest import Aged, removed
+from tests.vacuum.vacuums import content, drop_file, listed
+
+SetConf = Callable[[str, str], None]
+PARALLEL = "spark.databricks.delta.vacuum.parallelDelete.enabled"
+
+
+@pytest.fixture(scope="module")
+def quick_spark(spark: SparkSession) -> Iterator[SparkSession]:
+    with session_confs(spark, QUICK):
+        yield spark
+
+
+@pytest.fixture
+def old(aged: Aged) -> Path:
+    """a, removed 9 days ago; live; and an orphan."""
+    table = aged((20, [add("a"), add("live")]), (8, [removed("a", 9)]))
+    drop_file(table, "orphan", 30)
+    return table
+
+
+@pytest.mark.spark
+def test_a_run_deletes_just_what_the_plan_shows_whatever_the_names(
+    quick_spark: SparkSession, aged: Aged, tmp_path: Path
+) -> None:
+    names = ["p=a b/ü", "100%", "a%20b", "q?x#y", "p=it's/`so`", 'say "so"', "a+b&c=d", "p=1/k:v/1"]
+    paths = [quote(name) for name in names]
+    folder = tmp_path / "a b%20c'd`e"
+    actions = [metadata({"id": "long", "p": "string"}, ["p"]), *map(add, [*paths, "live"])]
+    table = aged((20, actions), (9, [removed(path, 9) for path in paths]), folder=folder)
+    drop_file(table, "an orphan/of 100 %41", 20)
+    for name in ("a:b", "p=1/z:v"):
+        drop_file(table, name, 20)
+    (table / "x:y").mkdir()
+    (table / "outer %/inner").mkdir(parents=True)
+    plan = open_table(table, quick_spark).plan_vacuum()
+    assert set(plan.files["path"].to_pylist()) == {*names, "an orphan/of 100 %41"}
+    drop_file(table, "an orphan of later", 20)
+    before = content(table)
+    seen: list[VacuumProgress] = []
+    result = plan.run(parallel_delete=True, progress=seen.append)
+    assert before - content(table) == set(plan.files["path"].to_pylist()) | set(result.directories)
+    assert {"an orphan of later", "a:b", "p=1/z:v", "x:y", "live"} <= content(table)
+    assert result.as_planned
+    assert "outer %/inner" in result.directories
+    assert (result.num_files, result.size_bytes) == (plan.num_files, plan.size_bytes) == (9, 9)
+    assert result.commits == (2, 3)
+    assert result.versions_lost == plan.versions_lost == [1]
+    assert seen[-1].step == "Comparing"
+    assert (seen[0].fraction, seen[-1].fraction, seen[-1].files_done) == (0, 1, 9)
+    assert str(seen[-1]) == "Comparing, 9 of 9 files, 9 B of 9 B"
+    assert "9 files, 9 B, as planned" in result.summary()
+    assert 'alt="VACUUM cost 1 version and freed 9 B' in result._repr_html_()
+    with pytest.raises(StalePlanError, match="made at version 1 and the table is at 3"):
+        plan.run()
+
+
+def make_anew(table: Path) -> None:
+    another = {"metaData": metadata()["metaData"] | {"id": "another"}}
+    handmade.write_log(table, [another, add("b")], [add("c")])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda table: handmade.write_commit(table, 2, [add("b")]),
+            "made at version 1 and the table is at 2",
+        ),
+        (make_anew, "The table was made anew"),
+        (lambda table: (table / "a").unlink(), r"1 planned file \(a\) is gone"),
+        (lambda table: (table / "a").write_text("xy"), r"1 planned file \(a\) is not the same"),
+        (lambda table: os.utime(table / "orphan"), r"1 planned file \(orphan\) is not the same"),
+        (lambda table: drop_file(table, "empty/file"), "The folder empty is not empty any more"),
+        (lambda table: (table / "empty").rmdir(), "The folder empty is gone"),
+    ],
+)
+def test_a_stale_plan_is_refused_and_nothing_is_touched(
+    old: Path, change: Callable[[Path], Any], words: str
+) -> None:
+    (old / "empty").mkdir()
+    plan = open_table(old).plan_vacuum()
+    change(old)
+    before = folders.listing(old)
+    with pytest.raises(StalePlanError, match=rf"{words}.*make a new plan; nothing was deleted\.$"):
+        plan.run()
+    assert folders.listing(old) == before
+
+
+def test_a_preview_for_later_is_not_run(old: Path) -> None:
+    plan = open_table(old).plan_vacuum(at=datetime.now(UTC) + timedelta(hours=1))
+    with pytest.raises(InvalidArgumentError, match="which is yet to come: run it then"):
+        plan.run()
+
+
+def test_parallel_delete_is_yes_or_no(old: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="parallel_delete='yes' is neither True, False nor None"):
+        open_table(old).plan_vacuum().run(parallel_delete="yes")  # type: ignore[arg-type]
+
+
+def test_an_empty_plan_runs_and_commits_nothing(aged: Aged) -> None:
+    table = aged((1, [add("live")]))
+    before = folders.listing(table)
+    result = open_table(table).plan_vacuum().run()
+    assert (result.num_files, result.commits, result.versions_lost) == (0, (), [])
+    assert "nothing to do" in result.summary()
+    assert folders.listing(table) == before
+
+
+def test_without_a_jvm_nothing_is_begun(old: Path) -> None:
+    table = open_table(old)
+    with pytest.raises(SessionError, match="has no JVM in reach"):
+        run_vacuum(table.path, table.log, lambda: object(), table.plan_vacuum())  # type: ignore[arg-type, return-value]
+    assert (old / "a").exists()
+
+
+@pytest.mark.spark
+def test_what_another_writer_takes_back_meanwhile_stays_and_is_told(
+    quick_spark: SparkSession, old: Path
+) -> None:
+    table = open_table(old, quick_spark)
+    plan = table.plan_vacuum()
+
+    def spark_after_a_commit() -> SparkSession:
+        handmade.write_commit(old, 2, [add("orphan")])
+        (old / "a").rename(old / "b")
+        return quick_spark
+
+    result = run_vacuum(table.path, table.log, spark_after_a_commit, plan)
+    (row,) = result.not_deleted.to_pylist()
+    assert row == {
+        "path": "orphan",
+        "size_bytes": 1,
+        "why": f"version {result.commits[-1]} names it, which was committed meanwhile",
+    }
+    assert not result.as_planned
+    assert "1 file: orphan: version" in result.summary()
+
+
+@pytest.mark.spark
+def test_a_file_that_can_not_be_deleted_is_told(quick_spark: SparkSession, old: Path) -> None:
+    drop_file(old, "p=1/kept", 30)
+    plan = open_table(old, quick_spark).plan_vacuum()
+    place = old / "p=1/kept" if os.geteuid() == 0 else old / "p=1"
+    lock, unlock = (
+        (["chattr", "+i"], ["chattr", "-i"]) if os.geteuid() == 0 else (["chmod", "555"], ["chmod", "755"])
+    )
+    if subprocess.run([*lock, place], capture_output=True).returncode:
+        pytest.skip("nothing can be locked on this file system")
+    try:
+        result = plan.run()
+    finally:
+        subprocess.run([*unlock, place], check=True)
+    (row,) = result.not_deleted.to_pylist()
+    assert row["path"] == "p=1/kept"
+    assert "can't be written to" in row["why"] or row["why"] == "the file system refused to delete it"
+    assert result.files["path"].to_pylist() == ["a", "orphan"]
+
+
+@pytest.mark.spark
+def test_a_cancelled_run_says_what_is_gone_and_puts_the_settings_back(
+    quick_spark: SparkSession, old: Path, confs: SetConf
+) -> None:
+    confs(PARALLEL, "false")
+    during = []
+
+    def stop(progress: VacuumProgress) -> None:
+        during.append(quick_spark.conf.get(PARALLEL))
+        raise KeyboardInterrupt
+
+    plan = open_table(old, quick_spark).plan_vacuum()
+    with pytest.raises(
+        RunCancelled, match=r"The vacuum was cancelled, .*: make a new plan for what is left\."
+    ):
+        plan.run(parallel_delete=True, progress=stop)
+    assert during == ["true"]
+    assert quick_spark.conf.get(PARALLEL) == "false"
+    assert {file.name for file in quick_spark.catalog.listTables()} == set()
+    assert (old / "live").exists()
+    open_table(old, quick_spark).plan_vacuum().run(progress=True)
+    assert not (old / "orphan").exists()
+
+
+@pytest.mark.spark
+def test_lite_notes_how_far_it_came_unless_something_is_kept_back(
+    quick_spark: SparkSession, old: Path
+) -> None:
+    info = old / "_delta_log" / "_last_vacuum_info"
+    table = open_table(old, quick_spark)
+    drop_file(old, "b", 30)
+    handmade.write_commit(old, 2, [removed("b", 9)])
+    age_file(handmade.commit_path(old, 2), 8)
+    result = table.plan_vacuum(mode="LITE", keep_versions=[0]).run()
+    assert (result.files["path"].to_pylist(), json.loads(info.read_text())) == (["b"], {})
+    result = table.plan_vacuum(mode="LITE").run()
+    assert result.files["path"].to_pylist() == ["a"]
+    assert json.loads(info.read_text()) == {"latestCommitVersionOutsideOfRetentionWindow": 2}
+    assert (old / "orphan").exists()
+    assert listed(quick_spark, old, "LITE") == set()
+
+
+@pytest.mark.spark
+def test_less_than_the_tables_retention_runs_where_the_session_lets_delta(
+    quick_spark: SparkSession, aged: Aged, confs: SetConf
+) -> None:
+    table = aged((2, [add("a"), add("b"), add("live")]), (1, [removed("a", 1.5), removed("b", 0.1)]))
+    confs("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    with pytest.raises(
+        InvalidArgumentError, match=r"would be ignored: since 4\.1 .*retentionWindowIgnore\.enabled to"
+    ):
+        open_table(table, quick_spark).plan_vacuum(retention="24 hours")
+    confs("spark.databricks.delta.vacuum.retentionWindowIgnore.enabled", "false")
+    with pytest.raises(InvalidArgumentError, match="not a number of whole hours"):
+        open_table(table, quick_spark).plan_vacuum(retention="90 minutes")
+    result = open_table(table, quick_spark).plan_vacuum(retention="24 hours").run()
+    assert result.files["path"].to_pylist() == ["a"]
+    confs("spark.databricks.delta.vacuum.retentionWindowIgnore.enabled", "true")
+    result = open_table(table, quick_spark).plan_vacuum(retention="0 hours").run()
+    assert result.files["path"].to_pylist() == ["b"]
+
+
+@pytest.mark.spark
+def test_a_stream_that_has_files_to_read_that_would_go_is_a_warning(
+    quick_spark: SparkSession, old: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "streamed"
+    for start in (0, 5):
+        quick_spark.range(start, start + 5, 1, 1).write.format("delta").mode("append").save(str(table))
+    deltas_view.forget(quick_spark)
+    query = (
+        quick_spark.readStream.format("delta")
+        .option("maxFilesPerTrigger", 1)
+        .load(str(table))
+        .writeStream.queryName("copier")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(processingTime="1 hour")
+        .format("noop")
+        .start()
+    )
+    try:
+        while query.lastProgress is None and query.isActive:
+            query.awaitTermination(1)
+        quick_spark.sql(f"DELETE FROM delta.`{table}`").collect()
+        later = datetime.now(UTC) + timedelta(days=8)
+        (warning,) = open_table(table, quick_spark).plan_vacuum(at=later).warnings
+        assert warning.startswith("The stream copier is at version 1 and may still have to read 2 files")
+        assert open_table(old, quick_spark).plan_vacuum().warnings == ()
+    finally:
+        query.stop()
