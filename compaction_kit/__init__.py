@@ -4,10 +4,21 @@ from typing import Any
 
 from compaction_kit import interop
 from compaction_kit.session import get_spark
+from compaction_kit.streaming import SinkLog, sink_log
 from compaction_kit.survey import find_tables, survey
 from compaction_kit.table import Table, open_table
 
-__all__ = ["Table", "find_tables", "get_spark", "interop", "open_table", "survey", "workbench"]
+__all__ = [
+    "SinkLog",
+    "Table",
+    "find_tables",
+    "get_spark",
+    "interop",
+    "open_table",
+    "sink_log",
+    "survey",
+    "workbench",
+]
 
 
 def __getattr__(name: str) -> Any:

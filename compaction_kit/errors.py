@@ -25,8 +25,12 @@ class EmptyTableError(CompactionKitError):
     """The table has no live file, so there is nothing to compact."""
 
 
+class NotASinkLogError(CompactionKitError):
+    """The path exists and holds no log of a file sink or a file source."""
+
+
 class CorruptLogError(CompactionKitError):
-    """The transaction log can't be read back into a state: a gap, a damaged file, no protocol."""
+    """A log can't be read back into a state: a gap, a damaged file, no protocol."""
 
 
 class UnsupportedTableError(CompactionKitError):

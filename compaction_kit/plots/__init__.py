@@ -10,6 +10,7 @@ from compaction_kit.plots.history import history
 from compaction_kit.plots.lifetimes import lifetimes
 from compaction_kit.plots.manifest import manifest
 from compaction_kit.plots.reads import reads
+from compaction_kit.plots.sink_log import sink_log
 from compaction_kit.plots.sizes import before_after, file_sizes
 from compaction_kit.plots.style import LIVE, LOST, NEW, SMALL, TOMBSTONED, Chart, to_html, to_png
 from compaction_kit.plots.survey import survey
@@ -37,6 +38,7 @@ __all__ = [
     "plan_sizes",
     "readability",
     "reads",
+    "sink_log",
     "storage",
     "survey",
     "timeline",

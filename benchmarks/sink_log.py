@@ -1,0 +1,170 @@
+"""Read the log of a file sink: the kit beside a plain Python loop, pandas, and Spark itself.
+
+    python -P benchmarks/sink_log.py [number of entries …]
+
+Each reader runs in a process of its own on the same compaction file, in turn, in one run. Prints
+seconds (the best of some), ratios to the kit, and peak memory. Then what Spark's driver takes, and
+holds, to read an output of 200,000 files, beside what `SinkLog.measure_memory` tells from 50,000.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+import compaction_kit as ck
+from compaction_kit.sizes import format_size
+from compaction_kit.streaming.memory import held_bytes
+
+SEED = 0
+REPEATS = 3
+# How many times as fast as the plain loop to Arrow the kit has to be.
+TARGET = 5.0
+# How far the projected memory may be off.
+MOST_OFF = 0.1
+NUM_FOR_DRIVER = 200_000
+
+
+def main(numbers: list[int]) -> None:
+    with tempfile.TemporaryDirectory(prefix="sink-log-") as name:
+        for number in numbers:
+            output = Path(name) / str(number)
+            size = write_log(output, number)
+            print(f"{number:,} entries, {format_size(size)}", flush=True)
+            measured = {reader: measure(reader, output) for reader in READERS}
+            for reader, (seconds, mib) in measured.items():
+                ratio = seconds / measured["kit"][0]
+                print(f"  {reader:<20} {seconds:7.2f} s  {mib:7,.0f} MiB  {ratio:5.1f} × kit", flush=True)
+            if measured["plain loop to Arrow"][0] < TARGET * measured["kit"][0]:
+                print(f"  NOT REACHED: the target is {TARGET} times as fast as the plain loop to Arrow")
+        output = Path(name) / "driver"
+        write_log(output, NUM_FOR_DRIVER)
+        report_driver(ck.get_spark(), output)
+
+
+def report_driver(spark: SparkSession, output: Path) -> None:
+    def read() -> object:
+        return spark.read.schema("value STRING").text(str(output))._jdf
+
+    log = ck.sink_log(output)
+    predicted = log.measure_memory()
+    seconds = timed(read)
+    held = held_bytes(spark, read)
+    expected = predicted.bytes_for(log.num_entries)
+    print(
+        f"Spark's driver: {log.num_entries:,} entries in {seconds:.2f} s, by load() alone\n"
+        f"  it holds {format_size(held)}; {format_size(expected)} by measure_memory(), which has "
+        f"{predicted.entry_bytes:,.0f} B an entry, {predicted.line_bytes:,.0f} B long in the log"
+    )
+    if abs(expected / held - 1) > MOST_OFF:
+        print(f"  NOT REACHED: they differ by {abs(expected / held - 1):.0%}, the target is {MOST_OFF:.0%}")
+
+
+def measure(reader: str, output: Path) -> tuple[float, float]:
+    """The best seconds and the peak MiB of a reader, in a new process each time."""
+    runs = [run_alone(reader, output) for _ in range(REPEATS)]
+    return min(seconds for seconds, _ in runs), max(mib for _, mib in runs)
+
+
+def run_alone(reader: str, output: Path) -> tuple[float, float]:
+    done = subprocess.run(
+        [sys.executable, "-P", __file__, "--measure", reader, str(output)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{reader}: {done.stderr[-2000:]}")
+    seconds, mib = json.loads(done.stdout.splitlines()[-1])
+    return seconds, mib
+
+
+def measure_here(reader: str, output: str) -> None:
+    read = READERS[reader]
+    # Imports are no reader's work.
+    with tempfile.TemporaryDirectory(prefix="sink-log-") as small:
+        write_log(Path(small), 10)
+        read(Path(small))
+    seconds = timed(lambda: read(Path(output)))
+    print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10]))
+
+
+def timed(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def by_kit(output: Path) -> object:
+    return ck.sink_log(output).entries
+
+
+def by_loop(output: Path) -> object:
+    with compaction_file(output).open() as lines:
+        next(lines)
+        return [json.loads(line) for line in lines]
+
+
+def by_loop_to_arrow(output: Path) -> object:
+    return pa.Table.from_pylist(by_loop(output))
+
+
+def by_pandas(output: Path) -> object:
+    import pandas as pd
+
+    with compaction_file(output).open() as lines:
+        next(lines)
+        return pd.read_json(lines, lines=True)
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "kit": by_kit,
+    "plain loop": by_loop,
+    "plain loop to Arrow": by_loop_to_arrow,
+    "pandas": by_pandas,
+}
+
+
+def compaction_file(output: Path) -> Path:
+    return output / "_spark_metadata" / "9.compact"
+
+
+def write_log(output: Path, number: int) -> int:
+    """A log of so many files, which don't exist, as Spark writes it; its size in bytes."""
+    rng = Random(SEED)
+    path = compaction_file(output)
+    path.parent.mkdir(parents=True)
+    with path.open("w") as file:
+        file.write("v1")
+        for k in range(number):
+            name = f"part-{k % 8:05d}-{uuid.UUID(int=rng.getrandbits(128))}-c000.snappy.parquet"
+            entry = {
+                "path": f"file:///data/events/{name}",
+                "size": rng.randrange(1_000, 100_000),
+                "isDir": False,
+                "modificationTime": 1_700_000_000_000 + k * 1_000,
+                "blockReplication": 1,
+                "blockSize": 33_554_432,
+                "action": "add",
+            }
+            file.write("\n" + json.dumps(entry, separators=(",", ":")))
+    return path.stat().st_size
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--measure"]:
+        measure_here(*sys.argv[2:])
+    else:
+        parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+        parser.add_argument("numbers", type=int, nargs="*", default=[1_000_000])
+        main(parser.parse_args().numbers)

@@ -1,0 +1,117 @@
+"""Real streams from files to files: a batch a file, and what their logs look like."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from compaction_kit.execute.jobs import session_confs
+from compaction_kit.streaming.names import Kind
+from compaction_kit.streaming.policy import Policy, setting
+
+
+@dataclass
+class Stream:
+    """A stream that reads one JSON file a batch, of one row each, and writes files."""
+
+    spark: SparkSession
+    root: Path
+    format: str = "parquet"
+    partition_by: tuple[str, ...] = ()
+    num_batches: int = 0
+
+    @property
+    def output(self) -> Path:
+        return self.root / "output"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.root / "checkpoint"
+
+    def run(self, num_batches: int, options: Mapping[str, str] | None = None, to: Path | None = None) -> None:
+        """Run so many more batches; to a Delta table, if `to` names one."""
+        source = self.root / "input"
+        source.mkdir(exist_ok=True)
+        for i in range(self.num_batches, self.num_batches + num_batches):
+            file = source / f"{i:04d}.json"
+            file.write_text(json.dumps({"id": i, "p": f"p {i % 2}"}) + "\n")
+            # Read in this order.
+            os.utime(file, (1_000_000_000 + i, 1_000_000_000 + i))
+        self.num_batches += num_batches
+        reader = self.spark.readStream.schema("id INT, p STRING").option("maxFilesPerTrigger", 1)
+        writer = reader.json(str(source)).writeStream.format("delta" if to else self.format)
+        writer = writer.options(**(options or {}))
+        writer = writer.partitionBy(*self.partition_by) if self.partition_by else writer
+        query = (
+            writer.option("checkpointLocation", str(self.checkpoint))
+            .trigger(availableNow=True)
+            .start(str(to or self.output))
+        )
+        query.awaitTermination()
+
+    @property
+    def folders(self) -> dict[Kind, Path]:
+        return {Kind.SINK: self.output / "_spark_metadata", Kind.SOURCE: self.checkpoint / "sources" / "0"}
+
+
+@contextmanager
+def policies(spark: SparkSession, by_kind: Mapping[Kind, Policy]) -> Iterator[None]:
+    """Set a session so that its logs have these policies."""
+    confs = {}
+    for kind, policy in by_kind.items():
+        confs[setting(kind, "compactInterval")] = str(policy.default_interval)
+        confs[setting(kind, "cleanupDelay")] = f"{int(policy.cleanup_delay.total_seconds() * 1000)}ms"
+        confs[setting(kind, "deletion")] = str(policy.deletion).lower()
+        confs["spark.sql.streaming.minBatchesToRetain"] = str(policy.min_batches_to_retain)
+    with session_confs(spark, confs):
+        yield
+
+
+def names_in(folder: Path) -> list[str]:
+    """The files of a log, hidden ones left out."""
+    names = (path.name for path in folder.iterdir() if not path.name.startswith("."))
+    return sorted(names, key=lambda name: int(name.split(".")[0]))
+
+
+@contextmanager
+def rewritten(file: Path, text: str) -> Iterator[None]:
+    """A file with another text, for the time of a `with` block."""
+    before = file.read_text()
+    try:
+        file.write_text(text)
+        yield
+    finally:
+        file.write_text(before)
+
+
+class SparkLog:
+    """Spark's own class of a log, which adds batches without a stream."""
+
+    def __init__(self, spark: SparkSession, folder: Path, kind: Kind):
+        jvm: Any = spark._jvm
+        gateway: Any = spark.sparkContext._gateway
+        streaming = jvm.org.apache.spark.sql.execution.streaming
+        session, nothing = spark._jsparkSession, jvm.scala.Option.empty()
+        self._kind = kind
+        self._new_array = gateway.new_array
+        if kind == Kind.SINK:
+            self._log = streaming.sinks.FileStreamSinkLog(1, session, str(folder), nothing)
+            self._class = streaming.sinks.SinkFileStatus
+        else:
+            self._log = streaming.runtime.FileStreamSourceLog(1, session, str(folder))
+            self._class = getattr(streaming.runtime, "FileStreamSource$FileEntry")
+
+    def add(self, batch: int) -> None:
+        path, time = f"file:///data/part-{batch:05d}.parquet", 1_700_000_000_000 + batch
+        entries = self._new_array(self._class, 1)
+        entries[0] = (
+            self._class(path, 100, False, time, 1, 1 << 25, "add")
+            if self._kind == Kind.SINK
+            else self._class(path, time, batch)
+        )
+        self._log.add(batch, entries)

@@ -1,0 +1,123 @@
+"""Entries: what is read is what Python's json reads, and what is damaged is named."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compaction_kit.errors import CorruptLogError
+from compaction_kit.streaming.entries import count_entries, read_entries
+from compaction_kit.streaming.names import Kind
+
+ENTRY = {
+    "path": "file:///out/part-0.parquet",
+    "size": 78,
+    "isDir": False,
+    "modificationTime": 1_587_218_155_000,
+    "blockReplication": 1,
+    "blockSize": 33_554_432,
+    "action": "add",
+}
+LINE = json.dumps(ENTRY, separators=(",", ":"))
+PATHS = st.one_of(
+    st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), max_size=12),
+    st.from_regex(r"file:///[a-z,=%/\"\\]{0,8}\.json", fullmatch=True),
+)
+SINK_ENTRIES = st.fixed_dictionaries(
+    {
+        "path": PATHS,
+        "size": st.integers(-1, 2**63 - 1),
+        "isDir": st.booleans(),
+        "modificationTime": st.integers(0, 2**45),
+        "blockReplication": st.integers(0, 3),
+        "blockSize": st.integers(0, 2**40),
+        "action": st.sampled_from(["add", "delete"]),
+    }
+)
+SOURCE_ENTRIES = st.fixed_dictionaries(
+    {"path": PATHS, "timestamp": st.integers(0, 2**45), "batchId": st.integers(0, 2**40)}
+)
+FIELDS = {Kind.SINK: tuple(ENTRY), Kind.SOURCE: ("path", "timestamp", "batchId")}
+
+
+def write(folder: Path, text: str | bytes) -> Path:
+    path = folder / "9.compact"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def values_of(path: Path, kind: Kind) -> list[tuple[object, ...]]:
+    table = read_entries(path, kind)
+    times = {"modification_time", "timestamp"}
+    columns = [table[name].cast("int64") if name in times else table[name] for name in table.column_names]
+    return list(zip(*(column.to_pylist() for column in columns), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("kind", "entries"), [(Kind.SINK, SINK_ENTRIES), (Kind.SOURCE, SOURCE_ENTRIES)], ids=["sink", "source"]
+)
+@settings(max_examples=50)
+@given(data=st.data())
+def test_entries_are_what_json_says(
+    kind: Kind,
+    entries: st.SearchStrategy[dict[str, object]],
+    data: st.DataObject,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    names = FIELDS[kind]
+    written = [{name: one[name] for name in names} for one in data.draw(st.lists(entries, max_size=4))]
+    compact, ascii_only = data.draw(st.booleans()), data.draw(st.booleans())
+    separators = (",", ":") if compact else None
+    lines = [json.dumps(one, separators=separators, ensure_ascii=ascii_only) for one in written]
+    ending = data.draw(st.sampled_from(["", "\n"]))
+    path = write(tmp_path_factory.getbasetemp(), "\n".join(["v1", *lines]) + ending)
+    assert values_of(path, kind) == [tuple(one.values()) for one in written]
+    assert count_entries(path) == len(written)
+
+
+def test_a_batch_without_a_file_has_no_entries(tmp_path: Path) -> None:
+    path = write(tmp_path, "v1")
+    assert len(read_entries(path, Kind.SINK)) == count_entries(path) == 0
+
+
+def test_fields_that_nobody_knows_are_passed_over(tmp_path: Path) -> None:
+    path = write(tmp_path, f'v1\n{LINE[:-1]},"more":1}}')
+    assert values_of(path, Kind.SINK) == [tuple(ENTRY.values())]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        (LINE, 'does not begin with a line "v1"'),
+        (f"v1 \n{LINE}", 'does not begin with a line "v1"'),
+        (f"v2\n{LINE}", "has the version v2"),
+        (f"v1\n{LINE}\n{LINE[:-20]}", r"Line 3 .* is no entry .* the file was cut off"),
+        (f"v1\n{LINE[:40]}\n{LINE}", "Line 2 of the log file 9.compact is no entry"),
+        (f"v1\n{LINE}\n\n{LINE}", r"Line 3 .*\(it is blank\)"),
+        (f"v1\n{LINE} {LINE}", "Line 2 .* is no entry"),
+        (f"v1\n{LINE.replace('size', 'sise')}", r"Line 2 .*\(it has no size\)"),
+        (f"v1\n{LINE.replace('78', 'null')}", r"Line 2 .*\(it has no size\)"),
+        ("v1\n" + LINE.replace("78", '"78"'), "Line 2 .* is no entry"),
+        (f"v1\n{LINE.replace('false', 'maybe')}", "Line 2 .* is no entry"),
+    ],
+    ids=[
+        "empty",
+        "no version",
+        "version with a blank",
+        "unknown version",
+        "cut off",
+        "cut within",
+        "blank line",
+        "two entries in a line",
+        "field missing",
+        "null",
+        "number as text",
+        "no boolean",
+    ],
+)
+def test_a_damaged_file_is_named_with_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(CorruptLogError, match=message):
+        read_entries(write(tmp_path, text), Kind.SINK)

@@ -1,0 +1,85 @@
+"""Where a log is, and what is none."""
+
+from pathlib import Path
+
+import pytest
+
+from compaction_kit import sink_log
+from compaction_kit.errors import CorruptLogError, NotASinkLogError, TableNotFoundError
+from compaction_kit.streaming.policy import Policy
+from tests.streaming.test_entries import LINE
+
+SOURCE_LINE = '{"path":"file:///in/0.json","timestamp":1587218148000,"batchId":0}'
+
+
+def make_log(folder: Path, **files: str) -> Path:
+    """Files named b0, b1, c9 …: batches and compactions."""
+    folder.mkdir(parents=True)
+    for name, text in files.items():
+        (folder / (name[1:] + (".compact" if name[0] == "c" else ""))).write_text(text)
+    return folder
+
+
+def test_a_sink_is_found_by_its_output_and_by_its_log(tmp_path: Path) -> None:
+    folder = make_log(tmp_path / "out" / "_spark_metadata", b0=f"v1\n{LINE}")
+    for path in (folder, folder.parent, f"file://{folder.parent}"):
+        log = sink_log(path, policy=Policy())
+        assert (log.kind, log.folder, log.num_entries) == ("sink", folder, 1)
+
+
+def test_a_source_is_found_by_its_checkpoint_and_by_its_log(tmp_path: Path) -> None:
+    folder = make_log(tmp_path / "cp" / "sources" / "0", b0=f"v1\n{SOURCE_LINE}")
+    for path in (folder, tmp_path / "cp"):
+        log = sink_log(path, policy=Policy())
+        assert (log.kind, log.folder, log.num_entries) == ("source", folder, 1)
+
+
+def test_a_log_elsewhere_is_known_by_its_entries(tmp_path: Path) -> None:
+    assert sink_log(make_log(tmp_path / "a", b0=f"v1\n{LINE}"), policy=Policy()).kind == "sink"
+    assert sink_log(make_log(tmp_path / "b", b0=f"v1\n{SOURCE_LINE}"), policy=Policy()).kind == "source"
+
+
+def test_hidden_files_and_folders_are_no_batches(tmp_path: Path) -> None:
+    folder = make_log(tmp_path / "_spark_metadata", b0="v1")
+    for name in (".0.crc", ".1.tmp", "junk", "1.tmp", "01"):
+        (folder / name).write_text("v1")
+    (folder / "1").mkdir()
+    assert sink_log(folder, policy=Policy()).files["name"].to_pylist() == ["0"]
+
+
+def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TableNotFoundError, match="does not exist"):
+        sink_log(tmp_path / "nothing")
+    (tmp_path / "file").write_text("v1")
+    with pytest.raises(NotASinkLogError, match="is a file"):
+        sink_log(tmp_path / "file")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(NotASinkLogError, match="holds no log of a file sink"):
+        sink_log(tmp_path / "folder")
+    with pytest.raises(NotASinkLogError, match="has not committed a batch yet"):
+        sink_log(make_log(tmp_path / "_spark_metadata"))
+    with pytest.raises(NotASinkLogError, match="another log of a stream"):
+        sink_log(make_log(tmp_path / "commits", b0='v1\n{"nextBatchWatermarkMs":0}'))
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (("b0", "b2"), "misses batch 1: no compaction is there, and the latest batch is 2"),
+        (("b3",), "misses batch 0, 1, 2"),
+        (("b8", "c9", "b12"), "misses batch 10, 11: 9.compact is the latest compaction there"),
+    ],
+)
+def test_a_gap_that_a_reader_falls_into_is_named(
+    tmp_path: Path, files: tuple[str, ...], message: str
+) -> None:
+    folder = make_log(tmp_path / "_spark_metadata", **dict.fromkeys(files, "v1"))
+    with pytest.raises(CorruptLogError, match=message):
+        sink_log(folder, policy=Policy())
+
+
+def test_a_gap_that_no_reader_minds_is_none(tmp_path: Path) -> None:
+    folder = make_log(tmp_path / "_spark_metadata", b3="", c9="v1", b10=f"v1\n{LINE}")
+    log = sink_log(folder, policy=Policy())
+    assert log.files["needed"].to_pylist() == [False, True, True]
+    assert log.num_entries == 1

@@ -1,0 +1,106 @@
+"""When a log is compacted and what is kept: as Spark's own class has it."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from compaction_kit import sink_log
+from compaction_kit.durations import format_seconds
+from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.streaming.names import BatchFile, Kind
+from compaction_kit.streaming.policy import Policy, is_compaction, next_compaction
+from tests.streaming.streams import SparkLog, names_in, policies
+
+NOW = Policy(cleanup_delay=Policy().cleanup_delay * 0)
+
+
+def test_the_first_batch_kept_is_as_spark_calculates_it() -> None:
+    policy = Policy(default_interval=10, min_batches_to_retain=5)
+    assert [policy.first_kept(batch, 10) for batch in (13, 14, 21, 24)] == [0, 9, 9, 19]
+    assert Policy().first_kept(108, 10) == 0
+    assert Policy().first_kept(109, 10) == 9
+    assert Policy(deletion=False).first_kept(1_000, 10) == 0
+
+
+def test_compaction_batches_are_as_spark_counts_them() -> None:
+    assert [batch for batch in range(12) if is_compaction(batch, 4)] == [3, 7, 11]
+    assert [next_compaction(batch, 4) for batch in (0, 2, 3, 4, 7)] == [3, 3, 7, 7, 11]
+
+
+@pytest.mark.spark
+def test_a_changed_interval_is_made_to_fit_as_spark_does_it(spark: SparkSession) -> None:
+    streaming = spark._jvm.org.apache.spark.sql.execution.streaming  # type: ignore[union-attr]
+    derive = streaming.runtime.CompactibleFileStreamLog.deriveCompactInterval
+    for length in (1, 2, 6, 7, 12, 30):
+        for default in (1, 2, 3, 5, 6, 7, 13, 40):
+            there = [BatchFile(length - 1, True, 2, 0)]
+            assert Policy(default).interval_of(there) == derive(default, length - 1), (default, length)
+
+
+def test_of_two_compactions_the_distance_counts() -> None:
+    there = [BatchFile(batch, batch != 5, 2, 0) for batch in (2, 5, 8, 11)]
+    assert Policy(default_interval=10).interval_of(there) == 3
+
+
+@pytest.mark.spark
+def test_a_session_says_what_it_is_set_to_and_else_sparks_defaults(spark: SparkSession) -> None:
+    assert Policy.of_session(Kind.SINK, spark.conf.get) == Policy()
+    assert Policy.of_session(Kind.SINK, lambda key: None) == Policy()
+    own = Policy(3, 2, NOW.cleanup_delay, deletion=False)
+    with policies(spark, {Kind.SOURCE: own}):
+        assert Policy.of_session(Kind.SOURCE, spark.conf.get) == own
+        assert Policy.of_session(Kind.SINK, spark.conf.get) == Policy(min_batches_to_retain=2)
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="compactInterval=0 is no interval"):
+        Policy.of_session(Kind.SINK, {"spark.sql.streaming.fileSink.log.compactInterval": "0"}.get)
+    with pytest.raises(InvalidArgumentError, match="is not a length of time"):
+        Policy.of_session(Kind.SINK, {"spark.sql.streaming.fileSink.log.cleanupDelay": "soon"}.get)
+
+
+def test_delays_are_read_in_all_of_sparks_units() -> None:
+    key = "spark.sql.streaming.fileSink.log.cleanupDelay"
+    texts = ("600000ms", "600000", "600s", "10m", "10min")
+    delays = [Policy.of_session(Kind.SINK, {key: text}.get).cleanup_delay for text in texts]
+    assert {format_seconds(delay.total_seconds()) for delay in delays} == {"10 min 0 s"}
+
+
+@pytest.mark.spark
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    kind=st.sampled_from(Kind),
+    first=st.tuples(st.integers(1, 5), st.integers(1, 6), st.booleans()),
+    second=st.tuples(st.integers(1, 5), st.integers(1, 6), st.booleans()),
+    num_before=st.integers(1, 9),
+    delayed=st.booleans(),
+)
+def test_what_a_projection_says_is_on_disk_is_what_sparks_own_log_leaves(
+    spark: SparkSession,
+    tmp_path_factory: pytest.TempPathFactory,
+    kind: Kind,
+    first: tuple[int, int, bool],
+    second: tuple[int, int, bool],
+    num_before: int,
+    delayed: bool,
+) -> None:
+    """Batches under one policy, a restart under another one, and the failures that this may bring."""
+    folder = tmp_path_factory.mktemp("log") / ("_spark_metadata" if kind == Kind.SINK else "sources/0")
+    delay = NOW.cleanup_delay
+    with policies(spark, {kind: Policy(first[0], first[1], delay, first[2])}):
+        log = SparkLog(spark, folder, kind)
+        for batch in range(num_before):
+            log.add(batch)
+    hour = Policy().cleanup_delay * 6
+    policy = Policy(second[0], second[1], hour if delayed else delay, second[2])
+    projection = sink_log(folder, policy=policy).project(9, seconds_between=0)
+    with policies(spark, {kind: policy}):
+        log = SparkLog(spark, folder, kind)
+        for batch in projection.batches["batch"].to_pylist():
+            log.add(batch)
+            assert names_in(folder) == projection.files_after(batch)
+        if projection.fails_at is not None:
+            with pytest.raises(Py4JJavaError, match=f"{projection.missing}"):
+                log.add(projection.fails_at)

@@ -1,0 +1,171 @@
+"""A log beside the stream that wrote it: what is on disk, what Spark reads, what was projected."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+import compaction_kit as ck
+from compaction_kit import plots
+from compaction_kit.errors import CorruptLogError, InvalidArgumentError
+from compaction_kit.streaming.names import Kind
+from compaction_kit.streaming.policy import Policy
+from compaction_kit.streaming.words import finding
+from tests.streaming.streams import Stream, names_in, policies, rewritten
+
+pytestmark = pytest.mark.spark
+
+
+def test_by_default_26_batches_leave_every_file_and_two_compactions(streamed: Stream) -> None:
+    for kind, folder in streamed.folders.items():
+        log = ck.sink_log(folder)
+        expected = [f"{i}.compact" if i in (9, 19) else str(i) for i in range(26)]
+        assert names_in(folder) == log.files["name"].to_pylist() == expected
+        assert log.compactions["num_entries"].to_pylist() == [10, 20]
+        assert (log.kind, log.latest_batch, log.compact_interval, log.next_compaction_batch) == (
+            kind,
+            25,
+            10,
+            29,
+        )
+        assert log.files.filter(log.files["needed"])["batch"].to_pylist() == list(range(19, 26))
+        # The first batch whose 100 predecessors begin after a compaction; and then ten minutes later.
+        soon, late = (log.project(150, seconds_between=seconds).removals for seconds in (60, 5))
+        assert soon["batch"].unique().to_pylist()[:2] == [109, 119]
+        assert soon["name"].to_pylist()[:10] == [*map(str, range(9)), "9.compact"]
+        assert 109 < late["batch"][0].as_py() <= 146
+
+
+def test_entries_are_what_spark_reads(streamed: Stream, spark: SparkSession) -> None:
+    log = ck.sink_log(streamed.output)
+    paths = spark.read.parquet(str(streamed.output)).selectExpr("_metadata.file_path path").collect()
+    assert set(log.entries["path"].to_pylist()) == {row.path.replace("file:/", "file:///") for row in paths}
+    on_disk = {f"file://{path}": path.stat().st_size for path in streamed.output.glob("*.parquet")}
+    assert dict(zip(*log.entries.select(["path", "size_bytes"]).to_pydict().values(), strict=True)) == on_disk
+    assert set(log.entries["action"].to_pylist()) == {"add"}
+    source = ck.sink_log(streamed.checkpoint)
+    assert source.entries["batch_id"].to_pylist() == list(range(26))
+    assert [Path(path).name for path in source.entries["path"].to_pylist()] == [
+        f"{i:04d}.json" for i in range(26)
+    ]
+    assert source.entries["timestamp"][3].as_py().timestamp() == 1_000_000_003
+
+
+def test_a_real_stream_leaves_what_was_projected_at_each_restart(
+    spark: SparkSession, tuned: dict[Kind, Policy], tmp_path: Path
+) -> None:
+    stream = Stream(spark, tmp_path)
+    with policies(spark, tuned):
+        stream.run(1)
+        for num_batches in (7, 9, 9):
+            logs = {kind: ck.sink_log(folder) for kind, folder in stream.folders.items()}
+            stream.run(num_batches)
+            for kind, folder in stream.folders.items():
+                projection = logs[kind].project(num_batches)
+                assert projection.interval == tuned[kind].default_interval
+                assert names_in(folder) == projection.files_after(stream.num_batches - 1)
+                sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
+                for row in projection.compactions.to_pylist():
+                    name = f"{row['batch']}.compact"
+                    if name in sizes:
+                        assert row["size_bytes"] == pytest.approx(sizes[name], rel=0.05)
+                        assert row["num_entries"] == row["batch"] + 1
+        # The seed's sum: 26 - 4 = 22, less 22 % 3, less 1; and 22 % 4.
+        assert names_in(stream.folders[Kind.SINK]) == ["20.compact", "21", "22", "23.compact", "24", "25"]
+        assert names_in(stream.folders[Kind.SOURCE]) == [
+            "19.compact", "20", "21", "22", "23.compact", "24", "25"
+        ]  # fmt: skip
+    # Another interval has no effect as long as two compactions are there.
+    changed = {kind: Policy(5, 4, timedelta()) for kind in Kind}
+    with policies(spark, changed):
+        logs = {kind: ck.sink_log(folder) for kind, folder in stream.folders.items()}
+        stream.run(3)
+        for kind, folder in stream.folders.items():
+            assert logs[kind].compact_interval == tuned[kind].default_interval
+            assert names_in(folder) == logs[kind].project(3).files_after(28)
+            assert "has no effect while both are there" in logs[kind].explain()
+
+
+def test_an_interval_shorter_than_a_log_without_compactions_breaks_the_stream_and_loses_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    stream = Stream(spark, tmp_path)
+    stream.run(4)
+    short = {Kind.SINK: Policy(3, 2, timedelta())}
+    with policies(spark, short):
+        log = ck.sink_log(stream.output)
+        assert log.unreadable == "2.compact"
+        projection = log.project(10)
+        assert (projection.fails_at, projection.missing) == (5, "2.compact")
+        assert projection.removals["name"].to_pylist() == ["0", "1"]
+        assert "fails at batch 5, after the cleanup has removed 2 files that it needs" in log.explain()
+        assert (
+            plots.sink_log(log.files, projection, "finding").get_axes()[0].texts[-1].get_text()
+            == "fails at batch 5"
+        )
+        with pytest.raises(StreamingQueryException, match=r"2\.compact"):
+            stream.run(3)
+        assert names_in(stream.folders[Kind.SINK]) == projection.files_after(4)
+    with pytest.raises(CorruptLogError, match="misses batch 0, 1"):
+        ck.sink_log(stream.output)
+
+
+def test_spark_reads_what_is_marked_as_deleted(streamed: Stream, spark: SparkSession) -> None:
+    file = streamed.folders[Kind.SINK] / "19.compact"
+    text = file.read_text()
+    with rewritten(file, text.replace('"action":"add"', '"action":"delete"', 1)):
+        assert spark.read.parquet(str(streamed.output)).count() == 26
+        log = ck.sink_log(streamed.output)
+        assert log.num_entries == 26
+        assert '1 entry isn\'t "add"' in log.explain()
+
+
+def test_a_source_keeps_every_entry(streamed: Stream) -> None:
+    log = ck.sink_log(streamed.checkpoint)
+    with pytest.raises(InvalidArgumentError, match="Spark keeps every entry of a source's log"):
+        log.project(10, retention="1 day")
+    with pytest.raises(InvalidArgumentError, match="Spark keeps every entry of a source's log"):
+        log.plan_retention("1 day")
+    with pytest.raises(InvalidArgumentError, match="name the output folder of a file sink"):
+        log.plan_move("nowhere")
+
+
+def test_memory_is_measured_on_sparks_own_reading(streamed: Stream, spark: SparkSession) -> None:
+    log = ck.sink_log(streamed.checkpoint)
+    memory = log.measure_memory()
+    array = spark._jvm.org.apache.spark.sql.execution.streaming.runtime.FileStreamSourceLog(  # type: ignore[union-attr]
+        1, spark._jsparkSession, str(log.folder)
+    ).allFiles()
+    estimate = spark._jvm.org.apache.spark.util.SizeEstimator.estimate(array) / 26  # type: ignore[union-attr]
+    assert memory.entry_bytes == pytest.approx(estimate, rel=0.2)
+    projection = log.project(974, memory=memory)
+    assert projection.driver_bytes == memory.bytes_for(1_000)
+    assert "of the driver's heap" in finding(log, projection)
+
+
+def test_a_log_shows_itself(streamed: Stream) -> None:
+    log = ck.sink_log(streamed.output)
+    assert repr(log).endswith("sink, batch 25, 26 entries)")
+    assert "19.compact is" in log.explain()
+    html = log._repr_html_()
+    assert "of a file sink" in html
+    assert 'alt="19.compact is' in html
+
+
+def test_a_retention_bounds_what_is_projected(streamed: Stream) -> None:
+    log = ck.sink_log(streamed.output)
+    plain = log.project(1_000, seconds_between=3_600)
+    kept = log.project(1_000, retention="5 days", seconds_between=3_600)
+    assert plain.compactions["num_entries"][-1].as_py() == 1_020
+    assert kept.compactions["num_entries"][-1].as_py() == 121
+    assert pc.max(kept.compactions["num_entries"]).as_py() < 200
+    figure = log.plot(1_000, "5 days")
+    assert "With the retention the compaction file would be about" in str(figure.get_label())
+
+
+def test_projections_of_nonsense_are_refused(streamed: Stream) -> None:
+    with pytest.raises(InvalidArgumentError, match="num_batches=-1 is not a number of batches"):
+        ck.sink_log(streamed.output).project(-1)
