@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/installed
 # In a container one is often root, and Jupyter wants to be told that this is meant.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: help tour lab test bench lint clean
+.PHONY: help tour lab page test bench lint clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
@@ -16,6 +16,9 @@ tour: $(INSTALLED)  ## run the whole job on the flights, without a browser; leav
 
 lab: $(INSTALLED)  ## open the workbench in JupyterLab
 	$(BIN)/jupyter lab $(AS_ROOT) --LabApp.default_url=/lab/tree/notebooks/workbench.ipynb
+
+page: $(INSTALLED)  ## open the workbench as a page of its own, by Voilà
+	$(BIN)/voila notebooks/workbench.ipynb
 
 test: $(INSTALLED) lint  ## run everything: unit, Spark, notebooks, browser
 	$(TEST_ENV) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile

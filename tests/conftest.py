@@ -1,5 +1,7 @@
 """The session and the tables that tests share; a test that changes a table copies it."""
 
+import fcntl
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -44,8 +46,15 @@ def confs(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
 
 @pytest.fixture(scope="session")
 def flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The flights of 2013, a commit a day; copy it before you change it."""
-    return Path(datasets.flights(tmp_path_factory.mktemp("flights") / "table"))
+    """The flights of 2013, a commit a day; copy it before you change it.
+
+    Made once for all processes of a test run, for it takes a while.
+    """
+    own = tmp_path_factory.getbasetemp()
+    table = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "flights"
+    with table.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return table if table.exists() else Path(datasets.flights(table))
 
 
 @pytest.fixture(scope="session")

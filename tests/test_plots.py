@@ -1,5 +1,7 @@
 """Figures say what they show: titles and labels are read, pixels are not."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -115,5 +117,21 @@ def test_html_holds_the_picture_and_its_words() -> None:
     figure = plots.file_sizes(Histogram.of(SIZES), MIB)
     figure.set_label('1 < 2 & "so"')
     page = plots.to_html(figure)
-    assert 'alt="1 &lt; 2 &amp; &quot;so&quot;"' in page
-    assert 'src="data:image/png;base64,' in page
+    assert 'aria-label="1 &lt; 2 &amp; &quot;so&quot;"' in page
+    assert page.startswith("<svg ")
+
+
+def test_html_follows_the_pages_theme_and_leaves_the_page_alone() -> None:
+    first, second = (plots.to_svg(plots.file_sizes(Histogram.of(SIZES), MIB)) for _ in range(2))
+    assert "var(--jp-ui-font-color1, " in first
+    assert "<style" not in first
+    assert " fill: #333333" not in first
+    ids = [set(re.findall(r' id="([^"]+)"', drawn)) for drawn in (first, second)]
+    assert not ids[0] & ids[1]
+    assert set(re.findall(r'(?:url\(#|href="#)([^")]+)', first)) == ids[0]
+
+
+def test_a_figure_of_many_parts_is_shown_as_pixels() -> None:
+    figure = plots.file_sizes(Histogram.of(SIZES), MIB)
+    figure.axes[0].scatter(range(9_000), range(9_000), s=range(9_000))
+    assert 'src="data:image/png;base64,' in plots.to_html(figure)

@@ -28,7 +28,7 @@ def test_the_page_holds_figures_and_needs_no_network(
     page = tmp_path / "page.html"
     assert main([str(notebook), str(page)]) == 0
     text = page.read_text()
-    assert 'alt="2 of 2 files are under 1 KiB"' in text
+    assert 'aria-label="2 of 2 files are under 1 KiB"' in text
     assert not re.search(r"""(?:src|href)=["']https?://""", text)
     assert "the summary" in capsys.readouterr().out
 

@@ -11,12 +11,19 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from compaction_kit.errors import ConflictError, ReadOnlyTableError, RunCancelled, StalePlanError
+from compaction_kit.errors import (
+    ConflictError,
+    ReadOnlyTableError,
+    RunCancelled,
+    SessionError,
+    StalePlanError,
+)
 from compaction_kit.execute.arrow import NoBinFits, run_arrow
 from compaction_kit.execute.choice import Choice, check_strategy, choose
 from compaction_kit.execute.commits import Commit, commits_of
 from compaction_kit.execute.failures import BinFailed, TableChanged, stale, translate
 from compaction_kit.execute.jobs import WorkCancelled, session_confs
+from compaction_kit.execute.jvm import has_jvm
 from compaction_kit.execute.optimize import run_optimize
 from compaction_kit.execute.progress import ProgressBar, Report
 from compaction_kit.execute.proof import ANY_VERSION, prove
@@ -64,11 +71,21 @@ def run_plan(
     report = bar or (progress if callable(progress) else _silent)
     try:
         with quiet_errors():
-            work = Work(get_spark(), table, log, left, options, Recorder(report, left, verify))
+            spark = get_spark()
+            _check_session(spark)
+            work = Work(spark, table, log, left, options, Recorder(report, left, verify))
             return _run(work, strategy, verify)
     finally:
         if bar is not None:
             bar.close()
+
+
+def _check_session(spark: SparkSession) -> None:
+    if not has_jvm(spark):
+        raise SessionError(
+            "The session has no JVM in reach, as over Spark Connect, and a run could be neither watched nor "
+            "proved: use a session that has one; nothing was changed."
+        )
 
 
 def _run(work: Work, strategy: str, verify: bool) -> CompactionResult:

@@ -63,7 +63,7 @@ def file_actions(raw: pa.Table, source: int) -> pa.Table:
         source: The number of the file that the rows are from.
 
     Raises:
-        CorruptLogError: An action has no path.
+        CorruptLogError: An action has no path, or an add no size that a file can have.
     """
     kinds = [_of_one_kind(raw, kind, source) for kind in ("add", "remove")]
     found = [kind for kind in kinds if len(kind)]
@@ -98,6 +98,8 @@ def _of_one_kind(raw: pa.Table, kind: str, source: int) -> pa.Table:
     core = {name: _field(actions, *place(name)) for name in CORE}
     if core["path"].null_count:
         raise CorruptLogError(f"The log holds a {kind} action without a path: restore it from a backup.")
+    if kind == "add":
+        _check_sizes(core["path"], core["size_bytes"])
     return pa.table(
         {
             "is_add": pa.repeat(kind == "add", len(rows)),
@@ -108,6 +110,15 @@ def _of_one_kind(raw: pa.Table, kind: str, source: int) -> pa.Table:
             "row": rows,
         }
     )
+
+
+def _check_sizes(paths: pa.Array, sizes: pa.Array) -> None:
+    """An add tells the file's bytes (protocol, "Add File and Remove File"); a remove may."""
+    if sizes.null_count or (pc.min(sizes).as_py() or 0) < 0:
+        row = pc.indices_nonzero(pc.fill_null(pc.less(sizes, 0), True))[0].as_py()
+        raise CorruptLogError(
+            f"The log says that the file {paths[row]} has {sizes[row]} bytes: restore it from a backup."
+        )
 
 
 def _picked(actions: pa.Array, rows: pa.Array) -> pa.Array:

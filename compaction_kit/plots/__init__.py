@@ -12,7 +12,7 @@ from compaction_kit.plots.manifest import manifest
 from compaction_kit.plots.reads import reads
 from compaction_kit.plots.sink_log import sink_log
 from compaction_kit.plots.sizes import before_after, file_sizes
-from compaction_kit.plots.style import LIVE, LOST, NEW, SMALL, TOMBSTONED, Chart, to_html, to_png
+from compaction_kit.plots.style import LIVE, LOST, NEW, SMALL, TOMBSTONED, Chart, to_html, to_png, to_svg
 from compaction_kit.plots.survey import survey
 from compaction_kit.plots.timeline import timeline, timelines
 from compaction_kit.plots.vacuum import vacuum
@@ -45,5 +45,6 @@ __all__ = [
     "timelines",
     "to_html",
     "to_png",
+    "to_svg",
     "vacuum",
 ]

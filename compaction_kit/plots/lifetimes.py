@@ -39,7 +39,7 @@ def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) ->
     kinds = _kinds_of(history)
     tops = np.cumsum([0, *(count for _, _, count in groups)])
     names = [kinds.get(added, "written") for added, _, _ in groups]
-    edge = 0.6 if len(groups) <= _MOST_BARS else 0.0
+    is_fine = int(tops[-1]) > _MOST_BARS
     for name, (colour, hatch) in _LOOKS.items():
         boxes = [
             [(start, top), (start, top + count), (end, top + count), (end, top)]
@@ -47,8 +47,11 @@ def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) ->
             if kind == name
             for start, end in [(added - 0.5, removed - 0.5)]
         ]
+        # Without an edge of their own, bars of less than a pixel let the paper through between them.
+        edge = "white" if hatch or not is_fine else colour
+        width = 0.4 if is_fine else 0.6
         axis.add_collection(
-            PolyCollection(boxes, facecolors=colour, edgecolors="white", linewidths=edge, hatch=hatch or None)
+            PolyCollection(boxes, facecolors=colour, edgecolors=edge, linewidths=width, hatch=hatch or None)
         )
     if version is not None:
         axis.axvline(version, color=INK, linewidth=1, linestyle="--")

@@ -6,11 +6,10 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from compaction_kit.durations import format_seconds
-from compaction_kit.plots.style import INK, LIVE, NEW, Chart, calm, titled
+from compaction_kit.plots.style import INK, LIVE, MUTED, NEW, Chart, calm, titled
 from compaction_kit.reads import ReadComparison
 from compaction_kit.sizes import format_count, format_size
 
-_MUTED = "#777777"
 _LONGEST_QUERY = 110
 
 
@@ -27,7 +26,7 @@ def reads(comparison: ReadComparison) -> Chart:
         axis.tick_params(axis="y", length=0)
     query = " ".join(comparison.query.split())
     shown = query if len(query) <= _LONGEST_QUERY else f"{query[: _LONGEST_QUERY - 1]}…"
-    figure.supxlabel(shown, x=0.01, ha="left", fontsize=8, color=_MUTED, family="monospace")
+    figure.supxlabel(shown, x=0.01, ha="left", fontsize=8, color=MUTED, family="monospace")
     titled(figure, comparison.finding)
     figure.set_label(f"{comparison.finding}. The query is {query}")
     return figure

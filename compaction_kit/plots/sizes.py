@@ -22,6 +22,9 @@ from compaction_kit.plots.style import (
 )
 from compaction_kit.sizes import format_size
 
+# Doublings of the size, above which numbers on bars would run into each other.
+_MOST_LABELLED = 18
+
 
 def file_sizes(histogram: Histogram, small_file_size: int) -> Chart:
     """Files above and bytes below, by size; buckets below the threshold are marked as small."""
@@ -29,9 +32,9 @@ def file_sizes(histogram: Histogram, small_file_size: int) -> Chart:
     num_small, total = int(histogram.num_files[small].sum()), int(histogram.num_files.sum())
     figure = Chart(figsize=(6.4, 3.6), layout="constrained")
     axes = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    _size_axis(axes[1], [histogram], [small_file_size])
     _panel(axes, histogram, small)
     _threshold(axes, small_file_size, "small")
-    _size_axis(axes[1], [histogram], [small_file_size])
     title = f"{num_small:,} of {total:,} files are under {format_size(small_file_size)}"
     return titled(figure, title if total else "The table has no files")
 
@@ -53,7 +56,10 @@ def before_after(
         max_file_size: A line at the largest size of a bin.
         predicted: Whether "after" is a plan's prediction.
     """
-    figure = Chart(figsize=(9.6, 3.8), layout="constrained")
+    # Laid out by hand: it is drawn anew while a slider moves, and matplotlib's own way takes as long
+    # as the drawing.
+    figure = Chart(figsize=(9.6, 3.8))
+    figure.subplots_adjust(left=0.075, right=0.99, top=0.85, bottom=0.075, hspace=0.14, wspace=0.07)
     return draw_before_after(figure, before, after, min_file_size, max_file_size, predicted)
 
 
@@ -69,11 +75,11 @@ def draw_before_after(
     histograms = [Histogram.of(before), Histogram.of(after)]
     grid = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(3, 2))
     small = histograms[0].edges[1:] <= (min_file_size or 0)
+    limits = [size for size in (min_file_size, max_file_size) if size is not None]
+    _size_axis(grid[1, 0], histograms, limits)
     _panel(grid[:, 0], histograms[0], small)
     _panel(grid[:, 1], histograms[1], np.zeros(len(histograms[1].num_files), dtype=bool), NEW)
-    limits = [size for size in (min_file_size, max_file_size) if size is not None]
     for column in (0, 1):
-        _size_axis(grid[1, column], histograms, limits)
         if min_file_size is not None:
             _threshold(grid[:, column], min_file_size, "min")
         if max_file_size is not None and max_file_size != min_file_size:
@@ -88,7 +94,7 @@ def draw_before_after(
 
 
 def _panel(axes: Sequence[Axes], histogram: Histogram, small: np.ndarray, colour: str = LIVE) -> None:
-    """Files upwards in the first axes, bytes downwards in the second."""
+    """Files upwards in the first axes, bytes downwards in the second, on an axis that has been set up."""
     left, right = np.log2(histogram.edges[:-1].astype(float)), np.log2(histogram.edges[1:].astype(float))
     colours = np.where(small, SMALL, colour)
     for axis, heights in zip(axes, (histogram.num_files, histogram.size_bytes), strict=True):
@@ -101,8 +107,9 @@ def _panel(axes: Sequence[Axes], histogram: Histogram, small: np.ndarray, colour
                 bar.set_edgecolor("white")
                 bar.set_linewidth(0)
     files, size = axes
+    low, high = files.get_xlim()
     for x, width, count in zip(left, right - left, histogram.num_files, strict=True):
-        if count and len(left) <= 16:
+        if count and high - low <= _MOST_LABELLED:
             files.annotate(
                 f"{count:,}", (x + width / 2, count), ha="center", va="bottom", fontsize=8, color=INK
             )

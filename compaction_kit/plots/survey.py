@@ -7,7 +7,7 @@ import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from compaction_kit.plots.style import INK, LIVE, NEW, SMALL, SMALL_HATCH, Chart, calm, titled
+from compaction_kit.plots.style import INK, LIVE, MUTED, NEW, SMALL, SMALL_HATCH, Chart, calm, titled
 from compaction_kit.sizes import format_count, format_size
 
 _MOST_TABLES = 30
@@ -15,7 +15,6 @@ _MOST_IN_WORDS = 10
 _LONGEST_NAME = 36
 # Where the columns of text beside the bars end, in points from the axes.
 _FILES_END, _GAIN_END = 92, 158
-_MUTED = "#777777"
 
 Row = dict[str, Any]
 
@@ -106,15 +105,15 @@ def _draw_files(axis: Axes, rows: list[Row]) -> None:
 
 def _draw_outcomes(axis: Axes, rows: list[Row]) -> None:
     """What becomes of each table, in two columns beside the bars."""
-    _beside(axis, -0.9, "now → after", _FILES_END, _MUTED)
-    _beside(axis, -0.9, "spared", _GAIN_END, _MUTED)
+    _beside(axis, -0.9, "now → after", _FILES_END, MUTED)
+    _beside(axis, -0.9, "spared", _GAIN_END, MUTED)
     for position, row in enumerate(rows):
         if row["files_removed"]:
             _beside(axis, position, f"{row['num_files']:,} → {_after(row):,}", _FILES_END, INK)
             _beside(axis, position, format_size(row["gain"]), _GAIN_END, INK, "bold")
         else:
-            _beside(axis, position, f"{row['num_files']:,}", _FILES_END, _MUTED)
-            _beside(axis, position, "nothing", _GAIN_END, _MUTED)
+            _beside(axis, position, f"{row['num_files']:,}", _FILES_END, MUTED)
+            _beside(axis, position, "nothing", _GAIN_END, MUTED)
 
 
 def _beside(axis: Axes, position: float, text: str, end: float, colour: str, weight: str = "normal") -> None:

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from traitlets import Any as AnyTrait
-from traitlets import HasTraits, Int, List, Unicode, observe
+from traitlets import Bool, HasTraits, Int, List, Unicode, observe
 
 from compaction_kit.errors import CompactionKitError
 from compaction_kit.execute import Progress
-from compaction_kit.sizes import GIB
-from compaction_kit.survey import find_tables
+from compaction_kit.plan.order import SIZE
+from compaction_kit.sizes import GIB, parse_size
+from compaction_kit.survey import find_tables, survey
 from compaction_kit.table import Table, open_table
 from compaction_kit.widgets.job import Job
 
@@ -19,8 +20,7 @@ from compaction_kit.widgets.job import Job
 class WorkbenchState(HasTraits):
     """The open table, the thresholds and the plan for them; knows no widget.
 
-    Inputs are set by anybody; `tables`, `table`, `files`, `plan`, `result` and `error` are
-    answers, set only here.
+    Inputs are set by anybody; the answers, from `tables` on, are set only here.
     """
 
     root = Unicode("", help="The folder to look for tables in, or a table")
@@ -28,24 +28,32 @@ class WorkbenchState(HasTraits):
     where = Unicode("", help="SQL over partition columns; empty for all files")
     min_file_size = Int(GIB, min=1, help="Files below this size in bytes are rewritten")
     max_file_size = Int(GIB, min=1, help="Bytes that a bin may hold")
+    order = Unicode(SIZE, help="In which order files are put into bins")
+    budget = Unicode("", help="Bytes that may be rewritten, as a size in words; empty for no limit")
+    strategy = Unicode("auto", help="How the plan is run")
+    verify = Bool(True, help="Whether the content is compared after a run")
 
     tables = List(Unicode(), help="The tables found under the root")
     table = AnyTrait(None, help="The open Table, or None")
     files = AnyTrait(None, help="The Files that are planned, or None")
     plan = AnyTrait(None, help="The CompactionPlan for the thresholds, or None")
     result = AnyTrait(None, help="The CompactionResult of the last run, or None")
-    error = Unicode("", help="Why there is no plan, in one sentence")
+    survey = AnyTrait(None, help="The Survey of the tables found, or None")
+    error = Unicode("", help="Why there is no table, or no plan, in one sentence")
 
     def __init__(self, root: str | Path = ""):
         super().__init__()
         self.loading = Job()
         self.running = Job()
         self.making = Job()
+        self.surveying = Job()
         self._planner: Any = None
         self.root = str(root)
 
     @observe("root")
     def _find(self, _: object = None) -> None:
+        self.survey = None
+        self.surveying.cancel()
         self.tables = find_tables(self.root) if self.root else []
         # What is no folder may still be a table's name in the catalog, or a mistake worth a sentence.
         self.name = self.tables[0] if self.tables else ("" if Path(self.root).is_dir() else self.root)
@@ -63,17 +71,17 @@ class WorkbenchState(HasTraits):
         except CompactionKitError as error:
             self.error = str(error)
             return
-        self.where = ""
+        self.where, self.order, self.budget = "", SIZE, ""
         self.min_file_size, self.max_file_size = thresholds.min_file_size, thresholds.max_file_size
         self.table = table
         self.reload()
 
-    @observe("where")
+    @observe("where", "order")
     def _select(self, _: object = None) -> None:
         if self.table is not None:
             self.reload()
 
-    @observe("min_file_size", "max_file_size")
+    @observe("min_file_size", "max_file_size", "budget")
     def _replan(self, _: object = None) -> None:
         if self._planner is None or self.table is None:
             return
@@ -82,7 +90,18 @@ class WorkbenchState(HasTraits):
             min_file_size=min(self.min_file_size, self.max_file_size),
             max_file_size=self.max_file_size,
         )
-        self.plan = self._planner.plan(thresholds, self.where or None, self.table.runner)
+        try:
+            plan = self._planner.plan(
+                thresholds,
+                self.where or None,
+                self.table.runner,
+                order=self.order,
+                budget=parse_size(self.budget, "budget") if self.budget else None,
+            )
+        except CompactionKitError as error:
+            self.plan, self.error = None, str(error)
+        else:
+            self.plan, self.error = plan, ""
 
     def reload(self) -> None:
         """Read the table again, in the background, and plan it."""
@@ -98,24 +117,35 @@ class WorkbenchState(HasTraits):
         except CompactionKitError as error:
             self.plan, self.error = None, str(error)
             return
-        self.error = ""
         self._replan()
 
-    def run(self, verify: bool) -> bool:
+    def look_around(self) -> None:
+        """Survey the tables found, in the background, unless that has been done."""
+        if self.survey is None and self.tables:
+            self.surveying.start(self._survey)
+
+    def _survey(self, job: Job) -> None:
+        def report(done: int, total: int, name: str) -> None:
+            job.report(done / total, f"Surveyed {done} of {total} tables")
+
+        self.survey = survey(self.tables, progress=report)
+
+    def run(self) -> bool:
         """Run the plan in the background; says whether it began."""
         plan = self.plan
         if plan is None or plan.is_empty:
             return False
-        return self.running.start(lambda job: self._run(plan, verify, job))
+        return self.running.start(lambda job: self._run(plan, job))
 
-    def _run(self, plan: Any, verify: bool, job: Job) -> Any:
+    def _run(self, plan: Any, job: Job) -> Any:
         self.result = None
         try:
-            result = plan.run(verify=verify, progress=_reporter(job))
+            result = plan.run(strategy=self.strategy, verify=self.verify, progress=_reporter(job))
         finally:
             # Whatever happened, the table may have moved on.
             self.reload()
         self.result = result
+        self.survey = None
         return result
 
     def make_flights(self) -> None:
@@ -129,22 +159,6 @@ class WorkbenchState(HasTraits):
             self._find()
 
         self.making.start(work)
-
-    def as_code(self) -> str:
-        """The Python lines that make and run the plan on screen."""
-        options = {"where": self.where} if self.where else {}
-        if self.plan is not None:
-            options |= {
-                "min_file_size": self.plan.thresholds.min_file_size,
-                "max_file_size": self.plan.thresholds.max_file_size,
-            }
-        arguments = ", ".join(f"{name}={value!r}" for name, value in options.items())
-        return (
-            "import compaction_kit as ck\n\n"
-            f"table = ck.open_table({self.name!r})\n"
-            f"plan = table.plan_compaction({arguments})\n"
-            "result = plan.run(progress=True)"
-        )
 
 
 def _reporter(job: Job) -> Callable[[Progress], None]:

@@ -1,5 +1,6 @@
 """The workbench: one page to look at tables, plan their compaction and run it."""
 
+import html
 from importlib.metadata import version
 from pathlib import Path
 
@@ -7,9 +8,18 @@ import ipywidgets as w
 
 from compaction_kit.session import get_spark
 from compaction_kit.widgets.job import Job
-from compaction_kit.widgets.parts import STYLE, button, show_text, text
+from compaction_kit.widgets.looking_back import HistoryState, VacuumState
+from compaction_kit.widgets.parts import STYLE, Part, button, show_text, text
 from compaction_kit.widgets.state import WorkbenchState
-from compaction_kit.widgets.views import FilesView, PlanView, RunView, TablePicker
+from compaction_kit.widgets.views import (
+    FilesView,
+    HistoryView,
+    PlanView,
+    RunView,
+    SurveyView,
+    TablePicker,
+    VacuumView,
+)
 
 
 def workbench(root: str | Path = "data") -> "Workbench":
@@ -33,38 +43,74 @@ class Workbench(w.VBox):
         self.session = Job()
         self.spark = text("hint", "spark")
         self.picker = TablePicker(state)
+        self.survey = SurveyView(state)
         self.files = FilesView(state)
         self.plan = PlanView(state)
         self.run = RunView(state)
-        self.to_run = button("Continue to run", "ck-to-run", self._on_to_run, primary=True)
-        parts = {
-            "Files": self.files,
-            "Plan": w.VBox([self.plan, self.to_run]),
-            "Run": self.run,
-        }
-        self.rail = w.ToggleButtons(options=list(parts), layout=w.Layout(width="110px"))
+        self.history = HistoryView(HistoryState(state))
+        self.vacuum = VacuumView(VacuumState(state))
+        self.parts: tuple[Part, ...] = (
+            *(self.survey, self.files, self.plan, self.run),
+            *(self.history, self.vacuum),
+        )
+        self.to_run = button("Continue to run", "ck-to-run", lambda: self.go_to(self.run), primary=True)
+        self.plan.children = (*self.plan.children, self.to_run)
+        self.rail = w.ToggleButtons(options=[part.title for part in self.parts], index=1)
         self.rail.add_class("ck-rail")
-        self.stack = w.Stack(list(parts.values()), selected_index=0, layout=w.Layout(flex="1 1 auto"))
+        self.stack = w.Stack(self.parts, layout=w.Layout(flex="1 1 auto", min_width="0"))
         self.rail.observe(self._on_rail, "index")
-        self.footer = text("text", "footer-text")
-        header = w.VBox([w.HBox([w.HTML("<b>compaction workbench</b>"), self.spark]), self.picker])
-        header.add_class("ck-header")
-        body = w.HBox([self.rail, self.stack])
-        body.add_class("ck-body")
-        footer = w.Box([self.footer])
-        footer.add_class("ck-footer")
-        super().__init__([w.HTML(STYLE), header, body, footer])
+        self.code = w.HTML()
+        self.code.add_class("ck-code")
+        self.as_python = w.Accordion([self.code], titles=("As Python",))
+        self.as_python.add_class("ck-as-python")
+        self.as_python.observe(self._render_code, "selected_index")
+        self.footer = text("text", "status")
+        super().__init__([w.HTML(STYLE), self._header(), self._body(), self._footer()])
         self.add_class("ck-workbench")
         self.session.observe(self._render, ["status"])
         state.observe(self._render, ["files", "plan", "result", "error"])
+        for source in (state, self.history.state, self.vacuum.state):
+            source.observe(self._render_code)
+        state.observe(self._on_open, "table")
         state.running.observe(self._render, ["status", "message"])
+        self._on_rail()
         self._render()
 
-    def _on_rail(self, _: object) -> None:
-        self.stack.selected_index = self.rail.index
+    def go_to(self, part: Part) -> None:
+        """Show one of the parts."""
+        self.rail.index = self.parts.index(part)
 
-    def _on_to_run(self) -> None:
-        self.rail.index = 2
+    def _header(self) -> w.VBox:
+        name = w.HTML("compaction workbench")
+        name.add_class("ck-brand")
+        header = w.VBox([w.HBox([name, self.spark]), self.picker])
+        header.add_class("ck-header")
+        return header
+
+    def _body(self) -> w.HBox:
+        body = w.HBox([self.rail, w.VBox([self.stack, self.as_python], layout=w.Layout(flex="1 1 auto"))])
+        body.add_class("ck-body")
+        return body
+
+    def _footer(self) -> w.Box:
+        footer = w.Box([self.footer])
+        footer.add_class("ck-footer")
+        return footer
+
+    def _on_rail(self, _: object = None) -> None:
+        self.stack.selected_index = self.rail.index
+        for i, part in enumerate(self.parts):
+            part.shown = i == self.rail.index
+        self._render_code()
+
+    def _on_open(self, _: object) -> None:
+        """A table that is opened from the survey is looked at."""
+        if self.parts[self.rail.index] is self.survey and self.state.table is not None:
+            self.go_to(self.files)
+
+    def _render_code(self, _: object = None) -> None:
+        if self.as_python.selected_index is not None:
+            self.code.value = f"<pre>{html.escape(self.parts[self.rail.index].as_code())}</pre>"
 
     def _render(self, _: object = None) -> None:
         show_text(self.spark, self._session_sentence())

@@ -197,7 +197,7 @@ def check_tables(spark: SparkSession, folder: Path, seeds: Iterable[int]) -> int
 
 
 def test_random_tables_are_optimized_as_planned(spark: SparkSession, tmp_path: Path) -> None:
-    count = settings().max_examples
+    count = settings().max_examples // 4
     # Two at a time: Spark plans each one's queries on one core.
     with ThreadPoolExecutor(2) as pool:
         shares = [range(count)[worker::2] for worker in range(2)]

@@ -18,10 +18,11 @@ from compaction_kit.errors import (
     ReadOnlyTableError,
     RunCancelled,
     RunFailedError,
+    SessionError,
     StalePlanError,
     VerificationError,
 )
-from compaction_kit.execute import Progress
+from compaction_kit.execute import Progress, run_plan
 from tests import folders, handmade
 from tests.execute.meanwhile import commit_behind, once, once_rewriting, wait_until
 from tests.folders import data_files
@@ -278,6 +279,13 @@ def test_an_unknown_strategy_is_refused_by_name(spark: SparkSession, shaped: Pat
     ) as caught:
         open_table(shaped).plan_compaction().run(strategy=strategy)
     assert "optimize" in str(caught.value)
+    assert folders.listing(shaped) == before
+
+
+def test_without_a_jvm_nothing_is_begun(shaped: Path) -> None:
+    before, table = folders.listing(shaped), open_table(shaped)
+    with pytest.raises(SessionError, match="has no JVM in reach"):
+        run_plan(table.path, table.log, lambda: object(), table.plan_compaction())  # type: ignore[arg-type, return-value]
     assert folders.listing(shaped) == before
 
 

@@ -47,7 +47,7 @@ def quick_spark(spark: SparkSession) -> Iterator[SparkSession]:
 @pytest.mark.slow
 @example(EVENTFUL)
 @given(histories(6))
-@settings(max_examples=settings().max_examples // 33)
+@settings(max_examples=settings().max_examples // 50)
 def test_every_version_is_as_readable_as_an_attempt_finds_it_before_and_after_a_vacuum(
     quick_spark: SparkSession, history: History
 ) -> None:

@@ -61,7 +61,7 @@ def test_a_manifest_is_that_of_the_version_that_it_was_made_of(
     assert found.by_version["num_live"].to_pylist() == [2, 3, 2, 2]
     row = found.by_version.to_pylist()[version]
     assert row["num_live"] == row["num_listed"]
-    assert "<img" in found._repr_html_()
+    assert "<svg role=" in found._repr_html_()
     assert found.plot().get_suptitle().startswith("The manifest ")
 
 

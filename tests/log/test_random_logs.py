@@ -308,7 +308,7 @@ def _named(file: dict[str, Any]) -> deltas_view.Key:
 
 @pytest.mark.parametrize("kind", [None, *get_args(Kind)])
 @given(st.data())
-@settings(max_examples=settings().max_examples // 20)
+@settings(max_examples=settings().max_examples // 50)
 def test_every_version_of_a_random_log_is_what_delta_says(
     quick_spark: SparkSession, kind: Kind | None, data: st.DataObject
 ) -> None:

@@ -193,3 +193,12 @@ def test_a_newer_reader_version_is_named(tmp_path: Path) -> None:
 def test_a_checkpoint_that_is_no_parquet_file_is_named(changed: Path) -> None:
     handmade.commit_path(changed, 4, "checkpoint.parquet").write_bytes(b"PAR1 no more")
     _refused(changed, CorruptLogError, r"0004\.checkpoint\.parquet can't be read")
+
+
+@pytest.mark.parametrize("size", [-1, None])
+def test_a_size_that_no_file_has_is_refused_with_its_file(tmp_path: Path, size: int | None) -> None:
+    broken = handmade.add("b")
+    broken["add"]["size"] = size
+    handmade.write_log(tmp_path, [handmade.add("a"), handmade.remove("c")], [broken])
+    with pytest.raises(CorruptLogError, match=rf"the file b has {size} bytes: restore it from a backup"):
+        open_table(tmp_path).files()

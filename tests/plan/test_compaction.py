@@ -243,7 +243,7 @@ def test_a_plan_draws_itself(tmp_path: Path) -> None:
     label = "2 → 1 files, 30 B → about 30 B. 2 files in 1 bin of at most 100 B"
     assert plan.plot().get_label() == label
     page = plan._repr_html_()
-    assert f'alt="{label}"' in page
+    assert f'aria-label="{label}"' in page
     assert "Of these, 2 fill 1 bin" in page
 
 

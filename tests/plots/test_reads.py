@@ -83,5 +83,5 @@ def test_other_rows_are_no_comparison_of_times() -> None:
 
 def test_it_shows_itself() -> None:
     assert "4.2 times as fast" in repr(FASTER)
-    assert "data:image/png" in FASTER._repr_html_()
+    assert "<svg role=" in FASTER._repr_html_()
     assert "bytes in them" not in replace(FASTER, bytes_after=None).facts()

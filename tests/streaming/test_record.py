@@ -152,7 +152,7 @@ def test_a_log_shows_itself(streamed: Stream) -> None:
     assert "19.compact is" in log.explain()
     html = log._repr_html_()
     assert "of a file sink" in html
-    assert 'alt="19.compact is' in html
+    assert 'aria-label="19.compact is' in html
 
 
 def test_a_retention_bounds_what_is_projected(streamed: Stream) -> None:

@@ -240,4 +240,4 @@ def test_the_page_shows_what_stays_and_the_figure(aged: Aged) -> None:
     later = open_table(table).plan_vacuum(at=datetime.now(UTC) + timedelta(days=8))
     page = later._repr_html_()
     assert page.index("would be lost") < page.index("would delete") < page.index("what stays")
-    assert 'alt="VACUUM would cost ' in page
+    assert 'aria-label="VACUUM would cost ' in page

@@ -71,7 +71,7 @@ def quick_spark(spark: SparkSession) -> Iterator[SparkSession]:
 @given(histories(), WISHES)
 @example(EVENTFUL, Wish("FULL", frozenset({1}), guard=False, parallel=True))
 @example(EVENTFUL, Wish("LITE", frozenset(), guard=True, parallel=False))
-@settings(max_examples=max(settings().max_examples // 40, 2))
+@settings(max_examples=settings().max_examples // 80)
 def test_a_vacuum_does_what_its_plan_says(quick_spark: SparkSession, history: History, wish: Wish) -> None:
     guard = {GUARD: str(wish.guard).lower()}
     with made(quick_spark, history) as table, session_confs(quick_spark, guard):

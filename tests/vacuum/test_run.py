@@ -72,7 +72,7 @@ def test_a_run_deletes_just_what_the_plan_shows_whatever_the_names(
     assert (seen[0].fraction, seen[-1].fraction, seen[-1].files_done) == (0, 1, 9)
     assert str(seen[-1]) == "Comparing, 9 of 9 files, 9 B of 9 B"
     assert "9 files, 9 B, as planned" in result.summary()
-    assert 'alt="VACUUM cost 1 version and freed 9 B' in result._repr_html_()
+    assert 'aria-label="VACUUM cost 1 version and freed 9 B' in result._repr_html_()
     with pytest.raises(StalePlanError, match="made at version 1 and the table is at 3"):
         plan.run()
 

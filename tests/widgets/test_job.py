@@ -63,7 +63,7 @@ def test_our_errors_are_shown_as_they_are() -> None:
     job.start(work)
     job.wait(SECONDS)
     assert job.status == "failed"
-    assert bar.error.value == "a &lt;sentence&gt; of ours."
+    assert bar.error.value == '<div role="alert">a &lt;sentence&gt; of ours.</div>'
 
 
 def test_a_surprise_gets_a_sentence_with_the_rest_folded() -> None:
@@ -75,5 +75,5 @@ def test_a_surprise_gets_a_sentence_with_the_rest_folded() -> None:
 
     job.start(work)
     job.wait(SECONDS)
-    assert bar.error.value.startswith("Unexpected RuntimeError: first line<details>")
+    assert "Unexpected RuntimeError: first line</div><details>" in bar.error.value
     assert "at java.Trace" in bar.error.value

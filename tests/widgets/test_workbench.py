@@ -27,13 +27,20 @@ def bench(folder: Path) -> Workbench:
     return made
 
 
+def show(bench: Workbench, title: str) -> None:
+    """Click a part in the rail."""
+    bench.rail.value = title
+
+
 def test_the_first_table_is_opened_and_planned(bench: Workbench, folder: Path) -> None:
     state = bench.state
     assert state.tables == [str(folder / "a"), str(folder / "nested" / "b")]
     assert (state.name, state.plan.num_bins, state.plan.num_files_removed) == (str(folder / "a"), 2, 10)
     assert "10 files" in bench.picker.about.value
-    assert 'alt="10 of 10 files are under 16 MiB"' in bench.files.image.value
-    assert 'alt="10 → 2 files, ' in bench.plan.image.value
+    assert 'aria-label="10 of 10 files are under 16 MiB"' in bench.files.image.value
+    assert bench.plan.image.value == ""
+    show(bench, "Plan")
+    assert 'aria-label="10 → 2 files, ' in bench.plan.image.value
 
 
 def test_thresholds_replan_and_come_back_to_the_sliders(bench: Workbench) -> None:
@@ -65,6 +72,7 @@ def test_a_bad_path_gets_a_sentence_in_the_page(bench: Workbench, folder: Path) 
     assert "the path does not exist" in bench.picker.error.value
     assert bench.picker.error.layout.display == ""
     assert bench.state.plan is None
+    show(bench, "Run")
     assert bench.run.run_button.disabled
 
 
@@ -77,7 +85,11 @@ def test_an_empty_folder_offers_to_make_a_table(bench: Workbench, tmp_path: Path
 
 def test_the_lines_of_python_make_the_same_plan(bench: Workbench) -> None:
     bench.state.max_file_size = 8 * KIB
-    code = bench.state.as_code().rpartition("\nresult")[0]
+    bench.state.order = "ingest"
+    bench.state.loading.wait(SECONDS)
+    bench.state.budget = "20 KiB"
+    code = bench.plan.as_code()
+    assert "order='ingest', budget='20 KiB'" in code
     scope: dict[str, object] = {}
     exec(code, scope)
     assert repr(scope["plan"]) == repr(bench.state.plan)
@@ -85,6 +97,7 @@ def test_the_lines_of_python_make_the_same_plan(bench: Workbench) -> None:
 
 @pytest.mark.spark
 def test_a_run_is_proved_and_the_next_plan_is_empty(bench: Workbench, folder: Path, spark: object) -> None:
+    show(bench, "Run")
     bench.run.run_button.click()
     bench.state.running.wait(120)
     assert bench.state.running.message == "Done"
@@ -94,3 +107,46 @@ def test_a_run_is_proved_and_the_next_plan_is_empty(bench: Workbench, folder: Pa
     assert bench.state.plan.is_empty
     assert bench.run.run_button.disabled
     assert "content identical" in bench.footer.value
+
+
+def test_tables_are_ranked_and_a_click_opens_one(bench: Workbench, folder: Path) -> None:
+    show(bench, "Survey")
+    bench.state.surveying.wait(SECONDS)
+    openers = [row.children[0] for row in bench.survey.rows.children]
+    assert sorted(opener.description for opener in openers) == [
+        str(folder / "a"),
+        str(folder / "nested" / "b"),
+    ]
+    next(opener for opener in openers if opener.description.endswith("b")).click()
+    bench.state.loading.wait(SECONDS)
+    assert bench.state.files.num_files == 3
+    assert bench.rail.value == "Files"
+
+
+@pytest.mark.parametrize(
+    ("budget", "words"), [("soon", "is not a size"), ("-1", "is not a size"), ("0", "budget")]
+)
+def test_a_bad_budget_gets_a_sentence_and_no_plan(bench: Workbench, budget: str, words: str) -> None:
+    show(bench, "Plan")
+    bench.plan.budget.value = budget
+    assert words in bench.plan.error.value
+    assert bench.state.plan is None
+    bench.plan.budget.value = ""
+    assert not bench.state.error
+    assert bench.plan.error.layout.display == "none"
+
+
+def test_partitions_and_overlap_are_told(bench: Workbench) -> None:
+    bench.files.more.selected_index = 0
+    assert bench.files.partitions.value.count("<tr>") == 3
+    bench.files.more.selected_index = 1
+    assert "A query for one value of" in bench.files.overlap.value
+
+
+def test_the_lines_of_python_are_those_of_the_part_on_screen(bench: Workbench) -> None:
+    bench.as_python.selected_index = 0
+    assert ".files()" in bench.code.value
+    show(bench, "Run")
+    assert "plan.run(progress=True)" in bench.code.value
+    bench.run.strategy.value = "rewrite"
+    assert "strategy=&#x27;rewrite&#x27;" in bench.code.value

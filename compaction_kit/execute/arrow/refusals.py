@@ -5,7 +5,6 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.execute.arrow.types import data_schema
-from compaction_kit.execute.jvm import has_jvm
 from compaction_kit.log.metadata import Metadata, Protocol
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import CompactionPlan
@@ -39,8 +38,6 @@ _NAMED_FEATURES = 7
 def refuse_table(spark: SparkSession, plan: CompactionPlan) -> str | None:
     """Why none of a plan's bins can be rewritten with pyarrow; None if they can."""
     snapshot = plan.source.snapshot
-    if not has_jvm(spark):
-        return "the session runs over Spark Connect, from where Delta's transaction is out of reach"
     if plan.zorder_by:
         return "ordering the rows of a partition takes Spark"
     if plan.thresholds.max_records_per_file:

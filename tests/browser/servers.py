@@ -1,4 +1,4 @@
-"""A JupyterLab of our own on the loopback, and a notebook in it driven by Chromium."""
+"""JupyterLab and Voilà of our own on the loopback, and a notebook in them driven by Chromium."""
 
 import contextlib
 import json
@@ -58,15 +58,45 @@ def find_chromium() -> str | None:
 
 @contextlib.contextmanager
 def jupyterlab(root: Path, scratch: Path) -> Iterator[str]:
-    """Serve a folder; yields an address that a file's path can be put into."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    """Serve a folder by JupyterLab; yields an address that a file's path can be put into."""
     token = secrets.token_hex(16)
     for name, values in _SETTINGS.items():
         file = scratch / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(values))
+    port = _free_port()
+    command = [
+        *("jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}"),
+        *("--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={root}"),
+        *("--LabApp.expose_app_in_browser=True", "--LabApp.news_url="),
+    ]
+    address = f"http://127.0.0.1:{port}"
+    with _served(command, scratch, root, f"{address}/api/status?token={token}"):
+        yield f"{address}/lab/tree/{{}}?token={token}&reset"
+
+
+@contextlib.contextmanager
+def voila(notebook: Path, scratch: Path) -> Iterator[str]:
+    """Serve a notebook as a page by Voilà; yields its address."""
+    port = _free_port()
+    command = [
+        *("voila", str(notebook), "--no-browser", "--Voila.ip=127.0.0.1", f"--port={port}"),
+        "--VoilaConfiguration.show_tracebacks=True",
+    ]
+    address = f"http://127.0.0.1:{port}"
+    with _served(command, scratch, notebook.parent, f"{address}/static/does-not-matter"):
+        yield f"{address}/"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def _served(command: list[str], scratch: Path, folder: Path, status: str) -> Iterator[None]:
+    """A server, with settings of its own, until the block ends."""
     folders = {
         "JUPYTER_CONFIG_DIR": "config",
         "JUPYTER_DATA_DIR": "data",
@@ -77,19 +107,19 @@ def jupyterlab(root: Path, scratch: Path) -> Iterator[str]:
     }
     environment = os.environ | {key: str(scratch / name) for key, name in folders.items()}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    command = [
-        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1"),
-        *(f"--port={port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}"),
-        *(f"--ServerApp.root_dir={root}", "--LabApp.expose_app_in_browser=True", "--LabApp.news_url="),
-    ]
     log = scratch / "server.log"
     with log.open("w") as output:
         server = subprocess.Popen(
-            command, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            [sys.executable, "-m", *command],
+            cwd=folder,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
     try:
-        _wait_until_up(server, f"http://127.0.0.1:{port}/api/status?token={token}", log)
-        yield f"http://127.0.0.1:{port}/lab/tree/{{}}?token={token}&reset"
+        _wait_until_up(server, status, log)
+        yield
     finally:
         server.terminate()
         try:
@@ -104,11 +134,14 @@ def _wait_until_up(server: subprocess.Popen[bytes], address: str, log: Path, sec
     while time.monotonic() < end:
         if server.poll() is not None:
             break
-        with contextlib.suppress(OSError):
+        try:
             urllib.request.urlopen(address, timeout=2).read()
             return
-        time.sleep(0.1)
-    raise RuntimeError(f"JupyterLab did not come up:\n{log.read_text()}")
+        except urllib.error.HTTPError:
+            return  # it answers
+        except OSError:
+            time.sleep(0.1)
+    raise RuntimeError(f"The server did not come up:\n{log.read_text()}")
 
 
 def run_all_cells(page: Page, address: str) -> None:

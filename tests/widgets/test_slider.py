@@ -1,7 +1,7 @@
 import pytest
 
 from compaction_kit.sizes import GIB, MIB
-from compaction_kit.widgets.parts import SizeSlider
+from compaction_kit.widgets.slider import SizeSlider
 
 
 @pytest.fixture

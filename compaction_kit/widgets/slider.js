@@ -1,0 +1,33 @@
+// A slider of the page's own: labelled, moved by mouse and keyboard, and told in words.
+function render({ model, el }) {
+  const label = document.createElement("label");
+  const input = document.createElement("input");
+  input.type = "range";
+  input.id = `ck-slider-${Math.random().toString(36).slice(2)}`;
+  label.htmlFor = input.id;
+  let held = false;
+  const sync = () => {
+    label.textContent = model.get("label");
+    input.min = model.get("min");
+    input.max = model.get("max");
+    input.disabled = model.get("disabled");
+    input.setAttribute("aria-valuetext", model.get("text"));
+    // What comes back from the kernel is older than where the thumb is held.
+    if (!held) input.value = model.get("value");
+  };
+  input.addEventListener("pointerdown", () => { held = true; });
+  input.addEventListener("pointerup", () => { held = false; });
+  input.addEventListener("input", () => {
+    model.set("value", Number(input.value));
+    model.save_changes();
+  });
+  model.on("change", sync);
+  el.classList.add("ck-slider");
+  // Else JupyterLab takes the arrows for its own, and folds the notebook's headings.
+  el.dataset.lmSuppressShortcuts = "true";
+  input.addEventListener("keydown", (event) => event.stopPropagation());
+  el.append(label, input);
+  sync();
+}
+
+export default { render };

@@ -1,0 +1,73 @@
+"""Which table is open."""
+
+import ipywidgets as w
+from traitlets import link
+
+from compaction_kit.sizes import format_count, format_size
+from compaction_kit.widgets.parts import JobBar, button, show_text, text
+from compaction_kit.widgets.state import WorkbenchState
+
+
+class TablePicker(w.VBox):
+    """Find tables under a folder, or name one."""
+
+    def __init__(self, state: WorkbenchState):
+        self.state = state
+        self.root = w.Text(
+            value=state.root,
+            description="Folder or table",
+            continuous_update=False,
+            style={"description_width": "104px"},
+            layout=w.Layout(width="420px"),
+        )
+        self.root.add_class("ck-root")
+        self.choice = w.Dropdown(
+            description="Table", style={"description_width": "50px"}, layout=w.Layout(width="460px")
+        )
+        self.choice.add_class("ck-table")
+        self.about = text("text", "about")
+        self.empty = text("hint", "empty")
+        self.make = button("Make the flights table", "ck-make", state.make_flights, primary=True)
+        self.making = JobBar(state.making, "ck-making")
+        self.error = text("error", "table-error")
+        link((self.root, "value"), (state, "root"))
+        self.choice.observe(self._on_choice, "value")
+        super().__init__(
+            [w.HBox([self.root, self.choice]), self.about, self.empty, self.make, self.making, self.error]
+        )
+        state.observe(self._render, ["tables", "name", "table", "files", "error"])
+        state.making.observe(self._render, "status")
+        self._render()
+
+    def _on_choice(self, _: object) -> None:
+        if self.choice.value:
+            self.state.name = self.choice.value
+
+    def _render(self, _: object = None) -> None:
+        state = self.state
+        if self.choice.options != tuple(state.tables):
+            self.choice.options = tuple(state.tables)
+        self.choice.value = state.name if state.name in state.tables else None
+        nothing = not state.tables and not state.name
+        show_text(
+            self.empty,
+            f"There is no Delta table under {state.root or 'the current folder'} yet. Name another folder "
+            "or a table, or make one to practise on: 336,776 flights in 1,095 small files."
+            if nothing
+            else "",
+        )
+        self.make.layout.display = "" if nothing and not state.making.running else "none"
+        self.making.layout.display = (
+            "" if state.making.status in ("running", "failed", "cancelled") else "none"
+        )
+        show_text(self.error, state.error)
+        show_text(self.about, self._about())
+
+    def _about(self) -> str:
+        files = self.state.files
+        if self.state.table is None or files is None:
+            return ""
+        scope = f" where {self.state.where}" if self.state.where else ""
+        partitions = format_count(files.stats().num_partitions, "partition")
+        size = format_size(files.size_bytes)
+        return f"version {files.version} · {files.num_files:,} files{scope} · {size} · {partitions}"

@@ -1,0 +1,67 @@
+"""Run the plan, watch it, cancel it, see what came of it."""
+
+import ipywidgets as w
+from traitlets import link
+
+from compaction_kit.widgets.parts import FigureView, JobBar, Part, button, show_text, text
+from compaction_kit.widgets.state import WorkbenchState
+from compaction_kit.widgets.views.plan import plan_code
+
+_STRATEGIES = {
+    "auto: arrow where it can, else OPTIMIZE": "auto",
+    "arrow: one Spark job, by pyarrow": "arrow",
+    "optimize: Delta's OPTIMIZE": "optimize",
+    "rewrite: overwrite with dataChange=false": "rewrite",
+}
+
+
+class RunView(Part):
+    """The only part that rewrites data files."""
+
+    title = "Run"
+
+    def __init__(self, state: WorkbenchState):
+        self.state = state
+        self.sentence = text("text", "run-plan")
+        self.strategy = w.Dropdown(
+            options=list(_STRATEGIES.items()),
+            description="Strategy",
+            style={"description_width": "70px"},
+            layout=w.Layout(width="400px"),
+        )
+        self.strategy.add_class("ck-strategy")
+        link((state, "strategy"), (self.strategy, "value"))
+        self.verify = w.Checkbox(True, description="Prove that the content is the same", indent=False)
+        self.verify.add_class("ck-verify")
+        link((state, "verify"), (self.verify, "value"))
+        self.run_button = button("Run this plan", "ck-run", state.run, primary=True)
+        self.bar = JobBar(state.running, "ck-progress")
+        self.outcome = text("good", "outcome")
+        self.image = FigureView("ck-result-figure")
+        self.timeline = FigureView("ck-timeline-figure")
+        self.more = w.Accordion([self.timeline], titles=("Where the time went",))
+        controls = w.HBox([self.strategy, self.verify], layout=w.Layout(flex_flow="row wrap"))
+        super().__init__(
+            [self.sentence, controls, self.run_button, self.bar, self.outcome, self.image, self.more]
+        )
+        self.watch(state, ["plan", "result"])
+        self.watch(state.running, ["status"])
+
+    def render(self) -> None:
+        """See `Part.render`."""
+        plan, running, result = self.state.plan, self.state.running.running, self.state.result
+        show_text(self.sentence, plan.explain() if plan is not None else "No plan yet: open a table.")
+        self.run_button.disabled = running or plan is None or plan.is_empty
+        self.verify.disabled = self.strategy.disabled = running
+        done = result is not None and bool(result.versions)
+        show_text(self.outcome, "" if result is None else result.summary())
+        self.image.show(result.plot() if done else None)
+        self.timeline.show(result.plot_timeline() if done else None)
+        self.more.layout.display = "" if done else "none"
+
+    def as_code(self) -> str:
+        """See `Part.as_code`."""
+        options = {} if self.state.strategy == "auto" else {"strategy": self.state.strategy}
+        verify = {} if self.state.verify else {"verify": False}
+        given = "".join(f"{name}={value!r}, " for name, value in {**options, **verify}.items())
+        return f"{plan_code(self.state)}\nresult = plan.run({given}progress=True)"

@@ -1,0 +1,288 @@
+"""The analyst's path through the workbench, by mouse and keyboard, whatever front end shows it."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import deltalake
+import pytest
+from playwright.sync_api import Locator, Page, expect, sync_playwright
+
+import compaction_kit as ck
+from compaction_kit.datasets import shaped_table
+from compaction_kit.sizes import format_size
+from tests.ageing import age, age_file
+from tests.browser.servers import CHROMIUM_ARGUMENTS, find_chromium
+
+NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "workbench.ipynb"
+SECOND = 1_000
+
+
+def serve_folder(flights: Path, folder: Path) -> Path:
+    """A folder to serve: the notebook, the flights, a table long unused, a shaped one, an empty folder."""
+    (folder / "notebooks").mkdir()
+    shutil.copy(NOTEBOOK, folder / "notebooks")
+    shutil.copytree(flights, folder / "data" / "flights")
+    aged = folder / "data" / "aged"
+    shaped_table(aged, partitions=2, files=3, rows=50)
+    deltalake.DeltaTable(str(aged)).delete("part = 'p0000'")
+    (aged / "left-behind.parquet").write_text("x" * 1_000)
+    age(aged, 20)
+    age_file(aged / "left-behind.parquet", 20)
+    shaped_table(folder / "data" / "shaped", partitions=4, files=6, rows=50)
+    (folder / "empty").mkdir()
+    return folder
+
+
+def open_browser() -> Iterator[Page]:
+    """A page of a real browser; a failure without one where CI runs."""
+    chromium = find_chromium()
+    if chromium is None:
+        message = "no Chromium is installed: apt-get install chromium"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_ARGUMENTS)
+        page = browser.new_page(viewport={"width": 1500, "height": 1400})
+        page.set_default_timeout(20 * SECOND)
+        # A busy machine takes longer than the 5 s of the default to draw a large figure.
+        expect.set_options(timeout=20 * SECOND)
+        yield page
+        shoot(page, "last", whole=True)
+        browser.close()
+
+
+def shoot(page: Page, name: str, *, whole: bool = False) -> None:
+    """Keep a picture, where one is asked for."""
+    if shots := os.environ.get("SCREENSHOTS"):
+        place = page if whole else page.locator(".ck-workbench")
+        place.screenshot(path=str(Path(shots) / f"workbench-{name}.png"))
+
+
+def part(page: Page, name: str) -> None:
+    """Choose a part of the workbench."""
+    page.locator(".ck-rail").get_by_role("button", name=name).click()
+
+
+def figure(page: Page, css_class: str) -> Locator:
+    """A figure that is on screen."""
+    drawn = page.locator(f".{css_class} svg[role=img]").first
+    expect(drawn).to_be_visible()
+    return drawn
+
+
+def type_into(page: Page, selector: str, value: str) -> None:
+    """Replace what a field holds, and press Enter."""
+    field = page.locator(f"{selector} input[type=text]").first
+    field.fill(value)
+    field.press("Enter")
+
+
+def wait_until_settled(page: Page) -> None:
+    """Wait until the plan is the one for where the slider stands."""
+    for _ in range(300):
+        chosen = format_size(2 ** int(page.locator(".ck-max input[type=range]").input_value()))
+        if f"bins of at most {chosen}" in page.locator(".ck-plan").inner_text():
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError(f"the slider stands at {chosen}, the plan says otherwise")
+
+
+def open_table(page: Page, name: str) -> None:
+    """Choose one of the tables found."""
+    page.locator(".ck-table select").select_option(label=name)
+
+
+class FirstLook:
+    """One step after another, on one page; `page` and `root` are fixtures of the front end's module."""
+
+    def test_tables_are_found_and_the_first_is_shown(self, page: Page) -> None:
+        options = page.locator(".ck-table select option")
+        for name in ("aged", "flights", "shaped"):
+            expect(options.filter(has_text=f"data/{name}")).to_have_count(1)
+        open_table(page, "../data/flights")
+        expect(page.locator(".ck-about")).to_contain_text("version 365 · 1,095 files")
+        expect(page.locator(".ck-about")).to_contain_text("3 partitions")
+
+    def test_the_histogram_says_what_it_shows(self, page: Page) -> None:
+        drawn = figure(page, "ck-files-figure")
+        expect(drawn).to_have_attribute("aria-label", "1,095 of 1,095 files are under 16 MiB")
+        shoot(page, "files")
+
+    def test_the_sickest_table_is_first_and_a_click_opens_it(self, page: Page) -> None:
+        part(page, "Survey")
+        first = page.locator("button.ck-open").first
+        expect(first).to_contain_text("data/flights", timeout=60 * SECOND)
+        figure(page, "ck-survey-figure")
+        shoot(page, "survey")
+        page.get_by_role("button", name="data/shaped").click()
+        expect(page.locator(".ck-about")).to_contain_text("24 files")
+        figure(page, "ck-files-figure")
+        open_table(page, "../data/flights")
+        expect(page.locator(".ck-about")).to_contain_text("1,095 files")
+
+    def test_a_slider_moved_by_keyboard_changes_plan_and_figure(self, page: Page) -> None:
+        part(page, "Plan")
+        sentence = page.locator(".ck-plan")
+        expect(sentence).to_contain_text("fill 3 bins of at most 1 GiB in 3 partitions")
+        page.get_by_label("Fill bins up to", exact=True).focus()
+        for _ in range(9):
+            page.keyboard.press("ArrowLeft")
+        expect(sentence).to_contain_text("fill 11 bins of at most 2 MiB")
+        expect(page.locator(".ck-max input[type=text]")).to_have_value("2 MiB")
+        drawn = figure(page, "ck-plan-figure")
+        expect(drawn).to_have_attribute("aria-label", re.compile("^1,095 → 11 files, 19.1 MiB → about "))
+        shoot(page, "plan")
+
+    def test_every_control_has_a_name(self, page: Page) -> None:
+        for control in page.locator(".ck-workbench").locator("input, select, button").all():
+            if control.is_visible():
+                name = control.evaluate(
+                    "e => e.labels?.[0]?.innerText || e.getAttribute('aria-label') || e.title || e.innerText"
+                )
+                assert name, control.evaluate("e => e.outerHTML")
+
+
+class AnalystsPath(FirstLook):
+    """The whole path, to the end of a vacuum and all that may be in the way."""
+
+    def test_a_slider_dragged_by_mouse_changes_the_plan(self, page: Page) -> None:
+        slider = page.locator(".ck-max input[type=range]")
+        box = slider.bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] / 3, box["y"] + box["height"] / 2, steps=4)
+        page.mouse.up()
+        expect(page.locator(".ck-plan")).not_to_contain_text("at most 2 MiB")
+        wait_until_settled(page)
+
+    def test_a_typed_size_is_taken_and_a_bad_one_gets_a_sentence(self, page: Page) -> None:
+        type_into(page, ".ck-max", "12 parsecs")
+        error = page.locator(".ck-max .ck-error")
+        expect(error).to_contain_text('"12 parsecs" is not a size')
+        type_into(page, ".ck-max", "1 GiB")
+        expect(error).to_be_hidden()
+        expect(page.locator(".ck-plan")).to_contain_text("fill 3 bins of at most 1 GiB")
+
+    def test_where_narrows_the_plan_and_a_data_column_gets_a_sentence(self, page: Page) -> None:
+        type_into(page, ".ck-where", "month = 1")
+        error = page.locator(".ck-where-error")
+        expect(error).to_contain_text("month, which is no partition column", timeout=60 * SECOND)
+        type_into(page, ".ck-where", "origin = 'JFK'")
+        expect(page.locator(".ck-plan")).to_contain_text("365 live files where origin = 'JFK'")
+        expect(error).to_be_hidden()
+        type_into(page, ".ck-where", "")
+        expect(page.locator(".ck-plan")).to_contain_text("1,095 live files, 1,095 under")
+
+    def test_the_lines_of_python_are_there(self, page: Page) -> None:
+        page.locator(".ck-as-python").get_by_text("As Python").click()
+        expect(page.locator(".ck-code pre")).to_contain_text("table.plan_compaction(")
+        page.locator(".ck-as-python").get_by_text("As Python").click()
+
+    def test_a_run_can_be_cancelled_and_changes_nothing(self, page: Page, root: Path) -> None:
+        page.locator("button.ck-to-run").click()
+        page.locator("button.ck-run").click()
+        working = page.locator(".ck-progress .ck-status")
+        expect(working).to_contain_text("Rewriting, 0 of", timeout=60 * SECOND)
+        page.locator(".ck-progress").get_by_role("button", name="Cancel").click()
+        expect(page.locator(".ck-progress .ck-error")).to_contain_text(
+            "cancelled: nothing was committed", timeout=60 * SECOND
+        )
+        shoot(page, "cancelled")
+        assert ck.open_table(root / "data" / "flights").version == 365
+
+    def test_run_again_compacts_and_proves(self, page: Page, root: Path) -> None:
+        page.locator("button.ck-run").click()
+        outcome = page.locator(".ck-outcome").first
+        expect(outcome).to_contain_text("identical: 336,776 rows", timeout=180 * SECOND)
+        expect(outcome).to_contain_text("1,095 → 3")
+        drawn = figure(page, "ck-result-figure")
+        expect(drawn).to_have_attribute("aria-label", re.compile("^1,095 → 3 files"))
+        expect(page.locator(".ck-footer")).to_contain_text("content identical")
+        expect(page.locator(".ck-run-plan")).to_contain_text("nothing to do")
+        shoot(page, "run")
+        assert ck.open_table(root / "data" / "flights").files().num_files == 3
+
+    def test_the_history_is_walked_by_keyboard(self, page: Page) -> None:
+        part(page, "History")
+        sentence = page.locator(".ck-version-text")
+        expect(sentence).to_contain_text("Version 366", timeout=60 * SECOND)
+        expect(sentence).to_contain_text("Version 365 has the same content")
+        page.get_by_label("Version", exact=True).focus()
+        page.keyboard.press("ArrowLeft")
+        page.keyboard.press("ArrowLeft")
+        expect(sentence).to_contain_text("Version 364")
+        figure(page, "ck-lifetimes-figure")
+        figure(page, "ck-readable-figure")
+        page.get_by_text("What differs from the latest version").click()
+        expect(page.locator(".ck-diff")).to_contain_text("364 → 366")
+        shoot(page, "history")
+
+    def test_a_vacuum_says_what_it_costs_and_deletes_nothing_by_itself(self, page: Page, root: Path) -> None:
+        part(page, "Vacuum")
+        plan = page.locator(".ck-vacuum-plan")
+        expect(plan).to_contain_text("would delete nothing", timeout=60 * SECOND)
+        days = page.get_by_label("In days from now", exact=True)
+        days.focus()
+        for _ in range(8):
+            page.keyboard.press("ArrowRight")
+        expect(page.locator(".ck-vacuum-cost")).to_contain_text("would be lost", timeout=60 * SECOND)
+        figure(page, "ck-vacuum-figure")
+        expect(page.locator("button.ck-vacuum")).to_be_hidden()
+        shoot(page, "vacuum")
+        for _ in range(8):
+            page.keyboard.press("ArrowLeft")
+        assert len(list((root / "data" / "flights").rglob("*.parquet"))) >= 1_098
+
+    def test_deleting_wants_the_tables_name_typed(self, page: Page, root: Path) -> None:
+        open_table(page, "../data/aged")
+        expect(page.locator(".ck-vacuum-plan")).to_contain_text("4 files", timeout=60 * SECOND)
+        delete = page.locator("button.ck-vacuum")
+        expect(delete).to_be_disabled()
+        field = page.locator(".ck-confirm input")
+        field.press_sequentially("age")
+        expect(delete).to_be_disabled()
+        field.press("End")
+        field.press_sequentially("d")
+        expect(delete).to_be_enabled()
+        assert (root / "data" / "aged" / "left-behind.parquet").exists()
+        delete.click()
+        outcome = page.locator(".ck-outcome").last
+        expect(outcome).to_contain_text("as planned", timeout=120 * SECOND)
+        assert not (root / "data" / "aged" / "left-behind.parquet").exists()
+        assert ck.open_table(root / "data" / "aged").files().num_files == 3
+
+    def test_another_writer_who_came_first_gets_a_sentence(self, page: Page, root: Path) -> None:
+        open_table(page, "../data/shaped")
+        part(page, "Run")
+        expect(page.locator(".ck-run-plan")).to_contain_text("fill 4 bins")
+        expect(page.locator(".ck-outcome").first).to_be_hidden()
+        deltalake.DeltaTable(str(root / "data" / "shaped")).delete("part = 'p0000'")
+        page.locator("button.ck-run").click()
+        expect(page.locator(".ck-progress .ck-error")).to_contain_text("make a new plan")
+        expect(page.locator(".ck-run-plan")).to_contain_text("fill 3 bins")
+
+    def test_a_table_that_was_deleted_meanwhile_gets_a_sentence(self, page: Page, root: Path) -> None:
+        shutil.rmtree(root / "data" / "shaped")
+        page.locator("button.ck-run").click()
+        expect(page.locator(".ck-progress .ck-error")).to_contain_text("is gone")
+
+    def test_a_path_that_does_not_exist_gets_a_sentence(self, page: Page) -> None:
+        type_into(page, ".ck-root", "../data/typo")
+        expect(page.locator(".ck-table-error")).to_contain_text("the path does not exist")
+
+    def test_an_empty_folder_says_what_to_do(self, page: Page) -> None:
+        type_into(page, ".ck-root", "../empty")
+        expect(page.locator(".ck-empty")).to_contain_text("There is no Delta table under ../empty yet")
+        expect(page.locator("button.ck-make")).to_be_visible()
+        shoot(page, "empty")
+
+    def test_a_newcomer_makes_a_table_by_one_click(self, page: Page, root: Path) -> None:
+        page.locator("button.ck-make").click()
+        expect(page.locator(".ck-making .ck-status")).to_contain_text("Ingesting a year of flights")
+        expect(page.locator(".ck-about")).to_contain_text("1,095 files", timeout=120 * SECOND)
+        assert ck.find_tables(root / "empty") == [str(root / "empty" / "flights")]
