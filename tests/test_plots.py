@@ -21,7 +21,8 @@ def label_of(figure: Figure) -> str:
 
 
 def heights(axes: Axes) -> float:
-    return sum(patch.get_height() for patch in axes.patches if isinstance(patch, Rectangle))
+    bars = [np.asarray(path.vertices)[:, 1] for bars in axes.collections for path in bars.get_paths()]
+    return sum(float(np.ptp(bar)) for bar in bars)
 
 
 def widths(axes: Axes) -> float:

@@ -75,8 +75,8 @@ def _packing(plan: "CompactionPlan") -> str:
 
 
 def _left_alone(plan: "CompactionPlan") -> list[str]:
-    outcomes = plan.steps["outcome"].to_numpy(zero_copy_only=False)
-    alone, over = int((outcomes == "alone").sum()), plan.unbounded.num_bins - plan.packed.num_bins
+    alone = _num_candidates(plan) - len(plan.unbounded.members()[0])
+    over = plan.unbounded.num_bins - plan.packed.num_bins
     lines = []
     if alone:
         lines.append(f"{format_count(alone, 'file')} would be alone in a bin and so {_stay(alone)}.")
@@ -85,6 +85,13 @@ def _left_alone(plan: "CompactionPlan") -> list[str]:
         budget = format_size(plan.budget or 0)
         lines.append(f"{bins} less for each byte {_stay(over)}, for the budget is {budget}.")
     return lines
+
+
+def _num_candidates(plan: "CompactionPlan") -> int:
+    if plan.zorder_by:
+        return plan.source.num_files
+    small = small_files(plan.source, plan.thresholds)
+    return int(np.count_nonzero(small | files_with_many_deleted_rows(plan.source, plan.thresholds)))
 
 
 def _commits(plan: "CompactionPlan") -> list[str]:
