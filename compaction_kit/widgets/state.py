@@ -1,5 +1,6 @@
 """What the workbench is looking at: one state that every view observes."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -48,6 +49,7 @@ class WorkbenchState(HasTraits):
         self.making = Job()
         self.surveying = Job()
         self._planner: Any = None
+        self._reloading = threading.Lock()
         self.root = str(root)
 
     @observe("root")
@@ -105,19 +107,26 @@ class WorkbenchState(HasTraits):
 
     def reload(self) -> None:
         """Read the table again, in the background, and plan it."""
-        table, where = self.table, self.where or None
-        self.loading.wait()
-        self.loading.start(lambda job: self._load(table, where))
+        # Jobs ask for it too, and the last one who asks must have it.
+        with self._reloading:
+            self.loading.wait()
+            table, where = self.table, self.where or None
+            if table is not None:
+                self.loading.start(lambda job: self._load(table, where))
 
     def _load(self, table: Table, where: str | None) -> None:
         self._planner = None
         try:
-            self.files = table.files(where=where)
-            self._planner = table.planner(where).prepared()
+            files = table.files(where=where)
+            if table is self.table:
+                self.files = files
+            planner = table.planner(where).prepared()
         except CompactionKitError as error:
             self.plan, self.error = None, str(error)
             return
-        self._replan()
+        if table is self.table:
+            self._planner = planner
+            self._replan()
 
     def look_around(self) -> None:
         """Survey the tables found, in the background, unless that has been done."""

@@ -1,5 +1,6 @@
 """State to views and back; the browser's tests do the rest."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,20 @@ def test_another_table_starts_afresh(bench: Workbench, folder: Path) -> None:
     assert bench.state.max_file_size == GIB
     assert bench.state.plan.num_files_removed == 3
     assert bench.state.where == ""
+
+
+def test_the_table_that_is_open_is_shown_whoever_asks_for_it_to_be_read_again(
+    bench: Workbench, folder: Path
+) -> None:
+    state, go = bench.state, threading.Event()
+    state.loading.start(lambda job: go.wait(SECONDS))
+    asked = threading.Thread(target=state.reload)
+    asked.start()
+    threading.Timer(0.2, go.set).start()
+    state.name = str(folder / "nested" / "b")
+    asked.join(SECONDS)
+    state.loading.wait(SECONDS)
+    assert (state.files.num_files, state.plan.num_files_removed) == (3, 3)
 
 
 def test_a_bad_path_gets_a_sentence_in_the_page(bench: Workbench, folder: Path) -> None:
