@@ -19,6 +19,15 @@ settings.register_profile("kit", deadline=None, derandomize=True)
 settings.register_profile("long", deadline=None, max_examples=2_000)
 settings.load_profile("kit")
 
+# For many queries over next to nothing.
+QUICK = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+}
 CopyOf = Callable[[Path], Path]
 
 
@@ -42,6 +51,13 @@ def confs(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
     """Set session settings; the old ones come back after the test."""
     with ExitStack() as stack:
         yield lambda key, value: stack.enter_context(session_confs(spark, {key: value}))
+
+
+@pytest.fixture(scope="module")
+def quick_spark(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session, set for tests of many small statements while a module's tests run."""
+    with session_confs(spark, QUICK):
+        yield spark
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
+from compaction_kit.errors import SessionError
 from compaction_kit.log.names import LOG_FOLDER
 
 Actions = Sequence[Mapping[str, Any]]
@@ -32,6 +33,16 @@ _CHECKSUM = {"tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol"
 def has_jvm(spark: SparkSession) -> bool:
     """Whether the session has a JVM in reach; one over Spark Connect hasn't."""
     return hasattr(spark, "_jsparkSession")
+
+
+def check_jvm(spark: SparkSession, why: str) -> None:
+    """Refuse a session without a JVM in reach; `why` says what for, and what was not done.
+
+    Raises:
+        SessionError: It has none.
+    """
+    if not has_jvm(spark):
+        raise SessionError(f"The session has no JVM in reach, as over Spark Connect, and {why}")
 
 
 def is_conflict(error: BaseException) -> bool:

@@ -15,7 +15,6 @@ from compaction_kit.errors import (
     ConflictError,
     ReadOnlyTableError,
     RunCancelled,
-    SessionError,
     StalePlanError,
 )
 from compaction_kit.execute.arrow import NoBinFits, run_arrow
@@ -23,7 +22,7 @@ from compaction_kit.execute.choice import Choice, check_strategy, choose
 from compaction_kit.execute.commits import Commit, commits_of
 from compaction_kit.execute.failures import BinFailed, TableChanged, stale, translate
 from compaction_kit.execute.jobs import WorkCancelled, session_confs
-from compaction_kit.execute.jvm import has_jvm
+from compaction_kit.execute.jvm import check_jvm
 from compaction_kit.execute.optimize import run_optimize
 from compaction_kit.execute.progress import ProgressBar, Report
 from compaction_kit.execute.proof import ANY_VERSION, prove
@@ -46,6 +45,7 @@ STRATEGIES: dict[str, Callable[[Work], Mapping[int, str]]] = {
     "rewrite": run_rewrite,
     "arrow": run_arrow,
 }
+_NO_JVM = "a run could be neither watched nor proved: use a session that has one; nothing was changed."
 _FAILURES = (PySparkException, Py4JJavaError, BinFailed, TableChanged, OSError)
 
 
@@ -72,20 +72,12 @@ def run_plan(
     try:
         with quiet_errors():
             spark = get_spark()
-            _check_session(spark)
+            check_jvm(spark, _NO_JVM)
             work = Work(spark, table, log, left, options, Recorder(report, left, verify))
             return _run(work, strategy, verify)
     finally:
         if bar is not None:
             bar.close()
-
-
-def _check_session(spark: SparkSession) -> None:
-    if not has_jvm(spark):
-        raise SessionError(
-            "The session has no JVM in reach, as over Spark Connect, and a run could be neither watched nor "
-            "proved: use a session that has one; nothing was changed."
-        )
 
 
 def _run(work: Work, strategy: str, verify: bool) -> CompactionResult:

@@ -45,6 +45,11 @@ def files_with_many_deleted_rows(files: Files, thresholds: Thresholds) -> np.nda
     return many
 
 
+def candidates(files: Files, thresholds: Thresholds) -> np.ndarray:
+    """Whether each file is taken up."""
+    return small_files(files, thresholds) | files_with_many_deleted_rows(files, thresholds)
+
+
 def reasons(files: Files, thresholds: Thresholds) -> np.ndarray:
     """Why each file is a candidate ("small", "deleted rows") or is none ("large")."""
     return np.select(

@@ -12,7 +12,7 @@ import numpy as np
 from compaction_kit.errors import EmptyTableError, InvalidArgumentError, UnsupportedTableError
 from compaction_kit.files import Files
 from compaction_kit.plan.benefit import gains, within_budget
-from compaction_kit.plan.candidates import Thresholds, files_with_many_deleted_rows, small_files
+from compaction_kit.plan.candidates import Thresholds, candidates
 from compaction_kit.plan.compaction import CompactionPlan
 from compaction_kit.plan.estimate import SizeModel, live_rows
 from compaction_kit.plan.order import INGEST, SIZE, by_bounds, by_ingestion, by_size, column_of
@@ -149,13 +149,10 @@ class Planner:
             # (OptimizeExecutor, filterCandidateFileList; ZOrderStrategy.maxBinSize).
             everything = np.ones(self.files.num_files, dtype=bool)
             return self._packer(SIZE).pack(everything, _UNLIMITED, keep_lone=True)
-        candidates = small_files(self.files, thresholds) | files_with_many_deleted_rows(
-            self.files, thresholds
-        )
         capacity = thresholds.max_file_size
         if order != SIZE:
             capacity = max(capacity - self.model.overhead, 1)
-        return self._packer(order).pack(candidates, capacity)
+        return self._packer(order).pack(candidates(self.files, thresholds), capacity)
 
     def _make_packer(self, order: str) -> Packer:
         files, groups = self.files, self.groups

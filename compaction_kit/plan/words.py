@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from compaction_kit.plan.candidates import files_with_many_deleted_rows, small_files
+from compaction_kit.plan.candidates import candidates, files_with_many_deleted_rows, small_files
 from compaction_kit.plan.order import INGEST, SIZE
 from compaction_kit.sizes import format_count, format_size
 
@@ -50,11 +50,7 @@ def _why_empty(plan: "CompactionPlan") -> str:
             f"The smallest of {format_count(len(sizes), 'bin')} has {format_size(sizes.min())}, more than "
             f"the budget of {format_size(plan.budget or 0)}, so there is nothing to do."
         )
-    thresholds = plan.thresholds
-    if not (
-        small_files(plan.source, thresholds).any()
-        or files_with_many_deleted_rows(plan.source, thresholds).any()
-    ):
+    if not candidates(plan.source, plan.thresholds).any():
         return "No file is under that size, so there is nothing to do."
     return "None of them has a partner in its partition to share a bin with: nothing to do."
 
@@ -90,8 +86,7 @@ def _left_alone(plan: "CompactionPlan") -> list[str]:
 def _num_candidates(plan: "CompactionPlan") -> int:
     if plan.zorder_by:
         return plan.source.num_files
-    small = small_files(plan.source, plan.thresholds)
-    return int(np.count_nonzero(small | files_with_many_deleted_rows(plan.source, plan.thresholds)))
+    return int(np.count_nonzero(candidates(plan.source, plan.thresholds)))
 
 
 def _commits(plan: "CompactionPlan") -> list[str]:

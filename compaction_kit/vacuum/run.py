@@ -8,10 +8,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from compaction_kit.errors import InvalidArgumentError, RunCancelled, SessionError
+from compaction_kit.errors import InvalidArgumentError, RunCancelled
 from compaction_kit.execute.failures import translate
 from compaction_kit.execute.jobs import WorkCancelled, run_watched, session_confs
-from compaction_kit.execute.jvm import has_jvm
+from compaction_kit.execute.jvm import check_jvm
 from compaction_kit.execute.progress import ProgressBar
 from compaction_kit.history.expiry import to_millis
 from compaction_kit.history.readable import millis, read_readability
@@ -82,11 +82,10 @@ def _vacuum(
     parallel_delete: bool | None,
     watcher: Watcher,
 ) -> None:
-    if not has_jvm(spark):
-        raise SessionError(
-            "The session has no JVM in reach, as over Spark Connect, and a vacuum could not be watched or "
-            "cancelled: use a session that has one; nothing was deleted."
-        )
+    check_jvm(
+        spark,
+        "a vacuum could not be watched or cancelled: use a session that has one; nothing was deleted.",
+    )
     confs = {_LITE: str(_goes_on(table, log.snapshot().metadata, plan)).lower()}
     if parallel_delete is not None:
         confs[_PARALLEL_DELETE] = str(parallel_delete).lower()

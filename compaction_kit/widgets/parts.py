@@ -114,6 +114,21 @@ class JobBar(w.VBox):
         show_text(self.message, "" if ended_badly or job.status == "done" else job.message)
 
 
+def field(
+    description: str, placeholder: str, css_class: str, width: str = "420px", label_width: str = "70px"
+) -> w.Text:
+    """A labelled field that tells what was typed when Enter is pressed or the field is left."""
+    made = w.Text(
+        description=description,
+        placeholder=placeholder,
+        continuous_update=False,
+        style={"description_width": label_width},
+        layout=w.Layout(width=width),
+    )
+    made.add_class(css_class)
+    return made
+
+
 def button(description: str, css_class: str, act: Callable[[], object], *, primary: bool = False) -> w.Button:
     """A button that calls `act`; the primary one is filled."""
     made = w.Button(description=description, layout=w.Layout(width="auto"))

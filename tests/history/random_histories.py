@@ -30,14 +30,6 @@ EVENTS: tuple[Event, ...] = (
     "vacuum",
 )  # fmt: skip
 # Of a session that runs many queries over next to nothing: half the time each.
-QUICK = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
-}
 # As long as removed files are kept, in days; steps of "age" make tables older by up to as much.
 RETENTION_DAYS = 7
 _MOST_STEPS = 7

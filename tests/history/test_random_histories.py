@@ -1,5 +1,3 @@
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import example, given, settings
 from pyspark.sql import SparkSession
@@ -8,7 +6,6 @@ from compaction_kit import open_table
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.retention import GUARD
 from tests.history.random_histories import (
-    QUICK,
     RETENTION_DAYS,
     History,
     Step,
@@ -35,12 +32,6 @@ EVENTFUL = History(
         Step("delete", 2),
     ),
 )
-
-
-@pytest.fixture(scope="module")
-def quick_spark(spark: SparkSession) -> Iterator[SparkSession]:
-    with session_confs(spark, QUICK):
-        yield spark
 
 
 @pytest.mark.spark

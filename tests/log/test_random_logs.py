@@ -2,7 +2,6 @@
 
 import json
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -14,7 +13,6 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError
-from compaction_kit.execute.jobs import session_confs
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.paths import decode_paths
 from tests import checkpoints, deltas_view, handmade
@@ -266,19 +264,6 @@ def losses(draw: st.DrawFn, num_commits: int, made: list[Checkpoint]) -> set[int
     if kind == "head" and complete:
         return set(range(draw(st.sampled_from(complete)) + draw(st.sampled_from([0, 0, 1]))))
     return set()
-
-
-@pytest.fixture(scope="module")
-def quick_spark(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session, set for many queries over next to nothing: half the time each."""
-    quick = {
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.databricks.delta.snapshotPartitions": "1",
-    }
-    with session_confs(spark, quick):
-        yield spark
 
 
 def read(log: TransactionLog, version: int) -> State | None:

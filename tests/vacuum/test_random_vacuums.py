@@ -1,7 +1,6 @@
 """Random tables are vacuumed by Delta itself, and the plan had said just what goes and what it costs."""
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from compaction_kit.execute.jobs import session_confs
 from compaction_kit.retention import GUARD
 from compaction_kit.vacuum import VacuumPlan
 from tests import folders
-from tests.history.random_histories import QUICK, History, Step, histories, made, probe, probe_all
+from tests.history.random_histories import History, Step, histories, made, probe, probe_all
 from tests.vacuum.vacuums import content, drop_file, listed, vacuum
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -60,12 +59,6 @@ EVENTFUL = History(
         Step("append", 2),
     ),
 )
-
-
-@pytest.fixture(scope="module")
-def quick_spark(spark: SparkSession) -> Iterator[SparkSession]:
-    with session_confs(spark, QUICK):
-        yield spark
 
 
 @given(histories(), WISHES)

@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,23 +14,15 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError, RunCancelled, SessionError, StalePlanError
-from compaction_kit.execute.jobs import session_confs
 from compaction_kit.vacuum import VacuumProgress, run_vacuum
 from tests import deltas_view, folders, handmade
 from tests.ageing import age_file
 from tests.handmade import add, metadata
-from tests.history.random_histories import QUICK
 from tests.vacuum.conftest import Aged, removed
 from tests.vacuum.vacuums import content, drop_file, listed
 
 SetConf = Callable[[str, str], None]
 PARALLEL = "spark.databricks.delta.vacuum.parallelDelete.enabled"
-
-
-@pytest.fixture(scope="module")
-def quick_spark(spark: SparkSession) -> Iterator[SparkSession]:
-    with session_confs(spark, QUICK):
-        yield spark
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from traitlets import link
 
 from compaction_kit.errors import CompactionKitError
 from compaction_kit.plan.order import INGEST, SIZE
-from compaction_kit.widgets.parts import FigureView, Part, show_text, text
+from compaction_kit.widgets.parts import FigureView, Part, field, show_text, text
 from compaction_kit.widgets.slider import SizeSlider
 from compaction_kit.widgets.state import WorkbenchState
 
@@ -24,12 +24,12 @@ class PlanView(Part):
         self.target = SizeSlider("Fill bins up to", "ck-max")
         link((state, "min_file_size"), (self.smaller, "size_bytes"))
         link((state, "max_file_size"), (self.target, "size_bytes"))
-        self.where = _field("Where", "SQL over partition columns; empty for all", "ck-where")
+        self.where = field("Where", "SQL over partition columns; empty for all", "ck-where")
         link((state, "where"), (self.where, "value"))
         self.order = w.Dropdown(description="Order", style=_WIDE, layout=w.Layout(width="200px"))
         self.order.add_class("ck-order")
         self.order.observe(self._on_order, "value")
-        self.budget = _field("Budget", "such as 10 GiB", "ck-budget", "210px")
+        self.budget = field("Budget", "such as 10 GiB", "ck-budget", "210px")
         link((state, "budget"), (self.budget, "value"))
         self.error = text("error", "where-error")
         self.sentence = text("text", "plan")
@@ -109,15 +109,3 @@ def plan_code(state: WorkbenchState) -> str:
         f"table = ck.open_table({state.name!r})\n"
         f"plan = table.plan_compaction({arguments})"
     )
-
-
-def _field(description: str, placeholder: str, css_class: str, width: str = "420px") -> w.Text:
-    made = w.Text(
-        description=description,
-        placeholder=placeholder,
-        continuous_update=False,
-        style=_WIDE,
-        layout=w.Layout(width=width),
-    )
-    made.add_class(css_class)
-    return made

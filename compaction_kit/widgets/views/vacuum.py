@@ -4,10 +4,11 @@ import ipywidgets as w
 from traitlets import link
 
 from compaction_kit.widgets.looking_back import VacuumState
-from compaction_kit.widgets.parts import FigureView, JobBar, Part, button, show_text, text
+from compaction_kit.widgets.parts import FigureView, JobBar, Part, button, field, show_text, text
 from compaction_kit.widgets.slider import Slider
 
 _MOST_DAYS = 60
+_NARROW = {"width": "300px", "label_width": "96px"}
 
 
 class VacuumView(Part):
@@ -17,8 +18,8 @@ class VacuumView(Part):
 
     def __init__(self, state: VacuumState):
         self.state = state
-        self.retention = _field("Retention", "as the table is set", "ck-retention")
-        self.keep = _field("Keep versions", "such as 3, 7", "ck-keep")
+        self.retention = field("Retention", "as the table is set", "ck-retention", **_NARROW)
+        self.keep = field("Keep versions", "such as 3, 7", "ck-keep", **_NARROW)
         self.days = Slider(label="In days from now", min=0, max=_MOST_DAYS)
         self.days.add_class("ck-days")
         link((state, "retention"), (self.retention, "value"))
@@ -28,7 +29,7 @@ class VacuumView(Part):
         self.cost = text("warning", "vacuum-cost")
         self.sentence = text("text", "vacuum-plan")
         self.image = FigureView("ck-vacuum-figure")
-        self.confirm = _field("Type its name", "", "ck-confirm")
+        self.confirm = field("Type its name", "", "ck-confirm", **_NARROW)
         self.confirm.continuous_update = True
         self.confirm.observe(self._arm, "value")
         self.run_button = button("Delete these files", "ck-vacuum", self._on_run)
@@ -94,15 +95,3 @@ class VacuumView(Part):
             f"vacuum = table.plan_vacuum({', '.join(given)})\n"
             f"print(vacuum.explain()){run}"
         )
-
-
-def _field(description: str, placeholder: str, css_class: str) -> w.Text:
-    made = w.Text(
-        description=description,
-        placeholder=placeholder,
-        continuous_update=False,
-        style={"description_width": "96px"},
-        layout=w.Layout(width="300px"),
-    )
-    made.add_class(css_class)
-    return made
