@@ -3,14 +3,16 @@
 from typing import Any
 
 from compaction_kit import interop
+from compaction_kit.report import write_report
 from compaction_kit.session import get_spark
-from compaction_kit.streaming import SinkLog, sink_log
+from compaction_kit.streaming import SinkLog, find_sink_logs, sink_log
 from compaction_kit.survey import find_tables, survey
 from compaction_kit.table import Table, open_table
 
 __all__ = [
     "SinkLog",
     "Table",
+    "find_sink_logs",
     "find_tables",
     "get_spark",
     "interop",
@@ -18,6 +20,7 @@ __all__ = [
     "sink_log",
     "survey",
     "workbench",
+    "write_report",
 ]
 
 

@@ -1,12 +1,13 @@
-"""What is in a table's folder, live or not, as VACUUM sees it."""
+"""Folders: where tables may be, and what is in one, live or not, as VACUUM sees it."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
 
+_DEEPEST = 6
 _SHOWN = ("_delta_index", "_change_data")
 COLUMNS = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("modification_time", pa.int64())])
 
@@ -33,6 +34,24 @@ class _Found:
     files: list[tuple[str, int, int]] = field(default_factory=list)
     directories: dict[str, int] = field(default_factory=dict)
     hidden: list[str] = field(default_factory=list)
+
+
+def walk(root: str | Path, hidden: tuple[str, ...] = (".", "_")) -> Iterator[tuple[str, list[str]]]:
+    """Folders below a root, top down, as far as six levels.
+
+    Args:
+        root: Where to begin; if it doesn't exist, there are none.
+        hidden: Folders whose names begin so are passed over.
+
+    Yields:
+        A folder's path, beginning with `root`, and the names of all of its subfolders: clear that
+        list, or take names from it, and they are not gone into.
+    """
+    for folder, subfolders, _ in os.walk(str(root)):
+        yield folder, subfolders
+        if len(Path(folder).relative_to(str(root)).parts) == _DEEPEST:
+            subfolders.clear()
+        subfolders[:] = sorted(name for name in subfolders if not name.startswith(hidden))
 
 
 def look_through(

@@ -147,3 +147,13 @@ def write_data(
     file.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(rows, file)
     return add(path, file.stat().st_size, partition, len(rows))
+
+
+def write_sink_log(output: Path, num_batches: int) -> None:
+    """The log of a sink that wrote one file a batch, without a compaction."""
+    log = output / "_spark_metadata"
+    log.mkdir(parents=True)
+    for batch in range(num_batches):
+        entry = {"path": f"file://{output}/{batch}.parquet", "size": 100, "isDir": False}
+        entry |= {"modificationTime": 0, "blockReplication": 1, "blockSize": 1, "action": "add"}
+        (log / str(batch)).write_text(f"v1\n{json.dumps(entry)}")

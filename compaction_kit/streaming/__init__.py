@@ -15,7 +15,8 @@ differs in this:
 - Nobody compares the log's checksums: entries cut off at a line's end are not missed.
 """
 
+from compaction_kit.streaming.find import find_sink_logs
 from compaction_kit.streaming.policy import Policy
 from compaction_kit.streaming.record import SinkLog, sink_log
 
-__all__ = ["Policy", "SinkLog", "sink_log"]
+__all__ = ["Policy", "SinkLog", "find_sink_logs", "sink_log"]

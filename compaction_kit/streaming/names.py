@@ -10,7 +10,7 @@ from pathlib import Path
 from compaction_kit.errors import NotASinkLogError, TableNotFoundError
 
 SINK_FOLDER = "_spark_metadata"
-_SOURCES_FOLDER = "sources"
+SOURCES_FOLDER = "sources"
 _BATCH = re.compile(r"(0|[1-9]\d*)(\.compact)?")
 _HEAD_BYTES = 1 << 16
 _ADVICE = (
@@ -63,7 +63,7 @@ def find_log(path: Path) -> Path:
         raise TableNotFoundError(f"No sink log at {path}: the path does not exist; check the spelling.")
     if not path.is_dir():
         raise NotASinkLogError(f"{path} is a file: {_ADVICE}.")
-    for folder in (path / SINK_FOLDER, path / _SOURCES_FOLDER / "0"):
+    for folder in (path / SINK_FOLDER, path / SOURCES_FOLDER / "0"):
         if folder.is_dir():
             return folder
     return path
@@ -115,7 +115,7 @@ def kind_of(folder: Path, files: tuple[BatchFile, ...]) -> Kind:
             raise NotASinkLogError(
                 f"{folder} holds another log of a stream, whose entries aren't files: {_ADVICE}."
             )
-    if folder.parent.name == _SOURCES_FOLDER:
+    if folder.parent.name == SOURCES_FOLDER:
         return Kind.SOURCE
     raise NotASinkLogError(f"{folder} holds no log of a file sink or a file source: {_ADVICE}.")
 

@@ -1,6 +1,5 @@
 """Many tables: where they are, and which of them compaction would help the most."""
 
-import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.errors import InvalidArgumentError, NotADeltaTableError, TableNotFoundError
 from compaction_kit.execute.progress import Progress, ProgressBar
+from compaction_kit.folder import walk
 from compaction_kit.log.names import LOG_FOLDER
 from compaction_kit.session import active_spark
 from compaction_kit.survey.catalog import catalog_tables
@@ -22,7 +22,6 @@ from compaction_kit.table import local_path, open_table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_DEEPEST = 6
 # Logs are read by threads of their own already; more tables at once take memory and win little.
 _AT_ONCE = 4
 
@@ -144,15 +143,10 @@ def find_tables(root: str | Path) -> list[str]:
         Their paths, each beginning with `root`, sorted.
     """
     found = []
-    base = str(root)
-    for folder, subfolders, _ in os.walk(base):
-        depth = len(Path(folder).relative_to(base).parts)
+    for folder, subfolders in walk(root):
         if LOG_FOLDER in subfolders:
             found.append(folder)
             subfolders.clear()
-        elif depth == _DEEPEST:
-            subfolders.clear()
-        subfolders[:] = sorted(name for name in subfolders if not name.startswith((".", "_")))
     return sorted(found)
 
 

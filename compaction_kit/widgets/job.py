@@ -9,6 +9,8 @@ from traitlets import Enum, Float, HasTraits, Unicode
 
 from compaction_kit.errors import CompactionKitError, RunCancelled
 
+Work = Callable[["Job"], Any]
+
 
 class Job(HasTraits):
     """One piece of work at a time, in a thread of its own.
@@ -27,25 +29,38 @@ class Job(HasTraits):
         super().__init__()
         self._cancel = threading.Event()
         self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._busy = False
+        self._next: Work | None = None
 
     @property
     def running(self) -> bool:
         """Whether work is under way."""
         return bool(self.status == "running")
 
-    def start(self, work: Callable[["Job"], Any]) -> bool:
+    def start(self, work: Work) -> bool:
         """Begin, unless work is under way; says whether it began."""
-        if self.running:
-            return False
-        self._cancel.clear()
-        self.progress, self.message, self.details, self.result = 0.0, "Starting", "", None
-        self.status = "running"
-        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
+        with self._lock:
+            if self._busy:
+                return False
+            self._busy = True
+        self._begin()
+        self._thread = threading.Thread(target=self._run, args=(work,), name="Job", daemon=True)
         self._thread.start()
         return True
 
+    def start_next(self, work: Work) -> None:
+        """Begin as soon as the work under way has ended; whoever asks last gets it."""
+        with self._lock:
+            if self._busy:
+                self._next = work
+                return
+        self.start(work)
+
     def cancel(self) -> None:
         """Ask the work to stop at its next report."""
+        with self._lock:
+            self._next = None
         if self.running:
             self._cancel.set()
             self.message = "Cancelling"
@@ -66,7 +81,21 @@ class Job(HasTraits):
         if self._thread is not None:
             self._thread.join(seconds)
 
-    def _run(self, work: Callable[["Job"], Any]) -> None:
+    def _begin(self) -> None:
+        self._cancel.clear()
+        self.progress, self.message, self.details, self.result = 0.0, "Starting", "", None
+        self.status = "running"
+
+    def _run(self, work: Work | None) -> None:
+        while work is not None:
+            self._do(work)
+            with self._lock:
+                work, self._next = self._next, None
+                self._busy = work is not None
+            if work is not None:
+                self._begin()
+
+    def _do(self, work: Work) -> None:
         try:
             self.result = work(self)
         except RunCancelled as error:

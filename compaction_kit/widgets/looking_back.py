@@ -7,7 +7,7 @@ import pyarrow as pa
 from traitlets import Any as AnyTrait
 from traitlets import HasTraits, Int, Unicode, observe
 
-from compaction_kit.errors import CompactionKitError
+from compaction_kit.errors import CompactionKitError, InvalidArgumentError
 from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.state import WorkbenchState
 
@@ -36,12 +36,15 @@ class HistoryState(HasTraits):
         """Read the history, in the background, unless that has been done."""
         table = self.bench.table
         if self.versions is None and table is not None:
-            self.reading.start(lambda job: self._read(table))
+            self.reading.start_next(lambda job: self._read(table))
 
     def _read(self, table: Any) -> None:
-        self.ledger = table.history()
-        _, self.lives = table.log.lifetimes()
-        versions = table.versions()
+        if self.versions is not None:
+            return
+        ledger, (_, lives), versions = table.history(), table.log.lifetimes(), table.versions()
+        if table is not self.bench.table:
+            return
+        self.ledger, self.lives = ledger, lives
         self.version = versions["version"][-1].as_py()
         self.versions = versions
         self._compare()
@@ -97,22 +100,26 @@ class VacuumState(HasTraits):
         """Plan, in the background."""
         table = self.bench.table
         if table is not None:
-            self.planning.wait()
-            self.planning.start(lambda job: self._look(table))
+            self.planning.start_next(lambda job: self._look(table))
 
     def _look(self, table: Any) -> None:
+        plan, error = None, ""
+        try:
+            plan = self._plan(table)
+        except CompactionKitError as wrong:
+            error = str(wrong)
+        if table is self.bench.table:
+            self.plan, self.error = plan, error
+
+    def _plan(self, table: Any) -> Any:
         at = datetime.now(UTC) + timedelta(days=self.days) if self.days else None
         try:
             kept = [int(word) for word in self.keep.replace(",", " ").split()] or None
         except ValueError:
-            self.plan, self.error = None, f'keep_versions="{self.keep}" are not versions: write them as 3, 7.'
-            return
-        try:
-            plan = table.plan_vacuum(retention=self.retention or None, keep_versions=kept, at=at)
-        except CompactionKitError as error:
-            self.plan, self.error = None, str(error)
-        else:
-            self.plan, self.error = plan, ""
+            raise InvalidArgumentError(
+                f'keep_versions="{self.keep}" are not versions: write them as 3, 7.'
+            ) from None
+        return table.plan_vacuum(retention=self.retention or None, keep_versions=kept, at=at)
 
     @property
     def password(self) -> str:

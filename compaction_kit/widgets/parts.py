@@ -1,7 +1,8 @@
 """Small widgets that the views are made of."""
 
 import html
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import ipywidgets as w
@@ -9,6 +10,7 @@ from matplotlib.figure import Figure
 from traitlets import Bool, HasTraits, observe
 
 from compaction_kit.plots import to_html
+from compaction_kit.report import Section
 from compaction_kit.widgets.job import Job
 
 STYLE = f"<style>{Path(__file__).with_name('workbench.css').read_text(encoding='utf-8')}</style>"
@@ -25,6 +27,8 @@ class Part(w.VBox):
     def __init__(self, children: Sequence[w.Widget]):
         super().__init__(children)
         self._stale = True
+        # Jobs draw too: one after another, each what is there by then, or an old state would come last.
+        self._drawing = threading.RLock()
 
     def watch(self, source: HasTraits, names: list[str]) -> None:
         """Draw when something changes."""
@@ -38,17 +42,23 @@ class Part(w.VBox):
         """The Python lines that do what the part does."""
         raise NotImplementedError
 
+    def section(self) -> Section | None:
+        """What of it belongs into a report; None if there is nothing to show."""
+        raise NotImplementedError
+
     def _on_change(self, _: object) -> None:
-        if self.shown:
-            self.render()
-        else:
+        if not self.shown:
             self._stale = True
+            return
+        with self._drawing:
+            self.render()
 
     @observe("shown")
     def _on_shown(self, _: object) -> None:
         if self.shown and self._stale:
             self._stale = False
-            self.render()
+            with self._drawing:
+                self.render()
 
 
 def text(kind: str = "text", role: str = "") -> w.HTML:
@@ -136,3 +146,10 @@ def button(description: str, css_class: str, act: Callable[[], object], *, prima
     made.add_class(css_class)
     made.on_click(lambda _: act())
     return made
+
+
+def close_tree(widgets: Iterable[w.Widget]) -> None:
+    """Close widgets and all that they hold."""
+    for widget in widgets:
+        close_tree(getattr(widget, "children", ()))
+        widget.close()

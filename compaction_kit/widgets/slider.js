@@ -5,6 +5,8 @@ function render({ model, el }) {
   input.type = "range";
   input.id = `ck-slider-${Math.random().toString(36).slice(2)}`;
   label.htmlFor = input.id;
+  const told = document.createElement("span");
+  told.ariaHidden = "true";  // the slider itself tells it
   let held = false;
   const sync = () => {
     label.textContent = model.get("label");
@@ -12,6 +14,7 @@ function render({ model, el }) {
     input.max = model.get("max");
     input.disabled = model.get("disabled");
     input.setAttribute("aria-valuetext", model.get("text"));
+    told.textContent = model.get("tells") ? model.get("text") : "";
     // What comes back from the kernel is older than where the thumb is held.
     if (!held) input.value = model.get("value");
   };
@@ -26,7 +29,7 @@ function render({ model, el }) {
   // Else JupyterLab takes the arrows for its own, and folds the notebook's headings.
   el.dataset.lmSuppressShortcuts = "true";
   input.addEventListener("keydown", (event) => event.stopPropagation());
-  el.append(label, input);
+  el.append(label, input, told);
   sync();
 }
 

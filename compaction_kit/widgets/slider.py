@@ -22,6 +22,7 @@ class Slider(anywidget.AnyWidget):
     min = Int(0, help="Its left end").tag(sync=True)
     max = Int(100, help="Its right end").tag(sync=True)
     text = Unicode("", help="The value in words").tag(sync=True)
+    tells = Bool(True, help="Whether these words stand beside it").tag(sync=True)
     disabled = Bool(False, help="Whether it can't be moved").tag(sync=True)
 
 
@@ -31,7 +32,7 @@ class SizeSlider(w.VBox):
     size_bytes = Int(1, min=1, help="The size chosen")
 
     def __init__(self, label: str, css_class: str):
-        self.slider = Slider(label=label, min=_SMALLEST, max=_LARGEST)
+        self.slider = Slider(label=label, min=_SMALLEST, max=_LARGEST, tells=False)
         self.field = w.Text(continuous_update=False, layout=w.Layout(width="100px"))
         self.field.placeholder = "128 MiB"
         self.field.tooltip = f"{label}: a size such as 100 MB or 128 MiB"

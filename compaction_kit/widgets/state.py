@@ -49,7 +49,8 @@ class WorkbenchState(HasTraits):
         self.making = Job()
         self.surveying = Job()
         self._planner: Any = None
-        self._reloading = threading.Lock()
+        # A table that was read is planned by its job, and a slider may be moved meanwhile.
+        self._planning = threading.RLock()
         self.root = str(root)
 
     @observe("root")
@@ -84,19 +85,27 @@ class WorkbenchState(HasTraits):
             self.reload()
 
     @observe("min_file_size", "max_file_size", "budget")
-    def _replan(self, _: object = None) -> None:
-        if self._planner is None or self.table is None:
+    def _on_threshold(self, _: object) -> None:
+        self._replan()
+
+    def _replan(self) -> None:
+        with self._planning:
+            self._plan()
+
+    def _plan(self) -> None:
+        planner, table = self._planner, self.table
+        if planner is None or table is None:
             return
         thresholds = replace(
-            self.table.thresholds(),
+            table.thresholds(),
             min_file_size=min(self.min_file_size, self.max_file_size),
             max_file_size=self.max_file_size,
         )
         try:
-            plan = self._planner.plan(
+            plan = planner.plan(
                 thresholds,
                 self.where or None,
-                self.table.runner,
+                table.runner,
                 order=self.order,
                 budget=parse_size(self.budget, "budget") if self.budget else None,
             )
@@ -107,12 +116,9 @@ class WorkbenchState(HasTraits):
 
     def reload(self) -> None:
         """Read the table again, in the background, and plan it."""
-        # Jobs ask for it too, and the last one who asks must have it.
-        with self._reloading:
-            self.loading.wait()
-            table, where = self.table, self.where or None
-            if table is not None:
-                self.loading.start(lambda job: self._load(table, where))
+        table, where = self.table, self.where or None
+        if table is not None:
+            self.loading.start_next(lambda job: self._load(table, where))
 
     def _load(self, table: Table, where: str | None) -> None:
         self._planner = None
@@ -131,13 +137,19 @@ class WorkbenchState(HasTraits):
     def look_around(self) -> None:
         """Survey the tables found, in the background, unless that has been done."""
         if self.survey is None and self.tables:
-            self.surveying.start(self._survey)
+            self.surveying.start_next(self._survey)
 
     def _survey(self, job: Job) -> None:
+        if self.survey is not None:
+            return
+
         def report(done: int, total: int, name: str) -> None:
             job.report(done / total, f"Surveyed {done} of {total} tables")
 
-        self.survey = survey(self.tables, progress=report)
+        tables = list(self.tables)
+        found = survey(tables, progress=report)
+        if tables == self.tables:
+            self.survey = found
 
     def run(self) -> bool:
         """Run the plan in the background; says whether it began."""

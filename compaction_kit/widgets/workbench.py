@@ -3,36 +3,58 @@
 import html
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
 
 import ipywidgets as w
+from IPython.core.getipython import get_ipython
 
 from compaction_kit.session import get_spark
+from compaction_kit.widgets.export import ExportView
 from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.looking_back import HistoryState, VacuumState
-from compaction_kit.widgets.parts import STYLE, Part, button, show_text, text
+from compaction_kit.widgets.parts import STYLE, Part, button, close_tree, show_text, text
 from compaction_kit.widgets.state import WorkbenchState
+from compaction_kit.widgets.streams import StreamsState
 from compaction_kit.widgets.views import (
     FilesView,
     HistoryView,
     PlanView,
     RunView,
+    StreamsView,
     SurveyView,
     TablePicker,
     VacuumView,
 )
 
+# A cell that is run again replaces its workbench, whose work must not go on unseen.
+_OF_CELLS: "WeakValueDictionary[str | None, Workbench]" = WeakValueDictionary()
+
 
 def workbench(root: str | Path = "data") -> "Workbench":
     """The workbench on a folder of tables; the last line of a cell shows it.
 
-    Spark starts in the background meanwhile.
+    Spark starts in the background meanwhile. If the cell is run again, the workbench that it showed
+    before is closed.
 
     Args:
         root: A folder on a local disk that holds Delta tables, or a table.
     """
+    cell = _current_cell()
+    if (former := _OF_CELLS.pop(cell, None)) is not None:
+        former.close()
     bench = Workbench(WorkbenchState(root))
+    if cell is not None:
+        _OF_CELLS[cell] = bench
     bench.session.start(lambda job: get_spark())
     return bench
+
+
+def _current_cell() -> str | None:
+    """The notebook's cell that is being run, if the front end tells."""
+    shell: Any = get_ipython()
+    request = shell.get_parent() if hasattr(shell, "get_parent") else {}
+    return request.get("metadata", {}).get("cellId")
 
 
 class Workbench(w.VBox):
@@ -49,10 +71,12 @@ class Workbench(w.VBox):
         self.run = RunView(state)
         self.history = HistoryView(HistoryState(state))
         self.vacuum = VacuumView(VacuumState(state))
+        self.streams = StreamsView(StreamsState(state))
         self.parts: tuple[Part, ...] = (
             *(self.survey, self.files, self.plan, self.run),
-            *(self.history, self.vacuum),
+            *(self.history, self.vacuum, self.streams),
         )
+        self.export = ExportView(state, lambda: self.parts)
         self.to_run = button("Continue to run", "ck-to-run", lambda: self.go_to(self.run), primary=True)
         self.plan.children = (*self.plan.children, self.to_run)
         self.rail = w.ToggleButtons(options=[part.title for part in self.parts], index=1)
@@ -69,12 +93,28 @@ class Workbench(w.VBox):
         self.add_class("ck-workbench")
         self.session.observe(self._render, ["status"])
         state.observe(self._render, ["files", "plan", "result", "error"])
-        for source in (state, self.history.state, self.vacuum.state):
+        for source in (state, self.history.state, self.vacuum.state, self.streams.state):
             source.observe(self._render_code)
         state.observe(self._on_open, "table")
         state.running.observe(self._render, ["status", "message"])
         self._on_rail()
         self._render()
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """All work that it may have under way."""
+        state, looking_back = self.state, (self.history.state.reading, self.vacuum.state.planning)
+        return (
+            *(state.loading, state.running, state.making, state.surveying, self.session, self.export.writing),
+            *(*looking_back, self.vacuum.state.running, self.streams.state.reading),
+        )
+
+    def close(self) -> None:
+        """Cancel what is under way, and take the page away."""
+        for job in self.jobs:
+            job.cancel()
+        close_tree(self.children)
+        super().close()
 
     def go_to(self, part: Part) -> None:
         """Show one of the parts."""
@@ -92,8 +132,8 @@ class Workbench(w.VBox):
         body.add_class("ck-body")
         return body
 
-    def _footer(self) -> w.Box:
-        footer = w.Box([self.footer])
+    def _footer(self) -> w.HBox:
+        footer = w.HBox([self.footer, self.export])
         footer.add_class("ck-footer")
         return footer
 

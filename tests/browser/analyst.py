@@ -15,13 +15,14 @@ from compaction_kit.datasets import shaped_table
 from compaction_kit.sizes import format_size
 from tests.ageing import age, age_file
 from tests.browser.servers import CHROMIUM_ARGUMENTS, find_chromium
+from tests.handmade import write_sink_log
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "workbench.ipynb"
 SECOND = 1_000
 
 
 def serve_folder(flights: Path, folder: Path) -> Path:
-    """A folder to serve: the notebook, the flights, a table long unused, a shaped one, an empty folder."""
+    """A folder to serve: the notebook, three tables (one long unused), a sink's log, an empty folder."""
     (folder / "notebooks").mkdir()
     shutil.copy(NOTEBOOK, folder / "notebooks")
     shutil.copytree(flights, folder / "data" / "flights")
@@ -32,6 +33,7 @@ def serve_folder(flights: Path, folder: Path) -> Path:
     age(aged, 20)
     age_file(aged / "left-behind.parquet", 20)
     shaped_table(folder / "data" / "shaped", partitions=4, files=6, rows=50)
+    write_sink_log(folder / "data" / "clicks", 12)
     (folder / "empty").mkdir()
     return folder
 
@@ -136,6 +138,21 @@ class FirstLook:
         drawn = figure(page, "ck-plan-figure")
         expect(drawn).to_have_attribute("aria-label", re.compile("^1,095 → 11 files, 19.1 MiB → about "))
         shoot(page, "plan")
+
+    def test_a_stream_s_log_is_drawn_with_what_it_will_be(self, page: Page) -> None:
+        part(page, "Streams")
+        expect(page.locator(".ck-sink-log")).to_contain_text("batch 11, 12 entries")
+        figure(page, "ck-sink-figure")
+        shoot(page, "streams")
+
+    def test_what_is_on_the_page_is_kept_as_a_report(self, page: Page, root: Path) -> None:
+        page.locator("button.ck-export").click()
+        with page.expect_download() as download:
+            page.locator(".ck-saved a").click()
+        written = root / "notebooks" / "flights-v365.html"
+        assert download.value.path().read_bytes() == written.read_bytes()
+        assert "1,095 → 11 files" in written.read_text(encoding="utf-8")
+        part(page, "Plan")
 
     def test_every_control_has_a_name(self, page: Page) -> None:
         for control in page.locator(".ck-workbench").locator("input, select, button").all():

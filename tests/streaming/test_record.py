@@ -39,6 +39,13 @@ def test_by_default_26_batches_leave_every_file_and_two_compactions(streamed: St
         assert 109 < late["batch"][0].as_py() <= 146
 
 
+def test_both_logs_of_a_stream_are_found(streamed: Stream) -> None:
+    assert ck.find_sink_logs(streamed.root) == [
+        str(streamed.folders[Kind.SOURCE]),
+        str(streamed.output),
+    ]
+
+
 def test_entries_are_what_spark_reads(streamed: Stream, spark: SparkSession) -> None:
     log = ck.sink_log(streamed.output)
     paths = spark.read.parquet(str(streamed.output)).selectExpr("_metadata.file_path path").collect()

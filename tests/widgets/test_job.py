@@ -77,3 +77,39 @@ def test_a_surprise_gets_a_sentence_with_the_rest_folded() -> None:
     job.wait(SECONDS)
     assert "Unexpected RuntimeError: first line</div><details>" in bar.error.value
     assert "at java.Trace" in bar.error.value
+
+
+def test_who_asks_last_is_next() -> None:
+    job, begun, go, done = Job(), threading.Event(), threading.Event(), []
+
+    def first(running: Job) -> None:
+        begun.set()
+        go.wait(SECONDS)
+
+    job.start(first)
+    assert begun.wait(SECONDS)
+    job.start_next(lambda running: done.append("passed over"))
+    job.start_next(lambda running: done.append("last"))
+    assert done == []
+    go.set()
+    job.wait(SECONDS)
+    assert done == ["last"]
+    job.start_next(lambda running: done.append("at once"))
+    job.wait(SECONDS)
+    assert done == ["last", "at once"]
+
+
+def test_a_cancelled_job_has_nothing_next() -> None:
+    job, begun, done = Job(), threading.Event(), []
+
+    def work(running: Job) -> None:
+        while True:
+            running.report(0.5, "working")
+            begun.set()
+
+    job.start(work)
+    assert begun.wait(SECONDS)
+    job.start_next(lambda running: done.append("next"))
+    job.cancel()
+    job.wait(SECONDS)
+    assert (job.status, done) == ("cancelled", [])

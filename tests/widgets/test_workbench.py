@@ -1,14 +1,19 @@
 """State to views and back; the browser's tests do the rest."""
 
+import importlib
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import compaction_kit as ck
 from compaction_kit.datasets import shaped_table
 from compaction_kit.sizes import GIB, KIB, MIB
+from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.workbench import Workbench
+from tests.handmade import write_sink_log
 
 SECONDS = 30
 
@@ -165,3 +170,90 @@ def test_the_lines_of_python_are_those_of_the_part_on_screen(bench: Workbench) -
     assert "plan.run(progress=True)" in bench.code.value
     bench.run.strategy.value = "rewrite"
     assert "strategy=&#x27;rewrite&#x27;" in bench.code.value
+
+
+def test_a_sink_log_is_found_and_drawn(bench: Workbench, tmp_path: Path) -> None:
+    write_sink_log(tmp_path / "clicks", 5)
+    bench.picker.root.value = str(tmp_path)
+    show(bench, "Streams")
+    state = bench.streams.state
+    state.reading.wait(SECONDS)
+    assert (state.logs, bench.streams.choice.value) == ([str(tmp_path / "clicks")], str(tmp_path / "clicks"))
+    assert "batch 4, 5 entries" in bench.streams.sentence.value
+    assert "<svg" in bench.streams.image.value
+    bench.streams.ahead.set_state({"value": 300})
+    assert "log.plot(300)" in bench.streams.as_code()
+    bench.streams.retention.value = "7 days"
+    assert "would drop 5 of 5 entries" in bench.streams.cost.value
+    scope: dict[str, object] = {}
+    exec(bench.streams.as_code(), scope)
+    assert repr(scope["log"]) == repr(state.log)
+
+
+def test_a_retention_that_is_no_length_of_time_gets_a_sentence(bench: Workbench, tmp_path: Path) -> None:
+    write_sink_log(tmp_path / "clicks", 5)
+    bench.picker.root.value = str(tmp_path)
+    show(bench, "Streams")
+    bench.streams.state.reading.wait(SECONDS)
+    bench.streams.retention.value = "soon"
+    assert "soon" in bench.streams.error.value
+    assert bench.streams.cost.layout.display == "none"
+    bench.streams.retention.value = ""
+    assert bench.streams.error.layout.display == "none"
+
+
+def test_without_a_log_the_part_says_where_they_are_kept(bench: Workbench, folder: Path) -> None:
+    show(bench, "Streams")
+    bench.streams.state.reading.wait(SECONDS)
+    assert "_spark_metadata" in bench.streams.sentence.value
+    assert bench.streams.as_code().endswith(f"ck.find_sink_logs({str(folder)!r})")
+
+
+def test_a_report_has_what_the_parts_show(
+    bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bench.export.export_button.click()
+    bench.export.writing.wait(SECONDS)
+    name = f"a-v{bench.state.files.version}.html"
+    page = (tmp_path / name).read_text(encoding="utf-8")
+    assert "<h2>Files</h2>" in page
+    assert bench.state.plan.explain().splitlines()[0] in page
+    assert "<h2>Vacuum</h2>" not in page
+    assert f'download="{name}"' in bench.export.saved.value
+
+
+def test_a_closed_workbench_leaves_no_work_and_no_widget(bench: Workbench) -> None:
+    going = threading.Event()
+
+    def work(job: Job) -> None:
+        while True:
+            job.report(0.5, "Going on")
+            going.set()
+
+    bench.state.running.start(work)
+    assert going.wait(SECONDS)
+    bench.close()
+    bench.state.running.wait(SECONDS)
+    assert bench.state.running.status == "cancelled"
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("Job")]
+    assert bench.rail.comm is None
+
+
+@pytest.mark.spark
+def test_a_cell_that_is_run_again_closes_its_former_workbench(
+    folder: Path, spark: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = {"now": "one"}
+    shell = SimpleNamespace(get_parent=lambda: {"metadata": {"cellId": cells["now"]}})
+    module = importlib.import_module("compaction_kit.widgets.workbench")
+    monkeypatch.setattr(module, "get_ipython", lambda: shell)
+    first = ck.workbench(folder)
+    cells["now"] = "two"
+    other = ck.workbench(folder)
+    cells["now"] = "one"
+    again = ck.workbench(folder)
+    assert [made.comm is None for made in (first, other, again)] == [True, False, False]
+    for made in (first, other, again):
+        made.close()
+        made.session.wait(SECONDS)

@@ -5,6 +5,7 @@ import ipywidgets as w
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.files import Files
 from compaction_kit.markup import as_html_table
+from compaction_kit.report import Section
 from compaction_kit.sizes import format_size
 from compaction_kit.widgets.parts import FigureView, Part, show_text, text
 from compaction_kit.widgets.state import WorkbenchState
@@ -88,6 +89,13 @@ class FilesView(Part):
             "files.by_partition()\n"
             f"files.overlap({self.column.value!r})"
         )
+
+    def section(self) -> Section | None:
+        """See `Part.section`."""
+        files = self.state.files
+        if files is None or not files.num_files:
+            return None
+        return Section(self.title, (files.stats(), files.plot()), self.as_code())
 
 
 def _partitions(files: Files) -> str:

@@ -3,8 +3,10 @@
 from typing import Any
 
 import ipywidgets as w
+from matplotlib.figure import Figure
 
 from compaction_kit import plots
+from compaction_kit.report import Section
 from compaction_kit.widgets.looking_back import HistoryState
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, show_text, text
 from compaction_kit.widgets.slider import Slider
@@ -61,9 +63,15 @@ class HistoryView(Part):
         self.slider.min, self.slider.max = versions[0], versions[-1]
         self.slider.value, self.slider.text = state.version, f"version {state.version}"
         show_text(self.sentence, _sentence(state.row()))
-        self.image.show(plots.lifetimes(state.lives, state.ledger, state.version))
-        self.strip.show(plots.readability({"readable": state.versions}))
+        self.image.show(self._lifetimes())
+        self.strip.show(self._readability())
         self.diff.value = state.diff._repr_html_() if state.diff is not None else ""
+
+    def _lifetimes(self) -> Figure:
+        return plots.lifetimes(self.state.lives, self.state.ledger, self.state.version)
+
+    def _readability(self) -> Figure:
+        return plots.readability({"readable": self.state.versions})
 
     def as_code(self) -> str:
         """See `Part.as_code`."""
@@ -74,6 +82,14 @@ class HistoryView(Part):
             "table.versions()\n"
             f"table.diff({self.state.version}, {latest})"
         )
+
+    def section(self) -> Section | None:
+        """See `Part.section`."""
+        state = self.state
+        if state.versions is None:
+            return None
+        drawn = (_sentence(state.row()), self._lifetimes(), self._readability())
+        return Section(self.title, drawn, self.as_code())
 
 
 def _sentence(row: dict[str, Any]) -> str:

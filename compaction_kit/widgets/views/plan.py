@@ -5,6 +5,7 @@ from traitlets import link
 
 from compaction_kit.errors import CompactionKitError
 from compaction_kit.plan.order import INGEST, SIZE
+from compaction_kit.report import Section
 from compaction_kit.widgets.parts import FigureView, Part, field, show_text, text
 from compaction_kit.widgets.slider import SizeSlider
 from compaction_kit.widgets.state import WorkbenchState
@@ -91,6 +92,11 @@ class PlanView(Part):
     def as_code(self) -> str:
         """See `Part.as_code`."""
         return plan_code(self.state)
+
+    def section(self) -> Section | None:
+        """See `Part.section`."""
+        plan = self.state.plan
+        return None if plan is None else Section(self.title, (plan,), self.as_code())
 
 
 def plan_code(state: WorkbenchState) -> str:

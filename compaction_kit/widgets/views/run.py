@@ -3,6 +3,7 @@
 import ipywidgets as w
 from traitlets import link
 
+from compaction_kit.report import Section
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, button, show_text, text
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.views.plan import plan_code
@@ -65,3 +66,8 @@ class RunView(Part):
         verify = {} if self.state.verify else {"verify": False}
         given = "".join(f"{name}={value!r}, " for name, value in {**options, **verify}.items())
         return f"{plan_code(self.state)}\nresult = plan.run({given}progress=True)"
+
+    def section(self) -> Section | None:
+        """See `Part.section`."""
+        result = self.state.result
+        return None if result is None else Section(self.title, (result,), self.as_code())

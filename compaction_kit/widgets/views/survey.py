@@ -5,6 +5,7 @@ from typing import Any
 
 import ipywidgets as w
 
+from compaction_kit.report import Section
 from compaction_kit.sizes import format_count, format_size
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, button, show_text, text
 from compaction_kit.widgets.state import WorkbenchState
@@ -62,3 +63,8 @@ class SurveyView(Part):
     def as_code(self) -> str:
         """See `Part.as_code`."""
         return f"import compaction_kit as ck\n\nck.survey({self.state.root!r})"
+
+    def section(self) -> Section | None:
+        """See `Part.section`."""
+        survey = self.state.survey
+        return None if survey is None else Section(self.title, (survey,), self.as_code())

@@ -3,6 +3,7 @@
 import ipywidgets as w
 from traitlets import link
 
+from compaction_kit.report import Section
 from compaction_kit.widgets.looking_back import VacuumState
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, button, field, show_text, text
 from compaction_kit.widgets.slider import Slider
@@ -95,3 +96,9 @@ class VacuumView(Part):
             f"vacuum = table.plan_vacuum({', '.join(given)})\n"
             f"print(vacuum.explain()){run}"
         )
+
+    def section(self) -> Section | None:
+        """See `Part.section`."""
+        plan, result = self.state.plan, self.state.result
+        records = tuple(record for record in (result, plan) if record is not None)
+        return Section(self.title, records, self.as_code()) if records else None

@@ -1,0 +1,76 @@
+"""The logs of file sinks and sources under the root, for the view of streams."""
+
+from typing import Any
+
+from traitlets import Any as AnyTrait
+from traitlets import HasTraits, Int, Unicode, observe
+
+from compaction_kit.errors import CompactionKitError
+from compaction_kit.streaming import SinkLog, find_sink_logs, sink_log
+from compaction_kit.streaming.names import Kind
+from compaction_kit.widgets.job import Job
+from compaction_kit.widgets.state import WorkbenchState
+
+
+class StreamsState(HasTraits):
+    """The log that is looked at; `name`, `ahead` and `retention` are set by anybody."""
+
+    name = Unicode("", help="The log to read, as sink_log() takes it; empty for none")
+    ahead = Int(100, min=1, help="Batches to look ahead")
+    retention = Unicode("", help='The sink\'s option of that name, such as "7 days"; empty for none')
+
+    logs = AnyTrait(None, help="Those found, as a list of names; None before a look")
+    log = AnyTrait(None, help="The SinkLog, or None")
+    dropped = AnyTrait(None, help="The RetentionPlan for the retention, or None")
+    error = Unicode("", help="Why there is no log, or no retention, in one sentence")
+
+    def __init__(self, bench: WorkbenchState):
+        super().__init__()
+        self.bench = bench
+        self.reading = Job()
+        bench.observe(self._forget, "root")
+
+    def _forget(self, _: object = None) -> None:
+        self.reading.cancel()
+        self.name, self.logs = "", None
+
+    def look_around(self) -> None:
+        """Find the logs, in the background, unless that has been done."""
+        if self.logs is None:
+            self.reading.start_next(self._find)
+
+    def _find(self, job: Job) -> None:
+        if self.logs is not None:
+            return
+        root = self.bench.root
+        found = find_sink_logs(root)
+        if root == self.bench.root:
+            self.logs = found
+            self.name = next(iter(found), "")
+
+    @observe("name")
+    def _open(self, _: object = None) -> None:
+        self.log, self.retention, self.error = None, "", ""
+        if not self.name:
+            return
+        try:
+            self.log = sink_log(self.name)
+        except CompactionKitError as error:
+            self.error = str(error)
+
+    @observe("retention")
+    def _plan(self, _: object = None) -> None:
+        self.dropped, self.error = None, ""
+        log: SinkLog | None = self.log
+        if log is None or not self.retention:
+            return
+        try:
+            self.dropped = log.plan_retention(self.retention)
+        except CompactionKitError as error:
+            self.error = str(error)
+
+    @property
+    def is_sink(self) -> bool:
+        """Whether the log is a sink's: only those can have a retention."""
+        log: Any = self.log
+        return log is not None and log.kind == Kind.SINK
