@@ -88,8 +88,10 @@ def draw_before_after(
             _threshold(grid[:, column], min_file_size, "min")
         if max_file_size is not None and max_file_size != min_file_size:
             _threshold(grid[:, column], max_file_size, "max")
-    grid[0, 0].set_title("now" if predicted else "before", loc="left", fontsize=9, color=INK)
-    grid[0, 1].set_title("after (predicted)" if predicted else "after", loc="left", fontsize=9, color=INK)
+    names = ("now", "after (predicted)") if predicted else ("before", "after")
+    for axis, name in zip(grid[0], names, strict=True):
+        # Told where to be, a title isn't laid out anew by what the axis has.
+        axis.set_title(name, loc="left", y=1.0, fontsize=9, color=INK)
     for axis in grid[:, 1]:
         axis.set_ylabel("")
     about = "about " if predicted else ""
