@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.analyst import SECOND, FirstLook, open_browser, serve_folder
+from tests.browser.analyst import SECOND, AnalystsPath, open_browser, serve_folder
 from tests.browser.servers import voila
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -26,7 +26,7 @@ def page(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]
             yield opened
 
 
-class TestInVoila(FirstLook):
+class TestInVoila(AnalystsPath):
     @pytest.fixture(autouse=True)
     def _nothing_leaks(self, page: Page) -> Iterator[None]:
         """Whatever a test does, no trace and no stray print lands on the page."""
