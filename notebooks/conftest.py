@@ -3,9 +3,11 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
+from typing import Any
 
 import pytest
+from nbval.plugin import IPyNbCell
 
 # Starts a JVM as the kit does, tells where it is, and stops what the last notebook left running.
 _HOLDER = """
@@ -55,8 +57,10 @@ _JVM = SharedJvm()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, Any, Any]:
     """Kernels start with a notebook's first cell, and end with its last."""
+    if not isinstance(item, IPyNbCell):
+        return (yield)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in _JVM.environment().items():
             patch.setitem(os.environ, name, value)

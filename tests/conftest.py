@@ -19,7 +19,7 @@ settings.register_profile("kit", deadline=None, derandomize=True)
 settings.register_profile("long", deadline=None, max_examples=2_000)
 settings.load_profile("kit")
 
-# For many queries over next to nothing.
+# For many queries over next to nothing. Notebooks and browser run with the kit's own settings.
 QUICK = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
@@ -40,10 +40,21 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("long")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What shares a process: a module's tests, those of the streams, and the notebooks."""
+    for item in items:
+        group = "notebooks" if item.path.suffix == ".ipynb" else str(item.path)
+        item.add_marker(pytest.mark.xdist_group("streaming" if "tests/streaming/" in group else group))
+
+
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
     """The one Spark session of the test run."""
-    return get_spark()
+    session = get_spark()
+    for key, value in QUICK.items():
+        session.conf.set(key, value)
+    return session
 
 
 @pytest.fixture
@@ -51,13 +62,6 @@ def confs(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
     """Set session settings; the old ones come back after the test."""
     with ExitStack() as stack:
         yield lambda key, value: stack.enter_context(session_confs(spark, {key: value}))
-
-
-@pytest.fixture(scope="module")
-def quick_spark(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session, set for tests of many small statements while a module's tests run."""
-    with session_confs(spark, QUICK):
-        yield spark
 
 
 @pytest.fixture(scope="session")

@@ -253,6 +253,8 @@ class AnalystsPath(FirstLook):
         shoot(page, "vacuum")
         for _ in range(8):
             page.keyboard.press("ArrowLeft")
+        expect(page.locator(".ck-days")).to_contain_text("now")
+        expect(plan).to_contain_text("would delete nothing")
         assert len(list((root / "data" / "flights").rglob("*.parquet"))) >= 1_098
 
     def test_deleting_wants_the_tables_name_typed(self, page: Page, root: Path) -> None:
@@ -261,6 +263,7 @@ class AnalystsPath(FirstLook):
         delete = page.locator("button.ck-vacuum")
         expect(delete).to_be_disabled()
         field = page.locator(".ck-confirm input")
+        expect(field).to_be_visible()
         field.press_sequentially("age")
         expect(delete).to_be_disabled()
         field.press("End")
@@ -287,6 +290,25 @@ class AnalystsPath(FirstLook):
         shutil.rmtree(root / "data" / "shaped")
         page.locator("button.ck-run").click()
         expect(page.locator(".ck-progress .ck-error")).to_contain_text("is gone")
+
+    def test_a_conflict_costs_the_files_that_are_gone_and_no_others(
+        self, page: Page, root: Path, flights: Path
+    ) -> None:
+        contested = root / "contested"
+        shutil.copytree(flights, contested)
+        other = deltalake.DeltaTable(str(contested))
+        type_into(page, ".ck-root", "../contested")
+        expect(page.locator(".ck-run-plan")).to_contain_text("fill 3 bins", timeout=60 * SECOND)
+        page.get_by_label("Prove that the content is the same").uncheck()
+        page.locator("button.ck-run").click()
+        working = page.locator(".ck-progress .ck-status")
+        expect(working).to_contain_text(re.compile(r"Rewriting, \d of 3"), timeout=60 * SECOND)
+        other.delete("origin = 'EWR'")
+        outcome = page.locator(".ck-outcome").first
+        expect(outcome).to_contain_text("1 with other writers", timeout=60 * SECOND)
+        expect(outcome).to_contain_text("730 → 2")
+        shoot(page, "conflict")
+        assert ck.open_table(contested).files().num_files == 2
 
     def test_a_path_that_does_not_exist_gets_a_sentence(self, page: Page) -> None:
         type_into(page, ".ck-root", "../data/typo")

@@ -40,12 +40,12 @@ EVENTFUL = History(
 @given(histories(6))
 @settings(max_examples=settings().max_examples // 50)
 def test_every_version_is_as_readable_as_an_attempt_finds_it_before_and_after_a_vacuum(
-    quick_spark: SparkSession, history: History
+    spark: SparkSession, history: History
 ) -> None:
-    with made(quick_spark, history) as table:
+    with made(spark, history) as table:
         for guard in ("true", "false"):
-            with session_confs(quick_spark, {GUARD: guard}):
-                versions = open_table(table, quick_spark).versions().to_pylist()
-                found = probe_all(quick_spark, table)
+            with session_confs(spark, {GUARD: guard}):
+                versions = open_table(table, spark).versions().to_pylist()
+                found = probe_all(spark, table)
                 assert {row["version"]: row["readable"] for row in versions} == found
-            take(quick_spark, table, Step("vacuum"))
+            take(spark, table, Step("vacuum"))

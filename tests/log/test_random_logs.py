@@ -295,14 +295,14 @@ def _named(file: dict[str, Any]) -> deltas_view.Key:
 @given(st.data())
 @settings(max_examples=settings().max_examples // 50)
 def test_every_version_of_a_random_log_is_what_delta_says(
-    quick_spark: SparkSession, kind: Kind | None, data: st.DataObject
+    spark: SparkSession, kind: Kind | None, data: st.DataObject
 ) -> None:
     log = data.draw(logs(kind))
     versions = range(len(log.commits))
     with tempfile.TemporaryDirectory() as folder:
         log.write(Path(folder))
-        deltas = deltas_view.states(quick_spark, Path(folder), versions)
-        deltas_view.forget(quick_spark)
+        deltas = deltas_view.states(spark, Path(folder), versions)
+        deltas_view.forget(spark)
         kits = {
             version: read(open_table(folder).log, version) for version in data.draw(st.permutations(versions))
         }

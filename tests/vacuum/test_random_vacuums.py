@@ -65,21 +65,21 @@ EVENTFUL = History(
 @example(EVENTFUL, Wish("FULL", frozenset({1}), guard=False, parallel=True))
 @example(EVENTFUL, Wish("LITE", frozenset(), guard=True, parallel=False))
 @settings(max_examples=settings().max_examples // 80)
-def test_a_vacuum_does_what_its_plan_says(quick_spark: SparkSession, history: History, wish: Wish) -> None:
+def test_a_vacuum_does_what_its_plan_says(spark: SparkSession, history: History, wish: Wish) -> None:
     guard = {GUARD: str(wish.guard).lower()}
-    with made(quick_spark, history) as table, session_confs(quick_spark, guard):
+    with made(spark, history) as table, session_confs(spark, guard):
         leave_folders(table)
-        plan = planned(quick_spark, table, wish.mode)
+        plan = planned(spark, table, wish.mode)
         if plan is None:
             return
         files, going = set(plan.files["path"].to_pylist()), set(plan.directories["path"].to_pylist())
-        assert files | going | set(plan.gone_already.to_pylist()) == listed(quick_spark, table, wish.mode)
+        assert files | going | set(plan.gone_already.to_pylist()) == listed(spark, table, wish.mode)
         twin = folders.copy(table, table.parent / "twin")
-        gone = vacuum(quick_spark, twin, wish.mode)
+        gone = vacuum(spark, twin, wish.mode)
         assert {path for path in gone if (table / path).is_file()} == files
         assert gone - files <= going
         shutil.rmtree(twin)
-        run_as_planned(quick_spark, table, wish, files)
+        run_as_planned(spark, table, wish, files)
 
 
 def run_as_planned(spark: SparkSession, table: Path, wish: Wish, without_keep: set[str]) -> None:

@@ -35,7 +35,7 @@ def old(aged: Aged) -> Path:
 
 @pytest.mark.spark
 def test_a_run_deletes_just_what_the_plan_shows_whatever_the_names(
-    quick_spark: SparkSession, aged: Aged, tmp_path: Path
+    spark: SparkSession, aged: Aged, tmp_path: Path
 ) -> None:
     names = ["p=a b/ü", "100%", "a%20b", "q?x#y", "p=it's/`so`", 'say "so"', "a+b&c=d", "p=1/k:v/1"]
     paths = [quote(name) for name in names]
@@ -47,7 +47,7 @@ def test_a_run_deletes_just_what_the_plan_shows_whatever_the_names(
         drop_file(table, name, 20)
     (table / "x:y").mkdir()
     (table / "outer %/inner").mkdir(parents=True)
-    plan = open_table(table, quick_spark).plan_vacuum()
+    plan = open_table(table, spark).plan_vacuum()
     assert set(plan.files["path"].to_pylist()) == {*names, "an orphan/of 100 %41"}
     drop_file(table, "an orphan of later", 20)
     before = content(table)
@@ -129,16 +129,14 @@ def test_without_a_jvm_nothing_is_begun(old: Path) -> None:
 
 
 @pytest.mark.spark
-def test_what_another_writer_takes_back_meanwhile_stays_and_is_told(
-    quick_spark: SparkSession, old: Path
-) -> None:
-    table = open_table(old, quick_spark)
+def test_what_another_writer_takes_back_meanwhile_stays_and_is_told(spark: SparkSession, old: Path) -> None:
+    table = open_table(old, spark)
     plan = table.plan_vacuum()
 
     def spark_after_a_commit() -> SparkSession:
         handmade.write_commit(old, 2, [add("orphan")])
         (old / "a").rename(old / "b")
-        return quick_spark
+        return spark
 
     result = run_vacuum(table.path, table.log, spark_after_a_commit, plan)
     (row,) = result.not_deleted.to_pylist()
@@ -152,9 +150,9 @@ def test_what_another_writer_takes_back_meanwhile_stays_and_is_told(
 
 
 @pytest.mark.spark
-def test_a_file_that_can_not_be_deleted_is_told(quick_spark: SparkSession, old: Path) -> None:
+def test_a_file_that_can_not_be_deleted_is_told(spark: SparkSession, old: Path) -> None:
     drop_file(old, "p=1/kept", 30)
-    plan = open_table(old, quick_spark).plan_vacuum()
+    plan = open_table(old, spark).plan_vacuum()
     place = old / "p=1/kept" if os.geteuid() == 0 else old / "p=1"
     lock, unlock = (
         (["chattr", "+i"], ["chattr", "-i"]) if os.geteuid() == 0 else (["chmod", "555"], ["chmod", "755"])
@@ -173,34 +171,32 @@ def test_a_file_that_can_not_be_deleted_is_told(quick_spark: SparkSession, old: 
 
 @pytest.mark.spark
 def test_a_cancelled_run_says_what_is_gone_and_puts_the_settings_back(
-    quick_spark: SparkSession, old: Path, confs: SetConf
+    spark: SparkSession, old: Path, confs: SetConf
 ) -> None:
     confs(PARALLEL, "false")
     during = []
 
     def stop(progress: VacuumProgress) -> None:
-        during.append(quick_spark.conf.get(PARALLEL))
+        during.append(spark.conf.get(PARALLEL))
         raise KeyboardInterrupt
 
-    plan = open_table(old, quick_spark).plan_vacuum()
+    plan = open_table(old, spark).plan_vacuum()
     with pytest.raises(
         RunCancelled, match=r"The vacuum was cancelled, .*: make a new plan for what is left\."
     ):
         plan.run(parallel_delete=True, progress=stop)
     assert during == ["true"]
-    assert quick_spark.conf.get(PARALLEL) == "false"
-    assert {file.name for file in quick_spark.catalog.listTables()} == set()
+    assert spark.conf.get(PARALLEL) == "false"
+    assert {file.name for file in spark.catalog.listTables()} == set()
     assert (old / "live").exists()
-    open_table(old, quick_spark).plan_vacuum().run(progress=True)
+    open_table(old, spark).plan_vacuum().run(progress=True)
     assert not (old / "orphan").exists()
 
 
 @pytest.mark.spark
-def test_lite_notes_how_far_it_came_unless_something_is_kept_back(
-    quick_spark: SparkSession, old: Path
-) -> None:
+def test_lite_notes_how_far_it_came_unless_something_is_kept_back(spark: SparkSession, old: Path) -> None:
     info = old / "_delta_log" / "_last_vacuum_info"
-    table = open_table(old, quick_spark)
+    table = open_table(old, spark)
     drop_file(old, "b", 30)
     handmade.write_commit(old, 2, [removed("b", 9)])
     age_file(handmade.commit_path(old, 2), 8)
@@ -210,39 +206,39 @@ def test_lite_notes_how_far_it_came_unless_something_is_kept_back(
     assert result.files["path"].to_pylist() == ["a"]
     assert json.loads(info.read_text()) == {"latestCommitVersionOutsideOfRetentionWindow": 2}
     assert (old / "orphan").exists()
-    assert listed(quick_spark, old, "LITE") == set()
+    assert listed(spark, old, "LITE") == set()
 
 
 @pytest.mark.spark
 def test_less_than_the_tables_retention_runs_where_the_session_lets_delta(
-    quick_spark: SparkSession, aged: Aged, confs: SetConf
+    spark: SparkSession, aged: Aged, confs: SetConf
 ) -> None:
     table = aged((2, [add("a"), add("b"), add("live")]), (1, [removed("a", 1.5), removed("b", 0.1)]))
     confs("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     with pytest.raises(
         InvalidArgumentError, match=r"would be ignored: since 4\.1 .*retentionWindowIgnore\.enabled to"
     ):
-        open_table(table, quick_spark).plan_vacuum(retention="24 hours")
+        open_table(table, spark).plan_vacuum(retention="24 hours")
     confs("spark.databricks.delta.vacuum.retentionWindowIgnore.enabled", "false")
     with pytest.raises(InvalidArgumentError, match="not a number of whole hours"):
-        open_table(table, quick_spark).plan_vacuum(retention="90 minutes")
-    result = open_table(table, quick_spark).plan_vacuum(retention="24 hours").run()
+        open_table(table, spark).plan_vacuum(retention="90 minutes")
+    result = open_table(table, spark).plan_vacuum(retention="24 hours").run()
     assert result.files["path"].to_pylist() == ["a"]
     confs("spark.databricks.delta.vacuum.retentionWindowIgnore.enabled", "true")
-    result = open_table(table, quick_spark).plan_vacuum(retention="0 hours").run()
+    result = open_table(table, spark).plan_vacuum(retention="0 hours").run()
     assert result.files["path"].to_pylist() == ["b"]
 
 
 @pytest.mark.spark
 def test_a_stream_that_has_files_to_read_that_would_go_is_a_warning(
-    quick_spark: SparkSession, old: Path, tmp_path: Path
+    spark: SparkSession, old: Path, tmp_path: Path
 ) -> None:
     table = tmp_path / "streamed"
     for start in (0, 5):
-        quick_spark.range(start, start + 5, 1, 1).write.format("delta").mode("append").save(str(table))
-    deltas_view.forget(quick_spark)
+        spark.range(start, start + 5, 1, 1).write.format("delta").mode("append").save(str(table))
+    deltas_view.forget(spark)
     query = (
-        quick_spark.readStream.format("delta")
+        spark.readStream.format("delta")
         .option("maxFilesPerTrigger", 1)
         .load(str(table))
         .writeStream.queryName("copier")
@@ -254,10 +250,10 @@ def test_a_stream_that_has_files_to_read_that_would_go_is_a_warning(
     try:
         while query.lastProgress is None and query.isActive:
             query.awaitTermination(1)
-        quick_spark.sql(f"DELETE FROM delta.`{table}`").collect()
+        spark.sql(f"DELETE FROM delta.`{table}`").collect()
         later = datetime.now(UTC) + timedelta(days=8)
-        (warning,) = open_table(table, quick_spark).plan_vacuum(at=later).warnings
+        (warning,) = open_table(table, spark).plan_vacuum(at=later).warnings
         assert warning.startswith("The stream copier is at version 1 and may still have to read 2 files")
-        assert open_table(old, quick_spark).plan_vacuum().warnings == ()
+        assert open_table(old, spark).plan_vacuum().warnings == ()
     finally:
         query.stop()

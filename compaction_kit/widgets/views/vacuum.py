@@ -47,6 +47,7 @@ class VacuumView(Part):
         )
         self.watch(state, ["plan", "result", "error"])
         self.watch(state.running, ["status"])
+        state.planning.observe(self._arm, "status")
         self.watch(state.bench, ["files"])
 
     def _on_run(self) -> None:
@@ -54,8 +55,9 @@ class VacuumView(Part):
         self.confirm.value = ""
 
     def _arm(self, _: object = None) -> None:
-        running, typed = self.state.running.running, self.confirm.value
-        self.run_button.disabled = running or not typed or typed != self.state.password
+        state, typed = self.state, self.confirm.value
+        busy = state.running.running or state.planning.running
+        self.run_button.disabled = busy or not typed or typed != state.password
 
     def render(self) -> None:
         """See `Part.render`."""
