@@ -153,3 +153,14 @@ def close_tree(widgets: Iterable[w.Widget]) -> None:
     for widget in widgets:
         close_tree(getattr(widget, "children", ()))
         widget.close()
+
+
+def bind(state: HasTraits, name: str, widget: w.Widget, trait: str = "value") -> None:
+    """Keep an input of the state and what a widget says of it the same, beginning with the state's.
+
+    Unlike traitlets' `link`, which passes over what changes while it is at work: as long as a figure
+    takes to draw.
+    """
+    setattr(widget, trait, getattr(state, name))
+    state.observe(lambda change: setattr(widget, trait, change.new), name)
+    widget.observe(lambda change: setattr(state, name, change.new), trait)

@@ -133,7 +133,7 @@ class FirstLook:
         page.get_by_label("Fill bins up to", exact=True).focus()
         for _ in range(9):
             page.keyboard.press("ArrowLeft")
-        expect(sentence).to_contain_text("fill 11 bins of at most 2 MiB")
+        expect(sentence).to_contain_text("fill 11 bins of at most 2 MiB", timeout=60 * SECOND)
         expect(page.locator(".ck-max input[type=text]")).to_have_value("2 MiB")
         drawn = figure(page, "ck-plan-figure")
         expect(drawn).to_have_attribute("aria-label", re.compile("^1,095 → 11 files, 19.1 MiB → about "))

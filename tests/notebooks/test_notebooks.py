@@ -37,3 +37,30 @@ def test_cells_are_short_and_never_three_in_a_row(notebook: Any) -> None:
 
 def test_it_starts_with_a_title(notebook: Any) -> None:
     assert notebook.cells[0].source.startswith("# ")
+
+
+LESSONS = [path for path in NOTEBOOKS if path.name[:2].isdigit() and path.parent.name == "notebooks"]
+
+
+def test_the_course_has_eight_lessons() -> None:
+    assert [path.name[:2] for path in LESSONS] == [f"{number:02}" for number in range(1, 9)]
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+def test_a_lesson_ends_with_three_exercises_that_have_solutions(lesson: Path) -> None:
+    cells = nbformat.read(lesson, as_version=4).cells
+    begin = next(i for i, cell in enumerate(cells) if "## Exercises\n" in cell.source)
+    numbered = [cell.source for cell in cells[begin:] if re.search(r"(?m)^\d\. ", cell.source)]
+    places = [cell for cell in cells if cell.source == "# Solution goes here"]
+    assert (len(numbered), len(places)) == (3, 3)
+    solution = lesson.parent / "solutions" / f"{lesson.stem}_solution.ipynb"
+    text = "\n".join(cell.source for cell in nbformat.read(solution, as_version=4).cells)
+    assert all(re.search(rf"(?m)^## Exercise {number}\b", text) for number in (1, 2, 3))
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+def test_a_lesson_asks_a_question_first_and_never_peeks_behind_the_public_names(lesson: Path) -> None:
+    cells = nbformat.read(lesson, as_version=4).cells
+    assert cells[0].source.splitlines()[0].endswith("?")
+    code = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
+    assert not re.search(r"compaction_kit[\w.]*\._\w|import _\w", code)

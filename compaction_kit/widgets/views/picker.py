@@ -1,10 +1,9 @@
 """Which table is open."""
 
 import ipywidgets as w
-from traitlets import link
 
 from compaction_kit.sizes import format_count, format_size
-from compaction_kit.widgets.parts import JobBar, button, show_text, text
+from compaction_kit.widgets.parts import JobBar, bind, button, show_text, text
 from compaction_kit.widgets.state import WorkbenchState
 
 
@@ -30,7 +29,7 @@ class TablePicker(w.VBox):
         self.make = button("Make the flights table", "ck-make", state.make_flights, primary=True)
         self.making = JobBar(state.making, "ck-making")
         self.error = text("error", "table-error")
-        link((self.root, "value"), (state, "root"))
+        bind(state, "root", self.root)
         self.choice.observe(self._on_choice, "value")
         super().__init__(
             [w.HBox([self.root, self.choice]), self.about, self.empty, self.make, self.making, self.error]

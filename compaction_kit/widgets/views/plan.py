@@ -1,12 +1,11 @@
 """Thresholds in, plan out, while a slider moves."""
 
 import ipywidgets as w
-from traitlets import link
 
 from compaction_kit.errors import CompactionKitError
 from compaction_kit.plan.order import INGEST, SIZE
 from compaction_kit.report import Section
-from compaction_kit.widgets.parts import FigureView, Part, field, show_text, text
+from compaction_kit.widgets.parts import FigureView, Part, bind, field, show_text, text
 from compaction_kit.widgets.slider import SizeSlider
 from compaction_kit.widgets.state import WorkbenchState
 
@@ -23,15 +22,15 @@ class PlanView(Part):
         self.state = state
         self.smaller = SizeSlider("Files smaller than", "ck-min")
         self.target = SizeSlider("Fill bins up to", "ck-max")
-        link((state, "min_file_size"), (self.smaller, "size_bytes"))
-        link((state, "max_file_size"), (self.target, "size_bytes"))
+        bind(state, "min_file_size", self.smaller, "size_bytes")
+        bind(state, "max_file_size", self.target, "size_bytes")
         self.where = field("Where", "SQL over partition columns; empty for all", "ck-where")
-        link((state, "where"), (self.where, "value"))
+        bind(state, "where", self.where)
         self.order = w.Dropdown(description="Order", style=_WIDE, layout=w.Layout(width="200px"))
         self.order.add_class("ck-order")
         self.order.observe(self._on_order, "value")
         self.budget = field("Budget", "such as 10 GiB", "ck-budget", "210px")
-        link((state, "budget"), (self.budget, "value"))
+        bind(state, "budget", self.budget)
         self.error = text("error", "where-error")
         self.sentence = text("text", "plan")
         self.image = FigureView("ck-plan-figure")

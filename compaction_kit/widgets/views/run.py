@@ -1,10 +1,9 @@
 """Run the plan, watch it, cancel it, see what came of it."""
 
 import ipywidgets as w
-from traitlets import link
 
 from compaction_kit.report import Section
-from compaction_kit.widgets.parts import FigureView, JobBar, Part, button, show_text, text
+from compaction_kit.widgets.parts import FigureView, JobBar, Part, bind, button, show_text, text
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.views.plan import plan_code
 
@@ -31,10 +30,10 @@ class RunView(Part):
             layout=w.Layout(width="400px"),
         )
         self.strategy.add_class("ck-strategy")
-        link((state, "strategy"), (self.strategy, "value"))
+        bind(state, "strategy", self.strategy)
         self.verify = w.Checkbox(True, description="Prove that the content is the same", indent=False)
         self.verify.add_class("ck-verify")
-        link((state, "verify"), (self.verify, "value"))
+        bind(state, "verify", self.verify)
         self.run_button = button("Run this plan", "ck-run", state.run, primary=True)
         self.bar = JobBar(state.running, "ck-progress")
         self.outcome = text("good", "outcome")

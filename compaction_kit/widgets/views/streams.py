@@ -1,11 +1,10 @@
 """The logs that streams keep of files: how they grow, what a retention would drop."""
 
 import ipywidgets as w
-from traitlets import link
 
 from compaction_kit.markup import arrow_as_html
 from compaction_kit.report import Section
-from compaction_kit.widgets.parts import FigureView, JobBar, Part, field, show_text, text
+from compaction_kit.widgets.parts import FigureView, JobBar, Part, bind, field, show_text, text
 from compaction_kit.widgets.slider import Slider
 from compaction_kit.widgets.streams import StreamsState
 
@@ -28,9 +27,9 @@ class StreamsView(Part):
         self.choice.observe(self._on_choice, "value")
         self.ahead = Slider(label="Look ahead", min=1, max=_FURTHEST)
         self.ahead.add_class("ck-ahead")
-        link((state, "ahead"), (self.ahead, "value"))
+        bind(state, "ahead", self.ahead)
         self.retention = field("Retention", "such as 7 days", "ck-sink-retention", "240px")
-        link((state, "retention"), (self.retention, "value"))
+        bind(state, "retention", self.retention)
         self.bar = JobBar(state.reading, "ck-finding-logs")
         self.error = text("error", "streams-error")
         self.sentence = text("text", "sink-log")

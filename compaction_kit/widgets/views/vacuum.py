@@ -1,11 +1,10 @@
 """What a vacuum would take and what it costs; a typed name before anything is deleted."""
 
 import ipywidgets as w
-from traitlets import link
 
 from compaction_kit.report import Section
 from compaction_kit.widgets.looking_back import VacuumState
-from compaction_kit.widgets.parts import FigureView, JobBar, Part, button, field, show_text, text
+from compaction_kit.widgets.parts import FigureView, JobBar, Part, bind, button, field, show_text, text
 from compaction_kit.widgets.slider import Slider
 
 _MOST_DAYS = 60
@@ -23,9 +22,9 @@ class VacuumView(Part):
         self.keep = field("Keep versions", "such as 3, 7", "ck-keep", **_NARROW)
         self.days = Slider(label="In days from now", min=0, max=_MOST_DAYS)
         self.days.add_class("ck-days")
-        link((state, "retention"), (self.retention, "value"))
-        link((state, "keep"), (self.keep, "value"))
-        link((state, "days"), (self.days, "value"))
+        bind(state, "retention", self.retention)
+        bind(state, "keep", self.keep)
+        bind(state, "days", self.days)
         self.error = text("error", "vacuum-error")
         self.cost = text("warning", "vacuum-cost")
         self.sentence = text("text", "vacuum-plan")
