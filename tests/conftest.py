@@ -40,14 +40,6 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("long")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What shares a process: a module's tests, those of the streams, and the notebooks."""
-    for item in items:
-        group = "notebooks" if item.path.suffix == ".ipynb" else str(item.path)
-        item.add_marker(pytest.mark.xdist_group("streaming" if "tests/streaming/" in group else group))
-
-
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
     """The one Spark session of the test run."""
