@@ -53,20 +53,42 @@ class Watched:
 def run_watched(
     spark: SparkSession, work: Callable[[], T], watch: Callable[[Watched], None], is_final: bool = True
 ) -> T:
+    """Call `work` as `run_cancellable` does, and tell how far its jobs are.
+
+    Args:
+        spark: The session that `work` uses.
+        work: The Spark work.
+        watch: As `tick`, with the jobs.
+        is_final: As there.
+
+    Returns:
+        What `work` returned.
+
+    Raises:
+        WorkCancelled: `watch` raised, and that stopped it.
+        BaseException: What `work` raised.
+    """
+    done: dict[int, Job] = {}
+    return run_cancellable(spark, work, lambda group: watch(_look(spark, group, done)), is_final)
+
+
+def run_cancellable(
+    spark: SparkSession, work: Callable[[], T], tick: Callable[[str], None], is_final: bool = True
+) -> T:
     """Call `work` in a thread of its own, in a Spark job group, until it is done.
 
     Args:
         spark: The session that `work` uses.
         work: The Spark work.
-        watch: Called about ten times a second, and once when all is done. When it raises, or
-            Ctrl-C is pressed, the group's jobs are cancelled.
+        tick: Called about ten times a second, and once when all is done, with the group's name. When
+            it raises, or Ctrl-C is pressed, the group's jobs are cancelled.
         is_final: Whether what `work` has done stands though a cancellation came before its end.
 
     Returns:
         What `work` returned; if it is final, even if a cancellation came too late to stop it.
 
     Raises:
-        WorkCancelled: `watch` raised, and that stopped it.
+        WorkCancelled: `tick` raised, and that stopped it.
         BaseException: What `work` raised.
     """
     group = f"compaction-kit-{uuid.uuid4().hex[:8]}"
@@ -82,7 +104,6 @@ def run_watched(
 
     thread = InheritableThread(target=body, daemon=True)
     thread.start()
-    done: dict[int, Job] = {}
     stopped: BaseException | None = None
     alive = True
     while alive:
@@ -90,7 +111,7 @@ def run_watched(
             thread.join(_POLL_SECONDS)
             alive = thread.is_alive()
             if stopped is None:
-                watch(_look(spark, group, done))
+                tick(group)
             else:
                 # Again and again: a cancellation before the first job starts is lost.
                 context.cancelJobGroup(group)

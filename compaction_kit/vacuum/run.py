@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.errors import InvalidArgumentError, RunCancelled
 from compaction_kit.execute.failures import translate
-from compaction_kit.execute.jobs import WorkCancelled, run_watched, session_confs
+from compaction_kit.execute.jobs import WorkCancelled, run_cancellable, session_confs
 from compaction_kit.execute.jvm import check_jvm
 from compaction_kit.execute.progress import ProgressBar
 from compaction_kit.history.expiry import to_millis
@@ -91,7 +91,7 @@ def _vacuum(
         confs[_PARALLEL_DELETE] = str(parallel_delete).lower()
     try:
         with session_confs(spark, confs), vacuum_statement(spark, table, plan) as statement:
-            run_watched(spark, lambda: spark.sql(statement).collect(), lambda _: watcher.look())
+            run_cancellable(spark, lambda: spark.sql(statement).collect(), lambda _: watcher.look())
     except (PySparkException, Py4JJavaError, OSError) as error:
         raise translate(error, table, _outcome(table, plan)) from error
     except (WorkCancelled, KeyboardInterrupt) as error:

@@ -15,13 +15,15 @@ from pyspark.sql import SparkSession
 from compaction_kit.execute.arrow import worker
 from compaction_kit.execute.arrow.types import data_schema
 from compaction_kit.execute.arrow.worker import Rewritten, Share, join_parts, rewrite_shares
-from compaction_kit.execute.jobs import run_watched
+from compaction_kit.execute.jobs import run_cancellable
 from compaction_kit.execute.work import Recorder
 from compaction_kit.files import Files
 from compaction_kit.log.paths import decode_paths
 
-# Tasks for each core: enough of them to tell progress by, and to end together.
-_TASKS_PER_CORE = 8
+# Tasks for each core: enough of them to end together, and, if there is much to do, to tell progress by.
+_LEAST_TASKS, _MOST_TASKS = 2, 8
+# What a task costs at least where it can be chosen: Spark takes a tenth of that time to start one.
+_TASK_COST = 64 << 20
 # A file takes as long to open as so many bytes take to rewrite.
 _FILE_COST = 48 << 10
 # Shares smaller than this make row groups that are too small.
@@ -115,11 +117,11 @@ class BinJob:
             size.add(share.size_bytes)
 
         costs = np.array([share.size_bytes + _FILE_COST * len(share.inputs) for share in shares])
-        groups = [
-            [tuple(shares[i]) for i in group] for group in _balanced(costs, self._cores * _TASKS_PER_CORE)
-        ]
+        enough = int(costs.sum()) // _TASK_COST
+        count = min(max(enough, _LEAST_TASKS * self._cores), _MOST_TASKS * self._cores)
+        groups = [[tuple(shares[i]) for i in group] for group in _balanced(costs, count)]
         tasks = context.parallelize(groups, len(groups)).flatMap(lambda group: rewrite_shares(group, tell))
-        return run_watched(
+        return run_cancellable(
             self._spark,
             lambda: [Rewritten(*one) for one in tasks.collect()],
             lambda _: record.rewriting(bins_before + int(bins.value + 0.001), bytes_before + size.value),
@@ -153,7 +155,7 @@ class BinJob:
             stem = paths[0].rpartition("-")[0]
             tasks.append((parts[0].number, paths, stem, self._footer))
         joining = self._spark.sparkContext.parallelize(tasks, len(tasks)).mapPartitions(join_parts)
-        found = run_watched(
+        found = run_cancellable(
             self._spark,
             lambda: [Rewritten(*one) for one in joining.collect()],
             lambda _: None,

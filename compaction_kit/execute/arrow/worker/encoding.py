@@ -1,11 +1,16 @@
 """How columns are written where pyarrow by itself does otherwise than Spark's writer."""
 
+import random
 from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 _SAMPLE_ROWS = 1 << 17
+# Of up to so many rows so few tell, if all are distinct, that nearly all of the others are: were each
+# value there but twice, the chance to pick none of them twice would be under 1 in 1,000.
+_MOST_PICKED_FROM, _PICKED = 1 << 12, 1 << 8
+_positions: dict[int, pa.Array] = {}
 
 
 def dictionary_columns(table: pa.Table) -> list[str]:
@@ -72,5 +77,21 @@ def _pays(values: pa.Array) -> bool:
         width = 4 + (pc.sum(pc.binary_length(values)).as_py() or 0) / count
     else:
         width = values.type.bit_width / 8
+    if _PICKED <= len(values) <= _MOST_PICKED_FROM and _is_distinct(values.take(_some(len(values)))):
+        return False
     distinct = pc.count_distinct(values).as_py()
     return bool(distinct * width + count * distinct.bit_length() / 8 < count * width)
+
+
+def _is_distinct(values: pa.Array) -> bool:
+    return bool(pc.count_distinct(values).as_py() == len(values))
+
+
+def _some(count: int) -> pa.Array:
+    """Positions of some rows, one in each stretch, by chance: rows often come in cycles."""
+    stretch = count // _PICKED
+    if stretch not in _positions:
+        chance = random.Random(stretch)
+        picked = [start * stretch + chance.randrange(stretch) for start in range(_PICKED)]
+        _positions[stretch] = pa.array(picked)
+    return _positions[stretch]

@@ -2,11 +2,39 @@
 
 import pyarrow as pa
 
+from compaction_kit.execute.arrow.worker.encoding import leaf_columns
+
 _FIELD_ID = b"PARQUET:field_id"
 
 
 class Refused(Exception):
     """A file holds what can't be rewritten faithfully; the message says what."""
+
+
+class Columns:
+    """The columns of a table's data files; what takes a while to find out is found out once for many files.
+
+    Attributes:
+        schema: Of the table's data files, by physical names.
+        leaves: The leaf columns, by their path in Parquet.
+    """
+
+    def __init__(self, schema: pa.Schema, by_id: bool):
+        """
+        Args:
+            schema: Of the table's data files, by physical names.
+            by_id: Whether readers go by the ids of fields and not by their names.
+        """
+        self.schema = schema
+        self.leaves = leaf_columns(schema)
+        self._by_id = by_id
+        self._last: tuple[pa.Schema, list[str]] | None = None
+
+    def found_in(self, found: pa.Schema) -> list[str]:
+        """The table's columns that a file has: see `wanted_columns`."""
+        if self._last is None or not found.equals(self._last[0], check_metadata=True):
+            self._last = found, wanted_columns(found, self.schema, self._by_id)
+        return self._last[1]
 
 
 def wanted_columns(found: pa.Schema, schema: pa.Schema, by_id: bool) -> list[str]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from compaction_kit.execute.arrow.worker.codecs import Codec, codec_of
-from compaction_kit.execute.arrow.worker.fitting import Refused, wanted_columns
+from compaction_kit.execute.arrow.worker.fitting import Columns, Refused
 
 # Files of at most so many bytes and rows are read whole, so many bytes and files of them ahead.
 _SMALL_BYTES = 4 << 20
@@ -33,16 +33,14 @@ class Reader:
 
     codec: Codec
 
-    def __init__(self, schema: pa.Schema, by_id: bool):
+    def __init__(self, columns: Columns):
         """
         Args:
-            schema: Of the table's data files.
-            by_id: Whether readers go by the ids of fields and not by their names.
+            columns: Of the table's data files.
         """
-        self._schema = schema
-        self._by_id = by_id
-        self._seen: pa.Schema | None = None
+        self._columns = columns
         self._wanted: list[str] = []
+        self._footer: dict[bytes, bytes] | None = None
 
     def tables(self, inputs: Sequence[Input]) -> Iterator[pa.Table]:
         """The rows of files, given with their bytes, in order, with the table's columns that they have.
@@ -67,16 +65,16 @@ class Reader:
             pre_buffer=False,
             page_checksum_verification=True,
         )
-        sign = _legacy_sign(file.metadata.metadata or {})
-        if sign is not None:
-            file.close()
-            raise Refused(f"a file has dates of the old calendar ({sign})")
-        found = file.schema_arrow
-        if self._seen is None:
+        if self._footer is None:
             self.codec = codec_of(file)
-        if self._seen is None or not found.equals(self._seen, check_metadata=True):
-            self._wanted = wanted_columns(found, self._schema, self._by_id)
-            self._seen = found
+        footer = file.metadata.metadata or {}
+        if footer != self._footer:
+            sign = _legacy_sign(footer)
+            if sign is not None:
+                file.close()
+                raise Refused(f"a file has dates of the old calendar ({sign})")
+            self._footer = footer
+        self._wanted = self._columns.found_in(file.schema_arrow)
         return file
 
     def _rows(self, path: str, data: bytes | None) -> Iterator[pa.Table]:
@@ -86,7 +84,7 @@ class Reader:
             if not self._wanted:
                 # A table without columns would not keep its number of rows.
                 count = promised
-                yield pa.Table.from_pylist([{}] * promised, schema=self._schema)
+                yield pa.Table.from_pylist([{}] * promised, schema=self._columns.schema)
             elif data is not None and promised <= _SMALL_ROWS:
                 table = file.read(columns=self._wanted, use_threads=False)
                 count = len(table)

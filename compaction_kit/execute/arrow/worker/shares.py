@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from compaction_kit.execute.arrow.worker.codecs import Codec
-from compaction_kit.execute.arrow.worker.encoding import dictionary_columns, leaf_columns, nan_columns
-from compaction_kit.execute.arrow.worker.fitting import Refused, fitted
+from compaction_kit.execute.arrow.worker.encoding import dictionary_columns, nan_columns
+from compaction_kit.execute.arrow.worker.fitting import Columns, Refused, fitted
 from compaction_kit.execute.arrow.worker.footer import Footer, NotStitchable, read_footer
 from compaction_kit.execute.arrow.worker.reading import Reader
 from compaction_kit.execute.arrow.worker.stitch import stitch
@@ -26,6 +26,8 @@ from compaction_kit.execute.arrow.worker.stitch import stitch
 GROUP_BYTES = 128 << 20
 # Row groups of at least so many bytes are copied as they are: larger ones would gain little.
 WHOLE_BYTES = 8 << 20
+# Inputs of so many bytes together become an output that is written at once.
+_AT_ONCE_BYTES = 4 << 20
 _STEM = ".c000."
 
 
@@ -85,14 +87,16 @@ def rewrite_shares(
     """Rewrite shares one after another.
 
     Args:
-        shares: In the order of `Share`'s fields.
+        shares: Of one table, in the order of `Share`'s fields.
         tell: Called with each one that is done.
 
     Returns:
         Plain tuples in the order of `Rewritten`'s fields.
     """
+    columns: Columns | None = None
     for share in itertools.starmap(Share, shares):
-        yield tuple(_told(share.number, share.part, partial(rewrite_share, share)))
+        columns = columns or _columns(share)
+        yield tuple(_told(share.number, share.part, partial(rewrite_share, share, columns)))
         tell(share)
 
 
@@ -138,6 +142,10 @@ def _told(number: int, part: int, work: Callable[[], tuple[str, int]]) -> Rewrit
     return done._replace(start=start, end=time.time(), peak_bytes=peak)
 
 
+def _columns(share: Share) -> Columns:
+    return Columns(pa.ipc.read_schema(pa.py_buffer(share.schema)), share.by_id)
+
+
 def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
 
@@ -146,8 +154,12 @@ def _unique(output: str, suffix: str) -> str:
     return f"{output}-{uuid.uuid4().hex[:8]}{_STEM}{suffix}"
 
 
-def rewrite_share(share: Share) -> tuple[str, int]:
+def rewrite_share(share: Share, columns: Columns | None = None) -> tuple[str, int]:
     """Write a share's rows to one file, in their order, compressed as the first input is.
+
+    Args:
+        share: What to write.
+        columns: Of its table, if they are known from another share.
 
     Returns:
         The file's path, and how many rows there are.
@@ -155,31 +167,33 @@ def rewrite_share(share: Share) -> tuple[str, int]:
     Raises:
         Refused: A file can't be rewritten faithfully.
     """
-    schema = pa.ipc.read_schema(pa.py_buffer(share.schema))
-    reader = Reader(schema, share.by_id)
-    whole = _whole(share, reader, schema)
+    columns = columns or _columns(share)
+    reader = Reader(columns)
+    whole = _whole(share, reader, columns.schema)
     if whole:
         path = _unique(share.output, reader.codec.suffix)
         with contextlib.suppress(NotStitchable):
             return path, stitch(whole, path, share.footer)
     with_nan: set[str] = set()
     while True:
-        groups = _groups(reader.tables(share.inputs), schema)
-        first = next(groups, schema.empty_table())
+        groups = _groups(reader.tables(share.inputs), columns.schema)
+        first = next(groups, columns.schema.empty_table())
         with_nan |= nan_columns(first)
         path = _unique(share.output, reader.codec.suffix)
         try:
-            with _writer(path, schema, reader.codec, first, with_nan) as writer:
+            with (
+                _sink(path, share.size_bytes) as sink,
+                _writer(sink, columns, reader.codec, first, with_nan) as writer,
+            ):
                 num_rows = _write(writer, itertools.chain([first], groups), with_nan)
                 writer.add_key_value_metadata(share.footer)
             return path, num_rows
         except _NanFound as found:
             # Statistics are promised for all row groups or none: begin anew.
-            os.remove(path)
+            _remove(path)
             with_nan |= found.columns
         except BaseException:
-            if os.path.exists(path):
-                os.remove(path)
+            _remove(path)
             raise
 
 
@@ -191,17 +205,38 @@ class _NanFound(Exception):
         self.columns = columns
 
 
+def _remove(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(path)
+
+
+@contextlib.contextmanager
+def _sink(path: str, size_bytes: int) -> Iterator[str | pa.BufferOutputStream]:
+    """Where to write a file made of so many bytes; small ones are written at once."""
+    if size_bytes > _AT_ONCE_BYTES:
+        yield path
+        return
+    buffer = pa.BufferOutputStream()
+    yield buffer
+    with open(path, "xb") as file:
+        file.write(buffer.getvalue())
+
+
 def _writer(
-    path: str, schema: pa.Schema, codec: Codec, first: pa.Table, with_nan: set[str]
+    sink: str | pa.BufferOutputStream,
+    columns: Columns,
+    codec: Codec,
+    first: pa.Table,
+    with_nan: set[str],
 ) -> pq.ParquetWriter:
     """Writes a file as Spark does; `first` are the rows that tell where dictionaries pay."""
     return pq.ParquetWriter(
-        path,
-        schema,
+        sink,
+        columns.schema,
         compression=codec.name,
         compression_level=codec.level,
         use_dictionary=dictionary_columns(first),
-        write_statistics=[name for name in leaf_columns(schema) if name not in with_nan],
+        write_statistics=[name for name in columns.leaves if name not in with_nan],
         version="2.6",
         store_schema=False,
         store_decimal_as_integer=True,

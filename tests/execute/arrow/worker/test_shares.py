@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from compaction_kit.execute.arrow.worker import Rewritten, Share, join_parts, reading, rewrite_shares, shares
-from compaction_kit.execute.arrow.worker.fitting import Refused
+from compaction_kit.execute.arrow.worker.fitting import Columns, Refused
 from compaction_kit.execute.arrow.worker.shares import rewrite_share
 
 UTC = datetime.UTC
@@ -188,7 +188,7 @@ def test_the_rows_of_a_batch_go_by_their_bytes(tmp_path: Path, monkeypatch: pyte
     path = str(tmp_path / "wide.parquet")
     # One long text in the dictionary: some bytes in the file, and 10 KiB a row in memory.
     pq.write_table(pa.table({"a": pa.repeat("x" * 10_240, 5_000)}), path)
-    batches = list(reading.Reader(schema, by_id=False).tables([(path, 5 << 20)]))
+    batches = list(reading.Reader(Columns(schema, by_id=False)).tables([(path, 5 << 20)]))
     assert sum(map(len, batches)) == 5_000
     assert max(batch.nbytes for batch in batches) <= 1.1 * (1 << 20)
 
