@@ -27,7 +27,7 @@ function render({ model, el }) {
   model.on("change", sync);
   el.classList.add("ck-slider");
   // Else JupyterLab takes the arrows for its own, and folds the notebook's headings.
-  el.dataset.lmSuppressShortcuts = "true";
+  input.dataset.lmSuppressShortcuts = "true";
   input.addEventListener("keydown", (event) => event.stopPropagation());
   el.append(label, input, told);
   sync();

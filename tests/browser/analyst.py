@@ -19,6 +19,12 @@ from tests.handmade import write_sink_log
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "workbench.ipynb"
 SECOND = 1_000
+# All that is to be reached by Tab, as it comes in the page; how many there are.
+_CONTROLS = """() => {
+    const all = document.querySelectorAll('.ck-workbench :is(input, select, button, summary, a[href])');
+    window.controls = [...all].filter(control => control.checkVisibility() && !control.disabled);
+    return window.controls.length;
+}"""
 
 
 def serve_folder(flights: Path, folder: Path) -> Path:
@@ -161,6 +167,15 @@ class FirstLook:
                     "e => e.labels?.[0]?.innerText || e.getAttribute('aria-label') || e.title || e.innerText"
                 )
                 assert name, control.evaluate("e => e.outerHTML")
+
+    def test_tab_goes_through_all_controls_in_the_order_of_the_page(self, page: Page) -> None:
+        count = page.evaluate(_CONTROLS)
+        assert count > 15
+        page.evaluate("() => window.controls[0].focus()")
+        for number in range(count):
+            focused = page.evaluate("() => window.controls.indexOf(document.activeElement)")
+            assert focused == number, page.evaluate("() => document.activeElement.outerHTML")
+            page.keyboard.press("Tab")
 
 
 class AnalystsPath(FirstLook):

@@ -1,4 +1,4 @@
-"""JupyterLab and Voilà of our own on the loopback, and a notebook in them driven by Chromium."""
+"""JupyterLab, Notebook 7 and Voilà of our own on the loopback."""
 
 import contextlib
 import json
@@ -13,9 +13,8 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-
-from playwright.sync_api import Page
 
 # Chromium's own calls home would only be refused in a closed network, many at a time.
 CHROMIUM_ARGUMENTS = [
@@ -37,17 +36,6 @@ _SETTINGS = {
     "notebook-extension/tracker": {"windowingMode": "none"},
     "docmanager-extension/plugin": {"autosave": False},
 }
-_READY = """async () => {
-    const app = window.jupyterapp;
-    await app.restored;
-    const panel = app.shell.currentWidget;
-    await panel.revealed;
-    await panel.context.ready;
-    await panel.sessionContext.ready;
-    await panel.sessionContext.session.kernel.info;
-}"""
-_OUTPUTS = """() => window.jupyterapp.shell.currentWidget.context.model.toJSON()
-    .cells.flatMap(cell => cell.outputs ?? [])"""
 
 
 def find_chromium() -> str | None:
@@ -56,9 +44,20 @@ def find_chromium() -> str | None:
     return next((found for name in names if (found := shutil.which(name))), None)
 
 
-@contextlib.contextmanager
-def jupyterlab(root: Path, scratch: Path) -> Iterator[str]:
+def jupyterlab(root: Path, scratch: Path) -> AbstractContextManager[str]:
     """Serve a folder by JupyterLab; yields an address that a file's path can be put into."""
+    options = ["--LabApp.expose_app_in_browser=True", "--LabApp.news_url="]
+    return _jupyter(["jupyterlab", *options], "lab/tree/{}", root, scratch)
+
+
+def notebook_7(root: Path, scratch: Path) -> AbstractContextManager[str]:
+    """Serve a folder by Notebook 7; yields an address that a notebook's path can be put into."""
+    options = ["--JupyterNotebookApp.expose_app_in_browser=True", "--LabApp.news_url="]
+    return _jupyter(["notebook", *options], "notebooks/{}", root, scratch)
+
+
+@contextlib.contextmanager
+def _jupyter(application: list[str], page: str, root: Path, scratch: Path) -> Iterator[str]:
     token = secrets.token_hex(16)
     for name, values in _SETTINGS.items():
         file = scratch / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
@@ -66,13 +65,12 @@ def jupyterlab(root: Path, scratch: Path) -> Iterator[str]:
         file.write_text(json.dumps(values))
     port = _free_port()
     command = [
-        *("jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}"),
+        *(*application, "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}"),
         *("--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={root}"),
-        *("--LabApp.expose_app_in_browser=True", "--LabApp.news_url="),
     ]
     address = f"http://127.0.0.1:{port}"
     with _served(command, scratch, root, f"{address}/api/status?token={token}"):
-        yield f"{address}/lab/tree/{{}}?token={token}&reset"
+        yield f"{address}/{page}?token={token}&reset"
 
 
 @contextlib.contextmanager
@@ -142,18 +140,3 @@ def _wait_until_up(server: subprocess.Popen[bytes], address: str, log: Path, sec
         except OSError:
             time.sleep(0.1)
     raise RuntimeError(f"The server did not come up:\n{log.read_text()}")
-
-
-def run_all_cells(page: Page, address: str) -> None:
-    """Open a notebook, wait for its kernel, and run every cell."""
-    page.goto(address, wait_until="domcontentloaded")
-    page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.sessionContext", timeout=90_000)
-    page.evaluate(_READY)
-    page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
-
-
-def trouble(page: Page) -> list[str]:
-    """What the notebook's cells show of errors, warnings and stray prints."""
-    outputs = page.evaluate(_OUTPUTS)
-    errors = [f"{o['ename']}: {o['evalue']}" for o in outputs if o["output_type"] == "error"]
-    return errors + ["".join(o["text"]) for o in outputs if o["output_type"] == "stream"]

@@ -6,15 +6,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.analyst import SECOND, AnalystsPath, open_browser, serve_folder
+from tests.browser.analyst import SECOND, AnalystsPath, open_browser
 from tests.browser.servers import voila
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def root(flights: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return serve_folder(flights, tmp_path_factory.mktemp("served"))
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,22 @@
+"""The workbench in Notebook 7: the beginning of the path, the rest of which is JupyterLab's."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.analyst import FirstLook
+from tests.browser.jupyter import NothingLeaks, open_notebook
+from tests.browser.servers import notebook_7
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def page(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    yield from open_notebook(notebook_7, root, tmp_path_factory.mktemp("jupyter"))
+
+
+class TestInNotebook7(NothingLeaks, FirstLook):
+    """Steps of one path."""
