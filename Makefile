@@ -21,7 +21,7 @@ page: $(INSTALLED)  ## open the workbench as a page of its own, by Voilà
 	$(BIN)/voila notebooks/workbench.ipynb
 
 test: $(INSTALLED) lint  ## run everything: unit, Spark, notebooks, browser
-	$(TEST_ENV) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(TEST_ENV) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 bench: $(INSTALLED)  ## run every benchmark
 	@for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python -P $$benchmark || exit 1; done
