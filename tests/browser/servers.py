@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from tests.jvm import lent_jvm
+
 # Chromium's own calls home would only be refused in a closed network, many at a time.
 CHROMIUM_ARGUMENTS = [
     "--no-sandbox",
@@ -47,17 +49,24 @@ def find_chromium() -> str | None:
 def jupyterlab(root: Path, scratch: Path) -> AbstractContextManager[str]:
     """Serve a folder by JupyterLab; yields an address that a file's path can be put into."""
     options = ["--LabApp.expose_app_in_browser=True", "--LabApp.news_url="]
-    return _jupyter(["jupyterlab", *options], "lab/tree/{}", root, scratch)
-
-
-def notebook_7(root: Path, scratch: Path) -> AbstractContextManager[str]:
-    """Serve a folder by Notebook 7; yields an address that a notebook's path can be put into."""
-    options = ["--JupyterNotebookApp.expose_app_in_browser=True", "--LabApp.news_url="]
-    return _jupyter(["notebook", *options], "notebooks/{}", root, scratch)
+    return _jupyter(["jupyterlab", *options], "lab/tree/{}", root, scratch, {})
 
 
 @contextlib.contextmanager
-def _jupyter(application: list[str], page: str, root: Path, scratch: Path) -> Iterator[str]:
+def notebook_7(root: Path, scratch: Path) -> Iterator[str]:
+    """Serve a folder by Notebook 7; yields an address that a notebook's path can be put into."""
+    options = ["--JupyterNotebookApp.expose_app_in_browser=True", "--LabApp.news_url="]
+    with (
+        lent_jvm() as more,
+        _jupyter(["notebook", *options], "notebooks/{}", root, scratch, more) as served,
+    ):
+        yield served
+
+
+@contextlib.contextmanager
+def _jupyter(
+    application: list[str], page: str, root: Path, scratch: Path, more: dict[str, str]
+) -> Iterator[str]:
     token = secrets.token_hex(16)
     for name, values in _SETTINGS.items():
         file = scratch / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
@@ -69,7 +78,7 @@ def _jupyter(application: list[str], page: str, root: Path, scratch: Path) -> It
         *("--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={root}"),
     ]
     address = f"http://127.0.0.1:{port}"
-    with _served(command, scratch, root, f"{address}/api/status?token={token}"):
+    with _served(command, scratch, root, f"{address}/api/status?token={token}", more):
         yield f"{address}/{page}?token={token}&reset"
 
 
@@ -82,7 +91,10 @@ def voila(notebook: Path, scratch: Path) -> Iterator[str]:
         "--VoilaConfiguration.show_tracebacks=True",
     ]
     address = f"http://127.0.0.1:{port}"
-    with _served(command, scratch, notebook.parent, f"{address}/static/does-not-matter"):
+    with (
+        lent_jvm() as more,
+        _served(command, scratch, notebook.parent, f"{address}/static/does-not-matter", more),
+    ):
         yield f"{address}/"
 
 
@@ -93,8 +105,10 @@ def _free_port() -> int:
 
 
 @contextlib.contextmanager
-def _served(command: list[str], scratch: Path, folder: Path, status: str) -> Iterator[None]:
-    """A server, with settings of its own, until the block ends."""
+def _served(
+    command: list[str], scratch: Path, folder: Path, status: str, more: dict[str, str]
+) -> Iterator[None]:
+    """A server, with settings of its own and more in its environment, until the block ends."""
     folders = {
         "JUPYTER_CONFIG_DIR": "config",
         "JUPYTER_DATA_DIR": "data",
@@ -103,7 +117,7 @@ def _served(command: list[str], scratch: Path, folder: Path, status: str) -> Ite
         "JUPYTERLAB_SETTINGS_DIR": "settings",
         "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
     }
-    environment = os.environ | {key: str(scratch / name) for key, name in folders.items()}
+    environment = os.environ | more | {key: str(scratch / name) for key, name in folders.items()}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     log = scratch / "server.log"
     with log.open("w") as output:

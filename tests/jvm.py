@@ -1,0 +1,40 @@
+"""The JVM of pytest's own process, lent to kernels: starting one takes longer than most notebooks."""
+
+import contextlib
+from collections.abc import Iterator
+
+from py4j.java_gateway import JavaGateway
+from pyspark import SparkContext
+
+from compaction_kit import get_spark
+
+
+def free_jvm() -> JavaGateway | None:
+    """This process's JVM, started if need be; None while this process has a session in it."""
+    if SparkContext._active_spark_context is not None:
+        return None
+    if SparkContext._gateway is None:
+        get_spark().stop()
+    return SparkContext._gateway
+
+
+def address(gateway: JavaGateway) -> dict[str, str]:
+    """What a process has in its environment for PySpark to use a JVM."""
+    known = gateway.gateway_parameters
+    return {"PYSPARK_GATEWAY_PORT": str(known.port), "PYSPARK_GATEWAY_SECRET": known.auth_token}
+
+
+def stop_sessions(gateway: JavaGateway) -> None:
+    """Stop what a kernel that has ended has left running."""
+    spark = gateway.jvm.org.apache.spark
+    if spark.SparkEnv.get() is not None:
+        spark.SparkContext.getOrCreate().stop()
+
+
+@contextlib.contextmanager
+def lent_jvm() -> Iterator[dict[str, str]]:
+    """Lend it to a server's one kernel; yields what is to be in the server's environment."""
+    gateway = free_jvm()
+    yield {} if gateway is None else address(gateway)
+    if gateway is not None:
+        stop_sessions(gateway)
