@@ -88,10 +88,8 @@ def _is_distinct(values: pa.Array) -> bool:
 
 
 def _some(count: int) -> pa.Array:
-    """Positions of some rows, one in each stretch, by chance: rows often come in cycles."""
-    stretch = count // _PICKED
-    if stretch not in _positions:
-        chance = random.Random(stretch)
-        picked = [start * stretch + chance.randrange(stretch) for start in range(_PICKED)]
-        _positions[stretch] = pa.array(picked)
-    return _positions[stretch]
+    """Positions of some of the first rows, by chance: rows often come in cycles, or in order."""
+    size = 1 << (count.bit_length() - 1)
+    if size not in _positions:
+        _positions[size] = pa.array(random.Random(size).sample(range(size), _PICKED))
+    return _positions[size]

@@ -49,6 +49,19 @@ def test_slices_and_chunks_do_not_matter() -> None:
     assert set(dictionary_columns(parts.slice(10_000))) == EXPECTED
 
 
+@pytest.mark.parametrize("count", [255, 256, 300, 1_875, 4_096, 5_000])
+@pytest.mark.parametrize("order", ["in cycles", "sorted", "mixed"])
+def test_values_that_come_but_twice_are_found_in_small_tables(count: int, order: str) -> None:
+    rng = np.random.default_rng(count)
+    for times in (2, 3, 50):
+        numbers = np.arange(count) % (count // times)
+        if order != "in cycles":
+            numbers = np.sort(numbers) if order == "sorted" else rng.permutation(numbers)
+        table = pa.table({"n": numbers, "s": [f"word {number}" for number in numbers]})
+        assert dictionary_columns(table) == ["n", "s"]
+    assert dictionary_columns(pa.table({"n": rng.permutation(count)})) == []
+
+
 @pytest.mark.spark
 def test_spark_chooses_the_same(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_table(columns(), tmp_path / "in.parquet")
