@@ -26,6 +26,12 @@ class Slider(anywidget.AnyWidget):
     disabled = Bool(False, help="Whether it can't be moved").tag(sync=True)
 
 
+class DropdownArrows(anywidget.AnyWidget):
+    """Nothing to see: where it is on the page, the workbench's dropdowns can be moved by arrows."""
+
+    _esm = Path(__file__).with_name("arrows.js")
+
+
 class SizeSlider(w.VBox):
     """A size in bytes: a slider in steps of two, and a field to type "100 MB" in."""
 

@@ -14,6 +14,7 @@ from compaction_kit.widgets.export import ExportView
 from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.looking_back import HistoryState, VacuumState
 from compaction_kit.widgets.parts import STYLE, Part, button, close_tree, show_text, text
+from compaction_kit.widgets.slider import DropdownArrows
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.streams import StreamsState
 from compaction_kit.widgets.views import (
@@ -123,7 +124,7 @@ class Workbench(w.VBox):
     def _header(self) -> w.VBox:
         name = w.HTML("compaction workbench")
         name.add_class("ck-brand")
-        header = w.VBox([w.HBox([name, self.spark]), self.picker])
+        header = w.VBox([w.HBox([name, self.spark]), self.picker, DropdownArrows()])
         header.add_class("ck-header")
         return header
 

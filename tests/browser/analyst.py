@@ -132,6 +132,16 @@ class FirstLook:
         open_table(page, "../data/flights")
         expect(page.locator(".ck-about")).to_contain_text("1,095 files")
 
+    def test_a_dropdown_keeps_the_arrows(self, page: Page) -> None:
+        tables = page.locator(".ck-table select")
+        tables.focus()
+        page.keyboard.press("ArrowDown")
+        expect(tables).to_be_focused()
+        expect(page.locator(".ck-about")).to_contain_text("24 files")
+        page.keyboard.press("ArrowUp")
+        expect(tables).to_be_focused()
+        expect(page.locator(".ck-about")).to_contain_text("1,095 files")
+
     def test_a_slider_moved_by_keyboard_changes_plan_and_figure(self, page: Page) -> None:
         part(page, "Plan")
         sentence = page.locator(".ck-plan")
