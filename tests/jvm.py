@@ -35,6 +35,10 @@ def stop_sessions(gateway: JavaGateway) -> None:
 def lent_jvm() -> Iterator[dict[str, str]]:
     """Lend it to a server's one kernel; yields what is to be in the server's environment."""
     gateway = free_jvm()
-    yield {} if gateway is None else address(gateway)
-    if gateway is not None:
+    if gateway is None:
+        yield {}
+        return
+    try:
+        yield address(gateway)
+    finally:
         stop_sessions(gateway)

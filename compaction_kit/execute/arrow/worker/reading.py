@@ -65,14 +65,14 @@ class Reader:
             pre_buffer=False,
             page_checksum_verification=True,
         )
-        if self._footer is None:
-            self.codec = codec_of(file)
         footer = file.metadata.metadata or {}
         if footer != self._footer:
             sign = _legacy_sign(footer)
             if sign is not None:
                 file.close()
                 raise Refused(f"a file has dates of the old calendar ({sign})")
+            if self._footer is None:
+                self.codec = codec_of(file)
             self._footer = footer
         self._wanted = self._columns.found_in(file.schema_arrow)
         return file
