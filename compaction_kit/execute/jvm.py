@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
@@ -18,6 +19,8 @@ from compaction_kit.errors import SessionError
 from compaction_kit.log.names import LOG_FOLDER
 
 Actions = Sequence[Mapping[str, Any]]
+_DELTA = "org.apache.spark.sql.delta"
+_PYTHON_UTILS = "org.apache.spark.api.python.PythonUtils"
 _PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
 _METADATA = {
     "id": "scratch",
@@ -63,7 +66,7 @@ def rows_of(spark: SparkSession, table: Path, adds: Actions) -> DataFrame:
     """
     _make_active(spark)
     log = _delta_log(spark, table)
-    nothing = _jvm(spark).scala.Option.empty()
+    nothing = _nothing(spark)
     snapshot = log.update(False, nothing, nothing)
     return DataFrame(log.createDataFrame(snapshot, _as_delta_has(spark, adds), False, nothing), spark)
 
@@ -83,7 +86,7 @@ class OptimizeTransaction:
     def __init__(self, spark: SparkSession, table: Path):
         self._spark = spark
         _make_active(spark)
-        nothing = _jvm(spark).scala.Option.empty()
+        nothing = _nothing(spark)
         log = _delta_log(spark, table)
         log.update(False, nothing, nothing)
         self._transaction = log.startTransaction(nothing, nothing)
@@ -124,15 +127,11 @@ class CommitGate:
     """
 
     def __init__(self, spark: SparkSession):
-        delta = _jvm(spark).org.apache.spark.sql.delta
-        self._threads = delta.TransactionExecutionObserver
-        self._nobody = getattr(getattr(delta, "NoOpTransactionExecutionObserver$"), "MODULE$")
-        self._observers = [
-            delta.fuzzer.PhaseLockingTransactionExecutionObserver(
-                delta.fuzzer.OptimisticTransactionPhases.forName(name)
-            )
-            for name in ("first", "second")
-        ]
+        self._threads = _java(spark, f"{_DELTA}.TransactionExecutionObserver")
+        self._nobody = getattr(_java(spark, f"{_DELTA}.NoOpTransactionExecutionObserver$"), "MODULE$")
+        phases = _java(spark, f"{_DELTA}.fuzzer.OptimisticTransactionPhases")
+        observer = _java(spark, f"{_DELTA}.fuzzer.PhaseLockingTransactionExecutionObserver")
+        self._observers = [observer(phases.forName(name)) for name in ("first", "second")]
         self._door = self._observers[0].phases().commitPhase()
         for observer, following in zip(self._observers, [*self._observers[1:], self._nobody], strict=True):
             locks = _items(observer.phaseLocks())
@@ -173,20 +172,29 @@ def _items(seq: Any) -> list[Any]:
     return [seq.apply(i) for i in range(seq.size())]
 
 
-def _jvm(spark: SparkSession) -> Any:
-    return spark.sparkContext._jvm
+def _java(spark: SparkSession, name: str) -> Any:
+    """A Java class by its full name.
+
+    As an attribute of py4j's JVM each part of the name is looked for as a class in all JARs, which
+    takes milliseconds.
+    """
+    return JavaClass(name, spark.sparkContext._gateway._gateway_client)  # type: ignore[union-attr]
+
+
+def _nothing(spark: SparkSession) -> Any:
+    """Scala's None."""
+    return _java(spark, "scala.Option").empty()
 
 
 def _make_active(spark: SparkSession) -> None:
     """Tell this thread's session, whose settings Delta asks for."""
-    sql = _jvm(spark).org.apache.spark.sql
     # Before Spark 4 there was but one class.
-    classes = sql.classic if spark.version >= "4" else sql
-    classes.SparkSession.setActiveSession(spark._jsparkSession)
+    package = "org.apache.spark.sql.classic" if spark.version >= "4" else "org.apache.spark.sql"
+    _java(spark, f"{package}.SparkSession").setActiveSession(spark._jsparkSession)
 
 
 def _delta_log(spark: SparkSession, table: Path) -> Any:
-    return _jvm(spark).org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, str(table))
+    return _java(spark, f"{_DELTA}.DeltaLog").forTable(spark._jsparkSession, str(table))
 
 
 def _as_delta_has(spark: SparkSession, actions: Actions) -> Any:
@@ -194,7 +202,7 @@ def _as_delta_has(spark: SparkSession, actions: Actions) -> Any:
 
     Thousands would otherwise take as many calls into the JVM.
     """
-    nothing = _jvm(spark).scala.Option.empty()
+    nothing = _nothing(spark)
     with tempfile.TemporaryDirectory(prefix="compaction-kit-") as scratch:
         log = Path(scratch) / LOG_FOLDER
         log.mkdir()
@@ -213,23 +221,20 @@ def _as_delta_has(spark: SparkSession, actions: Actions) -> Any:
 
 
 def _optimize_operation(spark: SparkSession, where: str | None) -> Any:
-    jvm = _jvm(spark)
-    python = jvm.org.apache.spark.api.python.PythonUtils
-    parser = spark._jsparkSession.sessionState().sqlParser()
-    predicates = [parser.parseExpression(where)] if where else []
-    nothing = jvm.scala.Option.empty()
-    return jvm.org.apache.spark.sql.delta.DeltaOperations.Optimize(
-        python.toSeq(predicates), python.toSeq([]), False, nothing, False
-    )
+    to_seq = _java(spark, _PYTHON_UTILS).toSeq
+    predicates = []
+    if where:
+        predicates.append(spark._jsparkSession.sessionState().sqlParser().parseExpression(where))
+    operation = _java(spark, f"{_DELTA}.DeltaOperations$Optimize")
+    return operation(to_seq(predicates), to_seq([]), False, _nothing(spark), False)
 
 
 def _sql_metrics(spark: SparkSession, metrics: Mapping[str, int]) -> Any:
-    jvm = _jvm(spark)
-    sql = jvm.org.apache.spark.sql.execution.metric.SQLMetrics
+    create = _java(spark, "org.apache.spark.sql.execution.metric.SQLMetrics").createMetric
     context = spark._jsparkSession.sparkContext()
     named = {}
     for name, value in metrics.items():
-        metric = sql.createMetric(context, name)
+        metric = create(context, name)
         metric.set(value)
         named[name] = metric
-    return jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(named)
+    return _java(spark, _PYTHON_UTILS).toScalaMap(named)

@@ -1,8 +1,8 @@
 """The file actions of bins that were rewritten, and what OPTIMIZE tells of such a commit."""
 
+import os
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ def file_actions(source: Files, bins: Sequence[Bin], done: Sequence[Rewritten]) 
             actions.append(
                 {
                     "add": {
-                        "path": f"{folder}{slash}{Path(output.path).name}",
+                        "path": f"{folder}{slash}{os.path.basename(output.path)}",
                         "partitionValues": values[start],
                         "size": output.size_bytes,
                         "modificationTime": output.modification_time,

@@ -75,24 +75,27 @@ class BinJob:
             raise
 
     def _shares(self, bins: Sequence[Bin], run: str) -> list[Share]:
-        sizes = [self._source.sizes[one.positions] for one in bins]
-        costs = [size + _FILE_COST for size in sizes]
-        even = max(sum(float(cost.sum()) for cost in costs) / self._cores, 1.0)
-        all_paths = iter(self._paths(np.concatenate([one.positions for one in bins])))
+        positions = np.concatenate([one.positions for one in bins])
+        ends = np.cumsum([len(one.positions) for one in bins])
+        starts = ends - [len(one.positions) for one in bins]
+        sizes = self._source.sizes[positions]
+        costs = sizes + _FILE_COST
+        even = max(float(costs.sum()) / self._cores, 1.0)
+        inputs = list(zip(self._paths(positions), sizes.tolist(), strict=True))
+        bin_bytes = np.add.reduceat(sizes, starts).tolist()
         found = []
-        for one, size, cost in zip(bins, sizes, costs, strict=True):
-            paths = list(itertools.islice(all_paths, len(size)))
-            output = f"{os.path.dirname(paths[0])}/part-{one.number:05d}-{run}"
-            inputs = list(zip(paths, size.tolist(), strict=True))
-            cuts = _cuts(size, cost, even)
-            parts = len(cuts) - 1
-            for part in range(parts):
+        for one, start, end, size in zip(bins, starts.tolist(), ends.tolist(), bin_bytes, strict=True):
+            output = f"{os.path.dirname(inputs[start][0])}/part-{one.number:05d}-{run}"
+            cuts = [0, end - start]
+            if size >= 2 * _LEAST_SHARE:
+                cuts = _cuts(sizes[start:end], costs[start:end], even)
+            for part, (first, last) in enumerate(itertools.pairwise(cuts)):
                 found.append(
                     Share(
                         one.number,
                         part,
-                        parts,
-                        inputs[cuts[part] : cuts[part + 1]],
+                        len(cuts) - 1,
+                        inputs[start + first : start + last],
                         output,
                         self._schema,
                         self._by_id,
@@ -103,8 +106,9 @@ class BinJob:
 
     def _paths(self, positions: np.ndarray) -> list[str]:
         """The absolute paths of some of the files."""
+        table = str(self._table)
         paths = decode_paths(self._source.paths(positions)).to_pylist()
-        return [os.path.join(self._table, path) for path in paths]
+        return [os.path.join(table, path) for path in paths]
 
     def _rewrite(self, shares: list[Share]) -> list[Rewritten]:
         context, record = self._spark.sparkContext, self._record

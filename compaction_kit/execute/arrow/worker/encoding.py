@@ -1,5 +1,6 @@
 """How columns are written where pyarrow by itself does otherwise than Spark's writer."""
 
+import math
 import random
 from collections.abc import Iterator
 
@@ -7,10 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _SAMPLE_ROWS = 1 << 17
-# Of up to so many rows so few tell, if all are distinct, that nearly all of the others are: were each
-# value there but twice, the chance to pick none of them twice would be under 1 in 1,000.
-_MOST_PICKED_FROM, _PICKED = 1 << 12, 1 << 8
-_positions: dict[int, pa.Array] = {}
+# Of so many rows or more, a few tell, if all are distinct, that nearly all of the others are: were
+# each value there but twice, the chance to pick none of them twice would be under 1 in 1,000, if so
+# many are picked by chance for each root of the number of rows.
+_LEAST_ROWS, _PICKED_A_ROOT = 1 << 8, 5
+_chances: list[pa.Array] = []
 
 
 def dictionary_columns(table: pa.Table) -> list[str]:
@@ -77,7 +79,7 @@ def _pays(values: pa.Array) -> bool:
         width = 4 + (pc.sum(pc.binary_length(values)).as_py() or 0) / count
     else:
         width = values.type.bit_width / 8
-    if _PICKED <= len(values) <= _MOST_PICKED_FROM and _is_distinct(values.take(_some(len(values)))):
+    if len(values) >= _LEAST_ROWS and _is_distinct(values.take(_some(len(values)))):
         return False
     distinct = pc.count_distinct(values).as_py()
     return bool(distinct * width + count * distinct.bit_length() / 8 < count * width)
@@ -88,8 +90,10 @@ def _is_distinct(values: pa.Array) -> bool:
 
 
 def _some(count: int) -> pa.Array:
-    """Positions of some of the first rows, by chance: rows often come in cycles, or in order."""
-    size = 1 << (count.bit_length() - 1)
-    if size not in _positions:
-        _positions[size] = pa.array(random.Random(size).sample(range(size), _PICKED))
-    return _positions[size]
+    """Positions of some rows of so many, by chance: rows often come in cycles, or in order."""
+    if not _chances:
+        chance = random.Random(0)
+        most = _PICKED_A_ROOT * math.isqrt(_SAMPLE_ROWS)
+        _chances.append(pa.array([chance.random() for _ in range(most)]))
+    chances = _chances[0].slice(0, _PICKED_A_ROOT * math.isqrt(count))
+    return pc.unique(pc.cast(pc.multiply(chances, count), pa.int64(), safe=False))

@@ -140,7 +140,7 @@ def _load(chunk: Sequence[Input]) -> list[tuple[str, bytes | None]]:
         if size_bytes > _SMALL_BYTES:
             loaded.append((path, None))
         else:
-            with open(path, "rb") as file:
+            with open(path, "rb", buffering=0) as file:
                 loaded.append((path, file.read()))
     return loaded
 

@@ -64,7 +64,8 @@ OPTIONS = st.fixed_dictionaries(
         "write_statistics": st.booleans(),
         "write_page_index": st.booleans(),
         "row_group_size": st.sampled_from([3, 20, 1_000]),
-        "data_page_size": st.sampled_from([1, 64, 1 << 20]),
+        # With 4 or less, pyarrow doesn't read back a list column's only row.
+        "data_page_size": st.sampled_from([8, 64, 1 << 20]),
         "write_batch_size": st.sampled_from([2, 1_024]),
         "data_page_version": st.sampled_from(["1.0", "2.0"]),
         "with_bloom": st.booleans(),
