@@ -1,12 +1,12 @@
 """Compact tables of many shapes, in every way that there is: what it takes, and what comes out.
 
-    python -P benchmarks/compact.py [table …] [--factor 0.1] [--repeats 3]
+    python -P benchmarks/compact.py [table …] [--factor 0.1] [--repeats 5]
 
-Every way runs on a copy of its own of the same table, in turn, in one warm session; the best of
-some runs counts, from the open table to the commit, without proof. Prints seconds, ratios to the
+Every way runs on a copy of its own of the same table, all in turn, round after round in one session,
+so that each has what Java has compiled by then; one that takes long runs once. Times go from the open
+table to the commit, without proof. Prints the best and the first of them, ratios of the best to the
 strategy "arrow", the memory that all processes together took on top of what they had, and the bytes
-that come out; then what the proof takes, and what "auto" takes beside OPTIMIZE. --factor makes
-tables of fewer files.
+that come out; then what the proof takes. --factor makes tables of fewer files.
 """
 
 import argparse
@@ -72,8 +72,7 @@ def main(names: list[str], factor: float, repeats: int) -> None:
     print(f"{spark.sparkContext.defaultParallelism} cores")
     with tempfile.TemporaryDirectory(prefix="compact-") as folder:
         warm = random_numbers(spark, Path(folder) / "warm", Shape(4, 4, 2_000, MIB, (0, 0), random_numbers))
-        for run in WAYS.values():
-            measure(run, spark, warm, Path(folder) / "copy", MIB, 2)
+        measure(spark, warm, Path(folder) / "copy", MIB, 2)
         for name in names:
             shape = replace(SHAPES[name], files=max(int(SHAPES[name].files * factor), 2))
             table = shape.make(spark, Path(folder) / "table", shape)
@@ -85,11 +84,11 @@ def report(name: str, shape: Shape, spark: SparkSession, table: Path, copy: Path
     files = ck.open_table(table).files()
     print(f"\n{name}: {files.num_files:,} files, {format_size(files.size_bytes)}, ", end="")
     print(f"into bins of at most {format_size(shape.target)}", flush=True)
-    found: dict[str, Runs] = {}
-    for way, run in WAYS.items():
-        found[way] = runs = measure(run, spark, table, copy, shape.target, repeats)
+    found = measure(spark, table, copy, shape.target, repeats)
+    for way, runs in found.items():
         print(
             f"  {way:<22} {runs.best:7.2f} s  {runs.best / found['arrow'].best:6.1f} × arrow"
+            f"  {runs.seconds[0]:7.2f} s at first"
             f"  {format_size(max(runs.memory)):>9} more memory  {format_size(runs.size_bytes):>9} out",
             flush=True,
         )
@@ -105,25 +104,20 @@ def report(name: str, shape: Shape, spark: SparkSession, table: Path, copy: Path
         print(f"  NOT REACHED: auto takes {found['auto'].best / stock.best:.2f} times as long as OPTIMIZE")
 
 
-def measure(
-    run: Callable[[SparkSession, Path, int], None],
-    spark: SparkSession,
-    table: Path,
-    copy: Path,
-    target: int,
-    repeats: int,
-) -> Runs:
-    """Runs on fresh copies, and the bytes of the files that are live then."""
-    runs = Runs()
+def measure(spark: SparkSession, table: Path, copy: Path, target: int, repeats: int) -> dict[str, Runs]:
+    """What each way took, and the bytes of the files that are live then."""
+    found: dict[str, Runs] = {}
     for _ in range(repeats):
-        with copied(table, copy) as place, peak_memory(runs.memory):
-            start = time.perf_counter()
-            run(spark, place, target)
-            runs.seconds.append(time.perf_counter() - start)
-            runs.size_bytes = ck.open_table(place).files().size_bytes
-        if runs.best > LONG_SECONDS:
-            break
-    return runs
+        for way, run in WAYS.items():
+            runs = found.setdefault(way, Runs())
+            if runs.seconds and runs.best > LONG_SECONDS:
+                continue
+            with copied(table, copy) as place, peak_memory(runs.memory):
+                start = time.perf_counter()
+                run(spark, place, target)
+                runs.seconds.append(time.perf_counter() - start)
+                runs.size_bytes = ck.open_table(place).files().size_bytes
+    return found
 
 
 @contextmanager
@@ -282,6 +276,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("tables", nargs="*", choices=[[], *SHAPES], default=list(SHAPES))
     parser.add_argument("--factor", type=float, default=1.0)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     main(options.tables, options.factor, options.repeats)

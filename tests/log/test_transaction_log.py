@@ -50,6 +50,23 @@ def test_a_commit_opens_up_action_by_action_in_its_order(tmp_path: Path) -> None
     assert TransactionLog(table).actions(1)["action"].to_pylist() == ["remove"]
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ['{"add": {"path": "a"', '"size": 1}}'],
+        ['{"remove": {"path": "a"}}, {"remove": {"path": "b"}}'],
+        ['{"remove": {"path": "a"}}', "[]"],
+        ['{"remove": {"path": "a"}}', '{"remove": {"pa'],
+    ],
+    ids=["an action on two lines", "two actions on a line", "no object", "cut short"],
+)
+def test_a_line_that_is_no_action_is_refused(tmp_path: Path, lines: list[str]) -> None:
+    table = handmade.write_log(tmp_path, [handmade.add("a")], [handmade.remove("a")])
+    handmade.commit_path(table, 1).write_text("\n".join(lines))
+    with pytest.raises(CorruptLogError, match=f"{handmade.log_name(1)} is damaged"):
+        TransactionLog(table).actions(1)
+
+
 def test_actions_of_a_commit_that_is_not_there_are_refused(tmp_path: Path) -> None:
     table = handmade.write_log(tmp_path, [handmade.add("a")])
     with pytest.raises(InvalidArgumentError, match=r"version=7 has no commit in the log; see commits\(\)"):
