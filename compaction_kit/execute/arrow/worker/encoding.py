@@ -12,7 +12,9 @@ _SAMPLE_ROWS = 1 << 17
 # each value there but twice, the chance to pick none of them twice would be under 1 in 1,000, if so
 # many are picked by chance for each root of the number of rows.
 _LEAST_ROWS, _PICKED_A_ROOT = 1 << 8, 5
-_chances: list[pa.Array] = []
+# By the number of rows, a few of them: a task's files are often alike.
+_MOST_KEPT = 16
+_positions: dict[int, pa.Array] = {}
 
 
 def dictionary_columns(table: pa.Table) -> list[str]:
@@ -75,12 +77,12 @@ def _pays(values: pa.Array) -> bool:
     count = len(values) - values.null_count
     if pa.types.is_boolean(values.type) or not count:
         return False
+    if len(values) >= _LEAST_ROWS and _is_distinct(values.take(_some(len(values)))):
+        return False
     if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
         width = 4 + (pc.sum(pc.binary_length(values)).as_py() or 0) / count
     else:
         width = values.type.bit_width / 8
-    if len(values) >= _LEAST_ROWS and _is_distinct(values.take(_some(len(values)))):
-        return False
     distinct = pc.count_distinct(values).as_py()
     return bool(distinct * width + count * distinct.bit_length() / 8 < count * width)
 
@@ -91,9 +93,9 @@ def _is_distinct(values: pa.Array) -> bool:
 
 def _some(count: int) -> pa.Array:
     """Positions of some rows of so many, by chance: rows often come in cycles, or in order."""
-    if not _chances:
-        chance = random.Random(0)
-        most = _PICKED_A_ROOT * math.isqrt(_SAMPLE_ROWS)
-        _chances.append(pa.array([chance.random() for _ in range(most)]))
-    chances = _chances[0].slice(0, _PICKED_A_ROOT * math.isqrt(count))
-    return pc.unique(pc.cast(pc.multiply(chances, count), pa.int64(), safe=False))
+    if count not in _positions:
+        if len(_positions) == _MOST_KEPT:
+            _positions.clear()
+        chance = random.Random(count)
+        _positions[count] = pa.array(chance.sample(range(count), _PICKED_A_ROOT * math.isqrt(count)))
+    return _positions[count]
