@@ -76,19 +76,15 @@ class BinJob:
 
     def _shares(self, bins: Sequence[Bin], run: str) -> list[Share]:
         positions = np.concatenate([one.positions for one in bins])
-        ends = np.cumsum([len(one.positions) for one in bins])
-        starts = ends - [len(one.positions) for one in bins]
+        ends = np.cumsum([len(one.positions) for one in bins]).tolist()
         sizes = self._source.sizes[positions]
         costs = sizes + _FILE_COST
         even = max(float(costs.sum()) / self._cores, 1.0)
         inputs = list(zip(self._paths(positions), sizes.tolist(), strict=True))
-        bin_bytes = np.add.reduceat(sizes, starts).tolist()
         found = []
-        for one, start, end, size in zip(bins, starts.tolist(), ends.tolist(), bin_bytes, strict=True):
+        for one, start, end in zip(bins, [0, *ends[:-1]], ends, strict=True):
             output = f"{os.path.dirname(inputs[start][0])}/part-{one.number:05d}-{run}"
-            cuts = [0, end - start]
-            if size >= 2 * _LEAST_SHARE:
-                cuts = _cuts(sizes[start:end], costs[start:end], even)
+            cuts = _cuts(sizes[start:end], costs[start:end], even)
             for part, (first, last) in enumerate(itertools.pairwise(cuts)):
                 found.append(
                     Share(
@@ -174,8 +170,11 @@ class BinJob:
 
 def _cuts(sizes: np.ndarray, costs: np.ndarray, even: float) -> list[int]:
     """Where a bin's files are divided into shares that cost about the same: positions from 0 to the end."""
+    most = min(int(sizes.sum()) // _LEAST_SHARE, len(sizes))
+    if most < 2:
+        return [0, len(sizes)]
     total = float(costs.sum())
-    parts = min(round(total / even), int(sizes.sum() // _LEAST_SHARE), len(sizes))
+    parts = min(round(total / even), most)
     if parts < 2 or sizes.min() >= worker.WHOLE_BYTES:
         return [0, len(sizes)]
     middles = np.cumsum(costs) - costs / 2
