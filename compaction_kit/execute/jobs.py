@@ -1,10 +1,12 @@
 """Run Spark work so that its progress can be watched and it can be cancelled."""
 
 import contextlib
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
@@ -18,6 +20,9 @@ WHOLE_FILES = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
 }
+# Of each setting of a session the value before all blocks that set it, and that of each block.
+_values: dict[tuple[int, str], dict[object, str | None]] = {}
+_CONFS = threading.RLock()
 
 
 class WorkCancelled(Exception):
@@ -93,23 +98,17 @@ def run_cancellable(
     """
     group = f"compaction-kit-{uuid.uuid4().hex[:8]}"
     context = spark.sparkContext
-    outcome: dict[str, Any] = {}
 
-    def body() -> None:
-        try:
-            context.setJobGroup(group, "compaction_kit", interruptOnCancel=True)
-            outcome["value"] = work()
-        except BaseException as error:
-            outcome["error"] = error
+    def body() -> T:
+        context.setJobGroup(group, "compaction_kit", interruptOnCancel=True)
+        return work()
 
-    thread = InheritableThread(target=body, daemon=True)
-    thread.start()
+    outcome = in_thread(body)
     stopped: BaseException | None = None
-    alive = True
-    while alive:
+    is_done = False
+    while not is_done:
         try:
-            thread.join(_POLL_SECONDS)
-            alive = thread.is_alive()
+            is_done = bool(wait([outcome], _POLL_SECONDS).done)
             if stopped is None:
                 tick(group)
             else:
@@ -117,11 +116,23 @@ def run_cancellable(
                 context.cancelJobGroup(group)
         except BaseException as error:
             stopped = error
-    if "value" in outcome and (is_final or stopped is None):
-        return outcome["value"]  # type: ignore[no-any-return]
-    if stopped is not None:
+    if stopped is not None and not (is_final and outcome.exception() is None):
         raise WorkCancelled from stopped
-    raise outcome["error"]
+    return outcome.result()
+
+
+def in_thread(work: Callable[[], T]) -> Future[T]:
+    """Begin some work that may use Spark in a thread of its own, which ends with the program."""
+    outcome = Future[T]()
+
+    def body() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    InheritableThread(target=body, daemon=True).start()
+    return outcome
 
 
 def _look(spark: SparkSession, group: str, done: dict[int, Job]) -> Watched:
@@ -144,15 +155,33 @@ def _look(spark: SparkSession, group: str, done: dict[int, Job]) -> Watched:
 
 @contextlib.contextmanager
 def session_confs(spark: SparkSession, confs: Mapping[str, str]) -> Iterator[None]:
-    """Set session settings for the time of a `with` block, then put the old ones back."""
-    before = {key: spark.conf.get(key, None) for key in confs}
-    try:
+    """Set session settings for the time of a `with` block, then put the old ones back.
+
+    Of blocks in several threads at once the last that was entered and isn't left counts.
+    """
+    with contextlib.ExitStack() as stack:
         for key, value in confs.items():
+            stack.enter_context(_session_conf(spark, key, value))
+        yield
+
+
+@contextlib.contextmanager
+def _session_conf(spark: SparkSession, key: str, value: str) -> Iterator[None]:
+    block = object()
+    with _CONFS:
+        values = _values.setdefault((id(spark), key), {None: spark.conf.get(key, None)})
+        values[block] = value
+    try:
+        with _CONFS:
             spark.conf.set(key, value)
         yield
     finally:
-        for key, old in before.items():
-            if old is None:
+        with _CONFS:
+            del values[block]
+            *_, last = values.values()
+            if last is None:
                 spark.conf.unset(key)
             else:
-                spark.conf.set(key, old)
+                spark.conf.set(key, last)
+            if len(values) == 1:
+                del _values[id(spark), key]

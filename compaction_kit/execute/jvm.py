@@ -7,7 +7,7 @@ and a gate before a commit. What is called here is the same in Delta 3.3, 4.0 an
 import contextlib
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from pyspark.sql import DataFrame, SparkSession
 from compaction_kit.errors import SessionError
 from compaction_kit.log.names import LOG_FOLDER
 
-Actions = Sequence[Mapping[str, Any]]
 _DELTA = "org.apache.spark.sql.delta"
 _PYTHON_UTILS = "org.apache.spark.api.python.PythonUtils"
 _PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
@@ -56,7 +55,7 @@ def is_conflict(error: BaseException) -> bool:
     )
 
 
-def rows_of(spark: SparkSession, table: Path, adds: Actions) -> DataFrame:
+def rows_of(spark: SparkSession, table: Path, adds: Iterable[Mapping[str, Any]]) -> DataFrame:
     """The rows of some files as Delta reads them, with the latest schema; vectors are honoured.
 
     Args:
@@ -68,7 +67,8 @@ def rows_of(spark: SparkSession, table: Path, adds: Actions) -> DataFrame:
     log = _delta_log(spark, table)
     nothing = _nothing(spark)
     snapshot = log.update(False, nothing, nothing)
-    return DataFrame(log.createDataFrame(snapshot, _as_delta_has(spark, adds), False, nothing), spark)
+    actions = _as_delta_has(spark, map(json.dumps, adds))
+    return DataFrame(log.createDataFrame(snapshot, actions, False, nothing), spark)
 
 
 def job_span(spark: SparkSession, job: int) -> tuple[float, float] | None:
@@ -96,11 +96,11 @@ class OptimizeTransaction:
         """The version that it reads."""
         return int(self._transaction.readVersion())
 
-    def commit(self, actions: Actions, metrics: Mapping[str, int], where: str | None) -> int:
+    def commit(self, actions: Iterable[str], metrics: Mapping[str, int], where: str | None) -> int:
         """Commit file actions that change no data.
 
         Args:
-            actions: add and remove actions as the log writes them.
+            actions: Add and remove actions as the log writes them, in JSON.
             metrics: What DESCRIBE HISTORY shows of the operation.
             where: The predicate on partitions, for the history.
 
@@ -197,8 +197,8 @@ def _delta_log(spark: SparkSession, table: Path) -> Any:
     return _java(spark, f"{_DELTA}.DeltaLog").forTable(spark._jsparkSession, str(table))
 
 
-def _as_delta_has(spark: SparkSession, actions: Actions) -> Any:
-    """The actions as Delta has them: it reads them from a log made for this.
+def _as_delta_has(spark: SparkSession, actions: Iterable[str]) -> Any:
+    """Actions in JSON as Delta has them: it reads them from a log made for this.
 
     Thousands would otherwise take as many calls into the JVM.
     """
@@ -206,8 +206,8 @@ def _as_delta_has(spark: SparkSession, actions: Actions) -> Any:
     with tempfile.TemporaryDirectory(prefix="compaction-kit-") as scratch:
         log = Path(scratch) / LOG_FOLDER
         log.mkdir()
-        for version, commit in enumerate(([{"protocol": _PROTOCOL}, {"metaData": _METADATA}], actions)):
-            lines = [json.dumps(action) for action in commit]
+        table = [json.dumps({"protocol": _PROTOCOL}), json.dumps({"metaData": _METADATA})]
+        for version, lines in enumerate((table, actions)):
             (log / f"{version:020d}.json").write_text("\n".join(lines) + "\n")
             checksum = _CHECKSUM | {"protocol": _PROTOCOL, "metadata": _METADATA}
             (log / f"{version:020d}.crc").write_text(json.dumps(checksum))

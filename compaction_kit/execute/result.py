@@ -46,7 +46,7 @@ class CompactionResult:
             before it), metrics (as the history has them).
         num_bins: How many of the plan's bins were done.
         seconds: The whole run, proof included.
-        conflicts: What Delta said when other writers were in the way.
+        conflicts: What other writers did that was in the way, as Delta or the log has it.
         verified: True if the content was compared and is the same, None if it wasn't compared.
         refusals: Why bins weren't rewritten by pyarrow, by their number; OPTIMIZE did them, if it
             is among the batches' strategies.

@@ -90,3 +90,19 @@ def test_settings_come_back_set_and_unset(spark: SparkSession) -> None:
         raise Stop
     assert spark.conf.get(SET) == before
     assert spark.conf.get(UNSET, None) is None
+
+
+def test_settings_of_blocks_that_overlap_come_back_whichever_ends_first(spark: SparkSession) -> None:
+    before = spark.conf.get(SET)
+    with contextlib.ExitStack() as first, contextlib.ExitStack() as second:
+        first.enter_context(session_confs(spark, {SET: "7", UNSET: "7"}))
+        second.enter_context(session_confs(spark, {SET: "8", UNSET: "8"}))
+        first.close()
+        assert (spark.conf.get(SET), spark.conf.get(UNSET)) == ("8", "8")
+        second.close()
+        assert (spark.conf.get(SET), spark.conf.get(UNSET, None)) == (before, None)
+        second.enter_context(session_confs(spark, {UNSET: "7"}))
+        first.enter_context(session_confs(spark, {UNSET: "8"}))
+        first.close()
+        assert spark.conf.get(UNSET) == "7"
+    assert spark.conf.get(UNSET, None) is None

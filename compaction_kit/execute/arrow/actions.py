@@ -1,23 +1,47 @@
 """The file actions of bins that were rewritten, and what OPTIMIZE tells of such a commit."""
 
+import itertools
+import json
 import os
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from compaction_kit.execute.arrow.job import Bin
-from compaction_kit.execute.arrow.stats import merge_stats, physical_schema
+from compaction_kit.execute.arrow.stats import MergedStats, merge_stats, physical_schema
 from compaction_kit.execute.arrow.worker import Rewritten
 from compaction_kit.files import Files
 
-Action = dict[str, Any]
+
+@dataclass(frozen=True)
+class Replaced:
+    """What the log will say of a bin, as far as its files tell it and not its output.
+
+    Attributes:
+        folder: Of the output, as the log writes it, with a slash behind it if there is one.
+        partition_values: Of its files.
+        stats: Of its rows.
+        sizes: The bytes of each file.
+        removes: The remove action of each file, in JSON: texts take up none of the time in which
+            Python collects garbage.
+    """
+
+    folder: str
+    partition_values: dict[str, str | None]
+    stats: MergedStats
+    sizes: list[int]
+    removes: list[str]
 
 
-def file_actions(source: Files, bins: Sequence[Bin], done: Sequence[Rewritten]) -> list[Action]:
-    """Of each bin the add of its output, if that has rows, and the removes of what it replaces."""
+def replace_files(source: Files, bins: Sequence[Bin]) -> list[Replaced]:
+    """What the log will say of some bins' files.
+
+    They are removed as of now, before they are rewritten, as OPTIMIZE has it (OptimizeExecutor,
+    operationTimestamp).
+    """
     schema = physical_schema(source.snapshot.metadata)
     positions = np.concatenate([one.positions for one in bins])
     stats = source.snapshot.stats.take(pa.array(source.in_snapshot(positions))).to_pylist()
@@ -25,29 +49,18 @@ def file_actions(source: Files, bins: Sequence[Bin], done: Sequence[Rewritten]) 
     values = partition_values(source, positions)
     now = int(time.time() * 1000)
     ends = np.cumsum([len(one.positions) for one in bins]).tolist()
-    actions: list[Action] = []
-    for start, end, output in zip([0, *ends], ends, done, strict=False):
-        if output.num_rows:
-            folder, slash, _ = paths[start].rpartition("/")
-            actions.append(
-                {
-                    "add": {
-                        "path": f"{folder}{slash}{os.path.basename(output.path)}",
-                        "partitionValues": values[start],
-                        "size": output.size_bytes,
-                        "modificationTime": output.modification_time,
-                        "dataChange": False,
-                        "stats": merge_stats(stats[start:end], schema, output.num_rows),
-                    }
-                }
-            )
-        removed = zip(paths[start:end], values[start:end], sizes[start:end], strict=True)
-        actions += [{"remove": _remove(*file, now)} for file in removed]
-    return actions
+    found = []
+    for start, end in itertools.pairwise([0, *ends]):
+        folder, slash, _ = paths[start].rpartition("/")
+        files = zip(paths[start:end], values[start:end], sizes[start:end], strict=True)
+        removes = [_remove(*file, now) for file in files]
+        merged = merge_stats(stats[start:end], schema)
+        found.append(Replaced(folder + slash, values[start], merged, sizes[start:end], removes))
+    return found
 
 
-def _remove(path: str, values: dict[str, str | None], size_bytes: int, now: int) -> Action:
-    return {
+def _remove(path: str, values: dict[str, str | None], size_bytes: int, now: int) -> str:
+    remove = {
         "path": path,
         "deletionTimestamp": now,
         "dataChange": False,
@@ -55,6 +68,25 @@ def _remove(path: str, values: dict[str, str | None], size_bytes: int, now: int)
         "partitionValues": values,
         "size": size_bytes,
     }
+    return json.dumps({"remove": remove})
+
+
+def file_actions(replaced: Iterable[Replaced], outputs: Iterable[Rewritten]) -> list[str]:
+    """Of each bin the add of its output, if that has rows, and the removes of what it replaces, in JSON."""
+    actions: list[str] = []
+    for files, output in zip(replaced, outputs, strict=True):
+        if output.num_rows:
+            add = {
+                "path": files.folder + os.path.basename(output.path),
+                "partitionValues": files.partition_values,
+                "size": output.size_bytes,
+                "modificationTime": output.modification_time,
+                "dataChange": False,
+                "stats": files.stats.of(output.num_rows),
+            }
+            actions.append(json.dumps({"add": add}))
+        actions += files.removes
+    return actions
 
 
 def partition_values(source: Files, positions: np.ndarray) -> list[dict[str, str | None]]:
@@ -69,10 +101,10 @@ def partition_values(source: Files, positions: np.ndarray) -> list[dict[str, str
     return [dict(zip(keys, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
-def commit_metrics(actions: Sequence[Action]) -> dict[str, int]:
-    """What OPTIMIZE tells in the history (OptimizeExecutor, createMetrics)."""
-    added = sorted(action["add"]["size"] for action in actions if "add" in action)
-    removed = [action["remove"]["size"] for action in actions if "remove" in action]
+def commit_metrics(replaced: Iterable[Replaced], outputs: Iterable[Rewritten]) -> dict[str, int]:
+    """What OPTIMIZE tells in the history (OptimizeExecutor, createMetrics); one output has rows at least."""
+    added = sorted(output.size_bytes for output in outputs if output.num_rows)
+    removed = [size_bytes for files in replaced for size_bytes in files.sizes]
     count = len(added)
     return {
         "numAddedFiles": count,

@@ -1,10 +1,11 @@
 """One Spark job that rewrites bins: large ones in several shares, whose outputs a second job joins."""
 
+import contextlib
 import itertools
 import os
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -206,3 +207,13 @@ def discard(written: Iterable[Rewritten]) -> None:
     for one in written:
         if one.path:
             Path(one.path).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def discarding(written: Iterable[Rewritten]) -> Iterator[None]:
+    """Delete outputs if a `with` block raises."""
+    try:
+        yield
+    except BaseException:
+        discard(written)
+        raise

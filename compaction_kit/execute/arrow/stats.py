@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from compaction_kit.log.metadata import Metadata
 
@@ -34,32 +34,42 @@ _DECODER = json.JSONDecoder(parse_float=Decimal)
 Kind = Any
 
 
-def merge_stats(stats: Sequence[str | None], schema: Mapping[str, Any], num_rows: int) -> str:
+class MergedStats(NamedTuple):
+    """The stats of some files' rows together.
+
+    Attributes:
+        num_rows: How many rows the files have by their stats; None if one doesn't say.
+        text: JSON: numRecords; nullCount, minValues and maxValues of the columns of which every file
+            says them.
+    """
+
+    num_rows: int | None
+    text: str
+
+    def of(self, num_rows: int) -> str:
+        """The stats of so many rows that were written: those that count others are not to be trusted."""
+        return self.text if num_rows == self.num_rows else json.dumps({"numRecords": num_rows})
+
+
+def merge_stats(stats: Sequence[str | None], schema: Mapping[str, Any]) -> MergedStats:
     """The stats of all rows together.
 
     Args:
         stats: The stats of each file as JSON text, null for none.
         schema: The table's schema as the log has it, by physical names (see `physical_schema`).
-        num_rows: How many rows were written; stats that count others are not to be trusted.
-
-    Returns:
-        JSON text: numRecords always; nullCount, minValues and maxValues of the columns of which
-        every file says them.
     """
-    known = [_parsed(text) for text in stats]
+    parts = [one for one in map(_parsed, stats) if one is not None]
+    if len(parts) < len(stats) or not all(one.get("tightBounds", True) for one in parts):
+        return MergedStats(None, "")
+    num_rows = sum(one["numRecords"] for one in parts)
     merged: dict[str, Any] = {"numRecords": num_rows}
-    if None in known or sum(one["numRecords"] for one in known if one) != num_rows:
-        return json.dumps(merged)
-    parts = [one for one in known if one is not None]
-    if not all(one.get("tightBounds", True) for one in parts):
-        return json.dumps(merged)
     if all(isinstance(one.get("nullCount"), dict) for one in parts):
         merged["nullCount"] = _counts([one["nullCount"] for one in parts], schema)
     for name, pick in (("minValues", min), ("maxValues", max)):
         if all(isinstance(one.get(name), dict) for one in parts):
             files = [(one[name], one.get("nullCount"), one["numRecords"]) for one in parts]
             merged[name] = _bounds(files, schema, pick)
-    return _dumped(merged)
+    return MergedStats(num_rows, _dumped(merged))
 
 
 def _counts(parts: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]) -> dict[str, Any]:

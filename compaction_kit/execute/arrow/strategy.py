@@ -1,17 +1,19 @@
 """The strategy "arrow": a plan's bins, batch after batch, rewritten by Spark tasks and committed by Delta."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow.compute as pc
 
 from compaction_kit.errors import UnsupportedTableError
-from compaction_kit.execute.arrow.actions import commit_metrics, file_actions
-from compaction_kit.execute.arrow.job import Bin, BinJob, discard
+from compaction_kit.execute.arrow.actions import Replaced, commit_metrics, file_actions, replace_files
+from compaction_kit.execute.arrow.job import Bin, BinJob, discard, discarding
 from compaction_kit.execute.arrow.refusals import refuse_bins, refuse_changes, refuse_table
 from compaction_kit.execute.arrow.worker import Rewritten
 from compaction_kit.execute.commits import settings
 from compaction_kit.execute.failures import BinFailed, TableChanged
+from compaction_kit.execute.jobs import in_thread
 from compaction_kit.execute.jvm import OptimizeTransaction, is_conflict
 from compaction_kit.execute.optimize import optimize_where
 from compaction_kit.execute.work import Work
@@ -20,6 +22,7 @@ from compaction_kit.log.paths import decode_paths
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import CompactionPlan
 from compaction_kit.predicate import partitions_predicate
+from compaction_kit.sizes import format_count
 
 # How many conflicts a run bears.
 MOST_CONFLICTS = 5
@@ -100,51 +103,69 @@ class _ArrowRun:
         return [one for one in bins if self._partition_of[one.number] not in theirs]
 
     def _run_batch(self, bins: list[Bin]) -> None:
-        transaction, bins = self._begin(bins)
+        bins = self._live_part(bins, self._work.log.segment().version)
         while bins:
+            # Delta begins while the tasks write, and stats are merged.
+            meanwhile = in_thread(partial(self._prepare, bins))
             done = self._job.run(bins)
-            self._check_failures(done)
+            with discarding(done):
+                transaction, replaced = meanwhile.result()
+                self._check_failures(done)
             self._refusals |= {one.number: one.refusal for one in done if one.refusal is not None}
             written = {one.number: one for one in done if one.path}
             kept = [one for one in self._left(bins) if one.number in written]
             discard(written[number] for number in written.keys() - {one.number for one in kept})
-            bins = self._commit(transaction, kept, written)
-            if bins:
-                transaction, bins = self._begin(bins)
+            bins = self._commit(transaction, kept, replaced, written)
+
+    def _prepare(self, bins: list[Bin]) -> tuple[OptimizeTransaction, dict[int, Replaced]]:
+        """A transaction at the latest version, and what the log will say of the files of each bin."""
+        transaction = self._begin()
+        replaced = replace_files(self._source, bins)
+        return transaction, {one.number: files for one, files in zip(bins, replaced, strict=True)}
+
+    def _begin(self) -> OptimizeTransaction:
+        return OptimizeTransaction(self._work.spark, self._work.table)
 
     def _commit(
-        self, transaction: OptimizeTransaction, bins: list[Bin], written: Mapping[int, Rewritten]
+        self,
+        transaction: OptimizeTransaction,
+        bins: list[Bin],
+        replaced: Mapping[int, Replaced],
+        written: Mapping[int, Rewritten],
     ) -> list[Bin]:
         """Commit what is written; what is left of bins that lost files comes back."""
         work, lost = self._work, list[Bin]()
+        is_told = False
         while bins:
+            before = {one.number: len(one.positions) for one in bins}
+            with discarding(written[number] for number in before):
+                left = self._live_part(bins, transaction.version)
+                whole = {one.number for one in left if len(one.positions) == before[one.number]}
+                gone = before.keys() - whole
+                if gone and not is_told:
+                    self._bear(TableChanged(f"files of {format_count(len(gone), 'bin')} are gone"))
+            lost += [one for one in left if one.number not in whole]
+            discard(written[number] for number in gone)
+            bins = [one for one in left if one.number in whole]
             outputs = [written[one.number] for one in bins]
-            actions = file_actions(self._source, bins, outputs)
             if not any(one.num_rows for one in outputs):
                 discard(outputs)
                 break
+            files = [replaced[one.number] for one in bins]
             try:
                 confs = self._checksum_confs(transaction.version)
                 with work.record.step("commit"), settings(work.spark, "arrow", work.plan.id, confs):
-                    transaction.commit(actions, commit_metrics(actions), work.plan.where)
+                    metrics = commit_metrics(files, outputs)
+                    transaction.commit(file_actions(files, outputs), metrics, work.plan.where)
                 discard(one for one in outputs if not one.num_rows)
                 break
             except Exception as error:
                 # After any other error the commit may stand: then the outputs are the table's files.
                 if not is_conflict(error):
                     raise
-                self._bear(error, outputs)
-            try:
-                transaction, left = self._begin(bins)
-            except TableChanged:
-                discard(outputs)
-                raise
-            whole = {
-                one.number for one in left if len(one.positions) == len(self._bins[one.number].positions)
-            }
-            lost += [one for one in left if one.number not in whole]
-            discard(written[one.number] for one in bins if one.number not in whole)
-            bins = [one for one in left if one.number in whole]
+                with discarding(outputs):
+                    self._bear(error)
+                    transaction, is_told = self._begin(), True
         return lost
 
     def _checksum_confs(self, version: int) -> dict[str, str]:
@@ -152,26 +173,23 @@ class _ArrowRun:
         has_one = (self._work.table / LOG_FOLDER / f"{version:020d}.crc").exists()
         return {} if has_one else _NO_CHECKSUM
 
-    def _bear(self, error: Exception, outputs: Iterable[Rewritten]) -> None:
+    def _bear(self, error: Exception) -> None:
         """Count a conflict; one too many ends the run."""
         self._work.record.conflict(error)
         if len(self._work.record.conflicts) > MOST_CONFLICTS:
-            discard(outputs)
             raise error
 
-    def _begin(self, bins: list[Bin]) -> tuple[OptimizeTransaction, list[Bin]]:
-        """A transaction at the latest version, and what of the bins' files is still live there."""
-        work = self._work
-        transaction = OptimizeTransaction(work.spark, work.table)
-        if transaction.version == work.plan.version or not bins:
-            return transaction, bins
-        snapshot = work.log.snapshot(transaction.version)
+    def _live_part(self, bins: list[Bin], version: int) -> list[Bin]:
+        """What of the bins' files is still live at a version; bins of which one file is left are none."""
+        if version == self._work.plan.version or not bins:
+            return bins
+        snapshot = self._work.log.snapshot(version)
         reason = refuse_changes(self._source.snapshot, snapshot)
         if reason is not None:
             raise TableChanged(reason)
         live = self._are_live(snapshot, bins)
         trimmed = [Bin(one.number, one.positions[live[one.number]]) for one in bins]
-        return transaction, [one for one in trimmed if len(one.positions) > 1]
+        return [one for one in trimmed if len(one.positions) > 1]
 
     def _are_live(self, snapshot: Snapshot, bins: Sequence[Bin]) -> dict[int, np.ndarray]:
         """Whether each file of each bin is still live, and has no vector that it had not."""
@@ -184,7 +202,6 @@ class _ArrowRun:
     def _check_failures(self, done: Sequence[Rewritten]) -> None:
         failure = next((one.failure for one in done if one.failure is not None), None)
         if failure is not None:
-            discard(done)
             raise BinFailed(failure)
 
     def _optimize_refused(self) -> None:
