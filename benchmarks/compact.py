@@ -278,8 +278,8 @@ SHAPES = {
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("tables", nargs="*", choices=[[], *SHAPES], default=list(SHAPES))
+    parser.add_argument("tables", nargs="*", choices=[[], *SHAPES])
     parser.add_argument("--factor", type=float, default=1.0)
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    main(options.tables, options.factor, options.repeats)
+    main(options.tables or list(SHAPES), options.factor, options.repeats)

@@ -21,6 +21,8 @@ from compaction_kit.errors import (
     UnsupportedTableError,
 )
 from compaction_kit.execute import CompactionResult, Progress
+from compaction_kit.execute.arrow import strategy
+from compaction_kit.execute.jvm import OptimizeTransaction
 from compaction_kit.plan import CompactionPlan
 from tests import deltas_view, folders, handmade
 from tests.conftest import CopyOf
@@ -206,6 +208,38 @@ def test_rows_deleted_by_a_vector_meanwhile_stay_deleted(spark: SparkSession, ch
     assert (result.verified, len(result.conflicts)) == (True, 1)
     assert spark.read.format("delta").load(str(changed)).count() == count - 1
     assert result.num_files_removed < plan.num_files_removed
+
+
+@pytest.mark.parametrize("moment", ["before Delta begins", "after Delta has begun"])
+def test_what_is_removed_meanwhile_is_told_and_left_out(
+    spark: SparkSession, changed: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Delta itself sees what happens after it has begun."""
+    table = open_table(changed)
+    plan = table.plan_compaction()
+    removed = plan.files["path"].to_pylist()[0]
+    files = data_files(changed)
+
+    def remove() -> None:
+        if not handmade.commit_path(changed, 5).exists():
+            handmade.write_commit(changed, 5, [handmade.remove(removed)])
+
+    class Transaction(OptimizeTransaction):
+        def __init__(self, spark: SparkSession, table: Path):
+            if moment == "before Delta begins":
+                remove()
+            super().__init__(spark, table)
+            remove()
+
+    monkeypatch.setattr(strategy, "OptimizeTransaction", Transaction)
+    result = plan.run(strategy="arrow")
+    assert result.verified is True
+    (conflict,) = result.conflicts
+    assert (conflict == "files of 1 bin are gone") == (moment == "before Delta begins")
+    assert result.num_files_removed == plan.num_files_removed - 1
+    assert removed not in table.files().to_arrow()["path"].to_pylist()
+    adds = [add for version in result.versions for add in actions_of(changed, version, "add")]
+    assert data_files(changed) - files == {changed / add["path"] for add in adds}
 
 
 def test_a_column_that_comes_meanwhile_is_null(spark: SparkSession, changed: Path) -> None:
