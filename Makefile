@@ -35,8 +35,9 @@ clean:  ## remove what the targets made
 	rm -rf $(VENV) tour.html data .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # The JVM's first compiler alone: tests run each statement a few times, so that the second costs
-# more than it brings. Without the second, that compiler runs out of room for its code.
-TEST_ENV := JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+# more than it brings. Without the second, that compiler runs out of room for its code. Garbage by one
+# thread: there is a JVM for each core.
+TEST_ENV := JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 …")'
