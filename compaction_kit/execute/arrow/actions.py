@@ -25,8 +25,8 @@ class Replaced:
         partition_values: Of its files.
         stats: Of its rows.
         sizes: The bytes of each file.
-        removes: The remove action of each file, in JSON: texts take up none of the time in which
-            Python collects garbage.
+        removes: The remove action of each file, in JSON; thousands of objects would keep Python's
+            garbage collector busy.
     """
 
     folder: str
