@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from pyspark.sql import SparkSession
-from pyspark.util import InheritableThread
 
 from compaction_kit.errors import RunFailedError, SessionError
+from compaction_kit.execute.jobs import in_thread
 from compaction_kit.execute.jvm import CommitGate, has_jvm
 
 _POLL_SECONDS = 0.005
@@ -32,25 +33,23 @@ class Held:
                 "get_spark()."
             )
         self._gate = CommitGate(spark)
-        self._error: Exception | None = None
-        self._thread = InheritableThread(target=self._run, args=(write,), daemon=True)
-        self._thread.start()
+        self._outcome = in_thread(partial(self._run, write))
         while not self._gate.is_reached:
-            if not self._thread.is_alive():
+            if self._outcome.done():
+                error = self._outcome.exception()
                 raise RunFailedError(
-                    f"The writer ended before it came to a commit: {self._error or 'it changed nothing'}."
-                ) from self._error
+                    f"The writer ended before it came to a commit: {error or 'it changed nothing'}."
+                ) from error
             time.sleep(_POLL_SECONDS)
 
-    def release(self) -> Exception | None:
+    def release(self) -> BaseException | None:
         """Let it try its commit, and wait for the end.
 
         Returns:
             What it raised; None if it committed.
         """
         self._gate.open()
-        self._thread.join()
-        return self._error
+        return self._outcome.exception()
 
     @property
     def transactions(self) -> list[bool]:
@@ -58,8 +57,5 @@ class Held:
         return self._gate.transactions
 
     def _run(self, write: Callable[[], object]) -> None:
-        try:
-            with self._gate.watching():
-                write()
-        except Exception as error:
-            self._error = error
+        with self._gate.watching():
+            write()

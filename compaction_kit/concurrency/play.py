@@ -82,7 +82,11 @@ def _play(scenario: Scenario, table: Path, spark: SparkSession) -> Story:
 
 
 def _attempts(
-    scenario: Scenario, log: TransactionLog, before: int, transactions: list[bool], error: Exception | None
+    scenario: Scenario,
+    log: TransactionLog,
+    before: int,
+    transactions: list[bool],
+    error: BaseException | None,
 ) -> pa.Table:
     """The commits tried, in order of time: those committed from the log, the first writer's others from
     what Delta's observer saw.
@@ -115,7 +119,7 @@ def _committed(log: TransactionLog, writer: str, version: int) -> dict[str, Any]
     }
 
 
-def _refusal(error: Exception) -> Refusal:
+def _refusal(error: BaseException) -> Refusal:
     text = str(error)
     condition = _CONDITION.match(text)
     words = _ADDED.sub("", _CONDITION.sub("", text))
