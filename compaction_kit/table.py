@@ -156,7 +156,7 @@ class Table:
                 to do.
             budget: Bytes that may be rewritten: the bins that gain the most for each byte (see
                 `benefit.gains`). None for as many as there are.
-            zorder_by: Columns to sort the rows of each partition by, as OPTIMIZE … ZORDER BY
+            zorder_by: Columns to lay out the rows of each partition by, in Z-order, as OPTIMIZE … ZORDER BY
                 does; sizes play no part then.
             batch_size: Bytes of the bins that are committed together. None: as OPTIMIZE is set
                 (one commit, if it isn't).

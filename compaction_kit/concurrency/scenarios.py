@@ -73,6 +73,18 @@ def _rewrite(spark: SparkSession, folder: Path) -> None:
     rows.write.format("delta").mode("overwrite").option("dataChange", "false").save(str(folder))
 
 
+def _batch(name: str) -> Writer:
+    options = {"txnAppId": "feed", "txnVersion": "0"}
+
+    def write(spark: SparkSession, folder: Path) -> None:
+        rows = spark.range(100, 110, 1, 1).selectExpr("id", "'a' AS p")
+        rows.write.format("delta").mode("append").options(**options).save(str(folder))
+
+    told = ", ".join(f'{key}="{value}"' for key, value in options.items())
+    statement = f'rows.write.format("delta").mode("append").options({told}).save({{table}})'
+    return Writer(name, statement, lambda before: before | frozenset(range(100, 110)), write)
+
+
 def _append(name: str, first_id: int) -> Writer:
     ids = range(first_id, first_id + 10)
     rows = f"SELECT id, 'a' FROM range({ids.start}, {ids.stop}, 1, 1)"
@@ -120,6 +132,12 @@ SCENARIOS = {
             "Two feeds append rows at the same time.",
             _append("first append", 100),
             _append("second append", 200),
+        ),
+        Scenario(
+            "one batch by two runs",
+            "A stream was started twice, and both runs write the same batch.",
+            _batch("first run"),
+            _batch("second run"),
         ),
         Scenario(
             "two deletes of the same rows",

@@ -30,6 +30,8 @@ _RULES = {
     "hadn't seen all of what it changes",
     "ConcurrentDeleteReadException": "the {second} removed a file that the {first} had read and rewritten, "
     "so that its new files would bring back what is gone, or bring it twice",
+    "ConcurrentTransactionException": "the {second} wrote the batch that the {first} was about to commit: "
+    "both carry the same application and number (a txn action), and a batch counts once",
     "MetadataChangedException": "the {second} changed the table's columns or properties, by which the "
     "{first} had written its files",
 }

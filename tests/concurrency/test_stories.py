@@ -1,5 +1,6 @@
 """Two real writers at once: each scenario's outcome is Delta's, and no row is lost or doubled."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,6 +22,7 @@ ANEW = (["refused", "committed"], None)
 READ_TOO_LITTLE = (["refused"], "ConcurrentAppendException")
 EXPECTED = {
     "append with append": BOTH,
+    "one batch by two runs": (["refused"], "ConcurrentTransactionException"),
     "two deletes of the same rows": READ_TOO_LITTLE,
     "two deletes in two partitions": BOTH,
     "compaction with append": BOTH,
@@ -132,10 +134,11 @@ def test_deltas_own_words_are_told(
     conditions = {
         "ConcurrentAppendException": "DELTA_CONCURRENT_APPEND",
         "ConcurrentDeleteReadException": "DELTA_CONCURRENT_DELETE_READ",
+        "ConcurrentTransactionException": "DELTA_CONCURRENT_TRANSACTION",
         "MetadataChangedException": "DELTA_METADATA_CHANGED",
     }
     assert refusal.condition.split(".")[0] == conditions[refusal.exception]
-    assert "concurrent" in refusal.message
+    assert re.search("concurrent|at the same time", refusal.message)
     assert "\n" not in refusal.message
     assert "{" not in stories[name].why
     for words in (refusal.exception, refusal.condition, stories[name].why):
