@@ -16,7 +16,7 @@ from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.histogram import Histogram
 from compaction_kit.log.paths import decode_paths
 from compaction_kit.log.snapshot import Snapshot
-from compaction_kit.markup import as_html
+from compaction_kit.markup import shown
 from compaction_kit.overlap import Overlap, measure_overlap
 from compaction_kit.retention import table_retention
 from compaction_kit.sizes import MIB, format_size, parse_size, parse_spark_size
@@ -58,7 +58,7 @@ class FileStats:
     num_unsized_tombstones: int
 
     def _repr_html_(self) -> str:
-        return as_html(
+        return shown(
             {
                 "files": f"{self.num_files:,} in {self.num_partitions:,} partitions; the fullest has "
                 f"{self.skew:,.1f} times the average",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compaction_kit.bounds import Bounds
-from compaction_kit.markup import as_html
+from compaction_kit.markup import shown
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Overlap:
         return int(self.depths.max(initial=0))
 
     def _repr_html_(self) -> str:
-        return as_html(
+        return shown(
             {
                 "files": f"{self.num_files:,}, {self.num_unknown:,} of them without bounds",
                 f"files that a point of {self.column} falls in": f"{self.mean:,.1f} on average, "

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compaction_kit.durations import format_factor, format_seconds
 from compaction_kit.errors import InvalidArgumentError, RunFailedError
-from compaction_kit.markup import as_html, as_text
+from compaction_kit.markup import as_text, shown
 from compaction_kit.query import SPARK_ERRORS, Query, name_of, parse_query, quoted_query, reason_of
 from compaction_kit.session import quiet_errors
 from compaction_kit.sizes import format_size
@@ -125,9 +125,7 @@ class ReadComparison:
         return plots.reads(self)
 
     def _repr_html_(self) -> str:
-        from compaction_kit import plots
-
-        return f"<div>{as_html(self.facts())}{plots.to_html(self.plot())}</div>"
+        return shown(self.facts(), self.plot())
 
     def __repr__(self) -> str:
         return f"ReadComparison(\n{self.summary()}\n)"

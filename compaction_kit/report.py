@@ -1,16 +1,14 @@
 """A report: records with their words and figures on one page that needs no other file."""
 
-import html
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from matplotlib.figure import Figure
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.markup import arrow_as_html
+from compaction_kit.markup import Html, element, folded, shown
 from compaction_kit.plots import to_html
 
 _STYLE = Path(__file__).with_name("report.css")
@@ -58,40 +56,26 @@ def write_report(path: str | Path, title: str, *parts: Any) -> Path:
 
 
 def _page(title: str, parts: tuple[Any, ...]) -> str:
-    body = "\n".join(map(_part, parts))
-    now = datetime.now(UTC)
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{html.escape(title)}</title><style>{_STYLE.read_text(encoding='utf-8')}</style></head>\n"
-        f"<body><main><h1>{html.escape(title)}</h1>"
-        f'<p class="made">Written by compaction_kit on {now:%Y-%m-%d %H:%M} UTC</p>\n'
-        f"{body}</main></body></html>\n"
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("title", title),
+        element("style", Html(_STYLE.read_text(encoding="utf-8"))),
     )
+    made = f"Written by compaction_kit on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    body = element("main", element("h1", title), element("p", made, class_="made"), *map(_part, parts))
+    return f"<!DOCTYPE html>\n{element('html', head, element('body', body), lang='en')}\n"
 
 
-def _part(part: Any) -> str:
+def _part(part: Any) -> Html:
     if not isinstance(part, Section):
         return _record(part)
-    code = html.escape(part.code)
-    lines = f"<details><summary>As Python</summary><pre>{code}</pre></details>" if code else ""
-    return (
-        f"<section><h2>{html.escape(part.title)}</h2>{''.join(map(_record, part.records))}{lines}</section>"
-    )
+    lines = [folded("As Python", part.code)] if part.code else []
+    return element("section", element("h2", part.title), *map(_record, part.records), *lines)
 
 
-def _record(record: Any) -> str:
-    if isinstance(record, str):
-        return f'<p class="words">{html.escape(record)}</p>'
-    if isinstance(record, pa.Table):
-        drawn = arrow_as_html(record)
-    elif isinstance(record, Figure):
-        drawn = to_html(record)
-    elif hasattr(record, "_repr_html_"):
-        drawn = record._repr_html_()
-    else:
-        raise InvalidArgumentError(
-            f"What is of type {type(record).__name__} can't be drawn: give records of the kit, figures, "
-            "small Arrow tables or sentences."
-        )
-    return f'<div class="drawn">{drawn}</div>'
+def _record(record: Any) -> Html:
+    # A plain Figure has a way to draw itself too, which is for servers of its own.
+    part = to_html(record) if isinstance(record, Figure) else record
+    return element("div", shown(part), class_="drawn")

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.log import TransactionLog
-from compaction_kit.markup import arrow_as_html, as_html, as_text
+from compaction_kit.markup import as_text, shown
 from compaction_kit.playground import new_folder, read_ids
 from compaction_kit.session import get_spark, quiet_errors
 from compaction_kit.sizes import format_count
@@ -106,10 +106,9 @@ class StreamStory:
         return as_text(self.facts())
 
     def _repr_html_(self) -> str:
-        commits, batches = (arrow_as_html(rows) for rows in (self.commits, self.batches))
-        return (
-            f"<div><p>{self.finding}</p>{as_html(self.facts())}"
-            f"<p>The source's commits</p>{commits}<p>The stream's batches</p>{batches}</div>"
+        return shown(
+            *(self.finding, self.facts()),
+            *("The source's commits", self.commits, "The stream's batches", self.batches),
         )
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from compaction_kit.concurrency.scenarios import Scenario
-from compaction_kit.markup import arrow_as_html, as_html, as_text
+from compaction_kit.markup import as_text, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -168,10 +168,7 @@ class Story:
         return plots.concurrency(self.attempts, names, self.finding, exception)
 
     def _repr_html_(self) -> str:
-        from compaction_kit import plots
-
-        tries = arrow_as_html(self.attempts)
-        return f"<div>{as_html(self.facts())}{tries}{plots.to_html(self.plot())}</div>"
+        return shown(self.facts(), self.attempts, self.plot())
 
     def __repr__(self) -> str:
         return f"Story(\n{self.summary()}\n)"

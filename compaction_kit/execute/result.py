@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute.work import TIMELINE
-from compaction_kit.markup import as_html, as_text
+from compaction_kit.markup import as_text, shown
 from compaction_kit.query import Query
 from compaction_kit.reads import ReadComparison
 from compaction_kit.sizes import format_count, format_size
@@ -162,10 +162,7 @@ class CompactionResult:
         return plots.timeline(self.timeline)
 
     def _repr_html_(self) -> str:
-        from compaction_kit import plots
-
-        figures = plots.to_html(self.plot()) + (plots.to_html(self.plot_timeline()) if self.versions else "")
-        return f"<div>{as_html(self.facts())}{figures}</div>"
+        return shown(self.facts(), self.plot(), *([self.plot_timeline()] if self.versions else []))
 
     def __repr__(self) -> str:
         return f"CompactionResult(\n{self.summary()}\n)"

@@ -16,7 +16,7 @@ from compaction_kit.log import TransactionLog
 from compaction_kit.log.names import Kind, LogFile, list_log, log_file
 from compaction_kit.log.segment import complete_checkpoints
 from compaction_kit.log.sources import sidecar_names
-from compaction_kit.markup import as_html, as_text
+from compaction_kit.markup import as_text, shown
 from compaction_kit.retention import LOG_PROPERTY, log_retention
 from compaction_kit.sizes import format_count, format_size
 
@@ -108,7 +108,7 @@ class LogCleanup:
         )
 
     def _repr_html_(self) -> str:
-        return f"<div>{as_html(self.facts())}</div>"
+        return shown(self.facts())
 
     def __repr__(self) -> str:
         return f"LogCleanup(\n{as_text(self.facts())}\n)"

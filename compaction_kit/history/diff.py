@@ -12,7 +12,7 @@ from compaction_kit.files import Files
 from compaction_kit.history.content import content_groups
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.actions import PARTITION
-from compaction_kit.markup import as_html, as_html_table, as_text
+from compaction_kit.markup import as_html_table, as_text, shown
 from compaction_kit.sizes import format_count, format_size
 
 ADDED, REMOVED = "added", "removed"
@@ -121,16 +121,12 @@ class Diff:
         table = self.by_partition
         keys = [name for name in table.column_names if name.startswith(PARTITION)]
         if not keys or not len(table):
-            return f"<div>{as_html(self.facts())}</div>"
+            return shown(self.facts())
         head = ["partition", "files added", "removed", "bytes added", "removed", "rows added", "removed"]
         rows = [_row(row, keys) for row in table.slice(0, _MOST_PARTITIONS).to_pylist()]
         more = len(table) - len(rows)
-        rest = (
-            f"<p>… and {format_count(more, 'more partition')}: see <code>by_partition</code></p>"
-            if more
-            else ""
-        )
-        return f"<div>{as_html(self.facts())}{as_html_table(head, rows)}{rest}</div>"
+        rest = [f"… and {format_count(more, 'more partition')}: see by_partition"] if more else []
+        return shown(self.facts(), as_html_table(head, rows), *rest)
 
     def __repr__(self) -> str:
         return f"Diff(\n{as_text(self.facts())}\n)"

@@ -18,7 +18,7 @@ from compaction_kit.execute.restore import restore
 from compaction_kit.history.diff import ADDED, REMOVED, Diff, diff_versions
 from compaction_kit.history.readable import BLOCKED, LOG_GONE, read_readability
 from compaction_kit.log import TransactionLog
-from compaction_kit.markup import as_html, as_text
+from compaction_kit.markup import as_text, shown
 from compaction_kit.retention import GUARD, PROPERTY
 from compaction_kit.session import quiet_errors
 from compaction_kit.sizes import format_count, format_size
@@ -57,7 +57,7 @@ class RestoreResult:
         }
 
     def _repr_html_(self) -> str:
-        return f"<div>{as_html(self.facts())}</div>"
+        return shown(self.facts())
 
     def __repr__(self) -> str:
         return f"RestoreResult(\n{as_text(self.facts())}\n)"
@@ -134,7 +134,7 @@ class RestorePlan:
         return f"A stream that reads the table {fails}; with ignoreChanges it {instead}."
 
     def _repr_html_(self) -> str:
-        return f"<div>{as_html(self.facts())}</div>"
+        return shown(self.facts())
 
     def __repr__(self) -> str:
         return f"RestorePlan(\n{as_text(self.facts())}\n)"

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from compaction_kit.interop.damage import Damage
 from compaction_kit.interop.manifest import PROPERTY
-from compaction_kit.markup import as_html
+from compaction_kit.markup import shown
 from compaction_kit.sizes import format_count
 
 if TYPE_CHECKING:
@@ -108,9 +108,7 @@ class ManifestCheck:
         return plots.manifest(self.by_version, self.version)
 
     def _repr_html_(self) -> str:
-        from compaction_kit import plots
-
-        return f"<div>{as_html(self.facts())}{plots.to_html(self.plot())}</div>"
+        return shown(self.facts(), self.plot())
 
     def __repr__(self) -> str:
         return f"ManifestCheck({self._which()})"

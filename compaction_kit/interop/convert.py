@@ -32,7 +32,7 @@ from compaction_kit.interop.parquet_folder import (
 from compaction_kit.interop.parquet_read import read_parquet
 from compaction_kit.interop.visibility import walk
 from compaction_kit.log.names import LOG_FOLDER
-from compaction_kit.markup import as_html, as_text
+from compaction_kit.markup import as_text, shown
 from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.session import get_spark, quiet_errors
 from compaction_kit.sizes import format_count, format_size
@@ -151,7 +151,7 @@ class ConvertPlan:
         return True
 
     def _repr_html_(self) -> str:
-        return as_html(self.facts())
+        return shown(self.facts())
 
     def __repr__(self) -> str:
         return f"ConvertPlan({self.num_files:,} files, {format_size(self.size_bytes)})"
@@ -176,7 +176,7 @@ class ConvertResult:
         }
 
     def _repr_html_(self) -> str:
-        return as_html(self.facts())
+        return shown(self.facts())
 
     def __repr__(self) -> str:
         return f"ConvertResult(\n{as_text(self.facts())}\n)"

@@ -23,7 +23,7 @@ from compaction_kit.history.needs import read_needs
 from compaction_kit.interop.as_parquet import check_as_parquet, differences, live_paths
 from compaction_kit.interop.parquet_read import read_parquet
 from compaction_kit.interop.set_aside import move_aside, put_back, restore
-from compaction_kit.markup import as_html, as_text
+from compaction_kit.markup import as_text, shown
 from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.session import quiet_errors
 from compaction_kit.sizes import format_count, format_size
@@ -141,7 +141,7 @@ class ParquetPlan:
         return "all was put back, and the table is as it was"
 
     def _repr_html_(self) -> str:
-        return as_html(self.facts())
+        return shown(self.facts())
 
     def __repr__(self) -> str:
         return f"ParquetPlan({self.files.num_rows:,} files stay, {self.moved.num_rows:,} are set aside)"
@@ -197,7 +197,7 @@ class ParquetResult:
         }
 
     def _repr_html_(self) -> str:
-        return as_html(self.facts())
+        return shown(self.facts())
 
     def __repr__(self) -> str:
         return f"ParquetResult(\n{as_text(self.facts())}\n)"

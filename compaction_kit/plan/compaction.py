@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.files import Files
+from compaction_kit.markup import shown
 from compaction_kit.plan.candidates import Thresholds
 from compaction_kit.plan.compare import Comparison, compare
 from compaction_kit.plan.order import SIZE
@@ -287,10 +288,7 @@ class CompactionPlan:
         return plots.plan_bins(self)
 
     def _repr_html_(self) -> str:
-        from compaction_kit import plots
-
-        text = self.explain().replace("\n", "<br>")
-        return f"<div><p>{text}</p>{plots.to_html(self.plot())}</div>"
+        return shown(self.explain(), self.plot())
 
     def __repr__(self) -> str:
         return (

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from compaction_kit.bounds import Bounds
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.markup import as_html_table
+from compaction_kit.markup import as_html_table, shown
 from compaction_kit.overlap import files_touched
 from compaction_kit.plan.order import INGEST, SIZE, column_of, order_by
 from compaction_kit.plan.packing import Packing
@@ -48,11 +48,9 @@ class Comparison:
         return plots.layouts(self.layouts, self.column)
 
     def _repr_html_(self) -> str:
-        from compaction_kit import plots
-
         head = ("layout", "files", "rewritten", "touched by a point", "by a narrow range")
         table = as_html_table(head, [_row(layout) for layout in self.layouts.to_pylist()])
-        return f"<div>{table}{plots.to_html(self.plot())}</div>"
+        return shown(table, self.plot())
 
 
 def compare(plan: "CompactionPlan", column: str | None = None) -> Comparison:

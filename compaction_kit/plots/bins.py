@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from compaction_kit.plan import CompactionPlan
 from compaction_kit.plots.sizes import before_after, draw_before_after
-from compaction_kit.plots.style import INK, LIVE, LOST, NEW, Chart, F, calm, size_ticks, titled
+from compaction_kit.plots.style import INK, LIVE, LOST, NEW, Chart, F, calm, short, size_ticks, titled
 from compaction_kit.sizes import format_count, format_size
 
 _MOST_BINS = 60
@@ -64,12 +64,12 @@ def layouts(table: pa.Table, column: str) -> Chart:
         table: Layouts as `plan.compare` gives them.
         column: The column.
     """
-    names, touched = table["layout"].to_pylist(), table["range_files"].to_pylist()
+    names, touched = [short(name) for name in table["layout"].to_pylist()], table["range_files"].to_pylist()
     counts = table["num_files"].to_pylist()
     figure = Chart(figsize=(7.2, 1.2 + 0.4 * len(names)), layout="constrained")
     axis = figure.subplots()
     values = [value or 0 for value in touched]
-    axis.barh(names, values, color=[LIVE, *[NEW] * (len(names) - 1)], height=0.7)
+    axis.barh(range(len(names)), values, color=[LIVE, *[NEW] * (len(names) - 1)], height=0.7)
     for row, (value, count) in enumerate(zip(touched, counts, strict=True)):
         text = "unknown" if value is None else f"{value:,.1f} of {count:,} files"
         axis.annotate(
@@ -81,6 +81,7 @@ def layouts(table: pa.Table, column: str) -> Chart:
             fontsize=8,
             color=INK,
         )
+    axis.set_yticks(range(len(names)), names)
     axis.set(ylim=(len(names) - 0.4, -0.6), xlim=(0, max([*values, 1]) * 1.3), xlabel="files touched")
     calm(axis, "x")
     best = min(range(len(names)), key=lambda row: values[row])

@@ -7,7 +7,7 @@ import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from compaction_kit.plots.style import INK, LIVE, LOST, NEW, SMALL, TOMBSTONED, Chart, titled
+from compaction_kit.plots.style import INK, LIVE, LOST, NEW, SMALL, TOMBSTONED, Chart, short, titled
 
 _FIRST, _LOG, _SECOND = 2.0, 1.0, 0.0
 _HALF = 0.17
@@ -48,7 +48,9 @@ def concurrency(
         starts[first[-1]["version"]] = end
     _draw_log(axis, starts)
     axis.set(xlim=(-0.4, _END), ylim=(-0.3, 2.3))
-    axis.set_yticks([_FIRST, _LOG, _SECOND], [names[0], "the log", names[1]], fontsize=9, color=INK)
+    axis.set_yticks(
+        [_FIRST, _LOG, _SECOND], [short(names[0]), "the log", short(names[1])], fontsize=9, color=INK
+    )
     axis.set_xticks([])
     axis.set_xlabel("order of time →", fontsize=9, color=INK, loc="right")
     axis.tick_params(axis="y", length=0)
@@ -119,7 +121,7 @@ def _commit(axis: Axes, lane: float, x: float, row: Mapping[str, Any]) -> None:
 
 def _refused(axis: Axes, x: float, exception: str | None) -> None:
     _cross(axis, x + 0.25)
-    _note(axis, x + 0.12, _FIRST - 0.36, exception or "refused", LOST, "left", bold=True)
+    _note(axis, x + 0.12, _FIRST - 0.36, short(exception or "refused"), LOST, "left", bold=True)
 
 
 def _cross(axis: Axes, x: float) -> None:

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from compaction_kit.plots.style import LIVE, NEW, SMALL, Chart, calm, titled
+from compaction_kit.plots.style import LIVE, NEW, SMALL, Chart, calm, short, titled
 
 
 def history(ledger: pa.Table) -> Chart:
@@ -23,7 +23,7 @@ def history(ledger: pa.Table) -> Chart:
     axis.step(versions, small, where="post", color=SMALL, linewidth=1.5, linestyle="--", label="small files")
     for row in known.filter(pc.invert(known["data_change"])).to_pylist():
         if row["num_removed"]:
-            label = f"{row['operation']}\nversion {row['version']}"
+            label = f"{short(row['operation'] or '')}\nversion {row['version']}".strip()
             axis.axvline(row["version"], color=NEW, linewidth=1, linestyle=":")
             axis.annotate(
                 label,

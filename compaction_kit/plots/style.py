@@ -5,18 +5,24 @@ paper and lines follow its theme, light or dark.
 """
 
 import base64
-import html
 import io
 import re
+import textwrap
+import threading
 import uuid
+from functools import cache
 from typing import TypeVar
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.backend_bases import RendererBase
 from matplotlib.figure import Figure, FigureBase
+from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.text import Text
 
+from compaction_kit.markup import Html, element, shown, visible
 from compaction_kit.sizes import format_size
 
 LIVE = "#0072B2"
@@ -43,57 +49,82 @@ _COLOUR = re.compile("|".join(_THEME), re.IGNORECASE)
 _FONT = re.compile(r"'DejaVu Sans'[^;\"]*")
 _FONTS = "'DejaVu Sans', Verdana, sans-serif"
 _UNUSED_ID = re.compile(r' id="[a-zA-Z0-9.]+_\d+"')
+# What an SVG says, which is to be left as it is: a name may look like a colour.
+_SAID = re.compile(r"(?<=>)([^<]+)(?=</text>)")
+# Matplotlib's own font with a box for every character that has no other.
+_LAST_RESORT = "Last Resort High-Efficiency"
 # Larger ones slow a page down more than pixels do.
 _MOST_SVG_CHARACTERS = 512 << 10
+
+# A name in a figure is cut to so many characters, and a title to so many lines.
+_LONGEST_NAME, _MOST_LINES = 36, 2
+_TITLE_CHARACTERS_AN_INCH = 10
+# Matplotlib's settings are the process's own, and jobs draw as well.
+_DRAWING = threading.RLock()
 
 F = TypeVar("F", bound=FigureBase)
 
 
 class Chart(Figure):
-    """A matplotlib Figure that a notebook shows as it is, with its words for people who can't see it."""
+    """A matplotlib Figure that a notebook shows as it is, with its words for people who can't see it.
+
+    Its texts hold names, so that no text is taken for mathematics or for TeX.
+    """
+
+    def draw(self, renderer: RendererBase) -> None:
+        """See `Figure.draw`."""
+        for text in self.findobj(Text):
+            _say_as_it_is(text)
+        super().draw(renderer)
 
     def _repr_html_(self) -> str:
-        return to_html(self)
+        return shown(to_html(self))
 
 
 def to_png(figure: Figure, dpi: int = 150) -> bytes:
     """The figure as a PNG image."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi)
+    with _DRAWING:
+        figure.savefig(buffer, format="png", dpi=dpi)
     return buffer.getvalue()
 
 
-def to_svg(figure: Figure) -> str:
+def to_svg(figure: Figure) -> Html:
     """The figure as an `svg` element for a page, in whose theme it is drawn."""
     buffer = io.StringIO()
     # Ids count for the whole page: each figure gets its own.
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": uuid.uuid4().hex}):
+    with _DRAWING, mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": uuid.uuid4().hex}):
         figure.savefig(buffer, format="svg", facecolor="none", metadata={"Date": None})
     drawn = buffer.getvalue()
     body = drawn[drawn.index("</defs>", drawn.index("<style")) + len("</defs>") : drawn.rindex("</svg>")]
-    body = _FONT.sub(_FONTS, _UNUSED_ID.sub("", body))
-    body = _COLOUR.sub(lambda match: _THEME[match[0].upper()].format(match[0]), body)
+    parts = _SAID.split(body)
+    parts[::2] = map(_themed, parts[::2])
     width, height = (72 * inches for inches in figure.get_size_inches())
-    label = html.escape(str(figure.get_label()), quote=True)
     # Text without a colour of its own is black to matplotlib, which then leaves the colour out.
     ink = _THEME[INK].format(INK)
-    return (
-        f'<svg role="img" aria-label="{label}" viewBox="0 0 {width:g} {height:g}" '
-        f'width="{round(width * 96 / 72)}" style="max-width: 100%; height: auto; fill: {ink}" '
-        'stroke-linejoin="round" stroke-linecap="butt" xmlns="http://www.w3.org/2000/svg" '
-        f'xmlns:xlink="http://www.w3.org/1999/xlink">{body}</svg>'
-    )
+    attributes = {
+        "role": "img",
+        "aria-label": str(figure.get_label()),
+        "viewBox": f"0 0 {width:g} {height:g}",
+        "width": f"{round(width * 96 / 72)}",
+        "style": f"max-width: 100%; height: auto; fill: {ink}",
+        "stroke-linejoin": "round",
+        "stroke-linecap": "butt",
+        "xmlns": "http://www.w3.org/2000/svg",
+        "xmlns:xlink": "http://www.w3.org/1999/xlink",
+    }
+    return element("svg", Html("".join(parts)), **attributes)
 
 
-def to_html(figure: Figure) -> str:
+def to_html(figure: Figure) -> Html:
     """The figure as an element that needs no other file, with its words for people who can't see it."""
     drawn = to_svg(figure)
     if len(drawn) <= _MOST_SVG_CHARACTERS:
         return drawn
     data = base64.b64encode(to_png(figure)).decode()
-    width = round(figure.get_figwidth() * 96)
-    alt = html.escape(str(figure.get_label()), quote=True)
-    return f'<img alt="{alt}" style="max-width:100%" width="{width}" src="data:image/png;base64,{data}">'
+    width = f"{round(figure.get_figwidth() * 96)}"
+    alt = str(figure.get_label())
+    return element("img", alt=alt, style="max-width:100%", width=width, src=f"data:image/png;base64,{data}")
 
 
 def size_ticks(axis: Axis, largest: float, count: int) -> None:
@@ -117,6 +148,37 @@ def calm(axis: Axes, grid: str) -> None:
 
 def titled(figure: F, title: str) -> F:
     """Give a figure, or a part of one, its finding as a title and as words for people who can't see it."""
-    figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold", color=INK)
+    most = int(figure.get_figure(root=True).get_figwidth() * _TITLE_CHARACTERS_AN_INCH)
+    lines = textwrap.wrap(visible(title), most, max_lines=_MOST_LINES, placeholder=" …")
+    figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=11, fontweight="bold", color=INK)
     figure.set_label(title)
     return figure
+
+
+def short(name: str, most: int = _LONGEST_NAME) -> str:
+    """A name as there is room for it in a figure: on a line, and of a long one the end."""
+    line = " ".join(visible(name).split())
+    return line if len(line) <= most else f"…{line[1 - most :]}"
+
+
+def _themed(svg: str) -> str:
+    """Parts of an SVG with the page's fonts and colours."""
+    svg = _FONT.sub(_FONTS, _UNUSED_ID.sub("", svg))
+    return _COLOUR.sub(lambda match: _THEME[match[0].upper()].format(match[0]), svg)
+
+
+def _say_as_it_is(text: Text) -> None:
+    """Have a text drawn word for word, with a glyph for each character."""
+    text.set_parse_math(False)
+    text.set_usetex(False)
+    words = visible(text.get_text())
+    text.set_text(words)
+    families = text.get_fontfamily()
+    if not (words.isascii() or _LAST_RESORT in families or _glyphs().issuperset(map(ord, words))):
+        # The last resort has one weight, and matplotlib would say so below the cell.
+        text.set(fontfamily=[*families, _LAST_RESORT], fontweight="normal")
+
+
+@cache
+def _glyphs() -> frozenset[int]:
+    return frozenset([ord("\n"), *get_font(findfont(FontProperties())).get_charmap()])

@@ -7,12 +7,11 @@ import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from compaction_kit.plots.style import INK, LIVE, MUTED, NEW, SMALL, SMALL_HATCH, Chart, calm, titled
+from compaction_kit.plots.style import INK, LIVE, MUTED, NEW, SMALL, SMALL_HATCH, Chart, calm, short, titled
 from compaction_kit.sizes import format_count, format_size
 
 _MOST_TABLES = 30
 _MOST_IN_WORDS = 10
-_LONGEST_NAME = 36
 # Where the columns of text beside the bars end, in points from the axes.
 _FILES_END, _GAIN_END = 92, 158
 
@@ -54,8 +53,7 @@ def short_names(names: list[str]) -> list[str]:
     except ValueError:
         # There are none, or some are relative and others are not.
         shared = ""
-    cut = [os.path.relpath(name, shared) if shared else name for name in names]
-    return [name if len(name) <= _LONGEST_NAME else f"…{name[1 - _LONGEST_NAME :]}" for name in cut]
+    return [short(os.path.relpath(name, shared) if shared else name) for name in names]
 
 
 def _draw_share(axis: Axes, rows: list[Row]) -> None:

@@ -11,7 +11,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.ticker import MaxNLocator
 
 from compaction_kit.durations import format_factor, format_seconds
-from compaction_kit.plots.style import INK, LIVE, NEW, SMALL, TOMBSTONED, Chart, F, calm, titled
+from compaction_kit.plots.style import INK, LIVE, NEW, SMALL, TOMBSTONED, Chart, F, calm, short, titled
 from compaction_kit.sizes import format_count
 
 _REWRITE = "rewrite"
@@ -73,7 +73,7 @@ def timelines(named: Mapping[str, pa.Table], title: str | None = None) -> Chart:
     end = max(map(_end, runs.values()))
     for axis, (name, spans) in zip(axes, runs.items(), strict=True):
         _draw(axis, spans, end)
-        axis.set_title(f"{name}: {finding(spans)}", loc="left", fontsize=9, color=INK)
+        axis.set_title(f"{short(name)}: {finding(spans)}", loc="left", fontsize=9, color=INK)
         axis.axvline(_end(spans), color=INK, linewidth=0.8, linestyle=":", zorder=1)
         axis.tick_params(axis="x", length=0)
     axes[-1].set_xlim(0, end * 1.01 or 1)
@@ -155,7 +155,7 @@ def _draw(axis: Axes, spans: pa.Table, end: float) -> None:
         of_lanes = _lanes_of(part) if step == _REWRITE else np.zeros(len(part), dtype=np.int64)
         _draw_bars(axis, part, step, top + of_lanes * height / count, height / count, end)
         ticks.append(top + height / 2)
-        names.append(f"rewrite\n{format_count(count, 'slot')}" if step == _REWRITE else step)
+        names.append(f"rewrite\n{format_count(count, 'slot')}" if step == _REWRITE else short(step))
         top += height
     axis.set_yticks(ticks, names)
     axis.set_ylim(top, 0)
@@ -192,7 +192,7 @@ def _draw_labels(axis: Axes, part: pa.Table, middles: np.ndarray, points_a_secon
     """A span's label, or else its bin's number, where there is room for it."""
     rows = part.select(["step", "label", "bin_id", "start", "seconds"]).to_pylist()
     for row, middle in zip(rows, middles, strict=True):
-        text = row["label"] or ("" if row["bin_id"] is None else str(row["bin_id"]))
+        text = short(row["label"] or "") or ("" if row["bin_id"] is None else str(row["bin_id"]))
         if not text or row["seconds"] * points_a_second < len(text) * _DIGIT_POINTS + 8:
             continue
         _, hatch = _LOOKS.get(row["step"], _OTHER_LOOK)

@@ -18,6 +18,7 @@ from compaction_kit.plots.style import (
     TOMBSTONED,
     Chart,
     calm,
+    short,
     size_ticks,
     titled,
 )
@@ -104,7 +105,7 @@ def readability(named: dict[str, pa.Table]) -> Chart:
     axes = figure.subplots(len(named), 1, sharex=True, squeeze=False)[:, 0]
     for axis, (name, versions) in zip(axes, named.items(), strict=True):
         _strip(axis, versions)
-        axis.set_yticks([0.5], [name])
+        axis.set_yticks([0.5], [short(name)])
         axis.tick_params(axis="both", length=0)
     axes[-1].set_xlabel("version")
     axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -25,7 +25,7 @@ from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
 from compaction_kit.folder import list_folder
 from compaction_kit.log.checksums import read_checked
 from compaction_kit.log.text import first_line
-from compaction_kit.markup import as_html, as_text
+from compaction_kit.markup import as_text, shown
 from compaction_kit.session import get_spark, quiet_errors
 from compaction_kit.sizes import format_count, format_size
 from compaction_kit.streaming.names import Kind
@@ -73,7 +73,7 @@ class MoveResult:
         }
 
     def _repr_html_(self) -> str:
-        return as_html(self.facts())
+        return shown(self.facts())
 
     def __repr__(self) -> str:
         return as_text(self.facts())
@@ -182,7 +182,7 @@ class MovePlan:
         }
 
     def _repr_html_(self) -> str:
-        return as_html(self.facts())
+        return shown(self.facts())
 
     def __repr__(self) -> str:
         return f"MovePlan({len(self.files):,} files, {format_size(self.size_bytes)} → {self.to})"

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.markup import shown
 from compaction_kit.retention import parse_retention
 from compaction_kit.session import active_spark, get_spark
 from compaction_kit.streaming import words
@@ -309,10 +310,7 @@ class SinkLog:
         return words.facts(self)
 
     def _repr_html_(self) -> str:
-        from compaction_kit import plots
-        from compaction_kit.markup import as_html
-
-        return as_html(self.facts()) + plots.to_html(self.plot())
+        return shown(self.facts(), self.plot())
 
     def __repr__(self) -> str:
         return f'SinkLog("{self.name}", {self.kind}, batch {self.latest_batch}, {self.num_entries:,} entries)'

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.markup import as_html, as_text
+from compaction_kit.markup import as_text, shown
 from compaction_kit.retention import parse_retention
 from compaction_kit.sizes import format_size
 from compaction_kit.streaming.names import Kind, file_name, list_files
@@ -47,7 +47,7 @@ class RetentionResult:
         }
 
     def _repr_html_(self) -> str:
-        return as_html(self.facts())
+        return shown(self.facts())
 
     def __repr__(self) -> str:
         return as_text(self.facts())
@@ -134,7 +134,7 @@ class RetentionPlan:
         }
 
     def _repr_html_(self) -> str:
-        return as_html(self.facts())
+        return shown(self.facts())
 
     def __repr__(self) -> str:
         return f"RetentionPlan(batch {self.batch}: {len(self.dropped):,} of {self.log.num_entries:,} entries)"

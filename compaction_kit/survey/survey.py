@@ -13,6 +13,7 @@ from compaction_kit.errors import InvalidArgumentError, NotADeltaTableError, Tab
 from compaction_kit.execute.progress import Progress, ProgressBar
 from compaction_kit.folder import walk
 from compaction_kit.log.names import LOG_FOLDER
+from compaction_kit.markup import element, shown
 from compaction_kit.session import active_spark
 from compaction_kit.survey.catalog import catalog_tables
 from compaction_kit.survey.row import ROW, Facts, PlanSettings, survey_table
@@ -80,10 +81,8 @@ class Survey:
         return plots.survey(self.rows, finding(self.where, self.rows))
 
     def _repr_html_(self) -> str:
-        from compaction_kit import plots
-
-        figure = plots.to_html(self.plot()) if len(self) else ""
-        return f'<div style="overflow-x:auto">{survey_html(self.where, self.rows)}{figure}</div>'
+        found = shown(survey_html(self.where, self.rows), *([self.plot()] if len(self) else []))
+        return element("div", found, style="overflow-x:auto")
 
     def __repr__(self) -> str:
         return f"Survey({finding(self.where, self.rows)})"

@@ -1,12 +1,11 @@
 """A survey in words: its finding, as text, and as HTML."""
 
-import html
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from compaction_kit.markup import as_html_table
+from compaction_kit.markup import Html, as_html_table, element, joined, paragraph
 from compaction_kit.sizes import format_count, format_size
 from compaction_kit.survey.row import Facts
 
@@ -63,19 +62,17 @@ def survey_text(where: str, rows: pa.Table) -> str:
     return "\n".join([*lines, *(f"{row['table']}: {row['error']}" for row in _failed(rows))])
 
 
-def survey_html(where: str, rows: pa.Table) -> str:
+def survey_html(where: str, rows: pa.Table) -> Html:
     """The finding, a table of the tables, and the errors in words."""
     surveyed, failed = _surveyed(rows).to_pylist(), _failed(rows)
-    parts = [f"<p><b>{html.escape(finding(where, rows))}.</b></p>"]
+    parts = [element("p", element("b", f"{finding(where, rows)}."))]
     if surveyed:
         parts.append(as_html_table(_HEAD, [_cells(row) for row in surveyed[:_MOST_ROWS]]))
-        parts += [f"<p>{line}</p>" for line in [*_more(len(surveyed), _MOST_ROWS), _GAIN]]
+        parts += map(paragraph, [*_more(len(surveyed), _MOST_ROWS), _GAIN])
     if failed:
-        listed = "".join(
-            f"<li><b>{html.escape(row['table'])}</b>: {html.escape(row['error'])}</li>" for row in failed
-        )
-        parts.append(f"<p>Not surveyed, or not in full:</p><ul>{listed}</ul>")
-    return "".join(parts)
+        listed = (element("li", element("b", row["table"]), f": {row['error']}") for row in failed)
+        parts += [paragraph("Not surveyed, or not in full:"), element("ul", *listed)]
+    return joined(*parts)
 
 
 def _surveyed(rows: pa.Table) -> pa.Table:

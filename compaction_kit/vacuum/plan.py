@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.markup import as_html_table
+from compaction_kit.markup import as_html_table, shown
 from compaction_kit.sizes import format_size
 from compaction_kit.vacuum import words
 
@@ -142,15 +142,12 @@ class VacuumPlan:
         return plots.vacuum(self.storage, self.versions, words.finding(self))
 
     def _repr_html_(self) -> str:
-        from compaction_kit import plots
-
-        text = self.explain().replace("\n", "<br>")
         kept = [
             (row["reason"], f"{row['num_files']:,}", format_size(row["size_bytes"]))
             for row in self.kept.to_pylist()
         ]
-        stays = as_html_table(("what stays", "files", "bytes"), kept) if kept else ""
-        return f"<div><p>{text}</p>{stays}{plots.to_html(self.plot())}</div>"
+        stays = [as_html_table(("what stays", "files", "bytes"), kept)] if kept else []
+        return shown(self.explain(), *stays, self.plot())
 
     def __repr__(self) -> str:
         return f"VacuumPlan(version {self.version}: {self.num_files:,} files, {format_size(self.size_bytes)})"

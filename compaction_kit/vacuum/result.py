@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.durations import format_seconds
-from compaction_kit.markup import as_html, as_text
+from compaction_kit.markup import as_text, shown
 from compaction_kit.sizes import format_count, format_size
 from compaction_kit.vacuum.words import ranges
 
@@ -101,9 +101,7 @@ class VacuumResult:
         return f"{format_count(len(rows), 'file')}: {named}{more}"
 
     def _repr_html_(self) -> str:
-        from compaction_kit import plots
-
-        return f"<div>{as_html(self.facts())}{plots.to_html(self.plot())}</div>"
+        return shown(self.facts(), self.plot())
 
     def __repr__(self) -> str:
         return f"VacuumResult(\n{self.summary()}\n)"

@@ -1,12 +1,12 @@
 """The button that keeps what the workbench shows as a page."""
 
 import base64
-import html
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import ipywidgets as w
 
+from compaction_kit.markup import element
 from compaction_kit.report import write_report
 from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.parts import Part, button, show_text, text
@@ -52,5 +52,5 @@ class ExportView(w.HBox):
 def _saved(page: Path) -> str:
     # A page by Voilà is often not on the machine that writes the file.
     address = f"data:text/html;base64,{base64.b64encode(page.read_bytes()).decode()}"
-    name = html.escape(page.name)
-    return f'<div role="status">{name} is written · <a download="{name}" href="{address}">download</a></div>'
+    link = element("a", "download", download=page.name, href=address)
+    return element("div", f"{page.name} is written · ", link, role="status")

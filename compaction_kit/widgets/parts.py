@@ -1,6 +1,5 @@
 """Small widgets that the views are made of."""
 
-import html
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -9,13 +8,14 @@ import ipywidgets as w
 from matplotlib.figure import Figure
 from traitlets import Bool, HasTraits, observe
 
+from compaction_kit.markup import Html, element, folded, joined
 from compaction_kit.plots import to_html
 from compaction_kit.report import Section
 from compaction_kit.widgets.job import Job
 
-STYLE = f"<style>{Path(__file__).with_name('workbench.css').read_text(encoding='utf-8')}</style>"
+STYLE = element("style", Html(Path(__file__).with_name("workbench.css").read_text(encoding="utf-8")))
 # What a screen reader says of a place by itself: errors at once, how work goes when it is idle.
-_ROLES = {"error": ' role="alert"', "status": ' role="status"'}
+_ROLES = {"error": "alert", "status": "status"}
 
 
 class Part(w.VBox):
@@ -72,13 +72,10 @@ def text(kind: str = "text", role: str = "") -> w.HTML:
 
 def show_text(place: w.HTML, sentence: str, details: str = "") -> None:
     """Put a sentence in a place made by `text`, or hide the place if there is none."""
-    folded = (
-        f"<details><summary>Details</summary><pre>{html.escape(details)}</pre></details>" if details else ""
-    )
     classes = set(place._dom_classes)
     role = next((role for kind, role in _ROLES.items() if f"ck-{kind}" in classes), "")
-    words = html.escape(sentence)
-    place.value = (f"<div{role}>{words}</div>" if role and sentence else words) + folded
+    words = element("div", sentence, role=role) if role and sentence else sentence
+    place.value = joined(words, *([folded("Details", details)] if details else []))
     place.layout.display = "" if sentence else "none"
 
 
@@ -116,7 +113,7 @@ class JobBar(w.VBox):
 
     def _render(self, _: object = None) -> None:
         job = self.job
-        self.bar.value = f'<progress max="1" value="{job.progress:.4f}" aria-label="Progress"></progress>'
+        self.bar.value = element("progress", max="1", value=f"{job.progress:.4f}", aria_label="Progress")
         self.cancel_button.disabled = not job.running
         self.children[0].layout.display = "" if job.running else "none"
         ended_badly = job.status in ("failed", "cancelled")

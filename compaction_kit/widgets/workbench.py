@@ -1,6 +1,5 @@
 """The workbench: one page to look at tables, plan their compaction and run it."""
 
-import html
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from weakref import WeakValueDictionary
 import ipywidgets as w
 from IPython.core.getipython import get_ipython
 
+from compaction_kit.markup import element
 from compaction_kit.session import get_spark
 from compaction_kit.widgets.export import ExportView
 from compaction_kit.widgets.job import Job
@@ -151,7 +151,7 @@ class Workbench(w.VBox):
 
     def _render_code(self, _: object = None) -> None:
         if self.as_python.selected_index is not None:
-            self.code.value = f"<pre>{html.escape(self.parts[self.rail.index].as_code())}</pre>"
+            self.code.value = element("pre", self.parts[self.rail.index].as_code())
 
     def _render(self, _: object = None) -> None:
         show_text(self.spark, self._session_sentence())

@@ -4,7 +4,7 @@ import ipywidgets as w
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.files import Files
-from compaction_kit.markup import as_html_table
+from compaction_kit.markup import Html, as_html_table, joined, paragraph
 from compaction_kit.report import Section
 from compaction_kit.sizes import format_size
 from compaction_kit.widgets.parts import FigureView, Part, show_text, text
@@ -98,7 +98,7 @@ class FilesView(Part):
         return Section(self.title, (files.stats(), files.plot()), self.as_code())
 
 
-def _partitions(files: Files) -> str:
+def _partitions(files: Files) -> Html:
     table = files.by_partition()
     names = [name for name in table.column_names if name.startswith("partition.")]
     rows = [
@@ -111,5 +111,5 @@ def _partitions(files: Files) -> str:
         for row in table.slice(0, _MOST_PARTITIONS).to_pylist()
     ]
     more = len(table) - len(rows)
-    note = f"<p>and {more:,} partitions with fewer files</p>" if more else ""
-    return as_html_table(("partition", "files", "small", "size"), rows) + note
+    notes = [paragraph(f"and {more:,} partitions with fewer files")] if more else []
+    return joined(as_html_table(("partition", "files", "small", "size"), rows), *notes)

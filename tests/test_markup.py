@@ -1,0 +1,312 @@
+"""No name becomes an element, an attribute or mathematics: every object that draws itself, every part of
+the workbench and every section of a report, with names that try.
+"""
+
+import importlib
+import json
+import pkgutil
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import ipywidgets as w
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql.types import LongType, StructField, StructType
+
+import compaction_kit as ck
+from compaction_kit.concurrency.scenarios import Scenario, Writer
+from compaction_kit.concurrency.story import ATTEMPTS, Refusal, Story
+from compaction_kit.execute.result import CompactionResult
+from compaction_kit.execute.work import TIMELINE
+from compaction_kit.history.restore import RestoreResult
+from compaction_kit.interop.check import ManifestCheck
+from compaction_kit.interop.convert import ConvertPlan, ConvertResult
+from compaction_kit.interop.damage import Damage
+from compaction_kit.interop.to_parquet import ParquetPlan, ParquetResult
+from compaction_kit.markup import element, paragraph, shown
+from compaction_kit.plots.style import Chart, titled
+from compaction_kit.reads import ReadComparison
+from compaction_kit.report import Section
+from compaction_kit.streaming.move import MovePlan, MoveResult
+from compaction_kit.streaming.retain import RetentionResult
+from compaction_kit.streams import BATCHES, StreamStory
+from compaction_kit.vacuum.result import VacuumResult
+from compaction_kit.verify import Fingerprint
+from compaction_kit.widgets.state import WorkbenchState
+from compaction_kit.widgets.workbench import Workbench
+from tests import handmade
+from tests.ageing import age_file
+
+# What a folder can't be called, and what it can: all but the slash.
+NAME = "\"'><pwned onclick='a()'><!--</div></style></td></svg><b>$x$ ${y} {0} %s &lt; [a](b) _c_ \x1b\u202e"
+FOLDER = NAME.replace("/", "").replace("\x1b", "")
+MARK = "<pwned"
+SECONDS = 30
+ELEMENTS = {
+    *("html", "head", "meta", "title", "style", "body", "main", "section", "h1", "h2", "p", "div", "br", "b"),
+    *("table", "thead", "tbody", "tr", "th", "td", "ul", "li", "details", "summary", "pre", "img", "a"),
+    *("progress", "svg", "g", "path", "text", "use", "defs", "clippath", "rect", "image", "pattern"),
+}
+EMPTY = {"meta", "br", "img"}
+
+
+class Reader(HTMLParser):
+    """Reads HTML as a browser does, and minds what names could bring into it."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.feed(page)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        assert tag in ELEMENTS, tag
+        for name, value in attributes:
+            assert name.replace("-", "").replace(":", "").isalpha(), name
+            assert not name.startswith("on"), name
+            assert value is not None, name
+            self.words.append(value)
+        if tag not in EMPTY:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attributes)
+        if tag not in EMPTY:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError(data)
+
+
+def classes_that_draw_themselves() -> dict[str, type]:
+    found = {}
+    for module in pkgutil.walk_packages(ck.__path__, "compaction_kit."):
+        for name, one in vars(importlib.import_module(module.name)).items():
+            if isinstance(one, type) and one.__module__ == module.name and hasattr(one, "_repr_html_"):
+                found[name] = one
+    return found
+
+
+def make_table(folder: Path) -> Path:
+    """Four files, one of which a commit that changes no data replaced, and one that no version knows."""
+    columns = {NAME: "long", "p": "string"}
+    told = {"timestamp": 1, "operation": NAME, "userMetadata": NAME, "engineInfo": NAME}
+    handmade.write_log(
+        folder,
+        [handmade.metadata(columns, ["p"]), *map(_add, range(3))],
+        [{"commitInfo": told}, handmade.remove("0.parquet"), _add(3)],
+    )
+    for name in (*map(str, range(4)), f"orphan {FOLDER}"):
+        (folder / f"{name}.parquet").write_bytes(b"x" * 1_000)
+        age_file(folder / f"{name}.parquet", 20)
+    return folder
+
+
+def _add(number: int) -> handmade.Action:
+    action = handmade.add(f"{number}.parquet", partition={"p": NAME})
+    bounds = {NAME: number}
+    stats = {"numRecords": 10, "minValues": bounds, "maxValues": bounds, "nullCount": {NAME: 0}}
+    action["add"] |= {"stats": json.dumps(stats), "dataChange": number < 3}
+    return action
+
+
+def objects_with_hostile_names(root: Path) -> list[object]:
+    table = ck.open_table(make_table(root / FOLDER))
+    where = "p <> '<pwned onclick=x>$x$'"
+    plan = table.plan_compaction(where=where, order=NAME)
+    handmade.write_sink_log(root / "output" / FOLDER, 5)
+    sink = ck.sink_log(root / "output" / FOLDER)
+    vacuum = table.plan_vacuum()
+    spans = {"step": [NAME, "rewrite"], "label": [NAME, NAME], "bin_id": [None, 0]}
+    spans |= {"start": [0.0, 1.0], "seconds": [1.0, 9.0]}
+    proof = Fingerprint(10, (1, 2))
+    schema = StructType([StructField(NAME, LongType())])
+    paths = pa.table({"path": [NAME, "b"], "size_bytes": [1, 2], "reason": ["dead", "unknown"]})
+    to_parquet = ParquetPlan(table, 1, paths, paths, root / FOLDER, [0], schema)
+    folders = pa.table({"path": [NAME], "size_bytes": [1], "num_rows": [1], "schema_id": [0]})
+    convert = ConvertPlan(root / FOLDER, folders, schema, (NAME,), 1, None)  # type: ignore[arg-type]
+    first = Writer(NAME, NAME, lambda ids: ids, lambda spark, path: None)
+    scenario = Scenario(NAME, NAME, first, replace(first, name=f"other {NAME}"))
+    attempts = [
+        {"writer": scenario.second.name, "read_version": 0, "version": 1, "outcome": "committed"},
+        {"writer": NAME, "read_version": 0, "version": 1, "outcome": "refused", "operation": NAME},
+    ]
+    runs = pa.table({"version": [0, 1], "repeat": [0, 0], "seconds": [2.0, 1.0]})
+    states = {"path": [NAME, "/b"], "partition": [NAME, ""], "on_disk": [True, False]}
+    states |= {"state": ["live, not listed", "listed, not live"]}
+    counts = {"partition": [NAME], "num_listed": [1], "num_live": [1], "version": [None], "matches": [False]}
+    by_version = pa.table({"version": [0, 1], "num_live": [2, 1], "num_listed": [1, 0]})
+    return [
+        table.files().stats(),
+        table.files().overlap(NAME),
+        plan,
+        plan.compare(NAME),
+        table.diff(0, 1),
+        table.restore(0),
+        RestoreResult(2, 0, 1, 1, 1, 1, True, 1.0),
+        table.plan_log_cleanup(),
+        replace(vacuum, warnings=(NAME,)),
+        VacuumResult(
+            files=paths,
+            not_deleted=pa.table({"path": [NAME], "size_bytes": [1], "why": [NAME]}),
+            not_planned=(NAME,),
+            directories=(NAME,),
+            commits=(2, 3),
+            storage=vacuum.storage,
+            versions=vacuum.versions,
+            versions_lost=[0],
+            versions_lost_as_planned=False,
+            seconds=1.0,
+        ),
+        ck.survey([table.path, root / f"missing {FOLDER}"]),
+        replace(
+            CompactionResult.nothing(np.array([1_000])),
+            reason=NAME,
+            versions=(1,),
+            strategy=NAME,
+            refusals={0: NAME},
+            timeline=pa.table(spans, schema=TIMELINE),
+        ),
+        ReadComparison(NAME, (0, 1), 2.0, 1.0, 3, 1, 10, 10, runs, False),
+        Story(
+            scenario,
+            table.path,
+            pa.Table.from_pylist(attempts, ATTEMPTS),
+            Refusal(NAME, NAME, NAME),
+            *((0, 1), (1,), (1,), (1,)),
+        ),
+        StreamStory(
+            "optimize",
+            {NAME: NAME},
+            root,
+            pa.table({"version": [0], "operation": [NAME]}),
+            BATCHES.empty_table(),
+            *((1,), (), NAME),
+        ),
+        sink,
+        sink.plan_retention("7 days"),
+        RetentionResult(9, sink.entries, sink.entries, False),
+        MovePlan(sink, root / FOLDER, NAME, schema, (NAME,), {}, paths, paths),
+        MoveResult(root / FOLDER, 1, 1, 1, proof, 1.0),
+        ManifestCheck(
+            NAME, 1, None, pa.table(counts), pa.table(states), 1, by_version,
+            Damage(1, 1, 1), False, NAME,
+        ),
+        to_parquet,
+        ParquetResult(to_parquet, proof, {NAME: NAME}, 1.0),
+        convert,
+        ConvertResult(table, convert, proof, 1.0),
+        titled(Chart(), NAME),
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def hostile(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, object]:
+    objects = objects_with_hostile_names(tmp_path_factory.mktemp("hostile"))
+    return {type(one).__name__: one for one in objects}
+
+
+# These tell numbers alone.
+_NAMELESS = {"FileStats", "LogCleanup", "RestorePlan", "RestoreResult"}
+_NAMELESS |= {"RetentionPlan", "RetentionResult"}
+
+
+@pytest.mark.parametrize("name", classes_that_draw_themselves())
+def test_no_name_is_html_in_what_draws_itself(name: str, hostile: Mapping[str, object]) -> None:
+    assert name in hostile, f"put a {name} into objects_with_hostile_names, or its names go unread"
+    drawn = hostile[name]._repr_html_()  # type: ignore[attr-defined]
+    read = Reader(drawn)
+    assert (MARK in "".join(read.words)) == (name not in _NAMELESS)
+    assert drawn.count("mathjax_ignore") >= 1
+    assert not any(unseen in drawn for unseen in "\x1b\u202e")
+
+
+@pytest.mark.parametrize("part", ["words", "facts", "rows", "figure", "title", "code"])
+def test_no_name_is_html_in_a_report(part: str, tmp_path: Path) -> None:
+    records = {
+        "words": NAME,
+        "facts": {NAME: NAME},
+        "rows": pa.table({NAME: [NAME]}),
+        "figure": titled(Chart(), NAME),
+        "title": Section(NAME, ()),
+        "code": Section("Code", (), NAME),
+    }
+    page = ck.write_report(tmp_path / "page.html", NAME, records[part]).read_text(encoding="utf-8")
+    body = page[page.index("</style>") + len("</style>") :].removesuffix("</html>\n")
+    read = Reader(body.replace("</head>", ""))
+    assert "".join(read.words).count(MARK) > 1
+
+
+def test_no_name_is_html_on_the_page_and_in_its_report(
+    spark: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = make_table(tmp_path / "root" / FOLDER)
+    handmade.write_sink_log(tmp_path / "root" / f"output {FOLDER}", 5)
+    bench = Workbench(WorkbenchState(table.parent))
+    bench.state.loading.wait(SECONDS)
+    bench.plan.where.value = bench.plan.budget.value = NAME
+    bench.as_python.selected_index = 0
+    for part in bench.parts:
+        bench.go_to(part)
+        for job in bench.jobs:
+            job.wait(SECONDS)
+        for more in part.more.children if hasattr(part, "more") else ():
+            part.more.selected_index = part.more.children.index(more)
+            for widget in walk(bench):
+                read_widget(widget)
+    bench.plan.where.value = bench.plan.budget.value = ""
+    bench.state.loading.wait(SECONDS)
+    bench.state.result = CompactionResult.nothing(np.array([1_000]))
+    sections = [part.section() for part in bench.parts]
+    assert None not in sections
+    page = ck.write_report("page.html", "Page", *sections).read_text(encoding="utf-8")
+    read = Reader(page[page.index("<body>") :].removesuffix("</html>\n"))
+    assert "".join(read.words).count(MARK) > 10
+
+
+def walk(widget: w.Widget) -> Iterator[w.Widget]:
+    yield widget
+    for child in getattr(widget, "children", ()):
+        yield from walk(child)
+
+
+def read_widget(widget: w.Widget) -> None:
+    """What ipywidgets takes for HTML: the value of an HTML, and descriptions that say so."""
+    assert not isinstance(widget, w.HTMLMath)
+    assert not getattr(widget, "description_allow_html", False)
+    if isinstance(widget, w.HTML) and not widget.value.startswith("<style>"):
+        Reader(widget.value)
+
+
+_TEXT = st.text(st.characters())
+
+
+@settings(max_examples=40)
+@given(_TEXT, _TEXT, st.text())
+def test_text_stays_text(text: str, value: str, cell: str) -> None:
+    parts = (text, {value: text}, pa.table({"a": [cell]}))
+    made = element("section", shown(*parts), value, title=value)
+    Reader(made)
+    made.encode("utf-8")
+
+
+def test_an_element_takes_html_as_it_is_and_text_that_was_made_of_html_not() -> None:
+    bold = element("b", "a < b")
+    assert element("p", bold, "&") == "<p><b>a &lt; b</b>&amp;</p>"
+    assert element("p", f"{bold}!") == "<p>&lt;b&gt;a &amp;lt; b&lt;/b&gt;!</p>"
+    assert element("img", alt=bold) == '<img alt="&lt;b&gt;a &amp;lt; b&lt;/b&gt;">'
+    assert paragraph("a\nb") == "<p>a<br>b</p>"
