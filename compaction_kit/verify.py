@@ -22,6 +22,20 @@ class Fingerprint:
     num_rows: int
     hash_sums: tuple[int, int]
 
+    def __add__(self, other: "Fingerprint") -> "Fingerprint":
+        """That of the rows of both together."""
+        first, second = self.hash_sums
+        return Fingerprint(
+            self.num_rows + other.num_rows, (first + other.hash_sums[0], second + other.hash_sums[1])
+        )
+
+    def __sub__(self, other: "Fingerprint") -> "Fingerprint":
+        """That of the rows without those of the other, which are among them."""
+        first, second = self.hash_sums
+        return Fingerprint(
+            self.num_rows - other.num_rows, (first - other.hash_sums[0], second - other.hash_sums[1])
+        )
+
     def __str__(self) -> str:
         return f"{self.num_rows:,} rows, 2 hashes over every column"
 

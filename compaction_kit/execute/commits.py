@@ -2,19 +2,24 @@
 
 import contextlib
 import json
+import os
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
-from compaction_kit.log.names import Kind, LogFile, list_log
+from compaction_kit.log import TransactionLog
+from compaction_kit.log.names import LOG_FOLDER, Kind, LogFile, list_log
+from compaction_kit.log.paths import decode_paths
 from compaction_kit.log.text import commit_actions
+from compaction_kit.sizes import format_count, format_size
 
 # Delta writes it into the commits of the session, and DESCRIBE HISTORY shows it.
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -107,14 +112,46 @@ def _commit(table: Path, file: LogFile, plan_id: str) -> Commit | None:
     return Commit(version, read_version, tag[1], millis / 1000, metrics, adds, removes)
 
 
-def net_files(commits: list[Commit]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def unnamed_files(table: Path, log: TransactionLog, since: float) -> str:
+    """What is said of files that came into a table's folder and are in no version; nothing if none came.
+
+    Such are the outputs of Spark tasks whose commit did not come about: Delta doesn't delete them.
+
+    Args:
+        table: The table's folder.
+        log: Its log.
+        since: In seconds since 1970.
+    """
+    snapshot = log.snapshot()
+    paths = pa.chunked_array([*snapshot.live["path"].chunks, *snapshot.dead["path"].chunks], pa.string())
+    named = set(decode_paths(paths).to_pylist())
+    sizes = []
+    for folder, folders, names in os.walk(table):
+        if LOG_FOLDER in folders:
+            folders.remove(LOG_FOLDER)
+        for place in (os.path.join(folder, name) for name in names if name.endswith(".parquet")):
+            # Somebody may delete one meanwhile.
+            with contextlib.suppress(FileNotFoundError):
+                status = os.stat(place)
+                if status.st_mtime >= since and os.path.relpath(place, table) not in named:
+                    sizes.append(status.st_size)
+    if not sizes:
+        return ""
+    is_are, them = ("is", "it") if len(sizes) == 1 else ("are", "them")
+    return (
+        f"; {format_count(len(sizes), 'new file')} ({format_size(sum(sizes))}) in its folder {is_are} of no "
+        f"version, and VACUUM takes {them}"
+    )
+
+
+def net_files(commits: Sequence[Commit]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The files that commits replaced together, and those that replaced them, as add actions.
 
     What one commit adds and a later one removes is neither.
     """
     added = {_key(add): add for commit in commits for add in commit.adds}
     removed = {_key(remove): remove for commit in commits for remove in commit.removes}
-    gone = [_as_add(remove) for key, remove in removed.items() if key not in added]
+    gone = [as_add(remove) for key, remove in removed.items() if key not in added]
     return gone, [{"add": add} for key, add in added.items() if key not in removed]
 
 
@@ -122,7 +159,7 @@ def _key(action: dict[str, Any]) -> tuple[str, str]:
     return action["path"], json.dumps(action.get("deletionVector"), sort_keys=True)
 
 
-def _as_add(remove: dict[str, Any]) -> dict[str, Any]:
+def as_add(remove: dict[str, Any]) -> dict[str, Any]:
     """The add action of a file that was removed (protocol, "Remove File", extendedFileMetadata)."""
     add = {"path": remove["path"], "partitionValues": remove.get("partitionValues") or {}}
     add |= {"size": remove.get("size") or 0, "modificationTime": 0, "dataChange": False}

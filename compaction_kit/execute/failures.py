@@ -10,6 +10,7 @@ from compaction_kit.errors import (
     ReadOnlyTableError,
     RunFailedError,
     StalePlanError,
+    VerificationError,
 )
 from compaction_kit.execute.jvm import is_conflict
 
@@ -26,6 +27,14 @@ class BinFailed(Exception):
 
 class TableChanged(Exception):
     """The table isn't any more what the plan was made for; the message says in what."""
+
+
+class ContentDiffers(Exception):
+    """Files that replace others have other rows; the message says which, `advice` what to do."""
+
+    def __init__(self, evidence: str, advice: str = "report this"):
+        super().__init__(evidence)
+        self.advice = advice
 
 
 class _Plan(Protocol):
@@ -50,6 +59,8 @@ def translate(error: Exception, table: Path, outcome: str) -> CompactionKitError
         outcome: What became of the table, in words.
     """
     text = str(error)
+    if isinstance(error, ContentDiffers):
+        return VerificationError(f"{text}; {outcome}: {error.advice}.")
     if is_conflict(error):
         return ConflictError(
             f"Another writer changed files of the plan meanwhile, so Delta refused the commit: make a "
@@ -68,11 +79,12 @@ def translate(error: Exception, table: Path, outcome: str) -> CompactionKitError
             "A Python worker died, as it does when memory runs out: free memory and run the plan again; "
             f"{outcome}."
         )
-    return RunFailedError(f"The run failed, {outcome}: {_reason(text)}")
+    return RunFailedError(f"The run failed, {outcome}: {reason_of(error)}")
 
 
-def _reason(text: str) -> str:
+def reason_of(error: BaseException) -> str:
     """The line of a Java stack trace that says what was wrong: Spark's own words, else the last cause."""
+    text = str(error) or type(error).__name__
     causes = _CAUSE.findall(text)
     named = [cause for cause in causes if cause.startswith("[")]
     return next(iter(named or causes[-1:] or text.strip().splitlines()), "it did not say why")

@@ -2,19 +2,22 @@
 
 import contextlib
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from pyspark import InheritableThread
+from pyspark import InheritableThread, StatusTracker
 from pyspark.sql import SparkSession
 
 from compaction_kit.execute.jvm import job_span
 
 T = TypeVar("T")
 _POLL_SECONDS = 0.1
+# How long tasks that were cancelled are waited for.
+_ENDING_SECONDS = 30
 # With these set, Spark would pass over rows of files that it can't read.
 WHOLE_FILES = {
     "spark.sql.files.ignoreCorruptFiles": "false",
@@ -116,9 +119,34 @@ def run_cancellable(
                 context.cancelJobGroup(group)
         except BaseException as error:
             stopped = error
+    if outcome.exception() is not None:
+        _end_tasks(spark, group)
     if stopped is not None and not (is_final and outcome.exception() is None):
         raise WorkCancelled from stopped
     return outcome.result()
+
+
+def _end_tasks(spark: SparkSession, group: str) -> None:
+    """Cancel what is left of work that has failed or was cancelled, and wait until none of its tasks runs.
+
+    What they write is not in sight before that. Delta rewrites bins in threads of its own, whose jobs
+    go on when the first has failed.
+    """
+    end = time.monotonic() + _ENDING_SECONDS
+    with contextlib.suppress(Exception):
+        while time.monotonic() < end:
+            spark.sparkContext.cancelJobGroup(group)
+            if not _runs(spark.sparkContext.statusTracker(), group):
+                return
+            time.sleep(_POLL_SECONDS / 2)
+
+
+def _runs(tracker: StatusTracker, group: str) -> bool:
+    jobs = [job for job in map(tracker.getJobInfo, tracker.getJobIdsForGroup(group)) if job is not None]
+    stages = (tracker.getStageInfo(stage) for job in jobs for stage in job.stageIds)
+    return any(job.status == "RUNNING" for job in jobs) or any(
+        stage.numActiveTasks for stage in stages if stage is not None
+    )
 
 
 def in_thread(work: Callable[[], T]) -> Future[T]:

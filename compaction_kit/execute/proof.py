@@ -1,73 +1,157 @@
-"""Prove that what a run's commits added is what they removed; undo them if it isn't."""
+"""Prove that files that replace others hold the same rows; undo commits of which that isn't proved.
 
-from collections.abc import Sequence
+The strategy "arrow" compares before it commits, so that nothing is ever to be undone. OPTIMIZE and
+an overwrite write and commit in one go, and what they committed is compared afterwards:
 
-from pyspark.errors import PySparkException
+- If it differs, can't be read, or the comparison is cancelled, the table is restored to the version
+  before. A cancelled comparison is done after all where another writer has committed since, for
+  RESTORE would undo that too.
+- Batches that are committed when a run fails or is cancelled are compared before the run ends, as
+  that takes less than doing them again; Ctrl-C during that restores the version before them.
+- Where RESTORE can't be (the session has died, files are gone, another writer has committed), the
+  error says which version isn't proved, and what to do.
+"""
 
-from compaction_kit.errors import VerificationError
+from collections.abc import Mapping, Sequence
+from concurrent.futures import wait
+from typing import Any
+
+from pyspark.sql import DataFrame
+
 from compaction_kit.execute.commits import Commit, net_files
-from compaction_kit.execute.jobs import WHOLE_FILES, Watched, run_watched, session_confs
+from compaction_kit.execute.failures import ContentDiffers, reason_of
+from compaction_kit.execute.jobs import WHOLE_FILES, Watched, in_thread, run_watched, session_confs
 from compaction_kit.execute.jvm import rows_of
 from compaction_kit.execute.restore import restore
 from compaction_kit.execute.work import Work
 from compaction_kit.retention import GUARD
 from compaction_kit.verify import Fingerprint, fingerprint
 
+Adds = Sequence[Mapping[str, Any]]
 # Delta refuses to go back to a version older than the retention of deleted files, which are all
 # there: they were live a moment ago.
 ANY_VERSION = {GUARD: "false"}
+# By its commits' tags: what this strategy commits was compared before.
+_PROVED = "arrow"
 
 
-def prove(work: Work, commits: Sequence[Commit]) -> Fingerprint:
-    """Compare the rows of the files that commits removed and of those that they added, as Spark reads them.
+def compare(work: Work, gone: Adds, new: Adds) -> Fingerprint:
+    """Compare the rows of files that are replaced and of those that replace them, as Spark reads them.
 
-    No other file is read. If they differ and nobody has committed since, the table is restored to
-    the planned version.
+    No other file is read.
+
+    Args:
+        work: The table and the session.
+        gone: Add actions of the files that are replaced, live or not.
+        new: Of those that replace them, committed or not.
 
     Returns:
         The fingerprint of both.
 
     Raises:
-        VerificationError: They differ.
-        PySparkException, WorkCancelled: They couldn't be read, or it was cancelled.
+        ContentDiffers: They differ.
+        PySparkException, WorkCancelled: They can't be read, or it was cancelled.
     """
-    gone, new = net_files(list(commits))
-    before, after = (_fingerprint(work, adds, half) for half, adds in enumerate((gone, new)))
-    if before == after:
-        return after
-    first, last = commits[0].version - 1, commits[-1].version
-    evidence = (
-        f"The content differs: the {len(gone):,} files that were replaced have {before} {before.hash_sums}, "
-        f"the {len(new):,} that replaced them have {after} {after.hash_sums}"
-    )
-    raise VerificationError(f"{evidence}; {_undo(work, first, last, len(commits))}")
-
-
-def _fingerprint(work: Work, adds: list[dict[str, object]], half: int) -> Fingerprint:
-    label = ("what was replaced", "what replaced it")[half]
-
-    def watch(watched: Watched) -> None:
-        work.record.proving((half + watched.tasks / max(watched.num_tasks, 1)) / 2)
-
+    size_bytes = sum(int(one["add"]["size"]) for one in gone)
     metadata = work.log.snapshot().metadata
     # Delta sees to it only where it plans the read itself.
     by_id = {"spark.sql.parquet.fieldId.read.enabled": "true"} if metadata.is_mapped_by_id else {}
-    with work.record.step("proof", label), session_confs(work.spark, WHOLE_FILES | by_id):
-        return run_watched(
-            work.spark, lambda: fingerprint(rows_of(work.spark, work.table, adds)), watch, is_final=False
+    with session_confs(work.spark, WHOLE_FILES | by_id):
+        before, after = (
+            _fingerprint(work, rows, size_bytes, half) for half, rows in enumerate(_rows(work, gone, new))
         )
+    work.record.compared(size_bytes)
+    if before == after:
+        return after
+    raise ContentDiffers(
+        f"The content differs: the {len(gone):,} files to be replaced have {before} {before.hash_sums}, "
+        f"the {len(new):,} to replace them have {after} {after.hash_sums}"
+    )
 
 
-def _undo(work: Work, first: int, last: int, count: int) -> str:
-    """Restore the table, if that undoes the run and nothing else; what was done, in words."""
-    by_hand = f"go back with RESTORE to version {first} and report this."
+def _rows(work: Work, *files: Adds) -> list[DataFrame]:
+    """The rows of each set of files, all with the same columns though somebody may add one meanwhile."""
+    while True:
+        found = [rows_of(work.spark, work.table, adds) for adds in files]
+        if all(rows.schema == found[0].schema for rows in found):
+            return found
+
+
+def _fingerprint(work: Work, rows: DataFrame, size_bytes: int, half: int) -> Fingerprint:
+    def watch(watched: Watched) -> None:
+        work.record.comparing(size_bytes * (half + watched.tasks / max(watched.num_tasks, 1)) / 2)
+
+    with work.record.step("proof", ("what was replaced", "what replaced it")[half]):
+        return run_watched(work.spark, lambda: fingerprint(rows), watch, is_final=False)
+
+
+def unproved(work: Work, commits: Sequence[Commit], differs: bool = False) -> list[Commit]:
+    """Those of a run's commits whose content is still to be compared, or is known to differ."""
+    return [commit for commit in commits if commit.strategy != _PROVED and (work.verify or differs)]
+
+
+def prove(work: Work, commits: Sequence[Commit]) -> None:
+    """Compare what commits removed and what they added; see `compare`."""
+    if commits:
+        work.record.fingerprint += compare(work, *net_files(commits))
+
+
+def settle(work: Work, commits: Sequence[Commit], is_begun: bool, is_cancelled: bool) -> str:
+    """Prove commits after all when a run fails or is cancelled, or undo them.
+
+    Args:
+        work: The table and the session.
+        commits: Those of the run that aren't proved, with no other of the run after them.
+        is_begun: Whether the proof was begun, and didn't come to its end.
+        is_cancelled: Whether that was for it was cancelled.
+
+    Returns:
+        Why they stay or don't, in words; nothing if they are proved.
+    """
+    others = _others(work, commits)
+    if not is_begun or (is_cancelled and others):
+        try:
+            work.record.mute()
+            prove(work, commits)
+            return ""
+        except BaseException as error:
+            return f"{_undo(work, commits)}, as its content was not proved ({reason_of(error)})"
+    return _undo(work, commits)
+
+
+def _others(work: Work, commits: Sequence[Commit]) -> str:
+    """What RESTORE would undo beside some commits, in words; nothing if nothing."""
+    first, last = commits[0].version - 1, commits[-1].version
     latest = work.log.segment().version
-    if latest != last or last - first != count:
-        return f"another writer has committed too, up to version {latest}, so nothing was undone: {by_hand}"
-    try:
+    if latest == last and last - first == len(commits):
+        return ""
+    return f"another writer has committed too, up to version {latest}"
+
+
+def _undo(work: Work, commits: Sequence[Commit]) -> str:
+    """Restore the table, if that undoes these commits and nothing else; what was done, in words."""
+    first, versions = commits[0].version - 1, ", ".join(str(commit.version) for commit in commits)
+    others = _others(work, commits)
+    by_hand = (
+        f"version {versions} is committed and not proved: go back with RESTORE to version {first}, or "
+        "compare the two by compaction_kit.verify.fingerprint"
+    )
+    if others:
+        return f"{others}, so nothing was undone: {by_hand}"
+
+    def body() -> None:
         with session_confs(work.spark, ANY_VERSION):
             restore(work.spark, work.table, first)
-    except PySparkException as error:
-        return f"restoring version {first} failed ({str(error).splitlines()[0]}): {by_hand}"
+
+    outcome = in_thread(body)
+    while not outcome.done():
+        try:
+            wait([outcome])
+        except KeyboardInterrupt:
+            # Half an undoing is worse than none: it takes but a moment.
+            continue
+    error = outcome.exception()
+    if error is not None:
+        return f"restoring version {first} failed ({reason_of(error)}): {by_hand}"
     restored = work.log.segment().version
-    return f"the table was restored to version {first}, as version {restored}: report this."
+    return f"the table was restored to version {first}, as version {restored}"

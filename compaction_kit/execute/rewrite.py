@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from compaction_kit.errors import UnsupportedTableError, VerificationError
+from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.execute.commits import commits_of, settings
-from compaction_kit.execute.failures import stale
+from compaction_kit.execute.failures import ContentDiffers, stale
 from compaction_kit.execute.jobs import Watched, run_watched
 from compaction_kit.execute.spread import Spread, whole_partitions
 from compaction_kit.execute.work import Work
@@ -47,7 +47,7 @@ def run_rewrite(work: Work) -> Mapping[int, str]:
       transaction. If somebody commits in that moment, what is rewritten is the later version, and
       a warning says so.
     - If a column was added and filled in that moment, its values are lost in the new version, which
-      Delta does not prevent. That raises VerificationError; the version before has them.
+      Delta does not prevent. The run then restores the version before, and fails.
 
     Args:
         work: The plan, as OPTIMIZE would pack it (batches are not kept apart), the table, and the
@@ -59,7 +59,7 @@ def run_rewrite(work: Work) -> Mapping[int, str]:
     Raises:
         UnsupportedTableError: An overwrite would change more than files, or Delta refuses it.
         StalePlanError: The table isn't at the planned version.
-        VerificationError: The schema was changed just before the transaction began.
+        ContentDiffers: The schema was changed just before the transaction began.
     """
     plan = work.plan
     reason = _refusal(plan)
@@ -190,10 +190,10 @@ def _check_start(work: Work) -> None:
         return
     version, start = commits[-1].version, commits[-1].read_version
     if work.log.snapshot(start).metadata.schema != work.plan.source.snapshot.metadata.schema:
-        raise VerificationError(
+        raise ContentDiffers(
             f"The table's columns were changed in version {start}, a moment before version {version} rewrote "
-            f"it as planned at {planned}, so values of new columns may be missing: go back with RESTORE "
-            f"to version {start}, then make a new plan."
+            f"it as planned at {planned}, so values of new columns may be missing",
+            advice="make a new plan",
         )
     warnings.warn(
         f"The plan was made at version {planned}, and somebody committed a moment before it ran: "

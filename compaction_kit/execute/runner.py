@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.errors import (
+    CompactionKitError,
     ConflictError,
     ReadOnlyTableError,
     RunCancelled,
@@ -19,13 +20,13 @@ from compaction_kit.errors import (
 )
 from compaction_kit.execute.arrow import NoBinFits, run_arrow
 from compaction_kit.execute.choice import Choice, check_strategy, choose
-from compaction_kit.execute.commits import Commit, commits_of
-from compaction_kit.execute.failures import BinFailed, TableChanged, stale, translate
+from compaction_kit.execute.commits import Commit, commits_of, unnamed_files
+from compaction_kit.execute.failures import BinFailed, ContentDiffers, TableChanged, stale, translate
 from compaction_kit.execute.jobs import WorkCancelled, session_confs
 from compaction_kit.execute.jvm import check_jvm
 from compaction_kit.execute.optimize import run_optimize
 from compaction_kit.execute.progress import ProgressBar, Report
-from compaction_kit.execute.proof import ANY_VERSION, prove
+from compaction_kit.execute.proof import ANY_VERSION, prove, settle, unproved
 from compaction_kit.execute.result import BATCHES, CompactionResult
 from compaction_kit.execute.rewrite import rewritten_paths, run_rewrite
 from compaction_kit.execute.work import Options, Recorder, Work
@@ -37,7 +38,6 @@ from compaction_kit.plan import CompactionPlan
 from compaction_kit.query import Query
 from compaction_kit.reads import ReadComparison, measure_reads
 from compaction_kit.session import quiet_errors
-from compaction_kit.verify import Fingerprint
 
 # Each rewrites and commits, and returns why it left bins to others, by their number.
 STRATEGIES: dict[str, Callable[[Work], Mapping[int, str]]] = {
@@ -46,7 +46,7 @@ STRATEGIES: dict[str, Callable[[Work], Mapping[int, str]]] = {
     "arrow": run_arrow,
 }
 _NO_JVM = "a run could be neither watched nor proved: use a session that has one; nothing was changed."
-_FAILURES = (PySparkException, Py4JJavaError, BinFailed, TableChanged, OSError)
+_FAILURES = (PySparkException, Py4JError, BinFailed, TableChanged, ContentDiffers, OSError)
 
 
 def run_plan(
@@ -73,71 +73,103 @@ def run_plan(
         with quiet_errors():
             spark = get_spark()
             check_jvm(spark, _NO_JVM)
-            work = Work(spark, table, log, left, options, Recorder(report, left, verify))
-            return _run(work, strategy, verify)
+            record, is_rest = Recorder(report, left, verify), left is not plan
+            work = Work(spark, table, log, left, options, record, verify, is_rest)
+            return _run(work, strategy)
     finally:
         if bar is not None:
             bar.close()
 
 
-def _run(work: Work, strategy: str, verify: bool) -> CompactionResult:
+def _run(work: Work, strategy: str) -> CompactionResult:
     since = work.log.segment().version
     choice = choose(work.spark, work.plan, strategy, work.options)
-    refusals: Mapping[int, str] = {}
-
-    def attempt() -> None:
-        nonlocal choice, refusals
-        try:
-            refusals = STRATEGIES[choice.strategy](work)
-        except NoBinFits as error:
-            # Some of it shows in the files alone, after the choice.
-            if strategy != "auto" or not work.plan.is_optimize:
-                raise
-            choice = Choice("optimize", f"optimize, for {error.reason}")
-            refusals = run_optimize(work)
-
-    _guarded(work, attempt, partial(_what_is_done, work, since))
-    commits = commits_of(work.table, work.plan.id, since)
+    is_written = False
+    try:
+        choice, refusals = _rewrite(work, choice, strategy)
+        is_written = True
+        commits = commits_of(work.table, work.plan.id, since)
+        prove(work, unproved(work, commits))
+    except BaseException as error:
+        _fail(work, since, error, is_written)
+        raise
     if not commits and work.record.conflicts:
         raise ConflictError(
             "Another writer changed files of every bin of the plan meanwhile: make a new plan; nothing was "
             "committed, the table is as that writer left it."
         )
-    proofs: list[Fingerprint] = []
-    if verify and commits:
-        committed = (
-            f"the compaction is committed, as version {_versions(commits)}, its content was not compared"
-        )
-        _guarded(work, lambda: proofs.append(prove(work, commits)), lambda: committed)
     work.record.done()
-    return _result(work, commits, choice, refusals, proofs[0] if proofs else None)
+    return _result(work, commits, choice, refusals)
 
 
-def _guarded(work: Work, step: Callable[[], None], outcome: Callable[[], str]) -> None:
-    """Take a step; if it fails, or is cancelled, say in a sentence what became of the table."""
+def _rewrite(work: Work, choice: Choice, strategy: str) -> tuple[Choice, Mapping[int, str]]:
+    """Rewrite and commit; by what, and why bins were left to others."""
     try:
-        step()
-    except _FAILURES as error:
-        raise translate(error, work.table, outcome()) from error
-    except (WorkCancelled, KeyboardInterrupt) as error:
-        # What the caller's own code raised to cancel, or Ctrl-C.
-        raise RunCancelled(f"The run was cancelled: {outcome()}.") from error.__cause__ or error
+        return choice, STRATEGIES[choice.strategy](work)
+    except NoBinFits as error:
+        # Some of it shows in the files alone, after the choice.
+        if strategy != "auto" or not work.plan.is_optimize:
+            raise
+        return Choice("optimize", f"optimize, for {error.reason}"), run_optimize(work)
 
 
-def _what_is_done(work: Work, since: int) -> str:
+def _fail(work: Work, since: int, error: BaseException, is_written: bool) -> None:
+    """Prove or undo what was committed, and say in a sentence what became of the table."""
+    outcome, left = _what_is_done(work, since, error, is_written)
+    if _is_cancelled(error):
+        raise RunCancelled(f"The run was cancelled: {outcome}{left}.") from error.__cause__ or error
+    if isinstance(error, _FAILURES):
+        told = translate(error, work.table, outcome)
+        raise (type(told)(f"{str(told).rstrip('.')}{left}.") if left else told) from error
+    if not isinstance(error, CompactionKitError):
+        error.add_note(f"{outcome}{left}")
+
+
+def _what_is_done(work: Work, since: int, error: BaseException, is_written: bool) -> tuple[str, str]:
+    """What stands of a run, and what files it left, in words."""
     if not (work.table / LOG_FOLDER).is_dir():
-        return "the table's folder is gone"
-    commits = commits_of(work.table, work.plan.id, since)
+        return "the table's folder is gone", ""
+    try:
+        commits = commits_of(work.table, work.plan.id, since)
+        stands = _what_stands(work, commits, error, is_written)
+        return stands, unnamed_files(work.table, work.log, work.record.start)
+    except CompactionKitError as unreadable:
+        return f"what is committed can't be told, for the log can't be read ({unreadable})", ""
+
+
+def _what_stands(work: Work, commits: Sequence[Commit], error: BaseException, is_written: bool) -> str:
+    differs = isinstance(error, ContentDiffers)
+    doubtful = unproved(work, commits, differs)
+    if doubtful:
+        undone = settle(work, doubtful, is_written or differs, _is_cancelled(error))
+        if undone and len(doubtful) < len(commits):
+            proved = commits[: -len(doubtful)]
+            return f"version {_versions(proved)} is committed and proved, of the rest {undone}"
+        if undone:
+            return undone
     if not commits:
         return "nothing was committed, the table is as it was"
+    if is_written or work.plan.without(_removed(commits)).is_empty:
+        same = ", and its content is the same" if work.verify else ""
+        return f"the compaction is committed, as version {_versions(commits)}{same}"
     return (
         f"{len(commits)} of {work.plan.num_batches} batches are committed, as version {_versions(commits)}; "
         "run the plan again to go on"
     )
 
 
+def _is_cancelled(error: BaseException) -> bool:
+    """Whether it is what the caller's own code raised to cancel, or Ctrl-C."""
+    return isinstance(error, (WorkCancelled, KeyboardInterrupt))
+
+
 def _versions(commits: Sequence[Commit]) -> str:
     return ", ".join(str(commit.version) for commit in commits)
+
+
+def _removed(commits: Sequence[Commit]) -> set[str]:
+    """The paths that commits remove, as the log writes them."""
+    return set[str]().union(*(commit.removed_paths for commit in commits))
 
 
 def _what_is_left(table: Path, log: TransactionLog, plan: CompactionPlan) -> CompactionPlan:
@@ -154,7 +186,13 @@ def _what_is_left(table: Path, log: TransactionLog, plan: CompactionPlan) -> Com
     commits = commits_of(table, plan.id, plan.version)
     if not commits:
         raise stale(plan, latest)
-    left = plan.without(set().union(*(commit.removed_paths for commit in commits)))
+    done = _removed(commits)
+    if done.intersection(log.snapshot(latest).live["path"].to_pylist()):
+        raise StalePlanError(
+            f"The plan has been run, as version {_versions(commits)}, and undone since: make a new plan; "
+            "nothing was changed."
+        )
+    left = plan.without(done)
     if left.is_empty:
         raise StalePlanError(
             f"The plan has been run, as version {_versions(commits)}: make a new plan; nothing was changed."
@@ -188,11 +226,10 @@ def _result(
     commits: Sequence[Commit],
     choice: Choice,
     refusals: Mapping[int, str],
-    proof: Fingerprint | None,
 ) -> CompactionResult:
     """What was done, by the log."""
-    plan = work.plan
-    removed = set().union(*(commit.removed_paths for commit in commits))
+    plan, is_proved = work.plan, work.verify and bool(commits)
+    removed = _removed(commits)
     added = sum(len(commit.adds) for commit in commits)
     versions = tuple(commit.version for commit in commits)
     before, after = (versions[0] - 1, versions[-1]) if versions else (plan.version, None)
@@ -212,8 +249,8 @@ def _result(
         bytes_removed=sum(commit.bytes_removed for commit in commits),
         seconds=work.record.seconds,
         conflicts=tuple(text for _, text in work.record.conflicts),
-        verified=None if proof is None else True,
-        fingerprint=proof,
+        verified=True if is_proved else None,
+        fingerprint=work.record.fingerprint if is_proved else None,
         refusals=refusals,
         as_planned=as_planned,
         peak_bytes=work.record.peak_bytes,

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from compaction_kit.execute.progress import Progress, Report
 from compaction_kit.log import TransactionLog
 from compaction_kit.plan import CompactionPlan
+from compaction_kit.verify import Fingerprint
 
 TIMELINE = pa.schema(
     [
@@ -34,11 +35,13 @@ class Recorder:
         self._plan = plan
         self._rewriting = _REWRITING if verify else 1.0
         self.bins_done = self.bytes_done = 0
+        self._bytes_compared = 0
         self._fraction = 0.0
         self._spans: list[dict[str, object]] = []
         self.start = time.time()
         self.conflicts: list[tuple[float, str]] = []
         self.peak_bytes = 0
+        self.fingerprint = Fingerprint(0, (0, 0))
 
     @property
     def seconds(self) -> float:
@@ -50,19 +53,27 @@ class Recorder:
         plan = self._plan
         self.bins_done = min(max(bins_done, self.bins_done), plan.num_bins)
         self.bytes_done = min(max(bytes_done, self.bytes_done), plan.bytes_removed)
-        share = self.bytes_done / max(plan.bytes_removed, 1)
-        self._tell("Rewriting", self._rewriting * share)
+        self._tell("Rewriting", self._bytes_compared)
 
-    def proving(self, fraction: float) -> None:
-        """Tell how far the comparison of content is."""
-        self._tell("Comparing the content", self._rewriting + (1 - self._rewriting) * fraction)
+    def comparing(self, size_bytes: float) -> None:
+        """Tell how many bytes are compared of those that are compared now."""
+        self._tell("Comparing the content", self._bytes_compared + size_bytes)
+
+    def compared(self, size_bytes: int) -> None:
+        """Keep that so many bytes more are compared."""
+        self._bytes_compared += size_bytes
+
+    def mute(self) -> None:
+        """Tell nothing any more: nobody can cancel what comes."""
+        self._report = _nobody
 
     def done(self) -> None:
         """Tell that all is done."""
         self.bins_done, self.bytes_done = self._plan.num_bins, self._plan.bytes_removed
         # Too late to cancel.
         with contextlib.suppress(Exception):
-            self._tell("Done", 1.0)
+            self._fraction = 1.0
+            self._tell("Done", self._plan.bytes_removed)
 
     def conflict(self, error: Exception) -> None:
         """Keep that another writer was in the way."""
@@ -97,8 +108,11 @@ class Recorder:
         """The steps, by their beginning; see `CompactionResult.timeline` for the columns."""
         return pa.Table.from_pylist(self._spans, schema=TIMELINE).sort_by("start")
 
-    def _tell(self, step: str, fraction: float) -> None:
+    def _tell(self, step: str, bytes_compared: float) -> None:
         plan = self._plan
+        size_bytes = max(plan.bytes_removed, 1)
+        rewritten, compared = self.bytes_done / size_bytes, min(bytes_compared / size_bytes, 1.0)
+        fraction = self._rewriting * rewritten + (1 - self._rewriting) * compared
         self._fraction = max(self._fraction, fraction)
         self._report(
             Progress(
@@ -134,6 +148,8 @@ class Work:
     Attributes:
         plan: What to do.
         record: Where it is told how far the work is.
+        verify: Whether the content is to be compared.
+        is_rest: Whether an earlier run has done a part of the plan.
     """
 
     spark: SparkSession
@@ -142,3 +158,9 @@ class Work:
     plan: CompactionPlan
     options: Options
     record: Recorder
+    verify: bool
+    is_rest: bool
+
+
+def _nobody(_: object) -> None:
+    """Report to nobody."""

@@ -1,7 +1,9 @@
 import contextlib
 import time
+from collections.abc import Callable
 
 import pytest
+from pyspark import InheritableThread
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -67,6 +69,33 @@ def test_a_watcher_that_raises_cancels_the_work(spark: SparkSession) -> None:
         )
     assert isinstance(caught.value.__cause__, Stop)
     assert time.monotonic() - started < 60
+
+
+def test_jobs_that_failed_work_leaves_behind_are_over_when_its_error_is_told(spark: SparkSession) -> None:
+    """As OPTIMIZE leaves those of its other bins."""
+    tracker = spark.sparkContext.statusTracker()
+    groups: list[str] = []
+
+    def work() -> None:
+        groups.append(spark.sparkContext.getLocalProperty("spark.jobGroup.id") or "")
+        rows = spark.sql("SELECT java_method('java.lang.Thread', 'sleep', 3600000L) FROM range(2)")
+        in_thread_of_its_own(rows.collect)
+        while not tracker.getJobIdsForGroup(groups[0]):
+            time.sleep(0.01)
+        raise Stop
+
+    with pytest.raises(Stop):
+        run_watched(spark, work, lambda _: None)
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(groups[0])]
+    assert [job.status for job in jobs if job is not None] == ["FAILED"]
+
+
+def in_thread_of_its_own(work: Callable[[], object]) -> None:
+    def body() -> None:
+        with contextlib.suppress(Exception):
+            work()
+
+    InheritableThread(target=body, daemon=True).start()
 
 
 def test_work_that_is_done_before_the_cancellation_counts_as_done(spark: SparkSession) -> None:

@@ -3,9 +3,11 @@
 import contextlib
 import itertools
 import os
+import shutil
+import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +31,8 @@ _TASK_COST = 64 << 20
 _FILE_COST = 48 << 10
 # Shares smaller than this make row groups that are too small.
 _LEAST_SHARE = 4 << 20
+# How long a folder is tried to be deleted that tasks may still write to.
+_DELETING_SECONDS = 30
 # Executors may lack this package: what they need of it goes with the task.
 cloudpickle.register_pickle_by_value(worker)  # type: ignore[no-untyped-call]
 
@@ -64,18 +68,15 @@ class BinJob:
         """What came of each bin; outputs of those that were refused or failed are deleted.
 
         Raises:
-            WorkCancelled: It was cancelled; no output is left but what a task that is not stopped
-                yet goes on to write.
+            WorkCancelled: It was cancelled; no output is left.
         """
         run = str(uuid.uuid4())
-        shares = self._shares(bins, run)
-        try:
-            return self._joined(self._rewrite(shares))
-        except BaseException:
-            _sweep({Path(share.output).parent for share in shares}, run)
-            raise
+        with _own_folder(self._table, run) as folder:
+            shares = self._shares(bins, folder, run)
+            places = {share.number: os.path.dirname(share.inputs[0][0]) for share in shares}
+            return _moved(self._joined(self._rewrite(shares)), places)
 
-    def _shares(self, bins: Sequence[Bin], run: str) -> list[Share]:
+    def _shares(self, bins: Sequence[Bin], folder: Path, run: str) -> list[Share]:
         positions = np.concatenate([one.positions for one in bins])
         ends = np.cumsum([len(one.positions) for one in bins]).tolist()
         sizes = self._source.sizes[positions]
@@ -84,7 +85,6 @@ class BinJob:
         inputs = list(zip(self._paths(positions), sizes.tolist(), strict=True))
         found = []
         for one, start, end in zip(bins, [0, *ends[:-1]], ends, strict=True):
-            output = f"{os.path.dirname(inputs[start][0])}/part-{one.number:05d}-{run}"
             cuts = _cuts(sizes[start:end], costs[start:end], even)
             for part, (first, last) in enumerate(itertools.pairwise(cuts)):
                 found.append(
@@ -93,7 +93,7 @@ class BinJob:
                         part,
                         len(cuts) - 1,
                         inputs[start + first : start + last],
-                        output,
+                        f"{folder}/part-{one.number:05d}-{run}",
                         self._schema,
                         self._by_id,
                         self._footer,
@@ -195,11 +195,39 @@ def _balanced(costs: np.ndarray, most: int) -> list[list[int]]:
     return groups
 
 
-def _sweep(folders: Iterable[Path], run: str) -> None:
-    """Delete all that a run has written, also what no task came to tell of."""
-    for folder in folders:
-        for path in folder.glob(f"part-*-{run}-*"):
-            path.unlink(missing_ok=True)
+@contextlib.contextmanager
+def _own_folder(table: Path, run: str) -> Iterator[Path]:
+    """A folder for the outputs of one job, that is deleted with all that was not moved out of it.
+
+    A Python worker goes on for a while when its task has been cancelled, or was tried again elsewhere.
+    Into a folder that is gone it can write nothing.
+    """
+    folder = table / f"compaction-kit-{run}"
+    folder.mkdir()
+    # VACUUM deletes empty folders at once, and this file in its time if the process is killed.
+    (folder / "in-use").touch()
+    try:
+        yield folder
+    finally:
+        end = time.monotonic() + _DELETING_SECONDS
+        while folder.exists() and time.monotonic() < end:
+            # Again, where a file came between its listing and its end.
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _moved(outputs: Iterable[Rewritten], places: Mapping[int, str]) -> list[Rewritten]:
+    """Outputs moved to the folders where they are to stay, by the numbers of their bins."""
+    moved: list[Rewritten] = []
+    try:
+        for one in outputs:
+            path = one.path and os.path.join(places[one.number], os.path.basename(one.path))
+            moved.append(one._replace(path=path))
+            if path:
+                shutil.move(one.path, path)
+    except BaseException:
+        discard(moved)
+        raise
+    return moved
 
 
 def discard(written: Iterable[Rewritten]) -> None:
@@ -207,13 +235,3 @@ def discard(written: Iterable[Rewritten]) -> None:
     for one in written:
         if one.path:
             Path(one.path).unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def discarding(written: Iterable[Rewritten]) -> Iterator[None]:
-    """Delete outputs if a `with` block raises."""
-    try:
-        yield
-    except BaseException:
-        discard(written)
-        raise

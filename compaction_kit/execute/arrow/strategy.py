@@ -1,5 +1,6 @@
 """The strategy "arrow": a plan's bins, batch after batch, rewritten by Spark tasks and committed by Delta."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -8,14 +9,15 @@ import pyarrow.compute as pc
 
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.execute.arrow.actions import Replaced, commit_metrics, file_actions, replace_files
-from compaction_kit.execute.arrow.job import Bin, BinJob, discard, discarding
+from compaction_kit.execute.arrow.job import Bin, BinJob, discard
 from compaction_kit.execute.arrow.refusals import refuse_bins, refuse_changes, refuse_table
 from compaction_kit.execute.arrow.worker import Rewritten
-from compaction_kit.execute.commits import settings
+from compaction_kit.execute.commits import as_add, settings
 from compaction_kit.execute.failures import BinFailed, TableChanged
 from compaction_kit.execute.jobs import in_thread
 from compaction_kit.execute.jvm import OptimizeTransaction, is_conflict
 from compaction_kit.execute.optimize import optimize_where
+from compaction_kit.execute.proof import compare
 from compaction_kit.execute.work import Work
 from compaction_kit.log.names import LOG_FOLDER
 from compaction_kit.log.paths import decode_paths
@@ -23,6 +25,7 @@ from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import CompactionPlan
 from compaction_kit.predicate import partitions_predicate
 from compaction_kit.sizes import format_count
+from compaction_kit.verify import Fingerprint
 
 # How many conflicts a run bears.
 MOST_CONFLICTS = 5
@@ -33,10 +36,11 @@ _NO_CHECKSUM = {
 
 
 def run_arrow(work: Work) -> Mapping[int, str]:
-    """Rewrite a plan's bins with pyarrow, and commit them as OPTIMIZE would.
+    """Rewrite a plan's bins with pyarrow, prove the outputs, and commit them as OPTIMIZE would.
 
     Bins that can't be rewritten so are left to OPTIMIZE, with all bins of their partitions, if the
-    plan is one that OPTIMIZE runs; else they are left alone.
+    plan is one that OPTIMIZE runs; else they are left alone. So are those that an earlier run of the
+    plan, which was interrupted, has left.
 
     Args:
         work: What to do.
@@ -48,21 +52,24 @@ def run_arrow(work: Work) -> Mapping[int, str]:
         NoBinFits: None of them can be; nothing was committed.
         TableChanged: Another writer changed what columns there are, or how they are stored.
         BinFailed: A file can't be read or written; its batch was not committed.
+        ContentDiffers: Spark reads other rows from the outputs; their batch was not committed.
         WorkCancelled: It was cancelled; its batch was not committed.
     """
     reason = refuse_table(work.spark, work.plan)
     if reason is not None:
-        raise NoBinFits(reason)
+        raise NoBinFits(work, reason)
     return _ArrowRun(work).run()
 
 
 class NoBinFits(UnsupportedTableError):
     """Nothing of a plan can be rewritten with pyarrow; `reason` says why."""
 
-    def __init__(self, reason: str):
-        super().__init__(
-            f'strategy="arrow" can\'t run this plan, for {reason}: run it with strategy="optimize".'
-        )
+    def __init__(self, work: Work, reason: str):
+        plan, what = work.plan, "what is left of this plan" if work.is_rest else "this plan"
+        other = 'run it with strategy="optimize"'
+        if not plan.is_optimize:
+            other = f'make one with order="size" and no budget, and {other}'
+        super().__init__(f'strategy="arrow" can\'t run {what}, for {reason}: {other}.')
         self.reason = reason
 
 
@@ -84,9 +91,10 @@ class _ArrowRun:
     def run(self) -> dict[int, str]:
         for batch in self._batches():
             self._run_batch(self._left(batch))
-        if self._refusals and len(self._refusals) == len(self._bins):
-            raise NoBinFits("; ".join(sorted(set(self._refusals.values()))))
-        if self._refusals and self._work.plan.is_optimize:
+        work, is_all = self._work, len(self._refusals) == len(self._bins)
+        if self._refusals and is_all and not (work.is_rest and work.plan.is_optimize):
+            raise NoBinFits(work, "; ".join(sorted(set(self._refusals.values()))))
+        if self._refusals and work.plan.is_optimize:
             self._optimize_refused()
         return self._refusals
 
@@ -108,14 +116,16 @@ class _ArrowRun:
             # Delta begins while the tasks write, and stats are merged.
             meanwhile = in_thread(partial(self._prepare, bins))
             done = self._job.run(bins)
-            with discarding(done):
+            # What no commit has named yet, and is deleted if none will.
+            pending = {one.number: one for one in done}
+            try:
                 transaction, replaced = meanwhile.result()
                 self._check_failures(done)
-            self._refusals |= {one.number: one.refusal for one in done if one.refusal is not None}
-            written = {one.number: one for one in done if one.path}
-            kept = [one for one in self._left(bins) if one.number in written]
-            discard(written[number] for number in written.keys() - {one.number for one in kept})
-            bins = self._commit(transaction, kept, replaced, written)
+                self._refusals |= {one.number: one.refusal for one in done if one.refusal is not None}
+                kept = [one for one in self._left(bins) if pending[one.number].path]
+                bins = self._commit(transaction, kept, replaced, pending)
+            finally:
+                discard(pending.values())
 
     def _prepare(self, bins: list[Bin]) -> tuple[OptimizeTransaction, dict[int, Replaced]]:
         """A transaction at the latest version, and what the log will say of the files of each bin."""
@@ -131,42 +141,58 @@ class _ArrowRun:
         transaction: OptimizeTransaction,
         bins: list[Bin],
         replaced: Mapping[int, Replaced],
-        written: Mapping[int, Rewritten],
+        pending: dict[int, Rewritten],
     ) -> list[Bin]:
-        """Commit what is written; what is left of bins that lost files comes back."""
+        """Prove and commit what is written; what is left of bins that lost files comes back."""
         work, lost = self._work, list[Bin]()
+        proof: Fingerprint | None = None
         is_told = False
         while bins:
-            before = {one.number: len(one.positions) for one in bins}
-            with discarding(written[number] for number in before):
-                left = self._live_part(bins, transaction.version)
-                whole = {one.number for one in left if len(one.positions) == before[one.number]}
-                gone = before.keys() - whole
-                if gone and not is_told:
-                    self._bear(TableChanged(f"files of {format_count(len(gone), 'bin')} are gone"))
-            lost += [one for one in left if one.number not in whole]
-            discard(written[number] for number in gone)
-            bins = [one for one in left if one.number in whole]
-            outputs = [written[one.number] for one in bins]
-            if not any(one.num_rows for one in outputs):
-                discard(outputs)
+            left = self._live_part(bins, transaction.version)
+            sizes = {one.number: len(one.positions) for one in left}
+            whole = [one for one in bins if sizes.get(one.number) == len(one.positions)]
+            gone = [one.number for one in bins if sizes.get(one.number) != len(one.positions)]
+            if gone and not is_told:
+                self._bear(TableChanged(f"files of {format_count(len(gone), 'bin')} are gone"))
+            if gone and proof is not None:
+                # What is the same of all and of these is the same of the rest.
+                proof -= self._compare(self._actions(gone, replaced, pending))
+            lost += [one for one in left if one.number in gone]
+            bins = whole
+            numbers = [one.number for one in bins]
+            if not any(pending[number].num_rows for number in numbers):
                 break
-            files = [replaced[one.number] for one in bins]
+            actions = self._actions(numbers, replaced, pending)
+            metrics = commit_metrics(*_picked(numbers, replaced, pending))
+            if work.verify and proof is None:
+                proof = self._compare(actions)
+            # After an error that is no conflict the commit may stand: then they are the table's files.
+            named = {number: pending.pop(number) for number in numbers if pending[number].num_rows}
             try:
                 confs = self._checksum_confs(transaction.version)
                 with work.record.step("commit"), settings(work.spark, "arrow", work.plan.id, confs):
-                    metrics = commit_metrics(files, outputs)
-                    transaction.commit(file_actions(files, outputs), metrics, work.plan.where)
-                discard(one for one in outputs if not one.num_rows)
+                    transaction.commit(actions, metrics, work.plan.where)
                 break
             except Exception as error:
-                # After any other error the commit may stand: then the outputs are the table's files.
                 if not is_conflict(error):
                     raise
-                with discarding(outputs):
-                    self._bear(error)
-                    transaction, is_told = self._begin(), True
+                pending |= named
+                self._bear(error)
+                transaction, is_told = self._begin(), True
+        if proof is not None:
+            work.record.fingerprint += proof
         return lost
+
+    def _actions(
+        self, numbers: Iterable[int], replaced: Mapping[int, Replaced], pending: Mapping[int, Rewritten]
+    ) -> list[str]:
+        return file_actions(*_picked(numbers, replaced, pending))
+
+    def _compare(self, lines: Iterable[str]) -> Fingerprint:
+        """Prove what file actions do, before they are committed."""
+        actions = [json.loads(line) for line in lines]
+        gone = [as_add(action["remove"]) for action in actions if "remove" in action]
+        return compare(self._work, gone, [action for action in actions if "add" in action])
 
     def _checksum_confs(self, version: int) -> dict[str, str]:
         """A version without a checksum file is followed by one without: Delta would read the whole log."""
@@ -211,6 +237,13 @@ class _ArrowRun:
         bins = sum(group in groups for group in self._partition_of)
         rows = np.flatnonzero(np.isin(plan.groups, list(groups)))
         optimize_where(work, where_in(plan, rows), bins)
+
+
+def _picked(
+    numbers: Iterable[int], replaced: Mapping[int, Replaced], pending: Mapping[int, Rewritten]
+) -> tuple[list[Replaced], list[Rewritten]]:
+    numbers = list(numbers)
+    return [replaced[number] for number in numbers], [pending[number] for number in numbers]
 
 
 def where_in(plan: CompactionPlan, rows: np.ndarray) -> str | None:

@@ -1,6 +1,7 @@
 """Bad moments of a run: what they leave behind, and what is said of them."""
 
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import (
     CompactionKitError,
     ConflictError,
+    RunCancelled,
     RunFailedError,
     StalePlanError,
     UnsupportedTableError,
@@ -90,11 +92,10 @@ def test_tasks_that_die_are_tried_again_and_commit_once(spark: SparkSession, one
         assert (process.returncode, told) == (0, "3\n")
     assert all(Path(f"{flag}-{step}").exists() for step in ("rewrite", "join"))
     assert rows_of(spark, one_bin) == rows
-    # What the first tries wrote is there, and of no version.
+    # What the first tries wrote is gone.
     (live,) = live_files(one_bin)
-    left = data_files(one_bin) - before - {live}
-    assert len(left) == 2
-    assert orphans(one_bin) == left
+    assert data_files(one_bin) - before == {live}
+    assert not list(one_bin.glob("compaction-kit-*"))
 
 
 def test_a_task_that_dies_for_good_leaves_nothing(
@@ -193,12 +194,16 @@ def fill(disk: Path, free_bytes: int) -> None:
 
 def assert_full_disk_is_told(table: Path, run: Callable[[], CompactionResult]) -> None:
     before, log = live_files(table), folders.listing(table / "_delta_log")
+    files = data_files(table)
     with pytest.raises(RunFailedError) as caught:
         run()
-    assert str(caught.value) == (
+    left = len(data_files(table) - files)
+    told, _, about_left = str(caught.value).rstrip(".").partition(f"; {left} new")
+    assert told == (
         f"The disk of {table} is full: free space and run the plan again; nothing was committed, the "
-        "table is as it was."
+        "table is as it was"
     )
+    assert bool(about_left) == bool(left)
     assert live_files(table) == before
     commits = {name for name in folders.listing(table / "_delta_log") if name.endswith(".json")}
     assert commits == {name for name in log if name.endswith(".json")}
@@ -284,6 +289,65 @@ def test_another_order_is_not_left_to_optimize(spark: SparkSession, lz4: Path) -
     plan = open_table(lz4).plan_compaction("p = 'lz4'", order="ingest", max_file_size="1 MiB")
     with pytest.raises(UnsupportedTableError, match="is compressed with LZ4"):
         plan.run()
+
+
+@pytest.mark.parametrize("order", ["size", "ingest"])
+def test_a_run_that_was_interrupted_goes_on_with_what_is_left_to_others(
+    spark: SparkSession, lz4: Path, order: str
+) -> None:
+    rows = rows_of(spark, lz4)
+    plan = open_table(lz4).plan_compaction(batch_size=1, order=order, max_file_size="1 MiB")
+
+    def stop_when_committed(_: Progress) -> None:
+        if handmade.commit_path(lz4, 2).exists():
+            raise KeyboardInterrupt
+
+    if order == "size":
+        with pytest.raises(
+            RunCancelled, match="1 of 2 batches are committed, as version 2; run the plan again"
+        ):
+            plan.run(strategy="arrow", progress=stop_when_committed)
+        result = plan.run(strategy="arrow")
+        assert result.batches["strategy"].to_pylist() == ["optimize"]
+        assert (result.verified, len(live_files(lz4))) == (True, 2)
+    else:
+        assert plan.run(strategy="arrow").num_bins == 1
+        told = 'run what is left of this plan, for .* LZ4 .*: make one with order="size" and no budget'
+        with pytest.raises(UnsupportedTableError, match=told):
+            plan.run(strategy="arrow")
+    assert rows_of(spark, lz4) == rows
+
+
+TAKEN_UP = """
+import os, pickle, signal, sys
+from compaction_kit import get_spark, open_table
+
+table, pickled = sys.argv[1:]
+plan = open_table(table, get_spark()).plan_compaction(batch_size=1, max_file_size="10 KiB")
+with open(pickled, "wb") as file:
+    pickle.dump(plan, file)
+
+def die(progress):
+    if progress.bins_done > 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+plan.run(strategy="arrow", progress=die)
+"""
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_is_finished_by_another_process(
+    spark: SparkSession, changed: Path, tmp_path: Path
+) -> None:
+    rows, pickled = rows_of(spark, changed), tmp_path / "plan"
+    killed = subprocess.run([sys.executable, "-c", TAKEN_UP, changed, pickled], timeout=120)
+    assert killed.returncode == -signal.SIGKILL
+    plan = pickle.loads(pickled.read_bytes())
+    assert open_table(changed).version == 5
+    result = plan.run(strategy="arrow")
+    assert result.versions == tuple(range(6, 5 + plan.num_bins))
+    assert (result.verified, len(live_files(changed))) == (True, plan.num_files_after)
+    assert rows_of(spark, changed) == rows
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

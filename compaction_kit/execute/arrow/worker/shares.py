@@ -97,6 +97,9 @@ def rewrite_shares(
     _freeze_imports()
     columns: Columns | None = None
     for share in itertools.starmap(Share, shares):
+        if not os.path.isdir(os.path.dirname(share.output)):
+            # The run was cancelled, or another try of the task was the quicker.
+            return
         columns = columns or _columns(share)
         yield tuple(_told(share.number, share.part, partial(rewrite_share, share, columns)))
         tell(share)
