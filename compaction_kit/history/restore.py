@@ -5,15 +5,17 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow.compute as pc
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from compaction_kit.errors import InvalidArgumentError, StalePlanError
+from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanError
 from compaction_kit.execute.commits import settings
 from compaction_kit.execute.failures import stale, translate
+from compaction_kit.execute.jobs import WorkCancelled, run_cancellable
 from compaction_kit.execute.restore import restore
 from compaction_kit.history.diff import ADDED, REMOVED, Diff, diff_versions
 from compaction_kit.history.readable import BLOCKED, LOG_GONE, read_readability
@@ -106,7 +108,8 @@ class RestorePlan:
             InvalidArgumentError: Files that it needs are gone, Delta's guard blocks it, or the table
                 is at that version already.
             ConflictError: Another writer committed meanwhile.
-            RunFailedError: Spark or Delta gave up.
+            RunFailedError: Spark or Delta gave up; the message says what is committed.
+            RunCancelled: Ctrl-C was pressed; the message says the same.
         """
         return self.runner(self)
 
@@ -191,10 +194,27 @@ def _run(
         # Other runs may have held the session until now.
         with quiet_errors(), settings(spark, "restore", tag):
             _check(plan, plan_restore(table, log, get_spark, plan.target, guard))
-            restore(spark, table, plan.target)
-    except (PySparkException, Py4JJavaError) as error:
-        raise translate(error, table, "nothing was committed, the table is as it was") from error
+            run_cancellable(spark, lambda: restore(spark, table, plan.target), lambda _: None)
+    except (PySparkException, Py4JError) as error:
+        raise translate(error, table, _outcome(log, plan, tag)) from error
+    except (WorkCancelled, KeyboardInterrupt) as error:
+        told = f"The restore was cancelled: {_outcome(log, plan, tag)}."
+        raise RunCancelled(told) from error.__cause__ or error
     return _result(log, plan, tag, time.monotonic() - start)
+
+
+def _outcome(log: TransactionLog, plan: RestorePlan, tag: str) -> str:
+    commits = _commits(log, tag)
+    if not commits:
+        return "nothing was committed, the table is as it was"
+    return f"version {commits[0]['version']} is committed, with the content of version {plan.target}"
+
+
+def _commits(log: TransactionLog, tag: str) -> list[dict[str, Any]]:
+    """The rows of the ledger of a restore's commits."""
+    commits = log.commits()
+    told = pc.fill_null(commits["user_metadata"], "")
+    return commits.filter(pc.ends_with(told, tag)).to_pylist()
 
 
 def _check(plan: RestorePlan, now: RestorePlan) -> None:
@@ -211,9 +231,7 @@ def _check(plan: RestorePlan, now: RestorePlan) -> None:
 
 
 def _result(log: TransactionLog, plan: RestorePlan, tag: str, seconds: float) -> RestoreResult:
-    commits = log.commits()
-    told = pc.fill_null(commits["user_metadata"], "")
-    row = commits.filter(pc.ends_with(told, tag)).to_pylist()[0]
+    row = _commits(log, tag)[0]
     actions = log.actions(row["version"])
     as_planned = all(
         sorted(actions.filter(pc.equal(actions["action"], kind))["path"].to_pylist())

@@ -13,12 +13,13 @@ from pyspark.sql.types import StructType
 
 from compaction_kit.errors import (
     EmptyTableError,
+    RunCancelled,
     StalePlanError,
     TableNotFoundError,
     VerificationError,
 )
 from compaction_kit.execute.failures import translate
-from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
+from compaction_kit.execute.jobs import WHOLE_FILES, WorkCancelled, run_cancellable, session_confs
 from compaction_kit.interop.parquet_folder import (
     given_schema,
     listing,
@@ -111,8 +112,10 @@ class ConvertPlan:
         Raises:
             InvalidArgumentError: It is a Delta table by now.
             StalePlanError: The folder's files are not those of the plan any more.
-            RunFailedError, ReadOnlyTableError: Delta or Spark gave up; the folder is as it was.
-            VerificationError: The rows differ; the log was set aside, and the folder is Parquet as it was.
+            RunFailedError, ReadOnlyTableError: Delta or Spark gave up.
+            RunCancelled: Ctrl-C was pressed.
+            VerificationError: The rows differ. After this and those two the folder is Parquet as it was; a
+                log that was written already is set aside.
         """
         refuse_logs(self.path)
         now = listing(visible_files(self.path))
@@ -123,32 +126,36 @@ class ConvertPlan:
             )
         start, spark = time.time(), self.spark
         names = [quoted(column.name) for column in self.schema]
+
+        def body() -> tuple[Fingerprint, Fingerprint]:
+            before = fingerprint(read_parquet(spark, self.path, self.schema).select(*names))
+            partitions = self.partition_schema if self.partition_columns else None
+            DeltaTable.convertToDelta(spark, f"parquet.{quoted(str(self.path))}", partitions)
+            return before, fingerprint(spark.read.format("delta").load(str(self.path)).select(*names))
+
         try:
             with quiet_errors(), session_confs(spark, WHOLE_FILES):
-                before = fingerprint(read_parquet(spark, self.path, self.schema).select(*names))
-                partitions = self.partition_schema if self.partition_columns else None
-                DeltaTable.convertToDelta(spark, f"parquet.{quoted(str(self.path))}", partitions)
-                after = fingerprint(spark.read.format("delta").load(str(self.path)).select(*names))
+                before, after = run_cancellable(spark, body, lambda _: None, is_final=False)
         except SPARK_ERRORS as error:
-            done = "the folder is a Delta table, and its content was not compared"
-            outcome = "the folder is as it was" if self._undo() else done
-            raise translate(error, self.path, outcome) from error
+            raise translate(error, self.path, self._undo()) from error
+        except (WorkCancelled, KeyboardInterrupt) as error:
+            raise RunCancelled(f"The conversion was cancelled: {self._undo()}.") from error
         if before != after:
-            (self.path / LOG_FOLDER).rename(self.path / _UNVERIFIED)
             raise VerificationError(
                 f"The content differs: the Parquet files have {before} {before.hash_sums}, the table has "
-                f"{after} {after.hash_sums}; the log was set aside as {_UNVERIFIED}, and the folder is "
-                "Parquet as it was."
+                f"{after} {after.hash_sums}; {self._undo()}."
             )
         return ConvertResult(open_table(self.path, spark), self, after, time.time() - start)
 
-    def _undo(self) -> bool:
-        """Take away the empty log folders that a CONVERT that failed leaves; False if it has committed."""
+    def _undo(self) -> str:
+        """Take away what makes the folder a table; what was done, in words."""
         log = self.path / LOG_FOLDER
-        if any(path.is_file() for path in log.rglob("*")):
-            return False
-        _remove_empty(log)
-        return True
+        if not any(path.is_file() for path in log.rglob("*")):
+            # CONVERT makes its folders first.
+            _remove_empty(log)
+            return "the folder is as it was"
+        log.rename(self.path / _UNVERIFIED)
+        return f"the log was set aside as {_UNVERIFIED}, and the folder is Parquet as it was"
 
     def _repr_html_(self) -> str:
         return shown(self.facts())

@@ -1,12 +1,18 @@
+import _thread
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
-from compaction_kit.errors import InvalidArgumentError, StalePlanError
+from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanError
+from compaction_kit.execute.restore import restore
+from compaction_kit.history import restore as restoring
 from compaction_kit.retention import GUARD
 from tests import deltas_view, folders, handmade
 from tests.ageing import age_file
@@ -38,6 +44,35 @@ def test_a_restore_adds_and_removes_what_its_plan_shows(
     assert versions[5]["same_content_as"] == {0: 0, 3: 2}[target]
     with pytest.raises(StalePlanError, match="made at version 4 and the table is at 5"):
         plan.run()
+
+
+@pytest.mark.parametrize(
+    ("is_done", "told"),
+    [
+        (False, "nothing was committed, the table is as it was"),
+        (True, "version 5 is committed, with the content of version 0"),
+    ],
+)
+def test_a_restore_that_is_interrupted_says_what_is_committed(
+    spark: SparkSession,
+    copy_of: CopyOf,
+    lived: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_done: bool,
+    told: str,
+) -> None:
+    def interrupted(*args: Any) -> None:
+        if is_done:
+            restore(*args)
+        _thread.interrupt_main()
+        time.sleep(0.5)
+        raise PySparkException("cancelled")
+
+    monkeypatch.setattr(restoring, "restore", interrupted)
+    table = open_table(copy_of(lived), spark)
+    with pytest.raises(RunCancelled, match=f"The restore was cancelled: {told}"):
+        table.restore(0).run()
+    assert table.version == 4 + is_done
 
 
 def test_a_restore_whose_files_are_gone_lists_them_and_refuses(

@@ -6,12 +6,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from compaction_kit import interop
 from compaction_kit.errors import (
     EmptyTableError,
     InvalidArgumentError,
+    RunCancelled,
     RunFailedError,
     StalePlanError,
     TableNotFoundError,
@@ -19,7 +20,7 @@ from compaction_kit.errors import (
     VerificationError,
 )
 from compaction_kit.interop import convert
-from compaction_kit.verify import Fingerprint
+from compaction_kit.verify import Fingerprint, fingerprint
 from tests import handmade
 
 pytestmark = pytest.mark.spark
@@ -106,6 +107,25 @@ def test_a_conversion_that_fails_leaves_the_folder_as_it_was(
     assert (
         spark.read.schema("id long").parquet(str(codes).replace("[", r"\[").replace("]", r"\]")).count() == 6
     )
+
+
+def test_a_conversion_that_is_not_proved_is_taken_back(
+    spark: SparkSession, codes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = files_in(codes)
+    seen: list[Fingerprint] = []
+
+    def interrupted(rows: DataFrame) -> Fingerprint:
+        if seen:
+            raise KeyboardInterrupt
+        seen.append(fingerprint(rows))
+        return seen[0]
+
+    monkeypatch.setattr(convert, "fingerprint", interrupted)
+    with pytest.raises(RunCancelled, match="cancelled: the log was set aside as _delta_log_not_verified"):
+        interop.plan_convert(codes).run()
+    assert files_in(codes).items() >= before.items()
+    assert not (codes / "_delta_log").exists()
 
 
 def make(folder: Path, *paths: str) -> None:
