@@ -268,6 +268,10 @@ class Table:
         spark = self._spark or active_spark()
         return None if spark is None else spark.conf.get(key, None)
 
+    def __reduce__(self) -> tuple[type["Table"], tuple[str, Path]]:
+        """Pickled, it is its name and its path: whoever loads it has another session."""
+        return Table, (self.name, self.path)
+
     def __repr__(self) -> str:
         return f'Table("{self.name}", version {self.version})'
 

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 class CompactionPlan:
     """Bins of files, each to be rewritten as one; made by `Table.plan_compaction`.
 
-    It changes nothing until `run()` is called. `packed` has the bins that are looked at, and
+    It changes nothing until `run()` is called. It can be pickled, and run in another process, which
+    opens the table by its path. `packed` has the bins that are looked at, and
     `unbounded` those without a budget. Its commits are known by `id`, which is in their userMetadata.
     """
 
@@ -227,6 +228,12 @@ class CompactionPlan:
     ) -> "CompactionResult":
         """Compact the table as planned; run again what was interrupted, and it goes on.
 
+        Outputs of pyarrow are compared before they are committed. OPTIMIZE and an overwrite are
+        compared after their commit, which is undone (by RESTORE) if the content differs, can't be
+        read, or the comparison is cancelled. Only where that is impossible does a commit stay that
+        isn't proved, and the error says so: the session died, files are gone, or another writer has
+        committed since (a comparison that was cancelled is then done after all).
+
         Args:
             strategy: "arrow" is one Spark job that rewrites bins with pyarrow, committed by
                 Delta; it alone runs other orders and budgets, and leaves to OPTIMIZE what it
@@ -250,11 +257,12 @@ class CompactionPlan:
             StalePlanError: The plan has been run, another writer has committed since, or the table
                 was made anew.
             ReadOnlyTableError: The table's folder can't be written to.
-            UnsupportedTableError: The strategy can't rewrite such a table faithfully.
+            UnsupportedTableError: The strategy can't rewrite such a table faithfully, or what is left of
+                the plan.
             RunFailedError: A file could not be read or written; the message says what is committed.
             ConflictError: Other writers took the files of the plan; the message says the same.
             RunCancelled: It was cancelled; the message says the same.
-            VerificationError: The content differs; the table is as before, if nobody committed since.
+            VerificationError: The content differs; the message says what became of the commit.
         """
         if self.runner is None:
             raise InvalidArgumentError(
@@ -295,6 +303,10 @@ class CompactionPlan:
             f"CompactionPlan(version {self.version}: {self.num_files_removed:,} files in "
             f"{format_count(self.num_bins, 'bin')}, {format_size(self.bytes_removed)})"
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields: what was worked out from them is worked out again."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @cached_property
     def members(self) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -78,6 +78,14 @@ class Planner:
             if rules.by_type
             else text_groups(files.partitions)
         )
+        self._packer = cache(self._make_packer)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what is prepared again when it is asked for."""
+        return {name: value for name, value in vars(self).items() if name != "_packer"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
         self._packer = cache(self._make_packer)
 
     @cached_property
