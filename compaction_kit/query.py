@@ -13,6 +13,8 @@ from compaction_kit.log.text import first_line
 
 Query = str | Callable[[DataFrame], DataFrame]
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
+# One of these is in Spark's message where a data file is gone.
+MISSING_FILE = ("FILE_NOT_EXIST", "FileNotFoundException")
 
 _TABLE = "{table}"
 _WHOLE_QUERY = re.compile(r"[\s(]*(?:select|with)\b", re.IGNORECASE)

@@ -18,7 +18,15 @@ from pyspark.sql import DataFrame, SparkSession
 from compaction_kit.durations import format_factor, format_seconds
 from compaction_kit.errors import InvalidArgumentError, RunFailedError
 from compaction_kit.markup import as_text, shown
-from compaction_kit.query import SPARK_ERRORS, Query, name_of, parse_query, quoted_query, reason_of
+from compaction_kit.query import (
+    MISSING_FILE,
+    SPARK_ERRORS,
+    Query,
+    name_of,
+    parse_query,
+    quoted_query,
+    reason_of,
+)
 from compaction_kit.session import quiet_errors
 from compaction_kit.sizes import format_size
 from compaction_kit.verify import fingerprint
@@ -28,7 +36,6 @@ if TYPE_CHECKING:
 
 _TOO_OLD = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
 _GUARD = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
-_MISSING_FILE = ("FILE_NOT_EXIST", "FileNotFoundException")
 
 
 @dataclass(frozen=True)
@@ -273,7 +280,7 @@ def _guarded(work: Callable[[], Any], version: int, words: str) -> Any:
     try:
         return work()
     except SPARK_ERRORS as error:
-        if any(sign in str(error) for sign in _MISSING_FILE):
+        if any(sign in str(error) for sign in MISSING_FILE):
             raise _missing(version) from error
         raise RunFailedError(f"query={words} failed at version {version}: {reason_of(error)}.") from error
 

@@ -34,6 +34,7 @@ from compaction_kit.history import (
     read_versions,
     resolve,
 )
+from compaction_kit.history.content import Compare, compare_versions, comparer
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.names import LOG_FOLDER, list_log
 from compaction_kit.plan import CompactionPlan, Planner, Thresholds
@@ -205,17 +206,30 @@ class Table:
         """Every version that the log still tells of; see `history.read_history` for the columns."""
         return read_history(self.log)
 
-    def versions(self) -> pa.Table:
-        """Every version that the log knows, and whether it can be read; see `history.read_versions`."""
-        return read_versions(self.path, self.log, guard=self._has_guard)
+    def versions(self, verify: bool = False) -> pa.Table:
+        """Every version that the log knows, and whether it can be read; see `history.read_versions`.
+
+        Args:
+            verify: Compare by fingerprint what was replaced by each commit that says that it changed
+                no data, instead of going by what it calls itself and by row counts. All files that
+                such commits added or removed are read.
+        """
+        return read_versions(self.path, self.log, guard=self._has_guard, compare=self._comparer(verify))
 
     def at(self, version: int | None = None, timestamp: datetime | str | None = None) -> Resolved:
         """The commit that a version or a time stands for; see `history.resolve`."""
         return resolve(self.log, version, timestamp)
 
-    def diff(self, start: int, end: int) -> Diff:
-        """What differs between two versions, by the log; see `history.diff_versions`."""
-        return diff_versions(self.log, start, end)
+    def diff(self, start: int, end: int, verify: bool = False) -> Diff:
+        """What differs between two versions, by the log; see `history.diff_versions`.
+
+        Args:
+            start: A version.
+            end: Another one, later or earlier.
+            verify: Compare the rows as well, by the fingerprint of the files that differ, which are read.
+        """
+        compare = partial(compare_versions, self.spark, self.path, self.log) if verify else None
+        return diff_versions(self.log, start, end, compare)
 
     def restore(self, version: int) -> RestorePlan:
         """Plan to go back to a version; see `history.plan_restore`. Nothing is changed until `run()`."""
@@ -235,6 +249,7 @@ class Table:
         keep_versions: Sequence[int] | None = None,
         mode: str = "FULL",
         at: datetime | None = None,
+        verify: bool = False,
     ) -> VacuumPlan:
         """What VACUUM would delete, and which versions that costs; `run()` on it deletes just that.
 
@@ -244,18 +259,31 @@ class Table:
             keep_versions: Versions of which no file shall go.
             mode: "FULL" looks at the folder, "LITE" at the log's commits alone.
             at: For a preview, when VACUUM would run (UTC, if it has no zone); None for now.
+            verify: Read what versions differ in before calling the content of one that is lost the
+                same as another's; see `versions`.
 
         Raises:
             InvalidArgumentError: An argument can't be used, or Delta refuses such a vacuum.
         """
         session = VacuumSession(self._conf, self._has_guard, self._streams)
         return plan_vacuum(
-            self.path, self.log, session, retention, keep_versions, mode, at, self.vacuum_runner
+            self.path,
+            self.log,
+            session,
+            retention,
+            keep_versions,
+            mode,
+            at,
+            self.vacuum_runner,
+            self._comparer(verify),
         )
 
     def vacuum_runner(self, plan: VacuumPlan, **options: Any) -> VacuumResult:
         """Run one of this table's plans; `VacuumPlan.run` calls it."""
         return run_vacuum(self.path, self.log, lambda: self.spark, plan, self._has_guard, **options)
+
+    def _comparer(self, verify: bool) -> Compare | None:
+        return comparer(self.spark, self.path, self.log) if verify else None
 
     def _streams(self, table_id: str) -> list[Stream]:
         return running_streams(self._spark or active_spark(), self.path, table_id)

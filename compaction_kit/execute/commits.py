@@ -48,6 +48,11 @@ def settings(
             yield
 
 
+def has_tag(user_metadata: str | None) -> bool:
+    """Whether a commit says that it is of a plan of this kit."""
+    return _TAG.search(user_metadata or "") is not None
+
+
 @dataclass(frozen=True)
 class Commit:
     """One commit of a run.

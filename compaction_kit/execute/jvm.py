@@ -55,18 +55,23 @@ def is_conflict(error: BaseException) -> bool:
     )
 
 
-def rows_of(spark: SparkSession, table: Path, adds: Iterable[Mapping[str, Any]]) -> DataFrame:
-    """The rows of some files as Delta reads them, with the latest schema; vectors are honoured.
+def rows_of(
+    spark: SparkSession, table: Path, adds: Iterable[Mapping[str, Any]], version: int | None = None
+) -> DataFrame:
+    """The rows of some files as Delta reads them; deletion vectors are honoured.
 
     Args:
         spark: The session.
         table: The table's folder.
         adds: Add actions as the log writes them; the files need not be live.
+        version: Of the schema; None for the latest.
     """
     _make_active(spark)
     log = _delta_log(spark, table)
     nothing = _nothing(spark)
     snapshot = log.update(False, nothing, nothing)
+    if version is not None:
+        snapshot = _snapshot_at(log, version, nothing)
     actions = _as_delta_has(spark, map(json.dumps, adds))
     return DataFrame(log.createDataFrame(snapshot, actions, False, nothing), spark)
 
@@ -195,6 +200,14 @@ def _make_active(spark: SparkSession) -> None:
 
 def _delta_log(spark: SparkSession, table: Path) -> Any:
     return _java(spark, f"{_DELTA}.DeltaLog").forTable(spark._jsparkSession, str(table))
+
+
+def _snapshot_at(log: Any, version: int, nothing: Any) -> Any:
+    try:
+        return log.getSnapshotAt(version, nothing, nothing, False)
+    except Py4JError:
+        # Before 4.1.
+        return log.getSnapshotAt(version, nothing, nothing)
 
 
 def _as_delta_has(spark: SparkSession, actions: Iterable[str]) -> Any:

@@ -1,6 +1,6 @@
 """What differs between two versions, by the log."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -8,8 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.files import Files
-from compaction_kit.history.content import content_groups
+from compaction_kit.history.content import CLAIMED, FINGERPRINT, IDENTICAL, read_content
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.actions import PARTITION
 from compaction_kit.markup import as_html_table, as_text, shown
@@ -31,15 +32,28 @@ class Diff:
             num_records (without deleted rows; null where the log has no statistics), partition.<column>.
         commits: The commits between the two, as `TransactionLog.commits` has them: version, timestamp,
             operation, data_change.
-        same_content: Whether the log proves that both have the same rows and columns; see
-            `content.content_groups`.
+        same_content_by: How it is known that both have the same rows and columns: "identical files",
+            "says OPTIMIZE, row counts agree" (of the commits between the two), "equal fingerprints";
+            None if it isn't known. See `content.read_content`.
+        difference: How it is known that they haven't: "other columns", "100 rows fewer", "other
+            fingerprints"; None if it isn't known.
+        content_claim: What the commits between the two say without more to show for it: "claimed by
+            its writer" if they say that they change no data, with ", contradicted by the row counts"
+            where they are wrong; else None.
     """
 
     start: int
     end: int
     files: pa.Table
     commits: pa.Table
-    same_content: bool
+    same_content_by: str | None
+    difference: str | None
+    content_claim: str | None
+
+    @property
+    def same_content(self) -> bool:
+        """Whether both are known to have the same rows and columns; a claim doesn't count."""
+        return self.same_content_by is not None
 
     @property
     def num_files_added(self) -> int:
@@ -100,15 +114,24 @@ class Diff:
     def facts(self) -> dict[str, str]:
         """The difference for people: name and value."""
         changing = self.commits.filter(self.commits["data_change"])["version"].to_pylist()
-        same = "provably the same" if self.same_content else "not provably the same"
         return {
             "versions": f"{self.start} → {self.end}, {format_count(len(self.commits), 'commit')} apart",
             "files": f"{self.num_files_added:,} added, {self.num_files_removed:,} removed",
             "bytes": f"{format_size(self.bytes_added)} added, {format_size(self.bytes_removed)} removed",
             "rows in them": f"{_shown(self.records_added)} added, {_shown(self.records_removed)} removed",
             "commits that change data": _listed(changing),
-            "content": same,
+            "content": self._content(),
         }
+
+    def _content(self) -> str:
+        if self.same_content_by:
+            return f"the same: {self.same_content_by}"
+        if self.difference:
+            return f"different: {self.difference}" + (
+                f", though {CLAIMED} to be the same" if self.content_claim else ""
+            )
+        state = f"{self.content_claim} to be the same" if self.content_claim else "not known to be the same"
+        return f"{state}; verify=True compares the rows"
 
     def paths(self, change: str) -> list[str]:
         """The paths of the files "added" or "removed", as the log writes them."""
@@ -132,16 +155,19 @@ class Diff:
         return f"Diff(\n{as_text(self.facts())}\n)"
 
 
-def diff_versions(log: TransactionLog, start: int, end: int) -> Diff:
-    """Compare two versions by the log alone.
+def diff_versions(
+    log: TransactionLog, start: int, end: int, compare: Callable[[int, int], bool] | None = None
+) -> Diff:
+    """Compare two versions by the log alone, or their rows as well.
 
     Args:
         log: The table's log.
         start: A version.
         end: Another one, later or earlier.
+        compare: Tells by reading whether both have the same rows; see `content.compare_versions`.
 
     Raises:
-        InvalidArgumentError: One of them can't be read back.
+        InvalidArgumentError: One of them can't be read back, or not compared, for files are gone.
     """
     sides = [_files_of(log, version) for version in (start, end)]
     removed, added = (_without(one, other) for one, other in (sides, sides[::-1]))
@@ -157,15 +183,44 @@ def diff_versions(log: TransactionLog, start: int, end: int) -> Diff:
     between = commits.filter(
         pc.and_(pc.greater(commits["version"], low), pc.less_equal(commits["version"], high))
     )
-    return Diff(start, end, files.select([*names, *partitions]), between, _has_same_content(log, start, end))
+    known = files.select([*names, *partitions])
+    same, different, claim = _content(log, start, end, known, compare)
+    return Diff(start, end, known, between, same, different, claim)
 
 
-def _has_same_content(log: TransactionLog, start: int, end: int) -> bool:
-    first, lifetimes = log.lifetimes()
-    if min(start, end) < first.version:
-        return start == end
-    groups = content_groups(first, log.commits(), lifetimes, log.segment().version)
-    return bool(groups[start - first.version] == groups[end - first.version])
+def _content(
+    log: TransactionLog, start: int, end: int, files: pa.Table, compare: Callable[[int, int], bool] | None
+) -> tuple[str | None, str | None, str | None]:
+    """How it is known that both have the same content, how that they haven't, and what is claimed."""
+    if log.snapshot(start).metadata.schema != log.snapshot(end).metadata.schema:
+        return None, "other columns", None
+    if not len(files):
+        return IDENTICAL, None, None
+    content = read_content(log)
+    tells = min(start, end) >= content.first
+    claim = content.claim(start, end) if tells else None
+    if compare is not None:
+        same = _compared(compare, start, end)
+        return (FINGERPRINT, None, None) if same else (None, "other fingerprints", claim)
+    evidence = content.evidence(start, end) if tells else None
+    if evidence:
+        return evidence, None, None
+    change = files["change"]
+    before, after = (_total(files.filter(pc.equal(change, one))["num_records"]) for one in (REMOVED, ADDED))
+    if before is None or after is None or before == after:
+        return None, None, claim
+    more = after - before
+    return None, f"{format_count(abs(more), 'row')} {'more' if more > 0 else 'fewer'}", claim
+
+
+def _compared(compare: Callable[[int, int], bool], start: int, end: int) -> bool:
+    try:
+        return compare(start, end)
+    except FileNotFoundError as error:
+        raise InvalidArgumentError(
+            f"Versions {start} and {end} can't be compared, for files that differ between them are gone: "
+            "leave verify out, or choose versions that versions() calls readable."
+        ) from error
 
 
 def _files_of(log: TransactionLog, version: int) -> pa.Table:

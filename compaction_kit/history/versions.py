@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.folder import list_folder
-from compaction_kit.history.content import content_groups
+from compaction_kit.history.content import Compare, Content, read_content
 from compaction_kit.history.expiry import NEVER, first_expiry, to_millis
 from compaction_kit.history.needs import Needs
 from compaction_kit.history.readable import LOG_GONE, YES, Readability, read_readability
@@ -24,6 +24,8 @@ VERSION_COLUMNS = pa.schema(
         ("missing", pa.list_(pa.string())),
         ("readable_until", pa.timestamp("ms", "UTC")),
         ("same_content_as", pa.int64()),
+        ("same_content_by", pa.string()),
+        ("content_claim", pa.string()),
         ("read_instead", pa.int64()),
     ]
 )
@@ -31,7 +33,11 @@ _MOST_MISSING = 10
 
 
 def read_versions(
-    table: Path, log: TransactionLog, now: datetime | None = None, guard: bool = True
+    table: Path,
+    log: TransactionLog,
+    now: datetime | None = None,
+    guard: bool = True,
+    compare: Compare | None = None,
 ) -> pa.Table:
     """Every version that the log knows, oldest first.
 
@@ -41,6 +47,8 @@ def read_versions(
         now: At which time, with the files that are there; None for now.
         guard: Whether Delta refuses versions older than the retention of deleted files, as it does
             from 4.1 on unless the session says otherwise.
+        compare: Tells by reading whether two versions have the same rows: asked about each commit
+            that replaced files and says that it changed no data. None: nothing is read but the log.
 
     Returns:
         version; timestamp (UTC, when it was committed, as time travel has it; null without a
@@ -49,8 +57,13 @@ def read_versions(
         of the files that it needs aren't on disk, and the first ten of their paths); readable_until
         (UTC: when VACUUM may delete the first file that it needs, or the guard blocks it, whichever
         is first; null if neither will, as for the latest, or if it can't be read); same_content_as
-        (the lowest other version whose content is provably the same; see `content.content_groups`);
-        read_instead (of a version that can't be read, the latest of the same content that can).
+        (the lowest other version that is known to have the same rows and columns; see
+        `content.read_content`); same_content_by (how that is known: "identical files", "says
+        OPTIMIZE, row counts agree", "equal fingerprints"); content_claim (what the commit says and
+        nothing else shows: "claimed by its writer" if it replaced files and says that it changed no
+        data, with ", contradicted by the row counts" or ", refuted by the fingerprints" where it is
+        wrong); read_instead (of a version that can't be read, the latest of the same content that
+        can).
     """
     moment = now or datetime.now(UTC)
     snapshot = log.snapshot()
@@ -59,9 +72,8 @@ def read_versions(
     needs, commits = state.needs, log.commits()
     statuses = state.statuses(moment)
     until = _until(state, first_expiry(table, snapshot, needs, on_disk, state.retention))
-    first, lifetimes = log.lifetimes()
-    groups = content_groups(first, commits, lifetimes, needs.latest)
-    others, instead = _alternatives(needs.versions, groups, statuses == YES)
+    content = read_content(log, compare)
+    others, instead = _alternatives(needs.versions, content.groups, statuses == YES)
     counts, missing = _missing(needs, state.missing)
     known = pa.table(
         [
@@ -71,6 +83,8 @@ def read_versions(
             pa.array(missing, pa.list_(pa.string())),
             pa.array(until, pa.timestamp("ms", "UTC"), mask=(until == NEVER) | (statuses != YES)),
             pa.array(others, pa.int64(), mask=others < 0),
+            pa.array(_evidence(content, needs.versions, others), pa.string()),
+            pa.array(content.claims, pa.string()),
             pa.array(instead, pa.int64(), mask=instead < 0),
         ],
         ["version", *VERSION_COLUMNS.names[3:]],
@@ -106,6 +120,11 @@ def _alternatives(
         if len(able):
             instead[members[~readable[members]]] = versions[able[-1]]
     return others, instead
+
+
+def _evidence(content: Content, versions: np.ndarray, others: np.ndarray) -> list[str | None]:
+    pairs = zip(versions.tolist(), others.tolist(), strict=True)
+    return [content.evidence(version, other) if other >= 0 else None for version, other in pairs]
 
 
 def _missing(needs: Needs, paths: pa.Array) -> tuple[np.ndarray, list[list[str]]]:

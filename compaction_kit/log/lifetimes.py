@@ -7,13 +7,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.log.actions import CORE, file_actions
+from compaction_kit.log.actions import CORE, column, file_actions
 from compaction_kit.log.json_source import JsonSource
 from compaction_kit.log.names import Kind, LogFile
 from compaction_kit.log.paths import decode_paths
 from compaction_kit.log.reconcile import action_keys
 from compaction_kit.log.segment import complete_checkpoints, find_segment
 from compaction_kit.log.snapshot import Snapshot, read_snapshot
+
+_CARDINALITY = "deletion_vector_cardinality"
 
 
 def earliest_version(files: Sequence[LogFile]) -> int:
@@ -45,25 +47,33 @@ def file_lifetimes(
     Returns:
         The snapshot of the earliest version, and one row for each time that a data file was
         live: path (decoded), deletion_vector_id, size_bytes, added (the version; that of the
-        snapshot for files that were live by then) and removed (the first version without it;
-        null if it is live).
+        snapshot for files that were live by then), removed (the first version without it; null
+        if it is live), num_records (without deleted rows; null where the statistics don't say,
+        and for the snapshot's files) and row (of the snapshot's files: where in its `live`).
     """
     earliest = earliest_version(files)
     snapshot = read_snapshot(table, find_segment(files, earliest))
-    start = _with_version(snapshot.live, np.full(len(snapshot.live), earliest))
+    unread = pa.nulls(len(snapshot.live), pa.int64())
+    rows = pa.array(np.arange(len(snapshot.live)))
+    start = _with_version(snapshot.live, np.full(len(snapshot.live), earliest), unread, rows)
     later = (_commit_actions(source) for source in commits)
     actions = [start, *(part.filter(pc.greater(part["version"], earliest)) for part in later)]
     return snapshot, _lives(pa.concat_tables(actions))
 
 
 def _commit_actions(source: JsonSource) -> pa.Table:
-    actions = file_actions(source.rows(CORE), 0)
-    return _with_version(actions, source.versions()[actions["row"].to_numpy()])
+    raw = source.rows([*CORE, _CARDINALITY])
+    actions = file_actions(raw, 0)
+    live = pc.subtract(source.num_records(), pc.fill_null(column(raw, "add", _CARDINALITY), 0))
+    rows = actions["row"].combine_chunks()
+    versions = source.versions()[rows.to_numpy()]
+    return _with_version(actions, versions, live.take(rows), pa.nulls(len(rows), pa.int64()))
 
 
-def _with_version(actions: pa.Table, versions: np.ndarray) -> pa.Table:
+def _with_version(actions: pa.Table, versions: np.ndarray, records: pa.Array, rows: pa.Array) -> pa.Table:
     columns = actions.select(["is_add", "path", "deletion_vector_id", "size_bytes"])
-    return columns.append_column("version", pa.array(versions, pa.int64()))
+    columns = columns.append_column("version", pa.array(versions, pa.int64()))
+    return columns.append_column("num_records", records).append_column("row", rows)
 
 
 def _lives(actions: pa.Table) -> pa.Table:
@@ -90,5 +100,7 @@ def _lives(actions: pa.Table) -> pa.Table:
             "size_bytes": lives["size_bytes"].combine_chunks(),
             "added": lives["version"].combine_chunks(),
             "removed": pa.array(versions[order[turns[ends]]], mask=~ended),
+            "num_records": lives["num_records"].combine_chunks(),
+            "row": lives["row"].combine_chunks(),
         }
     ).sort_by([("added", "ascending"), ("path", "ascending")])

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from compaction_kit.history.content import content_groups
+from compaction_kit.history.content import CLAIMED, Content
 from compaction_kit.history.readable import BLOCKED, YES, Readability
-from compaction_kit.log import TransactionLog
 from compaction_kit.retention import GUARD
 from compaction_kit.vacuum.words import ranges
 
@@ -64,20 +63,32 @@ class Cost:
             }
         )
 
-    def survivors(self, log: TransactionLog) -> dict[int, int]:
-        """For each version lost the latest of the same content that can be read after."""
-        if not self.lost:
-            return {}
+    def survivors(self, content: Content) -> dict[int, tuple[int, str]]:
+        """For each version lost the latest known to have the same content that can be read after; and how."""
         needs = self.state.needs
-        first, lifetimes = log.lifetimes()
-        groups = content_groups(first, log.commits(), lifetimes, needs.latest).tolist()
+        groups = content.groups.tolist()
         able = needs.versions[self.after == YES].tolist()
         instead = {groups[version - needs.first]: version for version in able}
         if self.superseded:
             # VACUUM's own commits have the content of the latest version.
             instead.setdefault(groups[-1], needs.latest + 2)
         found = {version: instead.get(groups[version - needs.first]) for version in self.lost}
-        return {version: other for version, other in found.items() if other is not None}
+        return {
+            version: (other, content.evidence(version, min(other, needs.latest)) or "")
+            for version, other in found.items()
+            if other is not None
+        }
+
+    def claims(self, content: Content) -> dict[int, int]:
+        """For each version lost the latest that can be read after and is merely claimed to be the same."""
+        if not any(content.claims):
+            return {}
+        able = self.state.needs.versions[self.after == YES].tolist()
+        claimed = {
+            version: [other for other in able if content.claim(version, other) == CLAIMED]
+            for version in self.lost
+        }
+        return {version: others[-1] for version, others in claimed.items() if others}
 
     def blocked(self, keep: Sequence[int]) -> list[str]:
         """A sentence if Delta's guard refuses versions that are kept, files or no files."""

@@ -53,8 +53,12 @@ class VacuumPlan:
             the vacuum's cost, and isn't counted.
         blocked_versions_lost: Those that Delta's guard refuses now, and that would lose files: with the
             guard off they can be read now and not after.
-        content_survives_as: For versions lost, the version of the same content that can be read
-            after.
+        content_survives_as: For versions lost, the version that can be read after and is known to
+            have the same content.
+        content_survives_by: How that is known: "identical files", "says OPTIMIZE, row counts agree",
+            "equal fingerprints"; see `content.read_content`.
+        content_claimed_as: For versions lost without such a one, the version that can be read after
+            and that its writer claims to have the same content.
         gone_already: Paths that VACUUM LITE lists though they are gone.
         warnings: What to look at first: running streams that would lose files, versions that are
             kept and yet refused.
@@ -75,6 +79,8 @@ class VacuumPlan:
     versions_lost: list[int]
     blocked_versions_lost: list[int]
     content_survives_as: Mapping[int, int]
+    content_survives_by: Mapping[int, str]
+    content_claimed_as: Mapping[int, int]
     gone_already: pa.Array
     warnings: tuple[str, ...]
     runner: "Callable[..., Any] | None" = field(repr=False, compare=False, default=None)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.folder import Folder, look_through
+from compaction_kit.history.content import Compare, read_content
 from compaction_kit.history.expiry import to_millis
 from compaction_kit.history.readable import millis, read_readability
 from compaction_kit.log import TransactionLog
@@ -54,6 +55,7 @@ def plan_vacuum(
     mode: str = FULL,
     at: datetime | None = None,
     runner: Callable[..., Any] | None = None,
+    compare: Compare | None = None,
 ) -> VacuumPlan:
     """Preview VACUUM: by the log, the folder and the clock, as VacuumCommand.gc decides.
 
@@ -72,6 +74,7 @@ def plan_vacuum(
         mode: "FULL" or "LITE".
         at: When VACUUM would run (UTC, if it has no zone); None for now.
         runner: What runs the plan.
+        compare: Tells by reading whether versions have the same rows; None: by the log alone.
 
     Raises:
         InvalidArgumentError: The retention can't be read, or Delta refuses it; a version to keep
@@ -92,6 +95,9 @@ def plan_vacuum(
     directories = _directories(folder, references, mode, cutoff)
     runs = bool(len(files)) or bool(pc.any(directories["is_empty"]).as_py())
     cost = Cost.of(state, paths, runs and (session.conf(_LOGGING) or "true").lower() != "false")
+    content = read_content(log, compare) if cost.lost else None
+    spares = cost.survivors(content) if content else {}
+    claims = cost.claims(content) if content else {}
     return VacuumPlan(
         version=snapshot.version,
         table_id=metadata.id,
@@ -107,7 +113,9 @@ def plan_vacuum(
         versions=cost.versions,
         versions_lost=cost.lost,
         blocked_versions_lost=cost.blocked_lost,
-        content_survives_as=cost.survivors(log),
+        content_survives_as={version: other for version, (other, _) in spares.items()},
+        content_survives_by={version: evidence for version, (_, evidence) in spares.items()},
+        content_claimed_as={version: other for version, other in claims.items() if version not in spares},
         gone_already=sorted_out.gone_already,
         warnings=(*cost.blocked(keep), *at_risk(session.streams(metadata.id), state.needs, paths)),
         runner=runner,

@@ -74,12 +74,24 @@ def _blocked(plan: "VacuumPlan") -> list[str]:
 
 
 def _survivors(plan: "VacuumPlan") -> list[str]:
-    pairs = [f"{lost} as {other}" for lost, other in plan.content_survives_as.items()]
-    if not pairs:
-        return []
-    more = len(pairs) - _MOST_NAMED
-    named = ", ".join(pairs[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
-    return [f"The same content can still be read under another number: {named}."]
+    known, claimed = plan.content_survives_as, plan.content_claimed_as
+    spares = [f"{lost} as {other} ({plan.content_survives_by[lost]})" for lost, other in known.items()]
+    claims = [f"{lost} as {other}" for lost, other in claimed.items()]
+    lines = []
+    if spares:
+        lines.append(f"The same content can still be read under another number: {_first(spares)}.")
+    if claims:
+        lost, other = next(iter(claimed.items()))
+        lines.append(
+            f"Its writer claims the same content under another number: {_first(claims)}; nothing proves it, "
+            f"so compare them first: diff({lost}, {other}, verify=True) does."
+        )
+    return lines
+
+
+def _first(words: Sequence[str]) -> str:
+    more = len(words) - _MOST_NAMED
+    return ", ".join(words[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _deletion(plan: "VacuumPlan", day: str, kept: str) -> str:

@@ -123,12 +123,17 @@ def test_a_compaction_has_the_content_of_the_version_before_and_can_be_read_inst
         tmp_path,
         [handmade.add("a"), handmade.add("b")],
         [handmade.add("c")],
-        [unchanged(handmade.remove("b")), unchanged(handmade.remove("c")), unchanged(handmade.add("d"))],
+        [
+            {"commitInfo": {"operation": "OPTIMIZE"}},
+            *map(unchanged, (handmade.remove("b"), handmade.remove("c"), handmade.add("d", records=20))),
+        ],
         [{"commitInfo": {"operation": "SET TBLPROPERTIES"}}, handmade.metadata(configuration={"x": "y"})],
         [{"commitInfo": {"operation": "ADD COLUMNS"}}, handmade.metadata({"id": "long", "c": "long"})],
         [handmade.remove("a")],
     )
     assert column(table, "same_content_as") == [None, 2, 1, 1, None, None]
+    compacted = "says OPTIMIZE, row counts agree"
+    assert column(table, "same_content_by") == [None, compacted, compacted, compacted, None, None]
     (table / "c").unlink()
     assert column(table, "read_instead") == [None, 3, None, None, None, None]
 
@@ -142,6 +147,7 @@ def test_a_restore_has_the_content_of_the_version_that_it_restored(tmp_path: Pat
         [handmade.add("c")],
     )
     assert column(table, "same_content_as") == [2, None, 0, None]
+    assert column(table, "same_content_by") == ["identical files", None, "identical files", None]
     age_file(handmade.commit_path(table, 0), 10)
     assert column(table, "read_instead") == [2, None, None, None]
 

@@ -100,7 +100,9 @@ def _sentence(row: dict[str, Any]) -> str:
         until = f"{row['readable_until']:%Y-%m-%d %H:%M} UTC"
         lines.append(f"If VACUUM runs on schedule, it can be read until {until}.")
     if row["read_instead"] is not None:
-        lines.append(f"Its content can be read as version {row['read_instead']}.")
+        lines.append(f"By the log, its content can be read as version {row['read_instead']}.")
     elif row["same_content_as"] is not None:
-        lines.append(f"Version {row['same_content_as']} has the same content.")
+        lines.append(f"Version {row['same_content_as']} has the same content: {row['same_content_by']}.")
+    if row["content_claim"]:
+        lines.append(f"That it changed no data is {row['content_claim']}.")
     return "\n".join(lines)
