@@ -74,7 +74,7 @@ def write(spark: SparkSession, source: Path, folder: Path, way: str, files_a_bat
     states = {name: str(name in properties).lower() for name in WAYS["both"]}
     settings = ", ".join(f"'delta.autoOptimize.{name}' = '{state}'" for name, state in states.items())
     spark.sql(
-        f"CREATE TABLE {table_name(sink)} (id BIGINT, value DOUBLE, p BIGINT) USING delta "
+        f"CREATE TABLE {table_name(spark, sink)} (id BIGINT, value DOUBLE, p BIGINT) USING delta "
         f"PARTITIONED BY (p) TBLPROPERTIES ({settings})"
     )
     rows = spark.readStream.format("delta").option("maxFilesPerTrigger", files_a_batch).load(str(source))

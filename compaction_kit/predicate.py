@@ -14,7 +14,7 @@ from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
 from compaction_kit.files import Files
 from compaction_kit.log.metadata import Metadata
 from compaction_kit.session import quiet_errors
-from compaction_kit.sql import literal, quoted
+from compaction_kit.sql import identifier, literal
 
 _LITERAL = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""")
 _SUBQUERY = re.compile(r"\(\s*(?:select|with|values|table|from)\b", re.IGNORECASE)
@@ -44,7 +44,7 @@ def select_partitions(spark: SparkSession, files: Files, where: str) -> Files:
     return Files(files.snapshot, rows[selected[inverse]])
 
 
-def partitions_predicate(files: Files, positions: np.ndarray) -> str:
+def partitions_predicate(spark: SparkSession, files: Files, positions: np.ndarray) -> str:
     """SQL that selects exactly the partitions that some files are in.
 
     Values are compared by type, as Delta does: of a number written as "1" and "01" it selects both.
@@ -52,6 +52,7 @@ def partitions_predicate(files: Files, positions: np.ndarray) -> str:
     stay short.
 
     Args:
+        spark: The session that will parse it.
         files: Files of a partitioned table.
         positions: Some of them, at least one.
 
@@ -71,7 +72,7 @@ def partitions_predicate(files: Files, positions: np.ndarray) -> str:
         last_values.setdefault(tuple(first), []).append(last)
     alternatives = [
         " AND ".join(
-            _is_one_of(name, kind, wanted)
+            _is_one_of(spark, name, kind, wanted)
             for (name, kind), wanted in zip(columns, [*([value] for value in first), lasts], strict=True)
         )
         for first, lasts in last_values.items()
@@ -79,17 +80,18 @@ def partitions_predicate(files: Files, positions: np.ndarray) -> str:
     return alternatives[0] if len(alternatives) == 1 else " OR ".join(f"({one})" for one in alternatives)
 
 
-def _is_one_of(name: str, kind: str, values: list[str | None]) -> str:
+def _is_one_of(spark: SparkSession, name: str, kind: str, values: list[str | None]) -> str:
     texts = [value for value in values if value is not None]
     if kind != "string" and "" in texts:
         raise UnsupportedTableError(
             f'A partition value of {name} is "", which is no {kind}, so that no predicate can select it: '
             "compact without a predicate, or correct those rows first."
         )
-    conditions = [f"{quoted(name)} IS NULL"] if len(texts) < len(values) else []
+    column = identifier(spark, name)
+    conditions = [f"{column} IS NULL"] if len(texts) < len(values) else []
     if texts:
         listed = ", ".join(literal(text, kind) for text in texts)
-        conditions.append(f"{quoted(name)} IN ({listed})" if len(texts) > 1 else f"{quoted(name)} = {listed}")
+        conditions.append(f"{column} IN ({listed})" if len(texts) > 1 else f"{column} = {listed}")
     return conditions[0] if len(conditions) == 1 else f"({' OR '.join(conditions)})"
 
 
@@ -110,7 +112,7 @@ def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, whe
     columns = metadata.partition_columns
     named = partitions.rename_columns(list(columns)).append_column(_ROW, pa.array(np.arange(len(partitions))))
     frame = spark.createDataFrame(named)
-    typed = [F.expr(f"try_cast({quoted(name)} AS {types[name]})").alias(name) for name in columns]
+    typed = [F.expr(f"try_cast({identifier(spark, name)} AS {types[name]})").alias(name) for name in columns]
     if _SUBQUERY.search(_LITERAL.sub("''", where)):
         raise InvalidArgumentError(
             f'where="{where}" holds a subquery, which OPTIMIZE does not take: use only {", ".join(columns)}.'

@@ -29,6 +29,7 @@ from compaction_kit.query import (
 )
 from compaction_kit.session import quiet_errors
 from compaction_kit.sizes import format_size
+from compaction_kit.sql import uri
 from compaction_kit.verify import fingerprint
 
 if TYPE_CHECKING:
@@ -213,7 +214,7 @@ def measure_reads(
 def _frame(spark: SparkSession, table: Path, version: int, name: str) -> DataFrame:
     """The table at a version; Delta looks for it in the log here already."""
     try:
-        return spark.read.format("delta").option("versionAsOf", version).load(str(table))
+        return spark.read.format("delta").option("versionAsOf", version).load(uri(table))
     except SPARK_ERRORS as error:
         if _TOO_OLD in str(error):
             raise InvalidArgumentError(

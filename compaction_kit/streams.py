@@ -24,6 +24,7 @@ from compaction_kit.markup import as_text, shown
 from compaction_kit.playground import new_folder, read_ids
 from compaction_kit.session import get_spark, quiet_errors
 from compaction_kit.sizes import format_count
+from compaction_kit.sql import uri
 from compaction_kit.table import open_table
 
 BATCHES = pa.schema(
@@ -203,14 +204,14 @@ def _compaction(strategy: str) -> Callable[[SparkSession, Path], object]:
 
 
 def _overwrite(spark: SparkSession, source: Path) -> None:
-    rows = spark.read.format("delta").load(str(source)).repartition(1)
-    rows.write.format("delta").mode("overwrite").save(str(source))
+    rows = spark.read.format("delta").load(uri(source)).repartition(1)
+    rows.write.format("delta").mode("overwrite").save(uri(source))
 
 
 def _append_unseen(spark: SparkSession, source: Path) -> None:
     # Ids of its own: those of the other appends are below.
     rows = spark.range(1_000, 1_000 + _ROWS_A_FILE, 1, 1)
-    rows.write.format("delta").mode("append").option("dataChange", "false").save(str(source))
+    rows.write.format("delta").mode("append").option("dataChange", "false").save(uri(source))
 
 
 _WAYS = {
@@ -223,7 +224,7 @@ _WAYS = {
 
 
 def _append(spark: SparkSession, table: Path, start: int, end: int, num_files: int = 1) -> None:
-    spark.range(start, end, 1, num_files).write.format("delta").mode("append").save(str(table))
+    spark.range(start, end, 1, num_files).write.format("delta").mode("append").save(uri(table))
 
 
 def _checkpoint(story: StreamStory) -> Path:
@@ -232,9 +233,9 @@ def _checkpoint(story: StreamStory) -> Path:
 
 def _start(spark: SparkSession, story: StreamStory, **trigger: Any) -> StreamingQuery:
     reader = spark.readStream.format("delta").option("maxFilesPerTrigger", _FILES_A_BATCH)
-    rows = reader.options(**story.options).load(str(story.folder / "source"))
-    writer = rows.writeStream.format("delta").option("checkpointLocation", str(_checkpoint(story)))
-    return writer.trigger(**trigger).start(str(story.folder / "sink"))
+    rows = reader.options(**story.options).load(uri(story.folder / "source"))
+    writer = rows.writeStream.format("delta").option("checkpointLocation", uri(_checkpoint(story)))
+    return writer.trigger(**trigger).start(uri(story.folder / "sink"))
 
 
 def _wait_for_a_batch(query: StreamingQuery) -> None:

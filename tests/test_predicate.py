@@ -140,7 +140,7 @@ def test_the_predicate_for_given_partitions_selects_them_and_no_other(
     spark: SparkSession, typed: Path, chosen: str, where: str
 ) -> None:
     files = open_table(typed).files()
-    predicate = partitions_predicate(files, np.array([int(number) for number in chosen]))
+    predicate = partitions_predicate(spark, files, np.array([int(number) for number in chosen]))
     assert where in predicate
     selected = open_table(typed).files(where=predicate)
     assert [path[1:] for path in selected.to_arrow()["path"].to_pylist()] == list(chosen)
@@ -156,10 +156,10 @@ def test_partitions_that_differ_in_one_column_share_a_list(spark: SparkSession, 
     metadata = handmade.metadata({"id": "long", **types}, list(types))
     table = open_table(handmade.write_log(tmp_path, [metadata, *adds]))
     chosen = np.arange(0, 1_000, 3)
-    predicate = partitions_predicate(table.files(), chosen)
+    predicate = partitions_predicate(spark, table.files(), chosen)
     assert predicate.count("year") == 2
     assert predicate.startswith("(`year` = CAST('2023' AS integer) AND `n` IN ('0', '102', '105', ")
-    assert "(`n` IS NULL OR `n` IN (" in partitions_predicate(table.files(), np.arange(8))
+    assert "(`n` IS NULL OR `n` IN (" in partitions_predicate(spark, table.files(), np.arange(8))
     paths = table.files().paths(chosen).to_pylist()
     assert table.files(where=predicate).to_arrow()["path"].to_pylist() == paths
     # Delta parses the same.
@@ -167,10 +167,10 @@ def test_partitions_that_differ_in_one_column_share_a_list(spark: SparkSession, 
     assert considered["totalConsideredFiles"] == len(chosen)
 
 
-def test_no_predicate_selects_an_empty_text_among_numbers(tmp_path: Path) -> None:
+def test_no_predicate_selects_an_empty_text_among_numbers(spark: SparkSession, tmp_path: Path) -> None:
     adds = [handmade.add("f", partition={"n": ""})]
     metadata = handmade.metadata({"id": "long", "n": "integer"}, ["n"])
     files = open_table(handmade.write_log(tmp_path, [metadata, *adds])).files()
     with pytest.raises(UnsupportedTableError, match='value of n is "", which is no integer') as caught:
-        partitions_predicate(files, np.array([0]))
+        partitions_predicate(spark, files, np.array([0]))
     assert "\n" not in str(caught.value)

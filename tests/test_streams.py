@@ -128,7 +128,7 @@ def test_the_tables_own_cures_work_on_a_stream(
     sink = tmp_path / "sink"
     settings = ", ".join(f"'delta.autoOptimize.{name}' = 'true'" for name in properties)
     spark.sql(
-        f"CREATE TABLE {table_name(sink)} (id BIGINT, p BIGINT) USING delta PARTITIONED BY (p)"
+        f"CREATE TABLE {table_name(spark, sink)} (id BIGINT, p BIGINT) USING delta PARTITIONED BY (p)"
         + (f" TBLPROPERTIES ({settings})" if settings else "")
     )
     rows = spark.readStream.format("delta").option("maxFilesPerTrigger", 2).load(str(feed))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from compaction_kit.sql import table_name
+from compaction_kit.sql import table_name, uri
 
 Ids = frozenset[int]
 # The table: 4 files of 10 rows, two in each of the partitions a (ids 0 to 19) and b (20 to 39).
@@ -56,7 +56,7 @@ def make_table(spark: SparkSession, folder: Path) -> None:
     rows = spark.range(0, NUM_ROWS, 1, NUM_FILES).selectExpr("id", "IF(id < 20, 'a', 'b') AS p")
     writer = rows.write.format("delta").partitionBy("p")
     # Whatever the session makes of new tables otherwise.
-    writer.option("delta.enableDeletionVectors", "false").save(str(folder))
+    writer.option("delta.enableDeletionVectors", "false").save(uri(folder))
 
 
 def _sql(name: str, statement: str, effect: Callable[[Ids], Ids]) -> Writer:
@@ -64,13 +64,13 @@ def _sql(name: str, statement: str, effect: Callable[[Ids], Ids]) -> Writer:
         name,
         statement,
         effect,
-        lambda spark, folder: spark.sql(statement.replace("{table}", table_name(folder))),
+        lambda spark, folder: spark.sql(statement.replace("{table}", table_name(spark, folder))),
     )
 
 
 def _rewrite(spark: SparkSession, folder: Path) -> None:
-    rows = spark.read.format("delta").load(str(folder)).repartition(1)
-    rows.write.format("delta").mode("overwrite").option("dataChange", "false").save(str(folder))
+    rows = spark.read.format("delta").load(uri(folder)).repartition(1)
+    rows.write.format("delta").mode("overwrite").option("dataChange", "false").save(uri(folder))
 
 
 def _batch(name: str) -> Writer:

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compaction_kit.errors import SessionError
 from compaction_kit.log.names import LOG_FOLDER
+from compaction_kit.sql import uri
 
 _DELTA = "org.apache.spark.sql.delta"
 _PYTHON_UTILS = "org.apache.spark.api.python.PythonUtils"
@@ -199,7 +200,7 @@ def _make_active(spark: SparkSession) -> None:
 
 
 def _delta_log(spark: SparkSession, table: Path) -> Any:
-    return _java(spark, f"{_DELTA}.DeltaLog").forTable(spark._jsparkSession, str(table))
+    return _java(spark, f"{_DELTA}.DeltaLog").forTable(spark._jsparkSession, uri(table))
 
 
 def _snapshot_at(log: Any, version: int, nothing: Any) -> Any:

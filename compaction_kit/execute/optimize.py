@@ -6,7 +6,7 @@ from compaction_kit.execute.commits import settings
 from compaction_kit.execute.jobs import Watched, run_watched
 from compaction_kit.execute.jvm import is_conflict
 from compaction_kit.execute.work import Work
-from compaction_kit.sql import quoted, table_name
+from compaction_kit.sql import identifier, table_name
 
 # How often OPTIMIZE is run anew where another writer took its files.
 MOST_TRIES = 3
@@ -45,10 +45,10 @@ def optimize_where(work: Work, where: str | None, num_bins: int) -> None:
         confs[f"{_CONF}.maxThreads"] = str(options.max_threads)
     if options.repartition is not None:
         confs[f"{_CONF}.repartition.enabled"] = str(options.repartition).lower()
-    columns = ", ".join(map(quoted, plan.zorder_by))
+    columns = ", ".join(identifier(work.spark, name) for name in plan.zorder_by)
     zorder = f" ZORDER BY ({columns})" if columns else ""
     condition = f" WHERE {where}" if where else ""
-    statement = f"OPTIMIZE {table_name(work.table)}{condition}{zorder}"
+    statement = f"OPTIMIZE {table_name(work.spark, work.table)}{condition}{zorder}"
     with settings(work.spark, "optimize", plan.id, confs):
         for tries_left in reversed(range(MOST_TRIES)):
             try:

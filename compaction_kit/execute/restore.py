@@ -13,4 +13,4 @@ def restore(spark: SparkSession, table: Path, version: int) -> None:
     Raises:
         PySparkException, Py4JJavaError: Delta refused it, or it failed.
     """
-    spark.sql(f"RESTORE TABLE {table_name(table)} TO VERSION AS OF {version}").collect()
+    spark.sql(f"RESTORE TABLE {table_name(spark, table)} TO VERSION AS OF {version}").collect()

@@ -18,6 +18,7 @@ from compaction_kit.plan import CompactionPlan
 from compaction_kit.plan.benefit import OPEN_COST
 from compaction_kit.predicate import partitions_predicate
 from compaction_kit.sizes import MIB
+from compaction_kit.sql import uri
 
 _CONFS = {
     # These would make other files of the rows, or of those of other partitions.
@@ -66,7 +67,7 @@ def run_rewrite(work: Work) -> Mapping[int, str]:
     if reason is not None:
         raise UnsupportedTableError(f'strategy="rewrite" can\'t run this plan, for {reason}.')
     spread = Spread.of(plan)
-    predicate = _predicate(plan, spread)
+    predicate = _predicate(work.spark, plan, spread)
     with settings(work.spark, "rewrite", plan.id, _CONFS):
         num_tasks = _num_tasks(work.spark, spread, plan)
         rows = spread.apply(_rows(work.spark, work.table, predicate), num_tasks)
@@ -120,15 +121,15 @@ def _has_empty_text(plan: CompactionPlan, column: str) -> bool:
     return pc.any(pc.equal(plan.source.partitions[f"partition.{column}"], "")).as_py() is True
 
 
-def _predicate(plan: CompactionPlan, spread: Spread) -> str | None:
+def _predicate(spark: SparkSession, plan: CompactionPlan, spread: Spread) -> str | None:
     """What selects the partitions to be overwritten; None for all of the table."""
     is_whole_table = len(spread.positions) == plan.source.snapshot.live.num_rows
-    return None if is_whole_table else partitions_predicate(plan.source, spread.positions)
+    return None if is_whole_table else partitions_predicate(spark, plan.source, spread.positions)
 
 
 def _rows(spark: SparkSession, table: Path, predicate: str | None) -> DataFrame:
     """The table's rows as they will be when they are read."""
-    rows = spark.read.format("delta").load(str(table))
+    rows = spark.read.format("delta").load(uri(table))
     # Always true. But a table that the session has cached is not looked up where _metadata is
     # asked for, and what is cached may be older than the transaction.
     rows = rows.where(rows.metadataColumn("_metadata").isNotNull())
@@ -139,7 +140,7 @@ def _write(rows: DataFrame, table: Path, predicate: str | None) -> None:
     writer = rows.write.format("delta").mode("overwrite").option("dataChange", "false")
     if predicate is not None:
         writer = writer.option("replaceWhere", predicate)
-    writer.save(str(table))
+    writer.save(uri(table))
 
 
 def _num_tasks(spark: SparkSession, spread: Spread, plan: CompactionPlan) -> int:

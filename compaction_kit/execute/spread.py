@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from compaction_kit.files import Files
@@ -57,7 +57,7 @@ class Spread:
             num_tasks: At least as many as a partition becomes files.
         """
         # Not Spark's repartition(n): that sorts all rows, and strews those that came together.
-        part = self._part()
+        part = self._part(rows.sparkSession)
         columns = [F.col(quoted(name)) for name in self.source.partition_columns]
         tasks = F.lit(num_tasks)
         slot = F.pmod(F.pmod(F.hash(*columns), tasks) + part, tasks) if columns else part
@@ -67,7 +67,7 @@ class Spread:
         # Before Spark 4.1: two slots may meet in one task, which then writes one file of both.
         return slotted.repartition(num_tasks, _SLOT).drop(_SLOT)
 
-    def _part(self) -> Column:
+    def _part(self, spark: SparkSession) -> Column:
         """Which of its partition's files each row goes to."""
         stretch = max(self.num_rows // (self.num_files * _STRETCHES), 1)
         turn = F.expr(f"monotonically_increasing_id() div {stretch}")
@@ -75,7 +75,7 @@ class Spread:
             return F.pmod(turn, F.lit(int(self.counts[0])))
         part = F.lit(0)
         for count in np.unique(self.counts[self.counts > 1]).tolist():
-            members = partitions_predicate(self.source, self.positions[self.counts == count])
+            members = partitions_predicate(spark, self.source, self.positions[self.counts == count])
             part = F.when(F.expr(members), F.pmod(turn, F.lit(count))).otherwise(part)
         return part
 

@@ -37,7 +37,7 @@ from compaction_kit.markup import as_text, shown
 from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.session import get_spark, quiet_errors
 from compaction_kit.sizes import format_count, format_size
-from compaction_kit.sql import quoted
+from compaction_kit.sql import quoted, table_name, uri
 from compaction_kit.table import Table, local_path, open_table
 from compaction_kit.verify import Fingerprint, fingerprint
 
@@ -130,8 +130,8 @@ class ConvertPlan:
         def body() -> tuple[Fingerprint, Fingerprint]:
             before = fingerprint(read_parquet(spark, self.path, self.schema).select(*names))
             partitions = self.partition_schema if self.partition_columns else None
-            DeltaTable.convertToDelta(spark, f"parquet.{quoted(str(self.path))}", partitions)
-            return before, fingerprint(spark.read.format("delta").load(str(self.path)).select(*names))
+            DeltaTable.convertToDelta(spark, table_name(spark, self.path, "parquet"), partitions)
+            return before, fingerprint(spark.read.format("delta").load(uri(self.path)).select(*names))
 
         try:
             with quiet_errors(), session_confs(spark, WHOLE_FILES):

@@ -124,7 +124,7 @@ def generate_manifest(table: Table) -> None:
     _check(table)
     _run(
         table,
-        f"GENERATE symlink_format_manifest FOR TABLE {table_name(table.path)}",
+        f"GENERATE symlink_format_manifest FOR TABLE {table_name(table.spark, table.path)}",
         "the manifest may be old",
     )
 
@@ -149,9 +149,8 @@ def keep_manifest(table: Table, keep: bool = True) -> None:
     """
     if keep:
         _check(table, keep=True)
-    statement = (
-        f"ALTER TABLE {table_name(table.path)} SET TBLPROPERTIES ('{PROPERTY}' = '{str(keep).lower()}')"
-    )
+    name, value = table_name(table.spark, table.path), str(keep).lower()
+    statement = f"ALTER TABLE {name} SET TBLPROPERTIES ('{PROPERTY}' = '{value}')"
     _run(table, statement, "the property is as it was")
     if keep:
         generate_manifest(table)

@@ -1,14 +1,12 @@
 """Read Parquet with Spark, whatever characters are in a path."""
 
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-# What Spark takes for a pattern (SparkHadoopUtil.isGlobPath).
-_PATTERN = re.compile(r"[{}\[\]*?\\]")
+from compaction_kit.sql import pattern
 
 
 def read_parquet(
@@ -29,4 +27,4 @@ def read_parquet(
     if schema is not None:
         reader = reader.schema(schema)
     each = [paths] if isinstance(paths, Path) else paths
-    return reader.parquet(*(_PATTERN.sub(r"\\\g<0>", str(path)) for path in each))
+    return reader.parquet(*map(pattern, each))

@@ -27,7 +27,7 @@ from compaction_kit.markup import as_text, shown
 from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.session import quiet_errors
 from compaction_kit.sizes import format_count, format_size
-from compaction_kit.sql import quoted
+from compaction_kit.sql import quoted, uri
 from compaction_kit.table import Table, local_path
 from compaction_kit.verify import Fingerprint, fingerprint
 
@@ -104,7 +104,7 @@ class ParquetPlan:
         start, spark = time.time(), table.spark
         try:
             with quiet_errors(), session_confs(spark, WHOLE_FILES):
-                before = fingerprint(self._columns(spark.read.format("delta").load(str(table.path))))
+                before = fingerprint(self._columns(spark.read.format("delta").load(uri(table.path))))
                 move_aside(self.moved["path"].to_pylist(), table.path, self.set_aside)
                 self._check_alone()
                 after = fingerprint(self._columns(read_parquet(spark, table.path, self.schema)))

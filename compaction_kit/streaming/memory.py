@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from compaction_kit.sql import uri
 from compaction_kit.streaming.names import SINK_FOLDER, Kind, file_name
 
 # Enough for what else goes on in the JVM not to show: some tens of KiB beside some MiB.
@@ -79,14 +80,14 @@ def _renamed(line: bytes, number: int) -> str:
 
 
 def _hold_index(spark: SparkSession, folder: Path) -> Any:
-    return spark.read.schema("value STRING").text(str(folder.parent))._jdf
+    return spark.read.schema("value STRING").text(uri(folder.parent))._jdf
 
 
 def _hold_entries(spark: SparkSession, folder: Path) -> Any:
     streaming = spark.sparkContext._jvm.org.apache.spark.sql.execution.streaming  # type: ignore[union-attr]
     # Up to Spark 4.0 there was no package of that name.
     runtime = streaming.runtime if spark.version >= "4.1" else streaming
-    return runtime.FileStreamSourceLog(1, spark._jsparkSession, str(folder)).allFiles()
+    return runtime.FileStreamSourceLog(1, spark._jsparkSession, uri(folder)).allFiles()
 
 
 def held_bytes(spark: SparkSession, hold: Callable[[], Any]) -> float:

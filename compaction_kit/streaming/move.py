@@ -28,6 +28,7 @@ from compaction_kit.log.text import first_line
 from compaction_kit.markup import as_text, shown
 from compaction_kit.session import get_spark, quiet_errors
 from compaction_kit.sizes import format_count, format_size
+from compaction_kit.sql import uri
 from compaction_kit.streaming.names import Kind
 from compaction_kit.streaming.outputs import check_there, format_of, partition_folders, relative_paths
 from compaction_kit.streaming.policy import setting
@@ -137,8 +138,8 @@ class MovePlan:
                 rows = self._rows(spark)
                 before = fingerprint(rows) if verify else None
                 writer = rows.write.format("delta").mode("error")
-                (writer.partitionBy(*self.partition_by) if self.partition_by else writer).save(str(self.to))
-                table = spark.read.format("delta").load(str(self.to))
+                (writer.partitionBy(*self.partition_by) if self.partition_by else writer).save(uri(self.to))
+                table = spark.read.format("delta").load(uri(self.to))
                 after = fingerprint(table) if verify else None
         except (PySparkException, Py4JJavaError) as error:
             left = f"the output is as it was; delete what is in {self.to} before another try"
@@ -194,7 +195,7 @@ class MovePlan:
             StalePlanError: The log lists others by now.
         """
         reader = spark.read.format(self.format).options(**self.options).schema(self.schema)
-        rows = reader.load(str(self.output))
+        rows = reader.load(uri(self.output))
         # What is read is settled with load(), so that no later batch can slip in.
         found = relative_paths(pa.array(rows.inputFiles(), pa.string()), self.output)
         if set(found.to_pylist()) != set(self.files["path"].to_pylist()):
@@ -285,11 +286,11 @@ def _schema(
     Raises:
         InvalidArgumentError: It can't, with these options or this schema.
     """
-    output = str(log.folder.parent)
+    output = log.folder.parent
     try:
         with session_confs(spark, WHOLE_FILES | _as_logged(log)), quiet_errors():
             reader = spark.read.format(file_format).options(**options)
-            return (reader if schema is None else reader.schema(schema)).load(output).schema
+            return (reader if schema is None else reader.schema(schema)).load(uri(output)).schema
     except (PySparkException, Py4JJavaError) as error:
         raise InvalidArgumentError(
             f"Spark can't read the output at {output} ({first_line(error)}): check schema and options."

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.session import quiet_errors
-from compaction_kit.sql import quoted
+from compaction_kit.sql import identifier
 
 _NAME = re.compile(r"\w+(\.\w+)?")
 _SESSION_CATALOG = "spark_catalog"
@@ -36,7 +36,7 @@ def catalog_tables(spark: SparkSession, name: str) -> dict[str, str] | None:
             if spark.catalog.databaseExists(name):
                 schemas = [name]
             elif _is_catalog(spark, name):
-                rows = spark.sql(f"SHOW SCHEMAS IN {quoted(name)}").collect()
+                rows = spark.sql(f"SHOW SCHEMAS IN {identifier(spark, name)}").collect()
                 schemas = [f"{name}.{row[0]}" for row in rows]
             else:
                 return None
@@ -54,7 +54,7 @@ def _is_catalog(spark: SparkSession, name: str) -> bool:
 
 
 def _schema_tables(spark: SparkSession, schema: str) -> Iterator[tuple[str, str]]:
-    path = ".".join(quoted(part) for part in schema.split("."))
+    path = ".".join(identifier(spark, part) for part in schema.split("."))
     for row in spark.sql(f"SHOW TABLE EXTENDED IN {path} LIKE '*'").collect():
         # The first of each counts: what users write, such as comments, comes later.
         facts = dict(reversed(_FACT.findall(row["information"])))

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from pyspark.sql import SparkSession
 
-from compaction_kit.sql import quoted, table_name
+from compaction_kit.sql import quoted, table_name, uri
 from compaction_kit.vacuum.plan import VacuumPlan
 from compaction_kit.vacuum.sorting import LITE
 from compaction_kit.vacuum.window import hours
@@ -29,7 +29,7 @@ def vacuum_statement(spark: SparkSession, table: Path, plan: VacuumPlan) -> Iter
     spark.createDataFrame(_inventory(table, plan), _SCHEMA).createOrReplaceTempView(view)
     retain = f" RETAIN {hours(plan.retention)} HOURS" if plan.retention < plan.table_retention else ""
     try:
-        yield f"VACUUM {table_name(table)} USING INVENTORY (SELECT * FROM {quoted(view)}){retain}"
+        yield f"VACUUM {table_name(spark, table)} USING INVENTORY (SELECT * FROM {quoted(view)}){retain}"
     finally:
         spark.catalog.dropTempView(view)
 
@@ -44,7 +44,7 @@ def _inventory(table: Path, plan: VacuumPlan) -> pd.DataFrame:
     return pd.DataFrame(
         {
             # As Hadoop writes a path: it is not encoded.
-            "path": [f"file:{table}/{path}" for path in (*paths, *folders)],
+            "path": [uri(table / path) for path in (*paths, *folders)],
             "length": np.append(plan.files["size_bytes"].to_numpy(), nothing),
             "isDir": np.repeat([False, True], [len(paths), len(folders)]),
             "modificationTime": np.append(times, nothing),

@@ -34,7 +34,7 @@ def rows_through(table: Table) -> Fingerprint:
 
 def vacuum_all(table: Table, confs: SetConf) -> None:
     confs("spark.databricks.delta.retentionDurationCheck.enabled", "false")
-    table.spark.sql(f"VACUUM {table_name(table.path)} RETAIN 0 HOURS").collect()
+    table.spark.sql(f"VACUUM {table_name(table.spark, table.path)} RETAIN 0 HOURS").collect()
 
 
 def run_first_batch(table: Table, batch_size: str) -> Callable[[], object]:
@@ -126,7 +126,7 @@ def test_what_is_frozen_between_batches_misses_what_is_written_later(
     table = open_table(tmp_path / "t")
     interop.generate_manifest(table)
     spark.range(30, 40, 1, 1).write.format("delta").mode("append").save(str(table.path))
-    spark.sql(f"DELETE FROM {table_name(table.path)} WHERE id = 3")
+    spark.sql(f"DELETE FROM {table_name(spark, table.path)} WHERE id = 3")
     found = interop.check_manifest(table)
     assert (found.version, found.damage.twice) == (0, 0)
     # 10 appended, and 9 of the file that is now another; the 10 of the old one are still read.
@@ -138,7 +138,7 @@ def test_what_is_frozen_between_batches_misses_what_is_written_later(
 def test_deletion_vectors_are_refused_as_delta_refuses_them(spark: SparkSession, lived: Path) -> None:
     table = open_table(lived)
     with pytest.raises(UnsupportedOperationException, match="GENERATE_WITH_DELETION_VECTORS"):
-        spark.sql(f"{GENERATE} {table_name(lived)}")
+        spark.sql(f"{GENERATE} {table_name(spark, lived)}")
     for act in (interop.generate_manifest, interop.keep_manifest):
         with pytest.raises(
             UnsupportedTableError, match=r"deletion vectors.*run REORG TABLE … APPLY"
@@ -150,7 +150,7 @@ def test_deletion_vectors_are_refused_as_delta_refuses_them(spark: SparkSession,
 def test_column_mapping_is_refused_before_later_commits_fail_on_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    name = table_name(tmp_path)
+    name = table_name(spark, tmp_path)
     spark.sql(
         f"CREATE TABLE {name} (id LONG) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
     )

@@ -99,7 +99,7 @@ def test_the_same_files_remain_as_by_vacuum_and_deleting_the_log(
     )
     recipe = Path(shutil.copytree(tmp_path / "a", tmp_path / "b"))
     confs("spark.databricks.delta.retentionDurationCheck.enabled", "false")
-    spark.sql(f"VACUUM {table_name(recipe)} RETAIN 0 HOURS").collect()
+    spark.sql(f"VACUUM {table_name(spark, recipe)} RETAIN 0 HOURS").collect()
     shutil.rmtree(recipe / "_delta_log")
 
     result = interop.plan_to_parquet(open_table(tmp_path / "a")).run()

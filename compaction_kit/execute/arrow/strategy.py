@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import pyarrow.compute as pc
+from pyspark.sql import SparkSession
 
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.execute.arrow.actions import Replaced, commit_metrics, file_actions, replace_files
@@ -236,7 +237,7 @@ class _ArrowRun:
         groups = {self._partition_of[number] for number in self._refusals}
         bins = sum(group in groups for group in self._partition_of)
         rows = np.flatnonzero(np.isin(plan.groups, list(groups)))
-        optimize_where(work, where_in(plan, rows), bins)
+        optimize_where(work, where_in(work.spark, plan, rows), bins)
 
 
 def _picked(
@@ -246,9 +247,9 @@ def _picked(
     return [replaced[number] for number in numbers], [pending[number] for number in numbers]
 
 
-def where_in(plan: CompactionPlan, rows: np.ndarray) -> str | None:
+def where_in(spark: SparkSession, plan: CompactionPlan, rows: np.ndarray) -> str | None:
     """The plan's predicate, for the partitions of some of its files alone; None for all."""
     if not plan.source.partition_columns:
         return plan.where
-    partitions = partitions_predicate(plan.source, rows)
+    partitions = partitions_predicate(spark, plan.source, rows)
     return f"({plan.where}) AND ({partitions})" if plan.where else partitions

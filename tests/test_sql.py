@@ -1,0 +1,100 @@
+"""The table that was asked for, whatever it is called and wherever the session looks by default."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from compaction_kit import interop, open_table
+from compaction_kit.execute.jobs import session_confs
+from compaction_kit.reads import measure_reads
+from compaction_kit.sql import identifier, uri
+from tests import folders
+
+SetConf = Callable[[str, str], None]
+SUBSTITUTES = "spark.sql.variable.substitute"
+# Spark would make "t" of the first; Delta would take a version from the end of the second.
+NAMES = ["t${x}", "t`'\" %20%41é*?[a]{b,c}\\#+@v0"]
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four files from two commits, with columns id, "a${x}" and p."""
+    table = tmp_path_factory.mktemp("original") / "t"
+    rows = spark.range(0, 20, 1, 2).withColumns({"a${x}": F.col("id"), "p": F.lit("b")})
+    for _ in range(2):
+        writer = rows.write.format("delta").partitionBy("p").option("delta.columnMapping.mode", "name")
+        for key, value in {
+            "minReaderVersion": "2",
+            "minWriterVersion": "5",
+            "enableDeletionVectors": "false",
+        }.items():
+            writer = writer.option(f"delta.{key}", value)
+        writer.mode("append").save(str(table))
+    return table
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_table_of_that_name_is_changed_and_not_its_neighbour(
+    spark: SparkSession, original: Path, tmp_path: Path, confs: SetConf, name: str
+) -> None:
+    confs("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    path, neighbour = (folders.copy(original, tmp_path / one) for one in (name, "t"))
+    before = folders.listing(neighbour)
+    table = open_table(path, spark)
+    versions: list[int] = []
+    for strategy in ("optimize", "rewrite", "arrow"):
+        versions += table.plan_compaction().run(strategy=strategy).versions
+        versions.append(table.restore(1).run().version)
+    versions += table.plan_compaction(zorder_by="a${x}").run(strategy="optimize", verify=False).versions
+    assert versions == [2, 3, 4, 5, 6, 7, 8]
+    assert measure_reads(spark, path, 1, 8, "id < 3", 1).same_result
+    vacuum = table.plan_vacuum("0 hours")
+    assert vacuum.run().num_files == vacuum.num_files > 0
+    assert len(folders.data_files(path)) == table.files().num_files
+    assert folders.listing(neighbour) == before
+    assert sorted(one.name for one in tmp_path.iterdir()) == sorted((name, "t"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_manifest_and_formats_are_those_of_the_table_of_that_name(
+    spark: SparkSession, lived: Path, tmp_path: Path, name: str
+) -> None:
+    path, neighbour = tmp_path / name, tmp_path / "t"
+    for folder in (path, neighbour):
+        spark.range(4).write.parquet(uri(folder))
+    before = folders.listing(neighbour)
+    table = interop.plan_convert(path, spark=spark).run().table
+    interop.keep_manifest(table)
+    assert (table.version, interop.read_manifest(table).num_rows) == (1, len(folders.data_files(path)))
+    assert interop.read_through_manifest(table).count() == 4
+    interop.plan_to_parquet(table).run()
+    assert folders.listing(neighbour) == before
+
+
+def test_a_users_own_variables_are_replaced_as_spark_does(
+    spark: SparkSession, shaped: Path, tmp_path: Path, confs: SetConf
+) -> None:
+    table = open_table(folders.copy(shaped, tmp_path / "t${x}"), spark)
+    value = table.files().to_arrow()["partition.part"][0].as_py()
+    confs("spark.compaction_test.part", str(value))
+    plan = table.plan_compaction(where="part = '${spark.compaction_test.part}'")
+    assert set(plan.bins["partition.part"].to_pylist()) == {value}
+    result = plan.run(strategy="optimize")
+    assert result.num_files_removed == plan.num_files_removed
+    assert result.as_planned
+
+
+@given(st.text("${}`:x \\'", min_size=1), st.booleans())
+@example("${x}", True)
+@example("${spark.sql.variable.substitute}", False)
+def test_any_name_is_the_same_in_sql_with_variables_and_without(
+    spark: SparkSession, name: str, substitutes: bool
+) -> None:
+    with session_confs(spark, {SUBSTITUTES: str(substitutes).lower()}):
+        assert spark.range(1).select(F.expr(f"id AS {identifier(spark, name)}")).columns == [name]
