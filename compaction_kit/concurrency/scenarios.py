@@ -78,7 +78,7 @@ def _batch(name: str) -> Writer:
 
     def write(spark: SparkSession, folder: Path) -> None:
         rows = spark.range(100, 110, 1, 1).selectExpr("id", "'a' AS p")
-        rows.write.format("delta").mode("append").options(**options).save(str(folder))
+        rows.write.format("delta").mode("append").options(**options).save(uri(folder))
 
     told = ", ".join(f'{key}="{value}"' for key, value in options.items())
     statement = f'rows.write.format("delta").mode("append").options({told}).save({{table}})'
