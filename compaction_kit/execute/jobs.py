@@ -9,6 +9,7 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
+from py4j.protocol import Py4JNetworkError
 from pyspark import InheritableThread, StatusTracker
 from pyspark.sql import SparkSession
 
@@ -16,6 +17,8 @@ from compaction_kit.execute.jvm import job_span
 
 T = TypeVar("T")
 _POLL_SECONDS = 0.1
+# What a look at the jobs of a session that has died raises: nobody cancelled its work.
+_DEAD = (Py4JNetworkError, ConnectionError)
 # How long tasks that were cancelled are waited for.
 _ENDING_SECONDS = 30
 # With these set, Spark would pass over rows of files that it can't read.
@@ -119,9 +122,12 @@ def run_cancellable(
                 context.cancelJobGroup(group)
         except BaseException as error:
             stopped = error
-    if outcome.exception() is not None:
+    failure = outcome.exception()
+    if failure is not None:
         _end_tasks(spark, group)
-    if stopped is not None and not (is_final and outcome.exception() is None):
+    if failure is not None and isinstance(stopped, _DEAD):
+        raise failure
+    if stopped is not None and not (is_final and failure is None):
         raise WorkCancelled from stopped
     return outcome.result()
 
