@@ -33,20 +33,23 @@ class ExportView(w.HBox):
     def _on_export(self) -> None:
         self.writing.start(lambda job: self._write())
 
-    def _write(self) -> Path:
-        table, files = self.state.table, self.state.files
-        sections = [section for part in self.parts() if (section := part.section()) is not None]
-        if table is None or files is None:
-            return write_report("tables.html", "Tables", *sections)
-        name, version = table.path.name, files.version
-        return write_report(f"{name}-v{version}.html", f"{name}, version {version}", *sections)
+    def _write(self) -> str:
+        opened = None
+        while opened is not self.state.opened:
+            # All of it is of one table.
+            opened = self.state.opened
+            sections = [section for part in self.parts() if (section := part.section()) is not None]
+        if opened.table is None or opened.files is None:
+            return _saved(write_report("tables.html", "Tables", *sections))
+        name, version = opened.table.path.name, opened.files.version
+        return _saved(write_report(f"{name}-v{version}.html", f"{name}, version {version}", *sections))
 
     def _render(self, _: object = None) -> None:
         job = self.writing
         nothing = self.state.files is None and self.state.survey is None
         self.export_button.disabled = job.running or nothing
         show_text(self.error, job.message if job.status == "failed" else "", job.details)
-        self.saved.value = _saved(job.result) if job.status == "done" else ""
+        self.saved.value = job.result if job.status == "done" else ""
 
 
 def _saved(page: Path) -> str:

@@ -1,18 +1,58 @@
-"""Long work in the background, told as traits that views can watch."""
+"""State that views watch, and long work in the background, which is told in the same way."""
 
 import threading
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
+from traitlets import All, Bunch, Enum, EventHandler, Float, HasTraits, Unicode
 from traitlets import Any as AnyTrait
-from traitlets import Enum, Float, HasTraits, Unicode
+from traitlets.log import get_logger
 
 from compaction_kit.errors import CompactionKitError, RunCancelled
 
 Work = Callable[["Job"], Any]
 
 
-class Job(HasTraits):
+class Watched(HasTraits):
+    """Traits that are watched by views, none of which can stop another or whoever sets the trait.
+
+    traitlets lets an observer's exception pass: those that come after it are not called, and what was
+    to be done after the trait was set is left out.
+    """
+
+    def observe(self, handler: Callable[[Any], object], names: Any = All, type: Any = "change") -> None:
+        """See `HasTraits.observe`; what the handler raises is logged, as ipywidgets does it."""
+        own = isinstance(handler, EventHandler)
+        super().observe(handler if own else _contained(handler), names, type)
+
+    def tell_fields(self, change: Any) -> None:
+        """Call who watches a field of a record that was replaced, by the field's name."""
+        for field in fields(change.new):
+            old, new = getattr(change.old, field.name), getattr(change.new, field.name)
+            if old is not new and not (isinstance(new, str) and new == old):
+                self.notify_change(Bunch(name=field.name, old=old, new=new, owner=self, type="change"))
+
+
+def _contained(handler: Callable[[Any], object]) -> Callable[[Any], None]:
+    def call(change: Any) -> None:
+        try:
+            handler(change)
+        except Exception:
+            get_logger().warning("A view failed to show %s", change.name, exc_info=True)
+
+    return call
+
+
+def sentence_of(error: Exception) -> str:
+    """What to say of an error in the page: the kit's own sentence, or that it was not expected."""
+    if isinstance(error, CompactionKitError):
+        return str(error)
+    first = next(iter(str(error).strip().splitlines()), "no message")
+    return f"Unexpected {type(error).__name__}: {first}"
+
+
+class Job(Watched):
     """One piece of work at a time, in a thread of its own.
 
     The work is called with the job, calls `report()` now and then, and is cancelled by an
@@ -100,12 +140,10 @@ class Job(HasTraits):
             self.result = work(self)
         except RunCancelled as error:
             self.message, self.status = str(error), "cancelled"
-        except CompactionKitError as error:
-            self.message, self.status = str(error), "failed"
         except Exception as error:
-            # A surprise: still one sentence in the page, and the rest folded below it.
-            self.details = str(error)
-            first = next(iter(str(error).strip().splitlines()), "no message")
-            self.message, self.status = f"Unexpected {type(error).__name__}: {first}", "failed"
+            if not isinstance(error, CompactionKitError):
+                # A surprise: still one sentence in the page, and the rest folded below it.
+                self.details = str(error)
+            self.message, self.status = sentence_of(error), "failed"
         else:
             self.progress, self.message, self.status = 1.0, "Done", "done"

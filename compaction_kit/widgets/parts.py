@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import ipywidgets as w
 from matplotlib.figure import Figure
@@ -11,7 +12,7 @@ from traitlets import Bool, HasTraits, observe
 from compaction_kit.markup import Html, element, folded, joined
 from compaction_kit.plots import to_html
 from compaction_kit.report import Section
-from compaction_kit.widgets.job import Job
+from compaction_kit.widgets.job import Job, sentence_of
 
 STYLE = element("style", Html(Path(__file__).with_name("workbench.css").read_text(encoding="utf-8")))
 # What a screen reader says of a place by itself: errors at once, how work goes when it is idle.
@@ -25,7 +26,9 @@ class Part(w.VBox):
     title = ""
 
     def __init__(self, children: Sequence[w.Widget]):
-        super().__init__(children)
+        self.failure = text("error", "drawing-error")
+        show_text(self.failure, "")
+        super().__init__([self.failure, *children])
         self._stale = True
         # Jobs draw too: one after another, each what is there by then, or an old state would come last.
         self._drawing = threading.RLock()
@@ -50,15 +53,26 @@ class Part(w.VBox):
         if not self.shown:
             self._stale = True
             return
-        with self._drawing:
-            self.render()
+        self._draw()
 
     @observe("shown")
     def _on_shown(self, _: object) -> None:
         if self.shown and self._stale:
             self._stale = False
-            with self._drawing:
+            self._draw()
+
+    def _draw(self) -> None:
+        with self._drawing:
+            try:
                 self.render()
+            except Exception as error:
+                # Better no figure than one of what was there before.
+                for child in self.children:
+                    if isinstance(child, FigureView):
+                        child.show(None)
+                show_text(self.failure, f"This can't be shown: {sentence_of(error)}")
+            else:
+                show_text(self.failure, "")
 
 
 def text(kind: str = "text", role: str = "") -> w.HTML:
@@ -77,6 +91,11 @@ def show_text(place: w.HTML, sentence: str, details: str = "") -> None:
     words = element("div", sentence, role=role) if role and sentence else sentence
     place.value = joined(words, *([folded("Details", details)] if details else []))
     place.layout.display = "" if sentence else "none"
+
+
+def of_another_table(ran: str, name: str) -> str:
+    """What to say of work that was begun before another table was opened, if it was."""
+    return "" if ran in ("", name) else f"What follows is of {ran}, which was open when it began."
 
 
 class FigureView(w.HTML):
@@ -134,6 +153,19 @@ def field(
     )
     made.add_class(css_class)
     return made
+
+
+def offer(dropdown: w.Dropdown, options: Iterable[Any], value: Any) -> None:
+    """Put options into a dropdown and choose one, without choosing another meanwhile.
+
+    ipywidgets chooses the first of new options by itself, unless none was chosen before.
+    """
+    offered = tuple(options)
+    if dropdown.options != offered:
+        dropdown.value = None
+        dropdown.options = offered
+    values = [option[1] if isinstance(option, tuple) else option for option in offered]
+    dropdown.value = value if value in values else None
 
 
 def button(description: str, css_class: str, act: Callable[[], object], *, primary: bool = False) -> w.Button:

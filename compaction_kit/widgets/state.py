@@ -9,21 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from traitlets import Any as AnyTrait
-from traitlets import Bool, HasTraits, Int, List, Unicode, observe
+from traitlets import Bool, Int, List, Unicode, observe
 
-from compaction_kit.errors import CompactionKitError
+from compaction_kit.errors import StalePlanError, TableNotFoundError
 from compaction_kit.execute import Progress
+from compaction_kit.plan import CompactionPlan
 from compaction_kit.plan.order import SIZE
-from compaction_kit.sizes import GIB, parse_size
+from compaction_kit.sizes import GIB
 from compaction_kit.survey import find_tables, survey
-from compaction_kit.table import Table, open_table
-from compaction_kit.widgets.job import Job
+from compaction_kit.table import Table, local_path, open_table
+from compaction_kit.widgets.job import Job, Watched, sentence_of
+from compaction_kit.widgets.opened import Inputs, Opened
 
 
-class WorkbenchState(HasTraits):
+class WorkbenchState(Watched):
     """The open table, the thresholds and the plan for them; knows no widget.
 
-    Inputs are set by anybody; the answers, from `tables` on, are set only here.
+    Inputs are set by anybody; the answers, from `tables` on, are set only here. The fields of `opened`
+    can be observed by their names.
     """
 
     root = Unicode("", help="The folder to look for tables in, or a table")
@@ -37,12 +40,11 @@ class WorkbenchState(HasTraits):
     verify = Bool(True, help="Whether the content is compared after a run")
 
     tables = List(Unicode(), help="The tables found under the root")
-    table = AnyTrait(None, help="The open Table, or None")
-    files = AnyTrait(None, help="The Files that are planned, or None")
-    plan = AnyTrait(None, help="The CompactionPlan for the thresholds, or None")
+    opened = AnyTrait(Opened(), help="The open table and its plan, an Opened")
     result = AnyTrait(None, help="The CompactionResult of the last run, or None")
+    ran = Unicode("", help="The table of the last run, or of the one that is under way")
     survey = AnyTrait(None, help="The Survey of the tables found, or None")
-    error = Unicode("", help="Why there is no table, or no plan, in one sentence")
+    refreshed = Int(0, help="How often all was to be looked at again")
 
     def __init__(self, root: str | Path = ""):
         super().__init__()
@@ -50,92 +52,176 @@ class WorkbenchState(HasTraits):
         self.running = Job()
         self.making = Job()
         self.surveying = Job()
-        self._planner: Any = None
-        # A table that was read is planned by its job, and a slider may be moved meanwhile.
-        self._planning = threading.RLock()
+        # What is opened is changed by jobs and by people, one after another.
+        self.changing = threading.RLock()
+        # The minimum as it was asked for, and how often the table was to be read.
+        self._small, self._reads = self.min_file_size, 0
+        self.observe(self.tell_fields, "opened")
         self.root = str(root)
+
+    @property
+    def table(self) -> Any:
+        """The open Table, or None."""
+        return self.opened.table
+
+    @property
+    def files(self) -> Any:
+        """The Files that are planned, or None."""
+        return self.opened.files
+
+    @property
+    def plan(self) -> Any:
+        """The CompactionPlan on screen, or None."""
+        return self.opened.plan
+
+    @property
+    def error(self) -> str:
+        """Why there is no table, or no plan, in one sentence."""
+        return self.opened.error
+
+    @property
+    def inputs(self) -> Inputs:
+        """What a plan is asked for now."""
+        return Inputs(self.name, self.where, self.min_file_size, self.max_file_size, self.order, self.budget)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether what is opened is the answer to the inputs."""
+        return not self.opened.pending and self.opened.inputs == self.inputs
+
+    @property
+    def can_run(self) -> bool:
+        """Whether there is a plan to run, of the table and the inputs on screen."""
+        return self.plan is not None and not self.plan.is_empty and self.is_settled
 
     @observe("root")
     def _find(self, _: object = None) -> None:
         self.survey = None
         self.surveying.cancel()
-        self.tables = find_tables(self.root) if self.root else []
+        self.tables = self._tables()
         # What is no folder may still be a table's name in the catalog, or a mistake worth a sentence.
-        self.name = self.tables[0] if self.tables else ("" if Path(self.root).is_dir() else self.root)
+        name = self.tables[0] if self.tables else ("" if Path(self.root).is_dir() else self.root)
+        if name == self.name:
+            self._open()
+        else:
+            self.name = name
+
+    def _tables(self) -> list[str]:
+        try:
+            return find_tables(self.root) if self.root else []
+        except OSError:
+            return []
 
     @observe("name")
     def _open(self, _: object = None) -> None:
-        self.table = self.files = self.plan = self.result = self._planner = None
-        self.running.reset()
-        self.error = ""
-        if not self.name:
-            return
-        try:
-            table = open_table(self.name)
-            thresholds = table.thresholds()
-        except CompactionKitError as error:
-            self.error = str(error)
-            return
-        self.where, self.order, self.budget = "", SIZE, ""
-        self.min_file_size, self.max_file_size = thresholds.min_file_size, thresholds.max_file_size
-        self.table = table
-        self.reload()
+        with self.changing:
+            # Nothing of the table before can be run from here on, whatever goes wrong.
+            self.opened = Opened(pending=bool(self.name))
+            self.result = None
+            self.ran = self.ran if self.running.running else ""
+            self.running.reset()
+            if not self.name:
+                return
+            try:
+                table = open_table(self.name)
+                thresholds = table.thresholds()
+            except TableNotFoundError as error:
+                # A folder that is yet to be made is no mistake.
+                nothing = self.name == self.root and not self.tables
+                self.opened = Opened(error="" if nothing else str(error))
+                return
+            except Exception as error:
+                self.opened = Opened(error=sentence_of(error))
+                return
+            self.where, self.order, self.budget = "", SIZE, ""
+            self.max_file_size, self.min_file_size = thresholds.max_file_size, thresholds.min_file_size
+            self._small = thresholds.min_file_size
+            self.opened = Opened(table)
+            self.reload()
 
     @observe("where", "order")
     def _select(self, _: object = None) -> None:
-        if self.table is not None:
-            self.reload()
+        self.reload()
 
     @observe("min_file_size", "max_file_size", "budget")
-    def _on_threshold(self, _: object) -> None:
-        with _garbage_later():
+    def _on_threshold(self, change: Any) -> None:
+        with _garbage_later(), self.changing:
+            if change.name == "min_file_size":
+                self._small = self.min_file_size
+            elif change.name == "max_file_size":
+                self._follow_down()
             self._replan()
 
-    def _replan(self) -> None:
-        with self._planning:
-            self._plan()
+    def _follow_down(self) -> None:
+        """Lower the minimum with the maximum, as `Table.plan_compaction` does, as long as that is low."""
+        wanted = self._small
+        self.min_file_size = min(wanted, self.max_file_size)
+        self._small = wanted
 
-    def _plan(self) -> None:
-        planner, table = self._planner, self.table
-        if planner is None or table is None:
-            return
-        thresholds = replace(
-            table.thresholds(),
-            min_file_size=min(self.min_file_size, self.max_file_size),
-            max_file_size=self.max_file_size,
-        )
-        try:
-            plan = planner.plan(
-                thresholds,
-                self.where or None,
-                table.runner,
-                order=self.order,
-                budget=parse_size(self.budget, "budget") if self.budget else None,
-            )
-        except CompactionKitError as error:
-            self.plan, self.error = None, str(error)
-        else:
-            self.plan, self.error = plan, ""
+    def _replan(self) -> None:
+        opened = self.opened
+        if opened.planner is not None and not self.is_settled and not opened.pending:
+            self.opened = opened.planned(self.inputs)
 
     def reload(self) -> None:
         """Read the table again, in the background, and plan it."""
-        table, where = self.table, self.where or None
-        if table is not None:
-            self.loading.start_next(lambda job: self._load(table, where))
+        with self.changing:
+            if self.table is None:
+                return
+            self._reads += 1
+            self.opened = replace(self.opened, pending=True)
+            table, where, number = self.table, self.where, self._reads
+        self.loading.start_next(lambda job: self._load(table, where, number))
 
-    def _load(self, table: Table, where: str | None) -> None:
-        self._planner = None
+    def _load(self, table: Table, where: str, number: int) -> None:
+        # Where reading fails, what was read before is still what is on screen.
+        read = Opened(table, self.opened.where, self.files)
         try:
-            files = table.files(where=where)
-            if table is self.table:
-                self.files = files
-            planner = table.planner(where).prepared()
-        except CompactionKitError as error:
-            self.plan, self.error = None, str(error)
-            return
-        if table is self.table:
-            self._planner = planner
-            self._replan()
+            files = table.files(where=where or None)
+            read = Opened(table, where, files)
+            self._show_first(replace(read, pending=True), number)
+            planner = table.planner(where or None).prepared()
+            # Another writer may have come between; else the files are drawn already.
+            is_same = planner.files.snapshot is files.snapshot
+            read = replace(read, files=files if is_same else planner.files, planner=planner)
+        except Exception as error:
+            read = replace(read, error=sentence_of(error))
+        read = read.planned(self.inputs)
+        with self.changing:
+            if self._is_wanted(read, number) and where == self.where:
+                self.opened = read if read.inputs == self.inputs else read.planned(self.inputs)
+
+    def _show_first(self, read: Opened, number: int) -> None:
+        """The files of a table that was just opened are shown before the plan is made."""
+        with self.changing:
+            if self.files is None and self._is_wanted(read, number):
+                self.opened = read
+
+    def _is_wanted(self, read: Opened, number: int) -> bool:
+        return read.table is self.table and number == self._reads
+
+    def look(self) -> None:
+        """Read the table again if others have committed to it, or have put it back, in the background."""
+        with self.changing:
+            if self.table is not None and not self.opened.pending:
+                self.loading.start_next(lambda job: self._look())
+
+    def _look(self) -> None:
+        opened = self.opened
+        if not opened.pending and (opened.planner is None or not opened.is_latest):
+            self.reload()
+
+    def refresh(self) -> None:
+        """Look again for tables, and read the one that is open as it is now."""
+        self.tables = self._tables()
+        self.survey = None
+        self.refreshed += 1
+        if self.table is not None:
+            self.reload()
+        elif self.name in self.tables:
+            self._open()
+        else:
+            self._find()
 
     def look_around(self) -> None:
         """Survey the tables found, in the background, unless that has been done."""
@@ -156,33 +242,48 @@ class WorkbenchState(HasTraits):
 
     def run(self) -> bool:
         """Run the plan in the background; says whether it began."""
-        plan = self.plan
+        with self.changing:
+            plan, table, is_wanted = self.plan, self.table, self.can_run
         if plan is None or plan.is_empty:
             return False
-        return self.running.start(lambda job: self._run(plan, job))
+        if not is_wanted:
+            return self.running.start(_refuse)
+        options = {"strategy": self.strategy, "verify": self.verify}
+        return self.running.start(lambda job: self._run(plan, table, job, options))
 
-    def _run(self, plan: Any, job: Job) -> Any:
+    def _run(self, plan: CompactionPlan, table: Table, job: Job, options: dict[str, Any]) -> Any:
         self.result = None
+        self.ran = table.name
         try:
-            result = plan.run(strategy=self.strategy, verify=self.verify, progress=_reporter(job))
+            result = plan.run(**options, progress=_reporter(job))
         finally:
             # Whatever happened, the table may have moved on.
-            self.reload()
+            if table is self.table:
+                self.reload()
         self.result = result
         self.survey = None
         return result
 
     def make_flights(self) -> None:
         """Ingest the flights under the root, in the background, and open them."""
+        root = self.root
 
         def work(job: Job) -> None:
             from compaction_kit import datasets
 
             job.report(0.0, "Ingesting a year of flights, a commit a day")
-            datasets.flights(Path(self.root) / "flights")
-            self._find()
+            datasets.flights(local_path(root) / "flights")
+            if root == self.root:
+                self._find()
 
         self.making.start(work)
+
+
+def _refuse(_: Job) -> None:
+    raise StalePlanError(
+        "Nothing was run: the plan on screen was not the one for what is chosen now. The new one comes at "
+        "once: look at it, and run it then."
+    )
 
 
 @contextlib.contextmanager

@@ -3,16 +3,15 @@
 from typing import Any
 
 from traitlets import Any as AnyTrait
-from traitlets import HasTraits, Int, Unicode, observe
+from traitlets import Int, Unicode, observe
 
-from compaction_kit.errors import CompactionKitError
 from compaction_kit.streaming import SinkLog, find_sink_logs, sink_log
 from compaction_kit.streaming.names import Kind
-from compaction_kit.widgets.job import Job
+from compaction_kit.widgets.job import Job, Watched, sentence_of
 from compaction_kit.widgets.state import WorkbenchState
 
 
-class StreamsState(HasTraits):
+class StreamsState(Watched):
     """The log that is looked at; `name`, `ahead` and `retention` are set by anybody."""
 
     name = Unicode("", help="The log to read, as sink_log() takes it; empty for none")
@@ -28,11 +27,13 @@ class StreamsState(HasTraits):
         super().__init__()
         self.bench = bench
         self.reading = Job()
-        bench.observe(self._forget, "root")
+        bench.observe(self._forget, ["root", "refreshed"])
 
-    def _forget(self, _: object = None) -> None:
+    def _forget(self, change: Any) -> None:
         self.reading.cancel()
-        self.name, self.logs = "", None
+        self.logs = None
+        if change.name == "root":
+            self.name = ""
 
     def look_around(self) -> None:
         """Find the logs, in the background, unless that has been done."""
@@ -46,28 +47,33 @@ class StreamsState(HasTraits):
         found = find_sink_logs(root)
         if root == self.bench.root:
             self.logs = found
-            self.name = next(iter(found), "")
+            if self.name in found:
+                self._read()
+            else:
+                self.name = next(iter(found), "")
 
     @observe("name")
     def _open(self, _: object = None) -> None:
-        self.log, self.retention, self.error = None, "", ""
-        if not self.name:
-            return
+        self.log, self.retention = None, ""
+        self._read()
+
+    def _read(self) -> None:
         try:
-            self.log = sink_log(self.name)
-        except CompactionKitError as error:
-            self.error = str(error)
+            self.log, self.error = sink_log(self.name) if self.name else None, ""
+        except Exception as error:
+            self.log, self.error = None, sentence_of(error)
+        self._plan()
 
     @observe("retention")
     def _plan(self, _: object = None) -> None:
-        self.dropped, self.error = None, ""
         log: SinkLog | None = self.log
-        if log is None or not self.retention:
+        if log is None:
+            self.dropped = None
             return
         try:
-            self.dropped = log.plan_retention(self.retention)
-        except CompactionKitError as error:
-            self.error = str(error)
+            self.dropped, self.error = log.plan_retention(self.retention) if self.retention else None, ""
+        except Exception as error:
+            self.dropped, self.error = None, sentence_of(error)
 
     @property
     def is_sink(self) -> bool:

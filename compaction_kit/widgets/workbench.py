@@ -28,25 +28,30 @@ from compaction_kit.widgets.views import (
     VacuumView,
 )
 
-# A cell that is run again replaces its workbench, whose work must not go on unseen.
+# A cell that is run again shows the workbench that it showed before, with the work that is under way.
 _OF_CELLS: "WeakValueDictionary[str | None, Workbench]" = WeakValueDictionary()
 
 
 def workbench(root: str | Path = "data") -> "Workbench":
     """The workbench on a folder of tables; the last line of a cell shows it.
 
-    Spark starts in the background meanwhile. If the cell is run again, the workbench that it showed
-    before is closed.
+    Spark starts in the background meanwhile. If the cell is run again, the workbench comes as it was,
+    with the table that was open and a run that is under way, unless it was closed; another root is
+    taken over.
 
     Args:
         root: A folder on a local disk that holds Delta tables, or a table.
     """
     cell = _current_cell()
-    if (former := _OF_CELLS.pop(cell, None)) is not None:
-        former.close()
-    bench = Workbench(WorkbenchState(root))
-    if cell is not None:
-        _OF_CELLS[cell] = bench
+    bench = _OF_CELLS.get(cell)
+    if bench is None or bench.comm is None:
+        bench = Workbench(WorkbenchState(root))
+        if cell is not None:
+            _OF_CELLS[cell] = bench
+    elif bench.given != str(root):
+        bench.given = bench.state.root = str(root)
+    else:
+        bench.state.refresh()
     bench.session.start(lambda job: get_spark())
     return bench
 
@@ -63,10 +68,12 @@ class Workbench(w.VBox):
 
     def __init__(self, state: WorkbenchState):
         self.state = state
+        # The root by the cell; another may be named in the page.
+        self.given = state.root
         self.session = Job()
         self.spark = text("hint", "spark")
         self.picker = TablePicker(state)
-        self.survey = SurveyView(state)
+        self.survey = SurveyView(state, self.open_table)
         self.files = FilesView(state)
         self.plan = PlanView(state)
         self.run = RunView(state)
@@ -93,10 +100,9 @@ class Workbench(w.VBox):
         super().__init__([w.HTML(STYLE), self._header(), self._body(), self._footer()])
         self.add_class("ck-workbench")
         self.session.observe(self._render, ["status"])
-        state.observe(self._render, ["files", "plan", "result", "error"])
+        state.observe(self._render, ["files", "plan", "result", "error", "pending", "inputs", "ran"])
         for source in (state, self.history.state, self.vacuum.state, self.streams.state):
             source.observe(self._render_code)
-        state.observe(self._on_open, "table")
         state.running.observe(self._render, ["status", "message"])
         self._on_rail()
         self._render()
@@ -121,6 +127,11 @@ class Workbench(w.VBox):
         """Show one of the parts."""
         self.rail.index = self.parts.index(part)
 
+    def open_table(self, name: str) -> None:
+        """Open a table and show its files."""
+        self.state.name = name
+        self.go_to(self.files)
+
     def _header(self) -> w.VBox:
         name = w.HTML("compaction workbench")
         name.add_class("ck-brand")
@@ -143,11 +154,7 @@ class Workbench(w.VBox):
         for i, part in enumerate(self.parts):
             part.shown = i == self.rail.index
         self._render_code()
-
-    def _on_open(self, _: object) -> None:
-        """A table that is opened from the survey is looked at."""
-        if self.parts[self.rail.index] is self.survey and self.state.table is not None:
-            self.go_to(self.files)
+        self.state.look()
 
     def _render_code(self, _: object = None) -> None:
         if self.as_python.selected_index is not None:
@@ -155,8 +162,11 @@ class Workbench(w.VBox):
 
     def _render(self, _: object = None) -> None:
         show_text(self.spark, self._session_sentence())
-        plan = self.state.plan
-        self.to_run.disabled = plan is None or plan.is_empty
+        self.to_run.disabled = not self.state.can_run
+        if self.state.opened.pending:
+            self.add_class("ck-pending")
+        else:
+            self.remove_class("ck-pending")
         show_text(self.footer, self._status_sentence())
 
     def _session_sentence(self) -> str:

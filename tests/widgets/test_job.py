@@ -1,7 +1,11 @@
+import logging
 import threading
 
+import pytest
+from traitlets import Int, observe
+
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.widgets.job import Job
+from compaction_kit.widgets.job import Job, Watched
 from compaction_kit.widgets.parts import JobBar
 
 SECONDS = 10
@@ -113,3 +117,42 @@ def test_a_cancelled_job_has_nothing_next() -> None:
     job.cancel()
     job.wait(SECONDS)
     assert (job.status, done) == ("cancelled", [])
+
+
+class _Seen(Watched):
+    number = Int(0)
+    double = Int(0)
+
+    @observe("number")
+    def _make(self, _: object) -> None:
+        self.double = 2 * self.number
+
+
+def _fail(_: object) -> None:
+    raise OSError("no such file")
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is logged on purpose is no failure of the test."""
+    monkeypatch.setattr(logging.getLogger("traitlets"), "disabled", True)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_view_that_fails_stops_no_other_and_nobody_who_sets() -> None:
+    seen, told = _Seen(), []
+    for name in ("number", "double"):
+        seen.observe(_fail, name)
+        seen.observe(lambda change: told.append((change.name, change.new)), name)
+    seen.number = 3
+    assert sorted(told) == [("double", 6), ("number", 3)]
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_job_whose_view_fails_ends_and_can_be_started_again() -> None:
+    job = Job()
+    job.observe(_fail, "status")
+    for _ in range(2):
+        assert job.start(lambda running: "made")
+        job.wait(SECONDS)
+        assert (job.status, job.result) == ("done", "made")

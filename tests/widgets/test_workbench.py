@@ -2,17 +2,24 @@
 
 import importlib
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import deltalake
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import compaction_kit as ck
 from compaction_kit.datasets import shaped_table
 from compaction_kit.sizes import GIB, KIB, MIB
 from compaction_kit.widgets.job import Job
+from compaction_kit.widgets.slider import SizeSlider
 from compaction_kit.widgets.state import WorkbenchState
+from compaction_kit.widgets.views import VacuumView
 from compaction_kit.widgets.workbench import Workbench
+from tests.ageing import age_file
 from tests.handmade import write_sink_log
 
 SECONDS = 30
@@ -58,10 +65,32 @@ def test_thresholds_replan_and_come_back_to_the_sliders(bench: Workbench) -> Non
     assert bench.plan.target.field.value == "1 MiB"
 
 
-def test_a_bin_limit_below_the_small_size_lowers_it_for_the_plan(bench: Workbench) -> None:
-    bench.state.max_file_size = MIB
-    assert bench.state.min_file_size == GIB
+def test_a_bin_limit_below_the_small_size_lowers_it_and_the_slider(bench: Workbench) -> None:
+    bench.plan.target.field.value = "1 MiB"
+    assert bench.plan.smaller.field.value == "1 MiB"
     assert bench.state.plan.thresholds.min_file_size == MIB
+    bench.plan.target.field.value = "1 GiB"
+    assert bench.plan.smaller.field.value == "1 GiB"
+
+
+def test_a_small_size_above_the_bin_limit_is_planned_as_optimize_does(bench: Workbench) -> None:
+    bench.plan.target.field.value = "2 MiB"
+    bench.plan.smaller.field.value = "4 MiB"
+    thresholds = bench.state.plan.thresholds
+    assert (thresholds.min_file_size, thresholds.max_file_size) == (4 * MIB, 2 * MIB)
+    assert (bench.plan.smaller.field.value, bench.plan.target.field.value) == ("4 MiB", "2 MiB")
+
+
+def test_the_sliders_stand_where_the_plan_goes_by(bench: Workbench) -> None:
+    @given(st.sampled_from([bench.plan.smaller, bench.plan.target]), st.integers(10, 32))
+    def check(moved: SizeSlider, place: int) -> None:
+        moved.slider.set_state({"value": place})
+        thresholds = bench.state.plan.thresholds
+        assert moved.size_bytes == 2**place
+        assert bench.plan.smaller.size_bytes == thresholds.min_file_size
+        assert bench.plan.target.size_bytes == thresholds.max_file_size
+
+    check()
 
 
 def test_another_table_starts_afresh(bench: Workbench, folder: Path) -> None:
@@ -89,8 +118,8 @@ def test_the_table_that_is_open_is_shown_whoever_asks_for_it_to_be_read_again(
 
 def test_a_bad_path_gets_a_sentence_in_the_page(bench: Workbench, folder: Path) -> None:
     bench.picker.root.value = str(folder / "typo")
-    assert "the path does not exist" in bench.picker.error.value
-    assert bench.picker.error.layout.display == ""
+    assert "typo yet: check the spelling" in bench.picker.empty.value
+    assert bench.picker.empty.layout.display == ""
     assert bench.state.plan is None
     show(bench, "Run")
     assert bench.run.run_button.disabled
@@ -241,7 +270,7 @@ def test_a_closed_workbench_leaves_no_work_and_no_widget(bench: Workbench) -> No
 
 
 @pytest.mark.spark
-def test_a_cell_that_is_run_again_closes_its_former_workbench(
+def test_a_cell_that_is_run_again_shows_its_workbench_as_it_was(
     folder: Path, spark: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cells = {"now": "one"}
@@ -249,11 +278,231 @@ def test_a_cell_that_is_run_again_closes_its_former_workbench(
     module = importlib.import_module("compaction_kit.widgets.workbench")
     monkeypatch.setattr(module, "get_ipython", lambda: shell)
     first = ck.workbench(folder)
+    first.state.name = str(folder / "nested" / "b")
+    show(first, "Plan")
+    go = threading.Event()
+    first.state.running.start(lambda job: go.wait(SECONDS))
     cells["now"] = "two"
     other = ck.workbench(folder)
     cells["now"] = "one"
     again = ck.workbench(folder)
-    assert [made.comm is None for made in (first, other, again)] == [True, False, False]
-    for made in (first, other, again):
+    assert again is first
+    assert other is not first
+    assert again.comm is not None
+    assert (again.state.name, again.rail.value) == (str(folder / "nested" / "b"), "Plan")
+    assert again.state.running.running
+    assert "running" in again.footer.value
+    go.set()
+    again.state.running.wait(SECONDS)
+    assert again.state.running.status == "done"
+    moved = ck.workbench(folder / "nested")
+    assert moved is first
+    assert moved.picker.root.value == str(folder / "nested")
+    first.close()
+    fresh = ck.workbench(folder)
+    assert fresh is not first
+    for made in (first, other, fresh):
         made.close()
         made.session.wait(SECONDS)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """Two tables, and a folder with another of the same name, for one test to change."""
+    for name in ("a", "b", "else/a"):
+        shaped_table(tmp_path / "tables" / name, partitions=2, files=5, rows=50)
+    return tmp_path / "tables"
+
+
+@pytest.fixture
+def own_bench(own: Path) -> Iterator[Workbench]:
+    made = Workbench(WorkbenchState(own))
+    made.state.loading.wait(SECONDS)
+    yield made
+    for job in made.jobs:
+        job.wait(SECONDS)
+
+
+@pytest.mark.spark
+def test_the_table_on_screen_is_run_though_the_report_of_another_is_gone(
+    own_bench: Workbench, own: Path, spark: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(own)
+    before = ck.open_table(own / "a").version
+    own_bench.export.export_button.click()
+    own_bench.export.writing.wait(SECONDS)
+    next(own.glob("*.html")).unlink()
+    own_bench.picker.choice.value = str(own / "b")
+    own_bench.state.loading.wait(SECONDS)
+    show(own_bench, "Run")
+    own_bench.run.run_button.click()
+    own_bench.state.running.wait(120)
+    assert ck.open_table(own / "a").version == before
+    assert ck.open_table(own / "b").files().num_files == 2
+
+
+@pytest.mark.spark
+def test_what_was_typed_is_planned_before_anything_is_run(
+    own_bench: Workbench, own: Path, spark: object
+) -> None:
+    table = ck.open_table(own / "a")
+    before = table.version
+    own_bench.plan.where.value = "part = 'p0000'"
+    assert own_bench.run.run_button.disabled
+    assert own_bench.to_run.disabled
+    own_bench.run.run_button.click()
+    own_bench.state.running.wait(120)
+    assert table.version == before
+    assert "Nothing was run" in own_bench.run.bar.error.value
+    own_bench.state.loading.wait(SECONDS)
+    assert not own_bench.run.run_button.disabled
+    own_bench.run.run_button.click()
+    own_bench.state.running.wait(120)
+    assert own_bench.state.result.num_files_removed == 5
+    assert table.files().num_files == 6
+
+
+@pytest.mark.spark
+def test_a_run_that_ends_under_another_table_is_told_as_of_its_own(
+    own_bench: Workbench, own: Path, spark: object
+) -> None:
+    show(own_bench, "Run")
+    own_bench.run.run_button.click()
+    own_bench.state.name = str(own / "b")
+    own_bench.state.running.wait(120)
+    own_bench.state.loading.wait(SECONDS)
+    assert f"of {own / 'a'}, which was open" in own_bench.run.other.value
+    assert own_bench.run.section() is None
+    assert own_bench.state.files.num_files == 10
+    own_bench.state.name = str(own / "else" / "a")
+    assert own_bench.run.other.layout.display == "none"
+    assert own_bench.run.outcome.layout.display == "none"
+
+
+def vacuum_of(bench: Workbench) -> VacuumView:
+    """The part that deletes, with a plan on screen."""
+    show(bench, "Vacuum")
+    bench.vacuum.state.planning.wait(SECONDS)
+    return bench.vacuum
+
+
+def litter(table: Path) -> Path:
+    """A file that a vacuum takes."""
+    file = table / "left-behind.parquet"
+    file.write_text("x" * 100)
+    age_file(file, 20)
+    return file
+
+
+@pytest.mark.spark
+def test_nothing_is_deleted_by_the_plan_for_another_retention(
+    own_bench: Workbench, own: Path, spark: object
+) -> None:
+    file, go = litter(own / "a"), threading.Event()
+    vacuum = vacuum_of(own_bench)
+    vacuum.confirm.value = "a"
+    assert not vacuum.run_button.disabled
+    vacuum.state.planning.start(lambda job: go.wait(SECONDS))
+    vacuum.retention.value = "30 days"
+    vacuum.run_button.click()
+    vacuum.state.running.wait(60)
+    assert file.exists()
+    assert "Nothing was deleted" in vacuum.bar.error.value
+    go.set()
+    vacuum.state.planning.wait(SECONDS)
+    assert vacuum.state.plan.is_empty
+    assert vacuum.danger.layout.display == "none"
+
+
+def test_a_name_arms_the_plan_that_it_was_typed_under_and_no_other(own_bench: Workbench, own: Path) -> None:
+    files = [litter(own / "a"), litter(own / "else" / "a")]
+    vacuum = vacuum_of(own_bench)
+    vacuum.confirm.value = "a"
+    assert not vacuum.run_button.disabled
+    own_bench.state.name = str(own / "else" / "a")
+    own_bench.state.loading.wait(SECONDS)
+    vacuum.state.planning.wait(SECONDS)
+    assert vacuum.state.plan.num_files == 1
+    assert vacuum.run_button.disabled
+    vacuum.run_button.click()
+    assert all(file.exists() for file in files)
+
+
+@pytest.mark.parametrize("ask", ["another part", "Refresh"])
+def test_what_others_commit_is_seen(own_bench: Workbench, own: Path, ask: str) -> None:
+    show(own_bench, "Run")
+    own_bench.state.order = "ingest"
+    own_bench.state.loading.wait(SECONDS)
+    deltalake.DeltaTable(str(own / "a")).delete("part = 'p0000'")
+    shaped_table(own / "0", partitions=0, files=2, rows=10)
+    if ask == "Refresh":
+        own_bench.picker.refresh.click()
+        assert str(own / "0") in own_bench.picker.choice.options
+    else:
+        show(own_bench, "Files")
+    own_bench.state.loading.wait(SECONDS)
+    version = ck.open_table(own / "a").version
+    assert (own_bench.state.files.version, own_bench.state.plan.version) == (version, version)
+    assert f"version {version} · 5 files" in own_bench.picker.about.value
+    assert own_bench.picker.choice.value == str(own / "a")
+    assert own_bench.plan.order.value == "ingest"
+
+
+def test_a_table_that_nobody_changed_is_not_read_again(own_bench: Workbench) -> None:
+    opened = own_bench.state.opened
+    show(own_bench, "Plan")
+    own_bench.state.loading.wait(SECONDS)
+    assert own_bench.state.opened is opened
+
+
+def test_a_table_that_is_put_back_is_there_again(own_bench: Workbench, own: Path) -> None:
+    (own / "a").rename(own / ".away")
+    show(own_bench, "Run")
+    own_bench.state.loading.wait(SECONDS)
+    assert "is gone" in own_bench.picker.error.value
+    assert own_bench.run.run_button.disabled
+    (own / ".away").rename(own / "a")
+    show(own_bench, "Plan")
+    own_bench.state.loading.wait(SECONDS)
+    assert own_bench.picker.error.layout.display == "none"
+    assert own_bench.state.can_run
+
+
+def test_a_folder_that_is_yet_to_be_made_offers_to_make_a_table(tmp_path: Path) -> None:
+    bench = Workbench(WorkbenchState(tmp_path / "data"))
+    assert bench.picker.error.layout.display == "none"
+    assert "There is no" in bench.picker.empty.value
+    assert bench.picker.make.layout.display == ""
+    shaped_table(tmp_path / "data" / "mine", partitions=0, files=2, rows=10)
+    bench.picker.refresh.click()
+    bench.state.loading.wait(SECONDS)
+    assert bench.state.files.num_files == 2
+    assert bench.picker.empty.layout.display == "none"
+
+
+def test_another_folder_leaves_the_survey_on_screen(bench: Workbench, folder: Path) -> None:
+    show(bench, "Survey")
+    bench.picker.root.value = str(folder / "nested")
+    bench.state.loading.wait(SECONDS)
+    bench.state.surveying.wait(SECONDS)
+    assert bench.rail.value == "Survey"
+    opener = bench.survey.rows.children[0].children[0]
+    assert opener.description == bench.state.name
+    opener.click()
+    assert bench.rail.value == "Files"
+
+
+def test_a_part_that_can_t_be_drawn_says_so_and_shows_nothing_old(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    show(bench, "Plan")
+    assert bench.plan.image.layout.display == ""
+    plan = type(bench.state.plan)
+    with monkeypatch.context() as broken:
+        broken.setattr(plan, "plot_sizes", lambda self: 1 / 0)
+        bench.state.max_file_size = 8 * KIB
+    assert "Unexpected ZeroDivisionError" in bench.plan.failure.value
+    assert bench.plan.image.layout.display == "none"
+    bench.state.max_file_size = MIB
+    assert bench.plan.failure.layout.display == "none"
+    assert bench.plan.image.layout.display == ""

@@ -52,7 +52,7 @@ class HistoryView(Part):
         known = state.versions is not None
         for part in (self.slider, self.more):
             part.layout.display = "" if known else "none"
-        show_text(self.error, state.error)
+        show_text(self.error, state.past.error)
         if not known:
             show_text(self.sentence, "" if state.bench.table is not None else "No table is open.")
             self.image.show(None)
@@ -65,10 +65,10 @@ class HistoryView(Part):
         show_text(self.sentence, _sentence(state.row()))
         self.image.show(self._lifetimes())
         self.strip.show(self._readability())
-        self.diff.value = state.diff._repr_html_() if state.diff is not None else ""
+        self.diff.value = state.past.diff._repr_html_() if state.past.diff is not None else ""
 
     def _lifetimes(self) -> Figure:
-        return plots.lifetimes(self.state.lives, self.state.ledger, self.state.version)
+        return plots.lifetimes(self.state.past.lives, self.state.past.ledger, self.state.version)
 
     def _readability(self) -> Figure:
         return plots.readability({"readable": self.state.versions})

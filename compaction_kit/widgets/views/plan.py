@@ -5,7 +5,7 @@ import ipywidgets as w
 from compaction_kit.errors import CompactionKitError
 from compaction_kit.plan.order import INGEST, SIZE
 from compaction_kit.report import Section
-from compaction_kit.widgets.parts import FigureView, Part, bind, field, show_text, text
+from compaction_kit.widgets.parts import FigureView, Part, bind, field, offer, show_text, text
 from compaction_kit.widgets.slider import SizeSlider
 from compaction_kit.widgets.state import WorkbenchState
 
@@ -57,17 +57,14 @@ class PlanView(Part):
         files = self.state.files
         names = {"size, as OPTIMIZE": SIZE, "ingestion": INGEST}
         names |= {name: name for name in (files.data_columns if files is not None else ())}
-        options = tuple(names.items())
-        if self.order.options != options:
-            self.order.options = options
-        self.order.value = self.state.order
+        offer(self.order, names.items(), self.state.order)
 
     def render(self) -> None:
         """See `Part.render`."""
         state = self.state
         show_text(self.error, state.error if state.table is not None else "")
         if state.plan is None:
-            show_text(self.sentence, "" if state.error else "No plan yet: open a table.")
+            show_text(self.sentence, "" if state.error else no_plan(state))
             self.image.show(None)
         else:
             show_text(self.sentence, state.plan.explain())
@@ -96,6 +93,11 @@ class PlanView(Part):
         """See `Part.section`."""
         plan = self.state.plan
         return None if plan is None else Section(self.title, (plan,), self.as_code())
+
+
+def no_plan(state: WorkbenchState) -> str:
+    """What to say where there is no plan."""
+    return "Planning …" if state.opened.pending else "No plan yet: open a table."
 
 
 def plan_code(state: WorkbenchState) -> str:

@@ -3,9 +3,18 @@
 import ipywidgets as w
 
 from compaction_kit.report import Section
-from compaction_kit.widgets.parts import FigureView, JobBar, Part, bind, button, show_text, text
+from compaction_kit.widgets.parts import (
+    FigureView,
+    JobBar,
+    Part,
+    bind,
+    button,
+    of_another_table,
+    show_text,
+    text,
+)
 from compaction_kit.widgets.state import WorkbenchState
-from compaction_kit.widgets.views.plan import plan_code
+from compaction_kit.widgets.views.plan import no_plan, plan_code
 
 _STRATEGIES = {
     "auto: arrow where it can, else OPTIMIZE": "auto",
@@ -35,6 +44,7 @@ class RunView(Part):
         self.verify.add_class("ck-verify")
         bind(state, "verify", self.verify)
         self.run_button = button("Run this plan", "ck-run", state.run, primary=True)
+        self.other = text("warning", "other-table")
         self.bar = JobBar(state.running, "ck-progress")
         self.outcome = text("good", "outcome")
         self.image = FigureView("ck-result-figure")
@@ -42,22 +52,30 @@ class RunView(Part):
         self.more = w.Accordion([self.timeline], titles=("Where the time went",))
         controls = w.HBox([self.strategy, self.verify], layout=w.Layout(flex_flow="row wrap"))
         super().__init__(
-            [self.sentence, controls, self.run_button, self.bar, self.outcome, self.image, self.more]
+            [
+                *(self.sentence, controls, self.run_button, self.other, self.bar),
+                *(self.outcome, self.image, self.more),
+            ]
         )
-        self.watch(state, ["plan", "result"])
+        self.watch(state, ["plan", "result", "ran"])
+        state.observe(self._arm, ["pending", "inputs"])
         self.watch(state.running, ["status"])
 
     def render(self) -> None:
         """See `Part.render`."""
         plan, running, result = self.state.plan, self.state.running.running, self.state.result
-        show_text(self.sentence, plan.explain() if plan is not None else "No plan yet: open a table.")
-        self.run_button.disabled = running or plan is None or plan.is_empty
+        show_text(self.sentence, plan.explain() if plan is not None else no_plan(self.state))
+        show_text(self.other, of_another_table(self.state.ran, self.state.name))
+        self._arm()
         self.verify.disabled = self.strategy.disabled = running
         done = result is not None and bool(result.versions)
         show_text(self.outcome, "" if result is None else result.summary())
         self.image.show(result.plot() if done else None)
         self.timeline.show(result.plot_timeline() if done else None)
         self.more.layout.display = "" if done else "none"
+
+    def _arm(self, _: object = None) -> None:
+        self.run_button.disabled = self.state.running.running or not self.state.can_run
 
     def as_code(self) -> str:
         """See `Part.as_code`."""
@@ -68,5 +86,5 @@ class RunView(Part):
 
     def section(self) -> Section | None:
         """See `Part.section`."""
-        result = self.state.result
+        result = self.state.result if self.state.ran == self.state.name else None
         return None if result is None else Section(self.title, (result,), self.as_code())

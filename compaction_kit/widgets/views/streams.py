@@ -4,7 +4,7 @@ import ipywidgets as w
 
 from compaction_kit.markup import arrow_as_html
 from compaction_kit.report import Section
-from compaction_kit.widgets.parts import FigureView, JobBar, Part, bind, field, show_text, text
+from compaction_kit.widgets.parts import FigureView, JobBar, Part, bind, field, offer, show_text, text
 from compaction_kit.widgets.slider import Slider
 from compaction_kit.widgets.streams import StreamsState
 
@@ -55,9 +55,7 @@ class StreamsView(Part):
         state, log = self.state, self.state.log
         if state.logs is None:
             state.look_around()
-        if self.choice.options != tuple(state.logs or ()):
-            self.choice.options = tuple(state.logs or ())
-        self.choice.value = state.name or None
+        offer(self.choice, state.logs or (), state.name)
         self.controls.layout.display = "" if state.logs else "none"
         self.more.layout.display = "none" if log is None else ""
         self.retention.disabled = not state.is_sink

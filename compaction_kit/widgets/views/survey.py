@@ -1,5 +1,6 @@
 """All tables found, ranked by what compaction would gain."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,8 +19,9 @@ class SurveyView(Part):
 
     title = "Survey"
 
-    def __init__(self, state: WorkbenchState):
+    def __init__(self, state: WorkbenchState, on_open: Callable[[str], object]):
         self.state = state
+        self._on_open = on_open
         self.sentence = text("text", "survey")
         self.bar = JobBar(state.surveying, "ck-surveying")
         self.rows = w.VBox()
@@ -47,7 +49,7 @@ class SurveyView(Part):
         show_text(self.failures, "\n".join(row["error"] for row in rows if row["error"]))
 
     def _row(self, row: dict[str, Any]) -> w.HBox:
-        opener = button(row["table"], "ck-open", partial(self._open, row["table"]))
+        opener = button(row["table"], "ck-open", partial(self._on_open, row["table"]))
         opener.tooltip = f"Open {row['table']}"
         words = text()
         gain = f"a full read is spared {format_size(row['gain'])}" if row["gain"] else "nothing to gain"
@@ -56,9 +58,6 @@ class SurveyView(Part):
         line = w.HBox([opener, words])
         line.add_class("ck-survey-row")
         return line
-
-    def _open(self, name: str) -> None:
-        self.state.name = name
 
     def as_code(self) -> str:
         """See `Part.as_code`."""

@@ -4,7 +4,17 @@ import ipywidgets as w
 
 from compaction_kit.report import Section
 from compaction_kit.widgets.looking_back import VacuumState
-from compaction_kit.widgets.parts import FigureView, JobBar, Part, bind, button, field, show_text, text
+from compaction_kit.widgets.parts import (
+    FigureView,
+    JobBar,
+    Part,
+    bind,
+    button,
+    field,
+    of_another_table,
+    show_text,
+    text,
+)
 from compaction_kit.widgets.slider import Slider
 
 _MOST_DAYS = 60
@@ -34,6 +44,7 @@ class VacuumView(Part):
         self.confirm.observe(self._arm, "value")
         self.run_button = button("Delete these files", "ck-vacuum", self._on_run)
         self.run_button.button_style = "danger"
+        self.other = text("warning", "other-table")
         self.bar = JobBar(state.running, "ck-vacuuming")
         self.outcome = text("good", "outcome")
         controls = w.HBox([self.retention, self.keep, self.days], layout=w.Layout(flex_flow="row wrap"))
@@ -41,12 +52,14 @@ class VacuumView(Part):
         super().__init__(
             [
                 *(controls, self.error, self.cost, self.sentence, self.image),
-                *(self.danger, self.bar, self.outcome),
+                *(self.danger, self.other, self.bar, self.outcome),
             ]
         )
-        self.watch(state, ["plan", "result", "error"])
+        state.observe(self._forget_name, "plan")
+        self.watch(state, ["plan", "result", "error", "ran"])
         self.watch(state.running, ["status"])
-        state.planning.observe(self._arm, "status")
+        state.observe(self._arm, ["retention", "keep", "days", "files", "inputs"])
+        state.bench.observe(self._arm, "pending")
         self.watch(state.bench, ["files"])
 
     def _on_run(self) -> None:
@@ -55,14 +68,19 @@ class VacuumView(Part):
 
     def _arm(self, _: object = None) -> None:
         state, typed = self.state, self.confirm.value
-        busy = state.running.running or state.planning.running
-        self.run_button.disabled = busy or not typed or typed != state.password
+        ready = state.is_settled and not state.running.running
+        self.run_button.disabled = not ready or not typed or typed != state.password
+
+    def _forget_name(self, _: object) -> None:
+        """A name that was typed is for the plan that it was typed under, and for no other."""
+        self.confirm.value = ""
 
     def render(self) -> None:
         """See `Part.render`."""
         state, plan = self.state, self.state.plan
         self.days.text = f"in {state.days} days" if state.days else "now"
         show_text(self.error, state.error)
+        show_text(self.other, of_another_table(state.ran, state.bench.name))
         show_text(self.outcome, "" if state.result is None else str(state.result))
         if plan is None:
             show_text(self.cost, "")
@@ -100,6 +118,7 @@ class VacuumView(Part):
 
     def section(self) -> Section | None:
         """See `Part.section`."""
-        plan, result = self.state.plan, self.state.result
+        plan = self.state.plan
+        result = self.state.result if self.state.ran == self.state.bench.name else None
         records = tuple(record for record in (result, plan) if record is not None)
         return Section(self.title, records, self.as_code()) if records else None

@@ -1,0 +1,82 @@
+"""An open table and the plan for it, as one record: it is shown, run and reported as a whole."""
+
+from dataclasses import dataclass, replace
+
+from compaction_kit.errors import CompactionKitError
+from compaction_kit.files import Files
+from compaction_kit.plan import CompactionPlan, Planner
+from compaction_kit.sizes import parse_size
+from compaction_kit.table import Table
+from compaction_kit.widgets.job import sentence_of
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a plan is asked for."""
+
+    name: str
+    where: str
+    min_file_size: int
+    max_file_size: int
+    order: str
+    budget: str
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A table with its files and the plan for them, which belong together; replaced as a whole.
+
+    Attributes:
+        table: The open table; None if there is none, and `error` may say why.
+        where: The predicate that selected `files`.
+        files: The files that are planned.
+        planner: Plans them; None as long as they are not read, or can't be planned.
+        plan: The plan for `inputs`.
+        inputs: What the plan was last asked for.
+        pending: Whether the table is being read again, so that another plan comes.
+        error: Why there is no table, or no plan, in one sentence.
+    """
+
+    table: Table | None = None
+    where: str = ""
+    files: Files | None = None
+    planner: Planner | None = None
+    plan: CompactionPlan | None = None
+    inputs: Inputs | None = None
+    pending: bool = False
+    error: str = ""
+
+    @property
+    def is_latest(self) -> bool:
+        """Whether the files are those of the latest version, and of no table that took this one's place."""
+        if self.table is None or self.files is None:
+            return False
+        try:
+            latest = self.table.log.segment()
+        except CompactionKitError:
+            return False
+        segments = (self.files.snapshot.segment, latest)
+        last_commits = {segment.commits[-1] for segment in segments if segment.commits}
+        return self.files.version == latest.version and len(last_commits) < 2
+
+    def planned(self, inputs: Inputs) -> "Opened":
+        """The same with the plan for the inputs, or with the reason why there is none."""
+        asked = replace(self, inputs=inputs)
+        if self.planner is None or self.table is None:
+            return asked
+        try:
+            thresholds = replace(
+                self.table.thresholds(),
+                min_file_size=inputs.min_file_size,
+                max_file_size=inputs.max_file_size,
+            )
+            plan = self.planner.plan(
+                thresholds,
+                inputs.where or None,
+                self.table.runner,
+                order=inputs.order,
+                budget=parse_size(inputs.budget, "budget") if inputs.budget else None,
+            )
+        except Exception as error:
+            return replace(asked, plan=None, error=sentence_of(error))
+        return replace(asked, plan=plan, error="")
