@@ -6,10 +6,10 @@ INSTALLED := $(VENV)/installed
 # In a container one is often root, and Jupyter wants to be told that this is meant.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: help tour lab page test bench lint clean
+.PHONY: help tour lab page test test-long bench lint clean
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 11
 
 tour: $(INSTALLED)  ## run the whole job on the flights, without a browser; leaves tour.html
 	$(BIN)/python -m compaction_kit.tour notebooks/tour.ipynb tour.html
@@ -22,6 +22,9 @@ page: $(INSTALLED)  ## open the workbench as a page of its own, by Voilà
 
 test: $(INSTALLED) lint  ## run everything: unit, Spark, notebooks, browser
 	$(TEST_ENV) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+test-long: $(INSTALLED)  ## look further for bugs: thousands of random and damaged tables, for hours
+	$(TEST_ENV) $(BIN)/python -m pytest --long -m long --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 bench: $(INSTALLED)  ## run every benchmark
 	@for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python -P $$benchmark || exit 1; done

@@ -19,7 +19,7 @@ from tests import checkpoints, deltas_view, handmade
 from tests.deltas_view import State
 from tests.handmade import Action
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 
 Kind = Literal["classic", "parts", "v2 uuid.json", "v2 uuid.parquet", "v2 parquet"]
 

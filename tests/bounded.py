@@ -1,0 +1,165 @@
+"""Every reading of the kit, in a process of its own: what crashes, hangs or takes all memory is found."""
+
+import contextlib
+import multiprocessing
+import resource
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from compaction_kit import open_table, sink_log, survey
+from compaction_kit.errors import CompactionKitError
+from compaction_kit.interop import check_manifest
+
+_SECONDS = 60
+_BYTES = 1 << 30
+Calls = dict[str, Callable[[], Any]]
+Live = list[tuple[str, int]]
+
+
+class Reader:
+    """Reads one thing after the other; a process that doesn't survive that is replaced."""
+
+    def __init__(self) -> None:
+        self._process: multiprocessing.process.BaseProcess | None = None
+
+    def wrong(self, kind: str, path: Path) -> tuple[list[str], Live | None]:
+        """What a reading led to that is neither an answer nor one sentence, and a table's live files.
+
+        Args:
+            kind: "table" or "sink log".
+            path: Where it is.
+        """
+        if self._process is None:
+            self._start()
+        self._pipe.send((kind, path))
+        try:
+            if self._pipe.poll(_SECONDS):
+                return self._pipe.recv()
+            told = f"no answer within {_SECONDS} s"
+        except EOFError:
+            told = "the process died"
+        self.close()
+        return [told], None
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process = None
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+
+
+@contextlib.contextmanager
+def reader() -> Iterator[Reader]:
+    """A reader, ended at the end."""
+    one = Reader()
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+def _serve(pipe: Connection) -> None:
+    warnings.simplefilter("ignore")
+    _bound_memory()
+    while True:
+        try:
+            kind, path = pipe.recv()
+        except EOFError:
+            return
+        pipe.send(_read(_OF[kind](path)))
+
+
+def _bound_memory() -> None:
+    """Let the process grow by so much from here on."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + _BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def _read(calls: Calls) -> tuple[list[str], Live | None]:
+    wrong: list[str] = []
+    live = None
+    for name, call in calls.items():
+        try:
+            found = call()
+            live = found if name == "live" else live
+        except CompactionKitError as error:
+            message = str(error)
+            if "\n" in message or not message.endswith(".") or len(message) > 2_000:
+                wrong.append(f"{name}: {message!r}")
+        except Exception:
+            wrong.append(f"{name}: {traceback.format_exc()}")
+    return wrong, live
+
+
+def _of_table(path: Path) -> Calls:
+    # Each call opens the table anew, so that none profits of what another has read.
+    def log() -> Any:
+        return open_table(path).log
+
+    def latest() -> int:
+        return open_table(path).version
+
+    def earliest() -> int:
+        return open_table(path).versions()["version"][0].as_py()
+
+    return {
+        "live": lambda: _live(path),
+        "files": lambda: open_table(path).files().to_arrow(),
+        "stats": lambda: repr(open_table(path).files().stats()),
+        "overlap": lambda: open_table(path).files().overlap("id"),
+        "listing": lambda: log().listing(),
+        "commits": lambda: log().commits(),
+        "actions": lambda: log().actions(latest()),
+        "checkpoint": lambda: log().actions(2, checkpoint=True),
+        "crc": lambda: log().crc(),
+        "last_operation": lambda: log().last_operation("WRITE"),
+        "history": lambda: open_table(path).history(),
+        "versions": lambda: open_table(path).versions(),
+        "at": lambda: open_table(path).at(timestamp="2030-01-01"),
+        "diff": lambda: repr(open_table(path).diff(earliest(), latest())),
+        "restore": lambda: repr(open_table(path).restore(earliest())),
+        "storage": lambda: open_table(path).storage(),
+        "cleanup": lambda: repr(open_table(path).plan_log_cleanup()),
+        "vacuum": lambda: repr(open_table(path).plan_vacuum()),
+        "lite": lambda: repr(open_table(path).plan_vacuum(mode="LITE")),
+        "compaction": lambda: repr(open_table(path).plan_compaction()),
+        "manifest": lambda: repr(check_manifest(open_table(path))),
+        "survey": lambda: _survey(path),
+    }
+
+
+def _of_sink_log(path: Path) -> Calls:
+    return {
+        "log": lambda: repr(sink_log(path)),
+        "files": lambda: sink_log(path).files,
+        "project": lambda: sink_log(path).project(10),
+        "explain": lambda: sink_log(path).explain(),
+        "retention": lambda: repr(sink_log(path).plan_retention("7 days")),
+    }
+
+
+def _live(path: Path) -> Live:
+    columns = open_table(path).files().to_arrow().select(["path", "size_bytes"]).to_pydict()
+    return sorted(zip(*columns.values(), strict=True))
+
+
+def _survey(path: Path) -> None:
+    """What a survey tells of a table's error is a sentence too."""
+    for error in survey(path).rows["error"].drop_null().to_pylist():
+        if "Error: " in error.split()[0] + " ":
+            raise AssertionError(error)
+
+
+_OF: dict[str, Callable[[Path], Calls]] = {"table": _of_table, "sink log": _of_sink_log}
