@@ -1,11 +1,15 @@
 """Folders: where tables may be, and what is in one, live or not, as VACUUM sees it."""
 
+import contextlib
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
+
+from compaction_kit.errors import TableNotFoundError
 
 _DEEPEST = 6
 _SHOWN = ("_delta_index", "_change_data")
@@ -54,6 +58,58 @@ def walk(root: str | Path, hidden: tuple[str, ...] = (".", "_")) -> Iterator[tup
         subfolders[:] = sorted(name for name in subfolders if not name.startswith(hidden))
 
 
+def entries_in(folder: str | Path) -> list[os.DirEntry[str]]:
+    """What is in a folder.
+
+    Raises:
+        TableNotFoundError: The folder is gone, or can't be read.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError as error:
+        raise TableNotFoundError(
+            f"The folder {folder} can't be read ({error.strerror}): check the path and who may read it."
+        ) from error
+
+
+def status_of(entry: os.DirEntry[str]) -> os.stat_result | None:
+    """What an entry of a folder is, links followed; None if it is gone, or a link that leads nowhere."""
+    try:
+        return entry.stat()
+    except OSError:
+        return None
+
+
+def files_in(folder: str | Path) -> Iterator[tuple[str, os.stat_result]]:
+    """The name of each file in a folder, and what it is; folders, pipes and the like left out.
+
+    A name that isn't UTF-8 comes with a mark in the place of each byte that isn't, so that it can
+    be shown: no file that anybody looks for has one.
+
+    Raises:
+        TableNotFoundError: The folder is gone, or can't be read.
+    """
+    for entry in entries_in(folder):
+        status = status_of(entry)
+        if status is not None and stat.S_ISREG(status.st_mode):
+            yield readable(entry.name), status
+
+
+def readable(name: str) -> str:
+    """A name with a mark in the place of each byte that isn't UTF-8."""
+    return os.fsencode(name).decode(errors="replace")
+
+
+def is_file(path: str | Path) -> bool:
+    """Whether a file is at a path, which anybody may have written."""
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):
+        # The name is too long, or no name at all.
+        return False
+
+
 def look_through(
     table: Path, partition_columns: Sequence[str], hides_iceberg_metadata: bool = False
 ) -> Folder:
@@ -68,7 +124,7 @@ def look_through(
     """
     shown = (*_SHOWN, *(f"{column}=" for column in partition_columns))
     found = _Found()
-    _walk(str(table), "", shown, "metadata" if hides_iceberg_metadata else None, found)
+    _walk(str(table), "", shown, "metadata" if hides_iceberg_metadata else None, found, ())
     columns = zip(*found.files, strict=True) if found.files else ([], [], [])
     arrays = [pa.array(list(column), kind.type) for column, kind in zip(columns, COLUMNS, strict=True)]
     return Folder(pa.table(arrays, COLUMNS), found.directories, found.hidden)
@@ -96,26 +152,47 @@ def count_files(table: Path, paths: Sequence[str]) -> tuple[int, int]:
         place = table / path
         inner = (os.path.join(top, name) for top, _, names in os.walk(place) for name in names)
         for file in inner if place.is_dir() else [str(place)]:
-            number += 1
-            size_bytes += os.lstat(file).st_size
+            # Somebody may delete it meanwhile.
+            with contextlib.suppress(FileNotFoundError):
+                size_bytes += os.lstat(file).st_size
+                number += 1
     return number, size_bytes
 
 
-def _walk(folder: str, prefix: str, shown: tuple[str, ...], metadata: str | None, found: _Found) -> int:
-    """Add what is in a folder to what was found; how many entries it has."""
-    subfolders, number = [], 0
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            number += 1
-            name = entry.name
-            if name == metadata or (name.startswith((".", "_")) and not name.startswith(shown)):
-                found.hidden.append(prefix + name)
-            elif entry.is_dir():
-                subfolders.append(name)
-            else:
-                status = entry.stat()
-                found.files.append((prefix + name, status.st_size, status.st_mtime_ns // 1_000_000))
+def _walk(
+    folder: str,
+    prefix: str,
+    shown: tuple[str, ...],
+    metadata: str | None,
+    found: _Found,
+    above: tuple[tuple[int, int], ...],
+) -> int:
+    """Add what is in a folder to what was found; how many entries it has.
+
+    `above` are the folders that it is in. Hidden is also what can't be named in UTF-8, which Java
+    doesn't find, and a link that leads back to one of those: VACUUM would go round.
+    """
+    entries, subfolders = entries_in(folder), []
+    here = (*above, _identity(os.stat(folder)))
+    for entry in entries:
+        name, status = entry.name, status_of(entry)
+        if (
+            status is None
+            or name == metadata
+            or (name.startswith((".", "_")) and not name.startswith(shown))
+            or readable(name) != name
+            or _identity(status) in here
+        ):
+            found.hidden.append(prefix + name)
+        elif stat.S_ISDIR(status.st_mode):
+            subfolders.append(name)
+        else:
+            found.files.append((prefix + name, status.st_size, status.st_mtime_ns // 1_000_000))
     for name in subfolders:
-        inner = _walk(f"{folder}/{name}", f"{prefix}{name}/", shown, metadata, found)
+        inner = _walk(f"{folder}/{name}", f"{prefix}{name}/", shown, metadata, found, here)
         found.directories[prefix + name] = inner
-    return number
+    return len(entries)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

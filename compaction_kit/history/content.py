@@ -200,9 +200,17 @@ def _schemas(first: Snapshot, commits: pa.Table, latest: int) -> list[int]:
     numbers, current = [], 0
     for version in range(first.version, latest + 1):
         if version in set_by:
-            current = _position(known, json.loads(set_by[version]))
+            current = _position(known, _schema(set_by[version]))
         numbers.append(current)
     return numbers
+
+
+def _schema(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        # A version that can't be read, and a later one that can.
+        return text
 
 
 def _position(known: list[Any], one: Any) -> int:

@@ -53,8 +53,8 @@ def _running(lifetimes: pa.Table, weights: np.ndarray, versions: np.ndarray) -> 
     added = lifetimes["added"].to_numpy()
     gone = lifetimes["removed"].is_valid().to_numpy()
     removed = lifetimes["removed"].drop_null().to_numpy()
-    length = int(versions.max(initial=0)) + 1
-    change = np.bincount(added, weights, minlength=length) - np.bincount(
-        removed, weights[gone], minlength=length
-    )
-    return np.cumsum(change)[versions].astype(np.int64)
+    turns = np.concatenate([added, removed])
+    changes = np.concatenate([weights, -weights[gone]])
+    order = np.argsort(turns, kind="stable")
+    totals = np.append(0, np.cumsum(changes[order]))
+    return totals[np.searchsorted(turns[order], versions, side="right")].astype(np.int64)

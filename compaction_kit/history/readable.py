@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.folder import list_folder
+from compaction_kit.folder import is_file, list_folder
 from compaction_kit.history.needs import Needs, read_needs
 from compaction_kit.log import TransactionLog
 from compaction_kit.retention import table_retention
@@ -113,7 +113,7 @@ def missing_paths(table: Path, paths: pa.ChunkedArray, on_disk: pa.ChunkedArray)
     """
     unseen = pc.unique(paths.filter(pc.invert(pc.is_in(paths, value_set=on_disk))))
     unlisted = pc.match_substring_regex(unseen, _UNLISTED)
-    there = [path for path in unseen.filter(unlisted).to_pylist() if (table / path).exists()]
+    there = [path for path in unseen.filter(unlisted).to_pylist() if is_file(table / path)]
     return unseen.filter(pc.invert(pc.is_in(unseen, value_set=pa.array(there, pa.string()))))
 
 

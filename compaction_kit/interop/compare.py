@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from compaction_kit.folder import is_file
 from compaction_kit.history.needs import relative_paths
 from compaction_kit.interop.check import DELETED, LIVE, MISSING, STALE, ManifestCheck
 from compaction_kit.interop.damage import Damage, Lives, measure_damage
@@ -115,7 +116,7 @@ def _compare(folder: Path, listed: pa.Table, live: pa.Table, lives: pa.Table) ->
     stale = stale.append_column("state", pa.array([STALE] * len(stale), pa.string()))
     files = pa.concat_tables([live.append_column("state", state), stale], promote_options="default")
     paths = [folder / path for path in files["path"].to_pylist()]
-    on_disk = pa.array([path.is_file() for path in paths], pa.bool_())
+    on_disk = pa.array([is_file(path) for path in paths], pa.bool_())
     rows = files["num_rows"].combine_chunks()
     unknown = pc.and_(pc.is_null(rows), on_disk)
     asked = [path for path, ask in zip(paths, unknown.to_pylist(), strict=True) if ask]

@@ -18,11 +18,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from compaction_kit.errors import InvalidArgumentError, RunFailedError, UnsupportedTableError
+from compaction_kit.errors import (
+    CorruptLogError,
+    InvalidArgumentError,
+    RunFailedError,
+    UnsupportedTableError,
+)
 from compaction_kit.execute.failures import translate
+from compaction_kit.folder import is_file
 from compaction_kit.interop.parquet_read import read_parquet
 from compaction_kit.interop.partition_folders import values_of
 from compaction_kit.log.snapshot import Snapshot
+from compaction_kit.log.text import first_line
 from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.session import quiet_errors
 from compaction_kit.sizes import format_count
@@ -49,7 +56,7 @@ def read_manifest(table: Table) -> pa.Table:
         InvalidArgumentError: There is no manifest.
     """
     root = table.path / FOLDER
-    manifests = sorted(root.rglob("manifest"))
+    manifests = sorted(path for path in root.rglob("manifest") if is_file(path))
     if not manifests:
         reason = refusal(table.log.snapshot())
         advice = (
@@ -60,7 +67,7 @@ def read_manifest(table: Table) -> pa.Table:
     for manifest in manifests:
         folder = manifest.parent.relative_to(root).as_posix()
         partition = "" if folder == "." else folder
-        for line in filter(None, manifest.read_text(encoding="utf-8").split("\n")):
+        for line in filter(None, _text(manifest, f"{FOLDER}/{partition}").split("\n")):
             path = _relative(line, table.path)
             rows.append({"partition": partition, "path": path, "size_bytes": _size(table.path / path)})
     return pa.Table.from_pylist(rows, schema=LISTED)
@@ -195,9 +202,19 @@ def _run(table: Table, statement: str, outcome: str) -> None:
         raise translate(error, table.path, outcome) from error
 
 
+def _text(manifest: Path, folder: str) -> str:
+    try:
+        return manifest.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CorruptLogError(
+            f"The manifest in {folder} can't be read ({first_line(error)}): make it anew with "
+            "interop.generate_manifest(table)."
+        ) from error
+
+
 def _relative(line: str, table: Path) -> str:
     """A line's path, relative to the table; as it stands if it is elsewhere. Lines are not URL-encoded."""
-    if not line.startswith(("/", "file:")):
+    if not line.startswith(("/", "file:")) or "\0" in line:
         return line
     path, prefix = "/" + line.removeprefix("file:").lstrip("/"), f"{table}/"
     # The writer may have come by a link.
@@ -205,7 +222,4 @@ def _relative(line: str, table: Path) -> str:
 
 
 def _size(path: Path) -> int | None:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return None
+    return path.stat().st_size if is_file(path) else None

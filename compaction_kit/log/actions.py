@@ -14,6 +14,7 @@ What else an action says is a detail, read when it is asked for:
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -43,8 +44,37 @@ CORE = (
     "deletion_vector_path",
     "deletion_vector_offset",
 )
-# Actions that are about no file, and those that name sidecars: read as they are, row by row.
-OTHERS = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
+_TEXTS = pa.map_(pa.string(), pa.string())
+_NAMES = pa.list_(pa.string())
+# Actions that are about no file, and those that name sidecars: read as they are, row by row. The
+# fields of each that are read here; what mustn't be missing is not nullable.
+OTHERS = {
+    "protocol": pa.struct(
+        [
+            pa.field("minReaderVersion", pa.int32(), nullable=False),
+            pa.field("minWriterVersion", pa.int32(), nullable=False),
+            pa.field("readerFeatures", _NAMES),
+            pa.field("writerFeatures", _NAMES),
+        ]
+    ),
+    "metaData": pa.struct(
+        {
+            "id": pa.string(),
+            "schemaString": pa.string(),
+            "partitionColumns": _NAMES,
+            "configuration": _TEXTS,
+        }
+    ),
+    "txn": pa.struct({"appId": pa.string(), "version": pa.int64()}),
+    "domainMetadata": pa.struct({"domain": pa.string(), "configuration": pa.string(), "removed": pa.bool_()}),
+    "sidecar": pa.struct(
+        [
+            pa.field("path", pa.string(), nullable=False),
+            # Delta takes a file without a size for an empty one, and loses what is in it.
+            pa.field("sizeInBytes", pa.int64(), nullable=False),
+        ]
+    ),
+}
 
 
 def place(name: str) -> tuple[tuple[str, ...], pa.DataType]:
@@ -52,6 +82,32 @@ def place(name: str) -> tuple[tuple[str, ...], pa.DataType]:
     if name.startswith(PARTITION):
         return ("partitionValues", name.removeprefix(PARTITION)), pa.string()
     return FIELDS[name]
+
+
+def checked(name: str, action: Any) -> dict[str, Any]:
+    """An action of one of `OTHERS`, as it is.
+
+    Raises:
+        ValueError, TypeError, pa.ArrowException: A field is missing, or is of another type.
+    """
+    if not isinstance(action, dict):
+        raise TypeError(f"its {name} action is no object")
+    missing = [field.name for field in OTHERS[name] if not field.nullable and action.get(field.name) is None]
+    if missing:
+        raise ValueError(f"its {name} action has no {missing[0]}")
+    pa.array([action], OTHERS[name])
+    return action
+
+
+def fitting(values: Sequence[Any], data_type: pa.DataType) -> pa.Array:
+    """Values as a column, for people to read; null for each that is of another type."""
+    try:
+        return pa.array(values, data_type)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        if len(values) == 1:
+            return pa.nulls(1, data_type)
+        half = len(values) // 2
+        return pa.concat_arrays([fitting(values[:half], data_type), fitting(values[half:], data_type)])
 
 
 def file_actions(raw: pa.Table, source: int) -> pa.Table:
@@ -84,6 +140,25 @@ def column(raw: pa.Table, kind: str, name: str) -> pa.Array:
             else _field(values, names[1:], data_type)
         )
     return _field(actions, names, data_type)
+
+
+def check_columns(raw: pa.Table, names: Iterable[str]) -> None:
+    """Refuse rows of a checkpoint from which `file_actions` and `column` couldn't take these columns.
+
+    Raises:
+        ValueError, TypeError, LookupError, pa.ArrowException: A column is of another type, is there
+            twice, or holds what isn't of its type.
+    """
+    for kind in ("add", "remove"):
+        actions = _actions(raw, kind)
+        if not pa.types.is_null(actions.type) and not pa.types.is_struct(actions.type):
+            raise TypeError(f"its column {kind} is {actions.type}")
+        for name in names:
+            if not name.startswith(PARTITION):
+                column(raw, kind, name).validate(full=True)
+        values = _field(actions, ["partitionValues"])
+        if pa.types.is_map(values.type):
+            values.validate(full=True)
 
 
 def _actions(raw: pa.Table, kind: str) -> pa.Array:

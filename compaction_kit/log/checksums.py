@@ -2,18 +2,23 @@
 
 On a local disk Hadoop writes a hidden file `.<name>.crc` for each file: "crc", a zero byte, the
 number of bytes that a checksum is of, and then the CRC-32 of each such chunk, big-endian
-(org.apache.hadoop.fs.ChecksumFileSystem). Delta refuses a file that differs from them, and so
-does this module; a file without them is read as it is.
+(org.apache.hadoop.fs.ChecksumFileSystem). Delta refuses a commit that differs from them, and so
+does this module. Its Parquet reader doesn't look at them: such a checkpoint is read, with a warning.
+A file without them is read as it is, and so is one whose checksums are no file of that form.
 """
 
+import errno
 import io
+import warnings
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from compaction_kit.errors import CorruptLogError
+from compaction_kit.folder import is_file
 
 _MAGIC = b"crc\0"
 _HEADER_BYTES = 8
@@ -26,17 +31,39 @@ def read_checked(path: Path) -> bytes:
         CorruptLogError: They differ from the file's checksums.
         OSError: The file can't be read.
     """
-    return _CheckedFile(path).read() if _checksum_file(path).exists() else path.read_bytes()
+    _refuse_others(path)
+    return _CheckedFile(path, _refuse).read() if is_file(_checksum_file(path)) else path.read_bytes()
 
 
 def open_checked(path: Path) -> io.FileIO | pa.MemoryMappedFile:
-    """Open a file whose parts are checked as they are read, by `read()`.
+    """Open a file whose parts are checked as they are read, by `read()`; a warning tells if they differ.
 
     Raises:
-        CorruptLogError: The checksums themselves are damaged; when reading, that they differ.
         OSError: The file can't be read.
     """
-    return _CheckedFile(path) if _checksum_file(path).exists() else pa.memory_map(str(path))
+    _refuse_others(path)
+    return _CheckedFile(path, _warn) if is_file(_checksum_file(path)) else pa.memory_map(str(path))
+
+
+def _refuse(name: str) -> None:
+    raise CorruptLogError(
+        f"The log file {name} differs from its checksums in .{name}.crc, so that one of the two is damaged: "
+        "restore it from a backup."
+    )
+
+
+def _warn(name: str) -> None:
+    warnings.warn(
+        f"The log file {name} differs from its checksums in .{name}.crc, so that one of the two is damaged; "
+        "it is read as it is, as Delta reads it, which doesn't look at them.",
+        stacklevel=2,
+    )
+
+
+def _refuse_others(path: Path) -> None:
+    """Refuse a pipe, say, which would be waited for."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is no file")
 
 
 def _checksum_file(path: Path) -> Path:
@@ -46,17 +73,19 @@ def _checksum_file(path: Path) -> Path:
 class _CheckedFile(io.FileIO):
     """Reads whole chunks and compares their checksums before it hands out what was asked for."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, tell: Callable[[str], None]):
+        """`tell` is called with the file's name where it differs; then no more is checked."""
         super().__init__(path)
-        data = _checksum_file(path).read_bytes()
-        self._file_name = path.name
+        self._file_name, self._tell = path.name, tell
         self._size = path.stat().st_size
+        data = _checksum_file(path).read_bytes()
         self._chunk = int.from_bytes(data[len(_MAGIC) : _HEADER_BYTES])
-        if not data.startswith(_MAGIC) or self._chunk == 0 or (len(data) - _HEADER_BYTES) % 4:
-            raise self._error()
-        self._sums = np.frombuffer(data, ">u4", offset=_HEADER_BYTES)
-        if len(self._sums) != -(-self._size // self._chunk):
-            raise self._error()
+        self._is_checked = data.startswith(_MAGIC) and len(data) >= _HEADER_BYTES and self._chunk > 0
+        if not self._is_checked:
+            self._chunk = _HEADER_BYTES
+        self._sums = np.frombuffer(data[_HEADER_BYTES : len(data) - len(data) % 4], ">u4")
+        if self._is_checked and ((len(data) % 4) or len(self._sums) != -(-self._size // self._chunk)):
+            self._differs()
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Bytes from where the file stands, checked."""
@@ -76,13 +105,13 @@ class _CheckedFile(io.FileIO):
         return self.read()
 
     def _check(self, data: bytes, first: int, last: int) -> None:
+        if not self._is_checked:
+            return
         view, chunk = memoryview(data), self._chunk
         sums = [zlib.crc32(view[i : i + chunk]) for i in range(0, len(data), chunk)]
         if not np.array_equal(sums, self._sums[first:last]):
-            raise self._error()
+            self._differs()
 
-    def _error(self) -> CorruptLogError:
-        return CorruptLogError(
-            f"The log file {self._file_name} differs from its checksums in .{self._file_name}.crc, so that "
-            "one of the two is damaged: restore it from a backup."
-        )
+    def _differs(self) -> None:
+        self._is_checked = False
+        self._tell(self._file_name)

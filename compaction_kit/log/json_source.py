@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pj
 
-from compaction_kit.log.actions import CORE, OTHERS, column, json_schema
+from compaction_kit.log.actions import CORE, OTHERS, checked, column, json_schema
 from compaction_kit.log.names import LOG_FOLDER, LogFile
 from compaction_kit.log.stats import count_records
-from compaction_kit.log.text import commit_actions, damaged, lines_of, read_log_file
+from compaction_kit.log.text import DAMAGE, commit_actions, damaged, parse_lines, read_log_file, reading
 
 # What the first reading of a commit takes along. Its stats are most of its bytes: they are
 # counted there and then, and read once more if somebody asks for them.
@@ -39,13 +38,10 @@ class JsonSource:
         self._files = files
         self._names = frozenset((*_EAGER, *partitions))
         text, ends = self._read()
-        raw = self._parse(text, [*self._names, "stats"])
+        raw, bounds = self._parse(text, [*self._names, "stats"])
         self._num_records = count_records(column(raw, "add", "stats"))
         self._num_removed = count_records(column(raw, "remove", "stats"))
         self._raw = _without_stats(raw)
-        bounds = _line_bounds(text, len(raw))
-        if len(bounds[0]) != len(raw):
-            raise damaged(self._culprit(), ValueError("a line holds several JSON objects"))
         self._num_lines = np.diff(np.searchsorted(bounds[1], [-1, *ends]))
         self._others = list(self._find_others(text, *bounds))
 
@@ -59,7 +55,7 @@ class JsonSource:
         wanted = frozenset(names)
         if wanted <= self._names:
             return self._raw
-        return self._parse(self._read()[0], wanted)
+        return self._parse(self._read()[0], wanted)[0]
 
     def num_records(self) -> pa.Array:
         """See `Source`."""
@@ -115,40 +111,27 @@ class JsonSource:
             ends.append(len(text))
         return text, ends
 
-    def _parse(self, text: bytearray, names: Iterable[str]) -> pa.Table:
+    def _parse(self, text: bytearray, names: Iterable[str]) -> tuple[pa.Table, tuple[np.ndarray, np.ndarray]]:
+        """The rows, and where the line of each starts and ends."""
         schema = _schema_for(text, names)
         try:
-            return _parse_json(text, schema)
-        except pa.ArrowInvalid as error:
+            return parse_lines(text, schema)
+        except DAMAGE as error:
             # Only a file by itself tells which one it is.
             for file in self._files:
-                try:
-                    _parse_json(read_log_file(self._table, file), schema)
-                except pa.ArrowInvalid as own_error:
-                    raise damaged(file, own_error) from own_error
-            raise damaged(self._files[0], error) from error
-
-    def _culprit(self) -> LogFile:
-        """The first file that hasn't an action for each of its lines."""
-        return next(
-            file
-            for file in self._files
-            if len(lines_of(text := read_log_file(self._table, file)))
-            != len(_parse_json(text, _schema_for(text, CORE)))
-        )
+                with reading(file.name):
+                    parse_lines(read_log_file(self._table, file), schema)
+            raise damaged(self._files[0].name, error) from error
 
     def _find_others(
         self, text: bytearray, starts: np.ndarray, ends: np.ndarray
     ) -> Iterator[tuple[int, str, dict[str, Any]]]:
         told = pc.or_(self._raw["add"].is_valid(), self._raw["remove"].is_valid())
+        numbers = self.commit_numbers()
         for row in pc.indices_nonzero(pc.invert(told)).to_pylist():
-            action = json.loads(text[starts[row] : ends[row]])
-            if not isinstance(action, dict):
-                culprit = self._files[np.searchsorted(np.cumsum(self._num_lines), row, side="right")]
-                raise damaged(culprit, ValueError("a line is no JSON object"))
-            for name in (*OTHERS, _COMMIT_INFO):
-                if action.get(name) is not None:
-                    yield row, name, action[name]
+            with reading(self._files[numbers[row]].name):
+                found = _others_in(text[starts[row] : ends[row]])
+            yield from ((row, name, action) for name, action in found)
 
 
 def commit_blocks(files: Sequence[LogFile]) -> list[list[LogFile]]:
@@ -164,14 +147,12 @@ def commit_blocks(files: Sequence[LogFile]) -> list[list[LogFile]]:
     return blocks
 
 
-def _line_bounds(text: bytearray, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where each line starts and ends; blank lines, which make no row, left out."""
-    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
-    starts = np.append(0, ends[:-1] + 1)
-    if len(ends) == num_rows:
-        return starts, ends
-    rows = [row for row, bounds in enumerate(zip(starts, ends, strict=True)) if text[slice(*bounds)].strip()]
-    return starts[rows], ends[rows]
+def _others_in(line: bytearray) -> list[tuple[str, dict[str, Any]]]:
+    """The actions of a line that are about no file; a commitInfo of another form tells nothing."""
+    actions = json.loads(line)
+    found = [(name, checked(name, actions[name])) for name in OTHERS if actions.get(name) is not None]
+    info = actions.get(_COMMIT_INFO)
+    return [*found, (_COMMIT_INFO, info)] if isinstance(info, dict) else found
 
 
 def _schema_for(text: bytes | bytearray, names: Iterable[str]) -> pa.Schema:
@@ -192,11 +173,3 @@ def _without_stats(raw: pa.Table) -> pa.Table:
         mask = actions.is_null()
         raw = raw.set_column(i, name, pa.StructArray.from_arrays(arrays, fields=kept, mask=mask))
     return raw
-
-
-def _parse_json(text: bytes | bytearray, schema: pa.Schema) -> pa.Table:
-    return pj.read_json(
-        pa.BufferReader(text),
-        read_options=pj.ReadOptions(block_size=len(text) + 1, use_threads=False),
-        parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-    )

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.errors import CorruptLogError
-from compaction_kit.log.actions import column
+from compaction_kit.log.actions import column, fitting
 from compaction_kit.log.json_source import JsonSource
 from compaction_kit.log.names import LOG_FOLDER, LogFile
 from compaction_kit.log.stats import count_records
-from compaction_kit.log.text import damaged
+from compaction_kit.log.text import reading
+from compaction_kit.log.times import LAST_MILLIS, is_time
 
 _TEXT_MAP = pa.map_(pa.string(), pa.string())
 COMMIT_COLUMNS = pa.schema(
@@ -52,6 +52,15 @@ ACTION_COLUMNS = pa.schema(
         ("fields", pa.string()),
     ]
 )
+# What is taken from a commitInfo as it is.
+_TOLD = {
+    "operation": "operation",
+    "isolation_level": "isolationLevel",
+    "user_metadata": "userMetadata",
+    "engine": "engineInfo",
+    "read_version": "readVersion",
+    "is_blind_append": "isBlindAppend",
+}
 _KINDS = {"add": "added", "remove": "removed"}
 _SUMMED = ("size_bytes", "data_change", "deletion_timestamp")
 _SUMS = pa.schema([*COMMIT_COLUMNS][4:12])
@@ -65,27 +74,29 @@ def commit_ledger(files: Sequence[LogFile], sources: Sequence[JsonSource]) -> pa
         sources: Their lines, read.
     """
     sums = pa.concat_tables([_SUMS.empty_table(), *(_sums(source) for source in sources)])
-    infos = _told(sources, "commitInfo")
+    told = _told(sources, "commitInfo")
+    infos = [told.get(file.version, {}) for file in files]
     schemas = _told(sources, "metaData")
-    rows = [
-        {
-            **sum_,
-            "version": file.version,
-            "timestamp": info.get("inCommitTimestamp", file.modification_time),
-            "operation": info.get("operation"),
-            "parameters": _texts(info.get("operationParameters")),
-            "isolation_level": info.get("isolationLevel"),
-            "metrics": _texts(info.get("operationMetrics")),
-            "user_metadata": info.get("userMetadata"),
-            "engine": info.get("engineInfo"),
-            "read_version": info.get("readVersion"),
-            "is_blind_append": info.get("isBlindAppend"),
-            "schema": schemas.get(file.version, {}).get("schemaString"),
-        }
-        for file, sum_ in zip(files, sums.to_pylist(), strict=True)
-        for info in [infos.get(file.version, {})]
-    ]
-    return pa.Table.from_pylist(rows, schema=COMMIT_COLUMNS)
+    times = [info.get("inCommitTimestamp") for info in infos]
+    columns: dict[str, list[Any]] = {
+        "version": [file.version for file in files],
+        "timestamp": [
+            time if is_time(time) else file.modification_time for file, time in zip(files, times, strict=True)
+        ],
+        "parameters": [_texts(info.get("operationParameters")) for info in infos],
+        "metrics": [_texts(info.get("operationMetrics")) for info in infos],
+        "schema": [schemas.get(file.version, {}).get("schemaString") for file in files],
+        **{name: [info.get(field) for info in infos] for name, field in _TOLD.items()},
+    }
+    # A commit's account of itself is no part of the state: what it has of another type is null.
+    typed = {
+        field.name: fitting(columns[field.name], field.type)
+        for field in COMMIT_COLUMNS
+        if field.name in columns
+    }
+    return pa.table(
+        [typed[name] if name in typed else sums[name] for name in COMMIT_COLUMNS.names], COMMIT_COLUMNS
+    )
 
 
 def _sums(source: JsonSource) -> pa.Table:
@@ -106,7 +117,9 @@ def _sums(source: JsonSource) -> pa.Table:
         changes[of_commit[pc.fill_null(changing, False).to_numpy(zero_copy_only=False)]] = True
     latest = np.zeros(length, dtype=np.int64)
     np.maximum.at(latest, of_commit, pc.fill_null(removed, 0).to_numpy(zero_copy_only=False))
-    columns["files_removed_at"] = pa.array(latest, mask=latest == 0).cast(pa.timestamp("ms", "UTC"))
+    columns["files_removed_at"] = pa.array(latest, mask=(latest == 0) | (latest > LAST_MILLIS)).cast(
+        pa.timestamp("ms", "UTC")
+    )
     return pa.table({**columns, "data_change": pa.array(changes)}).select(_SUMS.names)
 
 
@@ -145,37 +158,30 @@ def last_operation(table: Path, commits: Sequence[LogFile], operation: str, most
 def action_table(actions: Iterable[Mapping[str, Any]]) -> pa.Table:
     """Actions as the log writes them, a row an action; the columns are `ACTION_COLUMNS`."""
     rows = [
-        {
-            "action": name,
-            "path": fields.get("path"),
-            "size_bytes": fields.get("size", fields.get("sizeInBytes")),
-            "data_change": fields.get("dataChange"),
-            "partition_values": fields.get("partitionValues"),
-            "stats": _stats(fields),
-            "fields": json.dumps({name: fields}, default=str),
-        }
+        (name, fields if isinstance(fields, dict) else {}, json.dumps({name: fields}, default=str))
         for action in actions
         for name, fields in action.items()
     ]
-    table = pa.Table.from_pylist(rows, schema=ACTION_COLUMNS)
-    position = table.schema.get_field_index("num_records")
-    counts = count_records(table["stats"].combine_chunks())
-    return table.set_column(position, ACTION_COLUMNS.field(position), counts)
+    columns: dict[str, list[Any]] = {
+        "action": [name for name, _, _ in rows],
+        "path": [fields.get("path") for _, fields, _ in rows],
+        "size_bytes": [fields.get("size", fields.get("sizeInBytes")) for _, fields, _ in rows],
+        "data_change": [fields.get("dataChange") for _, fields, _ in rows],
+        "partition_values": [_mapping(fields.get("partitionValues")) for _, fields, _ in rows],
+        "stats": [_stats(fields) for _, fields, _ in rows],
+        "fields": [text for _, _, text in rows],
+    }
+    typed = {name: fitting(values, ACTION_COLUMNS.field(name).type) for name, values in columns.items()}
+    typed["num_records"] = count_records(typed["stats"])
+    return pa.table([typed[name] for name in ACTION_COLUMNS.names], ACTION_COLUMNS)
 
 
 def _operation(table: Path, file: LogFile) -> str | None:
-    try:
-        with (table / LOG_FOLDER / file.name).open("rb") as lines:
-            # Delta writes it first, other writers anywhere.
-            actions = (json.loads(line) for line in lines if b'"commitInfo"' in line)
-            info: dict[str, Any] = next(
-                (action["commitInfo"] for action in actions if action.get("commitInfo")), {}
-            )
-            return info.get("operation")
-    except OSError as error:
-        raise CorruptLogError(f"The log file {file.name} can't be read: {error.strerror}.") from error
-    except (ValueError, AttributeError) as error:
-        raise damaged(file, error) from error
+    with reading(file.name), (table / LOG_FOLDER / file.name).open("rb") as lines:
+        # Delta writes it first, other writers anywhere.
+        actions = (json.loads(line) for line in lines if b'"commitInfo"' in line)
+        infos = (action.get("commitInfo") for action in actions)
+        return next((info.get("operation") for info in infos if isinstance(info, dict)), None)
 
 
 def _stats(fields: Mapping[str, Any]) -> str | None:
@@ -185,9 +191,13 @@ def _stats(fields: Mapping[str, Any]) -> str | None:
     return json.dumps(parsed, default=str) if stats is None and parsed is not None else stats
 
 
-def _texts(values: Mapping[str, Any] | None) -> dict[str, str | None] | None:
+def _mapping(values: Any) -> dict[str, Any] | None:
+    return values if isinstance(values, dict) else None
+
+
+def _texts(values: Any) -> dict[str, str | None] | None:
     """Values as Delta's history shows them: text and null as they are, anything else as JSON."""
-    if values is None:
+    if not isinstance(values, dict):
         return None
     return {
         key: value if value is None or isinstance(value, str) else json.dumps(value)

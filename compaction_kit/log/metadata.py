@@ -41,8 +41,8 @@ class Protocol:
         return cls(
             action["minReaderVersion"],
             action["minWriterVersion"],
-            frozenset(action.get("readerFeatures") or ()),
-            frozenset(action.get("writerFeatures") or ()),
+            frozenset(_names(action, "readerFeatures")),
+            frozenset(_names(action, "writerFeatures")),
         )
 
 
@@ -57,14 +57,24 @@ class Metadata:
 
     @classmethod
     def of(cls, action: Mapping[str, Any]) -> "Metadata":
-        """From a metaData action as the log writes it."""
-        configuration = action.get("configuration") or {}
-        return cls(
-            action["id"],
-            json.loads(action["schemaString"]),
-            tuple(action.get("partitionColumns") or ()),
-            dict(configuration),
-        )
+        """From a metaData action as the log writes it; without a schema the table has no column.
+
+        Raises:
+            ValueError, TypeError, LookupError, AttributeError: It makes no sense.
+        """
+        text = action.get("schemaString")
+        schema: Any = {"type": "struct", "fields": []} if text is None else json.loads(text)
+        if schema["type"] != "struct":
+            raise ValueError("the schema is no struct")
+        _check_type(schema)
+        columns = _names(action, "partitionColumns")
+        known = {field["name"] for field in schema["fields"]}
+        unknown = [name for name in columns if name not in known]
+        if unknown:
+            raise ValueError(f"the schema has no partition column {unknown[0]}")
+        configuration = dict(action.get("configuration") or {})
+        told = {key: value for key, value in configuration.items() if value is not None}
+        return cls(action.get("id") or "", schema, columns, told)
 
     @property
     def is_mapped(self) -> bool:
@@ -90,6 +100,33 @@ class Metadata:
     def column_types(self) -> dict[str, Any]:
         """The Delta type of each top-level column: a name such as "long", or an object if nested."""
         return {field["name"]: field["type"] for field in self.schema["fields"]}
+
+
+def _names(action: Mapping[str, Any], field: str) -> tuple[str, ...]:
+    names = tuple(action.get(field) or ())
+    if None in names:
+        raise ValueError(f"its {field} have a null")
+    return names
+
+
+def _check_type(data_type: Any) -> None:
+    """Refuse what is no type of a schema (protocol, "Schema Serialization Format")."""
+    if isinstance(data_type, str):
+        return
+    kind = data_type["type"]
+    if kind == "struct":
+        for field in data_type["fields"]:
+            if not isinstance(field["name"], str) or not isinstance(field.get("metadata") or {}, dict):
+                raise TypeError(f"the schema has a field named {field['name']!r}")
+            field["name"].encode()
+            _check_type(field["type"])
+    elif kind == "map":
+        _check_type(data_type["keyType"])
+        _check_type(data_type["valueType"])
+    elif kind == "array":
+        _check_type(data_type["elementType"])
+    elif kind != "udt":
+        raise ValueError(f"the schema has the type {kind!r}")
 
 
 def check_readable(protocol: Protocol) -> None:

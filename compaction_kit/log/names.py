@@ -1,6 +1,5 @@
 """The files of a `_delta_log` folder, by their names (protocol, "Delta Log Entries" and "Checkpoints")."""
 
-import os
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from compaction_kit.errors import TableNotFoundError
+from compaction_kit.folder import files_in
 
 LOG_FOLDER = "_delta_log"
 
@@ -44,17 +44,20 @@ class LogFile:
     identity: tuple[int, int] = (0, 0)
 
 
+_LARGEST = 2**63 - 1
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _PATTERNS = (
-    (Kind.COMMIT, re.compile(r"(?P<version>\d{20})\.json")),
-    (Kind.CHECKSUM, re.compile(r"(?P<version>\d{20})\.crc")),
-    (Kind.CHECKPOINT, re.compile(r"(?P<version>\d{20})\.checkpoint\.parquet")),
+    (Kind.COMMIT, re.compile(r"(?P<version>[0-9]{20})\.json")),
+    (Kind.CHECKSUM, re.compile(r"(?P<version>[0-9]{20})\.crc")),
+    (Kind.CHECKPOINT, re.compile(r"(?P<version>[0-9]{20})\.checkpoint\.parquet")),
     (
         Kind.CHECKPOINT_PART,
-        re.compile(r"(?P<version>\d{20})\.checkpoint\.(?P<part>\d{10})\.(?P<num_parts>\d{10})\.parquet"),
+        re.compile(
+            r"(?P<version>[0-9]{20})\.checkpoint\.(?P<part>[0-9]{10})\.(?P<num_parts>[0-9]{10})\.parquet"
+        ),
     ),
-    (Kind.V2_CHECKPOINT, re.compile(rf"(?P<version>\d{{20}})\.checkpoint\.{_UUID}\.(?:json|parquet)")),
-    (Kind.COMPACTED, re.compile(r"(?P<version>\d{20})\.(?P<end_version>\d{20})\.compacted\.json")),
+    (Kind.V2_CHECKPOINT, re.compile(rf"(?P<version>[0-9]{{20}})\.checkpoint\.{_UUID}\.(?:json|parquet)")),
+    (Kind.COMPACTED, re.compile(r"(?P<version>[0-9]{20})\.(?P<end_version>[0-9]{20})\.compacted\.json")),
     (Kind.LAST_CHECKPOINT, re.compile(r"_last_checkpoint")),
 )
 
@@ -64,7 +67,9 @@ def log_file(name: str, size_bytes: int = 0, modification_time: int = 0) -> LogF
     for kind, pattern in _PATTERNS:
         if match := pattern.fullmatch(name):
             numbers: dict[str, Any] = {key: int(value) for key, value in match.groupdict().items()}
-            return LogFile(name, kind, size_bytes, modification_time, **numbers)
+            # No writer's version is larger than a long.
+            if max(numbers.values(), default=0) <= _LARGEST:
+                return LogFile(name, kind, size_bytes, modification_time, **numbers)
     kind = Kind.SIDECAR if name.startswith("_sidecars/") and name.endswith(".parquet") else Kind.OTHER
     return LogFile(name, kind, size_bytes, modification_time)
 
@@ -73,7 +78,7 @@ def list_log(table: Path) -> list[LogFile]:
     """Every file in the table's `_delta_log` and its `_sidecars`, by name; Hadoop's own .*.crc left out.
 
     Raises:
-        TableNotFoundError: There is no such folder any more.
+        TableNotFoundError: There is no such folder any more, or it can't be read.
     """
     folder = table / LOG_FOLDER
     if not folder.is_dir():
@@ -82,10 +87,8 @@ def list_log(table: Path) -> list[LogFile]:
     for place, prefix in ((folder, ""), (folder / "_sidecars", "_sidecars/")):
         if not place.is_dir():
             continue
-        with os.scandir(place) as entries:
-            for entry in entries:
-                if not entry.name.startswith(".") and entry.is_file():
-                    status = entry.stat()
-                    file = log_file(prefix + entry.name, status.st_size, status.st_mtime_ns // 1_000_000)
-                    found.append(replace(file, identity=(status.st_ino, status.st_mtime_ns)))
+        for name, status in files_in(place):
+            if not name.startswith("."):
+                file = log_file(prefix + name, status.st_size, status.st_mtime_ns // 1_000_000)
+                found.append(replace(file, identity=(status.st_ino, status.st_mtime_ns)))
     return sorted(found, key=lambda file: file.name)

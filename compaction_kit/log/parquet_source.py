@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from compaction_kit.errors import CorruptLogError
-from compaction_kit.log.actions import OTHERS, column, parquet_columns
+from compaction_kit.errors import CompactionKitError, CorruptLogError
+from compaction_kit.log.actions import OTHERS, check_columns, checked, column, parquet_columns
 from compaction_kit.log.checksums import open_checked
 from compaction_kit.log.stats import count_records
-from compaction_kit.log.text import first_line
+from compaction_kit.log.text import DAMAGE, first_line
 
 _BATCH_ROWS = 1 << 16
 
@@ -33,8 +33,11 @@ class ParquetSource:
 
     def rows(self, names: Iterable[str]) -> pa.Table:
         """See `Source`."""
+        wanted = list(names)
         with self._open() as file:
-            return file.read(columns=parquet_columns(names))
+            raw = file.read(columns=parquet_columns(wanted))
+            check_columns(raw, wanted)
+            return raw
 
     def num_records(self) -> pa.Array:
         """See `Source`."""
@@ -81,9 +84,12 @@ class ParquetSource:
         with self._open() as file:
             groups = [i for i in range(file.num_row_groups) if _may_hold_others(file.metadata.row_group(i))]
             raw = file.read_row_groups(groups, columns=list(OTHERS))
-        for name in raw.column_names:
-            for action in raw[name].drop_null().to_pylist(maps_as_pydicts="strict"):
-                yield name, action
+            actions = [
+                (name, checked(name, action))
+                for name in raw.column_names
+                for action in raw[name].drop_null().to_pylist(maps_as_pydicts="strict")
+            ]
+        yield from actions
 
     def actions(self) -> Iterator[dict[str, Any]]:
         """See `Source`."""
@@ -102,9 +108,9 @@ class ParquetSource:
         try:
             with open_checked(self._path) as file:
                 yield pq.ParquetFile(file, page_checksum_verification=True)
-        except (OSError, ValueError, pa.ArrowException) as error:
-            if isinstance(error, CorruptLogError):
-                raise
+        except CompactionKitError:
+            raise
+        except (OSError, *DAMAGE) as error:
             raise CorruptLogError(
                 f"The checkpoint file {self._path.name} can't be read: {first_line(error)}."
             ) from error

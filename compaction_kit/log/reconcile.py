@@ -28,11 +28,7 @@ def newest_actions(actions: pa.Table) -> pa.Table:
         Those that count, in the same order.
     """
     keys = action_keys(actions)
-    # In pieces that stay in the processor's cache.
-    pieces = (keys.slice(start, _PIECE) for start in range(0, len(keys), _PIECE))
-    numbers = np.concatenate([_numbers(piece) for piece in pieces]) if len(keys) else _numbers(keys)
-    ordered = np.sort(numbers)
-    repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    numbers, repeated = _repeated(keys)
     if not len(repeated):
         return actions
     rows = _indices_in(numbers, repeated)
@@ -44,6 +40,15 @@ def newest_actions(actions: pa.Table) -> pa.Table:
     counts[rows] = False
     counts[newest] = True
     return actions.filter(pa.array(counts)) if len(newest) < len(rows) else actions
+
+
+def distinct_actions(actions: pa.Table) -> pa.Table:
+    """The actions of a checkpoint, which names each file once; of one that doesn't, the last count.
+
+    Paths are compared as they are written: a checkpoint's writer has one way to write them.
+    """
+    paths = actions["path"].combine_chunks()
+    return newest_actions(actions) if len(_repeated(paths)[1]) else actions
 
 
 def without(actions: pa.Table, newer: pa.Table) -> pa.Table:
@@ -73,6 +78,15 @@ def _indices_in(numbers: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     hits = pc.is_in(pa.array(numbers), value_set=pa.array(wanted))
     indices: np.ndarray = np.flatnonzero(hits.to_numpy(zero_copy_only=False))
     return indices
+
+
+def _repeated(keys: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """A number for each text, and which numbers there are more than once."""
+    # In pieces that stay in the processor's cache.
+    pieces = (keys.slice(start, _PIECE) for start in range(0, len(keys), _PIECE))
+    numbers = np.concatenate([_numbers(piece) for piece in pieces]) if len(keys) else _numbers(keys)
+    ordered = np.sort(numbers)
+    return numbers, np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
 
 
 def _numbers(keys: pa.Array) -> np.ndarray:

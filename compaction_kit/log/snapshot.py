@@ -16,9 +16,10 @@ from compaction_kit.log.actions import CORE, PARTITION, column, file_actions
 from compaction_kit.log.json_source import JsonSource, commit_blocks
 from compaction_kit.log.metadata import Metadata, Protocol, check_readable
 from compaction_kit.log.names import LogFile
-from compaction_kit.log.reconcile import newest_actions, without
+from compaction_kit.log.reconcile import distinct_actions, newest_actions, without
 from compaction_kit.log.segment import Segment
 from compaction_kit.log.sources import Source, checkpoint_sources
+from compaction_kit.log.text import DAMAGE, first_line
 
 _MOST_CHUNKS = 8
 # Actions of which the newest counts for each key (protocol, "Action Reconciliation").
@@ -179,10 +180,10 @@ class _State:
                 protocol if isinstance(protocol, Protocol) else Protocol.of(protocol),
                 metadata if isinstance(metadata, Metadata) else Metadata.of(metadata),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except DAMAGE as error:
             raise CorruptLogError(
                 f"Version {version} can't be read: its protocol or metaData action is damaged "
-                f"({error!r}); restore the log from a backup."
+                f"({first_line(error)}); restore the log from a backup."
             ) from error
 
 
@@ -192,7 +193,7 @@ def _read_checkpoint(table: Path, segment: Segment) -> _State:
         return _State(nothing, nothing, (), {})
     sources = checkpoint_sources(table, segment.checkpoint)
     actions, other = _read_sources(sources, 0)
-    return _State(*_split(actions), tuple(sources), other)
+    return _State(*_split(distinct_actions(actions)), tuple(sources), other)
 
 
 def _replay(table: Path, start: _State, commits: list[LogFile]) -> _State:
@@ -224,7 +225,7 @@ def _read_sources(sources: Iterable[Source], first: int) -> tuple[pa.Table, dict
         tables.append(file_actions(source.rows(CORE), number))
         for name, action in source.other_actions():
             if name in _KEYS:
-                other.setdefault(name, {})[action[_KEYS[name]]] = action
+                other.setdefault(name, {})[action.get(_KEYS[name])] = action
             elif name != "sidecar":
                 other[name] = action
     return pa.concat_tables(tables).combine_chunks(), other
@@ -260,7 +261,7 @@ def _partition_names(table: Path, start: _State, first: LogFile) -> list[str]:
         return []
     try:
         metadata = action if isinstance(action, Metadata) else Metadata.of(action)
-    except (KeyError, TypeError, ValueError):
+    except DAMAGE:
         # A later one may replace it; if none does, that is told in its place.
         return []
     return [PARTITION + metadata.physical_names[name] for name in metadata.partition_columns]

@@ -4,16 +4,19 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError
 from compaction_kit.log.metadata import Metadata
 from compaction_kit.log.names import LOG_FOLDER, LogFile
-from compaction_kit.log.text import damaged
+from compaction_kit.log.text import reading
 
 _ENABLED = "delta.enableInCommitTimestamps"
 _SINCE = "delta.inCommitTimestampEnablementVersion"
+# The end of the year 9998: a retention may still come on top.
+LAST_MILLIS = int(datetime(9999, 1, 1, tzinfo=UTC).timestamp() * 1000) - 1
 
 
 def commit_times(table: Path, commits: Sequence[LogFile], metadata: Metadata) -> np.ndarray:
@@ -80,19 +83,27 @@ def in_commit_timestamp(table: Path, file: LogFile) -> int | None:
         CorruptLogError: Its first line is damaged.
     """
     # Protocol, "In-Commit Timestamps": the commitInfo is the first action then.
-    with (table / LOG_FOLDER / file.name).open("rb") as lines:
-        first = lines.readline()
-    try:
-        time = json.loads(first).get("commitInfo", {}).get("inCommitTimestamp")
-        return None if time is None else int(time)
-    except (ValueError, AttributeError, TypeError) as error:
-        raise damaged(file, error) from error
+    with reading(file.name), (table / LOG_FOLDER / file.name).open("rb") as lines:
+        info = json.loads(lines.readline()).get("commitInfo")
+    time = info.get("inCommitTimestamp") if isinstance(info, dict) else None
+    return time if is_time(time) else None
+
+
+def is_time(millis: Any) -> bool:
+    """Whether a number is a time (ms since 1970) that calendars know."""
+    return isinstance(millis, int) and not isinstance(millis, bool) and 0 <= millis <= LAST_MILLIS
 
 
 def in_commit_since(metadata: Metadata) -> int | None:
     """The version from which on in-commit timestamps count; None if they don't."""
     enabled = metadata.configuration.get(_ENABLED, "").lower() == "true"
-    return int(metadata.configuration.get(_SINCE, 0)) if enabled else None
+    since = metadata.configuration.get(_SINCE, "0")
+    try:
+        return int(since) if enabled else None
+    except ValueError as error:
+        raise CorruptLogError(
+            f'The table property {_SINCE} is "{since}", which is no version: restore the log from a backup.'
+        ) from error
 
 
 def _promised_timestamp(table: Path, file: LogFile, since: int) -> int:

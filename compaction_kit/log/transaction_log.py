@@ -22,7 +22,7 @@ from compaction_kit.log.names import Kind, LogFile, list_log
 from compaction_kit.log.segment import Segment, complete_checkpoints, extend_segment, find_segment
 from compaction_kit.log.snapshot import Snapshot, read_snapshot
 from compaction_kit.log.sources import checkpoint_actions, sidecar_names
-from compaction_kit.log.text import commit_actions, damaged, read_log_file
+from compaction_kit.log.text import commit_actions, read_log_file, reading
 from compaction_kit.log.times import (
     commit_times,
     in_commit_since,
@@ -159,10 +159,8 @@ class TransactionLog:
                 f"version={snapshot.version} has no .crc file in the log: not every writer leaves one."
             )
         time = None if commit is None else in_commit_timestamp(self._table, commit)
-        try:
+        with reading(file.name):
             return compare_checksum(snapshot, json.loads(read_log_file(self._table, file)), time)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise damaged(file, error) from error
 
     def version_at(self, timestamp: datetime | str) -> int:
         """The last version committed at or before a time; see `times.version_at`."""

@@ -13,10 +13,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.json
 
 from compaction_kit.errors import CorruptLogError
-from compaction_kit.log.text import first_line
+from compaction_kit.log.text import DAMAGE, first_line, parse_lines
 from compaction_kit.streaming.names import Kind
 
 _BLOCK_BYTES = 4 << 20
@@ -168,22 +167,15 @@ def _parse(text: bytes, fields: Sequence[_Field], name: str) -> list[pa.ChunkedA
         CorruptLogError: A line is no entry.
     """
     schema = pa.schema([(field.name, field.type) for field in fields])
-    num_lines = text.count(b"\n") + (not text.endswith(b"\n"))
     try:
-        table = _read_json(text, schema)
-        if table.num_rows == num_lines and not any(column.null_count for column in table.columns):
-            return list(table.columns)
-    except pa.ArrowInvalid:
+        rows = parse_lines(text, schema, _BLOCK_BYTES)[0]
+        if len(rows) == text.count(b"\n") + (not text.endswith(b"\n")) and not any(
+            column.null_count for column in rows.columns
+        ):
+            return list(rows.columns)
+    except DAMAGE:
         pass
     raise _damaged_line(text, schema, name)
-
-
-def _read_json(text: bytes, schema: pa.Schema) -> pa.Table:
-    return pyarrow.json.read_json(
-        pa.BufferReader(text),
-        pyarrow.json.ReadOptions(block_size=_BLOCK_BYTES),
-        pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-    )
 
 
 def _damaged_line(text: bytes, schema: pa.Schema, name: str) -> CorruptLogError:
@@ -204,10 +196,8 @@ def _what_is_wrong(line: bytes, schema: pa.Schema) -> str | None:
     if not line.strip():
         return "it is blank"
     try:
-        row = _read_json(line, schema)
-    except pa.ArrowInvalid as error:
+        row = parse_lines(line, schema)[0]
+    except DAMAGE as error:
         return first_line(error).removeprefix("JSON parse error: ")
-    if len(row) != 1:
-        return f"it holds {len(row)} JSON objects"
     missing = [field for field in schema.names if row[field].null_count]
     return f"it has no {missing[0]}" if missing else None

@@ -1,17 +1,18 @@
 """Where the log of a file sink or a file source is, and which files are in it."""
 
 import json
-import os
 import re
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from compaction_kit.errors import NotASinkLogError, TableNotFoundError
+from compaction_kit.folder import files_in
 
 SINK_FOLDER = "_spark_metadata"
 SOURCES_FOLDER = "sources"
-_BATCH = re.compile(r"(0|[1-9]\d*)(\.compact)?")
+_BATCH = re.compile(r"(0|[1-9][0-9]*)(\.compact)?")
+_LARGEST = 2**63 - 1
 _HEAD_BYTES = 1 << 16
 _ADVICE = (
     f"name the output folder of a file sink, its {SINK_FOLDER}, or a folder such as sources/0 in the "
@@ -76,17 +77,11 @@ def list_files(folder: Path) -> tuple[BatchFile, ...]:
         NotASinkLogError: There is none.
     """
     found = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            match = _BATCH.fullmatch(entry.name)
-            # While a stream runs, a file that was just listed may be gone.
-            if match and entry.is_file():
-                try:
-                    status = entry.stat()
-                except FileNotFoundError:
-                    continue
-                time = status.st_mtime_ns // 1_000_000
-                found.append(BatchFile(int(match[1]), bool(match[2]), status.st_size, time))
+    for name, status in files_in(folder):
+        match = _BATCH.fullmatch(name)
+        if match and int(match[1]) <= _LARGEST:
+            time = status.st_mtime_ns // 1_000_000
+            found.append(BatchFile(int(match[1]), bool(match[2]), status.st_size, time))
     if found:
         return tuple(sorted(found, key=lambda file: (file.batch, file.is_compaction)))
     if folder.name == SINK_FOLDER:
@@ -126,5 +121,5 @@ def _an_entry(path: Path) -> object:
         with path.open("rb") as file:
             lines = file.read(_HEAD_BYTES).splitlines()
         return json.loads(lines[1])
-    except (OSError, IndexError, ValueError):
+    except (OSError, IndexError, ValueError, RecursionError):
         return None

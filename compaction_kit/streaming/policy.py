@@ -1,9 +1,11 @@
 """The rules by which Spark compacts a log and cleans it up (CompactibleFileStreamLog)."""
 
+import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import islice
 
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError
 from compaction_kit.streaming.names import BatchFile, Kind, file_name
@@ -12,6 +14,8 @@ _STREAMING = "spark.sql.streaming"
 _SECTION = {Kind.SINK: "fileSink.log", Kind.SOURCE: "fileSource.log"}
 # JavaUtils.timeStringAs, in milliseconds; a number alone is milliseconds.
 _TIME = re.compile(r"(\d+)([a-z]*)")
+# Enough for all lengths up to 10^12: no stream comes to so many batches.
+_MOST_TRIED = 1_000_000
 _UNITS = {"us": 0.001, "ms": 1, "": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -96,7 +100,8 @@ def needed_files(listed: tuple[BatchFile, ...]) -> tuple[BatchFile, ...]:
         if start is None or file.batch > start or (file.is_compaction and file.batch == start)
     ]
     there, latest = {file.batch for file in needed}, listed[-1].batch
-    missing = [batch for batch in range(start or 0, latest) if batch not in there]
+    # One at a time: a file's name may be any number.
+    missing = list(islice((batch for batch in range(start or 0, latest) if batch not in there), 6))
     if missing:
         names = ", ".join(map(str, missing[:5])) + (" …" if len(missing) > 5 else "")
         last = "no compaction is" if start is None else f"{file_name(start, True)} is the latest compaction"
@@ -117,15 +122,15 @@ def next_compaction(batch: int, interval: int) -> int:
     return (batch + interval + 1) // interval * interval - 1
 
 
-def files_to_read(batch: int, interval: int) -> list[str]:
+def files_to_read(batch: int, interval: int) -> Iterator[str]:
     """The names of the files that Spark reads for all entries up to a batch (getAllValidBatches)."""
     start = max((batch + 1) // interval * interval - 1, 0)
-    return [file_name(one, is_compaction(one, interval)) for one in range(start, batch + 1)]
+    return (file_name(one, is_compaction(one, interval)) for one in range(start, batch + 1))
 
 
-def files_to_compact(batch: int, interval: int) -> list[str]:
+def files_to_compact(batch: int, interval: int) -> Iterator[str]:
     """The names of the files that go into a compaction batch's (getValidBatchesBeforeCompactionBatch)."""
-    return [file_name(one, is_compaction(one, interval)) for one in range(max(batch - interval, 0), batch)]
+    return (file_name(one, is_compaction(one, interval)) for one in range(max(batch - interval, 0), batch))
 
 
 def setting(kind: Kind, name: str) -> str:
@@ -137,7 +142,9 @@ def _fitting(default: int, length: int) -> int:
     """The interval for a single compaction file of so many batches (deriveCompactInterval)."""
     if default >= length // 2:
         return length
-    return next((n for n in range(default, length // 2 + 1) if length % n == 0), length)
+    # Of a divisor and its partner one is at most the root.
+    small = [n for n in range(1, min(math.isqrt(length), _MOST_TRIED) + 1) if length % n == 0]
+    return min((n for n in (*small, *(length // n for n in small)) if n >= default), default=length)
 
 
 def _parse_time(text: str) -> timedelta:

@@ -45,6 +45,8 @@ _FILES = pa.schema(
     ]
 )
 _SAMPLE = 1_000
+# Batches that are looked ahead for what the cleanup removes.
+_MOST_AHEAD = 10_000
 
 
 def sink_log(path: str | Path, spark: SparkSession | None = None, policy: Policy | None = None) -> "SinkLog":
@@ -152,7 +154,7 @@ class SinkLog:
             needed (whether a reader needs it), removed_after (the batch after which the cleanup
             removes it, if batches come as they did; null if not that soon).
         """
-        kept = self.policy.min_batches_to_retain + 2 * self.compact_interval
+        kept = min(self.policy.min_batches_to_retain + 2 * self.compact_interval, _MOST_AHEAD)
         removals = self.project(kept).removals
         removed = dict(zip(removals["name"].to_pylist(), removals["batch"].to_pylist(), strict=True))
         rows = [

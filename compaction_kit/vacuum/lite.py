@@ -8,17 +8,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.errors import CorruptLogError, InvalidArgumentError
+from compaction_kit.folder import is_file
 from compaction_kit.history.needs import relative_paths, vector_paths
 from compaction_kit.log.actions import CORE, column, file_actions
 from compaction_kit.log.json_source import JsonSource, commit_blocks
 from compaction_kit.log.metadata import Metadata
 from compaction_kit.log.names import LOG_FOLDER, Kind, LogFile, list_log
 from compaction_kit.log.paths import decode_paths
-from compaction_kit.log.text import lines_of, read_log_file
+from compaction_kit.log.text import lines_of, read_log_file, reading
 from compaction_kit.log.times import commit_times
 
 _INFO = "_last_vacuum_info"
+_LAST_READ = "latestCommitVersionOutsideOfRetentionWindow"
 
 
 def lite_candidates(table: Path, metadata: Metadata, cutoff: int) -> pa.Array:
@@ -79,9 +81,12 @@ def changed_paths(table: Path, commits: Sequence[LogFile]) -> pa.Array:
     for file in commits:
         text = read_log_file(table, file)
         if b'"cdc"' in text:
-            actions = (json.loads(line) for line in lines_of(text) if b'"cdc"' in line)
-            found += [action["cdc"]["path"] for action in actions if action.get("cdc")]
-    return relative_paths(decode_paths(pa.array(found, pa.string())), table)
+            with reading(file.name):
+                actions = (json.loads(line) for line in lines_of(text) if b'"cdc"' in line)
+                paths = [action["cdc"]["path"] for action in actions if action.get("cdc")]
+                found.append(pa.array(paths, pa.string()))
+    found_paths = pa.concat_arrays(found) if found else pa.array([], pa.string())
+    return relative_paths(decode_paths(found_paths), table)
 
 
 def _commits(table: Path) -> list[LogFile]:
@@ -103,9 +108,10 @@ def _removed(table: Path, commits: list[LogFile]) -> pa.Table:
 
 def _last_vacuumed(table: Path) -> int | None:
     """The last commit that VACUUM LITE has read; None if there is none, or FULL came after it."""
+    path = table / LOG_FOLDER / _INFO
     try:
         # Like Delta, which takes a damaged file for none.
-        info = json.loads((table / LOG_FOLDER / _INFO).read_text())
-        return int(info["latestCommitVersionOutsideOfRetentionWindow"])
-    except (OSError, ValueError, KeyError, TypeError):
+        with reading(_INFO):
+            return int(json.loads(path.read_bytes())[_LAST_READ]) if is_file(path) else None
+    except CorruptLogError:
         return None
