@@ -32,6 +32,8 @@ def select_partitions(spark: SparkSession, files: Files, where: str) -> Files:
     Raises:
         InvalidArgumentError: It can't be parsed, or uses something else than partition columns.
     """
+    if not isinstance(where, str):
+        raise InvalidArgumentError(f"where={where!r} is no predicate: write SQL, such as \"origin = 'JFK'\".")
     columns = files.partition_columns
     if not columns:
         raise InvalidArgumentError(

@@ -37,6 +37,7 @@ from compaction_kit.history import (
 from compaction_kit.history.content import Compare, compare_versions, comparer
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.names import LOG_FOLDER, list_log
+from compaction_kit.log.text import first_line
 from compaction_kit.plan import CompactionPlan, Planner, Thresholds
 from compaction_kit.predicate import select_partitions
 from compaction_kit.retention import GUARD
@@ -54,6 +55,7 @@ from compaction_kit.vacuum import (
     running_streams,
 )
 
+_MOST_SHOWN = 200
 _CATALOG_NAME = re.compile(r"\w+(\.\w+){0,2}")
 
 
@@ -170,7 +172,9 @@ class Table:
             UnsupportedTableError: The table is clustered, or has partition values that can't be
                 parsed.
         """
-        columns = (zorder_by,) if isinstance(zorder_by, str) else tuple(zorder_by)
+        if not isinstance(order, str):
+            raise InvalidArgumentError(f'order={order!r} is no order: choose "size", "ingest" or a column.')
+        columns = _names(zorder_by)
         if columns and (order != "size" or budget is not None):
             raise InvalidArgumentError(
                 f"zorder_by={', '.join(columns)} orders the rows of whole partitions: leave order and "
@@ -304,12 +308,33 @@ class Table:
         return f'Table("{self.name}", version {self.version})'
 
 
+def _names(columns: str | Sequence[str]) -> tuple[str, ...]:
+    names = (columns,) if isinstance(columns, str) else columns
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise InvalidArgumentError(f"zorder_by={columns!r} names no columns: give a name, or a list of them.")
+    return tuple(names)
+
+
 def local_path(name: str) -> Path:
     """The path that a path or a URI stands for.
 
     Raises:
         UnsupportedTableError: It isn't on a local disk.
+        TableNotFoundError: Nothing can be at such a path, or nobody may look there.
     """
+    path = _path_of(name)
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:
+        raise TableNotFoundError(
+            f"No table at {name[:_MOST_SHOWN]!r}: {first_line(error).partition(': ')[0]}; check the path."
+        ) from error
+    return path
+
+
+def _path_of(name: str) -> Path:
     if name.startswith("file:"):
         return Path(unquote(name.removeprefix("file:").removeprefix("//")))
     scheme, separator, _ = name.partition("://")

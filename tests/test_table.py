@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from compaction_kit import Table, get_spark, open_table
+from compaction_kit import Table, get_spark, open_table, sink_log, survey
 from compaction_kit.errors import (
     CompactionKitError,
     CorruptLogError,
@@ -197,3 +197,26 @@ def test_looking_at_a_table_needs_no_session_and_changes_nothing(shaped: Path) -
     )
     assert folders.listing(shaped) == before
     assert table._spark is None
+
+
+@pytest.mark.parametrize("odd", [5, 1.5, [None], {"a": 1}, b"x"])
+def test_what_is_no_text_is_no_predicate_order_or_column(odd: Any, tmp_path: Path) -> None:
+    metadata = handmade.metadata({"p": "string"}, ["p"])
+    table = open_table(handmade.write_log(tmp_path, [metadata, handmade.add("a", 5, {"p": "1"})]))
+    refused(lambda: table.files(where=odd), InvalidArgumentError, f"where={odd!r}")
+    refused(lambda: table.plan_compaction(where=odd), InvalidArgumentError, f"where={odd!r}")
+    refused(lambda: table.plan_compaction(order=odd), InvalidArgumentError, f"order={odd!r}")
+    refused(lambda: table.plan_compaction(zorder_by=odd), InvalidArgumentError, "zorder_by=")
+
+
+@pytest.mark.parametrize("odd", [None, 1.5, "1", b"x", [0], True])
+def test_what_is_no_whole_number_is_no_version(odd: Any, tmp_path: Path) -> None:
+    table = open_table(handmade.write_log(tmp_path, [handmade.add("a")], [handmade.add("b")]))
+    for call in (lambda: table.diff(odd, 1), lambda: table.diff(1, odd), lambda: table.restore(odd)):
+        refused(call, InvalidArgumentError, f"version={odd!r}")
+
+
+@pytest.mark.parametrize("odd", ["a\0b", "x" * 5_000, "\ud800"])
+def test_a_path_at_which_nothing_can_be_is_told_so(odd: str) -> None:
+    for call in (open_table, survey, sink_log):
+        refused(partial(call, odd), TableNotFoundError, "check the path")

@@ -13,6 +13,7 @@ from compaction_kit.files import Files
 from compaction_kit.history.content import CLAIMED, FINGERPRINT, IDENTICAL, read_content
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.actions import PARTITION
+from compaction_kit.log.segment import whole_version
 from compaction_kit.markup import as_html_table, as_text, shown
 from compaction_kit.sizes import format_count, format_size
 
@@ -169,6 +170,7 @@ def diff_versions(
     Raises:
         InvalidArgumentError: One of them can't be read back, or not compared, for files are gone.
     """
+    start, end = whole_version(start), whole_version(end)
     sides = [_files_of(log, version) for version in (start, end)]
     removed, added = (_without(one, other) for one, other in (sides, sides[::-1]))
     parts = [

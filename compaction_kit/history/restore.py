@@ -20,6 +20,7 @@ from compaction_kit.execute.restore import restore
 from compaction_kit.history.diff import ADDED, REMOVED, Diff, diff_versions
 from compaction_kit.history.readable import BLOCKED, LOG_GONE, read_readability
 from compaction_kit.log import TransactionLog
+from compaction_kit.log.segment import whole_version
 from compaction_kit.markup import as_text, shown
 from compaction_kit.retention import GUARD, PROPERTY
 from compaction_kit.session import quiet_errors
@@ -163,7 +164,7 @@ def plan_restore(
         InvalidArgumentError: The version can't be read back, or is the latest.
     """
     latest = log.snapshot()
-    log.segment(version)
+    log.segment(whole_version(version))
     if version == latest.version:
         raise InvalidArgumentError(
             f"version={version} is the latest, so there is nothing to restore: choose an earlier one."

@@ -44,7 +44,7 @@ def find_segment(files: Sequence[LogFile], version: int | None = None) -> Segmen
             "The _delta_log folder holds no commit and no checkpoint: no version can be read."
         )
     latest = max([*commits, *checkpoints])
-    target = latest if version is None else _whole(version)
+    target = latest if version is None else whole_version(version)
     if not 0 <= target <= latest:
         raise InvalidArgumentError(f"version={target} does not exist: the latest is {latest}.")
     start = max((v for v in checkpoints if v <= target), default=-1)
@@ -55,7 +55,12 @@ def find_segment(files: Sequence[LogFile], version: int | None = None) -> Segmen
     return Segment(target, checkpoints.get(start, ()), tuple(commits[v] for v in needed))
 
 
-def _whole(version: int) -> int:
+def whole_version(version: int) -> int:
+    """A version as an argument gives it.
+
+    Raises:
+        InvalidArgumentError: It is no whole number.
+    """
     if isinstance(version, bool) or not isinstance(version, Integral):
         raise InvalidArgumentError(f"version={version!r} is not a version: give a whole number.")
     return int(version)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
+from numbers import Real
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -45,6 +46,8 @@ _FILES = pa.schema(
     ]
 )
 _SAMPLE = 1_000
+# A year: the next batches shall come before calendars end.
+_LONGEST = 366 * 86_400
 # Batches that are looked ahead for what the cleanup removes.
 _MOST_AHEAD = 10_000
 
@@ -208,6 +211,10 @@ class SinkLog:
             )
         pace = self.pace
         if seconds_between is not None:
+            if not isinstance(seconds_between, Real) or not 0 <= seconds_between < _LONGEST:
+                raise InvalidArgumentError(
+                    f"seconds_between={seconds_between!r} is no time between batches: give seconds."
+                )
             pace = replace(pace, between=timedelta(seconds=seconds_between))
         return replace(
             project(
