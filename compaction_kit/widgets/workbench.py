@@ -150,11 +150,11 @@ class Workbench(w.VBox):
         return footer
 
     def _on_rail(self, _: object = None) -> None:
+        self.state.look()
         self.stack.selected_index = self.rail.index
         for i, part in enumerate(self.parts):
             part.shown = i == self.rail.index
         self._render_code()
-        self.state.look()
 
     def _render_code(self, _: object = None) -> None:
         if self.as_python.selected_index is not None:

@@ -337,7 +337,8 @@ class AnalystsPath(FirstLook):
 
     def test_a_path_that_does_not_exist_gets_a_sentence(self, page: Page) -> None:
         type_into(page, ".ck-root", "../data/typo")
-        expect(page.locator(".ck-table-error")).to_contain_text("the path does not exist")
+        expect(page.locator(".ck-empty")).to_contain_text("There is no ../data/typo yet: check the spelling")
+        expect(page.locator(".ck-table-error")).to_be_hidden()
 
     def test_an_empty_folder_says_what_to_do(self, page: Page) -> None:
         type_into(page, ".ck-root", "../empty")
