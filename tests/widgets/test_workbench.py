@@ -499,7 +499,7 @@ def test_a_part_that_can_t_be_drawn_says_so_and_shows_nothing_old(
     assert bench.plan.image.layout.display == ""
     plan = type(bench.state.plan)
     with monkeypatch.context() as broken:
-        broken.setattr(plan, "plot_sizes", lambda self: 1 / 0)
+        broken.setattr(plan, "explain", lambda self: 1 / 0)
         bench.state.max_file_size = 8 * KIB
     assert "Unexpected ZeroDivisionError" in bench.plan.failure.value
     assert bench.plan.image.layout.display == "none"
