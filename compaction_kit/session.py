@@ -2,26 +2,31 @@
 
 import atexit
 import contextlib
+import fcntl
 import os
+import shutil
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-import pyspark
-from delta import configure_spark_with_delta_pip
 from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from compaction_kit.errors import SessionError
 from compaction_kit.java import find_java_home
+from compaction_kit.sql import uri
 
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 # Two threads of a notebook that both want a session get the same one.
 _STARTING = threading.Lock()
+# What a process has of its own in the temporary folder, and the log in there.
+_SCRATCH, _LOG_NAME = "compaction-kit-spark-", "spark.log"
+# Open as long as this process runs.
+_LOGS: list[BinaryIO] = []
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 
@@ -78,18 +83,14 @@ def quiet_errors() -> Iterator[None]:
 
 def _start(config: Mapping[str, Any]) -> SparkSession:
     builder = SparkSession.builder.master("local[*]").appName("compaction_kit")
-    for key, value in (_laptop_settings() | dict(config)).items():
+    scratch = _scratch_folder()
+    for key, value in (_laptop_settings(scratch) | dict(config)).items():
         builder = builder.config(key, value)
-    jars_folder = _cache_folder() / f"jars-{pyspark.__version__}"
-    complete = jars_folder / "complete"
-    if complete.exists():
-        builder = builder.config("spark.jars", ",".join(map(str, sorted(jars_folder.glob("jars/*.jar")))))
-    else:
-        builder = configure_spark_with_delta_pip(builder.config("spark.jars.ivy", str(jars_folder)))
-    log_path = _log_file()
+    complete = _add_delta(builder)
+    log_path = scratch / _LOG_NAME
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
-        with _java_home(find_java_home(_cache_folder())), _output_to(log_path):
+        with _java_home(find_java_home(_cache_folder())), _output_to(_LOGS[-1]):
             spark = builder.getOrCreate()
     except Exception as error:
         raise SessionError(f"Spark did not start: {_reason(log_path, error)}") from error
@@ -98,7 +99,7 @@ def _start(config: Mapping[str, Any]) -> SparkSession:
     return spark
 
 
-def _laptop_settings() -> dict[str, Any]:
+def _laptop_settings(scratch: Path) -> dict[str, Any]:
     cores = os.cpu_count() or 2
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
@@ -109,7 +110,9 @@ def _laptop_settings() -> dict[str, Any]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         # Else Spark makes a folder for managed tables wherever a notebook happens to be.
-        "spark.sql.warehouse.dir": str(_cache_folder() / "warehouse"),
+        "spark.sql.warehouse.dir": uri(_cache_folder() / "warehouse"),
+        "spark.local.dir": str(scratch),
+        "spark.driver.defaultJavaOptions": f'"-Djava.io.tmpdir={scratch}"',
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Spark's and Delta's defaults are for clusters: 200 shuffle partitions, 50 for a
@@ -124,11 +127,52 @@ def _cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "compaction-kit"
 
 
-def _log_file() -> Path:
-    handle, name = tempfile.mkstemp(prefix="compaction-kit-spark-", suffix=".log")
-    os.close(handle)
-    atexit.register(Path(name).unlink, missing_ok=True)
-    return Path(name)
+def _add_delta(builder: SparkSession.Builder) -> Path:
+    """Have a new session find Delta's JARs.
+
+    Returns:
+        The mark that all of them are in the cache, to be set once the session runs.
+
+    Raises:
+        SessionError: Delta's Python package, which says what to download, is missing.
+    """
+    try:
+        from delta import configure_spark_with_delta_pip
+    except ImportError as error:
+        raise SessionError(
+            "Delta's Python package is missing, so that no session can be started: pip install delta-spark, "
+            "or start a session that has Delta's JARs."
+        ) from error
+    coordinates = configure_spark_with_delta_pip(SparkSession.Builder())._options["spark.jars.packages"]
+    folder = _cache_folder() / f"jars-{coordinates.replace(':', '-')}"
+    complete = folder / "complete"
+    if complete.exists():
+        builder.config("spark.jars", ",".join(map(str, sorted(folder.glob("jars/*.jar")))))
+    else:
+        configure_spark_with_delta_pip(builder.config("spark.jars.ivy", str(folder)))
+    return complete
+
+
+def _scratch_folder() -> Path:
+    """A folder for what Spark writes while it runs; those of processes that are gone are deleted.
+
+    Its log is locked by this process and, as it is where that writes to, by Java: a folder is in
+    use as long as one of them lives, in whatever container.
+    """
+    place = Path(tempfile.gettempdir())
+    for folder in place.glob(f"{_SCRATCH}*"):
+        with contextlib.suppress(OSError), (folder / _LOG_NAME).open("rb") as old:
+            fcntl.flock(old, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Not what a link leads to.
+            shutil.rmtree(folder)
+    # It gets its name when it is locked.
+    new = Path(tempfile.mkdtemp(prefix="compaction-kit-new-"))
+    log = (new / _LOG_NAME).open("ab")
+    fcntl.flock(log, fcntl.LOCK_EX)
+    folder = new.rename(place / f"{_SCRATCH}{new.name.rpartition('-')[2]}")
+    _LOGS.append(log)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 @contextlib.contextmanager
@@ -146,16 +190,15 @@ def _java_home(home: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _output_to(path: Path) -> Iterator[None]:
+def _output_to(log: BinaryIO) -> Iterator[None]:
     """Processes started meanwhile keep writing to this file: their messages, and what they print."""
     sys.stdout.flush()
     sys.stderr.flush()
     # VACUUM prints how many files it has deleted.
     saved = {number: os.dup(number) for number in (1, 2)}
     try:
-        with path.open("ab") as log:
-            for number in saved:
-                os.dup2(log.fileno(), number)
+        for number in saved:
+            os.dup2(log.fileno(), number)
         yield
     finally:
         for number, copy in saved.items():

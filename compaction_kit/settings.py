@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Callable
-from importlib.metadata import version
 from numbers import Real
 
+from pyspark.sql import SparkSession
+
 from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.execute.jvm import delta_version
 from compaction_kit.plan.candidates import Thresholds
 from compaction_kit.plan.planner import SessionRules
 from compaction_kit.plan.state_order import DEFAULT_PARTITIONS
@@ -91,13 +93,14 @@ def check_ratio(ratio: float) -> float:
     return float(ratio)
 
 
-def session_rules(conf: Conf) -> SessionRules:
+def session_rules(conf: Conf, spark: SparkSession | None) -> SessionRules:
     """What the session's settings, and the release of Delta, decide of OPTIMIZE's ways."""
-    release = tuple(map(int, version("delta-spark").split(".")[:2]))
+    release = delta_version(spark)
+    is_typed = release is None or tuple(map(int, release.split(".")[:2])) >= _GROUPS_BY_TYPE
     return SessionRules(
         conf("spark.sql.session.timeZone") or None,
         int(conf(_SNAPSHOT_PARTITIONS) or DEFAULT_PARTITIONS),
-        release >= _GROUPS_BY_TYPE and conf(_NORMALIZE) != "false",
+        is_typed and conf(_NORMALIZE) != "false",
     )
 
 

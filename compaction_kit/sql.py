@@ -21,6 +21,11 @@ def uri(path: Path) -> str:
     return f"file:{path.absolute()}"
 
 
+def plain_path(name: str) -> str:
+    """The path in a URI as Spark tells it, which isn't encoded; one on another file system stays as it is."""
+    return "/" + name.removeprefix("file:").lstrip("/") if name.startswith("file:") else name
+
+
 def pattern(path: Path) -> str:
     """The URI of a path for Spark's readers of files, which take it for a pattern."""
     return _PATTERN.sub(r"\\\g<0>", uri(path))

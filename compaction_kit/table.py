@@ -45,6 +45,7 @@ from compaction_kit.sample import sampled_model
 from compaction_kit.session import active_spark, get_spark
 from compaction_kit.settings import session_rules, thresholds
 from compaction_kit.sizes import parse_size
+from compaction_kit.sql import plain_path
 from compaction_kit.vacuum import Session as VacuumSession
 from compaction_kit.vacuum import (
     Stream,
@@ -194,7 +195,11 @@ class Table:
 
     def planner(self, where: str | None = None) -> Planner:
         """What plans the files of the latest version again and again, with other thresholds."""
-        return Planner(self.files(where=where), session_rules(self._conf), partial(sampled_model, self.path))
+        return Planner(
+            self.files(where=where),
+            session_rules(self._conf, self._session),
+            partial(sampled_model, self.path),
+        )
 
     def thresholds(
         self, min_file_size: int | str | None = None, max_file_size: int | str | None = None
@@ -290,15 +295,18 @@ class Table:
         return comparer(self.spark, self.path, self.log) if verify else None
 
     def _streams(self, table_id: str) -> list[Stream]:
-        return running_streams(self._spark or active_spark(), self.path, table_id)
+        return running_streams(self._session, self.path, table_id)
+
+    @property
+    def _session(self) -> SparkSession | None:
+        return self._spark or active_spark()
 
     @property
     def _has_guard(self) -> bool:
         return (self._conf(GUARD) or "true").lower() == "true"
 
     def _conf(self, key: str) -> str | None:
-        spark = self._spark or active_spark()
-        return None if spark is None else spark.conf.get(key, None)
+        return None if self._session is None else self._session.conf.get(key, None)
 
     def __reduce__(self) -> tuple[type["Table"], tuple[str, Path]]:
         """Pickled, it is its name and its path: whoever loads it has another session."""
@@ -354,5 +362,5 @@ def _resolve(name: str, spark: SparkSession | None) -> Path:
             raise TableNotFoundError(
                 f"No table {name}: there is no such path, and the session's catalog has no such Delta table."
             ) from error
-        return local_path(location)
+        return local_path(plain_path(location))
     return path

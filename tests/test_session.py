@@ -1,8 +1,10 @@
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit import get_spark
+from compaction_kit.execute.jvm import delta_version
 from compaction_kit.session import active_spark, quiet_errors
 
 pytestmark = pytest.mark.spark
@@ -92,6 +95,89 @@ print(spark.read.format("delta").load({str(tmp_path / "t")!r}).count(), open_tab
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("3 Table(")
     assert done.stderr == ""
+
+
+HOLD = """
+from compaction_kit import get_spark
+java = get_spark({"spark.master": "local[1]"}).sparkContext._gateway.proc
+print(java.pid, flush=True)
+input()
+"""
+
+
+@pytest.mark.slow
+def test_what_a_killed_process_leaves_is_deleted_at_the_next_start(tmp_path: Path) -> None:
+    other = tmp_path / "spark-of-another-program"
+    other.mkdir()
+    running = [hold_session(tmp_path) for _ in range(2)]
+    assert len(scratch_folders(tmp_path)) == 2
+    kill(*running[0])
+    alive = scratch_folders(tmp_path)
+    assert len(alive) == 2
+    running.append(hold_session(tmp_path))
+    # One of those was the killed process's.
+    assert len(scratch_folders(tmp_path)) == 2
+    assert len(scratch_folders(tmp_path) & alive) == 1
+    for one in running[1:]:
+        kill(*one)
+    assert (
+        run_python("from compaction_kit import get_spark; get_spark()", TMPDIR=str(tmp_path)).returncode == 0
+    )
+    assert scratch_folders(tmp_path) == set()
+    assert other.exists()
+
+
+def scratch_folders(folder: Path) -> set[str]:
+    return {path.name for path in folder.glob("*compaction-kit*")}
+
+
+def hold_session(folder: Path) -> tuple[subprocess.Popen[str], int]:
+    """A process with a session that waits, and its Java's id."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(folder)},
+    )
+    assert process.stdout is not None
+    return process, int(process.stdout.readline())
+
+
+def kill(process: subprocess.Popen[str], java: int) -> None:
+    """End both at once, without a chance to clean up."""
+    os.kill(java, signal.SIGKILL)
+    process.kill()
+    process.communicate()
+    # It is gone when its memory is.
+    while Path(f"/proc/{java}").exists():
+        time.sleep(0.01)
+
+
+def test_delta_is_of_the_version_that_the_session_has_whatever_pip_says(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = delta_version(None)
+    monkeypatch.setattr("importlib.metadata.Distribution.version", "1.2.3")
+    assert (delta_version(None), delta_version(spark)) == ("1.2.3", installed)
+
+
+def test_without_deltas_python_package_a_running_session_serves() -> None:
+    """Delta may have come as JARs alone: only a session of our own needs to know what to download."""
+    done = run_python(
+        """
+import sys
+sys.modules["delta"] = None
+from compaction_kit import get_spark, interop
+from compaction_kit.errors import SessionError
+try:
+    get_spark()
+except SessionError as error:
+    print(error)
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Delta's Python package is missing")
 
 
 def test_a_session_that_cannot_read_delta_is_refused_in_one_sentence() -> None:

@@ -1,6 +1,6 @@
 """The table that was asked for, whatever it is called and wherever the session looks by default."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from compaction_kit import interop, open_table
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.reads import measure_reads
 from compaction_kit.sql import identifier, uri
+from compaction_kit.survey.catalog import catalog_tables
 from tests import folders
 
 SetConf = Callable[[str, str], None]
@@ -98,3 +99,41 @@ def test_any_name_is_the_same_in_sql_with_variables_and_without(
 ) -> None:
     with session_confs(spark, {SUBSTITUTES: str(substitutes).lower()}):
         assert spark.range(1).select(F.expr(f"id AS {identifier(spark, name)}")).columns == [name]
+
+
+@pytest.fixture
+def elsewhere(spark: SparkSession) -> Iterator[None]:
+    """The session's default file system is one that isn't there."""
+    conf = spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[union-attr]
+    before = conf.get("fs.defaultFS")
+    conf.set("fs.defaultFS", "elsewhere://nowhere/")
+    yield
+    conf.set("fs.defaultFS", before)
+
+
+def test_a_local_table_stays_local_whatever_the_default_file_system(
+    spark: SparkSession, original: Path, tmp_path: Path, elsewhere: None, confs: SetConf
+) -> None:
+    confs("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    path = folders.copy(original, tmp_path / "a b%20c")
+    table = open_table(path, spark)
+    for strategy in ("optimize", "rewrite", "arrow"):
+        assert table.plan_compaction().run(strategy=strategy).verified
+        table.restore(1).run()
+    assert measure_reads(spark, path, 1, 7, "id < 3", 1).same_result
+    vacuum = table.plan_vacuum("0 hours")
+    assert vacuum.run().num_files == vacuum.num_files > 0
+
+
+def test_a_table_of_the_catalog_is_found_where_its_folder_has_percent_signs(
+    spark: SparkSession, original: Path, tmp_path: Path
+) -> None:
+    path = folders.copy(original, tmp_path / "a b%20c")
+    spark.catalog.createTable("percent", path=uri(path), source="delta")
+    try:
+        assert open_table("percent", spark).path == path
+        places = catalog_tables(spark, "default")
+        assert places is not None
+        assert places["default.percent"] == str(path)
+    finally:
+        spark.sql("DROP TABLE percent")

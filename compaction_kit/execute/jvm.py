@@ -8,6 +8,7 @@ import contextlib
 import json
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,15 @@ _CHECKSUM = {"tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol"
 def has_jvm(spark: SparkSession) -> bool:
     """Whether the session has a JVM in reach; one over Spark Connect hasn't."""
     return hasattr(spark, "_jsparkSession")
+
+
+def delta_version(spark: SparkSession | None) -> str | None:
+    """The version of Delta: of the session's JARs, else of the Python package; None if there is neither."""
+    if spark is not None and has_jvm(spark):
+        return str(getattr(_java(spark, "io.delta.package$"), "MODULE$").VERSION())
+    with contextlib.suppress(PackageNotFoundError):
+        return version("delta-spark")
+    return None
 
 
 def check_jvm(spark: SparkSession, why: str) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -37,7 +36,7 @@ from compaction_kit.markup import as_text, shown
 from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.session import get_spark, quiet_errors
 from compaction_kit.sizes import format_count, format_size
-from compaction_kit.sql import quoted, table_name, uri
+from compaction_kit.sql import identifier, quoted, table_name, uri
 from compaction_kit.table import Table, local_path, open_table
 from compaction_kit.verify import Fingerprint, fingerprint
 
@@ -129,8 +128,7 @@ class ConvertPlan:
 
         def body() -> tuple[Fingerprint, Fingerprint]:
             before = fingerprint(read_parquet(spark, self.path, self.schema).select(*names))
-            partitions = self.partition_schema if self.partition_columns else None
-            DeltaTable.convertToDelta(spark, table_name(spark, self.path, "parquet"), partitions)
+            spark.sql(self._statement()).collect()
             return before, fingerprint(spark.read.format("delta").load(uri(self.path)).select(*names))
 
         try:
@@ -146,6 +144,14 @@ class ConvertPlan:
                 f"{after} {after.hash_sums}; {self._undo()}."
             )
         return ConvertResult(open_table(self.path, spark), self, after, time.time() - start)
+
+    def _statement(self) -> str:
+        types = [
+            f"{identifier(self.spark, column.name)} {column.dataType.simpleString()}"
+            for column in self.partition_schema
+        ]
+        partitions = f" PARTITIONED BY ({', '.join(types)})" if types else ""
+        return f"CONVERT TO DELTA {table_name(self.spark, self.path, 'parquet')}{partitions}"
 
     def _undo(self) -> str:
         """Take away what makes the folder a table; what was done, in words."""

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.session import quiet_errors
-from compaction_kit.sql import identifier
+from compaction_kit.sql import identifier, plain_path
 
 _NAME = re.compile(r"\w+(\.\w+)?")
 _SESSION_CATALOG = "spark_catalog"
@@ -59,4 +59,4 @@ def _schema_tables(spark: SparkSession, schema: str) -> Iterator[tuple[str, str]
         # The first of each counts: what users write, such as comments, comes later.
         facts = dict(reversed(_FACT.findall(row["information"])))
         if facts.get("Type") != "VIEW" and facts.get("Provider", "").lower() == "delta":
-            yield f"{schema}.{row['tableName']}", facts["Location"]
+            yield f"{schema}.{row['tableName']}", plain_path(facts["Location"])

@@ -64,7 +64,7 @@ class PlanSettings:
         def conf(key: str) -> str | None:
             return None if spark is None else spark.conf.get(key, None)
 
-        return cls(thresholds(conf, max_file_size=max_file_size), session_rules(conf))
+        return cls(thresholds(conf, max_file_size=max_file_size), session_rules(conf, spark))
 
 
 def survey_table(name: str, place: str, spark: SparkSession | None, settings: PlanSettings) -> Facts:

@@ -1,6 +1,5 @@
 """The workbench: one page to look at tables, plan their compaction and run it."""
 
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -8,6 +7,7 @@ from weakref import WeakValueDictionary
 import ipywidgets as w
 from IPython.core.getipython import get_ipython
 
+from compaction_kit.execute.jvm import delta_version
 from compaction_kit.markup import element
 from compaction_kit.session import get_spark
 from compaction_kit.widgets.export import ExportView
@@ -171,8 +171,8 @@ class Workbench(w.VBox):
 
     def _session_sentence(self) -> str:
         if self.session.status == "done":
-            master = self.session.result.sparkContext.master
-            return f"Spark {version('pyspark')} · Delta {version('delta-spark')} · {master}"
+            spark = self.session.result
+            return f"Spark {spark.version} · Delta {delta_version(spark)} · {spark.sparkContext.master}"
         if self.session.status == "failed":
             return f"Spark is not available: {self.session.message}"
         return "Spark is starting …"
