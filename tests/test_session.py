@@ -149,8 +149,9 @@ def kill(process: subprocess.Popen[str], java: int) -> None:
     os.kill(java, signal.SIGKILL)
     process.kill()
     process.communicate()
-    # It is gone when its memory is.
-    while Path(f"/proc/{java}").exists():
+    # Nobody may be there to ask how it ended, so that its entry stays.
+    stat = Path(f"/proc/{java}/stat")
+    while stat.exists() and " Z " not in stat.read_text():
         time.sleep(0.01)
 
 
