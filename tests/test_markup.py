@@ -168,6 +168,7 @@ def objects_with_hostile_names(root: Path) -> list[object]:
             storage=vacuum.storage,
             versions=vacuum.versions,
             versions_lost=[0],
+            content_survives_as={0: 1},
             versions_lost_as_planned=False,
             seconds=1.0,
         ),

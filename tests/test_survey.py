@@ -302,7 +302,9 @@ def test_a_folder_may_be_a_table_or_a_uri(lake: Path) -> None:
 def test_a_survey_says_what_it_found_in_words(lake: Path) -> None:
     found = survey(lake)
     lines = found.summary().splitlines()
-    finding = "Compaction would spare readers 44 MiB, 82 % of it in 2 of 4 tables"
+    finding = (
+        "Compaction would spare readers 44 MiB, 82 % of it in 2 of 4 tables; each opened file counts as 4 MiB"
+    )
     assert lines[0] == f"{finding}."
     assert " ".join(lines[1].split()) == f"{lake}/many 8 → 1 files 0 % small spares 28 MiB"
     assert lines[4].endswith("nothing to gain")
@@ -325,7 +327,8 @@ def test_the_page_has_the_table_the_errors_and_the_figure(lake: Path, tmp_path: 
 def test_the_figure_s_words_are_its_finding_and_its_first_tables(lake: Path) -> None:
     label = str(survey(lake).plot().get_label())
     assert label.startswith(
-        "Compaction would spare readers 44 MiB, 82 % of it in 2 of 4 tables. many: 8 files, "
+        "Compaction would spare readers 44 MiB, 82 % of it in 2 of 4 tables; each opened file counts as "
+        "4 MiB. many: 8 files, "
     )
     assert "none: 2 files, 0 of them small, 2 after compaction, which would spare 0 B" in label
     assert label.endswith("4 tables can't be surveyed, or not in full")

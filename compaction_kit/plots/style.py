@@ -171,7 +171,7 @@ def _say_as_it_is(text: Text) -> None:
     """Have a text drawn word for word, with a glyph for each character."""
     text.set_parse_math(False)
     text.set_usetex(False)
-    words = visible(text.get_text())
+    words = visible(text.get_text()).expandtabs(1)
     text.set_text(words)
     families = text.get_fontfamily()
     if not (words.isascii() or _LAST_RESORT in families or _glyphs().issuperset(map(ord, words))):

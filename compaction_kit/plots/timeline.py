@@ -92,7 +92,10 @@ def finding(spans: pa.Table) -> str:
     end = _end(spans)
     shares = {step: _covered(_of(spans, step)) / end if end else 0.0 for step in _steps(spans)}
     largest = sorted(shares, key=lambda step: -shares[step])[:_SHARES_IN_TITLE]
-    parts = [f"{_percent(shares[step])} {_WORDS.get(step, step)}{_on_slots(spans, step)}" for step in largest]
+    parts = [
+        f"{_percent(shares[step])} {_WORDS.get(step, short(step))}{_on_slots(spans, step)}"
+        for step in largest
+    ]
     bins = _num_bins(spans)
     what = f"{format_count(bins, 'bin')} in {format_seconds(end)}" if bins else format_seconds(end)
     return f"{what}: {', '.join(parts)}"

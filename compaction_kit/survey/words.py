@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from compaction_kit.markup import Html, as_html_table, element, joined, paragraph
+from compaction_kit.plan.benefit import OPEN_COST
 from compaction_kit.sizes import format_count, format_size
 from compaction_kit.survey.row import Facts
 
@@ -13,7 +14,11 @@ _MOST_LINES = 20
 _MOST_ROWS = 50
 # The share of all that is worth naming the tables of.
 _MOST_OF_IT = 0.8
-_GAIN = "Gain: what a full read of the table is spared, an opened file counted as 4 MiB."
+_COUNTED = f"each opened file counts as {format_size(OPEN_COST)}"
+GAIN = (
+    f"Gain: what a full read of the table is spared. In it {_COUNTED}, as by Spark's default for "
+    "spark.sql.files.openCostInBytes."
+)
 _HEAD = (
     "table",
     "files",
@@ -44,8 +49,9 @@ def finding(where: str, rows: pa.Table) -> str:
     cumulated = np.cumsum(gains)
     most = int(np.searchsorted(cumulated, _MOST_OF_IT * total)) + 1
     if most == len(gains):
-        return f"{spared} in {tables}"
-    return f"{spared}, {_percent(int(cumulated[most - 1]), total)} of it in {most:,} of {tables}"
+        return f"{spared} in {tables}; {_COUNTED}"
+    share = _percent(int(cumulated[most - 1]), total)
+    return f"{spared}, {share} of it in {most:,} of {tables}; {_COUNTED}"
 
 
 def survey_text(where: str, rows: pa.Table) -> str:
@@ -68,7 +74,7 @@ def survey_html(where: str, rows: pa.Table) -> Html:
     parts = [element("p", element("b", f"{finding(where, rows)}."))]
     if surveyed:
         parts.append(as_html_table(_HEAD, [_cells(row) for row in surveyed[:_MOST_ROWS]]))
-        parts += map(paragraph, [*_more(len(surveyed), _MOST_ROWS), _GAIN])
+        parts += map(paragraph, [*_more(len(surveyed), _MOST_ROWS), GAIN])
     if failed:
         listed = (element("li", element("b", row["table"]), f": {row['error']}") for row in failed)
         parts += [paragraph("Not surveyed, or not in full:"), element("ul", *listed)]

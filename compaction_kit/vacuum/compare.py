@@ -52,6 +52,7 @@ def compare(
     versions = _versions(before.state, state)
     can, could = (pc.equal(versions[name], YES) for name in ("readable_after", "readable"))
     lost = versions.filter(pc.and_(could, pc.invert(can)))["version"].to_pylist()
+    able = set(state.needs.versions[state.statuses() == YES].tolist())
     stored = storage_table(folder, references, state, pa.array([], pa.string()))["size_bytes"]
     return VacuumResult(
         files=planned.filter(pc.invert(stayed)),
@@ -62,6 +63,11 @@ def compare(
         storage=plan.storage.set_column(2, "size_bytes_after", stored),
         versions=versions,
         versions_lost=lost,
+        content_survives_as={
+            version: other
+            for version, other in plan.content_survives_as.items()
+            if version in lost and other in able
+        },
         versions_lost_as_planned=lost == plan.versions_lost,
         seconds=seconds,
     )

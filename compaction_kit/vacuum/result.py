@@ -1,5 +1,6 @@
 """What a vacuum did, by the disk and the log."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import pyarrow.compute as pc
 from compaction_kit.durations import format_seconds
 from compaction_kit.markup import as_text, shown
 from compaction_kit.sizes import format_count, format_size
-from compaction_kit.vacuum.words import ranges
+from compaction_kit.vacuum.words import first, ranges, spent_versions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,6 +32,7 @@ class VacuumResult:
             has spark.databricks.delta.vacuum.logging.enabled off.
         storage, versions: As the plan has them, and as it came.
         versions_lost: The versions that could be read before and can't be now.
+        content_survives_as: For versions lost, the version of the same content that can be read now.
         versions_lost_as_planned: Whether those are the plan's.
         seconds: The whole run.
     """
@@ -43,6 +45,7 @@ class VacuumResult:
     storage: pa.Table
     versions: pa.Table
     versions_lost: list[int]
+    content_survives_as: Mapping[int, int]
     versions_lost_as_planned: bool
     seconds: float
 
@@ -67,6 +70,9 @@ class VacuumResult:
             return {"outcome": "nothing to do: the plan is empty, so nothing was deleted"}
         lost = f"{len(self.versions_lost):,}: {ranges(self.versions_lost)}" if self.versions_lost else "none"
         facts = {"versions lost": lost}
+        if self.content_survives_as:
+            pairs = [f"{lost} as {other}" for lost, other in self.content_survives_as.items()]
+            facts["of the same content"] = first(pairs)
         facts["deleted"] = (
             f"{format_count(self.num_files, 'file')}, {format_size(self.size_bytes)}"
             f"{', as planned' if self.as_planned else ''}"
@@ -89,9 +95,10 @@ class VacuumResult:
         """Draw the storage before and after, and which versions could be read before and can be now."""
         from compaction_kit import plots
 
-        lost = format_count(len(self.versions_lost), "version")
+        before = self.versions["readable"].to_pylist().count("yes")
+        spent = spent_versions(self.versions_lost, self.content_survives_as, before)
         return plots.vacuum(
-            self.storage, self.versions, f"VACUUM cost {lost} and freed {format_size(self.size_bytes)}"
+            self.storage, self.versions, f"VACUUM cost {spent} and freed {format_size(self.size_bytes)}"
         )
 
     def _not_deleted(self) -> str:

@@ -1,6 +1,6 @@
 """A vacuum in a few sentences: what it costs first, then what it frees."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +28,7 @@ def explain(plan: "VacuumPlan") -> str:
     if plan.is_empty:
         lines = [f"VACUUM on {day} would delete nothing: {kept}."]
     else:
-        lines = [cost(plan.versions_lost), *_blocked(plan), *_survivors(plan)]
+        lines = [" ".join([cost(plan.versions_lost), *_survivors(plan)]), *_blocked(plan)]
         lines += [_deletion(plan, day, kept), *_folders(plan)]
         lines.append(
             f"What began more than {hours(plan.retention)} hours before and still runs, a query or a write, "
@@ -41,12 +41,26 @@ def finding(plan: "VacuumPlan") -> str:
     """What a plan costs and frees, as a title."""
     if plan.is_empty:
         return "VACUUM would delete nothing"
-    lost, now = len(plan.versions_lost), pc.sum(pc.equal(plan.versions["readable"], "yes")).as_py()
+    now = pc.sum(pc.equal(plan.versions["readable"], "yes")).as_py()
+    spent = spent_versions(plan.versions_lost, plan.content_survives_as, now)
+    return f"VACUUM would cost {spent} and free {format_size(plan.size_bytes)}"
+
+
+def spent_versions(lost: Sequence[int], survives_as: Collection[int], now: int) -> str:
+    """How many of the versions readable before are lost, and how much of their content isn't.
+
+    Args:
+        lost: The versions lost.
+        survives_as: Those of them whose content can be read under another number.
+        now: How many versions could be read before.
+    """
     readable = format_count(now, "readable version")
-    return (
-        f"VACUUM would cost {f'{lost:,} of {readable}' if lost else f'none of {readable}'} and free "
-        f"{format_size(plan.size_bytes)}"
-    )
+    if not lost:
+        return f"none of {readable}"
+    whose = "its content" if len(lost) == 1 else "their content"
+    if len(survives_as) < len(lost):
+        whose = f"the content of {len(survives_as):,}"
+    return f"{len(lost):,} of {readable}{f', not {whose},' if survives_as else ''}"
 
 
 def cost(lost: Sequence[int]) -> str:
@@ -79,17 +93,18 @@ def _survivors(plan: "VacuumPlan") -> list[str]:
     claims = [f"{lost} as {other}" for lost, other in claimed.items()]
     lines = []
     if spares:
-        lines.append(f"The same content can still be read under another number: {_first(spares)}.")
+        lines.append(f"The same content can still be read under another number: {first(spares)}.")
     if claims:
         lost, other = next(iter(claimed.items()))
         lines.append(
-            f"Its writer claims the same content under another number: {_first(claims)}; nothing proves it, "
+            f"Its writer claims the same content under another number: {first(claims)}; nothing proves it, "
             f"so compare them first: diff({lost}, {other}, verify=True) does."
         )
     return lines
 
 
-def _first(words: Sequence[str]) -> str:
+def first(words: Sequence[str]) -> str:
+    """Words in a row; the first of many."""
     more = len(words) - _MOST_NAMED
     return ", ".join(words[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 

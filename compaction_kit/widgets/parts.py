@@ -9,6 +9,7 @@ import ipywidgets as w
 from matplotlib.figure import Figure
 from traitlets import Bool, HasTraits, observe
 
+from compaction_kit.errors import CompactionKitError
 from compaction_kit.markup import Html, element, folded, joined
 from compaction_kit.plots import to_html
 from compaction_kit.report import Section
@@ -105,11 +106,17 @@ class FigureView(w.HTML):
         super().__init__()
         self.add_class(css_class)
 
-    def show(self, figure: Figure | None) -> None:
-        """Draw the figure; hide it if there is none."""
-        self.layout.display = "none" if figure is None else ""
-        if figure is not None:
-            self.value = to_html(figure)
+    def show(self, draw: Callable[[], Figure] | None) -> None:
+        """Draw a figure; hide it if there is none. One that can't be drawn leaves no other in its place."""
+        try:
+            drawn = joined() if draw is None else to_html(draw())
+        except CompactionKitError as error:
+            drawn = element("div", str(error), role="alert")
+        except Exception as error:
+            sentence = f"The figure can't be drawn, which changes nothing else: {type(error).__name__}."
+            drawn = joined(element("div", sentence, role="alert"), folded("Details", str(error)))
+        self.value = drawn
+        self.layout.display = "" if drawn else "none"
 
 
 class JobBar(w.VBox):

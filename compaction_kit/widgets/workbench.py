@@ -8,8 +8,11 @@ import ipywidgets as w
 from IPython.core.getipython import get_ipython
 
 from compaction_kit.execute.jvm import delta_version
+from compaction_kit.execute.result import CompactionResult
 from compaction_kit.markup import element
 from compaction_kit.session import get_spark
+from compaction_kit.sizes import format_count, format_size
+from compaction_kit.vacuum.result import VacuumResult
 from compaction_kit.widgets.export import ExportView
 from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.looking_back import HistoryState, VacuumState
@@ -28,6 +31,7 @@ from compaction_kit.widgets.views import (
     VacuumView,
 )
 
+_SIGNS = {"running": "●", "cancelled": "○", "failed": "✕"}
 # A cell that is run again shows the workbench that it showed before, with the work that is under way.
 _OF_CELLS: "WeakValueDictionary[str | None, Workbench]" = WeakValueDictionary()
 
@@ -103,7 +107,9 @@ class Workbench(w.VBox):
         state.observe(self._render, ["files", "plan", "result", "error", "pending", "inputs", "ran"])
         for source in (state, self.history.state, self.vacuum.state, self.streams.state):
             source.observe(self._render_code)
-        state.running.observe(self._render, ["status", "message"])
+        self.vacuum.state.observe(self._render, "result")
+        for job in (state.running, self.vacuum.state.running):
+            job.observe(self._render, ["status", "message"])
         self._on_rail()
         self._render()
 
@@ -178,19 +184,30 @@ class Workbench(w.VBox):
         return "Spark is starting …"
 
     def _status_sentence(self) -> str:
-        running, result = self.state.running, self.state.result
-        if running.running:
-            return f"● running: {running.message}"
-        if running.status == "cancelled":
-            return f"○ cancelled: {running.message}"
-        if running.status == "failed":
-            return f"✕ failed: {running.message}"
-        if result is not None and result.versions:
-            proof = "content identical ✓" if result.verified else "content not compared"
-            return (
-                f"● done: version {result.versions[-1]} · {result.num_files_removed:,} → "
-                f"{result.num_files_added:,} files · {result.seconds:.1f} s · {proof}"
-            )
-        if self.state.plan is not None:
-            return "○ nothing has run yet; looking and planning change nothing"
-        return "○ ready"
+        vacuum = self.vacuum.state
+        told = [_told("run", self.state.running) or _told_of_run(self.state.result)]
+        told += [_told("vacuum", vacuum.running) or _told_of_vacuum(vacuum.result)]
+        return "\n".join(filter(None, told)) or "○ ready; looking and planning change nothing"
+
+
+def _told(name: str, job: Job) -> str:
+    """How a job is, unless it was never begun or its result tells."""
+    sign = _SIGNS.get(job.status)
+    return f"{sign} {name} {job.status}: {job.message}" if sign else ""
+
+
+def _told_of_run(result: CompactionResult | None) -> str:
+    if result is None or not result.versions:
+        return ""
+    proof = "content identical ✓" if result.verified else "content not compared"
+    return (
+        f"● run done: version {result.versions[-1]} · {result.num_files_removed:,} → "
+        f"{result.num_files_added:,} files · {result.seconds:.1f} s · {proof}"
+    )
+
+
+def _told_of_vacuum(result: VacuumResult | None) -> str:
+    if result is None:
+        return ""
+    freed = format_size(result.size_bytes)
+    return f"● vacuum done: {format_count(result.num_files, 'file')} deleted, {freed} freed"

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.vacuum.words import spent_versions
 from tests import folders, handmade
 from tests.ageing import age, age_file
 from tests.vacuum.vacuums import drop_file, listed
@@ -137,3 +138,19 @@ def test_a_retention_that_can_not_be_used_is_refused_in_one_sentence(
     assert f'"{retention}"' in str(caught.value)
     assert "\n" not in str(caught.value)
     assert folders.listing(table) == before
+
+
+@pytest.mark.parametrize(
+    ("lost", "survives", "words"),
+    [
+        ([], {}, "none of 3 readable versions"),
+        ([0, 1], {}, "2 of 3 readable versions"),
+        ([0, 1], {1: 2}, "2 of 3 readable versions, not the content of 1,"),
+        ([0, 1], {0: 2, 1: 2}, "2 of 3 readable versions, not their content,"),
+        ([1], {1: 2}, "1 of 3 readable versions, not its content,"),
+    ],
+)
+def test_what_can_be_read_under_another_number_is_not_called_lost(
+    lost: list[int], survives: dict[int, int], words: str
+) -> None:
+    assert spent_versions(lost, survives, 3) == words

@@ -506,3 +506,69 @@ def test_a_part_that_can_t_be_drawn_says_so_and_shows_nothing_old(
     bench.state.max_file_size = MIB
     assert bench.plan.failure.layout.display == "none"
     assert bench.plan.image.layout.display == ""
+
+
+def test_a_figure_that_cannot_be_drawn_leaves_no_other_in_its_place(
+    bench: Workbench, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("no <glyph>")
+
+    assert "files are under" in bench.files.image.value
+    monkeypatch.setattr("compaction_kit.files.Files.plot", fail)
+    bench.state.name = str(folder / "nested" / "b")
+    bench.state.loading.wait(SECONDS)
+    assert "3 files" in bench.picker.about.value
+    assert "files are under" not in bench.files.image.value
+    assert "files are under" not in bench.files.image.value
+    assert "can&#x27;t be drawn, which changes nothing else: ValueError." in bench.files.image.value
+    assert "no &lt;glyph&gt;" in bench.files.image.value
+    assert bench.files.image.layout.display == ""
+
+
+@pytest.mark.parametrize("title", ["Files", "Plan", "Vacuum"])
+def test_words_and_figure_are_of_the_same_table_at_any_time(
+    bench: Workbench, folder: Path, title: str
+) -> None:
+    show(bench, title)
+    part = next(part for part in bench.parts if part.title == title)
+    for job in bench.jobs:
+        job.wait(SECONDS)
+    former, seen = part.image.value, []
+    part.sentence.observe(lambda change: seen.append((change.new, part.image.value)), "value")
+    bench.state.name = str(folder / "nested" / "b")
+    for job in bench.jobs:
+        job.wait(SECONDS)
+    told = [figure for sentence, figure in seen if sentence and "Looking" not in sentence]
+    assert told
+    assert former not in told
+
+
+def test_what_is_folded_away_is_not_of_another_table_when_it_is_unfolded(
+    bench: Workbench, folder: Path, tmp_path: Path
+) -> None:
+    shaped_table(tmp_path / "c", partitions=2, files=3, rows=10)
+    bench.state.name = str(tmp_path / "c")
+    bench.state.loading.wait(SECONDS)
+    show(bench, "Plan")
+    bench.plan.more.selected_index = 0
+    assert "in 2 bins" in bench.plan.bins.value
+    bench.plan.more.selected_index = None
+    assert bench.plan.bins.value == ""
+    show(bench, "Files")
+    bench.files.more.selected_index = 0
+    assert "part=" in bench.files.partitions.value
+    bench.files.more.selected_index = None
+    bench.state.name = str(folder / "nested" / "b")
+    bench.state.loading.wait(SECONDS)
+    assert bench.files.partitions.value == ""
+
+
+def test_the_footer_tells_of_a_vacuum_and_claims_nothing_of_the_past(bench: Workbench) -> None:
+    assert "ready; looking and planning change nothing" in bench.footer.value
+    result = SimpleNamespace(num_files=4, size_bytes=5 * KIB)
+    bench.vacuum.state.result = result
+    assert "● vacuum done: 4 files deleted, 5 KiB freed" in bench.footer.value
+    bench.vacuum.state.running.message = "Deleting"
+    bench.vacuum.state.running.status = "running"
+    assert "● vacuum running: Deleting" in bench.footer.value

@@ -41,9 +41,11 @@ class FilesView(Part):
         files = self.state.files
         self.more.layout.display = "none" if files is None or not files.num_files else ""
         if files is None:
-            show_text(self.sentence, "No table is open.")
             self.image.show(None)
+            show_text(self.sentence, "No table is open.")
+            self._render_more()
             return
+        self.image.show(files.plot if files.num_files else None)
         stats = files.stats()
         show_text(
             self.sentence,
@@ -51,22 +53,20 @@ class FilesView(Part):
             f"{format_size(stats.max_size_bytes)}. The log takes {format_size(stats.log_bytes)} to read, "
             f"{stats.num_commits:,} commits since the checkpoint.",
         )
-        self.image.show(files.plot() if files.num_files else None)
         if self.column.options != files.data_columns:
             self.column.options = files.data_columns
             self.column.value = next(iter(files.data_columns), None)
         self._render_more()
 
     def _render_more(self, _: object = None) -> None:
-        files = self.state.files
-        if files is not None and self.more.selected_index == 0:
-            self.partitions.value = _partitions(files)
-        elif files is not None and self.more.selected_index == 1:
-            self._render_overlap()
+        files, chosen = self.state.files, self.more.selected_index
+        self.partitions.value = "" if files is None or chosen != 0 else _partitions(files)
+        self._render_overlap()
 
     def _render_overlap(self, _: object = None) -> None:
         files, column = self.state.files, self.column.value
         if files is None or not column or self.more.selected_index != 1:
+            show_text(self.overlap, "")
             return
         try:
             found = files.overlap(column)

@@ -54,17 +54,18 @@ class HistoryView(Part):
             part.layout.display = "" if known else "none"
         show_text(self.error, state.past.error)
         if not known:
-            show_text(self.sentence, "" if state.bench.table is not None else "No table is open.")
             self.image.show(None)
             self.strip.show(None)
+            self.diff.value = ""
+            show_text(self.sentence, "" if state.bench.table is not None else "No table is open.")
             state.read()
             return
         versions = state.versions["version"].to_pylist()
         self.slider.min, self.slider.max = versions[0], versions[-1]
         self.slider.value, self.slider.text = state.version, f"version {state.version}"
+        self.image.show(self._lifetimes)
+        self.strip.show(self._readability)
         show_text(self.sentence, _sentence(state.row()))
-        self.image.show(self._lifetimes())
-        self.strip.show(self._readability())
         self.diff.value = state.past.diff._repr_html_() if state.past.diff is not None else ""
 
     def _lifetimes(self) -> Figure:

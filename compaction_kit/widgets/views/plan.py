@@ -2,7 +2,6 @@
 
 import ipywidgets as w
 
-from compaction_kit.errors import CompactionKitError
 from compaction_kit.plan.order import INGEST, SIZE
 from compaction_kit.report import Section
 from compaction_kit.widgets.parts import FigureView, Part, bind, field, offer, show_text, text
@@ -64,26 +63,20 @@ class PlanView(Part):
         state = self.state
         show_text(self.error, state.error if state.table is not None else "")
         if state.plan is None:
-            show_text(self.sentence, "" if state.error else no_plan(state))
             self.image.show(None)
+            show_text(self.sentence, "" if state.error else no_plan(state))
         else:
+            self.image.show(state.plan.plot_sizes if state.plan.source.num_files else None)
             show_text(self.sentence, state.plan.explain())
-            self.image.show(state.plan.plot_sizes() if state.plan.source.num_files else None)
         self._render_more()
 
     def _render_more(self, _: object = None) -> None:
         plan, chosen = self.state.plan, self.more.selected_index
         drawn = plan is not None and not plan.is_empty
-        if chosen == _BINS:
-            self.bins.show(plan.plot_bins() if drawn else None)
-        elif chosen == _COMPARISON:
-            try:
-                self.comparison.show(plan.compare().plot() if drawn else None)
-            except CompactionKitError:
-                # No file says which values it holds.
-                self.comparison.show(None)
-        elif chosen == _WHY:
-            show_text(self.why, str(plan.exact) if plan is not None else "No plan yet.")
+        self.bins.show(plan.plot_bins if drawn and chosen == _BINS else None)
+        self.comparison.show((lambda: plan.compare().plot()) if drawn and chosen == _COMPARISON else None)
+        why = "No plan yet." if plan is None else str(plan.exact)
+        show_text(self.why, why if chosen == _WHY else "")
 
     def as_code(self) -> str:
         """See `Part.as_code`."""

@@ -64,14 +64,14 @@ class RunView(Part):
     def render(self) -> None:
         """See `Part.render`."""
         plan, running, result = self.state.plan, self.state.running.running, self.state.result
+        done = result is not None and bool(result.versions)
+        self.image.show(result.plot if done else None)
+        self.timeline.show(result.plot_timeline if done else None)
         show_text(self.sentence, plan.explain() if plan is not None else no_plan(self.state))
         show_text(self.other, of_another_table(self.state.ran, self.state.name))
         self._arm()
         self.verify.disabled = self.strategy.disabled = running
-        done = result is not None and bool(result.versions)
         show_text(self.outcome, "" if result is None else result.summary())
-        self.image.show(result.plot() if done else None)
-        self.timeline.show(result.plot_timeline() if done else None)
         self.more.layout.display = "" if done else "none"
 
     def _arm(self, _: object = None) -> None:

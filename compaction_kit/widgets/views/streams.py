@@ -63,11 +63,12 @@ class StreamsView(Part):
         show_text(self.error, state.error)
         show_text(self.cost, "" if state.dropped is None else state.dropped.explain())
         if log is None:
-            show_text(self.sentence, self._nothing())
             self.image.show(None)
+            show_text(self.sentence, self._nothing())
+            self.files.value = ""
             return
+        self.image.show(lambda: log.plot(state.ahead, self._retention()))
         show_text(self.sentence, log.explain())
-        self.image.show(log.plot(state.ahead, self._retention()))
         files = log.files.select(_COLUMNS)
         self.files.value = arrow_as_html(files.slice(max(len(files) - _MOST_FILES, 0)))
 

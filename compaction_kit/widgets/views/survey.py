@@ -8,6 +8,7 @@ import ipywidgets as w
 
 from compaction_kit.report import Section
 from compaction_kit.sizes import format_count, format_size
+from compaction_kit.survey.words import GAIN
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, button, show_text, text
 from compaction_kit.widgets.state import WorkbenchState
 
@@ -43,16 +44,16 @@ class SurveyView(Part):
             return
         rows = survey.to_arrow().to_pylist()
         good = [row for row in rows if row["num_files"] is not None]
-        show_text(self.sentence, "" if good else survey.summary().splitlines()[0])
+        self.image.show(survey.plot if good else None)
+        show_text(self.sentence, GAIN if good else survey.summary().splitlines()[0])
         self.rows.children = [self._row(row) for row in good[:_MOST_ROWS]]
-        self.image.show(survey.plot() if good else None)
         show_text(self.failures, "\n".join(row["error"] for row in rows if row["error"]))
 
     def _row(self, row: dict[str, Any]) -> w.HBox:
         opener = button(row["table"], "ck-open", partial(self._on_open, row["table"]))
         opener.tooltip = f"Open {row['table']}"
         words = text()
-        gain = f"a full read is spared {format_size(row['gain'])}" if row["gain"] else "nothing to gain"
+        gain = f"gain {format_size(row['gain'])}" if row["gain"] else "nothing to gain"
         small = f"{row['num_small_files']:,} of {row['num_files']:,} files are small"
         show_text(words, f"{small} · {format_size(row['size_bytes'])} · {gain}")
         line = w.HBox([opener, words])

@@ -83,19 +83,19 @@ class VacuumView(Part):
         show_text(self.other, of_another_table(state.ran, state.bench.name))
         show_text(self.outcome, "" if state.result is None else str(state.result))
         if plan is None:
+            self.image.show(None)
             show_text(self.cost, "")
             show_text(self.sentence, "Looking …" if state.bench.table is not None else "No table is open.")
-            self.image.show(None)
             self.danger.layout.display = "none"
             if state.error:
                 show_text(self.sentence, "")
             else:
                 state.look()
             return
+        self.image.show(plan.plot)
         first, _, rest = plan.explain().partition("\n")
         show_text(self.cost, first if plan.versions_lost else "")
         show_text(self.sentence, rest if plan.versions_lost else plan.explain())
-        self.image.show(plan.plot())
         self.danger.layout.display = "none" if plan.is_empty or state.days else ""
         self.confirm.placeholder = state.password
         self._arm()
