@@ -85,7 +85,9 @@ def layouts(table: pa.Table, column: str) -> Chart:
     axis.set(ylim=(len(names) - 0.4, -0.6), xlim=(0, max([*values, 1]) * 1.3), xlabel="files touched")
     calm(axis, "x")
     best = min(range(len(names)), key=lambda row: values[row])
-    return titled(figure, f"A narrow range of {column} touches the fewest files {names[best]}")
+    titled(figure, f"A narrow range of {short(column)} touches the fewest files {names[best]}")
+    figure.set_label(f"A narrow range of {column} touches the fewest files {table['layout'][best]}")
+    return figure
 
 
 def _num_shown(files: pa.Table) -> int:
