@@ -224,6 +224,8 @@ def _moved(outputs: Iterable[Rewritten], places: Mapping[int, str]) -> list[Rewr
             moved.append(one._replace(path=path))
             if path:
                 shutil.move(one.path, path)
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.move(_checksum_of(one.path), _checksum_of(path))
     except BaseException:
         discard(moved)
         raise
@@ -235,3 +237,10 @@ def discard(written: Iterable[Rewritten]) -> None:
     for one in written:
         if one.path:
             Path(one.path).unlink(missing_ok=True)
+            Path(_checksum_of(one.path)).unlink(missing_ok=True)
+
+
+def _checksum_of(path: str) -> str:
+    """The file that Hadoop keeps the checksums of another in, where there is one."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}.crc")
