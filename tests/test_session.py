@@ -159,11 +159,11 @@ def test_delta_is_of_the_version_that_the_session_has_whatever_pip_says(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed = delta_version(None)
-    monkeypatch.setattr("importlib.metadata.Distribution.version", "1.2.3")
+    monkeypatch.setattr("compaction_kit.execute.jvm.version", lambda _: "1.2.3")
     assert (delta_version(None), delta_version(spark)) == ("1.2.3", installed)
 
 
-def test_without_deltas_python_package_a_running_session_serves() -> None:
+def test_without_deltas_python_package_the_kit_is_there_and_a_new_session_is_refused() -> None:
     """Delta may have come as JARs alone: only a session of our own needs to know what to download."""
     done = run_python(
         """
