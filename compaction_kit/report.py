@@ -1,7 +1,6 @@
 """A report: records with their words and figures on one page that needs no other file."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from matplotlib.figure import Figure
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.markup import Html, element, folded, shown
 from compaction_kit.plots import to_html
+from compaction_kit.times import now, show_time
 
 _STYLE = Path(__file__).with_name("report.css")
 
@@ -63,7 +63,7 @@ def _page(title: str, parts: tuple[Any, ...]) -> str:
         element("title", title),
         element("style", Html(_STYLE.read_text(encoding="utf-8"))),
     )
-    made = f"Written by compaction_kit on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    made = f"Written by compaction_kit on {show_time(now())}"
     body = element("main", element("h1", title), element("p", made, class_="made"), *map(_part, parts))
     return f"<!DOCTYPE html>\n{element('html', head, element('body', body), lang='en')}\n"
 

@@ -46,6 +46,7 @@ from compaction_kit.session import active_spark, get_spark
 from compaction_kit.settings import session_rules, thresholds
 from compaction_kit.sizes import parse_size
 from compaction_kit.sql import plain_path
+from compaction_kit.times import now, to_instant
 from compaction_kit.vacuum import Session as VacuumSession
 from compaction_kit.vacuum import (
     Stream,
@@ -120,8 +121,8 @@ class Table:
         Args:
             version: None for the latest.
             where: SQL over partition columns, such as "origin = 'JFK'"; None for all files.
-            timestamp: Instead of a version, a time (UTC, if it has no zone): the last version
-                committed by then; `at` tells which.
+            timestamp: Instead of a version, a time: the last version committed by then; `at` tells
+                which. Without a zone it is in the session's, spark.sql.session.timeZone.
 
         Raises:
             InvalidArgumentError: The version can't be read, no version has that time, both were
@@ -227,7 +228,7 @@ class Table:
 
     def at(self, version: int | None = None, timestamp: datetime | str | None = None) -> Resolved:
         """The commit that a version or a time stands for; see `history.resolve`."""
-        return resolve(self.log, version, timestamp)
+        return resolve(self.log, version, timestamp, self._spark)
 
     def diff(self, start: int, end: int, verify: bool = False) -> Diff:
         """What differs between two versions, by the log; see `history.diff_versions`.
@@ -248,16 +249,20 @@ class Table:
         """The bytes that each version left, live and not; see `history.read_storage`."""
         return read_storage(self.path, self.log)
 
-    def plan_log_cleanup(self, at: datetime | None = None) -> LogCleanup:
-        """What the next cleanup of the log takes; see `history.plan_log_cleanup`."""
-        return plan_log_cleanup(self.path, self.log, at)
+    def plan_log_cleanup(self, at: datetime | str | None = None) -> LogCleanup:
+        """What the next cleanup of the log takes; see `history.plan_log_cleanup`.
+
+        Args:
+            at: When it is; None for now. Without a zone it is in the session's.
+        """
+        return plan_log_cleanup(self.path, self.log, self._instant(at))
 
     def plan_vacuum(
         self,
         retention: str | None = None,
         keep_versions: Sequence[int] | None = None,
         mode: str = "FULL",
-        at: datetime | None = None,
+        at: datetime | str | None = None,
         verify: bool = False,
     ) -> VacuumPlan:
         """What VACUUM would delete, and which versions that costs; `run()` on it deletes just that.
@@ -267,7 +272,7 @@ class Table:
                 table's property says, or a week. Less than that is what Delta refuses.
             keep_versions: Versions of which no file shall go.
             mode: "FULL" looks at the folder, "LITE" at the log's commits alone.
-            at: For a preview, when VACUUM would run (UTC, if it has no zone); None for now.
+            at: For a preview, when VACUUM would run; None for now. Without a zone it is in the session's.
             verify: Read what versions differ in before calling the content of one that is lost the
                 same as another's; see `versions`.
 
@@ -282,7 +287,7 @@ class Table:
             retention,
             keep_versions,
             mode,
-            at,
+            self._instant(at),
             self.vacuum_runner,
             self._comparer(verify),
         )
@@ -290,6 +295,9 @@ class Table:
     def vacuum_runner(self, plan: VacuumPlan, **options: Any) -> VacuumResult:
         """Run one of this table's plans; `VacuumPlan.run` calls it."""
         return run_vacuum(self.path, self.log, lambda: self.spark, plan, self._has_guard, **options)
+
+    def _instant(self, at: datetime | str | None) -> datetime:
+        return now(self._spark) if at is None else to_instant(at, "at", self._spark)
 
     def _comparer(self, verify: bool) -> Compare | None:
         return comparer(self.spark, self.path, self.log) if verify else None

@@ -13,6 +13,7 @@ from compaction_kit.folder import is_file, list_folder
 from compaction_kit.history.needs import Needs, read_needs
 from compaction_kit.log import TransactionLog
 from compaction_kit.retention import table_retention
+from compaction_kit.times import millis
 
 YES, BLOCKED, MISSING, LOG_GONE = "yes", "blocked", "missing files", "log gone"
 # A listing of the folder leaves out what is elsewhere, and what is hidden.
@@ -115,11 +116,6 @@ def missing_paths(table: Path, paths: pa.ChunkedArray, on_disk: pa.ChunkedArray)
     unlisted = pc.match_substring_regex(unseen, _UNLISTED)
     there = [path for path in unseen.filter(unlisted).to_pylist() if is_file(table / path)]
     return unseen.filter(pc.invert(pc.is_in(unseen, value_set=pa.array(there, pa.string()))))
-
-
-def millis(moment: datetime) -> int:
-    """A time in ms since 1970."""
-    return int(moment.timestamp() * 1000)
 
 
 def _flat(paths: pa.Array | pa.ChunkedArray | Sequence[str]) -> pa.Array:

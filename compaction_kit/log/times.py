@@ -12,6 +12,7 @@ from compaction_kit.errors import CorruptLogError, InvalidArgumentError
 from compaction_kit.log.metadata import Metadata
 from compaction_kit.log.names import LOG_FOLDER, LogFile
 from compaction_kit.log.text import reading
+from compaction_kit.times import millis, show_time
 
 _ENABLED = "delta.enableInCommitTimestamps"
 _SINCE = "delta.inCommitTimestampEnablementVersion"
@@ -48,30 +49,30 @@ def last_commit_time(table: Path, commits: Sequence[LogFile], metadata: Metadata
     return int(commit_times(table, commits, metadata)[-1])
 
 
-def version_at(commits: Sequence[LogFile], times: np.ndarray, timestamp: datetime | str) -> int:
+def version_at(commits: Sequence[LogFile], times: np.ndarray, moment: datetime) -> int:
     """The last version that was committed at or before a time.
 
     Args:
         commits: The commits, oldest first; from the earliest version that can be read.
         times: When they were committed; see `commit_times`.
-        timestamp: A time, in UTC if it has no zone, or one as text in ISO 8601.
+        moment: The time, with its zone.
 
     Raises:
-        InvalidArgumentError: The text is no time, or the time is before the earliest version
-            or, as Delta has it, after the latest.
+        InvalidArgumentError: The time is before the earliest version or, as Delta has it, after the
+            latest.
     """
-    moment = _parse_time(timestamp)
-    millis = int(moment.timestamp() * 1000)
-    position = int(np.searchsorted(times, millis, side="right")) - 1
+    wanted = millis(moment)
+    position = int(np.searchsorted(times, wanted, side="right")) - 1
     if position < 0:
         raise InvalidArgumentError(
-            f"timestamp={_shown(millis)} is before the earliest version that can be read, "
-            f"{commits[0].version} of {_shown(int(times[0]))}: choose that time or a later one."
+            f"timestamp={_shown(moment)} is before the earliest version that can be read, "
+            f"{commits[0].version} of {_committed(times[0], moment)}: choose that time or a later one."
         )
-    if millis > times[-1]:
+    if wanted > times[-1]:
         raise InvalidArgumentError(
-            f"timestamp={_shown(millis)} is after the latest version, {commits[-1].version} of "
-            f"{_shown(int(times[-1]))}: choose that time or an earlier one, or leave the timestamp out."
+            f"timestamp={_shown(moment)} is after the latest version, {commits[-1].version} of "
+            f"{_committed(times[-1], moment)}: choose that time or an earlier one, or leave the timestamp "
+            "out."
         )
     return commits[position].version or 0
 
@@ -116,16 +117,10 @@ def _promised_timestamp(table: Path, file: LogFile, since: int) -> int:
     return time
 
 
-def _parse_time(timestamp: datetime | str) -> datetime:
-    if isinstance(timestamp, str):
-        try:
-            timestamp = datetime.fromisoformat(timestamp.strip())
-        except ValueError as error:
-            raise InvalidArgumentError(
-                f'timestamp="{timestamp}" is not a time: write it as "2024-05-01 12:00:00".'
-            ) from error
-    return timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
+def _committed(time: int, moment: datetime) -> str:
+    """A commit's time, in the zone of another time."""
+    return _shown(datetime.fromtimestamp(int(time) / 1000, UTC).astimezone(moment.tzinfo))
 
 
-def _shown(millis: int) -> str:
-    return f'"{datetime.fromtimestamp(millis / 1000, UTC):%Y-%m-%d %H:%M:%S.%f}"'[:-4] + '"'
+def _shown(moment: datetime) -> str:
+    return f'"{show_time(moment, "milliseconds")}"'

@@ -30,6 +30,7 @@ from compaction_kit.log.times import (
     last_commit_time,
     version_at,
 )
+from compaction_kit.times import to_instant
 
 # Of commits that are kept read, some megabytes of the log each.
 _MOST_BLOCKS = 64
@@ -163,7 +164,15 @@ class TransactionLog:
             return compare_checksum(snapshot, json.loads(read_log_file(self._table, file)), time)
 
     def version_at(self, timestamp: datetime | str) -> int:
-        """The last version committed at or before a time; see `times.version_at`."""
+        """The last version committed at or before a time.
+
+        Args:
+            timestamp: A datetime or text; see `times.to_instant` of the package.
+
+        Raises:
+            InvalidArgumentError: It is no time, or no version is that of it.
+        """
+        moment = to_instant(timestamp, "timestamp")
         files = list_log(self._table)
         earliest = earliest_version(files)
         commits = [f for f in files if f.kind is Kind.COMMIT and (f.version or 0) >= earliest]
@@ -172,7 +181,7 @@ class TransactionLog:
                 f'timestamp="{timestamp}" can\'t be told: the log holds no commit; choose version={earliest}.'
             )
         times = commit_times(self._table, commits, self.snapshot().metadata)
-        return version_at(commits, times, timestamp)
+        return version_at(commits, times, moment)
 
     def has_in_commit_timestamp(self, version: int) -> bool:
         """Whether time travel goes by what the commit of a version says of its time; else by its file's."""

@@ -9,28 +9,19 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pyarrow as pa
 
 from compaction_kit.errors import UnsupportedTableError
+from compaction_kit.times import in_zone, parse_fields
 
 _INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 # The words that Spark casts to boolean (StringUtils.isTrueString and isFalseString).
 _TRUE = ("true", "t", "yes", "y", "1")
 _FALSE = ("false", "f", "no", "n", "0")
-_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
-_MOMENT = re.compile(
-    r"(?P<year>\d{4})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})(?:[ T](?P<hour>\d{1,2})"
-    r"(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})(?:\.(?P<fraction>\d*))?)?)?"
-    r"(?P<zone> ?[A-Za-z+-][\w/+:-]*)?)?)?)?"
-)
-_MICRO_DIGITS = 6
 # What a folder is called whose partition value is null.
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-# Java's offsets end there.
-_MOST_HOURS = 18
 _DATE = re.compile(r"([+-]?\d{4,7})-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?")
 
 
@@ -82,25 +73,6 @@ def text_groups(partitions: pa.Table) -> np.ndarray:
     return codes
 
 
-def parse_time_zone(name: str) -> datetime.tzinfo:
-    """A Spark session's time zone: a region such as "Europe/Paris", or an offset such as "+02:00".
-
-    Raises:
-        UnsupportedTableError: It is neither.
-    """
-    match = _OFFSET.fullmatch(name)
-    if match is not None and int(match[2]) <= _MOST_HOURS:
-        sign = -1 if match[1] == "-" else 1
-        return datetime.timezone(sign * datetime.timedelta(hours=int(match[2]), minutes=int(match[3] or 0)))
-    try:
-        return ZoneInfo("UTC" if name == "Z" else name)
-    except (ValueError, ZoneInfoNotFoundError) as error:
-        raise UnsupportedTableError(
-            f'The session\'s time zone "{name}" is unknown: set spark.sql.session.timeZone to a region '
-            'such as "Europe/Paris" or an offset such as "+02:00".'
-        ) from error
-
-
 def _key(value: str | None, column: str, kind: Any, time_zone: datetime.tzinfo | None) -> Any:
     if not value:
         # "" and null both read as null, and still OPTIMIZE keeps them apart.
@@ -126,7 +98,7 @@ def _parser(kind: Any, time_zone: datetime.tzinfo | None) -> Callable[[str], Any
     if kind == "timestamp":
         return lambda text: _timestamp(text, time_zone)
     if kind == "timestamp_ntz":
-        return lambda text: _fields(text).replace(tzinfo=None)
+        return lambda text: parse_fields(text).replace(tzinfo=None)
     if isinstance(kind, str) and kind.startswith("decimal"):
         return Decimal
     return _text
@@ -167,22 +139,4 @@ def _date(text: str) -> Sequence[int]:
 
 
 def _timestamp(text: str, time_zone: datetime.tzinfo | None) -> datetime.datetime:
-    moment = _fields(text)
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=time_zone) if time_zone else moment.astimezone()
-    return moment.astimezone(datetime.UTC)
-
-
-def _fields(text: str) -> datetime.datetime:
-    """A moment as Spark's cast reads it: parts may lack zeros, and from the month on be missing."""
-    match = _MOMENT.fullmatch(text)
-    if match is None:
-        raise ValueError(text)
-    parts = match.groupdict()
-    fraction = (parts.pop("fraction") or "").ljust(_MICRO_DIGITS, "0")[:_MICRO_DIGITS]
-    zone = parts.pop("zone")
-    # The first of what is missing: January, the 1st, midnight.
-    first = {"month": 1, "day": 1}
-    fields: dict[str, Any] = {name: int(part) if part else first.get(name, 0) for name, part in parts.items()}
-    moment = datetime.datetime(**fields, microsecond=int(fraction))
-    return moment.replace(tzinfo=parse_time_zone(zone.strip())) if zone else moment
+    return in_zone(parse_fields(text), time_zone).astimezone(datetime.UTC)

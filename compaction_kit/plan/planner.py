@@ -17,8 +17,9 @@ from compaction_kit.plan.compaction import CompactionPlan
 from compaction_kit.plan.estimate import SizeModel, live_rows
 from compaction_kit.plan.order import INGEST, SIZE, by_bounds, by_ingestion, by_size, column_of
 from compaction_kit.plan.packing import Packer, Packing
-from compaction_kit.plan.partitions import parse_time_zone, partition_groups, text_groups
+from compaction_kit.plan.partitions import partition_groups, text_groups
 from compaction_kit.plan.state_order import DEFAULT_PARTITIONS
+from compaction_kit.times import parse_time_zone
 
 if TYPE_CHECKING:
     from compaction_kit.execute.result import CompactionResult

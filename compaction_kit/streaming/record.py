@@ -256,12 +256,12 @@ class SinkLog:
                 return measure_memory(self.session or get_spark(), self.kind, lines)
         raise InvalidArgumentError(f"The log of {self.name} has no entry, so that there is none to measure.")
 
-    def plan_retention(self, retention: str, at: datetime | None = None) -> "RetentionPlan":
+    def plan_retention(self, retention: str, at: datetime | str | None = None) -> "RetentionPlan":
         """What the sink's option `retention` would drop at the next compaction; see `RetentionPlan`.
 
         Args:
             retention: How old an entry may become: "7 days".
-            at: When that compaction is; None for now.
+            at: When that compaction is; None for now. Without a zone it is in the session's.
 
         Raises:
             InvalidArgumentError: It is no length of time, or the log is a source's.

@@ -12,6 +12,7 @@ from compaction_kit.markup import as_text, shown
 from compaction_kit.retention import parse_retention
 from compaction_kit.sizes import format_size
 from compaction_kit.streaming.names import Kind, file_name, list_files
+from compaction_kit.times import now, show_time, to_instant
 
 if TYPE_CHECKING:
     from compaction_kit.streaming.record import SinkLog
@@ -118,7 +119,7 @@ class RetentionPlan:
             return f"The compaction at batch {self.batch:,} would drop no entry: none is that old."
         return (
             f"The compaction at batch {self.batch:,} would drop {len(self.dropped):,} of "
-            f"{self.log.num_entries:,} entries, if it is on {self.at:%Y-%m-%d %H:%M} UTC. The rows of their "
+            f"{self.log.num_entries:,} entries, if it is on {show_time(self.at)}. The rows of their "
             f"files ({format_size(self.dropped_bytes)}) are lost to readers of the output; the files stay "
             "on disk, and nothing deletes them."
         )
@@ -140,14 +141,14 @@ class RetentionPlan:
         return f"RetentionPlan(batch {self.batch}: {len(self.dropped):,} of {self.log.num_entries:,} entries)"
 
 
-def plan_retention(log: "SinkLog", retention: str, at: datetime | None) -> RetentionPlan:
+def plan_retention(log: "SinkLog", retention: str, at: datetime | str | None) -> RetentionPlan:
     """See `SinkLog.plan_retention`."""
     if log.kind == Kind.SOURCE:
         raise InvalidArgumentError(
             f'retention="{retention}" is for sinks: Spark keeps every entry of a source\'s log.'
         )
     length = parse_retention(retention)
-    moment = datetime.now(UTC) if at is None else at.astimezone(UTC)
+    moment = now(log.session) if at is None else to_instant(at, "at", log.session)
     old = _old(log.entries, length, moment)
     dropped, kept = log.entries.filter(old), log.entries.filter(pc.invert(old))
     return RetentionPlan(log, length, moment, log.next_compaction_batch, dropped, kept)

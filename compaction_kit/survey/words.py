@@ -9,6 +9,7 @@ from compaction_kit.markup import Html, as_html_table, element, joined, paragrap
 from compaction_kit.plan.benefit import OPEN_COST
 from compaction_kit.sizes import format_count, format_size
 from compaction_kit.survey.row import Facts
+from compaction_kit.times import in_zone, session_zone
 
 _MOST_LINES = 20
 _MOST_ROWS = 50
@@ -105,7 +106,7 @@ def _cells(row: Facts) -> Sequence[str]:
         "" if row["gain_per_byte"] is None else _ratio(row["gain_per_byte"]),
         "" if row["overlap"] is None else f"{row['overlap']:,.1f} by {row['overlap_column']}",
         format_size(row["log_bytes"]),
-        f"{when:%Y-%m-%d}" if when else "",
+        f"{in_zone(when, session_zone()):%Y-%m-%d}" if when else "",
     )
 
 

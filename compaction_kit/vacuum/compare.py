@@ -9,8 +9,9 @@ import pyarrow.compute as pc
 
 from compaction_kit.folder import look_through
 from compaction_kit.history.expiry import to_millis
-from compaction_kit.history.readable import LOG_GONE, YES, Readability, millis, read_readability
+from compaction_kit.history.readable import LOG_GONE, YES, Readability, read_readability
 from compaction_kit.log import TransactionLog
+from compaction_kit.times import millis
 from compaction_kit.vacuum.plan import VacuumPlan
 from compaction_kit.vacuum.references import References, read_references
 from compaction_kit.vacuum.result import NOT_DELETED, VacuumResult

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,11 @@ from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.folder import Folder, look_through
 from compaction_kit.history.content import Compare, read_content
 from compaction_kit.history.expiry import to_millis
-from compaction_kit.history.readable import millis, read_readability
+from compaction_kit.history.readable import read_readability
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.metadata import Metadata
 from compaction_kit.retention import table_retention
+from compaction_kit.times import millis, now
 from compaction_kit.vacuum.cost import Cost
 from compaction_kit.vacuum.directories import DIRECTORIES, listed_directories
 from compaction_kit.vacuum.keep import check_versions, needed_by
@@ -72,7 +73,7 @@ def plan_vacuum(
             Delta itself has ignored RETAIN since 4.1: the plan is run file by file.
         keep_versions: Versions of which no file may go.
         mode: "FULL" or "LITE".
-        at: When VACUUM would run (UTC, if it has no zone); None for now.
+        at: When VACUUM would run, with its zone; None for now.
         runner: What runs the plan.
         compare: Tells by reading whether versions have the same rows; None: by the log alone.
 
@@ -83,7 +84,7 @@ def plan_vacuum(
     mode = _checked_mode(mode)
     snapshot = log.snapshot()
     metadata = snapshot.metadata
-    chosen, moment = choose_retention(metadata, retention, session.conf), _in_utc(at)
+    chosen, moment = choose_retention(metadata, retention, session.conf), at or now()
     cutoff = millis(moment) - to_millis(chosen)
     folder = look_through(table, metadata.partition_columns, _has_iceberg(metadata))
     state = read_readability(table, log, session.guard, folder.files)
@@ -142,11 +143,3 @@ def _checked_mode(mode: str) -> str:
     if known not in (FULL, LITE):
         raise InvalidArgumentError(f'mode={mode!r} is unknown: choose "FULL" or "LITE".')
     return known
-
-
-def _in_utc(at: datetime | None) -> datetime:
-    if at is None:
-        return datetime.now(UTC)
-    if not isinstance(at, datetime):
-        raise InvalidArgumentError(f"at={at!r} is no datetime: give one, in UTC if it has no zone.")
-    return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)

@@ -14,11 +14,12 @@ from compaction_kit.execute.jobs import WorkCancelled, run_cancellable, session_
 from compaction_kit.execute.jvm import check_jvm
 from compaction_kit.execute.progress import ProgressBar
 from compaction_kit.history.expiry import to_millis
-from compaction_kit.history.readable import millis, read_readability
+from compaction_kit.history.readable import read_readability
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.metadata import Metadata
 from compaction_kit.session import quiet_errors
 from compaction_kit.sizes import format_count
+from compaction_kit.times import millis, show_time
 from compaction_kit.vacuum.compare import Before, compare, still_there
 from compaction_kit.vacuum.inventory import vacuum_statement
 from compaction_kit.vacuum.lite import last_commit
@@ -56,7 +57,7 @@ def run_vacuum(
         raise InvalidArgumentError(f"parallel_delete={parallel_delete!r} is neither True, False nor None.")
     if plan.at > datetime.now(UTC):
         raise InvalidArgumentError(
-            f"The plan is a preview for {plan.at:%Y-%m-%d %H:%M} UTC, which is yet to come: run it then, or "
+            f"The plan is a preview for {show_time(plan.at)}, which is yet to come: run it then, or "
             "make a plan without at; nothing was deleted."
         )
     on_disk = check_fresh(table, log, plan)

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from compaction_kit.sizes import format_count, format_size
+from compaction_kit.times import show_time
 from compaction_kit.vacuum.sorting import LITE, NEEDED
 from compaction_kit.vacuum.window import hours
 
@@ -23,7 +24,7 @@ _MOST_NAMED = 5
 
 def explain(plan: "VacuumPlan") -> str:
     """What a plan costs, what would go and what stays, a sentence a line."""
-    day = f"{plan.at:%Y-%m-%d %H:%M} UTC"
+    day = show_time(plan.at)
     kept = f"files removed less than {hours(plan.retention)} hours before are kept"
     if plan.is_empty:
         lines = [f"VACUUM on {day} would delete nothing: {kept}."]

@@ -5,6 +5,7 @@ import pytest
 
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.times import session_zone
 from tests import handmade
 
 
@@ -29,12 +30,12 @@ def table(tmp_path: Path) -> Path:
 
 
 def test_a_time_stands_for_the_last_version_committed_by_then(table: Path) -> None:
-    picked = open_table(table).at(timestamp="2024-01-02 12:00:00")
+    picked = open_table(table).at(timestamp="2024-01-02 12:00:00+00:00")
     assert (picked.version, picked.timestamp, picked.superseded_at) == (1, at(2), at(3))
     assert picked.in_commit
+    shown = [time.astimezone(session_zone()).isoformat(" ", "milliseconds") for time in (at(2), at(3))]
     assert repr(picked) == (
-        "version 1: committed 2024-01-02 00:00:00 UTC by its in-commit timestamp, "
-        "superseded 2024-01-03 00:00:00 UTC"
+        f"version 1: committed {shown[0]} by its in-commit timestamp, superseded {shown[1]}"
     )
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from compaction_kit.errors import UnsupportedTableError
-from compaction_kit.plan.partitions import parse_time_zone, partition_groups
+from compaction_kit.plan.partitions import partition_groups
+from compaction_kit.times import parse_time_zone
 
 
 def groups_of(
@@ -117,20 +118,6 @@ def test_timestamps_without_a_zone_are_in_the_sessions() -> None:
     values: list[str | None] = ["2024-06-01 02:00:00", "2024-06-01T00:00:00Z"]
     assert groups_of(values, "timestamp", ZoneInfo("Europe/Paris")) == [0, 0]
     assert groups_of(values, "timestamp", datetime.UTC) == [0, 1]
-
-
-@pytest.mark.parametrize(
-    ("name", "hours"),
-    [("UTC", 0), ("Z", 0), ("+02:00", 2), ("-03:30", -3.5), ("GMT+8", 8), ("UTC-1", -1), ("Asia/Tokyo", 9)],
-)
-def test_every_way_spark_writes_a_time_zone_is_understood(name: str, hours: float) -> None:
-    moment = datetime.datetime(2024, 6, 1, tzinfo=parse_time_zone(name))
-    assert moment.utcoffset() == datetime.timedelta(hours=hours)
-
-
-def test_an_unknown_time_zone_is_refused_by_name() -> None:
-    with pytest.raises(UnsupportedTableError, match="Mars/Olympus"):
-        parse_time_zone("Mars/Olympus")
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", "", None]), st.sampled_from(["1", "2", None]))))

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from compaction_kit import plots
 from compaction_kit.report import Section
+from compaction_kit.times import in_zone, session_zone, show_time
 from compaction_kit.widgets.looking_back import HistoryState
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, show_text, text
 from compaction_kit.widgets.slider import Slider
@@ -94,11 +95,12 @@ class HistoryView(Part):
 
 
 def _sentence(row: dict[str, Any]) -> str:
-    when = f" of {row['timestamp']:%Y-%m-%d %H:%M:%S} UTC" if row["timestamp"] else ""
+    zone = session_zone()
+    when = f" of {show_time(in_zone(row['timestamp'], zone), 'seconds')}" if row["timestamp"] else ""
     operation, can = row["operation"] or "no commit", _CAN[row["readable"]]
     lines = [f"Version {row['version']}{when}, {operation}: it {can}."]
     if row["readable_until"]:
-        until = f"{row['readable_until']:%Y-%m-%d %H:%M} UTC"
+        until = show_time(in_zone(row["readable_until"], zone))
         lines.append(f"If VACUUM runs on schedule, it can be read until {until}.")
     if row["read_instead"] is not None:
         lines.append(f"By the log, its content can be read as version {row['read_instead']}.")

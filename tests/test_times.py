@@ -1,0 +1,212 @@
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from compaction_kit import open_table, sink_log
+from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
+from compaction_kit.execute.jobs import session_confs
+from compaction_kit.retention import GUARD
+from compaction_kit.times import parse_time_zone, to_instant
+from tests import deltas_view, handmade
+
+SetConf = Callable[[str, str], None]
+ZONE = "spark.sql.session.timeZone"
+ZONES = ["UTC", "Pacific/Auckland", "America/New_York"]
+# Before, in and after the hours that clocks skip or repeat in 2026: in New York on March 8th and
+# November 1st, in Auckland on April 5th and September 27th.
+LOCAL = [
+    *("2026-03-08 01:59:59", "2026-03-08 02:30:00", "2026-03-08 03:00:00"),
+    *("2026-04-05 01:59:59", "2026-04-05 02:30:00", "2026-04-05 03:00:00"),
+    *("2026-09-27 01:59:59", "2026-09-27 02:30:00", "2026-09-27 03:00:00"),
+    *("2026-11-01 00:59:59", "2026-11-01 01:30:00", "2026-11-01 02:00:00"),
+]
+# Times between commits at 10:00, 12:40, 13:40 and 14:20 UTC on April 4th, and one on the 5th, in each zone.
+COMMITTED = [
+    "2026-04-04T10:00",
+    "2026-04-04T12:40",
+    "2026-04-04T13:40",
+    "2026-04-04T14:20",
+    "2026-04-05T20:00",
+]
+BETWEEN = [
+    *("2026-04-04 08:50:00", "2026-04-04 10:10:00", "2026-04-04 13:00:00", "2026-04-04 14:00:00"),
+    *("2026-04-05", "2026-04-05 01:50:00", "2026-04-05 02:30:00", "2026-04-05 03:00:00"),
+]
+# The kit refuses some of what Spark takes: hours alone, which mean today's; years beyond 9999; short names.
+REFUSED = ["05:32", "T05:32:55", "10000-01-01", "2026-04-05 02:30:00 PST"]
+DAY = "2026-04-05"
+ZONED = """
+    Z, Z, +2, +02, +0200, +2:00, +12:5, -2:30, UTC, +02:00:30, +020030,UTC+2, GMT-2:30, UT,UT+1,+18:00,-18:00,
+    Europe/Paris,Asia/Tokyo, EST5EDT, Etc/GMT+2, NZ,z, utc, europe/paris,+200,+18:30,+19:00, + 2,x,+02:60,
+    +1:5:30,UTC+200, Mars/Olympus, 1
+"""
+TEXTS = [
+    *LOCAL,
+    *(f"{DAY} 02:30:00{zone}" for zone in ZONED.replace("\n", "").replace("    ", "").split(",")),
+    *(DAY, f" {DAY} ", f"+{DAY}", "2026", "2026-4", "2026-04", "2026-4-5 2", f"{DAY}T02", f"{DAY}T02:30"),
+    *(f"{DAY} 02:30:00.", f"{DAY} 02:30:00.1", f"{DAY} 02:30:00.123456789", f"{DAY} 02:30:00,5", f"{DAY}T"),
+    *(f"{DAY}Z", f"{DAY} 02:30Z", f"{DAY} 02Z", f"{DAY}t02:30:00", f"{DAY}  02:30", f"{DAY} 24:00:00"),
+    *("2026-02-30", "2026-13-01", "26-04-05", "20260405", "2026-W12-3", "", "now", "epoch", "tomorrow"),
+    *(f"{DAY} 02:60:00", f"{DAY} 02:30:60", "1900-01-01", "1582-10-10", "0001-01-02", "9999-12-30"),
+]
+
+
+def spark_micros(spark: SparkSession, texts: list[str]) -> list[int | None]:
+    rows = spark.createDataFrame([(text,) for text in texts], "t string")
+    return [row[0] for row in rows.selectExpr("unix_micros(try_cast(t AS timestamp))").collect()]
+
+
+def kit_micros(text: Any, spark: SparkSession | None = None) -> int | None:
+    try:
+        instant = to_instant(text, "timestamp", spark)
+    except InvalidArgumentError:
+        return None
+    return (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("zone", [*ZONES, "+05:30"])
+def test_a_time_as_text_is_what_spark_casts_it_to(spark: SparkSession, confs: SetConf, zone: str) -> None:
+    confs(ZONE, zone)
+    expected = dict(zip(TEXTS, spark_micros(spark, TEXTS), strict=True))
+    assert {text: kit_micros(text) for text in TEXTS} == expected
+    assert [kit_micros(text) for text in REFUSED] == [None] * len(REFUSED)
+
+
+@pytest.mark.spark
+@given(moments=st.lists(st.datetimes(datetime(1970, 1, 2), datetime(2037, 1, 1)), min_size=40, max_size=40))
+@settings(max_examples=settings().max_examples // 50)
+def test_a_datetime_without_a_zone_is_in_the_sessions_too(
+    spark: SparkSession, moments: list[datetime]
+) -> None:
+    texts = [str(moment) for moment in moments]
+    for zone in ZONES:
+        with session_confs(spark, {ZONE: zone}):
+            expected = spark_micros(spark, texts)
+            assert [kit_micros(text) for text in texts] == expected
+            assert [kit_micros(moment) for moment in moments] == expected
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("zone", ZONES)
+def test_a_time_picks_the_version_that_timestamp_as_of_picks(
+    spark: SparkSession, changed: Path, confs: SetConf, zone: str
+) -> None:
+    for version, utc in enumerate(COMMITTED):
+        seconds = datetime.fromisoformat(utc).replace(tzinfo=UTC).timestamp()
+        os.utime(handmade.commit_path(changed, version), (seconds, seconds))
+    deltas_view.forget(spark)
+    confs(ZONE, zone)
+    confs(GUARD, "false")
+    table = open_table(changed, spark)
+    files = [names(table.files(version).to_arrow()["path"].to_pylist()) for version in range(5)]
+    assert len(set(files)) == 5
+    found = {text: picked_by_delta(spark, changed, text) for text in BETWEEN}
+    for text, there in found.items():
+        if there is None:
+            with pytest.raises(InvalidArgumentError, match="is before the earliest"):
+                table.at(timestamp=text)
+        else:
+            at = table.at(timestamp=text)
+            assert (text, files[at.version]) == (text, there)
+            assert table.files(timestamp=text).version == at.version
+            # What is shown can be given back.
+            assert at.timestamp is not None
+            assert at.timestamp.isoformat(" ", "milliseconds") in repr(at)
+            assert table.at(timestamp=at.timestamp.isoformat(" ", "milliseconds")).version == at.version
+    assert len({there for there in found.values() if there is not None}) > 2
+
+
+def picked_by_delta(spark: SparkSession, table: Path, text: str) -> frozenset[str] | None:
+    try:
+        rows = spark.read.format("delta").option("timestampAsOf", text).load(str(table))
+        return names(list(deltas_view.input_files(rows)))
+    except PySparkException:
+        return None
+
+
+def names(paths: list[str]) -> frozenset[str]:
+    return frozenset(Path(path).name for path in paths)
+
+
+MACHINE = """
+import json, os, sys, time
+from compaction_kit import open_table
+from compaction_kit.times import to_instant
+zones, texts, table = json.loads(sys.argv[1])
+found = {}
+for zone in zones:
+    os.environ["TZ"] = zone
+    time.tzset()
+    found[zone] = [int(to_instant(text, "at").timestamp()) * 1_000_000 for text in texts]
+    plan = open_table(table).plan_vacuum(at=texts[0])
+    assert plan.at == to_instant(texts[0], "at") and str(plan.at)[:16] in plan.explain()
+    cleanup = open_table(table).plan_log_cleanup(at=texts[0])
+    assert cleanup.at == plan.at
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.spark
+def test_without_a_session_the_machines_zone_counts_by_the_same_rules(
+    spark: SparkSession, shaped: Path
+) -> None:
+    given = json.dumps([ZONES, LOCAL, str(shaped)])
+    script = [sys.executable, "-c", MACHINE, given]
+    done = subprocess.run(script, capture_output=True, text=True, check=True)
+    for zone, micros in json.loads(done.stdout).items():
+        with session_confs(spark, {ZONE: zone}):
+            assert (zone, micros) == (zone, spark_micros(spark, LOCAL))
+
+
+@pytest.mark.spark
+def test_every_plan_takes_a_time_in_the_sessions_zone_and_shows_it_with_its_offset(
+    spark: SparkSession, shaped: Path, tmp_path: Path, confs: SetConf
+) -> None:
+    confs(ZONE, "Pacific/Auckland")
+    handmade.write_sink_log(tmp_path, 2)
+    table, log = open_table(shaped), sink_log(tmp_path)
+    instant = datetime(2029, 1, 2, 2, 30, tzinfo=UTC)
+    for at in ("2029-01-02 15:30:00", datetime(2029, 1, 2, 15, 30), instant, "2029-01-02 02:30:00Z"):
+        for plan in (table.plan_vacuum(at=at), table.plan_log_cleanup(at), log.plan_retention("1 day", at)):
+            assert plan.at == instant
+            assert "2029-01-02 15:30+13:00" in plan.explain()
+
+
+@pytest.mark.parametrize(
+    "value", ["noon", 5, None, date(2026, 1, 1), b"2026-01-01", True, "0001-01-01+18:00"]
+)
+def test_what_is_no_time_is_refused_in_one_sentence(value: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r'^at=.* is not a time: write it as "2024-05') as caught:
+        to_instant(value, "at")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_time_with_a_zone_keeps_its_instant() -> None:
+    moment = datetime(2026, 1, 1, 12, tzinfo=timezone(timedelta(hours=-3)))
+    assert to_instant(moment, "at") == to_instant("2026-01-01 12:00:00-3", "at") == moment
+
+
+@pytest.mark.parametrize(
+    ("name", "hours"),
+    [("UTC", 0), ("Z", 0), ("+02:00", 2), ("-03:30", -3.5), ("GMT+8", 8), ("UTC-1", -1), ("Asia/Tokyo", 9)],
+)
+def test_every_way_spark_writes_a_time_zone_is_understood(name: str, hours: float) -> None:
+    moment = datetime(2024, 6, 1, tzinfo=parse_time_zone(name))
+    assert moment.utcoffset() == timedelta(hours=hours)
+
+
+def test_an_unknown_time_zone_is_refused_by_name() -> None:
+    with pytest.raises(UnsupportedTableError, match="Mars/Olympus"):
+        parse_time_zone("Mars/Olympus")
