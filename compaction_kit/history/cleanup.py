@@ -13,15 +13,17 @@ import pyarrow.compute as pc
 
 from compaction_kit.history.expiry import log_expiry
 from compaction_kit.log import TransactionLog
+from compaction_kit.log.metadata import Metadata
 from compaction_kit.log.names import Kind, LogFile, list_log, log_file
-from compaction_kit.log.segment import complete_checkpoints
 from compaction_kit.log.sources import sidecar_names
 from compaction_kit.markup import as_text, shown
 from compaction_kit.retention import LOG_PROPERTY, log_retention
 from compaction_kit.sizes import format_count, format_size
+from compaction_kit.times import show_time
 
 _ENABLED = "delta.enableExpiredLogCleanup"
 _POLICY = "delta.checkpointPolicy"
+_INTERVAL, _DEFAULT_INTERVAL = "delta.checkpointInterval", 10
 _CHECKPOINTS = (Kind.CHECKPOINT, Kind.CHECKPOINT_PART, Kind.V2_CHECKPOINT)
 _SWEPT = (*_CHECKPOINTS, Kind.COMMIT, Kind.CHECKSUM)
 
@@ -35,7 +37,8 @@ class LogCleanup:
         retention: How long the table keeps its log.
         cutoff: Files of the log that are older have expired: the retention before `at`, back to the
             midnight before (UTC).
-        checkpoint: The version whose checkpoint comes before the cleanup.
+        checkpoint: The version whose checkpoint comes before the cleanup: the next one that Delta
+            writes, later than the latest version.
         enabled: Whether the table's property delta.enableExpiredLogCleanup lets it happen.
         files: One row a commit, checkpoint, checksum or sidecar: name, kind, version, size_bytes,
             modification_time (UTC), expires (UTC: from when on its age allows a cleanup to take it),
@@ -67,19 +70,22 @@ class LogCleanup:
 
     def explain(self) -> str:
         """What goes and why, in a few sentences."""
-        when = f"{self.at:%Y-%m-%d %H:%M} UTC"
+        when = show_time(self.at)
         if not self.enabled:
             return f"No cleanup takes anything: the table's property {_ENABLED} is false."
         days = f"{self.retention / timedelta(days=1):g} days"
         rule = (
             f"{LOG_PROPERTY} keeps the log for {days}, by whole days of UTC: what was written by "
-            f"{self.cutoff:%Y-%m-%d %H:%M} has expired."
+            f"{show_time(self.cutoff)} has expired."
         )
         if not len(self.going):
-            return f"A cleanup at {when} would take nothing. {rule} {self._why_nothing()}"
+            return (
+                f"A cleanup at {when}, after Delta's next checkpoint, of version {self.checkpoint}, would "
+                f"take nothing. {rule} {self._why_nothing()}"
+            )
         lost = self.versions_lost
         return (
-            f"A cleanup at {when}, after a checkpoint of version {self.checkpoint}, would take "
+            f"A cleanup at {when}, after Delta's next checkpoint, of version {self.checkpoint}, would take "
             f"{format_count(len(self.going), 'file')} of the log ({format_size(self.size_bytes)}), with the "
             f"commits of versions {lost[0]} to {lost[-1]}. {rule} Only what is before a later checkpoint "
             "goes, up to that checkpoint at once, so that every version that stays can be read."
@@ -91,7 +97,7 @@ class LogCleanup:
         """The cleanup for people: name and value."""
         lost = self.versions_lost
         return {
-            "cleanup": f"{self.at:%Y-%m-%d %H:%M} UTC, after a checkpoint of version {self.checkpoint}",
+            "cleanup": f"{show_time(self.at)}, after Delta's next checkpoint, of version {self.checkpoint}",
             "takes": f"{format_count(len(self.going), 'file')}, {format_size(self.size_bytes)}",
             "versions lost": f"{lost[0]} to {lost[-1]}" if lost else "none",
             "why": self.explain(),
@@ -101,7 +107,7 @@ class LogCleanup:
         expired = self.files.filter(pc.less_equal(self.files["modification_time"], self.cutoff))
         if not len(expired):
             first = pc.min(self.files["expires"]).as_py()
-            return f"The oldest file has not: it does at {first:%Y-%m-%d %H:%M} UTC."
+            return f"The oldest file has not: it does at {show_time(first.astimezone(self.at.tzinfo))}."
         return (
             "What has expired is needed: the versions after it are read from it until a checkpoint that has "
             "expired as well, or whose predecessors all have, takes its place."
@@ -114,32 +120,41 @@ class LogCleanup:
         return f"LogCleanup(\n{as_text(self.facts())}\n)"
 
 
-def plan_log_cleanup(table: Path, log: TransactionLog, at: datetime | None = None) -> LogCleanup:
-    """Tell which files of the log a cleanup takes if Delta writes a checkpoint of the latest version.
+def plan_log_cleanup(table: Path, log: TransactionLog, at: datetime) -> LogCleanup:
+    """Tell which files of the log the cleanup takes that follows Delta's next checkpoint.
 
-    Delta cleans up after each checkpoint, one of ten commits' by default (MetadataCleanup.
-    cleanUpExpiredLogs).
+    Delta writes one after each commit whose version is a multiple of the table's property
+    delta.checkpointInterval, 10 by default, and cleans up then (CheckpointHook, MetadataCleanup.
+    cleanUpExpiredLogs). The commits that come before that are taken to be of the time of the cleanup.
 
     Args:
         table: The table's folder.
         log: Its log.
-        at: When; None for now.
+        at: When, with its zone.
     """
-    moment = datetime.now(UTC) if at is None else at.astimezone(UTC)
     metadata = log.snapshot().metadata
     retention = log_retention(metadata)
-    cutoff = (moment - retention).replace(hour=0, minute=0, second=0, microsecond=0)
+    cutoff = (at.astimezone(UTC) - retention).replace(hour=0, minute=0, second=0, microsecond=0)
     files, latest = list_log(table), log.segment().version
+    checkpoint = next_checkpoint(latest, metadata)
     enabled = metadata.configuration.get(_ENABLED, "true").lower() == "true"
     going: set[str] = set()
     if enabled:
-        swept = _with_checkpoint([file for file in files if file.kind in _SWEPT], latest, moment)
-        going = {file.name for file in expired_files(swept, cutoff, latest - 1)}
+        swept = [file for file in files if file.kind in _SWEPT] + _to_come(latest, checkpoint, at)
+        expired = expired_files(sorted(swept, key=lambda file: file.name), cutoff, checkpoint - 1)
+        going = {file.name for file in expired}
     if metadata.configuration.get(_POLICY) == "v2":
         going |= _unused_sidecars(table, files, going, cutoff, log.segment().checkpoint)
     shown = [file for file in files if file.kind in (*_SWEPT, Kind.SIDECAR)]
     rows = _file_table(shown, going, cutoff, retention)
-    return LogCleanup(moment, retention, cutoff, latest, enabled, rows)
+    return LogCleanup(at, retention, cutoff, checkpoint, enabled, rows)
+
+
+def next_checkpoint(latest: int, metadata: Metadata) -> int:
+    """The version that Delta writes its next checkpoint of."""
+    told = metadata.configuration.get(_INTERVAL, "")
+    interval = max(int(told), 1) if told.isdecimal() else _DEFAULT_INTERVAL
+    return (latest // interval + 1) * interval
 
 
 def expired_files(files: Sequence[LogFile], cutoff: datetime, last: int) -> list[LogFile]:
@@ -182,13 +197,12 @@ def expired_files(files: Sequence[LogFile], cutoff: datetime, last: int) -> list
     return gone
 
 
-def _with_checkpoint(files: Sequence[LogFile], version: int, moment: datetime) -> list[LogFile]:
-    """The files, and the checkpoint that comes before the cleanup."""
-    if version in complete_checkpoints(files):
-        return list(files)
-    name = f"{version:020d}.checkpoint.parquet"
-    made = log_file(name, 1, int(moment.timestamp() * 1000))
-    return sorted([*files, made], key=lambda file: file.name)
+def _to_come(latest: int, checkpoint: int, at: datetime) -> list[LogFile]:
+    """The checkpoint that comes before the cleanup, and the first of the commits before it."""
+    names = [f"{checkpoint:020d}.checkpoint.parquet"]
+    if checkpoint > latest + 1:
+        names.append(f"{latest + 1:020d}.json")
+    return [log_file(name, 1, int(at.timestamp() * 1000)) for name in names]
 
 
 def _unused_sidecars(

@@ -13,11 +13,14 @@ DAYS = 40
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Logs of 9 commits with Delta's own checkpoints of versions 3 and 6, classic ones and V2."""
+    """Logs of 9 commits with Delta's own checkpoints of versions 3 and 6, classic ones and V2.
+
+    Delta's next one is of version 10, and of version 9.
+    """
     made = {}
-    for policy, features in (("classic", []), ("v2", ["v2Checkpoint"])):
+    for policy, features, interval in (("classic", [], "10"), ("v2", ["v2Checkpoint"], "3")):
         table = tmp_path_factory.mktemp("cleanup") / policy
-        properties = {"delta.checkpointPolicy": policy}
+        properties = {"delta.checkpointPolicy": policy, "delta.checkpointInterval": interval}
         head = [handmade.protocol(features=features), handmade.metadata(configuration=properties)]
         for version in range(9):
             adds = [handmade.add(f"{version}")]
@@ -57,10 +60,42 @@ def test_a_cleanup_takes_the_files_that_were_told(
         change_log(table, ages, changes)
         told = open_table(table).plan_log_cleanup()
         before = log_files(table)
-        deltas_view.checkpoint(spark, table)
+        commit_up_to(spark, table, told.checkpoint)
         gone = before - log_files(table)
         assert (shape, set(told.going["name"].to_pylist())) == (shape, gone)
         assert (shape, bool(gone)) == (shape, bool(told.versions_lost))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("interval", "checkpoint"), [("3", 9), ("10", 10)])
+def test_delta_writes_its_next_checkpoint_when_it_is_told_to_and_takes_what_was_told(
+    spark: SparkSession, tmp_path: Path, interval: str, checkpoint: int
+) -> None:
+    metadata = handmade.metadata(configuration={"delta.checkpointInterval": interval})
+    handmade.write_log(
+        tmp_path, [metadata, handmade.add("0")], *([handmade.add(f"{n}")] for n in range(1, 9))
+    )
+    handmade.commit_path(tmp_path, 0, "crc").write_text("{}")
+    for file in (tmp_path / "_delta_log").iterdir():
+        age_file(file, DAYS)
+    told = open_table(tmp_path).plan_log_cleanup()
+    assert told.checkpoint == checkpoint
+    before = log_files(tmp_path)
+    commit_up_to(spark, tmp_path, checkpoint - 1)
+    assert before <= log_files(tmp_path)
+    commit_up_to(spark, tmp_path, checkpoint)
+    gone = before - log_files(tmp_path)
+    assert set(told.going["name"].to_pylist()) == gone
+    assert handmade.commit_path(tmp_path, checkpoint, "checkpoint.parquet").exists()
+    # A commit in between is younger, so that what is before this checkpoint stays once more.
+    assert len(gone) == (10 if checkpoint == 9 else 0)
+    assert told.versions_lost == (list(range(9)) if checkpoint == 9 else [])
+
+
+def commit_up_to(spark: SparkSession, table: Path, version: int) -> None:
+    deltas_view.forget(spark)
+    while open_table(table).version < version:
+        spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('kit.note' = 'x')").collect()
 
 
 def change_log(table: Path, ages: list[int], changes: tuple[int | str, ...]) -> None:
@@ -104,10 +139,12 @@ def test_a_table_that_forbids_it_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_a_young_log_stays_and_says_until_when(tmp_path: Path) -> None:
-    handmade.write_log(tmp_path, [handmade.add("a")], [handmade.add("b")])
+    metadata = handmade.metadata(configuration={"delta.checkpointInterval": "2"})
+    handmade.write_log(tmp_path, [metadata, handmade.add("a")], [handmade.add("b")])
     told = open_table(tmp_path).plan_log_cleanup()
     assert told.versions_lost == []
     assert "would take nothing" in told.explain()
     assert "The oldest file has not" in told.explain()
     later = open_table(tmp_path).plan_log_cleanup(datetime.now(UTC) + timedelta(days=32))
-    assert later.versions_lost == [0]
+    assert later.versions_lost == [0, 1]
+    assert "after Delta's next checkpoint, of version 2" in later.explain()
