@@ -28,7 +28,7 @@ from compaction_kit.query import (
     reason_of,
 )
 from compaction_kit.session import quiet_errors
-from compaction_kit.sizes import format_size
+from compaction_kit.sizes import format_count, format_size
 from compaction_kit.sql import uri
 from compaction_kit.verify import fingerprint
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _TOO_OLD = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
+_FEWEST_RUNS = 3
 _GUARD = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 
 
@@ -56,6 +57,8 @@ class ReadComparison:
         bytes_after: The same at the second.
         runs: One row a timed run, in the order in which they ran: version, repeat (int64, from
             0), seconds (float64).
+        same_files: Whether the query opens the very same files at both versions, so that times
+            differ by chance alone.
         same_result: Whether the rows that came out are the same, in whatever order. If not, what
             was timed was not equal work.
     """
@@ -69,6 +72,7 @@ class ReadComparison:
     bytes_before: int | None
     bytes_after: int | None
     runs: pa.Table
+    same_files: bool
     same_result: bool
 
     @property
@@ -80,8 +84,11 @@ class ReadComparison:
     def is_clear(self) -> bool:
         """Whether in nine of ten pairs of runs, one at each version, the same version was faster.
 
-        By chance alone, five runs at each version would come out so 3 times in 100.
+        By chance alone, five runs at each version would come out so 3 times in 100, and three 10
+        times; fewer runs show nothing, and neither do any where the same files were read.
         """
+        if self.same_files or len(self.runs) < 2 * _FEWEST_RUNS:
+            return False
         before, after = (self.seconds_at(version) for version in self.versions)
         pairs = list(product(before, after))
         later_won = sum((b > a) + (b == a) / 2 for b, a in pairs)
@@ -94,6 +101,13 @@ class ReadComparison:
         if not self.same_result:
             return f"Other rows came out, so that the times don't compare; {files}"
         spent = f"{format_seconds(self.seconds_before)} → {format_seconds(self.seconds_after)}"
+        if self.same_files:
+            which = (
+                f"The same {format_count(self.files_before, 'file')} read"
+                if self.files_before
+                else "No file read"
+            )
+            return f"{which} at both versions, so that times differ by chance: {spent}"
         if not self.is_clear:
             return f"No clear difference: {spent}, {files}"
         word, factor = ("fast", self.speedup) if self.speedup >= 1 else ("slow", 1 / self.speedup)
@@ -207,6 +221,7 @@ def measure_reads(
         bytes_before=sizes[0],
         bytes_after=sizes[1],
         runs=_to_arrow(runs),
+        same_files=set(reads[0].files) == set(reads[1].files),
         same_result=prints[0] == prints[1],
     )
 

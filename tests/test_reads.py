@@ -61,6 +61,15 @@ def test_bytes_are_those_of_the_files_on_disk(spark: SparkSession, hours: Path) 
     assert (comparison.bytes_before or 0) + (comparison.bytes_after or 0) == sum(sizes) - sizes[0]
 
 
+def test_a_query_that_reads_the_same_files_says_so_and_no_factor(spark: SparkSession, hours: Path) -> None:
+    # Version 2 has a file more, which the stats rule out.
+    comparison = measure_reads(spark, hours, 1, 2, "id > 700", repeats=1)
+    assert comparison.same_files
+    assert comparison.finding.startswith("The same 1 file read at both versions")
+    assert "times as" not in comparison.summary()
+    assert not measured(spark, hours, "id < 150").same_files
+
+
 def test_runs_take_turns_and_medians_are_of_them(spark: SparkSession, hours: Path) -> None:
     comparison = measure_reads(spark, hours, 0, 1, "id < 3", repeats=3)
     assert comparison.runs["version"].to_pylist() == [0, 1, 1, 0, 0, 1]

@@ -22,6 +22,7 @@ def comparison_of(before: list[float], after: list[float], same_result: bool = T
         bytes_before=40 << 20,
         bytes_after=38 << 20,
         runs=pa.table({"version": versions, "repeat": repeats, "seconds": seconds}),
+        same_files=False,
         same_result=same_result,
     )
 
@@ -67,6 +68,17 @@ def test_runs_that_overlap_are_no_clear_difference() -> None:
 def test_one_outlier_in_five_does_not_hide_a_difference() -> None:
     noisy = comparison_of([4.0, 4.2, 4.4, 4.1, 4.3], [1.0, 0.9, 4.15, 1.1, 1.2])
     assert noisy.is_clear
+
+
+def test_times_of_the_same_files_and_of_fewer_than_three_runs_are_no_finding() -> None:
+    same = replace(FASTER, same_files=True, files_before=3)
+    assert not same.is_clear
+    assert (
+        same.finding
+        == "The same 3 files read at both versions, so that times differ by chance: 4.2 s → 1.0 s"
+    )
+    assert "No file read" in replace(same, files_before=0, files_after=0).finding
+    assert comparison_of([4.0, 4.2], [1.0, 0.9]).finding.startswith("No clear difference")
 
 
 def test_a_slower_read_says_so() -> None:
