@@ -181,7 +181,7 @@ def objects_with_hostile_names(root: Path) -> list[object]:
             refusals={0: NAME},
             timeline=pa.table(spans, schema=TIMELINE),
         ),
-        ReadComparison(NAME, (0, 1), 2.0, 1.0, 3, 1, 10, 10, runs, False),
+        ReadComparison(NAME, (0, 1), 2.0, 1.0, 3, 1, 10, 10, runs, False, False),
         Story(
             scenario,
             table.path,
