@@ -27,7 +27,7 @@ def dictionary_columns(table: pa.Table) -> list[str]:
     Args:
         table: The first rows that are written.
     """
-    return [path for path, leaf in _all_leaves(table.slice(0, _SAMPLE_ROWS)) if _pays(leaf)]
+    return [path for path, leaf in all_leaves(table.slice(0, _SAMPLE_ROWS)) if _pays(leaf)]
 
 
 def nan_columns(table: pa.Table) -> set[str]:
@@ -40,21 +40,22 @@ def nan_columns(table: pa.Table) -> set[str]:
     floating = [field.name for field in table.schema if _has_floats(field.type)]
     return {
         path
-        for path, leaf in _all_leaves(table.select(floating))
+        for path, leaf in all_leaves(table.select(floating))
         if pa.types.is_floating(leaf.type) and pc.any(pc.is_nan(leaf)).as_py()
     }
 
 
 def leaf_columns(schema: pa.Schema) -> list[str]:
     """All leaf columns, by their path in Parquet."""
-    return [path for path, _ in _all_leaves(schema.empty_table())]
+    return [path for path, _ in all_leaves(schema.empty_table())]
 
 
 def _has_floats(kind: pa.DataType) -> bool:
     return pa.types.is_floating(kind) or any(_has_floats(kind.field(i).type) for i in range(kind.num_fields))
 
 
-def _all_leaves(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
+def all_leaves(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
+    """The leaf columns with their paths in Parquet."""
     for name, column in zip(table.column_names, table.columns, strict=True):
         yield from _leaves(name, column.combine_chunks())
 
@@ -74,6 +75,8 @@ def _leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
 
 
 def _pays(values: pa.Array) -> bool:
+    if pa.types.is_dictionary(values.type):
+        return True
     count = len(values) - values.null_count
     if pa.types.is_boolean(values.type) or not count:
         return False

@@ -1,5 +1,7 @@
 """Rows of a data file as the table has them: which columns, of which types."""
 
+from collections.abc import Collection
+
 import pyarrow as pa
 
 from compaction_kit.execute.arrow.worker.encoding import leaf_columns
@@ -11,24 +13,44 @@ class Refused(Exception):
     """A file holds what can't be rewritten faithfully; the message says what."""
 
 
+class TextsFound(Exception):
+    """Text columns may take far more memory than their dictionaries.
+
+    Attributes:
+        columns: By their path in Parquet.
+    """
+
+    def __init__(self, columns: set[str]):
+        super().__init__(columns)
+        self.columns = columns
+
+
 class Columns:
     """The columns of a table's data files; what takes a while to find out is found out once for many files.
 
     Attributes:
         schema: Of the table's data files, by physical names.
         leaves: The leaf columns, by their path in Parquet.
+        in_dictionaries: Those of them that are left in dictionaries.
     """
 
-    def __init__(self, schema: pa.Schema, by_id: bool):
+    def __init__(self, schema: pa.Schema, by_id: bool, in_dictionaries: Collection[str] = ()):
         """
         Args:
             schema: Of the table's data files, by physical names.
             by_id: Whether readers go by the ids of fields and not by their names.
+            in_dictionaries: Text columns that are to be left in dictionaries, by their path in Parquet.
         """
-        self.schema = schema
         self.leaves = leaf_columns(schema)
+        self.in_dictionaries = frozenset(in_dictionaries)
+        self.schema = with_dictionaries(schema, self.in_dictionaries)
+        self._plain = schema
         self._by_id = by_id
         self._last: tuple[pa.Schema, list[str]] | None = None
+
+    def leaving(self, in_dictionaries: Collection[str]) -> "Columns":
+        """The same columns, more of them left in dictionaries."""
+        return Columns(self._plain, self._by_id, self.in_dictionaries.union(in_dictionaries))
 
     def found_in(self, found: pa.Schema) -> list[str]:
         """The table's columns that a file has: see `wanted_columns`."""
@@ -97,6 +119,25 @@ def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
+def with_dictionaries(schema: pa.Schema, paths: Collection[str]) -> pa.Schema:
+    """A schema in which some text columns are dictionaries, given by their paths in Parquet."""
+    return pa.schema([_with_dictionaries(field, field.name, paths) for field in schema]) if paths else schema
+
+
+def _with_dictionaries(field: pa.Field, path: str, paths: Collection[str]) -> pa.Field:
+    kind = field.type
+    if pa.types.is_struct(kind):
+        fields = [_with_dictionaries(inner, f"{path}.{inner.name}", paths) for inner in kind]
+        return field.with_type(pa.struct(fields))
+    if pa.types.is_map(kind):
+        key = _with_dictionaries(kind.key_field, f"{path}.key_value.key", paths)
+        value = _with_dictionaries(kind.item_field, f"{path}.key_value.value", paths)
+        return field.with_type(pa.map_(key, value))
+    if pa.types.is_list(kind):
+        return field.with_type(pa.list_(_with_dictionaries(kind.value_field, f"{path}.list.element", paths)))
+    return field.with_type(pa.dictionary(pa.int32(), kind)) if path in paths else field
+
+
 def _cast(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
     if column.type == wanted:
         return column
@@ -109,6 +150,8 @@ def _is_same(found: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether a type holds the same values under another name: a cast changes none."""
     if pa.types.is_dictionary(found):
         found = found.value_type
+    if pa.types.is_dictionary(wanted):
+        wanted = wanted.value_type
     if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
         # INT96 has no zone in its type, and Spark means UTC.
         return bool(found.unit == wanted.unit)

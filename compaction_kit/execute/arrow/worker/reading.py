@@ -1,7 +1,7 @@
 """The rows of data files, in order and in bounded memory."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
@@ -9,16 +9,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from compaction_kit.execute.arrow.worker.codecs import Codec, codec_of
-from compaction_kit.execute.arrow.worker.fitting import Columns, Refused
+from compaction_kit.execute.arrow.worker.decoding import (
+    MOST_BATCH_BYTES,
+    MOST_ROWS,
+    Decoding,
+    Layout,
+    check_texts,
+    decoding_of,
+    layout_of,
+)
+from compaction_kit.execute.arrow.worker.fitting import Columns, Refused, fitted
 
-# Files of at most so many bytes and rows are read whole, so many bytes and files of them ahead.
+# Files of at most so many bytes are read whole, so many bytes and files of them ahead.
 _SMALL_BYTES = 4 << 20
-_SMALL_ROWS = 1 << 16
 _AHEAD_BYTES = 8 << 20
 _AHEAD_FILES = 64
-# Of others, rows are read in batches of about so many bytes; the first ones tell how many that are.
-_BATCH_BYTES = 8 << 20
-_PROBE_ROWS = 1 << 8
+# Of others, each column is read ahead by so many bytes.
+_BUFFER_BYTES = 1 << 20
 # Footers that say so hold dates or times in the calendar of old, and so do those of Spark before
 # 3.1 (DataSourceUtils, datetimeRebaseSpec and int96RebaseSpec).
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
@@ -40,6 +47,7 @@ class Reader:
         """
         self._columns = columns
         self._wanted: list[str] = []
+        self._layout = Layout(0, [])
         self._footer: dict[bytes, bytes] | None = None
 
     def tables(self, inputs: Sequence[Input]) -> Iterator[pa.Table]:
@@ -47,6 +55,7 @@ class Reader:
 
         Raises:
             Refused: A file can't be rewritten faithfully.
+            TextsFound: Texts are far larger than their dictionaries, and not left in them.
             OSError, ArrowException: A file can't be read.
         """
         for path, data in _loaded(list(_chunks(inputs))):
@@ -59,12 +68,7 @@ class Reader:
             path: Where it is.
             data: Its bytes, if they have been read.
         """
-        file = pq.ParquetFile(
-            path if data is None else pa.BufferReader(data),
-            coerce_int96_timestamp_unit="us",
-            pre_buffer=False,
-            page_checksum_verification=True,
-        )
+        file = self._open(path, data)
         footer = file.metadata.metadata or {}
         if footer != self._footer:
             sign = _legacy_sign(footer)
@@ -74,7 +78,9 @@ class Reader:
             if self._footer is None:
                 self.codec = codec_of(file)
             self._footer = footer
-        self._wanted = self._columns.found_in(file.schema_arrow)
+        wanted = self._columns.found_in(file.schema_arrow)
+        if wanted is not self._wanted:
+            self._wanted, self._layout = wanted, layout_of(file.schema, wanted)
         return file
 
     def _rows(self, path: str, data: bytes | None) -> Iterator[pa.Table]:
@@ -83,25 +89,61 @@ class Reader:
             promised = file.metadata.num_rows
             if not self._wanted:
                 # A table without columns would not keep its number of rows.
-                count = promised
-                yield pa.Table.from_pylist([{}] * promised, schema=self._columns.schema)
-            elif data is not None and promised <= _SMALL_ROWS:
-                table = file.read(columns=self._wanted, use_threads=False)
-                count = len(table)
-                yield table
+                tables = _nulls(self._columns.schema, promised)
             else:
-                for batch in file.iter_batches(self._batch_rows(file), columns=self._wanted):
-                    count += len(batch)
-                    yield pa.Table.from_batches([batch])
+                tables = self._decoded(path, data, file)
+            for table in tables:
+                count += len(table)
+                yield table
         if count != promised:
             raise OSError(f"{path} has {promised} rows by its footer, and {count} were read")
 
-    def _batch_rows(self, file: pq.ParquetFile) -> int:
-        """How many rows take up the bytes of a batch, going by the first of them."""
-        for probe in file.iter_batches(_PROBE_ROWS, columns=self._wanted):
-            row_bytes = max(probe.nbytes // max(len(probe), 1), 1)
-            return max(min(_BATCH_BYTES // row_bytes, _SMALL_ROWS), 1)
-        return _SMALL_ROWS
+    def _decoded(self, path: str, data: bytes | None, file: pq.ParquetFile) -> Iterator[pa.Table]:
+        """The rows of a file, as many at once as memory bears."""
+        decoding = decoding_of(file.metadata, self._layout)
+        unsure = set(decoding.unsure) - self._columns.in_dictionaries
+        if unsure:
+            with self._open(path, data, unsure) as file:
+                for batch in self._batches(file, decoding, data is not None):
+                    check_texts(batch, unsure)
+                    yield fitted(batch, self._columns.schema)
+        else:
+            yield from self._batches(file, decoding, data is not None)
+
+    def _batches(self, file: pq.ParquetFile, decoding: Decoding, is_loaded: bool) -> Iterator[pa.Table]:
+        if is_loaded and decoding.is_small and file.metadata.num_rows <= MOST_ROWS:
+            yield file.read(columns=self._wanted, use_threads=False)
+            return
+        for batch in file.iter_batches(decoding.batch_rows, columns=self._wanted):
+            if batch.nbytes > MOST_BATCH_BYTES:
+                raise Refused(f"some of a file's rows take {batch.nbytes >> 20} MiB in memory")
+            yield pa.Table.from_batches([batch])
+
+    def _open(self, path: str, data: bytes | None, unsure: Collection[str] = ()) -> pq.ParquetFile:
+        left = self._columns.in_dictionaries.union(unsure)
+        source = path if data is None else pa.BufferReader(data)
+        metadata = pq.read_metadata(source) if left else None
+        return pq.ParquetFile(
+            source,
+            metadata=metadata,
+            read_dictionary=[leaf for leaf in _paths(metadata) if leaf in left] if metadata else None,
+            # Else all columns of a row group are read before the first row is decoded.
+            buffer_size=_BUFFER_BYTES if data is None else 0,
+            coerce_int96_timestamp_unit="us",
+            pre_buffer=False,
+            page_checksum_verification=True,
+        )
+
+
+def _paths(metadata: pq.FileMetaData) -> list[str]:
+    return [metadata.schema.column(i).path for i in range(len(metadata.schema))]
+
+
+def _nulls(schema: pa.Schema, num_rows: int) -> Iterator[pa.Table]:
+    """Rows of nulls."""
+    for start in range(0, num_rows, MOST_ROWS):
+        count = min(MOST_ROWS, num_rows - start)
+        yield pa.table([pa.nulls(count, field.type) for field in schema], schema=schema)
 
 
 def _chunks(inputs: Sequence[Input]) -> Iterator[list[Input]]:

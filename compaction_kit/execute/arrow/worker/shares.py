@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from compaction_kit.execute.arrow.worker.codecs import Codec
 from compaction_kit.execute.arrow.worker.encoding import dictionary_columns, nan_columns
-from compaction_kit.execute.arrow.worker.fitting import Columns, Refused, fitted
+from compaction_kit.execute.arrow.worker.fitting import Columns, Refused, TextsFound, fitted
 from compaction_kit.execute.arrow.worker.footer import Footer, NotStitchable, read_footer
 from compaction_kit.execute.arrow.worker.reading import Reader
 from compaction_kit.execute.arrow.worker.stitch import stitch
@@ -27,8 +27,10 @@ from compaction_kit.execute.arrow.worker.stitch import stitch
 GROUP_BYTES = 128 << 20
 # Row groups of at least so many bytes are copied as they are: larger ones would gain little.
 WHOLE_BYTES = 8 << 20
-# Inputs of so many bytes together become an output that is written at once.
-_AT_ONCE_BYTES = 4 << 20
+# Inputs of so many bytes together, whose rows take so many, become an output that is written at once.
+_AT_ONCE_BYTES, _AT_ONCE_ROWS = 4 << 20, 64 << 20
+# What a null takes, in memory, in a column that a file lacks.
+_NULL_BYTES = 8
 _STEM = ".c000."
 
 
@@ -191,13 +193,14 @@ def rewrite_share(share: Share, columns: Columns | None = None) -> tuple[str, in
             return path, stitch(whole, path, share.footer)
     with_nan: set[str] = set()
     while True:
-        groups = _groups(reader.tables(share.inputs), columns.schema)
-        first = next(groups, columns.schema.empty_table())
-        with_nan |= nan_columns(first)
-        path = _unique(share.output, reader.codec.suffix)
+        path = ""
         try:
+            groups = _groups(reader.tables(share.inputs), columns.schema)
+            first = next(groups, columns.schema.empty_table())
+            with_nan |= nan_columns(first)
+            path = _unique(share.output, reader.codec.suffix)
             with (
-                _sink(path, share.size_bytes) as sink,
+                _sink(path, share.size_bytes, first) as sink,
                 _writer(sink, columns, reader.codec, first, with_nan) as writer,
             ):
                 num_rows = _write(writer, itertools.chain([first], groups), with_nan)
@@ -207,6 +210,11 @@ def rewrite_share(share: Share, columns: Columns | None = None) -> tuple[str, in
             # Statistics are promised for all row groups or none: begin anew.
             _remove(path)
             with_nan |= found.columns
+        except TextsFound as found:
+            # So are the types of columns.
+            _remove(path)
+            columns = columns.leaving(found.columns)
+            reader = Reader(columns)
         except BaseException:
             _remove(path)
             raise
@@ -221,14 +229,16 @@ class _NanFound(Exception):
 
 
 def _remove(path: str) -> None:
+    """Delete a file, if it was begun."""
     with contextlib.suppress(FileNotFoundError):
         os.remove(path)
 
 
 @contextlib.contextmanager
-def _sink(path: str, size_bytes: int) -> Iterator[str | pa.BufferOutputStream]:
-    """Where to write a file made of so many bytes; small ones are written at once."""
-    if size_bytes > _AT_ONCE_BYTES:
+def _sink(path: str, size_bytes: int, first: pa.Table) -> Iterator[str | pa.BufferOutputStream]:
+    """Where to write a file made of so many bytes, with these rows first; small ones are written at once."""
+    # After fewer rows than make a row group there come no others.
+    if size_bytes > _AT_ONCE_BYTES or first.nbytes > _AT_ONCE_ROWS:
         yield path
         return
     buffer = pa.BufferOutputStream()
@@ -270,7 +280,8 @@ def _write(writer: pq.ParquetWriter, groups: Iterator[pa.Table], with_nan: set[s
         found = nan_columns(group) - with_nan if number else set()
         if found:
             raise _NanFound(found)
-        writer.write_table(group, row_group_size=len(group) or None)
+        # By several dictionaries for one column, pyarrow would decode it.
+        writer.write_table(group.unify_dictionaries(), row_group_size=len(group) or None)
         num_rows += len(group)
     return num_rows
 
@@ -304,7 +315,7 @@ def _groups(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]
             ready.append(fitted(pa.concat_tables(held), schema))
             held = []
         held.append(table)
-        size += table.get_total_buffer_size()
+        size += table.get_total_buffer_size() + len(table) * _NULL_BYTES * (len(schema) - table.num_columns)
         if size >= GROUP_BYTES:
             yield pa.concat_tables([*ready, fitted(pa.concat_tables(held), schema)])
             ready, held, size = [], [], 0

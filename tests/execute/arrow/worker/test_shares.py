@@ -11,7 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from compaction_kit.execute.arrow.worker import Rewritten, Share, join_parts, reading, rewrite_shares, shares
+from compaction_kit.execute.arrow.worker import (
+    Rewritten,
+    Share,
+    decoding,
+    join_parts,
+    reading,
+    rewrite_shares,
+    shares,
+)
 from compaction_kit.execute.arrow.worker.fitting import Columns, Refused
 from compaction_kit.execute.arrow.worker.shares import rewrite_share
 
@@ -183,11 +191,12 @@ def test_a_small_file_of_many_rows_is_read_piece_by_piece(
 
 
 def test_the_rows_of_a_batch_go_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_BATCH_BYTES", 1 << 20)
-    schema = pa.schema([("a", pa.string())])
+    monkeypatch.setattr(decoding, "BATCH_BYTES", 1 << 20)
+    schema = pa.schema([("a", pa.list_(pa.field("element", pa.int64())))])
     path = str(tmp_path / "wide.parquet")
-    # One long text in the dictionary: some bytes in the file, and 10 KiB a row in memory.
-    pq.write_table(pa.table({"a": pa.repeat("x" * 10_240, 5_000)}), path)
+    # Runs of one number: some bytes in the file, and 10 KiB a row in memory.
+    values, offsets = pa.repeat(7, 1_280 * 5_000), pa.array(range(0, 1_280 * 5_001, 1_280), pa.int32())
+    pq.write_table(pa.table([pa.ListArray.from_arrays(offsets, values).cast(schema.types[0])], schema), path)
     batches = list(reading.Reader(Columns(schema, by_id=False)).tables([(path, 5 << 20)]))
     assert sum(map(len, batches)) == 5_000
     assert max(batch.nbytes for batch in batches) <= 1.1 * (1 << 20)
@@ -237,7 +246,7 @@ def test_large_files_are_read_piece_by_piece_and_groups_are_of_a_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "_SMALL_BYTES", 2_000)
-    monkeypatch.setattr(reading, "_SMALL_ROWS", 100)
+    monkeypatch.setattr(decoding, "MOST_ROWS", 100)
     monkeypatch.setattr(shares, "GROUP_BYTES", 8 * 500)
     sizes = [1_234, 10, 10, 777]
     tables = [

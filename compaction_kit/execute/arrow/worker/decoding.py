@@ -1,0 +1,134 @@
+"""How many bytes the rows of a file take when they are decoded, which its own size says little of.
+
+A dictionary holds each value once and runs are stored as their length, so that a few kilobytes may be
+gigabytes of rows. Of values of fixed width the footer tells how many there are. Where it leaves it open
+how large texts are, they are read as dictionaries, which tell; those that are far larger than these are
+written as they were read.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from compaction_kit.execute.arrow.worker.encoding import all_leaves
+from compaction_kit.execute.arrow.worker.fitting import Refused, TextsFound
+
+# Files whose rows take no more are decoded at once, those of others in batches of about so many bytes.
+_WHOLE_BYTES, BATCH_BYTES = 128 << 20, 8 << 20
+# Rows may be of very different sizes, and are held more than once while they are written.
+MOST_BATCH_BYTES = 128 << 20
+MOST_ROWS = 1 << 16
+# Texts are left in dictionaries if they take so many times as much without.
+_FAR_LARGER = 4
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
+# Texts have an offset each, decimals 128 bits however they are stored, values in lists two levels of
+# 16 bits.
+_TEXT, _OFFSET_BYTES, _DECIMAL_BYTES, _LEVEL_BYTES = "BYTE_ARRAY", 4, 16, 4
+_SHARED = {"RLE_DICTIONARY", "PLAIN_DICTIONARY"}
+_SHARED_BEGINNINGS = "DELTA_BYTE_ARRAY"
+
+
+class Leaf(NamedTuple):
+    """A leaf column whose bytes depend on its values: its number, its path, bytes for each value."""
+
+    number: int
+    path: str
+    is_text: bool
+    width: int
+
+
+class Layout(NamedTuple):
+    """What a row takes: `width` bytes, and what some leaf columns take."""
+
+    width: int
+    leaves: list[Leaf]
+
+
+class Decoding(NamedTuple):
+    """How to decode a file in bounded memory.
+
+    Attributes:
+        is_small: Whether all rows can be decoded at once.
+        batch_rows: Otherwise, how many at once.
+        unsure: Text columns, by their path in Parquet, that may be far larger than the file.
+    """
+
+    is_small: bool
+    batch_rows: int
+    unsure: list[str]
+
+
+def layout_of(schema: pq.ParquetSchema, columns: Collection[str]) -> Layout:
+    """What a row takes of some columns, named by what they are at the top level."""
+    width, leaves = 0, []
+    for number in range(len(schema)):
+        leaf = schema.column(number)
+        if leaf.path.split(".", 1)[0] not in columns:
+            continue
+        is_text, is_repeated = leaf.physical_type == _TEXT, leaf.max_repetition_level > 0
+        is_decimal = leaf.logical_type.type == "DECIMAL"
+        size = _DECIMAL_BYTES if is_decimal else _WIDTHS.get(leaf.physical_type, leaf.length)
+        size = _OFFSET_BYTES if is_text else size
+        if is_text or is_repeated:
+            size += _LEVEL_BYTES if is_repeated else 0
+            leaves.append(Leaf(number, leaf.path, is_text, size))
+        else:
+            width += size
+    return Layout(width, leaves)
+
+
+def decoding_of(metadata: pq.FileMetaData, layout: Layout) -> Decoding:
+    """How to decode a file.
+
+    Raises:
+        Refused: What its rows take can't be known.
+    """
+    total = bounds = most = 0
+    texts: dict[str, list[pq.ColumnChunkMetaData]] = defaultdict(list)
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        size = group.num_rows * layout.width
+        for leaf in layout.leaves:
+            chunk = group.column(leaf.number)
+            size += chunk.num_values * leaf.width
+            if leaf.is_text:
+                # All texts are in the pages, if each is written out, and else each of them is.
+                size += chunk.total_uncompressed_size
+                bounds += chunk.num_values * chunk.total_uncompressed_size
+                texts[leaf.path].append(chunk)
+        total += size
+        most = max(most, size // max(group.num_rows, 1))
+    batch_rows = max(min(BATCH_BYTES // max(most, 1), MOST_ROWS), 1)
+    if total + bounds <= _WHOLE_BYTES:
+        return Decoding(True, batch_rows, [])
+    encodings = {path: set().union(*(chunk.encodings for chunk in texts[path])) for path in texts}
+    for path, found in encodings.items():
+        if _SHARED_BEGINNINGS in found:
+            raise Refused(f"the texts of column {path} are stored without what they have in common")
+    unsure = [path for path, found in encodings.items() if found & _SHARED]
+    return Decoding(total <= _WHOLE_BYTES, batch_rows, unsure)
+
+
+def check_texts(rows: pa.Table, columns: Collection[str]) -> None:
+    """Look at how large texts are that were read as dictionaries.
+
+    Args:
+        rows: Some of a file's.
+        columns: The text columns, by their path in Parquet.
+
+    Raises:
+        TextsFound: Some take too much to be decoded.
+    """
+    names = {path.split(".", 1)[0] for path in columns}
+    large = set()
+    for path, leaf in all_leaves(rows.select([name for name in rows.column_names if name in names])):
+        if path in columns and pa.types.is_dictionary(leaf.type):
+            size = pc.sum(pc.binary_length(leaf.dictionary).take(leaf.indices)).as_py() or 0
+            if size > min(max(_FAR_LARGER * leaf.nbytes, BATCH_BYTES), MOST_BATCH_BYTES):
+                large.add(path)
+    if large:
+        raise TextsFound(large)

@@ -1,0 +1,131 @@
+"""Files of a few kilobytes whose rows are gigabytes, rewritten in little memory."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from compaction_kit.execute.arrow.worker import Share, decoding
+from compaction_kit.execute.arrow.worker.fitting import Refused
+from compaction_kit.execute.arrow.worker.shares import rewrite_share
+from tests.execute.arrow.worker.test_shares import share_of
+
+MOST = 1.2 * 2**30
+# What a process held at most shows for its whole life: each share gets one of its own.
+ALONE = """
+import resource, sys
+import pyarrow.parquet as pq
+from pathlib import Path
+from compaction_kit.execute.arrow.worker import Rewritten, Share, rewrite_shares
+resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+folder = Path(sys.argv[1])
+inputs = [(str(path), path.stat().st_size) for path in sorted(folder.glob("?.parquet"))]
+schema = pq.read_schema(inputs[0][0]).serialize().to_pybytes()
+share = Share(0, 0, 1, inputs, str(folder / "part"), schema, False, {})
+(done,) = (Rewritten(*one) for one in rewrite_shares([tuple(share)], lambda _: None))
+assert done.failure is None and done.refusal is None, done
+print(done.num_rows, done.size_bytes, done.peak_bytes, done.path)
+"""
+
+
+def rewritten_alone(folder: Path) -> tuple[int, int, int, str]:
+    """The rows, the bytes, the most memory and the path of the output of a folder's files."""
+    told = subprocess.run([sys.executable, "-c", ALONE, folder], capture_output=True, text=True, check=True)
+    rows, size, peak, path = told.stdout.split()
+    return int(rows), int(size), int(peak), path
+
+
+def repeated(texts: pa.Array, count: int) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(np.arange(count, dtype=np.int32) % len(texts)), texts)
+
+
+@pytest.mark.parametrize(("length", "nested"), [(20_000, False), (50_000, False), (50_000, True)])
+def test_long_texts_that_repeat_take_little_memory(tmp_path: Path, length: int, nested: bool) -> None:
+    for i in range(4):
+        values: pa.Array = repeated(pa.array([str(i) * length]), 60_000)
+        if nested:
+            values = pa.ListArray.from_arrays(pa.array(range(60_001), pa.int32()), values)
+        pq.write_table(pa.table({"s": values}), tmp_path / f"{i}.parquet", store_schema=False)
+    rows, size, peak, path = rewritten_alone(tmp_path)
+    assert (rows, peak < MOST) == (240_000, True)
+    assert size < 1.1 * sum(file.stat().st_size for file in tmp_path.glob("?.parquet"))
+    found = pq.ParquetFile(path, read_dictionary=["s.list.element" if nested else "s"]).read()["s"]
+    texts = found.combine_chunks().flatten() if nested else found.combine_chunks()
+    assert [texts[60_000 * i].as_py() for i in range(4)] == [str(i) * length for i in range(4)]
+    assert texts.value_counts().field("counts").to_pylist() == [60_000] * 4
+
+
+@pytest.mark.slow
+def test_rows_of_a_million_numbers_take_little_memory(tmp_path: Path) -> None:
+    """400 of them are 1.5 GiB, or 3 with their levels."""
+    row = pa.array(np.repeat(np.arange(10, dtype=np.int32), 100_000))
+    rows = pa.ListArray.from_arrays(pa.array([0, len(row)], pa.int32()), row)
+    table = pa.table({"a": pa.chunked_array([rows] * 20)})
+    for i in range(4):
+        with pq.ParquetWriter(tmp_path / f"{i}.parquet", table.schema) as writer:
+            for _ in range(5):
+                writer.write_table(table)
+    count, _, peak, path = rewritten_alone(tmp_path)
+    assert (count, peak < MOST) == (400, True)
+    (batch, *_) = pq.ParquetFile(path).iter_batches(1)
+    assert batch["a"][0].values.equals(row)
+
+
+NESTED = {
+    "s": pa.string(),
+    "l": pa.list_(pa.field("element", pa.string())),
+    "m": pa.map_(pa.string(), pa.binary()),
+    "n": pa.struct([("t", pa.string()), ("i", pa.int64())]),
+}
+
+
+def test_texts_left_in_dictionaries_are_the_same_wherever_they_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoding, "_WHOLE_BYTES", 1_000)
+    monkeypatch.setattr(decoding, "BATCH_BYTES", 1_000)
+    tables = []
+    for word in "abc":
+        long = word * 500
+        row = {"s": long, "l": [long, None, ""], "m": [("k" * 300, long.encode())], "n": {"t": long, "i": 1}}
+        rows = [row, {"s": None, "l": None, "m": None, "n": None}, row | {"n": {"t": None, "i": 2}}] * 40
+        tables.append(pa.Table.from_pylist(rows, pa.schema(NESTED)))
+    # Another one, in which they are no longer than their dictionary, and one that lacks columns.
+    tables.append(
+        pa.Table.from_pylist([{"s": str(i), "n": {"t": "x", "i": i}} for i in range(300)], pa.schema(NESTED))
+    )
+    tables.append(tables[0].select(["l"]))
+    share = share_of(tmp_path, tables)
+    path, num_rows = rewrite_share(share)
+    expected = pa.concat_tables([*tables[:4], tables[4]], promote_options="default")
+    assert num_rows == len(expected)
+    found = pq.ParquetFile(path)
+    assert found.schema_arrow.equals(tables[0].schema)
+    assert found.read().to_pylist() == expected.to_pylist()
+    assert len(list(tmp_path.glob("part-*"))) == 1
+
+
+def test_texts_of_which_the_size_can_not_be_known_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoding, "_WHOLE_BYTES", 1_000)
+    table = pa.table({"s": ["x" * 500] * 100})
+    options = {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY"}
+    one: Share = share_of(tmp_path, [table], **options)
+    with pytest.raises(Refused, match="the texts of column s are stored without what they have in common"):
+        rewrite_share(one)
+    assert not list(tmp_path.glob("part-*"))
+
+
+def test_rows_of_very_different_sizes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "_WHOLE_BYTES", 1_000)
+    monkeypatch.setattr("compaction_kit.execute.arrow.worker.reading.MOST_BATCH_BYTES", 1 << 20)
+    table = pa.table(
+        {"l": pa.array([[7] * 500_000, *[[]] * 1_000], pa.list_(pa.field("element", pa.int64())))}
+    )
+    with pytest.raises(Refused, match="some of a file's rows take 3 MiB in memory"):
+        rewrite_share(share_of(tmp_path, [table]))
