@@ -1,6 +1,7 @@
 """Which strategy "auto" picks, and which options go with which."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,26 @@ def test_auto_is_optimize_where_arrow_refuses_the_table(
     assert result.strategy == "optimize"
     assert re.match(told, result.reason)
     assert result.as_planned
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        ("{} t", "a file has timestamps of years"),
+        ("ARRAY({}) t", "column t.list.element has timestamps that"),
+    ],
+)
+def test_auto_is_optimize_where_pyarrow_would_read_other_timestamps(
+    spark: SparkSession, tmp_path: Path, confs: Callable[[str, str], None], column: str, told: str
+) -> None:
+    confs("spark.sql.parquet.outputTimestampType", "INT96")
+    for micros in (0, 2**63 - 1, -(2**63) + 1):
+        moment = f"TIMESTAMP_MICROS({micros})"
+        rows = spark.range(0, 3, 1, 1).selectExpr("id", column.format(moment))
+        rows.write.format("delta").mode("append").save(str(tmp_path / "table"))
+    result = open_table(tmp_path / "table").plan_compaction().run()
+    assert (result.strategy, result.verified, len(result.versions)) == ("optimize", True, 1)
+    assert result.reason.startswith(f"optimize, for {told}")
 
 
 def test_auto_is_optimize_where_most_bytes_are_refused(

@@ -1,6 +1,10 @@
 """What the strategy "arrow" leaves to OPTIMIZE, and why."""
 
+import json
+
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from compaction_kit.errors import UnsupportedTableError
@@ -31,6 +35,8 @@ _HARMLESS = frozenset(
         "vacuumProtocolCheck",
     }
 )
+# Years of more or less than four digits have a sign.
+_FAR_TIME = r'"[+-]\d{4,}-\d\d-\d\d[T ]'
 # Writer versions from which on features are named instead (protocol, "Table Features").
 _NAMED_FEATURES = 7
 
@@ -72,8 +78,18 @@ def refuse_bins(plan: CompactionPlan) -> dict[int, str]:
     reasons = {
         "a file lies outside the table's folder": outside,
         "a file has a deletion vector": has_vector,
+        "a file has timestamps of years that pyarrow may read as others": _far_times(plan, positions),
     }
     return {int(number): reason for reason, hits in reasons.items() for number in bin_ids[hits]}
+
+
+def _far_times(plan: CompactionPlan, positions: np.ndarray) -> np.ndarray:
+    """Of each of some files, whether stats tell of years before 1 or after 9999, which INT96 may hold."""
+    snapshot = plan.source.snapshot
+    if '"timestamp"' not in json.dumps(snapshot.metadata.schema):
+        return np.zeros(len(positions), dtype=bool)
+    stats = snapshot.stats.take(pa.array(plan.source.in_snapshot(positions)))
+    return np.array(pc.match_substring_regex(stats, _FAR_TIME).to_pylist(), dtype=bool)
 
 
 def _refuse_protocol(protocol: Protocol) -> str | None:

@@ -19,6 +19,7 @@ from compaction_kit.execute.arrow.worker.decoding import (
     layout_of,
 )
 from compaction_kit.execute.arrow.worker.fitting import Columns, Refused, fitted
+from compaction_kit.execute.arrow.worker.int96 import as_bytes, check_days, int96_columns
 
 # Files of at most so many bytes are read whole, so many bytes and files of them ahead.
 _SMALL_BYTES = 4 << 20
@@ -48,6 +49,8 @@ class Reader:
         self._columns = columns
         self._wanted: list[str] = []
         self._layout = Layout(0, [])
+        self._has_zoneless = False
+        self._int96: list[str] = []
         self._footer: dict[bytes, bytes] | None = None
 
     def tables(self, inputs: Sequence[Input]) -> Iterator[pa.Table]:
@@ -81,6 +84,8 @@ class Reader:
         wanted = self._columns.found_in(file.schema_arrow)
         if wanted is not self._wanted:
             self._wanted, self._layout = wanted, layout_of(file.schema, wanted)
+            self._has_zoneless = any(_has_zoneless(field.type) for field in file.schema_arrow)
+        self._int96 = int96_columns(file.schema, wanted) if self._has_zoneless else []
         return file
 
     def _rows(self, path: str, data: bytes | None) -> Iterator[pa.Table]:
@@ -101,6 +106,8 @@ class Reader:
     def _decoded(self, path: str, data: bytes | None, file: pq.ParquetFile) -> Iterator[pa.Table]:
         """The rows of a file, as many at once as memory bears."""
         decoding = decoding_of(file.metadata, self._layout)
+        if self._int96:
+            self._check_int96(path, data, decoding.batch_rows)
         unsure = set(decoding.unsure) - self._columns.in_dictionaries
         if unsure:
             with self._open(path, data, unsure) as file:
@@ -109,6 +116,12 @@ class Reader:
                     yield fitted(batch, self._columns.schema)
         else:
             yield from self._batches(file, decoding, data is not None)
+
+    def _check_int96(self, path: str, data: bytes | None, batch_rows: int) -> None:
+        source = path if data is None else pa.BufferReader(data)
+        with pq.ParquetFile(source, metadata=as_bytes(path, data)) as file:
+            for batch in file.iter_batches(batch_rows, columns=self._int96, use_threads=False):
+                check_days(pa.Table.from_batches([batch]))
 
     def _batches(self, file: pq.ParquetFile, decoding: Decoding, is_loaded: bool) -> Iterator[pa.Table]:
         if is_loaded and decoding.is_small and file.metadata.num_rows <= MOST_ROWS:
@@ -133,6 +146,13 @@ class Reader:
             pre_buffer=False,
             page_checksum_verification=True,
         )
+
+
+def _has_zoneless(kind: pa.DataType) -> bool:
+    """Whether a type is, or has within it, a timestamp that INT96 may be read as: one without a zone."""
+    if pa.types.is_timestamp(kind):
+        return kind.tz is None
+    return any(_has_zoneless(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def _paths(metadata: pq.FileMetaData) -> list[str]:

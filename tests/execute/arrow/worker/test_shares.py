@@ -1,6 +1,7 @@
 """Shares of bins rewritten, without Spark."""
 
 import datetime
+import struct
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
@@ -123,6 +124,61 @@ def test_old_timestamps_keep_their_moment(tmp_path: Path) -> None:
     path, _ = rewrite_share(one)
     expected = moment.replace(tzinfo=UTC)
     assert pq.read_table(path).to_pylist() == [{"t": expected, "n": {"t": expected}}]
+
+
+DAY_NANOSECONDS = 86_400 * 10**9
+EPOCH = 2_440_588
+
+
+def int96_file(path: Path, day: int, nanos: int, nested: bool, **options: Any) -> Path:
+    """A file in which one of three INT96 timestamps is this one, and one null."""
+    known = 1_234_567_890_123
+    rows = pa.array([0, known, None], pa.timestamp("ns"))
+    if nested:
+        rows = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), rows)
+    options = {
+        "use_deprecated_int96_timestamps": True,
+        "compression": "none",
+        "store_schema": False,
+    } | options
+    pq.write_table(pa.table({"t": rows}), path, **options)
+    data, stored = path.read_bytes(), struct.pack("<qi", known, EPOCH)
+    assert data.count(stored) == 1
+    path.write_bytes(data.replace(stored, struct.pack("<qi", nanos, day)))
+    return path
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("use_dictionary", [False, True])
+@pytest.mark.parametrize(
+    ("day", "nanos", "is_kept"),
+    [
+        (EPOCH, 0, True),
+        (1, 0, True),
+        (EPOCH + 106_751_990, DAY_NANOSECONDS - 1_000, True),
+        (0, 0, False),
+        (-1, 0, False),
+        (EPOCH - 106_751_991, 0, False),
+        (EPOCH + 106_751_992, 0, False),
+        (2**31 - 1, 0, False),
+        (EPOCH, -1, False),
+    ],
+)
+def test_old_timestamps_are_those_that_are_stored_or_refused(
+    tmp_path: Path, day: int, nanos: int, is_kept: bool, nested: bool, use_dictionary: bool
+) -> None:
+    kind: pa.DataType = pa.timestamp("us", "UTC")
+    schema = pa.schema([("t", pa.list_(pa.field("element", kind)) if nested else kind)])
+    file = int96_file(tmp_path / "0.parquet", day, nanos, nested, use_dictionary=use_dictionary)
+    one = share_of(tmp_path / "new", [schema.empty_table()])
+    one = one._replace(inputs=[(str(file), file.stat().st_size)])
+    if not is_kept:
+        with pytest.raises(Refused, match=r"column t.* has timestamps that pyarrow reads as others"):
+            rewrite_share(one)
+        return
+    found = pq.read_table(rewrite_share(one)[0])["t"].combine_chunks()
+    micros = (found.flatten() if nested else found).cast(pa.int64()).to_pylist()
+    assert micros == [0, (day - EPOCH) * 86_400 * 10**6 + nanos // 1_000, None]
 
 
 def test_files_of_other_writers_may_use_large_and_dictionary_types(tmp_path: Path) -> None:
