@@ -191,6 +191,31 @@ def test_a_file_that_is_gone_fails_in_one_sentence_and_leaves_nothing(
     assert data_files(changed) == before
 
 
+def test_damage_that_hadoop_sees_is_not_committed_and_outputs_have_checksums(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "table"
+    for start in (0, 10):
+        rows = spark.range(start, start + 10, 1, 1)
+        rows.write.format("delta").mode("append").save(str(folder))
+    path = folder / str(open_table(folder).files().to_arrow()["path"][0])
+    sound = path.read_bytes()
+    # Where no reader of Parquet looks.
+    path.write_bytes(sound.replace(b"parquet-mr", b"parquet-mt"))
+    with pytest.raises(
+        RunFailedError, match=rf"the table is as it was: .*{path.name} differs from its checksums"
+    ):
+        open_table(folder).plan_compaction().run(strategy="arrow", verify=False)
+    path.write_bytes(sound)
+    open_table(folder).plan_compaction().run(strategy="arrow")
+    output = folder / str(open_table(folder).files().to_arrow()["path"][0])
+    assert output.with_name(f".{output.name}.crc").exists()
+    assert spark.read.parquet(str(output)).count() == 20
+    output.write_bytes(output.read_bytes().replace(b"parquet-cpp", b"parquet-cpq"))
+    with pytest.raises(Exception, match="Checksum"):
+        spark.read.parquet(str(output)).collect()
+
+
 def test_rows_deleted_by_a_vector_meanwhile_stay_deleted(spark: SparkSession, changed: Path) -> None:
     """The file is still live by its path, but another."""
     spark.sql(

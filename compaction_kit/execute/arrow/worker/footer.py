@@ -43,7 +43,8 @@ class PageIndex(NamedTuple):
 class RowGroup(NamedTuple):
     """A row group: its rows, its pages' bytes as they are in the file, and how to write it anew.
 
-    `start` and `stop` are where its pages begin and end, in bytes from the file's start.
+    `start` and `stop` are where its pages begin and end, in bytes from the file's start, `chunks`
+    where each column's do.
     `pieces` is its thrift, cut at the numbers that depend on where it is in a file: bytes, and
     what is to be written behind them.
     """
@@ -53,6 +54,7 @@ class RowGroup(NamedTuple):
     codecs: frozenset[str]
     start: int
     stop: int
+    chunks: tuple[tuple[int, int], ...]
     indexes: tuple[PageIndex, ...]
     pieces: tuple[tuple[bytes, int, int], ...]
     end: bytes
@@ -171,6 +173,9 @@ def _row_group(data: bytes, pos: int, kind: int) -> tuple[RowGroup, int]:
         codecs=frozenset(_codec(chunk[3][4]) for chunk in fields[1]),
         start=first_page,
         stop=max((span[1] for span in spans), default=len(MAGIC)),
+        chunks=tuple(
+            (start, start + chunk[3][7]) for (start, _), chunk in zip(spans, fields[1], strict=True)
+        ),
         indexes=tuple(indexes),
         pieces=tuple(pieces),
         end=data[at:stop],

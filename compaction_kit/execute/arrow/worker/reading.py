@@ -8,6 +8,7 @@ from itertools import islice
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from compaction_kit.execute.arrow.worker.checksums import check_file
 from compaction_kit.execute.arrow.worker.codecs import Codec, codec_of
 from compaction_kit.execute.arrow.worker.decoding import (
     MOST_BATCH_BYTES,
@@ -62,7 +63,11 @@ class Reader:
             OSError, ArrowException: A file can't be read.
         """
         for path, data in _loaded(list(_chunks(inputs))):
-            yield from self._rows(path, data)
+            try:
+                yield from self._rows(path, data)
+            except (OSError, pa.ArrowException) as error:
+                # pyarrow doesn't say of which file.
+                raise error if path in str(error) else OSError(f"{path} can't be read: {error}") from error
 
     def opened(self, path: str, data: bytes | None = None) -> pq.ParquetFile:
         """A file, when its dates and its columns have been looked at.
@@ -196,14 +201,15 @@ def _loaded(chunks: Sequence[list[Input]]) -> Iterator[tuple[str, bytes | None]]
 
 
 def _load(chunk: Sequence[Input]) -> list[tuple[str, bytes | None]]:
-    """The bytes of the small files; of others none."""
+    """The bytes of the small files, of others none; all compared with their checksums."""
     loaded: list[tuple[str, bytes | None]] = []
     for path, size_bytes in chunk:
-        if size_bytes > _SMALL_BYTES:
-            loaded.append((path, None))
-        else:
+        data = None
+        if size_bytes <= _SMALL_BYTES:
             with open(path, "rb", buffering=0) as file:
-                loaded.append((path, file.read()))
+                data = file.read()
+        check_file(path, data)
+        loaded.append((path, data))
     return loaded
 
 

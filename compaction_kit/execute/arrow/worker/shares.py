@@ -15,6 +15,12 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from compaction_kit.execute.arrow.worker.checksums import (
+    check_file,
+    check_pages,
+    checksum_path,
+    write_checksums,
+)
 from compaction_kit.execute.arrow.worker.codecs import Codec
 from compaction_kit.execute.arrow.worker.encoding import dictionary_columns, nan_columns
 from compaction_kit.execute.arrow.worker.fitting import Columns, Refused, TextsFound, fitted
@@ -103,7 +109,7 @@ def rewrite_shares(
             # The run was cancelled, or another try of the task was the quicker.
             return
         columns = columns or _columns(share)
-        yield tuple(_told(share.number, share.part, partial(rewrite_share, share, columns)))
+        yield tuple(_told(share.number, share.part, partial(_rewritten, share, columns)))
         tell(share)
 
 
@@ -115,6 +121,14 @@ def _freeze_imports() -> None:
     """
     if not gc.get_freeze_count():
         gc.freeze()
+
+
+def _rewritten(share: Share, columns: Columns) -> tuple[str, int]:
+    """Rewrite a share; its output has checksums beside it if its first input has."""
+    path, num_rows = rewrite_share(share, columns)
+    if share.inputs and os.path.exists(checksum_path(share.inputs[0][0])):
+        write_checksums(path)
+    return path, num_rows
 
 
 def join_parts(bins: Iterable[tuple[int, Sequence[str], str, dict[str, str]]]) -> Iterator[tuple[Any, ...]]:
@@ -133,7 +147,10 @@ def join_parts(bins: Iterable[tuple[int, Sequence[str], str, dict[str, str]]]) -
 
 def _join(parts: Sequence[str], output: str, footer: dict[str, str]) -> tuple[str, int]:
     path = _unique(output, parts[0].rpartition(_STEM)[2])
-    return path, stitch([read_footer(part) for part in parts], path, footer)
+    num_rows = stitch([read_footer(part) for part in parts], path, footer)
+    if os.path.exists(checksum_path(parts[0])):
+        write_checksums(path)
+    return path, num_rows
 
 
 def _told(number: int, part: int, work: Callable[[], tuple[str, int]]) -> Rewritten:
@@ -188,6 +205,9 @@ def rewrite_share(share: Share, columns: Columns | None = None) -> tuple[str, in
     reader = Reader(columns)
     whole = _whole(share, reader, columns.schema)
     if whole:
+        for footer in whole:
+            check_file(footer.path)
+            check_pages(footer.path, (chunk for group in footer.row_groups for chunk in group.chunks))
         path = _unique(share.output, reader.codec.suffix)
         with contextlib.suppress(NotStitchable):
             return path, stitch(whole, path, share.footer)
