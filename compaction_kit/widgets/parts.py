@@ -108,15 +108,15 @@ class FigureView(w.HTML):
 
     def show(self, draw: Callable[[], Figure] | None) -> None:
         """Draw a figure; hide it if there is none. One that can't be drawn leaves no other in its place."""
+        drawn = joined()
         try:
-            drawn = joined() if draw is None else to_html(draw())
+            if draw is not None:
+                drawn = to_html(draw())
         except CompactionKitError as error:
             drawn = element("div", str(error), role="alert")
-        except Exception as error:
-            sentence = f"The figure can't be drawn, which changes nothing else: {type(error).__name__}."
-            drawn = joined(element("div", sentence, role="alert"), folded("Details", str(error)))
-        self.value = drawn
-        self.layout.display = "" if drawn else "none"
+        finally:
+            self.value = drawn
+            self.layout.display = "" if drawn else "none"
 
 
 class JobBar(w.VBox):

@@ -185,9 +185,14 @@ class Workbench(w.VBox):
 
     def _status_sentence(self) -> str:
         vacuum = self.vacuum.state
-        told = [_told("run", self.state.running) or _told_of_run(self.state.result)]
-        told += [_told("vacuum", vacuum.running) or _told_of_vacuum(vacuum.result)]
-        return "\n".join(filter(None, told)) or "○ ready; looking and planning change nothing"
+        of_run = _told("run", self.state.running) or _told_of_run(self.state.result)
+        of_vacuum = _told("vacuum", vacuum.running) or _told_of_vacuum(vacuum.result)
+        told = [
+            f"{words}{'' if ran in ('', self.state.name) else f', of {ran}'}"
+            for words, ran in ((of_run, self.state.ran), (of_vacuum, vacuum.ran))
+            if words
+        ]
+        return "\n".join(told) or "○ ready; looking and planning change nothing"
 
 
 def _told(name: str, job: Job) -> str:
