@@ -23,7 +23,7 @@ from tests import handmade
 from tests.execute.random_tables import Recipe, files_of, random_recipe
 from tests.handmade import Action
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 
 
 QUICK = {

@@ -36,6 +36,7 @@ EVENTFUL = History(
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.long
 @example(EVENTFUL)
 @given(histories(6))
 @settings(max_examples=settings().max_examples // 50)

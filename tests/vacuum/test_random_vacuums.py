@@ -19,7 +19,7 @@ from tests import folders
 from tests.history.random_histories import History, Step, histories, made, probe, probe_all
 from tests.vacuum.vacuums import content, drop_file, listed, vacuum
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 
 
 @dataclass(frozen=True)
