@@ -1,12 +1,16 @@
 """The JVM of pytest's own process, lent to kernels: starting one takes longer than most notebooks."""
 
 import contextlib
+import time
 from collections.abc import Iterator
 
 from py4j.java_gateway import JavaGateway
 from pyspark import SparkContext
 
 from compaction_kit import get_spark
+
+# How long a session may take to start or to stop.
+_SECONDS = 60
 
 
 def free_jvm() -> JavaGateway | None:
@@ -25,10 +29,15 @@ def address(gateway: JavaGateway) -> dict[str, str]:
 
 
 def stop_sessions(gateway: JavaGateway) -> None:
-    """Stop what a kernel that has ended has left running."""
+    """Stop what a kernel that has ended has left running, or was just starting or stopping."""
     spark = gateway.jvm.org.apache.spark
-    if spark.SparkEnv.get() is not None:
-        spark.SparkContext.getOrCreate().stop()
+    end = time.monotonic() + _SECONDS
+    while spark.SparkEnv.get() is not None and time.monotonic() < end:
+        active = spark.SparkContext.getActive()
+        if active.isDefined():
+            active.get().stop()
+        else:
+            time.sleep(0.1)
 
 
 @contextlib.contextmanager
