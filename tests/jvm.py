@@ -31,9 +31,10 @@ def address(gateway: JavaGateway) -> dict[str, str]:
 def stop_sessions(gateway: JavaGateway) -> None:
     """Stop what a kernel that has ended has left running, or was just starting or stopping."""
     spark = gateway.jvm.org.apache.spark
+    contexts = getattr(getattr(spark, "SparkContext$"), "MODULE$")
     end = time.monotonic() + _SECONDS
     while spark.SparkEnv.get() is not None and time.monotonic() < end:
-        active = spark.SparkContext.getActive()
+        active = contexts.getActive()
         if active.isDefined():
             active.get().stop()
         else:
