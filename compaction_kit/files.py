@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from compaction_kit.bounds import Bounds, read_bounds
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.histogram import Histogram
-from compaction_kit.log.paths import decode_paths
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.markup import shown
 from compaction_kit.overlap import Overlap, measure_overlap
@@ -108,7 +107,7 @@ class Files:
         return sizes if self.rows is None else sizes[self.rows]
 
     def paths(self, positions: np.ndarray) -> pa.ChunkedArray:
-        """The paths of some of the files, as the log writes them."""
+        """The paths of some of the files, as Delta's snapshot has them."""
         return self.snapshot.live["path"].take(pa.array(self.in_snapshot(positions)))
 
     def in_snapshot(self, positions: np.ndarray) -> np.ndarray:
@@ -136,8 +135,8 @@ class Files:
         """One row a file, in the order of the log.
 
         Returns:
-            path (as the log writes it), size_bytes, num_records (null where the log has no
-            statistics; deleted rows count too), modification_time (UTC),
+            path (as the log writes it, see `paths.canonical_paths`), size_bytes, num_records
+            (null where the log has no statistics; deleted rows count too), modification_time (UTC),
             deletion_vector_cardinality (rows deleted by a vector, null without one),
             partition.<column> (text, as the log writes it).
         """
@@ -254,8 +253,8 @@ class Files:
 def _waste(snapshot: Snapshot) -> dict[str, int]:
     """What the tombstones weigh; a file that is live under another deletion vector is none."""
     tombstones = snapshot.tombstones
-    live = decode_paths(snapshot.live["path"])
-    gone = tombstones.filter(pc.invert(pc.is_in(decode_paths(tombstones["path"]), value_set=live)))
+    live = snapshot.live["path"].combine_chunks()
+    gone = tombstones.filter(pc.invert(pc.is_in(tombstones["path"], value_set=live)))
     # VACUUM takes a tombstone without a time as older than any.
     times = pc.fill_null(gone["deletion_timestamp"], 0).to_numpy()
     retention_ms = table_retention(snapshot.metadata) // timedelta(milliseconds=1)

@@ -26,11 +26,13 @@ class Folder:
         directories: What each folder among them holds directly, however hidden: how many
             entries, by its path.
         hidden: What VACUUM passes over: files and folders, by their paths.
+        links: What of all this is a symbolic link, by its path.
     """
 
     files: pa.Table
     directories: dict[str, int]
     hidden: list[str]
+    links: list[str]
 
 
 @dataclass
@@ -38,6 +40,7 @@ class _Found:
     files: list[tuple[str, int, int]] = field(default_factory=list)
     directories: dict[str, int] = field(default_factory=dict)
     hidden: list[str] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
 
 
 def walk(root: str | Path, hidden: tuple[str, ...] = (".", "_")) -> Iterator[tuple[str, list[str]]]:
@@ -127,7 +130,7 @@ def look_through(
     _walk(str(table), "", shown, "metadata" if hides_iceberg_metadata else None, found, ())
     columns = zip(*found.files, strict=True) if found.files else ([], [], [])
     arrays = [pa.array(list(column), kind.type) for column, kind in zip(columns, COLUMNS, strict=True)]
-    return Folder(pa.table(arrays, COLUMNS), found.directories, found.hidden)
+    return Folder(pa.table(arrays, COLUMNS), found.directories, found.hidden, found.links)
 
 
 def list_folder(table: Path, partition_columns: Sequence[str]) -> pa.Table:
@@ -176,6 +179,8 @@ def _walk(
     here = (*above, _identity(os.stat(folder)))
     for entry in entries:
         name, status = entry.name, status_of(entry)
+        if entry.is_symlink():
+            found.links.append(prefix + name)
         if (
             status is None
             or name == metadata

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.names import LOG_FOLDER
-from compaction_kit.log.paths import decode_paths
+from compaction_kit.log.paths import places
 
 
 def new_folder(within: Path, name: str) -> Path:
@@ -50,6 +50,6 @@ def new_folder(within: Path, name: str) -> Path:
 
 def read_ids(table: Path) -> tuple[int, ...]:
     """The values of the column id, sorted, at the latest version of a table without deletion vectors."""
-    paths = decode_paths(TransactionLog(table).snapshot().live["path"]).to_pylist()
+    paths = places(TransactionLog(table).snapshot().live["path"], table).to_pylist()
     columns = [pq.ParquetFile(table / path).read(["id"])["id"] for path in paths]
     return tuple(sorted(value for column in columns for value in column.to_pylist()))

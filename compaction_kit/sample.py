@@ -4,10 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from compaction_kit.files import Files
-from compaction_kit.log.paths import decode_paths, relative_to_table
+from compaction_kit.log.paths import is_remote, places
 from compaction_kit.plan.estimate import SizeModel, live_rows
 from compaction_kit.plan.partitions import text_groups
 from compaction_kit.sizes import MIB, format_size
@@ -63,8 +64,10 @@ def _neighbours(files: Files, rows: np.ndarray) -> np.ndarray:
 
 
 def _locations(table: Path, files: Files, positions: np.ndarray) -> list[Path]:
-    paths = decode_paths(files.paths(positions)).to_pylist()
-    return [table / relative_to_table(path, table) for path in paths]
+    found = places(files.paths(positions), table)
+    if pc.any(is_remote(found)).as_py():
+        raise OSError("not on a local disk")
+    return [table / place for place in found.to_pylist()]
 
 
 def _written(parts: list[pa.Table], codec: str) -> int:

@@ -11,7 +11,7 @@ from compaction_kit.execute.jvm import delta_version
 from compaction_kit.plan.candidates import Thresholds
 from compaction_kit.plan.planner import SessionRules
 from compaction_kit.plan.state_order import DEFAULT_PARTITIONS
-from compaction_kit.sizes import format_size, parse_size, parse_spark_size
+from compaction_kit.sizes import parse_size, parse_spark_size
 
 _OPTIMIZE = "spark.databricks.delta.optimize"
 _SNAPSHOT_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
@@ -40,7 +40,7 @@ def thresholds(
         min_file_size: Files below this size are rewritten. None: as OPTIMIZE is set in the
             session, or `max_file_size` if that is less.
         max_file_size: The size that a bin may have. None: as OPTIMIZE is set, or `min_file_size`
-            if that is more.
+            if that is more. Given both, the minimum may be above the maximum, as OPTIMIZE allows.
         max_deleted_rows_ratio: The share of deleted rows from which on a file is rewritten
             whatever its size.
         batch_size: Bytes of the bins of one commit. None: as OPTIMIZE is set.
@@ -63,11 +63,6 @@ def thresholds(
         lower = min(lower, upper)
     elif max_file_size is None and min_file_size is not None:
         upper = max(lower, upper)
-    elif min_file_size is not None and lower > upper:
-        raise InvalidArgumentError(
-            f"min_file_size={format_size(lower)} is above max_file_size={format_size(upper)}, so that "
-            "every run would rewrite the last one's output: lower the first or raise the second."
-        )
     ratio = max_deleted_rows_ratio
     if ratio is None:
         ratio = float(conf(f"{_OPTIMIZE}.maxDeletedRowsRatio") or default.max_deleted_rows_ratio)

@@ -152,7 +152,8 @@ class Table:
                 session (1 GiB, if it isn't), or `max_file_size` if that is less; half of
                 `max_file_size` for another order than "size".
             max_file_size: The size that a bin may have. None: as OPTIMIZE is set, or
-                `min_file_size` if that is more.
+                `min_file_size` if that is more. Given both, the minimum may be above the maximum, as
+                OPTIMIZE allows; the plan's `warnings` say what comes of it.
             order: In which order the files of a partition are put into bins. "size" is
                 OPTIMIZE's, the smallest first. "ingest" is the oldest first, and a data column's
                 name (in backticks if it is one of those two words) goes by its least value in each

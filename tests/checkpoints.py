@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -72,12 +71,14 @@ _SIDECAR = pa.struct(
 
 
 def key(file: Action) -> Key:
-    """What names a file: its path as on disk, and its deletion vector's unique id."""
+    """What names a file: its path, and its deletion vector's unique id."""
+    # DeltaLog.CanonicalPathFunction, for paths without dots and double slashes.
+    path = f"file://{file['path']}" if file["path"].startswith("/") else file["path"]
     vector = file.get("deletionVector")
     if vector is None:
-        return unquote(file["path"]), None
+        return path, None
     offset = f"@{vector['offset']}" if vector.get("offset") is not None else ""
-    return unquote(file["path"]), vector["storageType"] + vector["pathOrInlineDv"] + offset
+    return path, vector["storageType"] + vector["pathOrInlineDv"] + offset
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 import functools
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,12 @@ def live_files(spark: SparkSession, table: Path, version: int | None = None) -> 
     """Bytes of each live file of a version by its path, as Delta's own Snapshot has them."""
     adds = DataFrame(_snapshot(spark, table, version).allFiles().toDF(), spark)
     return {decoded(row["path"]): row["size"] for row in adds.select("path", "size").collect()}
+
+
+def known_files(spark: SparkSession, table: Path) -> list[tuple[str, int]]:
+    """Path, as Delta knows it, and bytes of each live file."""
+    adds = DataFrame(_snapshot(spark, table, None).allFiles().toDF(), spark)
+    return [(row["path"], row["size"]) for row in adds.select("path", "size").collect()]
 
 
 def states(spark: SparkSession, table: Path, versions: Iterable[int]) -> dict[int, State]:
@@ -91,6 +97,13 @@ def _file_actions(spark: SparkSession, version: int, snapshot: Any) -> DataFrame
             "remove.deletionTimestamp",
         )
     )
+
+
+def canonical_path(spark: SparkSession, table: Path) -> Callable[[str], str]:
+    """What makes of a path of the log the one by which Delta knows the file."""
+    log = _jvm(spark).DeltaLog.forTable(_jsession(spark), str(table))
+    function = log.getCanonicalPathFunction(False)
+    return lambda path: str(function.apply(path))
 
 
 def forget(spark: SparkSession) -> None:

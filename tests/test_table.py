@@ -108,13 +108,26 @@ def test_a_size_that_is_none(shaped: Path, name: str, size: Any) -> None:
     assert folders.listing(shaped) == before
 
 
-def test_a_minimum_above_the_maximum(shaped: Path) -> None:
-    refused(
-        lambda: open_table(shaped).plan_compaction(min_file_size="2 MiB", max_file_size="1 MiB"),
-        InvalidArgumentError,
-        "min_file_size=2 MiB is above max_file_size=1 MiB",
-        "lower the first or raise the second",
-    )
+@pytest.mark.spark
+def test_a_minimum_above_the_maximum_is_planned_as_optimize_takes_it_and_warned_of(
+    spark: SparkSession, changed: Path, confs: Callable[[str, str], None]
+) -> None:
+    table = open_table(changed, spark)
+    most = 3 * int(table.files().sizes.mean())
+    plan = table.plan_compaction(min_file_size="2 MiB", max_file_size=most)
+    assert table.thresholds("2 MiB", most) == plan.thresholds
+    assert plan.thresholds.min_file_size > plan.thresholds.max_file_size
+    assert len(plan.warnings) == 1
+    assert "minimum file size of 2 MiB is above the maximum" in plan.warnings[0]
+    for shown in (plan.explain(), plan._repr_html_(), *plan.to_dict()["warnings"]):
+        assert plan.warnings[0] in shown
+    confs("spark.databricks.delta.optimize.minFileSize", "2m")
+    confs("spark.databricks.delta.optimize.maxFileSize", str(most))
+    by_session = table.plan_compaction()
+    assert by_session.warnings == plan.warnings
+    assert by_session.bins.equals(plan.bins)
+    assert plan.run(strategy="optimize").as_planned
+    assert table.plan_compaction(min_file_size=10, max_file_size=10).warnings == ()
 
 
 @pytest.mark.parametrize(

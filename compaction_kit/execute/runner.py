@@ -32,7 +32,6 @@ from compaction_kit.execute.rewrite import rewritten_paths, run_rewrite
 from compaction_kit.execute.work import Options, Recorder, Work
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.names import LOG_FOLDER
-from compaction_kit.log.paths import decode_paths
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import CompactionPlan
 from compaction_kit.query import Query
@@ -216,9 +215,8 @@ def _check_same(planned: Snapshot, now: Snapshot) -> None:
 def _keys(snapshot: Snapshot) -> pa.Array:
     """What each live file is known by: its path, and its deletion vector."""
     vectors = snapshot.live["deletion_vector_id"].combine_chunks()
-    return pc.binary_join_element_wise(
-        decode_paths(snapshot.live["path"]), vectors, "|", null_handling="replace"
-    )
+    paths = snapshot.live["path"].combine_chunks()
+    return pc.binary_join_element_wise(paths, vectors, "|", null_handling="replace")
 
 
 def _result(

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.history.needs import Needs, file_names, relative_paths, vector_paths
-from compaction_kit.log.paths import decode_paths
+from compaction_kit.history.needs import Needs, file_names, vector_paths
+from compaction_kit.log.paths import places
 from compaction_kit.log.snapshot import Snapshot
 
 NEVER = np.iinfo(np.int64).max
@@ -61,7 +61,7 @@ def _file_expiry(
 ) -> np.ndarray:
     """When VACUUM may delete each path: it keeps what is live, in a young tombstone or young itself."""
     unique = pc.unique(paths)
-    live = pc.is_in(unique, value_set=_names(snapshot.live, table))
+    live = pc.is_in(unique, value_set=file_names(snapshot.live, table))
     removed = _latest_times(unique, *_tombstones(snapshot, table))
     modified = _latest_times(unique, on_disk["path"], on_disk["modification_time"])
     # What isn't listed is elsewhere or hidden, and VACUUM doesn't look there.
@@ -76,7 +76,7 @@ def _tombstones(snapshot: Snapshot, table: Path) -> tuple[pa.ChunkedArray, pa.Ch
     dead = snapshot.tombstones
     times = pc.fill_null(dead["deletion_timestamp"], 0)
     vectors = vector_paths(dead["deletion_vector_id"], table)
-    paths = [relative_paths(decode_paths(dead["path"]), table), vectors.drop_null()]
+    paths = [places(dead["path"], table), vectors.drop_null()]
     return (
         pa.chunked_array(paths, pa.string()),
         pa.chunked_array([*times.chunks, *times.filter(vectors.is_valid()).chunks], pa.int64()),
@@ -87,8 +87,3 @@ def _latest_times(unique: pa.Array, paths: pa.ChunkedArray, times: pa.ChunkedArr
     """The latest of the times of each path; null for none."""
     latest = pa.table({"path": paths, "at": times}).group_by("path").aggregate([("at", "max")])
     return latest["at_max"].combine_chunks().take(pc.index_in(unique, value_set=latest["path"]))
-
-
-def _names(actions: pa.Table, table: Path) -> pa.ChunkedArray:
-    decoded = pa.table({"path": decode_paths(actions["path"])})
-    return file_names(decoded.append_column("deletion_vector_id", actions["deletion_vector_id"]), table)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.log import TransactionLog
-from compaction_kit.log.paths import deletion_vector_file, relative_to_table
+from compaction_kit.log.paths import deletion_vector_file, places
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def read_needs(table: Path, log: TransactionLog) -> Needs:
     latest = log.segment().version
     removed = pc.fill_null(lifetimes["removed"], latest + 1)
     spans = pa.table({"added": lifetimes["added"], "removed": removed})
-    data = spans.append_column("path", relative_paths(lifetimes["path"], table))
+    data = spans.append_column("path", lifetimes["path"])
     vectors = spans.append_column("path", vector_paths(lifetimes["deletion_vector_id"], table))
     files = pa.concat_tables([data, _merged(vectors.filter(vectors["path"].is_valid()))])
     return Needs(first.version, latest, files.select(["path", "added", "removed"]))
@@ -87,21 +87,11 @@ def file_names(actions: pa.Table, table: Path) -> pa.ChunkedArray:
     """The data files and deletion vector files of some actions, relative to the table.
 
     Args:
-        actions: Columns path (decoded) and deletion_vector_id.
+        actions: Columns path (as snapshots have it) and deletion_vector_id.
         table: The table's folder.
     """
     vectors = vector_paths(actions["deletion_vector_id"], table).drop_null()
-    return pa.chunked_array([relative_paths(actions["path"], table), vectors], pa.string())
-
-
-def relative_paths(paths: pa.ChunkedArray, table: Path) -> pa.Array:
-    """Decoded paths, relative to the table; those of files elsewhere stay absolute."""
-    encoded = pa.chunked_array(paths).combine_chunks()
-    absolute = pc.or_(pc.starts_with(encoded, "/"), pc.starts_with(encoded, "file:"))
-    if not pc.any(absolute).as_py():
-        return encoded
-    shortened = [relative_to_table(path, table) for path in encoded.filter(absolute).to_pylist()]
-    return pc.replace_with_mask(encoded, absolute, pa.array(shortened, pa.string()))
+    return pa.chunked_array([places(actions["path"], table), vectors], pa.string())
 
 
 def vector_paths(ids: pa.ChunkedArray, table: Path) -> pa.Array:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from compaction_kit.folder import is_file, list_folder
 from compaction_kit.history.needs import Needs, read_needs
 from compaction_kit.log import TransactionLog
+from compaction_kit.log.paths import is_remote
 from compaction_kit.retention import table_retention
 from compaction_kit.times import millis
 
@@ -113,6 +114,8 @@ def missing_paths(table: Path, paths: pa.ChunkedArray, on_disk: pa.ChunkedArray)
         on_disk: The paths that `list_folder` found.
     """
     unseen = pc.unique(paths.filter(pc.invert(pc.is_in(paths, value_set=on_disk))))
+    # Nobody has looked whether those are there.
+    unseen = unseen.filter(pc.invert(is_remote(unseen)))
     unlisted = pc.match_substring_regex(unseen, _UNLISTED)
     there = [path for path in unseen.filter(unlisted).to_pylist() if is_file(table / path)]
     return unseen.filter(pc.invert(pc.is_in(unseen, value_set=pa.array(there, pa.string()))))

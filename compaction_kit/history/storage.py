@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.folder import list_folder
-from compaction_kit.history.needs import read_needs, relative_paths
+from compaction_kit.history.needs import read_needs
 from compaction_kit.history.readable import missing_paths
 from compaction_kit.log import TransactionLog
 
@@ -39,7 +39,7 @@ def read_storage(table: Path, log: TransactionLog) -> Storage:
     first, lifetimes = log.lifetimes()
     needs = read_needs(table, log)
     on_disk = list_folder(table, metadata.partition_columns)
-    paths = relative_paths(lifetimes["path"], table)
+    paths = lifetimes["path"].combine_chunks()
     gone = pc.is_in(paths, value_set=missing_paths(table, pa.chunked_array([paths]), on_disk["path"]))
     is_gone = gone.to_numpy(zero_copy_only=False)
     sizes = pc.fill_null(lifetimes["size_bytes"], 0).to_numpy()

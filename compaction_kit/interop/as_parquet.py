@@ -1,14 +1,12 @@
 """Whether the live files of a Delta table, read as plain Parquet, are the table."""
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from compaction_kit.errors import EmptyTableError, UnsupportedTableError
-from compaction_kit.history.needs import relative_paths
 from compaction_kit.interop.partition_folders import folders_of
 from compaction_kit.interop.visibility import spark_reads
-from compaction_kit.log.paths import decode_paths
+from compaction_kit.log.paths import is_outside, places
 from compaction_kit.sizes import format_count
 from compaction_kit.table import Table, local_path
 
@@ -16,8 +14,8 @@ _ROW_IDS = "delta.rowTracking.materializedRowIdColumnName"
 
 
 def live_paths(table: Table) -> pa.Array:
-    """The live files' paths as on disk, relative to the table; absolute ones of files elsewhere."""
-    return relative_paths(decode_paths(table.log.snapshot().live["path"]), table.path)
+    """Where the live files are; see `paths.places`."""
+    return places(table.log.snapshot().live["path"], table.path)
 
 
 def check_as_parquet(table: Table) -> None:
@@ -77,7 +75,7 @@ def _refusal(table: Table) -> str | None:
 
 def _file_refusal(table: Table) -> str | None:
     paths = live_paths(table)
-    outside = paths.filter(pc.or_(pc.starts_with(paths, "/"), pc.match_substring(paths, "://")))
+    outside = paths.filter(is_outside(paths))
     if len(outside):
         count = format_count(len(outside), "live file")
         return f"{count} outside of its folder, such as {outside[0]}; copy its rows to a new table"

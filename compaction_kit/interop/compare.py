@@ -11,12 +11,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from compaction_kit.folder import is_file
-from compaction_kit.history.needs import relative_paths
 from compaction_kit.interop.check import DELETED, LIVE, MISSING, STALE, ManifestCheck
 from compaction_kit.interop.damage import Damage, Lives, measure_damage
 from compaction_kit.interop.manifest import PROPERTY, read_manifest, refusal
-from compaction_kit.interop.partition_folders import folder_of, folders_of, parent_folders, values_of
-from compaction_kit.log.paths import decode_paths
+from compaction_kit.interop.partition_folders import folders_of, parent_folders, values_of
+from compaction_kit.log.paths import folder_of, places
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.table import Table
 
@@ -36,7 +35,7 @@ def check_manifest(table: Table) -> ManifestCheck:
     first, lifetimes = table.log.lifetimes()
     lifetimes = _until(lifetimes, snapshot.version)
     live = _live_files(table.path, snapshot)
-    lives = _with_partitions(lifetimes, live, snapshot, table.path)
+    lives = _with_partitions(lifetimes, live, snapshot)
     files = _compare(table.path, listed, live, lives)
     versions = np.arange(first.version, snapshot.version + 1)
     # What a manifest lists it lists without a vector.
@@ -74,25 +73,25 @@ def _live_files(folder: Path, snapshot: Snapshot) -> pa.Table:
     return pa.table(
         {
             "partition": folders_of(files.select(names)),
-            "path": relative_paths(decode_paths(files["path"]), folder),
+            "path": places(files["path"], folder),
             "num_rows": snapshot.num_records,
             "num_deleted": pc.fill_null(files["deletion_vector_cardinality"], 0),
         }
     )
 
 
-def _with_partitions(lifetimes: pa.Table, live: pa.Table, snapshot: Snapshot, folder: Path) -> pa.Table:
-    """The lifetimes with path relative to the table, and partition.
+def _with_partitions(lifetimes: pa.Table, live: pa.Table, snapshot: Snapshot) -> pa.Table:
+    """The lifetimes with their partition.
 
     The log says the partition of the live files; that of others is told by the folder that they were in.
     """
-    paths = pa.array(relative_paths(lifetimes["path"], folder))
+    paths = lifetimes["path"].combine_chunks()
     columns = snapshot.metadata.partition_columns
     encoded = parent_folders(paths)
     known = pa.array([_canonical(one, columns) for one in encoded.dictionary.to_pylist()], pa.string())
     from_log = live["partition"].take(pc.index_in(paths, value_set=live["path"].combine_chunks()))
     partitions = pc.coalesce(from_log, known.take(encoded.indices))
-    return lifetimes.set_column(0, "path", paths).append_column("partition", partitions)
+    return lifetimes.append_column("partition", partitions)
 
 
 def _canonical(folder: str, columns: tuple[str, ...]) -> str:

@@ -1,30 +1,15 @@
 """The names of partition folders, as Hive, Spark and Delta write them: `origin=JFK/day=2013-01-01`."""
 
 import re
-from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 import pyarrow as pa
 
+from compaction_kit.log.paths import HIVE_NULL, folder_of
+
 Value = str | None
 
-HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-# ExternalCatalogUtils.charToEscape; a space stays as it is.
-_ESCAPED = re.compile(r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
 _ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
-
-
-def folder_of(columns: Sequence[str], values: Sequence[Value]) -> str:
-    """The folder of a partition; "" and null have the same (ExternalCatalogUtils.getPartitionPathString).
-
-    Args:
-        columns: The partition columns in their order.
-        values: The value of each, as the log writes it.
-    """
-    return "/".join(
-        f"{_escaped(name)}={_escaped(value) if value else HIVE_NULL}"
-        for name, value in zip(columns, values, strict=True)
-    )
 
 
 def values_of(folder: str) -> dict[str, Value] | None:
@@ -62,10 +47,6 @@ def parent_folders(paths: pa.Array) -> pa.DictionaryArray:
 
 def _rows(partitions: pa.Table) -> list[tuple[Value, ...]]:
     return list(zip(*(column.to_pylist() for column in partitions.columns), strict=True))
-
-
-def _escaped(text: str) -> str:
-    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
 
 
 def _unescaped(text: str) -> str:

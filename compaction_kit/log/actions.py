@@ -2,7 +2,7 @@
 
 A table of file actions has a row an action:
 
-    is_add bool, path string (as the log writes it), size_bytes int64, deletion_vector_id string,
+    is_add bool, path string (see `paths.canonical_paths`), size_bytes int64, deletion_vector_id string,
     source and row int64 (which file of the log, and where in it, to read the rest later).
 
 What else an action says is a detail, read when it is asked for:
@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.errors import CorruptLogError
+from compaction_kit.log.paths import canonical_paths
 
 PARTITION = "partition."
 # Where each column is in an action.
@@ -178,7 +179,7 @@ def _of_one_kind(raw: pa.Table, kind: str, source: int) -> pa.Table:
     return pa.table(
         {
             "is_add": pa.repeat(kind == "add", len(rows)),
-            "path": core["path"],
+            "path": canonical_paths(core["path"]),
             "size_bytes": core["size_bytes"],
             "deletion_vector_id": _vector_id(core),
             "source": pa.repeat(pa.scalar(source, pa.int64()), len(rows)),

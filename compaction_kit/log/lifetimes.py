@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from compaction_kit.log.actions import CORE, column, file_actions
 from compaction_kit.log.json_source import JsonSource
 from compaction_kit.log.names import Kind, LogFile
-from compaction_kit.log.paths import decode_paths
+from compaction_kit.log.paths import places
 from compaction_kit.log.reconcile import action_keys
 from compaction_kit.log.segment import complete_checkpoints, find_segment
 from compaction_kit.log.snapshot import Snapshot, read_snapshot
@@ -46,9 +46,9 @@ def file_lifetimes(
 
     Returns:
         The snapshot of the earliest version, and one row for each time that a data file was
-        live: path (decoded), deletion_vector_id, size_bytes, added (the version; that of the
-        snapshot for files that were live by then), removed (the first version without it; null
-        if it is live), num_records (without deleted rows; null where the statistics don't say,
+        live: path (its place, see `paths.places`), deletion_vector_id, size_bytes, added (the
+        version; that of the snapshot for files that were live by then), removed (the first
+        version without it; null if it is live), num_records (without deleted rows; null where the statistics don't say,
         and for the snapshot's files) and row (of the snapshot's files: where in its `live`).
     """
     earliest = earliest_version(files)
@@ -58,7 +58,7 @@ def file_lifetimes(
     start = _with_version(snapshot.live, np.full(len(snapshot.live), earliest), unread, rows)
     later = (_commit_actions(source) for source in commits)
     actions = [start, *(part.filter(pc.greater(part["version"], earliest)) for part in later)]
-    return snapshot, _lives(pa.concat_tables(actions))
+    return snapshot, _lives(pa.concat_tables(actions), table)
 
 
 def _commit_actions(source: JsonSource) -> pa.Table:
@@ -76,7 +76,7 @@ def _with_version(actions: pa.Table, versions: np.ndarray, records: pa.Array, ro
     return columns.append_column("num_records", records).append_column("row", rows)
 
 
-def _lives(actions: pa.Table) -> pa.Table:
+def _lives(actions: pa.Table, table: Path) -> pa.Table:
     """Pair each add that begins a life with the remove that ends it."""
     keys = action_keys(actions).dictionary_encode().indices.to_numpy()
     is_add = actions["is_add"].to_numpy()
@@ -95,7 +95,7 @@ def _lives(actions: pa.Table) -> pa.Table:
     lives = actions.take(pa.array(order[turns[begins]]))
     return pa.table(
         {
-            "path": decode_paths(lives["path"]),
+            "path": places(lives["path"], table),
             "deletion_vector_id": lives["deletion_vector_id"].combine_chunks(),
             "size_bytes": lives["size_bytes"].combine_chunks(),
             "added": lives["version"].combine_chunks(),

@@ -8,8 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.log.paths import decode_paths
-
 _WORD_BYTES = 8
 # Of the end of a key, where the names of data files differ.
 _NUM_WORDS = 6
@@ -65,8 +63,8 @@ def without(actions: pa.Table, newer: pa.Table) -> pa.Table:
 
 
 def action_keys(actions: pa.Table) -> pa.Array:
-    """What names a file: its decoded path, and the id of its deletion vector."""
-    keys = decode_paths(actions["path"].combine_chunks())
+    """What names a file: its path, and the id of its deletion vector."""
+    keys = actions["path"].combine_chunks()
     vectors = actions["deletion_vector_id"].combine_chunks()
     if vectors.null_count == len(vectors):
         return keys

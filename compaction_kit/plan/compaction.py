@@ -27,7 +27,7 @@ from compaction_kit.plan.tables import (
     partitions_table,
     steps_table,
 )
-from compaction_kit.plan.words import explain
+from compaction_kit.plan.words import explain, warnings
 from compaction_kit.sizes import format_count, format_size
 
 if TYPE_CHECKING:
@@ -128,6 +128,11 @@ class CompactionPlan:
     def is_empty(self) -> bool:
         """Whether there is nothing to do; `explain()` says why."""
         return self.num_bins == 0
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What one should know before it is run, a sentence each; `explain()` says it too."""
+        return warnings(self)
 
     @property
     def gain(self) -> int:

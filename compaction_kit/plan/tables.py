@@ -119,6 +119,7 @@ def as_dict(plan: "CompactionPlan") -> dict[str, Any]:
         "max_file_size": thresholds.max_file_size,
         "max_deleted_rows_ratio": thresholds.max_deleted_rows_ratio,
         "batch_size": thresholds.batch_size,
+        "warnings": list(plan.warnings),
         "num_files_removed": plan.num_files_removed,
         "num_files_added": plan.num_files_added,
         "bytes_removed": plan.bytes_removed,

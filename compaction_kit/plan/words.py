@@ -16,7 +16,7 @@ def explain(plan: "CompactionPlan") -> str:
     """What a plan does and why, step by step, a sentence a line."""
     lines = [_candidates(plan)]
     if plan.is_empty:
-        return "\n".join([*lines, _why_empty(plan)])
+        return "\n".join([*lines, _why_empty(plan), *plan.warnings])
     lines += [_packing(plan), *_left_alone(plan), *_commits(plan), _outcome(plan)]
     exact = plan.exact
     if plan.is_optimize and not exact.members:
@@ -24,7 +24,19 @@ def explain(plan: "CompactionPlan") -> str:
             "Files of one size stand at the edge of a bin: sums are exact, and which of them goes where is "
             "as Delta's snapshot orders them."
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, *plan.warnings])
+
+
+def warnings(plan: "CompactionPlan") -> tuple[str, ...]:
+    """See `CompactionPlan.warnings`."""
+    lower, upper = plan.thresholds.min_file_size, plan.thresholds.max_file_size
+    if plan.zorder_by or lower <= upper:
+        return ()
+    return (
+        f"The minimum file size of {format_size(lower)} is above the maximum of {format_size(upper)}, so "
+        "that every run takes up the last one's output again, and rewrites what of it fits together: lower "
+        "the first or raise the second.",
+    )
 
 
 def _candidates(plan: "CompactionPlan") -> str:

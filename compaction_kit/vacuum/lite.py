@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError
 from compaction_kit.folder import is_file
-from compaction_kit.history.needs import relative_paths, vector_paths
+from compaction_kit.history.needs import vector_paths
 from compaction_kit.log.actions import CORE, column, file_actions
 from compaction_kit.log.json_source import JsonSource, commit_blocks
 from compaction_kit.log.metadata import Metadata
 from compaction_kit.log.names import LOG_FOLDER, Kind, LogFile, list_log
-from compaction_kit.log.paths import decode_paths
+from compaction_kit.log.paths import canonical_paths, is_outside, places
 from compaction_kit.log.text import lines_of, read_log_file, reading
 from compaction_kit.log.times import commit_times
 
@@ -59,7 +59,8 @@ def lite_candidates(table: Path, metadata: Metadata, cutoff: int) -> pa.Array:
     # A file that was removed more than once counts by the last time.
     latest = pa.concat_tables(removes).group_by("path").aggregate([("time", "max")])
     removed = latest.filter(pc.less(latest["time_max"], cutoff))["path"].combine_chunks()
-    return pc.unique(pa.concat_arrays([removed, changed_paths(table, within)]))
+    candidates = pc.unique(pa.concat_arrays([removed, changed_paths(table, within)]))
+    return candidates.filter(pc.invert(is_outside(candidates)))
 
 
 def last_commit(table: Path, metadata: Metadata, time: int) -> int | None:
@@ -86,7 +87,7 @@ def changed_paths(table: Path, commits: Sequence[LogFile]) -> pa.Array:
                 paths = [action["cdc"]["path"] for action in actions if action.get("cdc")]
                 found.append(pa.array(paths, pa.string()))
     found_paths = pa.concat_arrays(found) if found else pa.array([], pa.string())
-    return relative_paths(decode_paths(found_paths), table)
+    return places(canonical_paths(found_paths), table)
 
 
 def _commits(table: Path) -> list[LogFile]:
@@ -100,7 +101,7 @@ def _removed(table: Path, commits: list[LogFile]) -> pa.Table:
     actions = file_actions(raw, 0)
     actions = actions.filter(pc.invert(actions["is_add"]))
     times = column(raw, "remove", "deletion_timestamp").take(actions["row"].combine_chunks())
-    whole = pa.table({"path": relative_paths(decode_paths(actions["path"]), table)})
+    whole = pa.table({"path": places(actions["path"], table)})
     vectors = pa.table({"path": vector_paths(actions["deletion_vector_id"], table)})
     both = [part.append_column("time", pc.fill_null(times, 0)) for part in (whole, vectors)]
     return pa.concat_tables(both).filter(pc.is_valid(pc.field("path")))

@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.history.needs import file_names, relative_paths, vector_paths
-from compaction_kit.log.paths import decode_paths
+from compaction_kit.history.needs import file_names, vector_paths
+from compaction_kit.log.paths import places
 from compaction_kit.log.snapshot import Snapshot
 
 
@@ -37,24 +37,18 @@ def read_references(snapshot: Snapshot, table: Path) -> References:
         snapshot: Of the latest version.
         table: The table's folder.
     """
-    live = pa.table(
-        {
-            "path": decode_paths(snapshot.live["path"]),
-            "deletion_vector_id": snapshot.live["deletion_vector_id"],
-        }
-    )
     tombstones = snapshot.tombstones
     # A tombstone without a time counts as one of 1970 (RemoveFile.delTimestamp).
     times = pc.fill_null(tombstones["deletion_timestamp"], 0).combine_chunks()
-    data = relative_paths(decode_paths(tombstones["path"]), table)
+    data = places(tombstones["path"], table)
     vectors = vector_paths(tombstones["deletion_vector_id"], table)
     removed = pa.concat_tables(
         pa.table({"path": paths, "time": times, "is_data": pa.repeat(is_data, len(times))})
         for paths, is_data in ((data, True), (vectors, False))
     )
-    names = file_names(live, table)
+    names = file_names(snapshot.live, table)
     return References(
         pa.concat_arrays(names.chunks or [pa.array([], pa.string())]),
-        relative_paths(live["path"], table),
+        places(snapshot.live["path"], table),
         removed.filter(pc.is_valid(removed["path"])),
     )

@@ -1,5 +1,6 @@
 """Sort out which files VACUUM takes, and why it leaves the others."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pyarrow.compute as pc
 
 from compaction_kit.folder import Folder
 from compaction_kit.log.metadata import Metadata
+from compaction_kit.log.paths import is_within
 from compaction_kit.vacuum.lite import lite_candidates
 from compaction_kit.vacuum.references import References
 
@@ -68,8 +70,11 @@ def sort_out(
     else:
         is_young = pc.greater_equal(files["modification_time"], cutoff)
         reasons.append(("written less long ago", is_young.combine_chunks()))
+    reasons.append((NEEDED, pc.is_in(paths, value_set=wanted)))
+    if folder.links:
+        needed = pa.concat_arrays([references.live, young, wanted])
+        reasons += _by_links(table, paths.to_pylist(), needed.to_pylist())
     reasons += [
-        (NEEDED, pc.is_in(paths, value_set=wanted)),
         # Hadoop takes what is before the colon for a scheme, and VACUUM breaks off there: at a path that
         # begins so, and at a file whose checksum it looks for (ChecksumFileSystem.getChecksumFile).
         ("a colon in its name", pc.match_substring_regex(paths, "^[^/]*:|:[^/]*$")),
@@ -83,3 +88,17 @@ def sort_out(
         stays.append_column("reason", names),
         gone_already,
     )
+
+
+def _by_links(table: Path, paths: list[str], needed: list[str]) -> list[tuple[str, pa.Array]]:
+    """Which files VACUUM takes though a link leads to them: from elsewhere, or from a path that is needed."""
+    root = os.path.realpath(table)
+    kept = {os.path.realpath(table / path) for path in needed}
+    # A link to a file is deleted itself, and what it leads to stays.
+    folders = [os.path.realpath(table / os.path.dirname(path)) for path in paths]
+    outside = [not is_within(folder, root) for folder in folders]
+    real = [f"{folder}/{os.path.basename(path)}" for folder, path in zip(folders, paths, strict=True)]
+    return [
+        ("outside of the table's folder, by a link", pa.array(outside, pa.bool_())),
+        ("needed by another path, by a link", pa.array([path in kept for path in real], pa.bool_())),
+    ]

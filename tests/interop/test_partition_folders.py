@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction_kit.interop.partition_folders import folder_of, folders_of, values_of
+from compaction_kit.interop.partition_folders import folders_of, values_of
+from compaction_kit.log.paths import folder_of
 
 names = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\x00"), min_size=1)
 

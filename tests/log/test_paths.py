@@ -1,11 +1,39 @@
+import os
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
-from compaction_kit.log.paths import decode_paths, deletion_vector_file, relative_to_table
+from compaction_kit.log.paths import (
+    canonical_paths,
+    decode_paths,
+    deletion_vector_file,
+    is_outside,
+    is_remote,
+    is_unreadable,
+    places,
+)
+from tests import deltas_view, handmade
 
 TABLE = Path("/lake/sales")
+SEGMENTS = st.sampled_from(
+    ["..", ".", "", "a", "p=1", "%2e%2e", "%2E", "b%20c", "%2Fx", "n%252Fm", "ü", "%C3%BC", "a.b", "..a"]
+)
+BEGINNINGS = st.sampled_from(
+    ["", "/", "//", "///", "file:/", "file:///", "file:/lake/sales/", "s3://b/", "./"]
+)
+PATHS = st.builds(
+    lambda begin, folders, name: begin + "/".join([*folders, name]),
+    BEGINNINGS,
+    st.lists(SEGMENTS, max_size=5),
+    st.sampled_from(["x.parquet", "p=%3D.parquet", "y+z.parquet", "%41.parquet"]),
+)
 
 
 @pytest.mark.parametrize(
@@ -22,14 +50,16 @@ TABLE = Path("/lake/sales")
 def test_paths_are_decoded_once(written: str, on_disk: str) -> None:
     paths = pa.chunked_array([[written], ["plain.parquet", written]])
     assert decode_paths(paths).to_pylist() == [on_disk, "plain.parquet", on_disk]
+    assert places(paths, TABLE).to_pylist() == [on_disk, "plain.parquet", on_disk]
 
 
 def test_no_paths_decode_to_none() -> None:
     assert decode_paths(pa.chunked_array([[]], pa.string())).to_pylist() == []
+    assert places(canonical_paths(pa.chunked_array([[]], pa.string())), TABLE).to_pylist() == []
 
 
 @pytest.mark.parametrize(
-    ("path", "relative"),
+    ("path", "place"),
     [
         ("p=1/a.parquet", "p=1/a.parquet"),
         ("/lake/sales/p=1/a.parquet", "p=1/a.parquet"),
@@ -37,10 +67,90 @@ def test_no_paths_decode_to_none() -> None:
         ("file:///lake/sales/a.parquet", "a.parquet"),
         ("/lake/sales2/a.parquet", "/lake/sales2/a.parquet"),
         ("file:///lake/other/a.parquet", "/lake/other/a.parquet"),
+        ("./a.parquet", "a.parquet"),
+        ("b//a.parquet", "b/a.parquet"),
+        ("b/../a.parquet", "a.parquet"),
+        ("b/../../a.parquet", "/lake/a.parquet"),
+        ("%2e%2e/a.parquet", "/lake/a.parquet"),
+        ("b%2F..%2F..%2Fa.parquet", "/lake/a.parquet"),
+        ("%2Fetc%2Fa.parquet", "/etc/a.parquet"),
+        ("../sales/a.parquet", "a.parquet"),
+        ("/lake/other/../sales/a.parquet", "a.parquet"),
+        ("a%2525b.parquet", "a%25b.parquet"),
+        ("p=12%253A30/a.parquet", "p=12%3A30/a.parquet"),
+        ("s3://bucket/a%20b.parquet", "s3://bucket/a%20b.parquet"),
+        ("hdfs:/a.parquet", "hdfs:///a.parquet"),
+        ("file://localhost/lake/sales/a.parquet", "file://localhost/lake/sales/a.parquet"),
+        ("//host/a.parquet", "file://host/a.parquet"),
     ],
 )
-def test_absolute_paths_in_the_table_become_relative(path: str, relative: str) -> None:
-    assert relative_to_table(path, TABLE) == relative
+def test_a_path_is_decoded_normalised_and_placed_once(path: str, place: str) -> None:
+    found = places(canonical_paths(pa.array([path, "plain.parquet"])), TABLE)
+    assert found.to_pylist() == [place, "plain.parquet"]
+    assert is_outside(found).to_pylist() == [place.startswith("/") or "://" in place, False]
+    assert is_remote(found).to_pylist() == ["://" in place, False]
+
+
+def test_an_absolute_path_through_a_link_to_the_table_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / "t" / "p=1").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "t")
+    paths = canonical_paths(pa.array([f"{tmp_path}/link/p=1/a", "../link/b", f"{tmp_path}/lin/c"]))
+    assert places(paths, tmp_path / "t").to_pylist() == ["p=1/a", "b", f"{tmp_path}/lin/c"]
+    # And a table that is opened by the link.
+    assert places(canonical_paths(pa.array([f"{tmp_path}/t/p=1/a"])), tmp_path / "link")[0].as_py() == "p=1/a"
+
+
+def test_a_slice_of_paths_is_looked_at_and_not_what_is_around_it() -> None:
+    paths = pa.array(["/lake/sales/a", "b", "c/../d", "e%20f"])
+    assert canonical_paths(paths.slice(1, 2)).to_pylist() == ["b", "d"]
+    assert places(paths.slice(3, 1), TABLE).to_pylist() == ["e f"]
+    assert places(paths.slice(1, 1), TABLE).to_pylist() == ["b"]
+
+
+@pytest.mark.spark
+def test_delta_knows_files_by_the_same_paths_and_finds_them_at_the_same_places(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = handmade.write_log(tmp_path / "t", [])
+    jvm = deltas_view._jvm(spark)
+    canonical = jvm.DeltaLog.forTable(deltas_view._jsession(spark), str(table)).getCanonicalPathFunction(
+        False
+    )
+    absolute = jvm.util.DeltaFileOperations.absolutePath
+
+    @given(st.lists(PATHS, max_size=8))
+    def check(paths: list[str]) -> None:
+        known = canonical_paths(pa.array(paths, pa.string()))
+        found = places(known, TABLE).to_pylist()
+        assert not any(is_unreadable(known).to_pylist())
+        for path, one, place in zip(paths, known.to_pylist(), found, strict=True):
+            assert one == canonical(path)
+            there = absolute(str(TABLE), one).toUri()
+            if there.getAuthority() or there.getScheme() not in (None, "file"):
+                assert "://" in place
+            else:
+                assert os.path.join(str(TABLE), place) == os.path.normpath(f"/{there.getPath().lstrip('/')}")
+
+    check()
+
+
+@pytest.mark.spark
+def test_paths_that_delta_cannot_read_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    canonical = deltas_view.canonical_path(spark, handmade.write_log(tmp_path / "t", []))
+    no_uris = ["a b", "a%zz", "a%2", "a%", "a:b", "p=12:30/a", "a|b", "a[b", 'a"', "p/a^b", "a\\b"]
+    for path in no_uris:
+        with pytest.raises(Py4JJavaError):
+            canonical(path)
+    no_names = ["a?b", "a#b", "p/a%3Ab", "./a:b"]
+    told = is_unreadable(canonical_paths(pa.array([*no_uris, *no_names]))).to_pylist()
+    assert all(told)
+    assert not any(is_unreadable(pa.array(["p=12%253A30/a", "p=12%3A30/a", "file:///a/b", "ü"])).to_pylist())
+    for number, path in enumerate(no_names):
+        table = tmp_path / f"table {number}"
+        handmade.write_data(table, unquote(path).removeprefix("./"), pa.table({"id": [1]}))
+        handmade.write_log(table, [handmade.add(path)])
+        with pytest.raises((PySparkException, Py4JJavaError)):
+            spark.read.format("delta").load(str(table)).collect()
 
 
 @pytest.mark.parametrize(
@@ -57,6 +167,7 @@ def test_absolute_paths_in_the_table_become_relative(path: str, relative: str) -
         ("u^-aqEH.-t@S}K{vb[*k^@1", "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"),
         ("u^-aqEH.-t@S}K{vb[*k^", "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"),
         ("p/elsewhere/a@b.bin@12", "/elsewhere/a@b.bin"),
+        ("pfile:///elsewhere/../lake/sales/a%20b.bin", "a b.bin"),
     ],
 )
 def test_a_deletion_vectors_id_gives_its_file(vector_id: str | None, file: str | None) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from compaction_kit import open_table
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError
 from compaction_kit.log import TransactionLog
-from compaction_kit.log.paths import decode_paths
+from compaction_kit.log.paths import places
 from tests import checkpoints, deltas_view, handmade
 from tests.deltas_view import State
 from tests.handmade import Action
@@ -323,10 +323,9 @@ def assert_lifetimes_agree(log: TransactionLog) -> None:
     first, lifetimes = log.lifetimes()
     lives = lifetimes.to_pylist()
     for version in range(first.version, log.segment().version + 1):
-        actions = log.snapshot(version).live
-        live = zip(
-            decode_paths(actions["path"]).to_pylist(), actions["deletion_vector_id"].to_pylist(), strict=True
-        )
+        snapshot = log.snapshot(version)
+        found = places(snapshot.live["path"], snapshot.table).to_pylist()
+        live = zip(found, snapshot.live["deletion_vector_id"].to_pylist(), strict=True)
         assert set(live) == {
             (life["path"], life["deletion_vector_id"])
             for life in lives

@@ -1,6 +1,7 @@
 """What goes and why, and what stays; no session is needed to look."""
 
 import json
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -241,3 +242,21 @@ def test_the_page_shows_what_stays_and_the_figure(aged: Aged) -> None:
     page = later._repr_html_()
     assert page.index("would be lost") < page.index("would delete") < page.index("what stays")
     assert 'aria-label="VACUUM would cost ' in page
+
+
+def test_a_file_that_a_path_out_and_back_or_a_link_leads_to_stays(tmp_path: Path) -> None:
+    table, other = tmp_path / "t", tmp_path / "other"
+    for folder in (table / "real", other):
+        folder.mkdir(parents=True)
+    for place in ("back", "enc", "x", "real/y", "real/z", "orphan", "../other/foreign"):
+        (table / place).write_bytes(b"1")
+        os.utime(table / place, (0, 0))
+    (table / "alias").symlink_to(table / "real")
+    (table / "out").symlink_to(other)
+    (tmp_path / "link").symlink_to(table)
+    paths = ["../t/back", "a/%2e%2e/enc", f"{tmp_path}/link/x", "alias/y"]
+    handmade.write_log(table, [handmade.add(path) for path in paths])
+    plan = open_table(table).plan_vacuum()
+    # The name by which nobody knows a file goes too: the link to its folder makes it one file of two names.
+    assert plan.files["path"].to_pylist() == ["alias/z", "orphan", "real/z"]
+    assert set(open_table(table).versions()["readable"].to_pylist()) == {"yes"}

@@ -2,10 +2,10 @@
 
 import itertools
 import json
-import os
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from compaction_kit.execute.arrow.job import Bin
 from compaction_kit.execute.arrow.stats import MergedStats, merge_stats, physical_schema
 from compaction_kit.execute.arrow.worker import Rewritten
 from compaction_kit.files import Files
+from compaction_kit.log.paths import log_path
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,6 @@ class Replaced:
     """What the log will say of a bin, as far as its files tell it and not its output.
 
     Attributes:
-        folder: Of the output, as the log writes it, with a slash behind it if there is one.
         partition_values: Of its files.
         stats: Of its rows.
         sizes: The bytes of each file.
@@ -29,7 +29,6 @@ class Replaced:
             garbage collector busy.
     """
 
-    folder: str
     partition_values: dict[str, str | None]
     stats: MergedStats
     sizes: list[int]
@@ -51,11 +50,10 @@ def replace_files(source: Files, bins: Sequence[Bin]) -> list[Replaced]:
     ends = np.cumsum([len(one.positions) for one in bins]).tolist()
     found = []
     for start, end in itertools.pairwise([0, *ends]):
-        folder, slash, _ = paths[start].rpartition("/")
         files = zip(paths[start:end], values[start:end], sizes[start:end], strict=True)
         removes = [_remove(*file, now) for file in files]
         merged = merge_stats(stats[start:end], schema)
-        found.append(Replaced(folder + slash, values[start], merged, sizes[start:end], removes))
+        found.append(Replaced(values[start], merged, sizes[start:end], removes))
     return found
 
 
@@ -71,13 +69,13 @@ def _remove(path: str, values: dict[str, str | None], size_bytes: int, now: int)
     return json.dumps({"remove": remove})
 
 
-def file_actions(replaced: Iterable[Replaced], outputs: Iterable[Rewritten]) -> list[str]:
+def file_actions(table: Path, replaced: Iterable[Replaced], outputs: Iterable[Rewritten]) -> list[str]:
     """Of each bin the add of its output, if that has rows, and the removes of what it replaces, in JSON."""
     actions: list[str] = []
     for files, output in zip(replaced, outputs, strict=True):
         if output.num_rows:
             add = {
-                "path": files.folder + os.path.basename(output.path),
+                "path": log_path(output.path.removeprefix(f"{table}/")),
                 "partitionValues": files.partition_values,
                 "size": output.size_bytes,
                 "modificationTime": output.modification_time,

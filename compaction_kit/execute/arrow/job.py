@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
@@ -21,7 +22,8 @@ from compaction_kit.execute.arrow.worker import Rewritten, Share, join_parts, re
 from compaction_kit.execute.jobs import run_cancellable
 from compaction_kit.execute.work import Recorder
 from compaction_kit.files import Files
-from compaction_kit.log.paths import decode_paths
+from compaction_kit.log.metadata import Metadata
+from compaction_kit.log.paths import escaped, folder_of, is_within, places
 
 # Tasks for each core: enough of them to end together, and, if there is much to do, to tell progress by.
 _LEAST_TASKS, _MOST_TASKS = 2, 8
@@ -73,8 +75,7 @@ class BinJob:
         run = str(uuid.uuid4())
         with _own_folder(self._table, run) as folder:
             shares = self._shares(bins, folder, run)
-            places = {share.number: os.path.dirname(share.inputs[0][0]) for share in shares}
-            return _moved(self._joined(self._rewrite(shares)), places)
+            return _moved(self._joined(self._rewrite(shares)), self._folders(bins))
 
     def _shares(self, bins: Sequence[Bin], folder: Path, run: str) -> list[Share]:
         positions = np.concatenate([one.positions for one in bins])
@@ -83,11 +84,11 @@ class BinJob:
         costs = sizes + _FILE_COST
         even = max(float(costs.sum()) / self._cores, 1.0)
         inputs = list(zip(self._paths(positions), sizes.tolist(), strict=True))
-        found = []
+        shares = []
         for one, start, end in zip(bins, [0, *ends[:-1]], ends, strict=True):
             cuts = _cuts(sizes[start:end], costs[start:end], even)
             for part, (first, last) in enumerate(itertools.pairwise(cuts)):
-                found.append(
+                shares.append(
                     Share(
                         one.number,
                         part,
@@ -99,13 +100,25 @@ class BinJob:
                         self._footer,
                     )
                 )
-        return found
+        return shares
 
     def _paths(self, positions: np.ndarray) -> list[str]:
         """The absolute paths of some of the files."""
-        table = str(self._table)
-        paths = decode_paths(self._source.paths(positions)).to_pylist()
-        return [os.path.join(table, path) for path in paths]
+        found = places(self._source.paths(positions), self._table).to_pylist()
+        return [os.path.join(str(self._table), place) for place in found]
+
+    def _folders(self, bins: Sequence[Bin]) -> dict[int, str]:
+        """The folder of each bin's output, made if it isn't there, by the bin's number."""
+        metadata = self._source.snapshot.metadata
+        firsts = np.array([one.positions[0] for one in bins])
+        values: Iterable[tuple[str | None, ...]] = [()] * len(bins)
+        if metadata.partition_columns:
+            rows = self._source.partitions.take(pa.array(firsts))
+            values = zip(*(column.to_pylist() for column in rows.columns), strict=True)
+        found = places(self._source.paths(firsts), self._table).to_pylist()
+        named = [output_folder(place, metadata, row) for place, row in zip(found, values, strict=True)]
+        made = {folder: _made(self._table, folder) for folder in set(named)}
+        return {one.number: made[folder] for one, folder in zip(bins, named, strict=True)}
 
     def _rewrite(self, shares: list[Share]) -> list[Rewritten]:
         context, record = self._spark.sparkContext, self._record
@@ -215,12 +228,12 @@ def _own_folder(table: Path, run: str) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _moved(outputs: Iterable[Rewritten], places: Mapping[int, str]) -> list[Rewritten]:
+def _moved(outputs: Iterable[Rewritten], folders: Mapping[int, str]) -> list[Rewritten]:
     """Outputs moved to the folders where they are to stay, by the numbers of their bins."""
     moved: list[Rewritten] = []
     try:
         for one in outputs:
-            path = one.path and os.path.join(places[one.number], os.path.basename(one.path))
+            path = one.path and os.path.join(folders[one.number], os.path.basename(one.path))
             moved.append(one._replace(path=path))
             if path:
                 shutil.move(one.path, path)
@@ -230,6 +243,39 @@ def _moved(outputs: Iterable[Rewritten], places: Mapping[int, str]) -> list[Rewr
         discard(moved)
         raise
     return moved
+
+
+def output_folder(place: str, metadata: Metadata, values: Sequence[str | None]) -> str:
+    """Where in its table's folder the output of a partition goes.
+
+    Args:
+        place: Of a file of the partition, wherever that is (see `paths.places`).
+        metadata: The table's.
+        values: Of the partition, as the log writes them.
+
+    Returns:
+        The folder of that file, if it is named by the partition; else the one that Delta would name.
+    """
+    columns = [metadata.physical_names[name] for name in metadata.partition_columns]
+    parts = place.split("/")[:-1]
+    if len(parts) == len(columns) and all(
+        part.startswith(f"{escaped(name)}=") for name, part in zip(columns, parts, strict=True)
+    ):
+        return "/".join(parts)
+    # Delta names the folders of mapped columns at random (delta.randomizeFilePrefixes).
+    return "" if metadata.is_mapped else folder_of(columns, values)
+
+
+def _made(table: Path, folder: str) -> str:
+    """A folder of a table, made if it isn't there; the table's own where a link leads out of that."""
+    root = str(table)
+    place = root
+    for part in folder.split("/"):
+        place = os.path.join(place, part)
+        if os.path.islink(place) and not is_within(os.path.realpath(place), os.path.realpath(root)):
+            return root
+    os.makedirs(place, exist_ok=True)
+    return place.removesuffix("/")
 
 
 def discard(written: Iterable[Rewritten]) -> None:

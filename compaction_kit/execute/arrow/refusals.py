@@ -1,6 +1,7 @@
 """What the strategy "arrow" leaves to OPTIMIZE, and why."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.execute.arrow.types import data_schema
 from compaction_kit.log.metadata import Metadata, Protocol
+from compaction_kit.log.paths import is_remote, is_unreadable, places
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import CompactionPlan
 
@@ -73,14 +75,15 @@ def refuse_bins(plan: CompactionPlan) -> dict[int, str]:
     positions, bin_ids = plan.members
     files = plan.source.to_arrow()
     has_vector = files["deletion_vector_cardinality"].is_valid().to_numpy()[positions]
-    paths = plan.files["path"].to_pylist()
-    outside = np.array([path.startswith("/") or ":" in path.split("/")[0] for path in paths], dtype=bool)
-    reasons = {
-        "a file lies outside the table's folder": outside,
+    paths = plan.source.paths(positions)
+    found = places(paths, plan.source.snapshot.table)
+    reasons: dict[str, Any] = {
+        "a file has a path that Delta can't open": is_unreadable(paths),
+        "a file is not on a local disk": is_remote(found),
         "a file has a deletion vector": has_vector,
         "a file has timestamps of years that pyarrow may read as others": _far_times(plan, positions),
     }
-    return {int(number): reason for reason, hits in reasons.items() for number in bin_ids[hits]}
+    return {int(number): reason for reason, hits in reasons.items() for number in bin_ids[np.asarray(hits)]}
 
 
 def _far_times(plan: CompactionPlan, positions: np.ndarray) -> np.ndarray:

@@ -21,7 +21,6 @@ from compaction_kit.execute.optimize import optimize_where
 from compaction_kit.execute.proof import compare
 from compaction_kit.execute.work import Work
 from compaction_kit.log.names import LOG_FOLDER
-from compaction_kit.log.paths import decode_paths
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import CompactionPlan
 from compaction_kit.predicate import partitions_predicate
@@ -187,7 +186,7 @@ class _ArrowRun:
     def _actions(
         self, numbers: Iterable[int], replaced: Mapping[int, Replaced], pending: Mapping[int, Rewritten]
     ) -> list[str]:
-        return file_actions(*_picked(numbers, replaced, pending))
+        return file_actions(self._work.table, *_picked(numbers, replaced, pending))
 
     def _compare(self, lines: Iterable[str]) -> Fingerprint:
         """Prove what file actions do, before they are committed."""
@@ -221,8 +220,8 @@ class _ArrowRun:
     def _are_live(self, snapshot: Snapshot, bins: Sequence[Bin]) -> dict[int, np.ndarray]:
         """Whether each file of each bin is still live, and has no vector that it had not."""
         whole = snapshot.live.filter(pc.is_null(snapshot.live["deletion_vector_id"]))
-        paths = decode_paths(self._source.paths(np.concatenate([one.positions for one in bins])))
-        is_live = pc.is_in(paths, value_set=decode_paths(whole["path"])).to_numpy(zero_copy_only=False)
+        paths = self._source.paths(np.concatenate([one.positions for one in bins]))
+        is_live = pc.is_in(paths, value_set=whole["path"].combine_chunks()).to_numpy()
         parts = np.split(is_live, np.cumsum([len(one.positions) for one in bins])[:-1])
         return {one.number: part for one, part in zip(bins, parts, strict=True)}
 

@@ -1,0 +1,172 @@
+"""Tables whose logs name files by every kind of path: what Delta reads is compacted, nothing else touched."""
+
+import os
+import tempfile
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from compaction_kit import open_table
+from compaction_kit.errors import CompactionKitError
+from compaction_kit.log.paths import canonical_paths, is_outside, places
+from tests import deltas_view, handmade
+from tests.folders import listing
+
+pytestmark = pytest.mark.spark
+
+STRATEGIES = ["arrow", "optimize", "rewrite"]
+# Paths of a file n, in the folder f of the table t or in the folder o beside it, both in the folder b.
+FORMS = [
+    *("{f}{n}", "./{f}{n}", "x/../{f}{n}", "x//../{f}{n}", "../t/{f}{n}", "%2e/{f}{n}", "x/%2E%2e/{f}{n}"),
+    *(
+        "{b}/t/{f}{n}",
+        "file:{b}/t/{f}{n}",
+        "file:{b}/link/{f}{n}",
+        "{q}%2Ft%2F{n}",
+        "{f}%66{n}",
+        "{f}a%2525{n}",
+    ),
+    *("../o/{n}", "%2e%2e/o/{n}", "x/../../o/{n}", "{b}/o/{n}", "file:{b}/o/{n}", "{b}/x/%2e%2e/o/{n}"),
+    *("linked/{n}", "sub/{n}", "_hidden/{n}", "o%2F..%2F..%2Fo%2F{n}"),
+]
+FILES = st.tuples(st.integers(0, 7), st.sampled_from(FORMS), st.sampled_from("12"))
+TABLES = st.tuples(st.booleans(), st.lists(FILES, min_size=2, max_size=10), st.lists(FILES, max_size=4))
+
+
+class World:
+    """A table t that is yet to be written, beside a folder o, and a link to each from the other side."""
+
+    def __init__(self, base: Path, partitioned: bool = False):
+        self.base, self.table, self.partitioned = base, base / "t", partitioned
+        self.table.mkdir()
+        (base / "o").mkdir()
+        (base / "link").symlink_to(self.table)
+        (self.table / "linked").symlink_to(base / "o")
+
+    def path(self, number: int, form: str, value: str) -> str:
+        names = {"b": str(self.base), "q": quote(str(self.base), safe=""), "n": f"f{number}"}
+        return form.format(f=f"p={value}/" if self.partitioned else "", **names)
+
+    def add(self, number: int, form: str, value: str = "1") -> handmade.Action:
+        path = self.path(number, form, value)
+        place = places(canonical_paths(pa.array([path])), self.table)[0].as_py()
+        partition = {"p": value} if self.partitioned else None
+        action = handmade.write_data(self.table, place, pa.table({"id": [number, -number]}), partition)
+        action["add"]["path"] = path
+        return action
+
+    def write(self, *commits: list[handmade.Action]) -> Path:
+        columns = {"id": "long"} | ({"p": "string"} if self.partitioned else {})
+        begin = [handmade.protocol(), handmade.metadata(columns, list(columns)[1:])]
+        return handmade.write_log(self.table, begin, *commits)
+
+    def outside(self) -> dict[str, tuple[int, int]]:
+        found = listing(self.base)
+        return {path: entry for path, entry in found.items() if not path.startswith(("t", "link"))}
+
+
+def content(spark: SparkSession, table: Path) -> list[tuple[object, ...]]:
+    return sorted(tuple(row) for row in spark.read.format("delta").load(str(table)).collect())
+
+
+def check_compaction(spark: SparkSession, world: World, strategy: str) -> None:
+    """Delta and the kit agree of a table; a compaction keeps its content and stays in its folder."""
+    table, before, outside = open_table(world.table, spark), content(spark, world.table), world.outside()
+    files = table.files().to_arrow()
+    of_delta = deltas_view.known_files(spark, world.table)
+    kits = zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True)
+    assert sorted(kits) == sorted(of_delta)
+    found = {os.path.join(table.path, place) for place in places(files["path"], table.path).to_pylist()}
+    # Delta's tables name their input files by path, not by URI.
+    uris = spark.read.format("delta").load(str(table.path)).inputFiles()
+    read = {uri.removeprefix("file:").removeprefix("//") for uri in uris}
+    assert set(map(os.path.realpath, found)) == set(map(os.path.realpath, read))
+    live_now = {os.path.realpath(path) for path in found}
+
+    vacuum = table.plan_vacuum()
+    going = {os.path.realpath(table.path / path) for path in vacuum.files["path"].to_pylist()}
+    assert not going & live_now
+    assert all(path.startswith(f"{table.path}/") for path in going)
+
+    plan = table.plan_compaction()
+    result = plan.run(strategy=strategy, verify=True)
+    assert result.as_planned
+    assert content(spark, world.table) == before
+    assert world.outside() == outside
+    added = set(table.files().to_arrow()["path"].to_pylist()) - set(files["path"].to_pylist())
+    new = places(pa.array(sorted(added), pa.string()), table.path)
+    assert not any(is_outside(new).to_pylist())
+    assert all(os.path.realpath(table.path / path).startswith(f"{table.path}/") for path in new.to_pylist())
+    assert set(table.versions()["readable"].to_pylist()) == {"yes"}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_paths_out_of_the_table_and_back_are_compacted_into_it(
+    spark: SparkSession, tmp_path: Path, strategy: str
+) -> None:
+    world = World(tmp_path, partitioned=True)
+    world.write([world.add(number, form, "12"[number % 2]) for number, form in enumerate(FORMS)])
+    check_compaction(spark, world, strategy)
+
+
+@pytest.mark.slow
+@given(TABLES, st.sampled_from(STRATEGIES))
+@settings(max_examples=12)
+def test_random_paths_are_read_and_compacted_as_delta_does(
+    spark: SparkSession,
+    table: tuple[bool, list[tuple[int, str, str]], list[tuple[int, str, str]]],
+    strategy: str,
+) -> None:
+    partitioned, added, removed = table
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(Path(os.path.realpath(folder)), partitioned)
+        adds = {world.path(*file): file for file in added}
+        removes = [handmade.remove(path) for path in {world.path(*file) for file in removed}]
+        world.write([world.add(*file) for file in adds.values()], removes)
+        if open_table(world.table).files().num_files:
+            check_compaction(spark, world, strategy)
+
+
+def test_arrow_does_not_write_through_a_link_that_leaves_the_table(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    world = World(tmp_path, partitioned=True)
+    (world.table / "p=1").symlink_to(tmp_path / "o")
+    world.write([world.add(number, "{f}{n}") for number in range(3)])
+    check_compaction(spark, world, "arrow")
+
+
+def test_another_writer_that_removed_a_file_by_another_spelling_is_in_the_way(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    world = World(tmp_path)
+    world.write([world.add(number, form) for number, form in enumerate(["./{n}", "{b}/t/{n}", "x/../{n}"])])
+    plan = open_table(world.table, spark).plan_compaction()
+    plan.run(strategy="optimize")
+    removes = handmade.actions_of(world.table, 2, "remove")
+    assert {remove["path"] for remove in removes} == set(plan.files["path"].to_pylist())
+
+
+@pytest.mark.parametrize("path", ["s3://bucket/f", "file://localhost/f", "a b", "a:b"])
+def test_a_file_that_is_not_on_a_local_disk_is_not_taken_for_one(
+    spark: SparkSession, tmp_path: Path, path: str
+) -> None:
+    world = World(tmp_path)
+    action = world.add(0, "{n}")
+    decoy = world.table / path
+    decoy.parent.mkdir(parents=True, exist_ok=True)
+    decoy.write_bytes((world.table / "f0").read_bytes())
+    world.write([action, handmade.add(path, action["add"]["size"])])
+    table = open_table(world.table, spark)
+    before = listing(world.table)
+    plan = table.plan_compaction()
+    assert plan.num_bins == 1
+    with pytest.raises(CompactionKitError) as raised:
+        plan.run(strategy="arrow")
+    assert "\n" not in str(raised.value)
+    assert listing(world.table) == before
