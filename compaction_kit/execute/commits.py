@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.names import LOG_FOLDER, Kind, LogFile, list_log
-from compaction_kit.log.paths import decode_paths
+from compaction_kit.log.paths import places
 from compaction_kit.log.text import commit_actions
 from compaction_kit.sizes import format_count, format_size
 
@@ -129,7 +129,7 @@ def unnamed_files(table: Path, log: TransactionLog, since: float) -> str:
     """
     snapshot = log.snapshot()
     paths = pa.chunked_array([*snapshot.live["path"].chunks, *snapshot.dead["path"].chunks], pa.string())
-    named = set(decode_paths(paths).to_pylist())
+    named = set(places(paths, table).to_pylist())
     sizes = []
     for folder, folders, names in os.walk(table):
         if LOG_FOLDER in folders:

@@ -48,8 +48,9 @@ def file_lifetimes(
         The snapshot of the earliest version, and one row for each time that a data file was
         live: path (its place, see `paths.places`), deletion_vector_id, size_bytes, added (the
         version; that of the snapshot for files that were live by then), removed (the first
-        version without it; null if it is live), num_records (without deleted rows; null where the statistics don't say,
-        and for the snapshot's files) and row (of the snapshot's files: where in its `live`).
+        version without it; null if it is live), num_records (without deleted rows; null where
+        the statistics don't say, and for the snapshot's files) and row (of the snapshot's files:
+        where in its `live`).
     """
     earliest = earliest_version(files)
     snapshot = read_snapshot(table, find_segment(files, earliest))
