@@ -112,11 +112,8 @@ def test_delta_knows_files_by_the_same_paths_and_finds_them_at_the_same_places(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = handmade.write_log(tmp_path / "t", [])
-    jvm = deltas_view._jvm(spark)
-    canonical = jvm.DeltaLog.forTable(deltas_view._jsession(spark), str(table)).getCanonicalPathFunction(
-        False
-    )
-    absolute = jvm.util.DeltaFileOperations.absolutePath
+    canonical = deltas_view.canonical_path(spark, table)
+    absolute = deltas_view._jvm(spark).util.DeltaFileOperations.absolutePath
 
     @given(st.lists(PATHS, max_size=8))
     def check(paths: list[str]) -> None:
