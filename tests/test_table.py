@@ -121,7 +121,7 @@ def test_a_minimum_above_the_maximum_is_planned_as_optimize_takes_it_and_warned_
     assert "minimum file size of 2 MiB is above the maximum" in plan.warnings[0]
     for shown in (plan.explain(), plan._repr_html_(), *plan.to_dict()["warnings"]):
         assert plan.warnings[0].partition(",")[0] in shown
-    confs("spark.databricks.delta.optimize.minFileSize", "2m")
+    confs("spark.databricks.delta.optimize.minFileSize", str(2 << 20))
     confs("spark.databricks.delta.optimize.maxFileSize", str(most))
     by_session = table.plan_compaction()
     assert by_session.warnings == plan.warnings

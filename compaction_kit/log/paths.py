@@ -180,13 +180,13 @@ def _mended(path: str, folders: dict[str, str]) -> str:
 
 def _canonical(path: str) -> str:
     scheme, authority, rest = _split(path)
-    if scheme is None and not authority and unquote(rest).startswith("/"):
+    normalised = _normalised(rest)
+    if scheme is None and not authority and unquote(normalised).startswith("/"):
         # FileSystem.makeQualified, which writes it anew.
-        whole = re.sub("/+", "/", unquote(_normalised(rest)))
+        whole = re.sub("/+", "/", unquote(normalised))
         whole = whole.rstrip("/") or "/"
         normalised = _normalised(whole)
         return f"file:{'//' if normalised == whole else ''}{_quoted(normalised)}"
-    normalised = _normalised(rest)
     if normalised == rest:
         return path
     if scheme is None and not authority and ":" in normalised.partition("/")[0]:
@@ -231,8 +231,8 @@ def _folder(path: str, table: str) -> str:
     scheme, authority, rest = _split(path)
     if authority or scheme not in (None, "file"):
         return f"{scheme or 'file'}://{authority or ''}{rest}"
-    # An absolute one replaces the table's.
-    whole = os.path.normpath(os.path.join(table, unquote(rest)))
+    # An absolute one replaces the table's; normpath leaves two slashes at the beginning.
+    whole = re.sub("^//", "/", os.path.normpath(os.path.join(table, unquote(rest))))
     for at, root in ((whole, table), (os.path.realpath(whole), os.path.realpath(table))):
         if is_within(at, root):
             return os.path.join(os.path.relpath(at, root), "").removeprefix("./")

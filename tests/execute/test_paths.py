@@ -127,7 +127,8 @@ def test_random_paths_are_read_and_compacted_as_delta_does(
         world = World(Path(os.path.realpath(folder)), partitioned)
         adds = {world.path(*file): file for file in added}
         removes = [handmade.remove(path) for path in {world.path(*file) for file in removed}]
-        world.write([world.add(*file) for file in adds.values()], removes)
+        # Delta takes an empty commit for a damaged log.
+        world.write([world.add(*file) for file in adds.values()], *([removes] if removes else []))
         if open_table(world.table).files().num_files:
             check_compaction(spark, world, strategy)
 

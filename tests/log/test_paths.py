@@ -74,6 +74,7 @@ def test_no_paths_decode_to_none() -> None:
         ("%2e%2e/a.parquet", "/lake/a.parquet"),
         ("b%2F..%2F..%2Fa.parquet", "/lake/a.parquet"),
         ("%2Fetc%2Fa.parquet", "/etc/a.parquet"),
+        ("file:/%2Fetc/a.parquet", "/etc/a.parquet"),
         ("../sales/a.parquet", "a.parquet"),
         ("/lake/other/../sales/a.parquet", "a.parquet"),
         ("a%2525b.parquet", "a%25b.parquet"),
