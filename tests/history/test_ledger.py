@@ -36,8 +36,8 @@ def test_history_follows_removes_returns_and_vectors(tmp_path: Path) -> None:
     handmade.write_log(
         tmp_path,
         [handmade.add("a%20b", 10), handmade.add("c", 20 * MIB)],
-        [handmade.remove("a b"), handmade.add("d", 5)],
-        [handmade.add("a b", 10), handmade.add("d", 5, vector=vector), handmade.remove("d")],
+        [handmade.remove("./a%20b"), handmade.add("d", 5)],
+        [handmade.add("x/../a%20b", 10), handmade.add("d", 5, vector=vector), handmade.remove("d")],
         [{"commitInfo": {"operation": "SET TBLPROPERTIES"}}],
     )
     history = open_table(tmp_path).history()
