@@ -9,7 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as sf
 
 from compaction_kit import open_table
 from compaction_kit.datasets import shaped_table
@@ -214,6 +215,33 @@ def test_damage_that_hadoop_sees_is_not_committed_and_outputs_have_checksums(
     output.write_bytes(output.read_bytes().replace(b"parquet-cpp", b"parquet-cpq"))
     with pytest.raises(Exception, match="Checksum"):
         spark.read.parquet(str(output)).collect()
+
+
+def test_spark_checks_outputs_by_their_checksums_wherever_it_reads(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """They are of more bytes each than Hadoop's own."""
+    folder = tmp_path / "table"
+    for start in (0, 40_000):
+        rows = spark.range(start, start + 40_000, 1, 1).withColumn("b", (sf.rand(start) * 1e9).cast("long"))
+        rows.write.format("delta").mode("append").save(str(folder))
+    before = spark.read.format("delta").load(str(folder)).agg(sf.sum("id"), sf.sum("b")).collect()
+    open_table(folder).plan_compaction().run(strategy="arrow", verify=False)
+    output = folder / str(open_table(folder).files().to_arrow()["path"][0])
+    sound = output.read_bytes()
+    sums = output.with_name(f".{output.name}.crc").read_bytes()
+    assert int.from_bytes(sums[4:8]) == 1 << 16 < len(sound) // 4
+
+    def read(column: str) -> list[Row]:
+        return spark.read.parquet(str(output)).agg(sf.sum(column)).collect()
+
+    assert [read("id")[0][0], read("b")[0][0]] == list(before[0])
+    # In the pages of the first column, in those of the last, and in the footer.
+    first, last, footer = 10_000, len(sound) // 2 + 10_000, len(sound) - 100
+    for at, hurt in ((first, "id"), (last, "b"), (footer, "id"), (footer, "b")):
+        output.write_bytes(sound[:at] + bytes([sound[at] ^ 1]) + sound[at + 1 :])
+        with pytest.raises(Exception, match="Checksum"):
+            read(hurt)
 
 
 def test_rows_deleted_by_a_vector_meanwhile_stay_deleted(spark: SparkSession, changed: Path) -> None:

@@ -1,10 +1,15 @@
 """Damage of data files is found by what checksums there are, and never goes into a new file."""
 
+import random
+import struct
+import zlib
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from compaction_kit.execute.arrow.worker import shares
 from compaction_kit.execute.arrow.worker.checksums import check_file, checksum_path, write_checksums
@@ -54,6 +59,29 @@ def test_outputs_have_checksums_where_inputs_have(tmp_path: Path, is_copied: boo
     flip(Path(done.path), done.size_bytes - 1)
     with pytest.raises(OSError, match=r"part-.* differs from its checksums in .*\.crc"):
         check_file(done.path)
+
+
+@given(
+    num_bytes=st.integers(0, 70_000),
+    size=st.sampled_from([1, 7, 512, 4_096, 65_536]),
+    at=st.floats(0, 1, exclude_max=True),
+    is_read=st.booleans(),
+)
+def test_checksums_of_chunks_of_any_size_tell_damage(
+    tmp_path_factory: pytest.TempPathFactory, num_bytes: int, size: int, at: float, is_read: bool
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "of-chunks"
+    data = random.Random(num_bytes).randbytes(num_bytes)
+    path.write_bytes(data)
+    sums = [zlib.crc32(data[i : i + size]) for i in range(0, num_bytes, size)]
+    known = struct.pack(f">4sI{len(sums)}I", b"crc\0", size, *sums)
+    Path(checksum_path(str(path))).write_bytes(known)
+    assert check_file(str(path), data if is_read else None)
+    wrong = bytearray(known[8:] or b"\0\0\0\0")
+    wrong[int(at * len(wrong))] ^= 16
+    Path(checksum_path(str(path))).write_bytes(known[:8] + wrong)
+    with pytest.raises(OSError, match="differs from its checksums"):
+        check_file(str(path), data if is_read else None)
 
 
 def test_damaged_checksums_are_told(tmp_path: Path) -> None:
