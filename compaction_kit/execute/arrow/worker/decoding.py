@@ -1,13 +1,14 @@
 """How many bytes the rows of a file take when they are decoded, which its own size says little of.
 
 A dictionary holds each value once and runs are stored as their length, so that a few kilobytes may be
-gigabytes of rows. Of values of fixed width the footer tells how many there are. Where it leaves it open
-how large texts are, they are read as dictionaries, which tell; those that are far larger than these are
-written as they were read.
+gigabytes of rows. Of values of fixed width the footer tells how many there are, and of texts most writers
+tell how many bytes they take (parquet.thrift, SizeStatistics). Where it leaves that open, texts are read
+as dictionaries, which tell; those that are far larger than these are written as they were read.
 """
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 
 from compaction_kit.execute.arrow.worker.encoding import all_leaves
 from compaction_kit.execute.arrow.worker.fitting import Refused, TextsFound
+from compaction_kit.execute.arrow.worker.thrift import Reader, read_integer, read_list, read_struct
 
 # Files whose rows take no more are decoded at once, those of others in batches of about so many bytes.
 _WHOLE_BYTES, BATCH_BYTES = 128 << 20, 8 << 20
@@ -30,6 +32,13 @@ _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE
 _TEXT, _OFFSET_BYTES, _DECIMAL_BYTES, _LEVEL_BYTES = "BYTE_ARRAY", 4, 16, 4
 _SHARED = {"RLE_DICTIONARY", "PLAIN_DICTIONARY"}
 _SHARED_BEGINNINGS = "DELTA_BYTE_ARRAY"
+# From a footer (parquet.thrift, FileMetaData): row_groups, columns, meta_data, size_statistics,
+# unencoded_byte_array_data_bytes.
+_SIZES: dict[int, Reader] = {1: read_integer}
+_META: dict[int, Reader] = {16: lambda data, pos, kind: read_struct(data, pos, _SIZES)}
+_CHUNK: dict[int, Reader] = {3: lambda data, pos, kind: read_struct(data, pos, _META)}
+_GROUP: dict[int, Reader] = {1: partial(read_list, lambda data, pos, kind: read_struct(data, pos, _CHUNK))}
+_FILE: dict[int, Reader] = {4: partial(read_list, lambda data, pos, kind: read_struct(data, pos, _GROUP))}
 
 
 class Leaf(NamedTuple):
@@ -81,8 +90,13 @@ def layout_of(schema: pq.ParquetSchema, columns: Collection[str]) -> Layout:
     return Layout(width, leaves)
 
 
-def decoding_of(metadata: pq.FileMetaData, layout: Layout) -> Decoding:
+def decoding_of(metadata: pq.FileMetaData, layout: Layout, read_footer: Callable[[], bytes]) -> Decoding:
     """How to decode a file.
+
+    Args:
+        metadata: Of its footer.
+        layout: What a row takes of the columns that are wanted.
+        read_footer: Gives the footer's bytes, which tell of sizes that `metadata` leaves out.
 
     Raises:
         Refused: What its rows take can't be known.
@@ -105,12 +119,23 @@ def decoding_of(metadata: pq.FileMetaData, layout: Layout) -> Decoding:
     batch_rows = max(min(BATCH_BYTES // max(most, 1), MOST_ROWS), 1)
     if total + bounds <= _WHOLE_BYTES:
         return Decoding(True, batch_rows, [])
+    text_bytes = _text_bytes(read_footer(), [leaf.number for leaf in layout.leaves if leaf.is_text])
+    if text_bytes is not None and total + text_bytes <= _WHOLE_BYTES:
+        return Decoding(True, batch_rows, [])
     encodings = {path: set().union(*(chunk.encodings for chunk in texts[path])) for path in texts}
     for path, found in encodings.items():
         if _SHARED_BEGINNINGS in found:
             raise Refused(f"the texts of column {path} are stored without what they have in common")
     unsure = [path for path, found in encodings.items() if found & _SHARED]
     return Decoding(total <= _WHOLE_BYTES, batch_rows, unsure)
+
+
+def _text_bytes(footer: bytes, leaves: Collection[int]) -> int | None:
+    """What the texts of some leaf columns take, each written out; None if the footer doesn't tell."""
+    found, _ = read_struct(footer, 0, _FILE)
+    chunks = [group[1][number].get(3, {}) for group in found[4] for number in leaves]
+    sizes = [chunk.get(16, {}).get(1) for chunk in chunks]
+    return None if None in sizes else sum(sizes)
 
 
 def check_texts(rows: pa.Table, columns: Collection[str]) -> None:

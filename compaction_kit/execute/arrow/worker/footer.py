@@ -8,6 +8,8 @@ from collections.abc import Hashable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from compaction_kit.execute.arrow.worker.thrift import (
     Fields,
     Reader,
@@ -227,6 +229,16 @@ def check_known(name: str, fields: Fields, last: int) -> None:
     latest = max(fields, default=0)
     if latest > last:
         raise NotStitchable(f"a file has field {latest} in its {name}, which isn't known here")
+
+
+def footer_bytes(path: str, data: bytes | None) -> bytes:
+    """The footer of a file; `data` are its bytes, if they have been read."""
+    with pa.memory_map(path) if data is None else pa.BufferReader(data) as file:
+        size = file.size()
+        file.seek(size - 8)
+        length = int.from_bytes(file.read(4), "little")
+        file.seek(size - 8 - length)
+        return bytes(file.read(length))
 
 
 def read_exactly(file: Any, size: int) -> bytes:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from compaction_kit.execute.arrow.worker.encoding import all_leaves
 from compaction_kit.execute.arrow.worker.fitting import Refused
-from compaction_kit.execute.arrow.worker.footer import MAGIC
+from compaction_kit.execute.arrow.worker.footer import MAGIC, footer_bytes
 from compaction_kit.execute.arrow.worker.thrift import read_list, read_located, read_struct
 
 # Days of which each microsecond has a number in 64 bits, but for the years before 4714 BC.
@@ -48,12 +48,7 @@ def check_days(rows: pa.Table) -> None:
 
 def as_bytes(path: str, data: bytes | None) -> pq.FileMetaData:
     """A file's footer in which INT96 columns are of 12 bytes; `data` are its bytes, if they were read."""
-    with pa.memory_map(path) if data is None else pa.BufferReader(data) as file:
-        size = file.size()
-        file.seek(size - 8)
-        length = int.from_bytes(file.read(4), "little")
-        file.seek(size - 8 - length)
-        footer = _patched(file.read(length))
+    footer = _patched(footer_bytes(path, data))
     whole = MAGIC + footer + len(footer).to_bytes(4, "little") + MAGIC
     return pq.read_metadata(pa.BufferReader(whole))
 

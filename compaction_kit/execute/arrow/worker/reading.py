@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from compaction_kit.execute.arrow.worker.decoding import (
     layout_of,
 )
 from compaction_kit.execute.arrow.worker.fitting import Columns, Refused, fitted
+from compaction_kit.execute.arrow.worker.footer import footer_bytes
 from compaction_kit.execute.arrow.worker.int96 import as_bytes, check_days, int96_columns
 
 # Files of at most so many bytes are read whole, so many bytes and files of them ahead.
@@ -110,7 +112,7 @@ class Reader:
 
     def _decoded(self, path: str, data: bytes | None, file: pq.ParquetFile) -> Iterator[pa.Table]:
         """The rows of a file, as many at once as memory bears."""
-        decoding = decoding_of(file.metadata, self._layout)
+        decoding = decoding_of(file.metadata, self._layout, partial(footer_bytes, path, data))
         if self._int96:
             self._check_int96(path, data, decoding.batch_rows)
         unsure = set(decoding.unsure) - self._columns.in_dictionaries

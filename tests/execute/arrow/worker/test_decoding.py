@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from compaction_kit.execute.arrow.worker import Share, decoding
 from compaction_kit.execute.arrow.worker.fitting import Refused
+from compaction_kit.execute.arrow.worker.footer import footer_bytes
 from compaction_kit.execute.arrow.worker.shares import rewrite_share
 from tests.execute.arrow.worker.test_shares import share_of
 
@@ -37,6 +39,25 @@ def rewritten_alone(folder: Path) -> tuple[int, int, int, str]:
     told = subprocess.run([sys.executable, "-c", ALONE, folder], capture_output=True, text=True, check=True)
     rows, size, peak, path = told.stdout.split()
     return int(rows), int(size), int(peak), path
+
+
+def decoding_of_file(path: Path, told_by: Path) -> decoding.Decoding:
+    """How a file's column "s" is decoded if another's footer tells the sizes of texts."""
+    metadata = pq.read_metadata(path)
+    layout = decoding.layout_of(metadata.schema, ["s"])
+    return decoding.decoding_of(metadata, layout, partial(footer_bytes, str(told_by), None))
+
+
+def test_texts_are_read_as_dictionaries_only_where_the_footer_leaves_their_size_open(tmp_path: Path) -> None:
+    few, long, none = tmp_path / "few", tmp_path / "long", tmp_path / "none"
+    pq.write_table(pa.table({"s": [f"{i * 7_919:040d}" for i in range(60_000)]}), few)
+    pq.write_table(pa.table({"s": repeated(pa.array(["x" * 20_000]), 60_000)}), long, store_schema=False)
+    pq.write_table(pa.table({"s": range(60_000)}), none)
+    # Its dictionary was outgrown: by its own size, each text might be as long as the whole.
+    assert "PLAIN" in pq.read_metadata(few).row_group(0).column(0).encodings
+    assert decoding_of_file(few, told_by=few)[::2] == (True, [])
+    assert decoding_of_file(few, told_by=none).unsure == ["s"]
+    assert decoding_of_file(long, told_by=long).unsure == ["s"]
 
 
 def repeated(texts: pa.Array, count: int) -> pa.DictionaryArray:
