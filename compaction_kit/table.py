@@ -345,9 +345,8 @@ def local_path(name: str) -> Path:
     except (FileNotFoundError, NotADirectoryError):
         pass
     except (OSError, ValueError) as error:
-        raise TableNotFoundError(
-            f"No table at {name[:_MOST_SHOWN]!r}: {first_line(error).partition(': ')[0]}; check the path."
-        ) from error
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise TableNotFoundError(f"No table at {name[:_MOST_SHOWN]!r}: {reason}; check the path.") from error
     return path
 
 
