@@ -480,6 +480,15 @@ def test_a_folder_that_is_yet_to_be_made_offers_to_make_a_table(tmp_path: Path) 
     assert bench.picker.empty.layout.display == "none"
 
 
+@pytest.mark.parametrize("part", ["Plan", "Run"])
+def test_where_nothing_is_open_nothing_is_said_to_be_planned(bench: Workbench, part: str) -> None:
+    bench.state.loading.wait(SECONDS)
+    show(bench, part)
+    bench.picker.root.value = "nowhere"
+    sentence = bench.parts[bench.rail.index].sentence
+    assert "No plan yet: open a table." in sentence.value
+
+
 def test_another_folder_leaves_the_survey_on_screen(bench: Workbench, folder: Path) -> None:
     show(bench, "Survey")
     bench.picker.root.value = str(folder / "nested")
