@@ -34,9 +34,9 @@ class Part(w.VBox):
         # Jobs draw too: one after another, each what is there by then, or an old state would come last.
         self._drawing = threading.RLock()
 
-    def watch(self, source: HasTraits, names: list[str]) -> None:
-        """Draw when something changes."""
-        source.observe(self._on_change, names)
+    def watch(self, source: HasTraits, names: list[str], when: Callable[[], bool] = lambda: True) -> None:
+        """Draw when something changes, if a condition holds then."""
+        source.observe(lambda change: self._on_change(change) if when() else None, names)
 
     def render(self) -> None:
         """Draw what there is."""

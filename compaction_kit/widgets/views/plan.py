@@ -44,14 +44,10 @@ class PlanView(Part):
         controls = w.HBox([w.VBox([self.smaller, self.target]), right], layout=w.Layout(flex_flow="row wrap"))
         super().__init__([controls, self.sentence, self.image, self.more])
         self.watch(state, ["plan", "error"])
-        state.observe(self._on_pending, "pending")
+        self.watch(state, ["pending"], lambda: state.plan is None)
         state.observe(self._on_files, ["files", "order"])
         self.more.observe(self._render_more, "selected_index")
         self._on_files()
-
-    def _on_pending(self, change: object) -> None:
-        if self.state.plan is None:
-            self._on_change(change)
 
     def _on_order(self, _: object) -> None:
         if self.order.value:

@@ -58,7 +58,7 @@ class RunView(Part):
             ]
         )
         self.watch(state, ["plan", "result", "ran"])
-        state.observe(self._on_pending, "pending")
+        self.watch(state, ["pending"], lambda: state.plan is None)
         state.observe(self._arm, ["pending", "inputs"])
         self.watch(state.running, ["status"])
 
@@ -74,10 +74,6 @@ class RunView(Part):
         self.verify.disabled = self.strategy.disabled = running
         show_text(self.outcome, "" if result is None else result.summary())
         self.more.layout.display = "" if done else "none"
-
-    def _on_pending(self, change: object) -> None:
-        if self.state.plan is None:
-            self._on_change(change)
 
     def _arm(self, _: object = None) -> None:
         self.run_button.disabled = self.state.running.running or not self.state.can_run
