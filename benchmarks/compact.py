@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 
 import compaction_kit as ck
 from compaction_kit.execute.jobs import session_confs
-from compaction_kit.sizes import MIB, format_size
+from compaction_kit.text import MIB, format_size
 
 SEED = 0
 BYTES_A_ROW = 16

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import compaction_kit as ck
-from compaction_kit.sizes import MIB
+from compaction_kit.text import MIB
 
 NUM_VERSIONS = 1_000
 FILES_A_VERSION = 100

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 import compaction_kit as ck
 from compaction_kit.plan import CompactionPlan, Planner, Thresholds
-from compaction_kit.sizes import MIB
+from compaction_kit.text import MIB
 
 NUM_FILES = 1_000_000
 NUM_PARTITIONS = 10_000

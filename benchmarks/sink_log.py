@@ -23,8 +23,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import compaction_kit as ck
-from compaction_kit.sizes import format_size
 from compaction_kit.streaming.memory import held_bytes
+from compaction_kit.text import format_size
 
 SEED = 0
 REPEATS = 3

@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 import compaction_kit as ck
-from compaction_kit.sizes import format_size
 from compaction_kit.sql import table_name
+from compaction_kit.text import format_size
 
 ROWS_A_FILE = 2_000
 WAYS = {

@@ -3,6 +3,7 @@
 from typing import Any
 
 from compaction_kit import interop
+from compaction_kit.renamed import find_renamed_modules
 from compaction_kit.report import write_report
 from compaction_kit.session import get_spark
 from compaction_kit.streaming import SinkLog, find_sink_logs, sink_log
@@ -22,6 +23,8 @@ __all__ = [
     "workbench",
     "write_report",
 ]
+
+find_renamed_modules()
 
 
 def __getattr__(name: str) -> Any:

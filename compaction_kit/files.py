@@ -15,10 +15,9 @@ from compaction_kit.bounds import Bounds, read_bounds
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.histogram import Histogram
 from compaction_kit.log.snapshot import Snapshot
-from compaction_kit.markup import shown
 from compaction_kit.overlap import Overlap, measure_overlap
 from compaction_kit.retention import table_retention
-from compaction_kit.sizes import MIB, format_size, parse_size, parse_spark_size
+from compaction_kit.text import MIB, format_size, parse_size, parse_spark_size, shown
 
 SMALL_FILE_SIZE = 16 * MIB
 _TARGET_SIZE = "delta.targetFileSize"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compaction_kit.bounds import Bounds
-from compaction_kit.markup import shown
+from compaction_kit.text import shown
 
 
 @dataclass(frozen=True)

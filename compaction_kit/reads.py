@@ -15,9 +15,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from compaction_kit.durations import format_factor, format_seconds
 from compaction_kit.errors import InvalidArgumentError, RunFailedError
-from compaction_kit.markup import as_text, shown
 from compaction_kit.query import (
     MISSING_FILE,
     SPARK_ERRORS,
@@ -28,8 +26,8 @@ from compaction_kit.query import (
     reason_of,
 )
 from compaction_kit.session import quiet_errors
-from compaction_kit.sizes import format_count, format_size
 from compaction_kit.sql import uri
+from compaction_kit.text import as_text, format_count, format_factor, format_seconds, format_size, shown
 from compaction_kit.verify import fingerprint
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.markup import Html, element, folded, shown
 from compaction_kit.plots import to_html
+from compaction_kit.text import Html, element, folded, shown
 from compaction_kit.times import now, show_time
 
 _STYLE = Path(__file__).with_name("report.css")

@@ -11,7 +11,7 @@ from compaction_kit.files import Files
 from compaction_kit.log.paths import is_remote, places
 from compaction_kit.plan.estimate import SizeModel, live_rows
 from compaction_kit.plan.partitions import text_groups
-from compaction_kit.sizes import MIB, format_size
+from compaction_kit.text import MIB, format_size
 
 _MOST_FILES = 64
 _MOST_BYTES = 32 * MIB

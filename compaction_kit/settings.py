@@ -11,7 +11,7 @@ from compaction_kit.execute.jvm import delta_version
 from compaction_kit.plan.candidates import Thresholds
 from compaction_kit.plan.planner import SessionRules
 from compaction_kit.plan.state_order import DEFAULT_PARTITIONS
-from compaction_kit.sizes import parse_size, parse_spark_size
+from compaction_kit.text import parse_size, parse_spark_size
 
 _OPTIMIZE = "spark.databricks.delta.optimize"
 _SNAPSHOT_PARTITIONS = "spark.databricks.delta.snapshotPartitions"

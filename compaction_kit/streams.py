@@ -20,12 +20,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.log import TransactionLog
-from compaction_kit.markup import as_text, shown
 from compaction_kit.playground import new_folder, read_ids
 from compaction_kit.session import get_spark, quiet_errors
-from compaction_kit.sizes import format_count
 from compaction_kit.sql import uri
 from compaction_kit.table import open_table
+from compaction_kit.text import as_text, format_count, shown
 
 BATCHES = pa.schema(
     [

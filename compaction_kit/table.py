@@ -44,8 +44,8 @@ from compaction_kit.retention import GUARD
 from compaction_kit.sample import sampled_model
 from compaction_kit.session import active_spark, get_spark
 from compaction_kit.settings import session_rules, thresholds
-from compaction_kit.sizes import parse_size
 from compaction_kit.sql import plain_path
+from compaction_kit.text import parse_size
 from compaction_kit.times import now, to_instant
 from compaction_kit.vacuum import Session as VacuumSession
 from compaction_kit.vacuum import (

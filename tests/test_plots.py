@@ -14,7 +14,7 @@ from matplotlib.patches import Rectangle
 
 from compaction_kit import plots
 from compaction_kit.histogram import Histogram
-from compaction_kit.sizes import KIB, MIB
+from compaction_kit.text import KIB, MIB
 
 SIZES = np.array([10 * KIB, 12 * KIB, 3 * MIB, 40 * MIB])
 

@@ -21,8 +21,8 @@ from compaction_kit.errors import (
     UnsupportedTableError,
 )
 from compaction_kit.plan import CompactionPlan, Planner
-from compaction_kit.sizes import MIB
 from compaction_kit.survey import Survey
+from compaction_kit.text import MIB
 from tests import folders, handmade
 from tests.conftest import CopyOf
 

@@ -18,7 +18,7 @@ from compaction_kit.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from compaction_kit.sizes import GIB, MIB
+from compaction_kit.text import GIB, MIB
 from tests import folders, handmade
 
 SetConf = Callable[[str, str], None]

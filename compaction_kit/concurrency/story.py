@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from compaction_kit.concurrency.scenarios import Scenario
-from compaction_kit.markup import as_text, shown
+from compaction_kit.text import as_text, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -19,7 +19,7 @@ from compaction_kit.log import TransactionLog
 from compaction_kit.log.names import LOG_FOLDER, Kind, LogFile, list_log
 from compaction_kit.log.paths import places
 from compaction_kit.log.text import commit_actions
-from compaction_kit.sizes import format_count, format_size
+from compaction_kit.text import format_count, format_size
 
 # Delta writes it into the commits of the session, and DESCRIBE HISTORY shows it.
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from tqdm.auto import tqdm
 
-from compaction_kit.sizes import format_count, format_size
+from compaction_kit.text import format_count, format_size
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,9 @@ import pyarrow as pa
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute.work import TIMELINE
-from compaction_kit.markup import as_text, shown
 from compaction_kit.query import Query
 from compaction_kit.reads import ReadComparison
-from compaction_kit.sizes import format_count, format_size
+from compaction_kit.text import as_text, format_count, format_size, shown
 from compaction_kit.verify import Fingerprint
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from compaction_kit.execute.work import Work
 from compaction_kit.plan import CompactionPlan
 from compaction_kit.plan.benefit import OPEN_COST
 from compaction_kit.predicate import partitions_predicate
-from compaction_kit.sizes import MIB
 from compaction_kit.sql import uri
+from compaction_kit.text import MIB
 
 _CONFS = {
     # These would make other files of the rows, or of those of other partitions.

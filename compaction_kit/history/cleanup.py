@@ -16,9 +16,8 @@ from compaction_kit.log import TransactionLog
 from compaction_kit.log.metadata import Metadata
 from compaction_kit.log.names import Kind, LogFile, list_log, log_file
 from compaction_kit.log.sources import sidecar_names
-from compaction_kit.markup import as_text, shown
 from compaction_kit.retention import LOG_PROPERTY, log_retention
-from compaction_kit.sizes import format_count, format_size
+from compaction_kit.text import as_text, format_count, format_size, shown
 from compaction_kit.times import show_time
 
 _ENABLED = "delta.enableExpiredLogCleanup"

@@ -14,8 +14,7 @@ from compaction_kit.history.content import CLAIMED, FINGERPRINT, IDENTICAL, read
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.actions import PARTITION
 from compaction_kit.log.segment import whole_version
-from compaction_kit.markup import as_html_table, as_text, shown
-from compaction_kit.sizes import format_count, format_size
+from compaction_kit.text import as_html_table, as_text, format_count, format_size, shown
 
 ADDED, REMOVED = "added", "removed"
 _MOST_PARTITIONS = 12

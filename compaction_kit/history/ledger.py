@@ -8,7 +8,7 @@ from compaction_kit.files import SMALL_FILE_SIZE
 from compaction_kit.history.expiry import log_expiry
 from compaction_kit.log import TransactionLog
 from compaction_kit.retention import log_retention, table_retention
-from compaction_kit.sizes import parse_size
+from compaction_kit.text import parse_size
 
 
 def read_history(log: TransactionLog, small_file_size: int | str = SMALL_FILE_SIZE) -> pa.Table:

@@ -7,8 +7,8 @@ from compaction_kit.errors import EmptyTableError, UnsupportedTableError
 from compaction_kit.interop.partition_folders import folders_of
 from compaction_kit.interop.visibility import spark_reads
 from compaction_kit.log.paths import is_outside, places
-from compaction_kit.sizes import format_count
 from compaction_kit.table import Table, local_path
+from compaction_kit.text import format_count
 
 _ROW_IDS = "delta.rowTracking.materializedRowIdColumnName"
 

@@ -9,8 +9,7 @@ import pyarrow.compute as pc
 
 from compaction_kit.interop.damage import Damage
 from compaction_kit.interop.manifest import PROPERTY
-from compaction_kit.markup import shown
-from compaction_kit.sizes import format_count
+from compaction_kit.text import format_count, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -32,12 +32,11 @@ from compaction_kit.interop.parquet_folder import (
 from compaction_kit.interop.parquet_read import read_parquet
 from compaction_kit.interop.visibility import walk
 from compaction_kit.log.names import LOG_FOLDER
-from compaction_kit.markup import as_text, shown
 from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.session import get_spark, quiet_errors
-from compaction_kit.sizes import format_count, format_size
 from compaction_kit.sql import identifier, quoted, table_name, uri
 from compaction_kit.table import Table, local_path, open_table
+from compaction_kit.text import as_text, format_count, format_size, shown
 from compaction_kit.verify import Fingerprint, fingerprint
 
 _UNVERIFIED = "_delta_log_not_verified"

@@ -32,9 +32,9 @@ from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.log.text import first_line
 from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.session import quiet_errors
-from compaction_kit.sizes import format_count
 from compaction_kit.sql import quoted, table_name
 from compaction_kit.table import Table
+from compaction_kit.text import format_count
 
 FOLDER = "_symlink_format_manifest"
 PROPERTY = "delta.compatibility.symlinkFormatManifest.enabled"

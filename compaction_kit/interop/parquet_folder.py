@@ -20,7 +20,7 @@ from compaction_kit.interop.visibility import Found, walk
 from compaction_kit.log.names import LOG_FOLDER
 from compaction_kit.query import SPARK_ERRORS, reason_of
 from compaction_kit.session import quiet_errors
-from compaction_kit.sizes import format_count
+from compaction_kit.text import format_count
 
 _SINK_LOG = "_spark_metadata"
 # What DeltaErrors.invalidColumnNames forbids in a table without column mapping.

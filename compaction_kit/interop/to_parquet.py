@@ -23,12 +23,11 @@ from compaction_kit.history.needs import read_needs
 from compaction_kit.interop.as_parquet import check_as_parquet, differences, live_paths
 from compaction_kit.interop.parquet_read import read_parquet
 from compaction_kit.interop.set_aside import move_aside, put_back, restore
-from compaction_kit.markup import as_text, shown
 from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.session import quiet_errors
-from compaction_kit.sizes import format_count, format_size
 from compaction_kit.sql import quoted, uri
 from compaction_kit.table import Table, local_path
+from compaction_kit.text import as_text, format_count, format_size, shown
 from compaction_kit.verify import Fingerprint, fingerprint
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from compaction_kit.sizes import MIB
+from compaction_kit.text import MIB
 
 # What Spark reckons a file's opening to cost, in bytes read (spark.sql.files.openCostInBytes).
 OPEN_COST = 4 * MIB

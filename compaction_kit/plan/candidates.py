@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compaction_kit.files import Files
-from compaction_kit.sizes import GIB
+from compaction_kit.text import GIB
 
 SMALL, DELETED_ROWS, LARGE = "small", "deleted rows", "large"
 

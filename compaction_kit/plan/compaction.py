@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.files import Files
-from compaction_kit.markup import shown
 from compaction_kit.plan.candidates import Thresholds
 from compaction_kit.plan.compare import Comparison, compare
 from compaction_kit.plan.order import SIZE
@@ -28,7 +27,7 @@ from compaction_kit.plan.tables import (
     steps_table,
 )
 from compaction_kit.plan.words import explain, warnings
-from compaction_kit.sizes import format_count, format_size
+from compaction_kit.text import format_count, format_size, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

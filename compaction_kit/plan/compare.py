@@ -8,11 +8,10 @@ import pyarrow as pa
 
 from compaction_kit.bounds import Bounds
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.markup import as_html_table, shown
 from compaction_kit.overlap import files_touched
 from compaction_kit.plan.order import INGEST, SIZE, column_of, order_by
 from compaction_kit.plan.packing import Packing
-from compaction_kit.sizes import format_size
+from compaction_kit.text import as_html_table, format_size, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from compaction_kit.files import Files
-from compaction_kit.sizes import format_size
+from compaction_kit.text import format_size
 
 _FEWEST_FILES = 3
 

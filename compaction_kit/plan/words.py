@@ -6,7 +6,7 @@ import numpy as np
 
 from compaction_kit.plan.candidates import candidates, files_with_many_deleted_rows, small_files
 from compaction_kit.plan.order import INGEST, SIZE
-from compaction_kit.sizes import format_count, format_size
+from compaction_kit.text import format_count, format_size
 
 if TYPE_CHECKING:
     from compaction_kit.plan.compaction import CompactionPlan

@@ -6,7 +6,7 @@ import pyarrow as pa
 from compaction_kit.plan import CompactionPlan
 from compaction_kit.plots.sizes import before_after, draw_before_after
 from compaction_kit.plots.style import INK, LIVE, LOST, NEW, Chart, F, calm, short, size_ticks, titled
-from compaction_kit.sizes import format_count, format_size
+from compaction_kit.text import format_count, format_size
 
 _MOST_BINS = 60
 _BAR_PIXELS = 600

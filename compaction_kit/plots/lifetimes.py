@@ -8,7 +8,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from compaction_kit.plots.style import INK, LIVE, NEW, SMALL, TOMBSTONED, Chart, calm, titled
-from compaction_kit.sizes import format_count
+from compaction_kit.text import format_count
 
 # What added the files, by its operation's name; colour and hatch say the same.
 _LOOKS = {

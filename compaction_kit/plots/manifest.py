@@ -5,7 +5,7 @@ import pyarrow as pa
 from matplotlib.ticker import MaxNLocator
 
 from compaction_kit.plots.style import LIVE, LOST, NEW, Chart, calm, titled
-from compaction_kit.sizes import format_count
+from compaction_kit.text import format_count
 
 
 def manifest(by_version: pa.Table, version: int | None) -> Chart:

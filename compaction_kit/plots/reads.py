@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from compaction_kit.durations import format_seconds
 from compaction_kit.plots.style import INK, LIVE, MUTED, NEW, Chart, calm, titled
 from compaction_kit.reads import ReadComparison
-from compaction_kit.sizes import format_count, format_size
+from compaction_kit.text import format_count, format_seconds, format_size
 
 _LONGEST_QUERY = 110
 

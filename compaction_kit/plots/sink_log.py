@@ -6,8 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from compaction_kit.plots.style import INK, LIVE, LOST, NEW, TOMBSTONED, Chart, calm, size_ticks, titled
-from compaction_kit.sizes import format_size
 from compaction_kit.streaming.growth import Projection
+from compaction_kit.text import format_size
 
 _NUM_TICKS = 5
 _MARKER = 4.5

@@ -21,7 +21,7 @@ from compaction_kit.plots.style import (
     size_ticks,
     titled,
 )
-from compaction_kit.sizes import format_size
+from compaction_kit.text import format_size
 
 # Doublings of the size, above which numbers on bars would run into each other.
 _MOST_LABELLED = 18

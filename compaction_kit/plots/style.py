@@ -22,8 +22,7 @@ from matplotlib.figure import Figure, FigureBase
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.text import Text
 
-from compaction_kit.markup import Html, element, shown, visible
-from compaction_kit.sizes import format_size
+from compaction_kit.text import Html, element, format_size, shown, visible
 
 LIVE = "#0072B2"
 SMALL = "#E69F00"

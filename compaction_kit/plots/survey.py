@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from compaction_kit.plots.style import INK, LIVE, MUTED, NEW, SMALL, SMALL_HATCH, Chart, calm, short, titled
-from compaction_kit.sizes import format_count, format_size
+from compaction_kit.text import format_count, format_size
 
 _MOST_TABLES = 30
 _MOST_IN_WORDS = 10

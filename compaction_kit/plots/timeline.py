@@ -10,9 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.ticker import MaxNLocator
 
-from compaction_kit.durations import format_factor, format_seconds
 from compaction_kit.plots.style import INK, LIVE, NEW, SMALL, TOMBSTONED, Chart, F, calm, short, titled
-from compaction_kit.sizes import format_count
+from compaction_kit.text import format_count, format_factor, format_seconds
 
 _REWRITE = "rewrite"
 _NO_SPANS = "No time was recorded, so there is nothing to draw"

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from compaction_kit.history.readable import BLOCKED, YES
 from compaction_kit.plots.style import INK, LIVE, LOST, TOMBSTONED, Chart, calm, size_ticks, titled
 from compaction_kit.plots.versions import ORPHANED, STATUSES
-from compaction_kit.sizes import format_count, format_size
+from compaction_kit.text import format_count, format_size
 
 _STATUSES = {
     "readable": STATUSES["yes"],

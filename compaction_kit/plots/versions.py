@@ -22,7 +22,7 @@ from compaction_kit.plots.style import (
     size_ticks,
     titled,
 )
-from compaction_kit.sizes import format_size
+from compaction_kit.text import format_size
 
 if TYPE_CHECKING:
     from compaction_kit.history.storage import Storage

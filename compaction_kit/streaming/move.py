@@ -25,13 +25,12 @@ from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
 from compaction_kit.folder import list_folder
 from compaction_kit.log.checksums import read_checked
 from compaction_kit.log.text import first_line
-from compaction_kit.markup import as_text, shown
 from compaction_kit.session import get_spark, quiet_errors
-from compaction_kit.sizes import format_count, format_size
 from compaction_kit.sql import uri
 from compaction_kit.streaming.names import Kind
 from compaction_kit.streaming.outputs import check_there, format_of, partition_folders, relative_paths
 from compaction_kit.streaming.policy import setting
+from compaction_kit.text import as_text, format_count, format_size, shown
 from compaction_kit.verify import Fingerprint, fingerprint
 
 if TYPE_CHECKING:

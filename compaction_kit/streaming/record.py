@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.markup import shown
 from compaction_kit.retention import parse_retention
 from compaction_kit.session import active_spark, get_spark
 from compaction_kit.streaming import words
@@ -26,6 +25,7 @@ from compaction_kit.streaming.memory import DriverMemory, measure_memory
 from compaction_kit.streaming.names import BatchFile, Kind, find_log, kind_of, list_files
 from compaction_kit.streaming.policy import Policy, files_to_read, needed_files, next_compaction
 from compaction_kit.table import local_path
+from compaction_kit.text import shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

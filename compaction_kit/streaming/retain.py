@@ -8,10 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.markup import as_text, shown
 from compaction_kit.retention import parse_retention
-from compaction_kit.sizes import format_size
 from compaction_kit.streaming.names import Kind, file_name, list_files
+from compaction_kit.text import as_text, format_size, shown
 from compaction_kit.times import now, show_time, to_instant
 
 if TYPE_CHECKING:

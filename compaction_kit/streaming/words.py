@@ -4,11 +4,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from compaction_kit.durations import format_seconds
-from compaction_kit.sizes import format_count, format_size
 from compaction_kit.streaming.growth import Projection
 from compaction_kit.streaming.names import Kind
 from compaction_kit.streaming.policy import setting
+from compaction_kit.text import format_count, format_seconds, format_size
 
 if TYPE_CHECKING:
     from compaction_kit.streaming.record import SinkLog

@@ -13,12 +13,12 @@ from compaction_kit.errors import InvalidArgumentError, NotADeltaTableError, Tab
 from compaction_kit.execute.progress import Progress, ProgressBar
 from compaction_kit.folder import walk
 from compaction_kit.log.names import LOG_FOLDER
-from compaction_kit.markup import element, shown
 from compaction_kit.session import active_spark
 from compaction_kit.survey.catalog import catalog_tables
 from compaction_kit.survey.row import ROW, Facts, PlanSettings, survey_table
 from compaction_kit.survey.words import finding, survey_html, survey_text
 from compaction_kit.table import local_path, open_table
+from compaction_kit.text import element, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from compaction_kit.markup import Html, as_html_table, element, joined, paragraph
 from compaction_kit.plan.benefit import OPEN_COST
-from compaction_kit.sizes import format_count, format_size
 from compaction_kit.survey.row import Facts
+from compaction_kit.text import Html, as_html_table, element, format_count, format_size, joined, paragraph
 from compaction_kit.times import in_zone, session_zone
 
 _MOST_LINES = 20

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.history.readable import LOG_GONE, Readability
-from compaction_kit.sizes import format_count
+from compaction_kit.text import format_count
 
 _MOST_NAMED = 3
 

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.markup import as_html_table, shown
-from compaction_kit.sizes import format_size
+from compaction_kit.text import as_html_table, format_size, shown
 from compaction_kit.vacuum import words
 
 if TYPE_CHECKING:

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.durations import format_seconds
-from compaction_kit.markup import as_text, shown
-from compaction_kit.sizes import format_count, format_size
+from compaction_kit.text import as_text, format_count, format_seconds, format_size, shown
 from compaction_kit.vacuum.words import first, ranges, spent_versions
 
 if TYPE_CHECKING:

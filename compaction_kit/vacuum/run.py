@@ -18,7 +18,7 @@ from compaction_kit.history.readable import read_readability
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.metadata import Metadata
 from compaction_kit.session import quiet_errors
-from compaction_kit.sizes import format_count
+from compaction_kit.text import format_count
 from compaction_kit.times import millis, show_time
 from compaction_kit.vacuum.compare import Before, compare, still_there
 from compaction_kit.vacuum.inventory import vacuum_statement

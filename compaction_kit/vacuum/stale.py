@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from compaction_kit.errors import StalePlanError
 from compaction_kit.folder import Folder, look_through
 from compaction_kit.log import TransactionLog
-from compaction_kit.sizes import format_count
+from compaction_kit.text import format_count
 from compaction_kit.vacuum.plan import VacuumPlan
 
 _MOST_NAMED = 3

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.history.needs import Needs
-from compaction_kit.sizes import format_count
+from compaction_kit.text import format_count
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow.compute as pc
 
-from compaction_kit.sizes import format_count, format_size
+from compaction_kit.text import format_count, format_size
 from compaction_kit.times import show_time
 from compaction_kit.vacuum.sorting import LITE, NEEDED
 from compaction_kit.vacuum.window import hours

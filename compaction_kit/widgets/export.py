@@ -6,8 +6,8 @@ from pathlib import Path
 
 import ipywidgets as w
 
-from compaction_kit.markup import element
 from compaction_kit.report import write_report
+from compaction_kit.text import element
 from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.parts import Part, button, show_text, text
 from compaction_kit.widgets.state import WorkbenchState

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from compaction_kit.errors import CompactionKitError
 from compaction_kit.files import Files
 from compaction_kit.plan import CompactionPlan, Planner
-from compaction_kit.sizes import parse_size
 from compaction_kit.table import Table
+from compaction_kit.text import parse_size
 from compaction_kit.widgets.job import sentence_of
 
 

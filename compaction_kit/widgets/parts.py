@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from traitlets import Bool, HasTraits, observe
 
 from compaction_kit.errors import CompactionKitError
-from compaction_kit.markup import Html, element, folded, joined
 from compaction_kit.plots import to_html
 from compaction_kit.report import Section
+from compaction_kit.text import Html, element, folded, joined
 from compaction_kit.widgets.job import Job, sentence_of
 
 STYLE = element("style", Html(Path(__file__).with_name("workbench.css").read_text(encoding="utf-8")))

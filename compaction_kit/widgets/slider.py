@@ -7,7 +7,7 @@ import ipywidgets as w
 from traitlets import Bool, Int, Unicode
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.sizes import GIB, KIB, format_size, parse_size
+from compaction_kit.text import GIB, KIB, format_size, parse_size
 from compaction_kit.widgets.parts import show_text, text
 
 _SMALLEST, _LARGEST = KIB.bit_length() - 1, (4 * GIB).bit_length() - 1

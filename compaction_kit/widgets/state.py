@@ -15,9 +15,9 @@ from compaction_kit.errors import StalePlanError, TableNotFoundError
 from compaction_kit.execute import Progress
 from compaction_kit.plan import CompactionPlan
 from compaction_kit.plan.order import SIZE
-from compaction_kit.sizes import GIB
 from compaction_kit.survey import find_tables, survey
 from compaction_kit.table import Table, local_path, open_table
+from compaction_kit.text import GIB
 from compaction_kit.widgets.job import Job, Watched, sentence_of
 from compaction_kit.widgets.opened import Inputs, Opened
 

@@ -9,9 +9,8 @@ from IPython.core.getipython import get_ipython
 
 from compaction_kit.execute.jvm import delta_version
 from compaction_kit.execute.result import CompactionResult
-from compaction_kit.markup import element
 from compaction_kit.session import get_spark
-from compaction_kit.sizes import format_count, format_size
+from compaction_kit.text import element, format_count, format_size
 from compaction_kit.vacuum.result import VacuumResult
 from compaction_kit.widgets.export import ExportView
 from compaction_kit.widgets.job import Job

@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page, expect, sync_playwright
 
 import compaction_kit as ck
 from compaction_kit.datasets import shaped_table
-from compaction_kit.sizes import format_size
+from compaction_kit.text import format_size
 from tests.ageing import age, age_file
 from tests.browser.servers import CHROMIUM_ARGUMENTS, find_chromium
 from tests.handmade import write_sink_log

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from compaction_kit import open_table
 from compaction_kit.history import read_history
 from compaction_kit.log import TransactionLog
-from compaction_kit.sizes import MIB
+from compaction_kit.text import MIB
 from tests import deltas_view, handmade
 
 

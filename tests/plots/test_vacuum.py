@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from compaction_kit import plots
-from compaction_kit.sizes import MIB
+from compaction_kit.text import MIB
 
 STORAGE = pa.table(
     {

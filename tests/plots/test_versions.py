@@ -8,7 +8,7 @@ from matplotlib.patches import Rectangle
 
 from compaction_kit import plots
 from compaction_kit.history import Storage
-from compaction_kit.sizes import MIB
+from compaction_kit.text import MIB
 
 VERSIONS = pa.table(
     {"version": range(5), "readable": ["log gone", "missing files", "missing files", "blocked", "yes"]}

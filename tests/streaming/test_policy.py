@@ -7,10 +7,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from compaction_kit import sink_log
-from compaction_kit.durations import format_seconds
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.streaming.names import BatchFile, Kind
 from compaction_kit.streaming.policy import Policy, is_compaction, next_compaction
+from compaction_kit.text import format_seconds
 from tests.streaming.streams import SparkLog, names_in, policies
 
 NOW = Policy(cleanup_delay=Policy().cleanup_delay * 0)

@@ -1,6 +1,6 @@
 import pytest
 
-from compaction_kit.sizes import GIB, MIB
+from compaction_kit.text import GIB, MIB
 from compaction_kit.widgets.slider import SizeSlider
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import compaction_kit as ck
 from compaction_kit.datasets import shaped_table
-from compaction_kit.sizes import GIB, KIB, MIB
+from compaction_kit.text import GIB, KIB, MIB
 from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.slider import SizeSlider
 from compaction_kit.widgets.state import WorkbenchState

@@ -24,7 +24,7 @@ from compaction_kit.log.names import LOG_FOLDER
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import CompactionPlan
 from compaction_kit.predicate import partitions_predicate
-from compaction_kit.sizes import format_count
+from compaction_kit.text import format_count
 from compaction_kit.verify import Fingerprint
 
 # How many conflicts a run bears.

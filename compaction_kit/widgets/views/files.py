@@ -4,9 +4,8 @@ import ipywidgets as w
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.files import Files
-from compaction_kit.markup import Html, as_html_table, joined, paragraph
 from compaction_kit.report import Section
-from compaction_kit.sizes import format_size
+from compaction_kit.text import Html, as_html_table, format_size, joined, paragraph
 from compaction_kit.widgets.parts import FigureView, Part, show_text, text
 from compaction_kit.widgets.state import WorkbenchState
 

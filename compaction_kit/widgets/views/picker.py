@@ -4,7 +4,7 @@ from pathlib import Path
 
 import ipywidgets as w
 
-from compaction_kit.sizes import format_count, format_size
+from compaction_kit.text import format_count, format_size
 from compaction_kit.widgets.parts import JobBar, bind, button, offer, show_text, text
 from compaction_kit.widgets.state import WorkbenchState
 

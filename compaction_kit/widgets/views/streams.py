@@ -2,8 +2,8 @@
 
 import ipywidgets as w
 
-from compaction_kit.markup import arrow_as_html
 from compaction_kit.report import Section
+from compaction_kit.text import arrow_as_html
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, bind, field, offer, show_text, text
 from compaction_kit.widgets.slider import Slider
 from compaction_kit.widgets.streams import StreamsState

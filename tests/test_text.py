@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.sizes import GIB, KIB, MIB, format_size, parse_size, parse_spark_size
+from compaction_kit.text import GIB, KIB, MIB, format_seconds, format_size, parse_size, parse_spark_size
 
 
 @pytest.mark.parametrize(
@@ -121,3 +121,25 @@ def test_settings_of_spark_are_binary_whatever_they_are_called(text: str, size_b
 def test_a_setting_that_is_no_size_is_named(text: str) -> None:
     with pytest.raises(InvalidArgumentError, match=f'delta.targetFileSize="{text}" is not a size'):
         parse_spark_size(text, "delta.targetFileSize")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (0.0042, "4.2 ms"),
+        (0.042, "42 ms"),
+        (0.0996, "0.10 s"),
+        (0.42, "0.42 s"),
+        (0.999, "1.0 s"),
+        (1.34, "1.3 s"),
+        (9.96, "10 s"),
+        (119.4, "119 s"),
+        (125, "2 min 5 s"),
+        (3780, "63 min 0 s"),
+        (7200, "2 h 0 min"),
+    ],
+    ids=str,
+)
+def test_seconds_are_written_for_people(seconds: float, text: str) -> None:
+    assert format_seconds(seconds) == text

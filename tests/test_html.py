@@ -28,13 +28,13 @@ from compaction_kit.interop.check import ManifestCheck
 from compaction_kit.interop.convert import ConvertPlan, ConvertResult
 from compaction_kit.interop.damage import Damage
 from compaction_kit.interop.to_parquet import ParquetPlan, ParquetResult
-from compaction_kit.markup import element, paragraph, shown
 from compaction_kit.plots.style import Chart, titled
 from compaction_kit.reads import ReadComparison
 from compaction_kit.report import Section
 from compaction_kit.streaming.move import MovePlan, MoveResult
 from compaction_kit.streaming.retain import RetentionResult
 from compaction_kit.streams import BATCHES, StreamStory
+from compaction_kit.text import element, paragraph, shown
 from compaction_kit.vacuum.result import VacuumResult
 from compaction_kit.verify import Fingerprint
 from compaction_kit.widgets.state import WorkbenchState

@@ -1,0 +1,17 @@
+import importlib
+
+import pytest
+
+from compaction_kit import renamed, text
+
+
+@pytest.mark.parametrize("name", ["sizes", "durations", "markup"])
+def test_a_module_is_found_by_the_name_that_it_had_with_a_warning(name: str) -> None:
+    with pytest.warns(FutureWarning, match=f"compaction_kit.{name} is compaction_kit.text now"):
+        old = importlib.import_module(f"compaction_kit.{name}")
+    assert old.format_size is text.format_size
+
+
+def test_what_never_was_is_not_found() -> None:
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module(f"{renamed.__package__}.nothing")
