@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import LongType, StructField, StructType
 
 import compaction_kit as ck
+from compaction_kit import records
 from compaction_kit.concurrency.scenarios import Scenario, Writer
 from compaction_kit.concurrency.story import ATTEMPTS, Refusal, Story
 from compaction_kit.execute.result import CompactionResult
@@ -97,7 +98,7 @@ def classes_that_draw_themselves() -> dict[str, type]:
         for name, one in vars(importlib.import_module(module.name)).items():
             if isinstance(one, type) and one.__module__ == module.name and hasattr(one, "_repr_html_"):
                 found[name] = one
-    return found
+    return {name: one for name, one in found.items() if one.__module__ != records.__name__}
 
 
 def make_table(folder: Path) -> Path:
