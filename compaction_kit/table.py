@@ -1,25 +1,20 @@
 """The front door: open a table, and everything else is one call away."""
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.errors import (
     InvalidArgumentError,
-    NotADeltaTableError,
-    TableNotFoundError,
-    UnsupportedTableError,
 )
 from compaction_kit.execute import run_plan
 from compaction_kit.files import Files
+from compaction_kit.handle import Handle, open_handle
 from compaction_kit.history import (
     Diff,
     LogCleanup,
@@ -36,17 +31,12 @@ from compaction_kit.history import (
 )
 from compaction_kit.history.content import Compare, compare_versions, comparer
 from compaction_kit.log import TransactionLog
-from compaction_kit.log.names import LOG_FOLDER, list_log
-from compaction_kit.log.text import first_line
 from compaction_kit.plan import CompactionPlan, Planner, Thresholds
 from compaction_kit.predicate import select_partitions
-from compaction_kit.retention import GUARD
 from compaction_kit.sample import sampled_model
-from compaction_kit.session import active_spark, get_spark
 from compaction_kit.settings import session_rules, thresholds
-from compaction_kit.sql import plain_path
+from compaction_kit.storage import local_path as local_path
 from compaction_kit.text import parse_size
-from compaction_kit.times import now, to_instant
 from compaction_kit.vacuum import Session as VacuumSession
 from compaction_kit.vacuum import (
     Stream,
@@ -56,9 +46,6 @@ from compaction_kit.vacuum import (
     run_vacuum,
     running_streams,
 )
-
-_MOST_SHOWN = 200
-_CATALOG_NAME = re.compile(r"\w+(\.\w+){0,2}")
 
 
 def open_table(name: str | Path, spark: SparkSession | None = None) -> "Table":
@@ -74,16 +61,7 @@ def open_table(name: str | Path, spark: SparkSession | None = None) -> "Table":
         NotADeltaTableError: It is no Delta table.
         UnsupportedTableError: It isn't on a local disk.
     """
-    path = _resolve(str(name), spark or active_spark())
-    if not path.exists():
-        raise TableNotFoundError(f"No table at {name}: the path does not exist; check the spelling.")
-    if not (path / LOG_FOLDER).is_dir():
-        raise NotADeltaTableError(
-            f"{name} is not a Delta table: it has no {LOG_FOLDER} folder; name the folder that holds one."
-        )
-    if not list_log(path):
-        raise NotADeltaTableError(f"{name} is not a Delta table: its {LOG_FOLDER} folder is empty.")
-    return Table(str(name), path.resolve(), spark)
+    return Table(open_handle(name, spark))
 
 
 class Table:
@@ -92,18 +70,28 @@ class Table:
     Each call looks at the table as it is then; nothing is changed but by the `run()` of a plan.
     """
 
-    def __init__(self, name: str, path: Path, spark: SparkSession | None = None):
-        self.name = name
-        self.path = path
-        self.log = TransactionLog(path)
-        self._spark = spark
+    def __init__(self, handle: Handle):
+        self.handle = handle
+
+    @property
+    def name(self) -> str:
+        """The name that it was opened by."""
+        return self.handle.name
+
+    @property
+    def path(self) -> Path:
+        """Its folder, without symbolic links."""
+        return self.handle.path
+
+    @property
+    def log(self) -> TransactionLog:
+        """Its log."""
+        return self.handle.log
 
     @property
     def spark(self) -> SparkSession:
         """The session that works on the table; started when first asked for."""
-        if self._spark is None:
-            self._spark = get_spark()
-        return self._spark
+        return self.handle.spark
 
     @property
     def version(self) -> int:
@@ -184,7 +172,12 @@ class Table:
                 "budget out."
             )
         limits = thresholds(
-            self._conf, min_file_size, max_file_size, max_deleted_rows_ratio, batch_size, even=order != "size"
+            self.handle.conf,
+            min_file_size,
+            max_file_size,
+            max_deleted_rows_ratio,
+            batch_size,
+            even=order != "size",
         )
         return self.planner(where).plan(
             limits,
@@ -199,7 +192,7 @@ class Table:
         """What plans the files of the latest version again and again, with other thresholds."""
         return Planner(
             self.files(where=where),
-            session_rules(self._conf, self._session),
+            session_rules(self.handle.conf, self.handle.session),
             partial(sampled_model, self.path),
         )
 
@@ -207,7 +200,7 @@ class Table:
         self, min_file_size: int | str | None = None, max_file_size: int | str | None = None
     ) -> Thresholds:
         """The thresholds to plan with; see `plan_compaction`."""
-        return thresholds(self._conf, min_file_size, max_file_size)
+        return thresholds(self.handle.conf, min_file_size, max_file_size)
 
     def runner(self, plan: CompactionPlan, **options: Any) -> Any:
         """Run one of this table's plans; `CompactionPlan.run` calls it."""
@@ -225,11 +218,11 @@ class Table:
                 no data, instead of going by what it calls itself and by row counts. All files that
                 such commits added or removed are read.
         """
-        return read_versions(self.path, self.log, guard=self._has_guard, compare=self._comparer(verify))
+        return read_versions(self.path, self.log, guard=self.handle.has_guard, compare=self._comparer(verify))
 
     def at(self, version: int | None = None, timestamp: datetime | str | None = None) -> Resolved:
         """The commit that a version or a time stands for; see `history.resolve`."""
-        return resolve(self.log, version, timestamp, self._spark)
+        return resolve(self.log, version, timestamp, self.handle.session)
 
     def diff(self, start: int, end: int, verify: bool = False) -> Diff:
         """What differs between two versions, by the log; see `history.diff_versions`.
@@ -244,7 +237,7 @@ class Table:
 
     def restore(self, version: int) -> RestorePlan:
         """Plan to go back to a version; see `history.plan_restore`. Nothing is changed until `run()`."""
-        return plan_restore(self.path, self.log, lambda: self.spark, version, self._has_guard)
+        return plan_restore(self.path, self.log, lambda: self.spark, version, self.handle.has_guard)
 
     def storage(self) -> Storage:
         """The bytes that each version left, live and not; see `history.read_storage`."""
@@ -256,7 +249,7 @@ class Table:
         Args:
             at: When it is; None for now. Without a zone it is in the session's.
         """
-        return plan_log_cleanup(self.path, self.log, self._instant(at))
+        return plan_log_cleanup(self.path, self.log, self.handle.instant(at))
 
     def plan_vacuum(
         self,
@@ -280,7 +273,7 @@ class Table:
         Raises:
             InvalidArgumentError: An argument can't be used, or Delta refuses such a vacuum.
         """
-        session = VacuumSession(self._conf, self._has_guard, self._streams)
+        session = VacuumSession(self.handle.conf, self.handle.has_guard, self._streams)
         return plan_vacuum(
             self.path,
             self.log,
@@ -288,38 +281,20 @@ class Table:
             retention,
             keep_versions,
             mode,
-            self._instant(at),
+            self.handle.instant(at),
             self.vacuum_runner,
             self._comparer(verify),
         )
 
     def vacuum_runner(self, plan: VacuumPlan, **options: Any) -> VacuumResult:
         """Run one of this table's plans; `VacuumPlan.run` calls it."""
-        return run_vacuum(self.path, self.log, lambda: self.spark, plan, self._has_guard, **options)
-
-    def _instant(self, at: datetime | str | None) -> datetime:
-        return now(self._spark) if at is None else to_instant(at, "at", self._spark)
+        return run_vacuum(self.path, self.log, lambda: self.spark, plan, self.handle.has_guard, **options)
 
     def _comparer(self, verify: bool) -> Compare | None:
         return comparer(self.spark, self.path, self.log) if verify else None
 
     def _streams(self, table_id: str) -> list[Stream]:
-        return running_streams(self._session, self.path, table_id)
-
-    @property
-    def _session(self) -> SparkSession | None:
-        return self._spark or active_spark()
-
-    @property
-    def _has_guard(self) -> bool:
-        return (self._conf(GUARD) or "true").lower() == "true"
-
-    def _conf(self, key: str) -> str | None:
-        return None if self._session is None else self._session.conf.get(key, None)
-
-    def __reduce__(self) -> tuple[type["Table"], tuple[str, Path]]:
-        """Pickled, it is its name and its path: whoever loads it has another session."""
-        return Table, (self.name, self.path)
+        return running_streams(self.handle.session, self.path, table_id)
 
     def __repr__(self) -> str:
         return f'Table("{self.name}", version {self.version})'
@@ -330,45 +305,3 @@ def _names(columns: str | Sequence[str]) -> tuple[str, ...]:
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise InvalidArgumentError(f"zorder_by={columns!r} names no columns: give a name, or a list of them.")
     return tuple(names)
-
-
-def local_path(name: str) -> Path:
-    """The path that a path or a URI stands for.
-
-    Raises:
-        UnsupportedTableError: It isn't on a local disk.
-        TableNotFoundError: Nothing can be at such a path, or nobody may look there.
-    """
-    path = _path_of(name)
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or first_line(error)
-        raise TableNotFoundError(f"No table at {name[:_MOST_SHOWN]!r}: {reason}; check the path.") from error
-    return path
-
-
-def _path_of(name: str) -> Path:
-    if name.startswith("file:"):
-        return Path(unquote(name.removeprefix("file:").removeprefix("//")))
-    scheme, separator, _ = name.partition("://")
-    if separator:
-        raise UnsupportedTableError(
-            f"{name} is on {scheme}, and only local disks are read: copy the table here."
-        )
-    return Path(name)
-
-
-def _resolve(name: str, spark: SparkSession | None) -> Path:
-    path = local_path(name)
-    if spark is not None and _CATALOG_NAME.fullmatch(name) and not path.exists():
-        try:
-            location = spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]["location"]
-        except PySparkException as error:
-            raise TableNotFoundError(
-                f"No table {name}: there is no such path, and the session's catalog has no such Delta table."
-            ) from error
-        return local_path(plain_path(location))
-    return path

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from compaction_kit import Table, get_spark, open_table, sink_log, survey
+from compaction_kit import get_spark, open_table, sink_log, survey
 from compaction_kit.errors import (
     CompactionKitError,
     CorruptLogError,
@@ -18,6 +18,7 @@ from compaction_kit.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
+from compaction_kit.session import active_spark
 from compaction_kit.text import GIB, MIB
 from tests import folders, handmade
 
@@ -196,7 +197,7 @@ def test_a_table_uses_the_session_given_or_the_running_one(spark: SparkSession, 
 
 def test_looking_at_a_table_needs_no_session_and_changes_nothing(shaped: Path) -> None:
     before = folders.listing(shaped)
-    table = Table("shaped", shaped)
+    table, running = open_table(shaped), active_spark()
     table.files().stats()
     plan = table.plan_compaction()
     table.history(), table.plan_vacuum(), plan.explain(), plan.bins, plan.files, plan.plot()
@@ -209,7 +210,7 @@ def test_looking_at_a_table_needs_no_session_and_changes_nothing(shaped: Path) -
         table.at(),
     )
     assert folders.listing(shaped) == before
-    assert table._spark is None
+    assert active_spark() is running
 
 
 @pytest.mark.parametrize("odd", [5, 1.5, [None], {"a": 1}, b"x"])

@@ -41,7 +41,7 @@ def put_back(path: str | Path, set_aside: str | Path) -> Table:
             f"{folder} and {aside} {where} a {LOG_FOLDER}, so that nothing can be put back."
         )
     if not has_log:
-        _check_unchanged(folder, Table(str(aside), aside))
+        _check_unchanged(folder, open_table(aside))
     restore(folder, aside)
     return open_table(folder)
 

@@ -26,7 +26,7 @@ from compaction_kit.interop.set_aside import move_aside, put_back, restore
 from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import quoted, uri
-from compaction_kit.table import Table, local_path
+from compaction_kit.table import Table, local_path, open_table
 from compaction_kit.text import as_text, format_count, format_size, shown
 from compaction_kit.verify import Fingerprint, fingerprint
 
@@ -125,7 +125,7 @@ class ParquetPlan:
 
     def _check_alone(self) -> None:
         """Whether nobody has committed, or written a file, before the log was moved."""
-        aside = Table(str(self.set_aside), self.set_aside)
+        aside = open_table(self.set_aside)
         found = list_folder(self.table.path, aside.files().partition_columns)["path"].to_pylist()
         if aside.version != self.version or sorted(found) != self.files["path"].to_pylist():
             raise StalePlanError(

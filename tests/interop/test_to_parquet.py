@@ -17,6 +17,7 @@ from compaction_kit.errors import (
     UnsupportedTableError,
     VerificationError,
 )
+from compaction_kit.handle import Handle
 from compaction_kit.interop import set_aside, to_parquet
 from compaction_kit.sql import table_name
 from compaction_kit.table import Table
@@ -246,7 +247,7 @@ def test_deletion_vectors_and_catalog_tables_are_refused(spark: SparkSession, li
     with pytest.raises(UnsupportedTableError, match="rows that they delete would come back; run REORG TABLE"):
         interop.plan_to_parquet(open_table(lived))
     with pytest.raises(UnsupportedTableError, match="a catalog knows it as a Delta table"):
-        interop.plan_to_parquet(Table("default.lived", lived))
+        interop.plan_to_parquet(Table(Handle("default.lived", lived)))
 
 
 def test_a_table_without_rows_or_a_place_for_its_log_is_refused(tmp_path: Path) -> None:
