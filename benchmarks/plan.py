@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import compaction_kit as ck
-from compaction_kit.plan import CompactionPlan, Planner, Thresholds
+from compaction_kit.compaction import CompactionPlan
+from compaction_kit.plan import Planner, Thresholds
 from compaction_kit.text import MIB
 
 NUM_FILES = 1_000_000
@@ -56,8 +57,7 @@ def main() -> None:
 
 
 def bins_of(planner: Planner, thresholds: Thresholds) -> int:
-    plan: CompactionPlan = planner.plan(thresholds)
-    return plan.num_bins
+    return CompactionPlan.of(planner, thresholds).num_bins
 
 
 def best(work: Callable[[], object]) -> float:

@@ -11,13 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.figure import Figure
 
-from compaction_kit.bounds import Bounds, read_bounds
+from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.histogram import Histogram
 from compaction_kit.log.snapshot import Snapshot
-from compaction_kit.overlap import Overlap, measure_overlap
+from compaction_kit.records import Record
 from compaction_kit.retention import table_retention
-from compaction_kit.text import MIB, format_size, parse_size, parse_spark_size, shown
+from compaction_kit.skipping import Bounds, Overlap, measure_overlap, read_bounds
+from compaction_kit.text import MIB, format_size, parse_size, parse_spark_size
 
 SMALL_FILE_SIZE = 16 * MIB
 _TARGET_SIZE = "delta.targetFileSize"
@@ -25,8 +26,8 @@ _PARTITION_SUMS = ("num_files", "size_bytes", "num_small_files")
 _QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
-@dataclass(frozen=True)
-class FileStats:
+@dataclass(frozen=True, repr=False)
+class FileStats(Record):
     """How a version's files are distributed, what its log costs to read, and what is left behind.
 
     Sizes are in bytes. `quantiles` gives the file size at 10, 25, 50, 75 and 90 percent; `skew`
@@ -55,23 +56,22 @@ class FileStats:
     reclaimable_bytes: int
     num_unsized_tombstones: int
 
-    def _repr_html_(self) -> str:
-        return shown(
-            {
-                "files": f"{self.num_files:,} in {self.num_partitions:,} partitions; the fullest has "
-                f"{self.skew:,.1f} times the average",
-                "size": format_size(self.size_bytes),
-                f"under {format_size(self.small_file_size)}": f"{self.num_small_files:,} files, "
-                f"{format_size(self.small_bytes)}",
-                "smallest": format_size(self.min_size_bytes),
-                "median": format_size(self.median_size_bytes),
-                "largest": format_size(self.max_size_bytes),
-                "log to read": f"{format_size(self.log_bytes)}, {self.num_commits:,} commits since the "
-                "checkpoint",
-                "tombstones": f"{self.num_tombstones:,} files, {format_size(self.tombstoned_bytes)}, of "
-                f"which {format_size(self.reclaimable_bytes)} are past the retention",
-            }
-        )
+    def facts(self) -> dict[str, str]:
+        """What there is to know, for people: name and value."""
+        return {
+            "files": f"{self.num_files:,} in {self.num_partitions:,} partitions; the fullest has "
+            f"{self.skew:,.1f} times the average",
+            "size": format_size(self.size_bytes),
+            f"under {format_size(self.small_file_size)}": f"{self.num_small_files:,} files, "
+            f"{format_size(self.small_bytes)}",
+            "smallest": format_size(self.min_size_bytes),
+            "median": format_size(self.median_size_bytes),
+            "largest": format_size(self.max_size_bytes),
+            "log to read": f"{format_size(self.log_bytes)}, {self.num_commits:,} commits since the "
+            "checkpoint",
+            "tombstones": f"{self.num_tombstones:,} files, {format_size(self.tombstoned_bytes)}, of "
+            f"which {format_size(self.reclaimable_bytes)} are past the retention",
+        }
 
 
 @dataclass(frozen=True)
@@ -241,8 +241,6 @@ class Files:
 
     def plot(self, small_file_size: int | str | None = None) -> Figure:
         """Draw the histogram, with the small files marked."""
-        from compaction_kit import plots
-
         return plots.file_sizes(self.histogram(), self.small_file_size(small_file_size))
 
     def __repr__(self) -> str:

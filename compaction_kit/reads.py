@@ -2,19 +2,21 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from numbers import Integral
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
+from matplotlib.figure import Figure
 from pyspark.sql import DataFrame, SparkSession
 
+from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError, RunFailedError
 from compaction_kit.query import (
     MISSING_FILE,
@@ -25,21 +27,19 @@ from compaction_kit.query import (
     quoted_query,
     reason_of,
 )
+from compaction_kit.records import Record
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import uri
-from compaction_kit.text import as_text, format_count, format_factor, format_seconds, format_size, shown
+from compaction_kit.text import format_count, format_factor, format_seconds, format_size
 from compaction_kit.verify import fingerprint
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _TOO_OLD = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
 _FEWEST_RUNS = 3
 _GUARD = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 
 
-@dataclass(frozen=True)
-class ReadComparison:
+@dataclass(frozen=True, repr=False)
+class ReadComparison(Record):
     """How one query ran at two versions of a table; made by `measure_reads`.
 
     Attributes:
@@ -134,21 +134,20 @@ class ReadComparison:
             "rows that came out": rows,
         }
 
-    def summary(self) -> str:
-        """The outcome in a few lines."""
-        return as_text(self.facts())
-
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         """Draw both medians with the single runs, and the files read."""
-        from compaction_kit import plots
+        return plots.reads(
+            self.query,
+            self.finding,
+            self.versions,
+            [self.seconds_at(version) for version in self.versions],
+            (self.files_before, self.files_after),
+            (self.bytes_before, self.bytes_after),
+        )
 
-        return plots.reads(self)
-
-    def _repr_html_(self) -> str:
-        return shown(self.facts(), self.plot())
-
-    def __repr__(self) -> str:
-        return f"ReadComparison(\n{self.summary()}\n)"
+    def parts(self) -> Sequence[object]:
+        """The facts, and the figure."""
+        return self.facts(), self.plot()
 
 
 _WHY_OTHER_ROWS = (

@@ -9,7 +9,15 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 _PACKAGE = __name__.rpartition(".")[0]
-_NOW = {"sizes": "text", "durations": "text", "markup": "text"}
+_NOW = {
+    "sizes": "text",
+    "durations": "text",
+    "markup": "text",
+    "bounds": "skipping",
+    "overlap": "skipping",
+    "settings": "plan.thresholds",
+    "sample": "plan.estimate",
+}
 
 
 class _Finder(MetaPathFinder, Loader):

@@ -9,9 +9,11 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from py4j.java_gateway import JavaClass
 from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
@@ -65,6 +67,29 @@ def active_spark() -> SparkSession | None:
     if session is None and SparkContext._active_spark_context is not None:
         return SparkSession.builder.getOrCreate()
     return session
+
+
+def has_jvm(spark: SparkSession) -> bool:
+    """Whether the session has a JVM in reach; one over Spark Connect hasn't."""
+    return hasattr(spark, "_jsparkSession")
+
+
+def delta_version(spark: SparkSession | None) -> str | None:
+    """The version of Delta: of the session's JARs, else of the Python package; None if there is neither."""
+    if spark is not None and has_jvm(spark):
+        return str(getattr(java_class(spark, "io.delta.package$"), "MODULE$").VERSION())
+    with contextlib.suppress(PackageNotFoundError):
+        return version("delta-spark")
+    return None
+
+
+def java_class(spark: SparkSession, name: str) -> Any:
+    """A Java class by its full name.
+
+    As an attribute of py4j's JVM each part of the name is looked for as a class in all JARs, which
+    takes milliseconds.
+    """
+    return JavaClass(name, spark.sparkContext._gateway._gateway_client)  # type: ignore[union-attr]
 
 
 @contextlib.contextmanager

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import (
     InvalidArgumentError,
 )
-from compaction_kit.execute import run_plan
 from compaction_kit.files import Files
 from compaction_kit.handle import Handle, open_handle
 from compaction_kit.history import (
@@ -31,10 +31,10 @@ from compaction_kit.history import (
 )
 from compaction_kit.history.content import Compare, compare_versions, comparer
 from compaction_kit.log import TransactionLog
-from compaction_kit.plan import CompactionPlan, Planner, Thresholds
+from compaction_kit.plan import Planner, Thresholds
+from compaction_kit.plan.estimate import sampled_model
+from compaction_kit.plan.thresholds import session_rules, thresholds
 from compaction_kit.predicate import select_partitions
-from compaction_kit.sample import sampled_model
-from compaction_kit.settings import session_rules, thresholds
 from compaction_kit.storage import local_path as local_path
 from compaction_kit.text import parse_size
 from compaction_kit.vacuum import Session as VacuumSession
@@ -179,13 +179,14 @@ class Table:
             batch_size,
             even=order != "size",
         )
-        return self.planner(where).plan(
+        return CompactionPlan.of(
+            self.planner(where),
             limits,
             where,
-            self.runner,
-            order=order,
-            budget=None if budget is None else parse_size(budget, "budget"),
-            zorder_by=columns,
+            order,
+            None if budget is None else parse_size(budget, "budget"),
+            columns,
+            handle=self.handle,
         )
 
     def planner(self, where: str | None = None) -> Planner:
@@ -201,10 +202,6 @@ class Table:
     ) -> Thresholds:
         """The thresholds to plan with; see `plan_compaction`."""
         return thresholds(self.handle.conf, min_file_size, max_file_size)
-
-    def runner(self, plan: CompactionPlan, **options: Any) -> Any:
-        """Run one of this table's plans; `CompactionPlan.run` calls it."""
-        return run_plan(self.path, self.log, lambda: self.spark, plan, **options)
 
     def history(self) -> pa.Table:
         """Every version that the log still tells of; see `history.read_history` for the columns."""

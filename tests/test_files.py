@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction_kit import open_table
-from compaction_kit.bounds import read_bounds
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.histogram import Histogram
 from compaction_kit.log.paths import decode_paths
-from compaction_kit.overlap import measure_overlap
+from compaction_kit.skipping import measure_overlap, read_bounds
 from tests import folders, handmade
 
 SIZES = st.lists(st.integers(0, 2**45), max_size=50)

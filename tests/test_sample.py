@@ -5,8 +5,7 @@ import pyarrow as pa
 import pytest
 
 from compaction_kit import open_table
-from compaction_kit.plan.estimate import SizeModel
-from compaction_kit.sample import sampled_model
+from compaction_kit.plan.estimate import SizeModel, sampled_model
 from tests import handmade
 
 

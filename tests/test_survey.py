@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compaction_kit import find_tables, open_table, plots, survey
+from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import (
     CompactionKitError,
     InvalidArgumentError,
@@ -20,7 +21,7 @@ from compaction_kit.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from compaction_kit.plan import CompactionPlan, Planner
+from compaction_kit.plan import Planner
 from compaction_kit.survey import Survey
 from compaction_kit.text import MIB
 from tests import folders, handmade
@@ -136,7 +137,7 @@ def test_a_row_tells_the_files_and_the_plan(lake: Path) -> None:
 def plan_by_log(table: Path, max_file_size: str | None = None) -> CompactionPlan:
     """The plan as the log alone gives it, without a look into the files."""
     opened = open_table(table)
-    return Planner(opened.files()).plan(opened.thresholds(max_file_size=max_file_size))
+    return CompactionPlan.of(Planner(opened.files()), opened.thresholds(max_file_size=max_file_size))
 
 
 @pytest.mark.parametrize("max_file_size", [None, "12 KB"])

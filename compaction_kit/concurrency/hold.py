@@ -8,7 +8,8 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.errors import RunFailedError, SessionError
 from compaction_kit.execute.jobs import in_thread
-from compaction_kit.execute.jvm import CommitGate, has_jvm
+from compaction_kit.execute.jvm import CommitGate
+from compaction_kit.session import has_jvm
 
 _POLL_SECONDS = 0.005
 

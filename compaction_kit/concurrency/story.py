@@ -3,15 +3,13 @@
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from matplotlib.figure import Figure
 
+from compaction_kit import plots
 from compaction_kit.concurrency.scenarios import Scenario
 from compaction_kit.text import as_text, shown
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ATTEMPTS = pa.schema(
     [
@@ -159,10 +157,8 @@ class Story:
         )
         return "\n".join([as_text(self.facts()), "", *tries])
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         """Draw the two writers and the log between them, in order of time."""
-        from compaction_kit import plots
-
         exception = None if self.refusal is None else self.refusal.exception
         names = (self.scenario.first.name, self.scenario.second.name)
         return plots.concurrency(self.attempts, names, self.finding, exception)

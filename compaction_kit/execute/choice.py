@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute.arrow.refusals import refuse_bins, refuse_table
 from compaction_kit.execute.work import Options
-from compaction_kit.plan import CompactionPlan
+from compaction_kit.plan import BinPlan
 
 NAMES = ("auto", "optimize", "rewrite", "arrow")
 
@@ -19,7 +19,7 @@ class Choice(NamedTuple):
     reason: str
 
 
-def check_strategy(plan: CompactionPlan, strategy: str, options: Options) -> None:
+def check_strategy(plan: BinPlan, strategy: str, options: Options) -> None:
     """Refuse what can't be asked for.
 
     Raises:
@@ -41,7 +41,7 @@ def check_strategy(plan: CompactionPlan, strategy: str, options: Options) -> Non
         raise InvalidArgumentError(f"max_threads={options.max_threads} is too few: give 1 or more.")
 
 
-def choose(spark: SparkSession, plan: CompactionPlan, strategy: str, options: Options) -> Choice:
+def choose(spark: SparkSession, plan: BinPlan, strategy: str, options: Options) -> Choice:
     """What "auto" stands for: arrow where it can rewrite most of the bytes, else OPTIMIZE."""
     if strategy != "auto":
         return Choice(strategy, "as asked for")

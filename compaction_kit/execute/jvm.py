@@ -8,16 +8,15 @@ import contextlib
 import json
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from compaction_kit.errors import SessionError
 from compaction_kit.log.names import LOG_FOLDER
+from compaction_kit.session import has_jvm, java_class
 from compaction_kit.sql import uri
 
 _DELTA = "org.apache.spark.sql.delta"
@@ -32,20 +31,6 @@ _METADATA = {
 }
 # With it Delta need not look for protocol and metadata, which takes a Spark job.
 _CHECKSUM = {"tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol": 1}
-
-
-def has_jvm(spark: SparkSession) -> bool:
-    """Whether the session has a JVM in reach; one over Spark Connect hasn't."""
-    return hasattr(spark, "_jsparkSession")
-
-
-def delta_version(spark: SparkSession | None) -> str | None:
-    """The version of Delta: of the session's JARs, else of the Python package; None if there is neither."""
-    if spark is not None and has_jvm(spark):
-        return str(getattr(_java(spark, "io.delta.package$"), "MODULE$").VERSION())
-    with contextlib.suppress(PackageNotFoundError):
-        return version("delta-spark")
-    return None
 
 
 def check_jvm(spark: SparkSession, why: str) -> None:
@@ -143,10 +128,10 @@ class CommitGate:
     """
 
     def __init__(self, spark: SparkSession):
-        self._threads = _java(spark, f"{_DELTA}.TransactionExecutionObserver")
-        self._nobody = getattr(_java(spark, f"{_DELTA}.NoOpTransactionExecutionObserver$"), "MODULE$")
-        phases = _java(spark, f"{_DELTA}.fuzzer.OptimisticTransactionPhases")
-        observer = _java(spark, f"{_DELTA}.fuzzer.PhaseLockingTransactionExecutionObserver")
+        self._threads = java_class(spark, f"{_DELTA}.TransactionExecutionObserver")
+        self._nobody = getattr(java_class(spark, f"{_DELTA}.NoOpTransactionExecutionObserver$"), "MODULE$")
+        phases = java_class(spark, f"{_DELTA}.fuzzer.OptimisticTransactionPhases")
+        observer = java_class(spark, f"{_DELTA}.fuzzer.PhaseLockingTransactionExecutionObserver")
         self._observers = [observer(phases.forName(name)) for name in ("first", "second")]
         self._door = self._observers[0].phases().commitPhase()
         for observer, following in zip(self._observers, [*self._observers[1:], self._nobody], strict=True):
@@ -188,29 +173,20 @@ def _items(seq: Any) -> list[Any]:
     return [seq.apply(i) for i in range(seq.size())]
 
 
-def _java(spark: SparkSession, name: str) -> Any:
-    """A Java class by its full name.
-
-    As an attribute of py4j's JVM each part of the name is looked for as a class in all JARs, which
-    takes milliseconds.
-    """
-    return JavaClass(name, spark.sparkContext._gateway._gateway_client)  # type: ignore[union-attr]
-
-
 def _nothing(spark: SparkSession) -> Any:
     """Scala's None."""
-    return _java(spark, "scala.Option").empty()
+    return java_class(spark, "scala.Option").empty()
 
 
 def _make_active(spark: SparkSession) -> None:
     """Tell this thread's session, whose settings Delta asks for."""
     # Before Spark 4 there was but one class.
     package = "org.apache.spark.sql.classic" if spark.version >= "4" else "org.apache.spark.sql"
-    _java(spark, f"{package}.SparkSession").setActiveSession(spark._jsparkSession)
+    java_class(spark, f"{package}.SparkSession").setActiveSession(spark._jsparkSession)
 
 
 def _delta_log(spark: SparkSession, table: Path) -> Any:
-    return _java(spark, f"{_DELTA}.DeltaLog").forTable(spark._jsparkSession, uri(table))
+    return java_class(spark, f"{_DELTA}.DeltaLog").forTable(spark._jsparkSession, uri(table))
 
 
 def _snapshot_at(log: Any, version: int, nothing: Any) -> Any:
@@ -245,20 +221,20 @@ def _as_delta_has(spark: SparkSession, actions: Iterable[str]) -> Any:
 
 
 def _optimize_operation(spark: SparkSession, where: str | None) -> Any:
-    to_seq = _java(spark, _PYTHON_UTILS).toSeq
+    to_seq = java_class(spark, _PYTHON_UTILS).toSeq
     predicates = []
     if where:
         predicates.append(spark._jsparkSession.sessionState().sqlParser().parseExpression(where))
-    operation = _java(spark, f"{_DELTA}.DeltaOperations$Optimize")
+    operation = java_class(spark, f"{_DELTA}.DeltaOperations$Optimize")
     return operation(to_seq(predicates), to_seq([]), False, _nothing(spark), False)
 
 
 def _sql_metrics(spark: SparkSession, metrics: Mapping[str, int]) -> Any:
-    create = _java(spark, "org.apache.spark.sql.execution.metric.SQLMetrics").createMetric
+    create = java_class(spark, "org.apache.spark.sql.execution.metric.SQLMetrics").createMetric
     context = spark._jsparkSession.sparkContext()
     named = {}
     for name, value in metrics.items():
         metric = create(context, name)
         metric.set(value)
         named[name] = metric
-    return _java(spark, _PYTHON_UTILS).toScalaMap(named)
+    return java_class(spark, _PYTHON_UTILS).toScalaMap(named)

@@ -2,20 +2,18 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from matplotlib.figure import Figure
 
+from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute.work import TIMELINE
 from compaction_kit.query import Query
 from compaction_kit.reads import ReadComparison
 from compaction_kit.text import as_text, format_count, format_size, shown
 from compaction_kit.verify import Fingerprint
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 BATCHES = pa.schema(
     [
@@ -148,16 +146,12 @@ class CompactionResult:
         """The outcome in a few lines."""
         return as_text(self.facts())
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         """Draw the sizes before and after, on one scale."""
-        from compaction_kit import plots
-
         return plots.before_after(self.sizes_before, self.sizes_after)
 
-    def plot_timeline(self) -> "Figure":
+    def plot_timeline(self) -> Figure:
         """Draw where the time went."""
-        from compaction_kit import plots
-
         return plots.timeline(self.timeline)
 
     def _repr_html_(self) -> str:

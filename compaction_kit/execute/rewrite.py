@@ -14,8 +14,8 @@ from compaction_kit.execute.failures import ContentDiffers, stale
 from compaction_kit.execute.jobs import Watched, run_watched
 from compaction_kit.execute.spread import Spread, whole_partitions
 from compaction_kit.execute.work import Work
-from compaction_kit.plan import CompactionPlan
-from compaction_kit.plan.benefit import OPEN_COST
+from compaction_kit.plan import BinPlan
+from compaction_kit.plan.packing import OPEN_COST
 from compaction_kit.predicate import partitions_predicate
 from compaction_kit.sql import uri
 from compaction_kit.text import MIB
@@ -80,12 +80,12 @@ def run_rewrite(work: Work) -> Mapping[int, str]:
     return {}
 
 
-def rewritten_paths(plan: CompactionPlan) -> set[str]:
+def rewritten_paths(plan: BinPlan) -> set[str]:
     """The files that a rewrite takes away, by path as the log writes it: more than the plan's own."""
     return set(plan.source.paths(whole_partitions(plan)).to_pylist())
 
 
-def _refusal(plan: CompactionPlan) -> str | None:
+def _refusal(plan: BinPlan) -> str | None:
     """Why a plan can't be run so, and what to do; None if it can."""
     metadata = plan.source.snapshot.metadata
     if plan.zorder_by:
@@ -117,11 +117,11 @@ def _is_generated_always(field: dict[str, object]) -> bool:
     return isinstance(known, dict) and known.get("delta.identity.allowExplicitInsert") is False
 
 
-def _has_empty_text(plan: CompactionPlan, column: str) -> bool:
+def _has_empty_text(plan: BinPlan, column: str) -> bool:
     return pc.any(pc.equal(plan.source.partitions[f"partition.{column}"], "")).as_py() is True
 
 
-def _predicate(spark: SparkSession, plan: CompactionPlan, spread: Spread) -> str | None:
+def _predicate(spark: SparkSession, plan: BinPlan, spread: Spread) -> str | None:
     """What selects the partitions to be overwritten; None for all of the table."""
     is_whole_table = len(spread.positions) == plan.source.snapshot.live.num_rows
     return None if is_whole_table else partitions_predicate(spark, plan.source, spread.positions)
@@ -143,7 +143,7 @@ def _write(rows: DataFrame, table: Path, predicate: str | None) -> None:
     writer.save(uri(table))
 
 
-def _num_tasks(spark: SparkSession, spread: Spread, plan: CompactionPlan) -> int:
+def _num_tasks(spark: SparkSession, spread: Spread, plan: BinPlan) -> int:
     """Tasks that write: one a file, as long as that isn't many tasks for few bytes."""
     num_bytes = int(plan.source.sizes[spread.positions].sum())
     enough = max(

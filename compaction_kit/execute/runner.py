@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from compaction_kit.errors import (
     CompactionKitError,
@@ -30,10 +29,10 @@ from compaction_kit.execute.proof import ANY_VERSION, prove, settle, unproved
 from compaction_kit.execute.result import BATCHES, CompactionResult
 from compaction_kit.execute.rewrite import rewritten_paths, run_rewrite
 from compaction_kit.execute.work import Options, Recorder, Work
-from compaction_kit.log import TransactionLog
+from compaction_kit.handle import Handle
 from compaction_kit.log.names import LOG_FOLDER
 from compaction_kit.log.snapshot import Snapshot
-from compaction_kit.plan import CompactionPlan
+from compaction_kit.plan import BinPlan
 from compaction_kit.query import Query
 from compaction_kit.reads import ReadComparison, measure_reads
 from compaction_kit.session import quiet_errors
@@ -49,31 +48,28 @@ _FAILURES = (PySparkException, Py4JError, BinFailed, TableChanged, ContentDiffer
 
 
 def run_plan(
-    table: Path,
-    log: TransactionLog,
-    get_spark: Callable[[], SparkSession],
-    plan: CompactionPlan,
+    handle: Handle,
+    plan: BinPlan,
     strategy: str = "auto",
     verify: bool = True,
     progress: bool | Report | None = None,
     max_threads: int | None = None,
     repartition: bool | None = None,
 ) -> CompactionResult:
-    """Do what a plan says; see `CompactionPlan.run` for the arguments and errors."""
+    """Do what a plan says; see `BinPlan.run` for the arguments and errors."""
     options = Options(max_threads, repartition)
     check_strategy(plan, strategy, options)
-    left = _what_is_left(table, log, plan)
+    left = _what_is_left(handle, plan)
     if left.is_empty:
-        return _nothing(log)
-    _check_writable(table)
+        return CompactionResult.nothing(handle.log.snapshot().live["size_bytes"].to_numpy())
+    _check_writable(handle.path)
     bar = ProgressBar() if progress is True else None
     report = bar or (progress if callable(progress) else _silent)
     try:
         with quiet_errors():
-            spark = get_spark()
-            check_jvm(spark, _NO_JVM)
-            record, is_rest = Recorder(report, left, verify), left is not plan
-            work = Work(spark, table, log, left, options, record, verify, is_rest)
+            check_jvm(handle.spark, _NO_JVM)
+            record = Recorder(report, left, verify)
+            work = Work(handle, left, options, record, verify, is_rest=left is not plan)
             return _run(work, strategy)
     finally:
         if bar is not None:
@@ -171,18 +167,19 @@ def _removed(commits: Sequence[Commit]) -> set[str]:
     return set[str]().union(*(commit.removed_paths for commit in commits))
 
 
-def _what_is_left(table: Path, log: TransactionLog, plan: CompactionPlan) -> CompactionPlan:
+def _what_is_left(handle: Handle, plan: BinPlan) -> BinPlan:
     """The bins that no earlier run of the plan has done.
 
     Raises:
         StalePlanError: All are done, another writer has committed since the plan was made, or the
             table was made anew.
     """
+    log = handle.log
     latest = log.segment().version
     if latest == plan.version:
         _check_same(plan.source.snapshot, log.snapshot(latest))
         return plan
-    commits = commits_of(table, plan.id, plan.version)
+    commits = commits_of(handle.path, plan.id, plan.version)
     if not commits:
         raise stale(plan, latest)
     done = _removed(commits)
@@ -284,11 +281,6 @@ def _measure_reads(work: Work, before: int, after: int, query: Query, repeats: i
     # The files of both are there, however old the version before is.
     with session_confs(work.spark, ANY_VERSION):
         return measure_reads(work.spark, work.table, before, after, query, repeats)
-
-
-def _nothing(log: TransactionLog) -> CompactionResult:
-    sizes = log.snapshot().live["size_bytes"].to_numpy()
-    return CompactionResult.nothing(sizes)
 
 
 def _check_writable(table: Path) -> None:

@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from compaction_kit.files import Files
-from compaction_kit.plan import CompactionPlan
+from compaction_kit.plan import BinPlan
 from compaction_kit.predicate import partitions_predicate
 from compaction_kit.sql import quoted
 
@@ -36,7 +36,7 @@ class Spread:
     num_rows: int
 
     @classmethod
-    def of(cls, plan: CompactionPlan) -> "Spread":
+    def of(cls, plan: BinPlan) -> "Spread":
         """The fewest files that are predicted to stay within the plan's `max_file_size`."""
         positions = whole_partitions(plan)
         groups = np.unique(plan.groups[positions], return_inverse=True)[1]
@@ -80,7 +80,7 @@ class Spread:
         return part
 
 
-def whole_partitions(plan: CompactionPlan) -> np.ndarray:
+def whole_partitions(plan: BinPlan) -> np.ndarray:
     """The files of all partitions in which a plan has bins: their positions among those considered."""
     positions: np.ndarray = np.flatnonzero(np.isin(plan.groups, np.unique(plan.groups[plan.members[0]])))
     return positions

@@ -10,8 +10,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from compaction_kit.execute.progress import Progress, Report
+from compaction_kit.handle import Handle
 from compaction_kit.log import TransactionLog
-from compaction_kit.plan import CompactionPlan
+from compaction_kit.plan import BinPlan
 from compaction_kit.verify import Fingerprint
 
 TIMELINE = pa.schema(
@@ -30,7 +31,7 @@ _REWRITING = 0.6
 class Recorder:
     """Tells how far a run is, and keeps when what was done."""
 
-    def __init__(self, report: Report, plan: CompactionPlan, verify: bool):
+    def __init__(self, report: Report, plan: BinPlan, verify: bool):
         self._report = report
         self._plan = plan
         self._rewriting = _REWRITING if verify else 1.0
@@ -146,20 +147,34 @@ class Work:
     """What a strategy is given.
 
     Attributes:
+        handle: The table.
         plan: What to do.
         record: Where it is told how far the work is.
         verify: Whether the content is to be compared.
         is_rest: Whether an earlier run has done a part of the plan.
     """
 
-    spark: SparkSession
-    table: Path
-    log: TransactionLog
-    plan: CompactionPlan
+    handle: Handle
+    plan: BinPlan
     options: Options
     record: Recorder
     verify: bool
     is_rest: bool
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session that works on the table."""
+        return self.handle.spark
+
+    @property
+    def table(self) -> Path:
+        """The table's folder."""
+        return self.handle.path
+
+    @property
+    def log(self) -> TransactionLog:
+        """The table's log."""
+        return self.handle.log
 
 
 def _nobody(_: object) -> None:

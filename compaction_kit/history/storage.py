@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from matplotlib.figure import Figure
 
+from compaction_kit import plots
 from compaction_kit.folder import list_folder
 from compaction_kit.history.needs import read_needs
 from compaction_kit.history.readable import missing_paths
@@ -26,6 +28,14 @@ class Storage:
 
     versions: pa.Table
     orphaned_bytes: int
+
+    def plot(self, versions: pa.Table) -> Figure:
+        """Draw the bytes that each version left, and which versions can be read.
+
+        Args:
+            versions: What `Table.versions()` returns.
+        """
+        return plots.storage(self.versions, self.orphaned_bytes, versions)
 
 
 def read_storage(table: Path, log: TransactionLog) -> Storage:

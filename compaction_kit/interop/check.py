@@ -2,17 +2,15 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from matplotlib.figure import Figure
 
+from compaction_kit import plots
 from compaction_kit.interop.damage import Damage
 from compaction_kit.interop.manifest import PROPERTY
 from compaction_kit.text import format_count, shown
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LIVE, DELETED, MISSING, STALE = (
     "listed and live",
@@ -100,10 +98,8 @@ class ManifestCheck:
         texts = [text for name, text in self.facts().items() if name != "kept by Delta"]
         return "\n".join(f"{text[0].upper()}{text[1:]}." for text in texts)
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         """Draw how many of each version's live files are listed."""
-        from compaction_kit import plots
-
         return plots.manifest(self.by_version, self.version)
 
     def _repr_html_(self) -> str:

@@ -1,7 +1,7 @@
-"""Files in, bins out; no Spark, no I/O."""
+"""Files in, bins out; no Spark, no I/O but for the trial that predicts sizes."""
 
-from compaction_kit.plan.candidates import Thresholds
-from compaction_kit.plan.compaction import CompactionPlan
-from compaction_kit.plan.planner import Planner, SessionRules
+from compaction_kit.plan.bins import BinPlan
+from compaction_kit.plan.planner import Planner
+from compaction_kit.plan.thresholds import SessionRules, Thresholds
 
-__all__ = ["CompactionPlan", "Planner", "SessionRules", "Thresholds"]
+__all__ = ["BinPlan", "Planner", "SessionRules", "Thresholds"]

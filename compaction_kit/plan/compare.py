@@ -1,29 +1,28 @@
 """What a table's layout would be after this plan or that, and what queries would touch in it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from matplotlib.figure import Figure
 
-from compaction_kit.bounds import Bounds
+from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.overlap import files_touched
+from compaction_kit.plan.bins import BinPlan
 from compaction_kit.plan.order import INGEST, SIZE, column_of, order_by
 from compaction_kit.plan.packing import Packing
-from compaction_kit.text import as_html_table, format_size, shown
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from compaction_kit.plan.compaction import CompactionPlan
+from compaction_kit.records import Record
+from compaction_kit.skipping import Bounds, files_touched
+from compaction_kit.text import as_html_table, format_size
 
 # A narrow range query spans so much of the values that bound the files now.
 RANGE_SHARE = 0.01
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Record):
     """Layouts of a table, side by side.
 
     Attributes:
@@ -40,19 +39,24 @@ class Comparison:
         """The layouts."""
         return self.layouts
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         """Draw the files touched by a narrow range in each layout."""
-        from compaction_kit import plots
-
         return plots.layouts(self.layouts, self.column)
 
-    def _repr_html_(self) -> str:
+    def facts(self) -> dict[str, str]:
+        """The files that a narrow range touches, of those that a layout has."""
+        return {layout[0]: f"{layout[4]} of {layout[1]} files" for layout in self._rows()}
+
+    def parts(self) -> Sequence[object]:
+        """The layouts as a table, and drawn."""
         head = ("layout", "files", "rewritten", "touched by a point", "by a narrow range")
-        table = as_html_table(head, [_row(layout) for layout in self.layouts.to_pylist()])
-        return shown(table, self.plot())
+        return as_html_table(head, self._rows()), self.plot()
+
+    def _rows(self) -> list[list[str]]:
+        return [_row(layout) for layout in self.layouts.to_pylist()]
 
 
-def compare(plan: "CompactionPlan", column: str | None = None) -> Comparison:
+def compare(plan: BinPlan, column: str | None = None) -> Comparison:
     """The layouts now, after OPTIMIZE with the plan's thresholds, and after each order.
 
     Queries are for the values that bound the files now: each of them by itself, and each range
@@ -74,14 +78,14 @@ def compare(plan: "CompactionPlan", column: str | None = None) -> Comparison:
     orders = [("OPTIMIZE", SIZE), ("by ingestion", INGEST), (f"by {order_by(name)}", order_by(name))]
     rows = [{"layout": "now", **_measured(bounds, source.sizes, None)}]
     for layout, order in orders:
-        packing = plan.planner.plan(plan.thresholds, order=order).packing
+        packing = BinPlan.of(plan.planner, plan.thresholds, order=order).packing
         rows.append({"layout": layout, **_measured(bounds, source.sizes, packing)})
     if plan.budget is not None:
         rows.append({"layout": "this plan", **_measured(bounds, source.sizes, plan.packing)})
     return Comparison(name, pa.Table.from_pylist(rows))
 
 
-def _first_bounded(plan: "CompactionPlan") -> str:
+def _first_bounded(plan: BinPlan) -> str:
     for name in plan.source.data_columns:
         try:
             if plan.source.bounds(name).known.any():

@@ -7,11 +7,9 @@ from functools import cached_property
 import numpy as np
 
 from compaction_kit.files import Files
-from compaction_kit.plan.batches import batch_of_bins
-from compaction_kit.plan.benefit import gains
-from compaction_kit.plan.candidates import Thresholds
 from compaction_kit.plan.estimate import SizeModel
-from compaction_kit.plan.packing import Packing
+from compaction_kit.plan.packing import Packing, batch_of_bins, gains
+from compaction_kit.plan.thresholds import Thresholds
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,13 @@
-"""Next-fit bins over all partitions at once: weights in, bins out."""
+"""Next-fit bins over all partitions at once, what each gains, and in which commit it goes; NumPy alone."""
 
 from dataclasses import dataclass
 
 import numpy as np
+
+from compaction_kit.text import MIB
+
+# What Spark reckons a file's opening to cost, in bytes read (spark.sql.files.openCostInBytes).
+OPEN_COST = 4 * MIB
 
 
 @dataclass(frozen=True)
@@ -94,3 +99,67 @@ class Packer:
         sort = np.argsort(begin)
         packing = Packing(order, begin[sort], end[sort])
         return packing if keep_lone else packing.select(packing.counts > 1)
+
+
+def batch_of_bins(sizes: np.ndarray, batch_size: int | None) -> np.ndarray:
+    """The commit that each bin goes into (BinPackingUtils, binPackBySize).
+
+    Bins are taken from the smallest on; a batch is closed when the next bin would make it
+    exceed its size.
+
+    Args:
+        sizes: Bytes of each bin.
+        batch_size: Bytes that a batch may hold; None puts all bins into one.
+
+    Returns:
+        int64, one a bin; numbers start at 0, in the order of the commits.
+    """
+    batches = np.zeros(len(sizes), dtype=np.int64)
+    if batch_size is None or len(sizes) == 0:
+        return batches
+    order = np.argsort(sizes, kind="stable")
+    totals = np.r_[0, np.cumsum(sizes[order])]
+    start, number = 0, 0
+    while start < len(order):
+        fits = int(np.searchsorted(totals, totals[start] + batch_size, side="right")) - 1
+        end = max(fits, start + 1)
+        batches[order[start:end]] = number
+        start, number = end, number + 1
+    return batches
+
+
+def gains(num_files: np.ndarray, bytes_before: np.ndarray, bytes_after: np.ndarray) -> np.ndarray:
+    """What each bin saves whoever reads all of it, in bytes.
+
+        gain = (files - 1) × 4 MiB + bytes before - bytes after
+
+    Opening a file counts as much as reading 4 MiB, as Spark reckons when it spreads files over
+    tasks; what the files weigh less than before needn't be read either.
+
+    Args:
+        num_files: Files in each bin.
+        bytes_before: Their bytes.
+        bytes_after: The bytes of the bin's output, as predicted.
+    """
+    saved: np.ndarray = (num_files - 1) * OPEN_COST + np.maximum(bytes_before - bytes_after, 0)
+    return saved
+
+
+def within_budget(worth: np.ndarray, costs: np.ndarray, budget: int) -> np.ndarray:
+    """The bins to rewrite for a budget: those that gain the most for a byte, as long as they fit.
+
+    Args:
+        worth: What each bin gains.
+        costs: The bytes that rewriting it reads.
+        budget: Bytes to spend in all.
+
+    Returns:
+        The numbers of the bins, the best first.
+    """
+    ranked = np.argsort(-worth / np.maximum(costs, 1), kind="stable")
+    chosen, left = [], budget
+    for bin_id, cost in zip(ranked.tolist(), costs[ranked].tolist(), strict=True):
+        if cost <= left:
+            chosen.append(bin_id)
+            left -= cost
+    return np.array(chosen, dtype=np.int64)

@@ -1,56 +1,33 @@
-"""From files to plans: what can be prepared once is, so that other thresholds cost little."""
+"""Files prepared for packing: what can be done once is, so that other thresholds cost little."""
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from datetime import tzinfo
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from compaction_kit.errors import EmptyTableError, InvalidArgumentError, UnsupportedTableError
 from compaction_kit.files import Files
-from compaction_kit.plan.benefit import gains, within_budget
-from compaction_kit.plan.candidates import Thresholds, candidates
-from compaction_kit.plan.compaction import CompactionPlan
 from compaction_kit.plan.estimate import SizeModel, live_rows
 from compaction_kit.plan.order import INGEST, SIZE, by_bounds, by_ingestion, by_size, column_of
-from compaction_kit.plan.packing import Packer, Packing
+from compaction_kit.plan.packing import Packer, Packing, gains, within_budget
 from compaction_kit.plan.partitions import partition_groups, text_groups
-from compaction_kit.plan.state_order import DEFAULT_PARTITIONS
+from compaction_kit.plan.thresholds import SessionRules, Thresholds, candidates
 from compaction_kit.times import parse_time_zone
 
-if TYPE_CHECKING:
-    from compaction_kit.execute.result import CompactionResult
-
+_DEFAULT_RULES = SessionRules()
 _UNLIMITED = 2**63 - 1
 
 
-@dataclass(frozen=True)
-class SessionRules:
-    """What the session decides of OPTIMIZE's ways.
-
-    Attributes:
-        time_zone: The name of that in which timestamps of partitions are, if they don't say; None
-            for the machine's.
-        snapshot_partitions: spark.databricks.delta.snapshotPartitions, which decides between
-            files of one size.
-        by_type: Whether partitions are told apart by their values as typed, or as written.
-    """
-
-    time_zone: str | None = None
-    snapshot_partitions: int = DEFAULT_PARTITIONS
-    by_type: bool = True
-
-
 class Planner:
-    """Plans one set of files again and again."""
+    """One set of files, to be packed again and again."""
 
     def __init__(
         self,
         files: Files,
-        rules: SessionRules = SessionRules(),
+        rules: SessionRules = _DEFAULT_RULES,
         make_model: Callable[[Files], SizeModel] = SizeModel.of,
     ):
         """
@@ -114,46 +91,19 @@ class Planner:
         """Positions of all files as they are packed in an order: one partition after another."""
         return self._packer(name).order
 
-    def plan(
-        self,
-        thresholds: Thresholds,
-        where: str | None = None,
-        run: "Callable[..., CompactionResult] | None" = None,
-        *,
-        order: str = SIZE,
-        budget: int | None = None,
-        zorder_by: Sequence[str] = (),
-    ) -> CompactionPlan:
-        """The plan with these thresholds.
+    def pack(self, thresholds: Thresholds, order: str = SIZE, zorder_by: Sequence[str] = ()) -> Packing:
+        """The bins with these thresholds.
 
         Args:
             thresholds: Sizes in bytes, and the ratio of deleted rows.
-            where: The predicate that selected the files, for the record.
-            run: What `plan.run()` calls, with the plan first.
             order: "size", "ingest" or a column; see `Table.plan_compaction`.
-            budget: Bytes that may be rewritten; None for as many as there are.
             zorder_by: Columns to sort the rows of each partition by.
+
+        Raises:
+            InvalidArgumentError: There is no such order or column.
         """
         self._check_zorder(zorder_by)
-        if order != SIZE or budget is not None:
-            # That is OPTIMIZE's own, which doesn't run such a plan.
-            thresholds = replace(thresholds, max_records_per_file=0)
-        packing = self._pack(thresholds, order, bool(zorder_by))
-        chosen = packing if budget is None else packing.select(self._worth_it(packing, budget))
-        return CompactionPlan(
-            planner=self,
-            thresholds=thresholds,
-            where=where,
-            order=order,
-            budget=budget,
-            zorder_by=tuple(zorder_by),
-            packed=chosen,
-            unbounded=packing,
-            runner=run,
-        )
-
-    def _pack(self, thresholds: Thresholds, order: str, zorder: bool) -> Packing:
-        if zorder:
+        if zorder_by:
             # All files of a partition are one bin, however few or large they are
             # (OptimizeExecutor, filterCandidateFileList; ZOrderStrategy.maxBinSize).
             everything = np.ones(self.files.num_files, dtype=bool)
@@ -185,11 +135,13 @@ class Planner:
                     f"{', '.join(self.files.data_columns)}."
                 )
 
-    def _worth_it(self, packing: Packing, budget: int) -> np.ndarray:
+    def within_budget(self, packing: Packing, budget: int) -> Packing:
+        """Those of some bins that are worth the most, for so many bytes to be rewritten."""
         positions, bin_ids = packing.members()
         sizes = packing.totals(self.files.sizes)
         outputs = self.model.output_bytes(positions, bin_ids, packing.num_bins)
-        return within_budget(gains(packing.counts, sizes, outputs), sizes.astype(np.int64), budget)
+        worth = gains(packing.counts, sizes, outputs)
+        return packing.select(within_budget(worth, sizes.astype(np.int64), budget))
 
 
 def _zone(files: Files, rules: SessionRules) -> tzinfo | None:

@@ -1,10 +1,10 @@
-"""Figures: records in, a matplotlib Figure out; nothing is computed here but the drawing.
+"""Figures: arrays, tables and plain values in, a matplotlib Figure out; nothing is computed but the drawing.
 
 Every figure's title is its finding, and its label (`get_label()`) says the same for people who
 can't see it.
 """
 
-from compaction_kit.plots.bins import bins, layouts, plan, plan_bins, plan_sizes
+from compaction_kit.plots.bins import bins, layouts, plan
 from compaction_kit.plots.concurrency import concurrency
 from compaction_kit.plots.history import history
 from compaction_kit.plots.lifetimes import lifetimes
@@ -34,8 +34,6 @@ __all__ = [
     "lifetimes",
     "manifest",
     "plan",
-    "plan_bins",
-    "plan_sizes",
     "readability",
     "reads",
     "sink_log",

@@ -3,7 +3,6 @@
 import numpy as np
 import pyarrow as pa
 
-from compaction_kit.plan import CompactionPlan
 from compaction_kit.plots.sizes import before_after, draw_before_after
 from compaction_kit.plots.style import INK, LIVE, LOST, NEW, Chart, F, calm, short, size_ticks, titled
 from compaction_kit.text import format_count, format_size
@@ -25,34 +24,33 @@ def bins(files: pa.Table, outputs: np.ndarray, max_file_size: int) -> Chart:
     return _draw_bins(figure, files, outputs, max_file_size)
 
 
-def plan_bins(plan: CompactionPlan) -> Chart:
-    """A plan's bins."""
-    return bins(plan.files, plan.outcome.bytes_added, plan.thresholds.max_file_size)
+def plan(
+    before: np.ndarray,
+    after: np.ndarray,
+    files: pa.Table,
+    outputs: np.ndarray,
+    min_file_size: int,
+    max_file_size: int,
+) -> Chart:
+    """A plan's sizes before and as predicted, and its bins below if it has any.
 
-
-def plan_sizes(plan: CompactionPlan) -> Chart:
-    """A plan's sizes before and as predicted."""
-    return before_after(
-        plan.source.sizes,
-        plan.sizes_after,
-        min_file_size=plan.thresholds.min_file_size,
-        max_file_size=plan.thresholds.max_file_size,
-        predicted=True,
-    )
-
-
-def plan(plan: CompactionPlan) -> Chart:
-    """A plan's sizes, and its bins below."""
-    if plan.is_empty:
-        return plan_sizes(plan)
-    height = _height(_num_shown(plan.files))
+    Args:
+        before: Bytes of each live file now.
+        after: Bytes of each live file afterwards, as predicted.
+        files: A plan's files: size_bytes and bin_id of each.
+        outputs: The predicted bytes of each bin's output.
+        min_file_size: Files below this size are rewritten.
+        max_file_size: Bytes that a bin may hold.
+    """
+    if not len(files):
+        return before_after(
+            before, after, min_file_size=min_file_size, max_file_size=max_file_size, predicted=True
+        )
+    height = _height(_num_shown(files))
     figure = Chart(figsize=(9.6, 3.8 + height), layout="constrained")
     (upper,), (lower,) = figure.subfigures(2, 1, squeeze=False, height_ratios=(3.8, height))
-    limits = plan.thresholds
-    draw_before_after(
-        upper, plan.source.sizes, plan.sizes_after, limits.min_file_size, limits.max_file_size, predicted=True
-    )
-    _draw_bins(lower, plan.files, plan.outcome.bytes_added, limits.max_file_size)
+    draw_before_after(upper, before, after, min_file_size, max_file_size, predicted=True)
+    _draw_bins(lower, files, outputs, max_file_size)
     figure.set_label(f"{upper.get_label()}. {lower.get_label()}")
     return figure
 

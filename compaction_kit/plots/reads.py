@@ -1,39 +1,53 @@
 """The figure of one query at two versions of a table."""
 
 from collections.abc import Sequence
+from statistics import median
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from compaction_kit.plots.style import INK, LIVE, MUTED, NEW, Chart, calm, titled
-from compaction_kit.reads import ReadComparison
 from compaction_kit.text import format_count, format_seconds, format_size
 
 _LONGEST_QUERY = 110
 
 
-def reads(comparison: ReadComparison) -> Chart:
-    """Median seconds as bars with the single runs as points, and the files read, before and after."""
+def reads(
+    query: str,
+    finding: str,
+    versions: tuple[int, int],
+    runs: Sequence[Sequence[float]],
+    files_read: Sequence[int],
+    bytes_read: Sequence[int | None],
+) -> Chart:
+    """Median seconds as bars with the single runs as points, and the files read, before and after.
+
+    Args:
+        query: The query.
+        finding: The title.
+        versions: Those that were read.
+        runs: For each version the seconds of each run.
+        files_read: How many files each reads.
+        bytes_read: The bytes of these files; None where they are not known.
+    """
     figure = Chart(figsize=(7.2, 2.3), layout="constrained")
     seconds, files = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
-    _draw_seconds(seconds, comparison)
-    _draw_files(files, comparison)
-    before, after = comparison.versions
-    seconds.set_yticks([0, 1], [f"version {before}", f"version {after}"])
+    _draw_seconds(seconds, runs)
+    _draw_files(files, files_read, bytes_read)
+    seconds.set_yticks([0, 1], [f"version {version}" for version in versions])
     seconds.set_ylim(1.55, -0.55)
     for axis in (seconds, files):
         axis.tick_params(axis="y", length=0)
-    query = " ".join(comparison.query.split())
+    query = " ".join(query.split())
     shown = query if len(query) <= _LONGEST_QUERY else f"{query[: _LONGEST_QUERY - 1]}…"
     figure.supxlabel(shown, x=0.01, ha="left", fontsize=8, color=MUTED, family="monospace")
-    titled(figure, comparison.finding)
-    figure.set_label(f"{comparison.finding}. The query is {query}")
+    titled(figure, finding)
+    figure.set_label(f"{finding}. The query is {query}")
     return figure
 
 
-def _draw_seconds(axis: Axes, comparison: ReadComparison) -> None:
-    medians = [comparison.seconds_before, comparison.seconds_after]
-    runs = [comparison.seconds_at(version) for version in comparison.versions]
+def _draw_seconds(axis: Axes, runs: Sequence[Sequence[float]]) -> None:
+    medians = [median(times) for times in runs]
     _bars(axis, medians)
     for row, times in enumerate(runs):
         # One above another where they would hide each other.
@@ -46,12 +60,11 @@ def _draw_seconds(axis: Axes, comparison: ReadComparison) -> None:
     calm(axis, "x")
 
 
-def _draw_files(axis: Axes, comparison: ReadComparison) -> None:
-    counts = [comparison.files_before, comparison.files_after]
+def _draw_files(axis: Axes, counts: Sequence[int], sizes: Sequence[int | None]) -> None:
     _bars(axis, counts)
     texts = [
         format_count(count, "file") + ("" if size is None else f", {format_size(size)}")
-        for count, size in zip(counts, (comparison.bytes_before, comparison.bytes_after), strict=True)
+        for count, size in zip(counts, sizes, strict=True)
     ]
     _labels(axis, counts, texts)
     axis.set(xlim=(0, max([*counts, 1]) * 1.75), xlabel="files read")

@@ -6,7 +6,6 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from compaction_kit.plots.style import INK, LIVE, LOST, NEW, TOMBSTONED, Chart, calm, size_ticks, titled
-from compaction_kit.streaming.growth import Projection
 from compaction_kit.text import format_size
 
 _NUM_TICKS = 5
@@ -14,36 +13,44 @@ _MARKER = 4.5
 
 
 def sink_log(
-    files: pa.Table, projection: Projection, finding: str, with_retention: Projection | None = None
+    files: pa.Table,
+    batches: pa.Table,
+    removals: pa.Table,
+    finding: str,
+    fails_at: int | None = None,
+    with_retention: pa.Table | None = None,
 ) -> Chart:
     """The size of the compaction file over batches, as it is and as projected; removals as ticks below.
 
     Args:
         files: What `SinkLog.files` returns.
-        projection: What `SinkLog.project` returns.
+        batches: Those to come: batch, kind, size_bytes; see `Projection.batches`.
+        removals: What the cleanup removes: batch; see `Projection.removals`.
         finding: The title.
-        with_retention: The same with a retention, to be drawn beside.
+        fails_at: The batch that fails; None if none does.
+        with_retention: The batches to come with a retention, to be drawn beside.
     """
     figure = Chart(figsize=(7.2, 3.4), layout="constrained")
     axis = figure.subplots()
     known = files.filter(pc.equal(files["kind"], "compaction"))
     own = files.filter(pc.equal(files["kind"], "batch"))
-    projected = _from_last(known, projection.compactions)
+    compactions = _compactions(batches)
+    projected = _from_last(known, compactions)
     _draw(axis, known, LIVE, "o", "-", "compaction file")
     _draw(axis, projected, LIVE, "o", "--", "projected", hollow=True)
     if with_retention is not None:
-        rows = _from_last(known, with_retention.compactions)
+        rows = _from_last(known, _compactions(with_retention))
         _draw(axis, rows, NEW, "D", ":", "with the retention", hollow=True)
     _draw(axis, own, TOMBSTONED, "s", "none", "a batch's own file")
-    sizes = [*files["size_bytes"].to_pylist(), *projection.compactions["size_bytes"].to_pylist()]
+    sizes = [*files["size_bytes"].to_pylist(), *compactions["size_bytes"].to_pylist()]
     size_ticks(axis.yaxis, max(sizes, default=1), _NUM_TICKS)
     axis.set_ylim(0, max(sizes, default=1) * 1.12)
-    _draw_removals(axis, projection.removals)
-    if projection.fails_at is not None:
-        axis.axvline(projection.fails_at, color=LOST, linewidth=1.5)
-        _note(axis, projection.fails_at, f"fails at batch {projection.fails_at:,}", LOST)
-    elif len(projection.batches):
-        latest = projection.batches["batch"][0].as_py() - 0.5
+    _draw_removals(axis, removals)
+    if fails_at is not None:
+        axis.axvline(fails_at, color=LOST, linewidth=1.5)
+        _note(axis, fails_at, f"fails at batch {fails_at:,}", LOST)
+    elif len(batches):
+        latest = batches["batch"][0].as_py() - 0.5
         axis.axvline(latest, color=INK, linewidth=0.8, linestyle=":")
         _note(axis, latest, "now", INK)
     axis.set(xlabel="batch", ylabel="size of the file")
@@ -52,8 +59,12 @@ def sink_log(
     calm(axis, "y")
     figure.legend(loc="outside lower left", ncols=5, frameon=False, fontsize=8, labelcolor=INK)
     titled(figure, finding)
-    figure.set_label(". ".join([finding, *_in_words(projection, with_retention)]))
+    figure.set_label(". ".join([finding, *_in_words(removals, with_retention)]))
     return figure
+
+
+def _compactions(batches: pa.Table) -> pa.Table:
+    return batches.filter(pc.equal(batches["kind"], "compaction"))
 
 
 def _draw(
@@ -111,12 +122,13 @@ def _note(axis: Axes, batch: float, text: str, colour: str) -> None:
     )
 
 
-def _in_words(projection: Projection, with_retention: Projection | None) -> list[str]:
+def _in_words(removals: pa.Table, with_retention: pa.Table | None) -> list[str]:
     lines = []
-    if len(projection.removals):
-        first = pc.min(projection.removals["batch"]).as_py()
-        lines.append(f"The cleanup removes {len(projection.removals):,} files, from batch {first:,} on")
-    if with_retention is not None and len(with_retention.compactions):
-        size = with_retention.compactions["size_bytes"][-1].as_py()
+    if len(removals):
+        first = pc.min(removals["batch"]).as_py()
+        lines.append(f"The cleanup removes {len(removals):,} files, from batch {first:,} on")
+    compactions = [] if with_retention is None else _compactions(with_retention)["size_bytes"].to_pylist()
+    if compactions:
+        size = compactions[-1]
         lines.append(f"With the retention the compaction file would be about {format_size(size)}")
     return lines

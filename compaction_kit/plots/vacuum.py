@@ -8,7 +8,6 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from compaction_kit.history.readable import BLOCKED, YES
 from compaction_kit.plots.style import INK, LIVE, LOST, TOMBSTONED, Chart, calm, size_ticks, titled
 from compaction_kit.plots.versions import ORPHANED, STATUSES
 from compaction_kit.text import format_count, format_size
@@ -43,12 +42,12 @@ def _draw_versions(axis: Axes, versions: pa.Table) -> str:
     """A cell a version, now above and after below; returns the same in words."""
     numbers = versions["version"].to_numpy()
     before, after = (np.array(versions[name].to_pylist()) for name in ("readable", "readable_after"))
-    now, then = before == YES, after == YES
+    now, then = before == "yes", after == "yes"
     lost = now & ~then
     masks = {
         "readable": (now, then),
         "lost": (np.zeros_like(lost), lost),
-        "blocked": (before == BLOCKED, (after == BLOCKED) & ~lost),
+        "blocked": (before == "blocked", (after == "blocked") & ~lost),
     }
     told = [np.any(row, axis=0) for row in zip(*masks.values(), strict=True)]
     masks["gone before"] = (~told[0], ~told[1])

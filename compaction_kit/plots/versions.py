@@ -1,7 +1,6 @@
 """Figures of a table's versions: what they take on disk, and which can be read."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -24,9 +23,6 @@ from compaction_kit.plots.style import (
 )
 from compaction_kit.text import format_size
 
-if TYPE_CHECKING:
-    from compaction_kit.history.storage import Storage
-
 # Colour and hatch say the same.
 STATUSES = {
     "yes": (NEW, ""),
@@ -37,16 +33,16 @@ STATUSES = {
 ORPHANED = ("#CC79A7", "\\\\\\")
 
 
-def storage(storage: "Storage", versions: pa.Table) -> Chart:
+def storage(rows: pa.Table, orphaned_bytes: int, versions: pa.Table) -> Chart:
     """The bytes that each version left, and which versions can be read.
 
     Args:
-        storage: What `history.read_storage` returns.
+        rows: version, live_bytes, tombstoned_bytes, gone_bytes; see `Storage.versions`.
+        orphaned_bytes: Of the files on disk that no version has.
         versions: What `Table.versions()` returns.
     """
     figure = Chart(figsize=(7.6, 3.9), layout="constrained")
     axis, strip = figure.subplots(2, 1, sharex=True, height_ratios=[1, 0.11])
-    rows = storage.versions
     numbers = rows["version"].to_numpy()
     stacks = [rows[name].to_numpy() for name in ("live_bytes", "tombstoned_bytes", "gone_bytes")]
     edges = np.append(numbers, numbers[-1] + 1) - 0.5
@@ -63,18 +59,18 @@ def storage(storage: "Storage", versions: pa.Table) -> Chart:
         top = top + height
     width = max(len(numbers) / 40, 0.5)
     last = numbers[-1] + 0.5 + width
-    if storage.orphaned_bytes:
+    if orphaned_bytes:
         colour, hatch = ORPHANED
         axis.bar(
             last,
-            storage.orphaned_bytes,
+            orphaned_bytes,
             width,
             color=colour,
             hatch=hatch,
             edgecolor="white",
             label="orphaned",
         )
-    largest = max(float(top.max(initial=0)), storage.orphaned_bytes, 1.0)
+    largest = max(float(top.max(initial=0)), orphaned_bytes, 1.0)
     axis.set(ylabel="data files", ylim=(0, largest * 1.05))
     size_ticks(axis.yaxis, largest, 4)
     axis.legend(loc="upper left", frameon=False, fontsize=8)
@@ -83,13 +79,13 @@ def storage(storage: "Storage", versions: pa.Table) -> Chart:
     strip.set_xlabel("version")
     _legend(figure, [versions])
     start = min(edges[0], versions["version"][0].as_py() - 0.5)
-    strip.set_xlim(start, last + width if storage.orphaned_bytes else edges[-1])
+    strip.set_xlim(start, last + width if orphaned_bytes else edges[-1])
     ticks = MaxNLocator(integer=True).tick_values(start + 0.5, numbers[-1])
     strip.set_xticks([tick for tick in ticks if start < tick <= numbers[-1]])
     live, dead, gone = (int(stack[-1]) for stack in stacks)
     parts = [f"{format_size(live)} live", f"{format_size(dead)} tombstoned"]
     parts += [f"{format_size(gone)} gone"] if gone else []
-    parts += [f"{format_size(storage.orphaned_bytes)} orphaned"] if storage.orphaned_bytes else []
+    parts += [f"{format_size(orphaned_bytes)} orphaned"] if orphaned_bytes else []
     titled(figure, ", ".join(parts))
     figure.set_label(f"{figure.get_label()}. {in_words(versions)}")
     return figure

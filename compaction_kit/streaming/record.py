@@ -15,16 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.retention import parse_retention
 from compaction_kit.session import active_spark, get_spark
+from compaction_kit.storage import local_path
 from compaction_kit.streaming import words
 from compaction_kit.streaming.entries import count_entries, read_entries
 from compaction_kit.streaming.growth import VERSION_BYTES, Pace, Projection, Start, project
 from compaction_kit.streaming.memory import DriverMemory, measure_memory
 from compaction_kit.streaming.names import BatchFile, Kind, find_log, kind_of, list_files
 from compaction_kit.streaming.policy import Policy, files_to_read, needed_files, next_compaction
-from compaction_kit.table import local_path
 from compaction_kit.text import shown
 
 if TYPE_CHECKING:
@@ -304,11 +305,16 @@ class SinkLog:
             num_batches: How many batches to come.
             retention: To be drawn beside, as the sink's option of that name: "7 days".
         """
-        from compaction_kit import plots
-
         projection = self.project(num_batches)
-        with_retention = None if retention is None else self.project(num_batches, retention)
-        return plots.sink_log(self.files, projection, words.finding(self, projection), with_retention)
+        with_retention = None if retention is None else self.project(num_batches, retention).batches
+        return plots.sink_log(
+            self.files,
+            projection.batches,
+            projection.removals,
+            words.finding(self, projection),
+            projection.fails_at,
+            with_retention,
+        )
 
     def explain(self) -> str:
         """What the log is, what becomes of it, and what to beware of, in sentences."""

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from compaction_kit.errors import CompactionKitError, InvalidArgumentError
 from compaction_kit.files import Files
 from compaction_kit.log.text import first_line
-from compaction_kit.overlap import Overlap
-from compaction_kit.plan import Planner, SessionRules, Thresholds
-from compaction_kit.settings import session_rules, thresholds
+from compaction_kit.plan import BinPlan, Planner, SessionRules, Thresholds
+from compaction_kit.plan.thresholds import session_rules, thresholds
+from compaction_kit.skipping import Overlap
 from compaction_kit.table import Table, open_table
 
 ROW = pa.schema(
@@ -128,7 +128,7 @@ def _last_optimize(table: Table, files: Files) -> Facts:
 
 def _plan(files: Files, settings: PlanSettings) -> Facts:
     # Judged by the log alone: a survey reads no data files.
-    plan = Planner(files, settings.rules).plan(settings.thresholds)
+    plan = BinPlan.of(Planner(files, settings.rules), settings.thresholds)
     return {
         "files_removed": plan.num_files_removed,
         "files_added": plan.num_files_added,

@@ -4,24 +4,24 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
 
+from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError, NotADeltaTableError, TableNotFoundError
 from compaction_kit.execute.progress import Progress, ProgressBar
 from compaction_kit.folder import walk
 from compaction_kit.log.names import LOG_FOLDER
 from compaction_kit.session import active_spark
+from compaction_kit.storage import local_path
 from compaction_kit.survey.catalog import catalog_tables
 from compaction_kit.survey.row import ROW, Facts, PlanSettings, survey_table
 from compaction_kit.survey.words import finding, survey_html, survey_text
-from compaction_kit.table import local_path, open_table
+from compaction_kit.table import open_table
 from compaction_kit.text import element, shown
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # Logs are read by threads of their own already; more tables at once take memory and win little.
 _AT_ONCE = 4
@@ -74,10 +74,8 @@ class Survey:
         """What was found in a sentence, and a line a table."""
         return survey_text(self.where, self.rows)
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         """Draw the files of each table, those that are small, and what would be left of them."""
-        from compaction_kit import plots
-
         return plots.survey(self.rows, finding(self.where, self.rows))
 
     def _repr_html_(self) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from compaction_kit.plan.benefit import OPEN_COST
+from compaction_kit.plan.packing import OPEN_COST
 from compaction_kit.survey.row import Facts
 from compaction_kit.text import Html, as_html_table, element, format_count, format_size, joined, paragraph
 from compaction_kit.times import in_zone, session_zone

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from matplotlib.figure import Figure
 
+from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.text import as_html_table, format_size, shown
 from compaction_kit.vacuum import words
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from compaction_kit.vacuum.result import VacuumResult
 
 
@@ -140,10 +140,8 @@ class VacuumPlan:
         """What it costs, what would go and what stays, in a few sentences."""
         return words.explain(self)
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         """Draw the storage now and after, and which versions can be read now and after."""
-        from compaction_kit import plots
-
         return plots.vacuum(self.storage, self.versions, words.finding(self))
 
     def _repr_html_(self) -> str:

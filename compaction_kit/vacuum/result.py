@@ -2,16 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from matplotlib.figure import Figure
 
+from compaction_kit import plots
 from compaction_kit.text import as_text, format_count, format_seconds, format_size, shown
 from compaction_kit.vacuum.words import first, ranges, spent_versions
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NOT_DELETED = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("why", pa.string())])
 _MOST_NAMED = 3
@@ -89,10 +87,8 @@ class VacuumResult:
         """The outcome in a few lines."""
         return as_text(self.facts())
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         """Draw the storage before and after, and which versions could be read before and can be now."""
-        from compaction_kit import plots
-
         before = self.versions["readable"].to_pylist().count("yes")
         spent = spent_versions(self.versions_lost, self.content_survives_as, before)
         return plots.vacuum(

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, replace
 
+from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import CompactionKitError
 from compaction_kit.files import Files
-from compaction_kit.plan import CompactionPlan, Planner
+from compaction_kit.plan import Planner
 from compaction_kit.table import Table
 from compaction_kit.text import parse_size
 from compaction_kit.widgets.job import sentence_of
@@ -70,12 +71,13 @@ class Opened:
                 min_file_size=inputs.min_file_size,
                 max_file_size=inputs.max_file_size,
             )
-            plan = self.planner.plan(
+            plan = CompactionPlan.of(
+                self.planner,
                 thresholds,
                 inputs.where or None,
-                self.table.runner,
-                order=inputs.order,
-                budget=parse_size(inputs.budget, "budget") if inputs.budget else None,
+                inputs.order,
+                parse_size(inputs.budget, "budget") if inputs.budget else None,
+                handle=self.table.handle,
             )
         except Exception as error:
             return replace(asked, plan=None, error=sentence_of(error))

@@ -11,9 +11,9 @@ from typing import Any
 from traitlets import Any as AnyTrait
 from traitlets import Bool, Int, List, Unicode, observe
 
+from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import StalePlanError, TableNotFoundError
 from compaction_kit.execute import Progress
-from compaction_kit.plan import CompactionPlan
 from compaction_kit.plan.order import SIZE
 from compaction_kit.survey import find_tables, survey
 from compaction_kit.table import Table, local_path, open_table

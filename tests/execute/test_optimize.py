@@ -12,10 +12,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import broadcast
 
 from compaction_kit import open_table
+from compaction_kit.compaction import CompactionPlan
 from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import StalePlanError, UnsupportedTableError
 from compaction_kit.execute import CompactionResult
-from compaction_kit.plan import CompactionPlan, Planner
+from compaction_kit.plan import Planner
 from tests import deltas_view, handmade
 from tests.handmade import actions_of
 
@@ -107,9 +108,11 @@ def test_large_files_with_many_deleted_rows_are_rewritten(
 def test_the_ratio_of_deleted_rows_is_the_sessions(spark: SparkSession, lived: Path, confs: SetConf) -> None:
     confs("spark.databricks.delta.optimize.maxDeletedRowsRatio", "0.05")
     planner = Planner(open_table(lived).files(2))
-    assert planner.plan(open_table(lived).thresholds(min_file_size=1)).num_files_removed == 2
+    limits = open_table(lived).thresholds(min_file_size=1)
+    assert CompactionPlan.of(planner, limits).num_files_removed == 2
     confs("spark.databricks.delta.optimize.maxDeletedRowsRatio", "0.2")
-    assert planner.plan(open_table(lived).thresholds(min_file_size=1)).is_empty
+    limits = open_table(lived).thresholds(min_file_size=1)
+    assert CompactionPlan.of(planner, limits).is_empty
 
 
 DELETED_ROWS = ("partition.p", "deletion_vector_cardinality")

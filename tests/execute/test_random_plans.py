@@ -17,8 +17,8 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
+from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import EmptyTableError
-from compaction_kit.plan import CompactionPlan
 from tests import handmade
 from tests.execute.random_tables import Recipe, files_of, random_recipe
 from tests.handmade import Action

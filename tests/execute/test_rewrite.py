@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from compaction_kit import open_table
+from compaction_kit.compaction import CompactionPlan
 from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import (
     ConflictError,
@@ -25,7 +26,6 @@ from compaction_kit.errors import (
 )
 from compaction_kit.execute import CompactionResult, rewrite
 from compaction_kit.execute.spread import Spread
-from compaction_kit.plan import CompactionPlan
 from tests import deltas_view, folders, handmade
 from tests.execute.meanwhile import commit_behind, once_rewriting
 from tests.handmade import actions_of

@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
+from compaction_kit.compaction import CompactionPlan
 from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import (
     ConflictError,
@@ -23,8 +25,8 @@ from compaction_kit.errors import (
     SessionError,
     StalePlanError,
 )
-from compaction_kit.execute import Progress, run_plan
-from compaction_kit.plan import CompactionPlan
+from compaction_kit.execute import Progress
+from compaction_kit.handle import Handle
 from tests import folders, handmade
 from tests.execute.meanwhile import commit_behind, once_rewriting, wait_until
 from tests.folders import data_files
@@ -270,8 +272,9 @@ def test_an_unknown_strategy_is_refused_by_name(spark: SparkSession, shaped: Pat
 
 def test_without_a_jvm_nothing_is_begun(shaped: Path) -> None:
     before, table = folders.listing(shaped), open_table(shaped)
+    remote = Handle(table.name, table.path, object())  # type: ignore[arg-type]
     with pytest.raises(SessionError, match="has no JVM in reach"):
-        run_plan(table.path, table.log, lambda: object(), table.plan_compaction())  # type: ignore[arg-type, return-value]
+        replace(table.plan_compaction(), handle=remote).run()
     assert folders.listing(shaped) == before
 
 

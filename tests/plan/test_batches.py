@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction_kit.plan.batches import batch_of_bins
+from compaction_kit.plan.packing import batch_of_bins
 
 
 def packed_by_size(sizes: list[int], batch_size: int) -> list[list[int]]:

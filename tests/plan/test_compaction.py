@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import EmptyTableError, InvalidArgumentError, UnsupportedTableError
 from compaction_kit.files import Files
 from compaction_kit.log import TransactionLog
-from compaction_kit.plan import CompactionPlan, Planner, Thresholds
+from compaction_kit.plan import Planner, Thresholds
 from tests import handmade
 
 KIB, MIB = 1024, 1024 * 1024
@@ -25,7 +26,7 @@ def files_of(table: Path, *actions: handmade.Action, **columns: str) -> Files:
 
 
 def plan_of(files: Files, minimum: int = 100, maximum: int = 100, ratio: float = 0.05) -> CompactionPlan:
-    return Planner(files).plan(Thresholds(minimum, maximum, ratio))
+    return CompactionPlan.of(Planner(files), Thresholds(minimum, maximum, ratio))
 
 
 def members(plan: CompactionPlan) -> list[list[str]]:
@@ -216,7 +217,7 @@ def test_a_plan_explains_itself(tmp_path: Path, sizes: list[int], sentence: str)
 def test_a_predicate_that_selects_no_file_is_explained(tmp_path: Path) -> None:
     files = files_of(tmp_path, handmade.add("a", partition={"p": "1"}), p="integer")
     nothing = Files(files.snapshot, np.array([], np.int64))
-    plan = Planner(nothing).plan(Thresholds(), "p = 2")
+    plan = CompactionPlan.of(Planner(nothing), Thresholds(), "p = 2")
     assert plan.is_empty
     assert plan.explain() == (
         "Version 0 has 0 live files where p = 2, 0 under 1 GiB.\nNo file matches, so there is nothing to do."
@@ -301,7 +302,7 @@ def test_a_batch_that_leaves_no_row_is_not_committed(tmp_path: Path) -> None:
 
 def test_files_are_split_where_spark_writes_so_many_rows_and_no_more(tmp_path: Path) -> None:
     files = files_of(tmp_path, handmade.add("a", 10, records=70), handmade.add("b", 20, records=80))
-    plan = Planner(files).plan(Thresholds(100, 100, max_records_per_file=40))
+    plan = CompactionPlan.of(Planner(files), Thresholds(100, 100, max_records_per_file=40))
     assert (plan.num_bins, plan.num_files_added, len(plan.sizes_after)) == (1, 4, 4)
 
 
@@ -313,7 +314,7 @@ def test_batches_take_the_smallest_bins_first(tmp_path: Path) -> None:
     sizes = {"x": (30, 31), "y": (10, 11), "z": (20, 21)}
     adds = [handmade.add(f"{p}{size}", size, {"p": p}) for p, pair in sizes.items() for size in pair]
     files = files_of(tmp_path, *adds, p="string")
-    plan = Planner(files).plan(Thresholds(100, 100, batch_size=65))
+    plan = CompactionPlan.of(Planner(files), Thresholds(100, 100, batch_size=65))
     assert [(row["partition.p"], row["batch_id"]) for row in plan.bins.to_pylist()] == [
         ("x", 1),
         ("y", 0),
@@ -330,7 +331,7 @@ def test_batches_take_the_smallest_bins_first(tmp_path: Path) -> None:
 def test_equal_bins_in_different_batches_are_said_to_be_open(tmp_path: Path) -> None:
     adds = [handmade.add(f"{p}{i}", 10 + i, {"p": p}) for p in "xy" for i in range(2)]
     files = files_of(tmp_path, *adds, p="string")
-    plan = Planner(files).plan(Thresholds(100, 100, batch_size=25))
+    plan = CompactionPlan.of(Planner(files), Thresholds(100, 100, batch_size=25))
     assert (plan.num_batches, plan.exact.commits) == (2, False)
 
 

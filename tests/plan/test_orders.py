@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction_kit import open_table
+from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.plan import CompactionPlan
-from compaction_kit.plan.benefit import OPEN_COST, gains, within_budget
+from compaction_kit.plan.packing import OPEN_COST, gains, within_budget
 from tests import handmade
 
 Span = tuple[int, int]

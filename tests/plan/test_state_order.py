@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from compaction_kit.plan.state_order import spark_hash, state_order
+from compaction_kit.plan.order import spark_hash, state_order
 
 TEXTS = ["", "a", "ab", "abc", "abcd", "abcde", "ü€", "日本語", "p=a%20b/part-00000.parquet", "\x7f\x80é"]
 

@@ -31,14 +31,14 @@ FASTER = comparison_of([4.0, 4.2, 4.4], [1.0, 0.9, 1.1])
 
 
 def test_the_title_is_the_finding() -> None:
-    figure = plots.reads(FASTER)
+    figure = FASTER.plot()
     assert figure.get_suptitle() == "4.2 times as fast: 4.2 s → 1.0 s, 1,095 → 3 files"
     assert str(figure.get_label()).endswith("The query is id < 3")
     assert plots.to_png(figure, dpi=50).startswith(b"\x89PNG")
 
 
 def test_every_run_is_a_point_and_medians_and_files_are_told() -> None:
-    seconds, files = plots.reads(FASTER).axes
+    seconds, files = FASTER.plot().axes
     assert [np.shape(points.get_offsets()) for points in seconds.collections] == [(3, 2), (3, 2)]
     assert [text.get_text() for text in seconds.texts] == ["median 4.2 s", "median 1.0 s"]
     assert [text.get_text() for text in files.texts] == ["1,095 files, 40 MiB", "3 files, 38 MiB"]
@@ -47,13 +47,13 @@ def test_every_run_is_a_point_and_medians_and_files_are_told() -> None:
 
 def test_unknown_sizes_and_no_files_are_drawn() -> None:
     unknown = replace(FASTER, bytes_before=None, files_before=0, files_after=0, bytes_after=0)
-    _, files = plots.reads(unknown).axes
+    _, files = unknown.plot().axes
     assert [text.get_text() for text in files.texts] == ["0 files", "0 files, 0 B"]
 
 
 def test_a_long_query_is_cut_in_the_figure_alone() -> None:
     query = "SELECT\n  count(*) " + "x" * 300
-    figure = plots.reads(replace(FASTER, query=query))
+    figure = replace(FASTER, query=query).plot()
     assert figure.get_supxlabel().endswith("…")
     assert "x" * 300 in str(figure.get_label())
     assert "\n" not in str(figure.get_label())

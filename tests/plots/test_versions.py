@@ -34,7 +34,7 @@ def words_of(figure: plots.Chart) -> set[str]:
 
 
 def test_storage_says_what_the_latest_version_takes_and_who_can_be_read() -> None:
-    figure = plots.storage(storage_of(7), VERSIONS)
+    figure = storage_of(7).plot(VERSIONS)
     assert figure.get_suptitle() == "6 MiB live, 1 MiB tombstoned, 3 MiB gone, 7 MiB orphaned"
     assert "yes: 1, blocked: 1, missing files: 2, log gone: 1" in str(figure.get_label())
     sizes, strip = figure.axes
@@ -45,7 +45,7 @@ def test_storage_says_what_the_latest_version_takes_and_who_can_be_read() -> Non
 
 
 def test_storage_without_orphans_has_no_bar_for_them() -> None:
-    figure = plots.storage(storage_of(), VERSIONS)
+    figure = storage_of().plot(VERSIONS)
     assert figure.get_suptitle() == "6 MiB live, 1 MiB tombstoned, 3 MiB gone"
     assert not figure.axes[0].patches
 

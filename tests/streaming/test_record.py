@@ -9,7 +9,6 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import compaction_kit as ck
-from compaction_kit import plots
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError
 from compaction_kit.streaming.names import Kind
 from compaction_kit.streaming.policy import Policy
@@ -109,10 +108,7 @@ def test_an_interval_shorter_than_a_log_without_compactions_breaks_the_stream_an
         assert (projection.fails_at, projection.missing) == (5, "2.compact")
         assert projection.removals["name"].to_pylist() == ["0", "1"]
         assert "fails at batch 5, after the cleanup has removed 2 files that it needs" in log.explain()
-        assert (
-            plots.sink_log(log.files, projection, "finding").get_axes()[0].texts[-1].get_text()
-            == "fails at batch 5"
-        )
+        assert log.plot(10).get_axes()[0].texts[-1].get_text() == "fails at batch 5"
         with pytest.raises(StreamingQueryException, match=r"2\.compact"):
             stream.run(3)
         assert names_in(stream.folders[Kind.SINK]) == projection.files_after(4)

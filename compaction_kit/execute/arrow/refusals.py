@@ -13,7 +13,7 @@ from compaction_kit.execute.arrow.types import data_schema
 from compaction_kit.log.metadata import Metadata, Protocol
 from compaction_kit.log.paths import is_remote, is_unreadable, places
 from compaction_kit.log.snapshot import Snapshot
-from compaction_kit.plan import CompactionPlan
+from compaction_kit.plan import BinPlan
 
 # Writer features that a rewrite of files, row by row and column by column, leaves intact; Delta
 # sees to the rest of them in its commit.
@@ -43,7 +43,7 @@ _FAR_TIME = r'"[+-]\d{4,}-\d\d-\d\d[T ]'
 _NAMED_FEATURES = 7
 
 
-def refuse_table(spark: SparkSession, plan: CompactionPlan) -> str | None:
+def refuse_table(spark: SparkSession, plan: BinPlan) -> str | None:
     """Why none of a plan's bins can be rewritten with pyarrow; None if they can."""
     snapshot = plan.source.snapshot
     if plan.zorder_by:
@@ -70,7 +70,7 @@ def refuse_changes(before: Snapshot, after: Snapshot) -> str | None:
     return f"the column {changed[0]} is of another type now" if changed else None
 
 
-def refuse_bins(plan: CompactionPlan) -> dict[int, str]:
+def refuse_bins(plan: BinPlan) -> dict[int, str]:
     """Why some of a plan's bins can't be, by their number."""
     positions, bin_ids = plan.members
     files = plan.source.to_arrow()
@@ -86,7 +86,7 @@ def refuse_bins(plan: CompactionPlan) -> dict[int, str]:
     return {int(number): reason for reason, hits in reasons.items() for number in bin_ids[np.asarray(hits)]}
 
 
-def _far_times(plan: CompactionPlan, positions: np.ndarray) -> np.ndarray:
+def _far_times(plan: BinPlan, positions: np.ndarray) -> np.ndarray:
     """Of each of some files, whether stats tell of years before 1 or after 9999, which INT96 may hold."""
     snapshot = plan.source.snapshot
     if '"timestamp"' not in json.dumps(snapshot.metadata.schema):

@@ -22,7 +22,7 @@ from compaction_kit.execute.proof import compare
 from compaction_kit.execute.work import Work
 from compaction_kit.log.names import LOG_FOLDER
 from compaction_kit.log.snapshot import Snapshot
-from compaction_kit.plan import CompactionPlan
+from compaction_kit.plan import BinPlan
 from compaction_kit.predicate import partitions_predicate
 from compaction_kit.text import format_count
 from compaction_kit.verify import Fingerprint
@@ -246,7 +246,7 @@ def _picked(
     return [replaced[number] for number in numbers], [pending[number] for number in numbers]
 
 
-def where_in(spark: SparkSession, plan: CompactionPlan, rows: np.ndarray) -> str | None:
+def where_in(spark: SparkSession, plan: BinPlan, rows: np.ndarray) -> str | None:
     """The plan's predicate, for the partitions of some of its files alone; None for all."""
     if not plan.source.partition_columns:
         return plan.where

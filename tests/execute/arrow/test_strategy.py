@@ -13,6 +13,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as sf
 
 from compaction_kit import open_table
+from compaction_kit.compaction import CompactionPlan
 from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import (
     ConflictError,
@@ -24,7 +25,6 @@ from compaction_kit.errors import (
 from compaction_kit.execute import CompactionResult, Progress
 from compaction_kit.execute.arrow import strategy
 from compaction_kit.execute.jvm import OptimizeTransaction
-from compaction_kit.plan import CompactionPlan
 from tests import deltas_view, folders, handmade
 from tests.conftest import CopyOf
 from tests.execute.meanwhile import once_rewriting

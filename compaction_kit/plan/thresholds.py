@@ -1,18 +1,20 @@
-"""What a plan goes by: what the caller says, else what OPTIMIZE is set to in the session."""
+"""Which files OPTIMIZE takes up: its thresholds, from the caller or the session, and what is below them."""
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Real
 
+import numpy as np
 from pyspark.sql import SparkSession
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.execute.jvm import delta_version
-from compaction_kit.plan.candidates import Thresholds
-from compaction_kit.plan.planner import SessionRules
-from compaction_kit.plan.state_order import DEFAULT_PARTITIONS
-from compaction_kit.text import parse_size, parse_spark_size
+from compaction_kit.files import Files
+from compaction_kit.plan.order import DEFAULT_PARTITIONS
+from compaction_kit.session import delta_version
+from compaction_kit.text import GIB, parse_size, parse_spark_size
 
+SMALL, DELETED_ROWS, LARGE = "small", "deleted rows", "large"
 _OPTIMIZE = "spark.databricks.delta.optimize"
 _SNAPSHOT_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
 _NORMALIZE = "spark.databricks.delta.normalizePartitionValuesOnRead"
@@ -23,6 +25,38 @@ _MAX_RECORDS = "spark.sql.files.maxRecordsPerFile"
 # The value of a setting of the session, or None if it has none.
 Conf = Callable[[str], str | None]
 Size = int | str | None
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """What OPTIMIZE goes by; the defaults are its own (DeltaSQLConf, optimize.*).
+
+    Sizes are in bytes. `batch_size` is what the bins of one commit may hold; None puts all in one.
+    `max_records_per_file` is Spark's spark.sql.files.maxRecordsPerFile; 0 for as many as there are.
+    """
+
+    min_file_size: int = GIB
+    max_file_size: int = GIB
+    max_deleted_rows_ratio: float = 0.05
+    batch_size: int | None = None
+    max_records_per_file: int = 0
+
+
+@dataclass(frozen=True)
+class SessionRules:
+    """What the session decides of OPTIMIZE's ways.
+
+    Attributes:
+        time_zone: The name of that in which timestamps of partitions are, if they don't say; None
+            for the machine's.
+        snapshot_partitions: spark.databricks.delta.snapshotPartitions, which decides between
+            files of one size.
+        by_type: Whether partitions are told apart by their values as typed, or as written.
+    """
+
+    time_zone: str | None = None
+    snapshot_partitions: int = DEFAULT_PARTITIONS
+    by_type: bool = True
 
 
 def thresholds(
@@ -103,3 +137,37 @@ def _set_size(conf: Conf, name: str) -> int | None:
     """A size that OPTIMIZE is set to, None if it isn't; 0 is one there, and no file is below it."""
     value = conf(f"{_OPTIMIZE}.{name}")
     return None if not value else parse_spark_size(value, f"{_OPTIMIZE}.{name}")
+
+
+def small_files(files: Files, thresholds: Thresholds) -> np.ndarray:
+    """Whether each file is below the minimum."""
+    return files.sizes < thresholds.min_file_size
+
+
+def files_with_many_deleted_rows(files: Files, thresholds: Thresholds) -> np.ndarray:
+    """Whether a vector deletes too many rows of each file, or the log doesn't say of how many."""
+    if not files.snapshot.has_vectors:
+        return np.zeros(files.num_files, dtype=bool)
+    table = files.to_arrow()
+    has_vector = table["deletion_vector_cardinality"].is_valid().to_numpy()
+    counted = table["num_records"].is_valid().to_numpy()
+    records = table["num_records"].fill_null(1).to_numpy().astype(float)
+    deleted = table["deletion_vector_cardinality"].fill_null(0).to_numpy()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = 1.0 - (records - deleted) / records
+    many: np.ndarray = has_vector & (~counted | (ratio > thresholds.max_deleted_rows_ratio))
+    return many
+
+
+def candidates(files: Files, thresholds: Thresholds) -> np.ndarray:
+    """Whether each file is taken up."""
+    return small_files(files, thresholds) | files_with_many_deleted_rows(files, thresholds)
+
+
+def reasons(files: Files, thresholds: Thresholds) -> np.ndarray:
+    """Why each file is a candidate ("small", "deleted rows") or is none ("large")."""
+    return np.select(
+        [small_files(files, thresholds), files_with_many_deleted_rows(files, thresholds)],
+        [SMALL, DELETED_ROWS],
+        LARGE,
+    )

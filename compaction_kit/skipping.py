@@ -1,4 +1,4 @@
-"""The least and the greatest value of a column in each file, from the files' stats."""
+"""What data skipping by a column is worth: each file's least and greatest value, from the files' stats."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.records import Record
 
 # How stats write values of a column that can be compared; anything else has no bounds there.
 _INTEGERS = ("byte", "short", "integer", "long")
@@ -104,3 +105,69 @@ def _bounds(text: str | None, name: str, parse: Callable[[Any], Any]) -> tuple[A
         return parse(stats["minValues"][name]), parse(stats["maxValues"][name])
     except (ValueError, KeyError, TypeError, ArithmeticError):
         return None
+
+
+@dataclass(frozen=True, repr=False)
+class Overlap(Record):
+    """How many files hold a point of a column, as far as their stats tell.
+
+    The points are the files' own minima and maxima; `depths` has for each the number of files
+    whose range it falls in. `num_unknown` files have no bounds in their stats: every query reads
+    them. A file with nulls alone has no bounds either.
+    """
+
+    column: str
+    num_files: int
+    num_unknown: int
+    depths: np.ndarray
+
+    @property
+    def mean(self) -> float:
+        """Files read for a point on average; 0 without any bounds."""
+        return float(self.depths.mean()) if len(self.depths) else 0.0
+
+    @property
+    def median(self) -> float:
+        """Files read for the median point."""
+        return float(np.median(self.depths)) if len(self.depths) else 0.0
+
+    @property
+    def max(self) -> int:
+        """Files read for the worst point."""
+        return int(self.depths.max(initial=0))
+
+    def facts(self) -> dict[str, str]:
+        """What there is to know, for people: name and value."""
+        return {
+            "files": f"{self.num_files:,}, {self.num_unknown:,} of them without bounds",
+            f"files that a point of {self.column} falls in": f"{self.mean:,.1f} on average, "
+            f"{self.median:,.0f} in the median, {self.max:,} at most",
+        }
+
+
+def measure_overlap(column: str, bounds: Bounds) -> Overlap:
+    """Count the files that each file's minimum and maximum fall in.
+
+    Args:
+        column: The column's name.
+        bounds: Its bounds in each file.
+    """
+    lows, highs = bounds.lows[bounds.known], bounds.highs[bounds.known]
+    points = np.concatenate([lows, highs])
+    num_files = len(bounds.known)
+    return Overlap(column, num_files, num_files - len(lows), files_touched(lows, highs, points, points))
+
+
+def files_touched(lows: np.ndarray, highs: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """How many files each range of values falls in.
+
+    Args:
+        lows: The least value of each file.
+        highs: The greatest value of each file.
+        begins: The least value of each range.
+        ends: The greatest value of each range.
+    """
+    begun = np.searchsorted(np.sort(lows), ends, side="right")
+    over = np.searchsorted(np.sort(highs), begins, side="left")
+    touched: np.ndarray = begun - over
+    return touched

@@ -1,51 +1,44 @@
-"""A plan: which files would be rewritten in which bins, and what would come of it."""
+"""A plan's bins: which files would be rewritten together, and what would come of it."""
 
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.files import Files
-from compaction_kit.plan.candidates import Thresholds
-from compaction_kit.plan.compare import Comparison, compare
 from compaction_kit.plan.order import SIZE
 from compaction_kit.plan.outcome import Outcome
 from compaction_kit.plan.packing import Packing
-from compaction_kit.plan.prediction import Exactness, exactness, metrics
-from compaction_kit.plan.tables import (
-    as_dict,
-    batches_table,
-    bins_table,
-    files_table,
-    partitions_table,
-    steps_table,
-)
-from compaction_kit.plan.words import explain, warnings
-from compaction_kit.text import format_count, format_size, shown
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from compaction_kit.execute.result import CompactionResult
-    from compaction_kit.plan.planner import Planner
+from compaction_kit.plan.planner import Planner
+from compaction_kit.plan.thresholds import LARGE, Thresholds, reasons
+from compaction_kit.records import Plan
 
 
-@dataclass(frozen=True)
-class CompactionPlan:
-    """Bins of files, each to be rewritten as one; made by `Table.plan_compaction`.
+@dataclass(frozen=True, repr=False)
+class BinPlan(Plan):
+    """Bins of files, each to be rewritten as one; `CompactionPlan` explains, draws and runs it.
 
-    It changes nothing until `run()` is called. It can be pickled, and run in another process, which
-    opens the table by its path. `packed` has the bins that are looked at, and
-    `unbounded` those without a budget. Its commits are known by `id`, which is in their userMetadata.
+    It can be pickled, and run in another process, which opens the table by its path. Its commits are known
+    by `id`, which is in their userMetadata.
+
+    Attributes:
+        planner: The files, prepared.
+        thresholds: Sizes in bytes, and the ratio of deleted rows.
+        where: The predicate that selected the files.
+        order: "size", "ingest" or a column.
+        budget: Bytes that may be rewritten.
+        zorder_by: Columns to sort the rows of each partition by.
+        packed: The bins, those within the budget.
+        unbounded: The bins without a budget.
+        id: What the plan's commits are known by.
     """
 
-    planner: "Planner"
+    planner: Planner
     thresholds: Thresholds
     where: str | None
     order: str
@@ -53,8 +46,39 @@ class CompactionPlan:
     zorder_by: tuple[str, ...]
     packed: Packing
     unbounded: Packing
-    runner: "Callable[..., CompactionResult] | None" = None
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+
+    @classmethod
+    def of(
+        cls,
+        planner: Planner,
+        thresholds: Thresholds,
+        where: str | None = None,
+        order: str = SIZE,
+        budget: int | None = None,
+        zorder_by: Sequence[str] = (),
+        **more: Any,
+    ) -> Self:
+        """The plan with these thresholds; see `Table.plan_compaction` for the others.
+
+        Args:
+            planner: The files, prepared.
+            thresholds: Sizes in bytes, and the ratio of deleted rows.
+            where: The predicate that selected the files, for the record.
+            order: "size", "ingest" or a column.
+            budget: Bytes that may be rewritten; None for as many as there are.
+            zorder_by: Columns to sort the rows of each partition by.
+            more: Other fields of the class.
+
+        Raises:
+            InvalidArgumentError: There is no such order or column.
+        """
+        if order != SIZE or budget is not None:
+            # That is OPTIMIZE's own, which doesn't run such a plan.
+            thresholds = replace(thresholds, max_records_per_file=0)
+        unbounded = planner.pack(thresholds, order, zorder_by)
+        packed = unbounded if budget is None else planner.within_budget(unbounded, budget)
+        return cls(planner, thresholds, where, order, budget, tuple(zorder_by), packed, unbounded, **more)
 
     @property
     def source(self) -> Files:
@@ -129,11 +153,6 @@ class CompactionPlan:
         return self.num_bins == 0
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """What one should know before it is run, a sentence each; `explain()` says it too."""
-        return warnings(self)
-
-    @property
     def gain(self) -> int:
         """What a full read of the table is spared, in bytes; see `benefit.gains`."""
         return int(self.outcome.gains.sum())
@@ -144,7 +163,15 @@ class CompactionPlan:
 
         Columns: path (as the log writes it), size_bytes, bin_id.
         """
-        return files_table(self)
+        source = self.source
+        positions, bin_ids = self.members
+        return pa.table(
+            {
+                "path": source.paths(positions),
+                "size_bytes": source.sizes[positions],
+                "bin_id": bin_ids,
+            }
+        )
 
     @cached_property
     def bins(self) -> pa.Table:
@@ -155,7 +182,32 @@ class CompactionPlan:
         (predicted), gain (bytes that a full read is spared, see `benefit.gains`), batch_id (the
         commit), gain_per_byte (of those that are rewritten).
         """
-        return bins_table(self)
+        positions, bin_ids = self.members
+        table = self.source.to_arrow().take(pa.array(positions)).append_column("bin_id", pa.array(bin_ids))
+        partitions = _partition_columns(table)
+        keep_null = pc.ScalarAggregateOptions(skip_nulls=False)
+        grouped = table.group_by("bin_id").aggregate(
+            [
+                ("path", "count"),
+                ("size_bytes", "sum"),
+                ("num_records", "sum", keep_null),
+                *((name, "min") for name in partitions),
+            ]
+        )
+        names = ["path_count", "size_bytes_sum", "num_records_sum", *(f"{name}_min" for name in partitions)]
+        bins = grouped.select(["bin_id", *names]).sort_by("bin_id")
+        bins = bins.rename_columns(["bin_id", "num_files", "size_bytes", "num_records", *partitions])
+        outcome = self.outcome
+        predicted = {
+            "num_deletion_vectors": outcome.vectors,
+            "num_files_added": outcome.files_added,
+            "bytes_added": outcome.bytes_added,
+            "gain": outcome.gains,
+            "batch_id": outcome.batch_ids,
+        }
+        for name, values in predicted.items():
+            bins = bins.append_column(name, pa.array(values, pa.int64()))
+        return _with_rate(bins)
 
     @cached_property
     def partitions(self) -> pa.Table:
@@ -164,7 +216,17 @@ class CompactionPlan:
         Columns: partition.<column>, num_bins, num_files, size_bytes, num_files_added,
         bytes_added (predicted), gain, gain_per_byte.
         """
-        return partitions_table(self)
+        names = _partition_columns(self.bins)
+        sums = ("num_files", "size_bytes", "num_files_added", "bytes_added", "gain")
+        # By number and not by value: values that look different may be one partition.
+        numbers = self.groups[self.packing.order[self.packing.starts]]
+        bins = self.bins.append_column("number", pa.array(numbers))
+        grouped = bins.group_by("number").aggregate(
+            [*((name, "min") for name in names), ("bin_id", "count"), *((name, "sum") for name in sums)]
+        )
+        kept = [*(f"{name}_min" for name in names), "bin_id_count", *(f"{name}_sum" for name in sums)]
+        partitions = _with_rate(grouped.select(kept).rename_columns([*names, "num_bins", *sums]))
+        return partitions.sort_by([("gain_per_byte", "descending")])
 
     @cached_property
     def batches(self) -> pa.Table:
@@ -172,7 +234,11 @@ class CompactionPlan:
 
         Columns: batch_id, num_bins, num_files, size_bytes, num_deletion_vectors, num_files_added.
         """
-        return batches_table(self)
+        names = ("num_files", "size_bytes", "num_deletion_vectors", "num_files_added")
+        sums = [(name, "sum") for name in names]
+        grouped = self.bins.group_by("batch_id").aggregate([("bin_id", "count"), *sums]).sort_by("batch_id")
+        summed = grouped.select(["batch_id", "bin_id_count", *(f"{name}_sum" for name in names)])
+        return summed.rename_columns(["batch_id", "num_bins", *names])
 
     @cached_property
     def steps(self) -> pa.Table:
@@ -182,7 +248,26 @@ class CompactionPlan:
         "large" for no candidate), outcome ("packed", "large", "alone" in its bin, "over budget",
         "no rows" left in a whole batch), bin_id (null if it stays).
         """
-        return steps_table(self)
+        source = self.source
+        reason = np.full(source.num_files, "Z-order") if self.zorder_by else reasons(source, self.thresholds)
+        outcome = np.where(reason == LARGE, "large", "alone").astype(object)
+        outcome[self.unbounded.members()[0]] = "over budget"
+        outcome[self.packed.members()[0]] = "no rows"
+        positions, bin_ids = self.members
+        outcome[positions] = "packed"
+        bin_of = np.full(source.num_files, -1)
+        bin_of[positions] = bin_ids
+        order = self.planner.order(self.order)
+        files = source.to_arrow()
+        kept = ["path", "size_bytes", *_partition_columns(files)]
+        return pa.table(
+            {
+                **{name: files[name].take(pa.array(order)) for name in kept},
+                "reason": reason[order],
+                "outcome": outcome[order],
+                "bin_id": pa.array(bin_of[order], mask=bin_of[order] < 0),
+            }
+        )
 
     @cached_property
     def sizes_after(self) -> np.ndarray:
@@ -191,17 +276,7 @@ class CompactionPlan:
         stay[self.members[0]] = False
         return np.r_[self.source.sizes[stay], self.outcome.sizes]
 
-    @property
-    def metrics(self) -> dict[str, Any]:
-        """What OPTIMIZE's result row will say; see `prediction.metrics`."""
-        return metrics(self)
-
-    @property
-    def exact(self) -> Exactness:
-        """What of the plan is certain, and what is not."""
-        return exactness(self)
-
-    def without(self, paths: Collection[str]) -> "CompactionPlan":
+    def without(self, paths: Collection[str]) -> Self:
         """The plan less the bins that have a file with one of these paths, as the log writes them."""
         if not paths:
             return self
@@ -209,104 +284,6 @@ class CompactionPlan:
         found = pc.is_in(self.source.paths(positions), value_set=pa.array(paths, pa.string()))
         hits = np.bincount(bin_ids, found.to_numpy(), minlength=self.packed.num_bins)
         return replace(self, packed=self.packed.select(hits == 0))
-
-    def compare(self, column: str | None = None) -> Comparison:
-        """The table's layout now, after OPTIMIZE, and after each order; see `compare.compare`."""
-        return compare(self, column)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The plan as it can be stored, in values that JSON has; "format" is 1."""
-        return as_dict(self)
-
-    def explain(self) -> str:
-        """What the plan does and why, in a few sentences."""
-        return explain(self)
-
-    def run(
-        self,
-        strategy: str = "auto",
-        verify: bool = True,
-        progress: "bool | Callable[[Any], None] | None" = None,
-        max_threads: int | None = None,
-        repartition: bool | None = None,
-    ) -> "CompactionResult":
-        """Compact the table as planned; run again what was interrupted, and it goes on.
-
-        Outputs of pyarrow are compared before they are committed. OPTIMIZE and an overwrite are
-        compared after their commit, which is undone (by RESTORE) if the content differs, can't be
-        read, or the comparison is cancelled. Only where that is impossible does a commit stay that
-        isn't proved, and the error says so: the session died, files are gone, or another writer has
-        committed since (a comparison that was cancelled is then done after all).
-
-        Args:
-            strategy: "arrow" is one Spark job that rewrites bins with pyarrow, committed by
-                Delta; it alone runs other orders and budgets, and leaves to OPTIMIZE what it
-                can't rewrite. "optimize" is Delta's OPTIMIZE. "rewrite" is Delta's overwrite that
-                changes no data, of the whole partitions in which there are bins. "auto" is arrow
-                where that can rewrite the table, else optimize; the result says why.
-            verify: Compare, as Spark reads them, the rows of the files that are replaced and of
-                those that replace them.
-            progress: True for a bar, or a callable that takes an `execute.Progress` now and
-                then; an exception that it raises cancels the run.
-            max_threads: For OPTIMIZE: how many bins it rewrites at once. None: as the session is
-                set (15, if it isn't).
-            repartition: For OPTIMIZE: whether it shuffles the rows of each bin. None: as the
-                session is set (no, if it isn't).
-
-        Returns:
-            What was done, by the log.
-
-        Raises:
-            InvalidArgumentError: The strategy is unknown or doesn't run such a plan.
-            StalePlanError: The plan has been run, another writer has committed since, or the table
-                was made anew.
-            ReadOnlyTableError: The table's folder can't be written to.
-            UnsupportedTableError: The strategy can't rewrite such a table faithfully, or what is left of
-                the plan.
-            RunFailedError: A file could not be read or written; the message says what is committed.
-            ConflictError: Other writers took the files of the plan; the message says the same.
-            RunCancelled: It was cancelled; the message says the same.
-            VerificationError: The content differs; the message says what became of the commit.
-        """
-        if self.runner is None:
-            raise InvalidArgumentError(
-                "This plan belongs to no table: make one with Table.plan_compaction()."
-            )
-        return self.runner(
-            self,
-            strategy=strategy,
-            verify=verify,
-            progress=progress,
-            max_threads=max_threads,
-            repartition=repartition,
-        )
-
-    def plot(self) -> "Figure":
-        """Draw the sizes now and as predicted on one scale, and the bins as packed bars."""
-        from compaction_kit import plots
-
-        return plots.plan(self)
-
-    def plot_sizes(self) -> "Figure":
-        """Draw the sizes alone."""
-        from compaction_kit import plots
-
-        return plots.plan_sizes(self)
-
-    def plot_bins(self) -> "Figure":
-        """Draw the bins alone."""
-        from compaction_kit import plots
-
-        return plots.plan_bins(self)
-
-    def _repr_html_(self) -> str:
-        return shown(self.explain(), self.plot())
-
-    def __repr__(self) -> str:
-        return (
-            f"CompactionPlan(version {self.version}: {self.num_files_removed:,} files in "
-            f"{format_count(self.num_bins, 'bin')}, {format_size(self.bytes_removed)})"
-        )
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields: what was worked out from them is worked out again."""
@@ -337,3 +314,13 @@ class CompactionPlan:
     def packing(self) -> Packing:
         """The bins that are rewritten."""
         return self.outcome.packing
+
+
+def _with_rate(table: pa.Table) -> pa.Table:
+    """A table with what is gained for each byte that is rewritten."""
+    rate = table["gain"].to_numpy() / np.maximum(table["size_bytes"].to_numpy(), 1)
+    return table.append_column("gain_per_byte", pa.array(rate, pa.float64()))
+
+
+def _partition_columns(files: pa.Table) -> list[str]:
+    return [name for name in files.column_names if name.startswith("partition.")]

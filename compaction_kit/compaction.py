@@ -1,0 +1,166 @@
+"""A compaction as planned: it explains and draws itself, and `run` does it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from compaction_kit import plots
+from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.execute import CompactionResult, run_plan
+from compaction_kit.handle import Handle
+from compaction_kit.plan.bins import BinPlan
+from compaction_kit.plan.compare import Comparison, compare
+from compaction_kit.plan.explain import Exactness, exactness, explain, metrics, warnings
+from compaction_kit.text import format_count, format_size
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, repr=False)
+class CompactionPlan(BinPlan):
+    """Bins of files, each to be rewritten as one; made by `Table.plan_compaction`.
+
+    It changes nothing until `run()` is called. See `BinPlan` for its counts and tables.
+
+    Attributes:
+        handle: The table; None for a plan of files alone.
+    """
+
+    handle: Handle | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What one should know before it is run, a sentence each; `explain()` says it too."""
+        return warnings(self)
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """What OPTIMIZE's result row will say; see `explain.metrics`."""
+        return metrics(self)
+
+    @property
+    def exact(self) -> Exactness:
+        """What of the plan is certain, and what is not."""
+        return exactness(self)
+
+    def explain(self) -> str:
+        """What the plan does and why, in a few sentences."""
+        return explain(self)
+
+    def compare(self, column: str | None = None) -> Comparison:
+        """The table's layout now, after OPTIMIZE, and after each order; see `compare.compare`."""
+        return compare(self, column)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as it can be stored, in values that JSON has; "format" is 1."""
+        thresholds = self.thresholds
+        return {
+            "format": _FORMAT,
+            "version": self.version,
+            "where": self.where,
+            "order": self.order,
+            "budget": self.budget,
+            "zorder_by": list(self.zorder_by),
+            "min_file_size": thresholds.min_file_size,
+            "max_file_size": thresholds.max_file_size,
+            "max_deleted_rows_ratio": thresholds.max_deleted_rows_ratio,
+            "batch_size": thresholds.batch_size,
+            "warnings": list(self.warnings),
+            "num_files_removed": self.num_files_removed,
+            "num_files_added": self.num_files_added,
+            "bytes_removed": self.bytes_removed,
+            "bytes_added": self.bytes_added,
+            "size_basis": self.size_basis,
+            "bins": self.bins.to_pylist(),
+            "files": self.files.to_pylist(),
+        }
+
+    def run(
+        self,
+        strategy: str = "auto",
+        verify: bool = True,
+        progress: bool | Callable[[Any], None] | None = None,
+        max_threads: int | None = None,
+        repartition: bool | None = None,
+    ) -> CompactionResult:
+        """Compact the table as planned; run again what was interrupted, and it goes on.
+
+        Outputs of pyarrow are compared before they are committed. OPTIMIZE and an overwrite are
+        compared after their commit, which is undone (by RESTORE) if the content differs, can't be
+        read, or the comparison is cancelled. Only where that is impossible does a commit stay that
+        isn't proved, and the error says so: the session died, files are gone, or another writer has
+        committed since (a comparison that was cancelled is then done after all).
+
+        Args:
+            strategy: "arrow" is one Spark job that rewrites bins with pyarrow, committed by
+                Delta; it alone runs other orders and budgets, and leaves to OPTIMIZE what it
+                can't rewrite. "optimize" is Delta's OPTIMIZE. "rewrite" is Delta's overwrite that
+                changes no data, of the whole partitions in which there are bins. "auto" is arrow
+                where that can rewrite the table, else optimize; the result says why.
+            verify: Compare, as Spark reads them, the rows of the files that are replaced and of
+                those that replace them.
+            progress: True for a bar, or a callable that takes an `execute.Progress` now and
+                then; an exception that it raises cancels the run.
+            max_threads: For OPTIMIZE: how many bins it rewrites at once. None: as the session is
+                set (15, if it isn't).
+            repartition: For OPTIMIZE: whether it shuffles the rows of each bin. None: as the
+                session is set (no, if it isn't).
+
+        Returns:
+            What was done, by the log.
+
+        Raises:
+            InvalidArgumentError: The strategy is unknown or doesn't run such a plan.
+            StalePlanError: The plan has been run, another writer has committed since, or the table
+                was made anew.
+            ReadOnlyTableError: The table's folder can't be written to.
+            UnsupportedTableError: The strategy can't rewrite such a table faithfully, or what is left of
+                the plan.
+            RunFailedError: A file could not be read or written; the message says what is committed.
+            ConflictError: Other writers took the files of the plan; the message says the same.
+            RunCancelled: It was cancelled; the message says the same.
+            VerificationError: The content differs; the message says what became of the commit.
+        """
+        if self.handle is None:
+            raise InvalidArgumentError(
+                "This plan belongs to no table: make one with Table.plan_compaction()."
+            )
+        return run_plan(self.handle, self, strategy, verify, progress, max_threads, repartition)
+
+    def plot(self) -> Figure:
+        """Draw the sizes now and as predicted on one scale, and the bins as packed bars."""
+        limits = self.thresholds
+        return plots.plan(
+            self.source.sizes,
+            self.sizes_after,
+            self.files,
+            self.outcome.bytes_added,
+            limits.min_file_size,
+            limits.max_file_size,
+        )
+
+    def plot_sizes(self) -> Figure:
+        """Draw the sizes alone."""
+        return plots.before_after(
+            self.source.sizes,
+            self.sizes_after,
+            min_file_size=self.thresholds.min_file_size,
+            max_file_size=self.thresholds.max_file_size,
+            predicted=True,
+        )
+
+    def plot_bins(self) -> Figure:
+        """Draw the bins alone."""
+        return plots.bins(self.files, self.outcome.bytes_added, self.thresholds.max_file_size)
+
+    def parts(self) -> Sequence[object]:
+        """The sentences, and the figure."""
+        return self.explain(), self.plot()
+
+    def __repr__(self) -> str:
+        return (
+            f"CompactionPlan(version {self.version}: {self.num_files_removed:,} files in "
+            f"{format_count(self.num_bins, 'bin')}, {format_size(self.bytes_removed)})"
+        )

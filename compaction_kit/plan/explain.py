@@ -1,0 +1,228 @@
+"""What a plan says: in a few sentences, as OPTIMIZE will say it, and how far that is certain."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compaction_kit.files import Files
+from compaction_kit.plan.bins import BinPlan
+from compaction_kit.plan.order import INGEST, SIZE, tied_across
+from compaction_kit.plan.thresholds import candidates, files_with_many_deleted_rows, small_files
+from compaction_kit.text import format_count, format_size
+
+
+def explain(plan: BinPlan) -> str:
+    """What a plan does and why, step by step, a sentence a line."""
+    lines = [_candidates(plan)]
+    if plan.is_empty:
+        return "\n".join([*lines, _why_empty(plan), *warnings(plan)])
+    lines += [_packing(plan), *_left_alone(plan), *_commits(plan), _outcome(plan)]
+    exact = exactness(plan)
+    if plan.is_optimize and not exact.members:
+        lines.append(
+            "Files of one size stand at the edge of a bin: sums are exact, and which of them goes where is "
+            "as Delta's snapshot orders them."
+        )
+    return "\n".join([*lines, *warnings(plan)])
+
+
+def warnings(plan: BinPlan) -> tuple[str, ...]:
+    """See `CompactionPlan.warnings`."""
+    lower, upper = plan.thresholds.min_file_size, plan.thresholds.max_file_size
+    if plan.zorder_by or lower <= upper:
+        return ()
+    return (
+        f"The minimum file size of {format_size(lower)} is above the maximum of {format_size(upper)}, so "
+        "that every run takes up the last one's output again, and rewrites what of it fits together: lower "
+        "the first or raise the second.",
+    )
+
+
+def _candidates(plan: BinPlan) -> str:
+    source, thresholds = plan.source, plan.thresholds
+    scope = f" where {plan.where}" if plan.where else ""
+    found = f"Version {plan.version} has {format_count(source.num_files, 'live file')}{scope}"
+    if plan.zorder_by:
+        return f"{found}; Z-ordering rewrites them all."
+    small = small_files(source, thresholds)
+    deleted = int((files_with_many_deleted_rows(source, thresholds) & ~small).sum())
+    sentence = f"{found}, {int(small.sum()):,} under {format_size(thresholds.min_file_size)}"
+    return f"{sentence} and {deleted:,} more with many deleted rows." if deleted else f"{sentence}."
+
+
+def _why_empty(plan: BinPlan) -> str:
+    if plan.source.num_files == 0:
+        return "No file matches, so there is nothing to do."
+    if plan.packed.num_bins:
+        return "No row is left in the files that share a bin, and then OPTIMIZE commits nothing."
+    if plan.unbounded.num_bins:
+        sizes = plan.unbounded.totals(plan.source.sizes)
+        return (
+            f"The smallest of {format_count(len(sizes), 'bin')} has {format_size(sizes.min())}, more than "
+            f"the budget of {format_size(plan.budget or 0)}, so there is nothing to do."
+        )
+    if not candidates(plan.source, plan.thresholds).any():
+        return "No file is under that size, so there is nothing to do."
+    return "None of them has a partner in its partition to share a bin with: nothing to do."
+
+
+def _packing(plan: BinPlan) -> str:
+    bins = format_count(plan.num_bins, "bin")
+    partitions = format_count(plan.num_partitions, "partition")
+    if plan.zorder_by:
+        return (
+            f"Each partition is a bin, {bins} in all, with its rows ordered by {', '.join(plan.zorder_by)}."
+        )
+    how = {SIZE: "from the smallest on", INGEST: "from the oldest on"}.get(plan.order, f"by {plan.order}")
+    return (
+        f"Of these, {plan.num_files_removed:,} fill {bins} of at most "
+        f"{format_size(plan.thresholds.max_file_size)} in {partitions}, {how}; the fullest partition gets "
+        f"{_most_bins(plan):,}."
+    )
+
+
+def _left_alone(plan: BinPlan) -> list[str]:
+    alone = _num_candidates(plan) - len(plan.unbounded.members()[0])
+    over = plan.unbounded.num_bins - plan.packed.num_bins
+    lines = []
+    if alone:
+        lines.append(f"{format_count(alone, 'file')} would be alone in a bin and so {_stay(alone)}.")
+    if over:
+        bins = "1 bin that gains" if over == 1 else f"{over:,} bins that gain"
+        budget = format_size(plan.budget or 0)
+        lines.append(f"{bins} less for each byte {_stay(over)}, for the budget is {budget}.")
+    return lines
+
+
+def _num_candidates(plan: BinPlan) -> int:
+    if plan.zorder_by:
+        return plan.source.num_files
+    return int(np.count_nonzero(candidates(plan.source, plan.thresholds)))
+
+
+def _commits(plan: BinPlan) -> list[str]:
+    if plan.thresholds.batch_size is None:
+        return []
+    batches, size = format_count(plan.num_batches, "commit"), format_size(plan.thresholds.batch_size)
+    return [f"They go into {batches} of at most {size}, smallest bins first."]
+
+
+def _outcome(plan: BinPlan) -> str:
+    return (
+        f"{format_count(plan.num_files_removed, 'file')} of {format_size(plan.bytes_removed)} become "
+        f"{format_count(plan.num_files_added, 'file')} of about {format_size(plan.bytes_added)} "
+        f"(predicted: {plan.size_basis})."
+    )
+
+
+def _most_bins(plan: BinPlan) -> int:
+    partition_of_bin = plan.groups[plan.packing.order[plan.packing.starts]]
+    return int(np.unique(partition_of_bin, return_counts=True)[1].max())
+
+
+def _stay(count: int) -> str:
+    return "stays" if count == 1 else "stay"
+
+
+@dataclass(frozen=True)
+class Exactness:
+    """Which parts of a plan are certain.
+
+    Attributes:
+        sums: How many files and bytes are in each bin.
+        members: Which files are in each bin. Where files of one size stand at the edge of a bin,
+            the plan has them as Delta's snapshot does (see `state_order`); which of them it is
+            depends on the setting spark.databricks.delta.snapshotPartitions at the time when
+            the session first read the table.
+        num_files_added: How many files come out.
+        commits: Which bins go into which commit.
+    """
+
+    sums: bool
+    members: bool
+    num_files_added: bool
+    commits: bool
+
+    def __str__(self) -> str:
+        names = {
+            "sums": "files and bytes of each bin",
+            "members": "which of equal-sized files go into which bin",
+            "num_files_added": "how many files come out",
+            "commits": "which of equal-sized bins go into which commit",
+        }
+        exact = [text for name, text in names.items() if getattr(self, name)]
+        open_ = [text for name, text in names.items() if not getattr(self, name)]
+        return f"exact: {', '.join(exact)}" + (f"; not certain: {', '.join(open_)}" if open_ else "")
+
+
+def exactness(plan: BinPlan) -> Exactness:
+    """How far a plan is certain."""
+    return Exactness(
+        sums=True,
+        members=plan.order != SIZE or bool(plan.zorder_by) or not _ties_at_edges(plan),
+        num_files_added=not plan.zorder_by and bool(plan.full_outcome.rows_known.all()),
+        commits=plan.thresholds.batch_size is None or not _ties_between_batches(plan),
+    )
+
+
+def metrics(plan: BinPlan) -> dict[str, Any]:
+    """What OPTIMIZE's result row says, as far as it can be known before (OptimizeStats).
+
+    It counts the bins of batches that aren't committed, too, for no row was left in them.
+    """
+    source, outcome = plan.source, plan.full_outcome
+    positions, _ = outcome.packing.members()
+    return {
+        "numFilesAdded": plan.num_files_added,
+        "numFilesRemoved": len(positions),
+        "filesRemoved": _size_stats(source.sizes[positions]),
+        "partitionsOptimized": len(np.unique(plan.groups[positions])),
+        "numBins": outcome.packing.num_bins,
+        "numBatches": plan.num_batches,
+        "totalConsideredFiles": source.num_files,
+        "totalFilesSkipped": source.num_files - len(positions),
+        "deletionVectorStats": _vector_stats(source, positions),
+    }
+
+
+def _vector_stats(source: Files, positions: np.ndarray) -> Mapping[str, int] | None:
+    if not source.snapshot.has_vectors:
+        return None
+    deleted = source.to_arrow()["deletion_vector_cardinality"].take(pa.array(positions)).drop_null()
+    if not len(deleted):
+        return None
+    return {
+        "numDeletionVectorsRemoved": len(deleted),
+        "numDeletionVectorRowsRemoved": pc.sum(deleted).as_py(),
+    }
+
+
+def _size_stats(sizes: np.ndarray) -> Mapping[str, Any]:
+    return {
+        "min": int(sizes.min()) if len(sizes) else None,
+        "max": int(sizes.max()) if len(sizes) else None,
+        "avg": float(sizes.mean()) if len(sizes) else 0.0,
+        "totalFiles": len(sizes),
+        "totalSize": int(sizes.sum()),
+    }
+
+
+def _ties_at_edges(plan: BinPlan) -> bool:
+    """Whether a bin begins or ends between files that could change places."""
+    packing, source = plan.packed, plan.source
+    begins = packing.starts[packing.starts > 0]
+    ends = packing.ends[packing.ends < len(packing.order)]
+    edges = np.r_[begins, ends]
+    before, after = packing.order[edges - 1], packing.order[edges]
+    return bool(tied_across(source.sizes, plan.groups, before, after).any())
+
+
+def _ties_between_batches(plan: BinPlan) -> bool:
+    outcome = plan.full_outcome
+    order = np.lexsort((outcome.batch_ids, outcome.bytes_removed))
+    sizes, batches = outcome.bytes_removed[order], outcome.batch_ids[order]
+    return bool(((sizes[1:] == sizes[:-1]) & (batches[1:] != batches[:-1])).any())
