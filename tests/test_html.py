@@ -29,6 +29,7 @@ from compaction_kit.interop.check import ManifestCheck
 from compaction_kit.interop.convert import ConvertPlan, ConvertResult
 from compaction_kit.interop.damage import Damage
 from compaction_kit.interop.to_parquet import ParquetPlan, ParquetResult
+from compaction_kit.plan import bins
 from compaction_kit.plots.style import Chart, titled
 from compaction_kit.reads import ReadComparison
 from compaction_kit.report import Section
@@ -92,13 +93,17 @@ class Reader(HTMLParser):
         raise AssertionError(data)
 
 
+# What others are made from.
+_BASES = (records.__name__, bins.__name__)
+
+
 def classes_that_draw_themselves() -> dict[str, type]:
     found = {}
     for module in pkgutil.walk_packages(ck.__path__, "compaction_kit."):
         for name, one in vars(importlib.import_module(module.name)).items():
             if isinstance(one, type) and one.__module__ == module.name and hasattr(one, "_repr_html_"):
                 found[name] = one
-    return {name: one for name, one in found.items() if one.__module__ != records.__name__}
+    return {name: one for name, one in found.items() if one.__module__ not in _BASES}
 
 
 def make_table(folder: Path) -> Path:

@@ -19,6 +19,7 @@ from compaction_kit.log import TransactionLog
 from compaction_kit.log.names import LOG_FOLDER, Kind, LogFile, list_log
 from compaction_kit.log.paths import places
 from compaction_kit.log.text import commit_actions
+from compaction_kit.sql import table_name
 from compaction_kit.text import format_count, format_size
 
 # Delta writes it into the commits of the session, and DESCRIBE HISTORY shows it.
@@ -149,6 +150,11 @@ def unnamed_files(table: Path, log: TransactionLog, since: float) -> str:
     )
 
 
+def removed_paths(commits: Sequence[Commit]) -> set[str]:
+    """The paths that commits remove, as the log writes them."""
+    return set[str]().union(*(commit.removed_paths for commit in commits))
+
+
 def net_files(commits: Sequence[Commit]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The files that commits replaced together, and those that replaced them, as add actions.
 
@@ -171,3 +177,12 @@ def as_add(remove: dict[str, Any]) -> dict[str, Any]:
     if remove.get("deletionVector"):
         add["deletionVector"] = remove["deletionVector"]
     return {"add": add}
+
+
+def restore(spark: SparkSession, table: Path, version: int) -> None:
+    """Commit the state of an earlier version anew.
+
+    Raises:
+        PySparkException, Py4JJavaError: Delta refused it, or it failed.
+    """
+    spark.sql(f"RESTORE TABLE {table_name(spark, table)} TO VERSION AS OF {version}").collect()

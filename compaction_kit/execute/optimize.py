@@ -1,11 +1,16 @@
 """The strategy "optimize": Delta's own OPTIMIZE, with the plan's thresholds."""
 
-from collections.abc import Mapping
+from collections.abc import Collection
+
+import numpy as np
+from pyspark.sql import SparkSession
 
 from compaction_kit.execute.commits import settings
 from compaction_kit.execute.jobs import Watched, run_watched
 from compaction_kit.execute.jvm import is_conflict
 from compaction_kit.execute.work import Work
+from compaction_kit.plan import BinPlan
+from compaction_kit.predicate import partitions_predicate
 from compaction_kit.sql import identifier, table_name
 
 # How often OPTIMIZE is run anew where another writer took its files.
@@ -13,27 +18,27 @@ MOST_TRIES = 3
 _CONF = "spark.databricks.delta.optimize"
 
 
-def run_optimize(work: Work) -> Mapping[int, str]:
-    """Run OPTIMIZE so that it does what the plan says; see `optimize_where`.
-
-    Returns:
-        Nothing: it leaves no bin alone.
-    """
-    optimize_where(work, work.plan.where, work.plan.num_bins)
-    return {}
-
-
-def optimize_where(work: Work, where: str | None, num_bins: int) -> None:
-    """Run OPTIMIZE with a plan's thresholds, anew if another writer takes its files.
+def run_optimize(work: Work) -> None:
+    """Run OPTIMIZE so that it does what the plan says, again if another writer takes its files.
 
     Args:
         work: The plan, the table and the session, whose settings are put back afterwards.
-        where: The predicate on partitions; None for all.
-        num_bins: How many bins it will rewrite, to tell progress by.
 
     Raises:
         PySparkException, WorkCancelled: It failed, or was cancelled.
     """
+    _optimize(work, work.plan.where, work.plan.num_bins)
+
+
+def optimize_partitions(work: Work, groups: Collection[int]) -> None:
+    """Run OPTIMIZE on some partitions of a plan, by their numbers; see `run_optimize`."""
+    plan = work.plan
+    bins = np.isin(plan.groups[plan.packing.order[plan.packing.starts]], list(groups))
+    rows = np.flatnonzero(np.isin(plan.groups, list(groups)))
+    _optimize(work, _where_in(work.spark, plan, rows), int(bins.sum()))
+
+
+def _optimize(work: Work, where: str | None, num_bins: int) -> None:
     plan, options = work.plan, work.options
     confs = {
         f"{_CONF}.minFileSize": str(plan.thresholds.min_file_size),
@@ -77,3 +82,11 @@ def _run(work: Work, statement: str, num_bins: int) -> None:
         record.rewriting(bins_before + bins, bytes_before + int(share * bins))
 
     run_watched(work.spark, lambda: work.spark.sql(statement).collect(), watch)
+
+
+def _where_in(spark: SparkSession, plan: BinPlan, rows: np.ndarray) -> str | None:
+    """The plan's predicate, for the partitions of some of its files alone; None for all."""
+    if not plan.source.partition_columns:
+        return plan.where
+    partitions = partitions_predicate(spark, plan.source, rows)
+    return f"({plan.where}) AND ({partitions})" if plan.where else partitions

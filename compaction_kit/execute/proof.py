@@ -18,11 +18,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from compaction_kit.execute.commits import Commit, net_files
+from compaction_kit.execute.commits import Commit, net_files, restore
 from compaction_kit.execute.failures import ContentDiffers, reason_of
 from compaction_kit.execute.jobs import WHOLE_FILES, Watched, in_thread, run_watched, session_confs
 from compaction_kit.execute.jvm import rows_of
-from compaction_kit.execute.restore import restore
 from compaction_kit.execute.work import Work
 from compaction_kit.retention import GUARD
 from compaction_kit.verify import Fingerprint, fingerprint

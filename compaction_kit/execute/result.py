@@ -1,7 +1,8 @@
 """What a run did, by the log."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -9,10 +10,15 @@ from matplotlib.figure import Figure
 
 from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.execute.work import TIMELINE
+from compaction_kit.execute.commits import Commit, removed_paths
+from compaction_kit.execute.jobs import session_confs
+from compaction_kit.execute.proof import ANY_VERSION
+from compaction_kit.execute.rewrite import rewritten_paths
+from compaction_kit.execute.work import TIMELINE, Work
 from compaction_kit.query import Query
-from compaction_kit.reads import ReadComparison
-from compaction_kit.text import as_text, format_count, format_size, shown
+from compaction_kit.reads import ReadComparison, measure_reads
+from compaction_kit.records import Result
+from compaction_kit.text import format_count, format_size
 from compaction_kit.verify import Fingerprint
 
 BATCHES = pa.schema(
@@ -30,8 +36,8 @@ BATCHES = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class CompactionResult:
+@dataclass(frozen=True, repr=False)
+class CompactionResult(Result):
     """What a run did; counts and bytes are read from its commits in the log.
 
     Attributes:
@@ -75,6 +81,51 @@ class CompactionResult:
     sizes_after: np.ndarray
     timeline: pa.Table
     reads: Callable[[Query, int], ReadComparison] | None = None
+
+    @classmethod
+    def of(
+        cls, work: Work, commits: Sequence[Commit], strategy: str, reason: str, refusals: Mapping[int, str]
+    ) -> "CompactionResult":
+        """What a run did, by its commits.
+
+        Args:
+            work: The plan, the table, and the record of the run.
+            commits: The run's.
+            strategy: What ran.
+            reason: Why that one.
+            refusals: Why bins weren't rewritten by pyarrow, by their number.
+        """
+        plan, is_proved = work.plan, work.verify and bool(commits)
+        removed = removed_paths(commits)
+        added = sum(len(commit.adds) for commit in commits)
+        versions = tuple(commit.version for commit in commits)
+        before, after = (versions[0] - 1, versions[-1]) if versions else (plan.version, None)
+        done = plan.num_bins - plan.without(removed).num_bins
+        as_planned = removed == set(plan.files["path"].to_pylist()) and added == plan.num_files_added
+        if strategy == "rewrite":
+            as_planned = removed == rewritten_paths(plan)
+        return cls(
+            strategy=strategy if commits else "none",
+            reason=reason,
+            versions=versions,
+            batches=_batches(work, commits),
+            num_bins=done,
+            num_files_added=added,
+            num_files_removed=sum(len(commit.removes) for commit in commits),
+            bytes_added=sum(commit.bytes_added for commit in commits),
+            bytes_removed=sum(commit.bytes_removed for commit in commits),
+            seconds=work.record.seconds,
+            conflicts=tuple(text for _, text in work.record.conflicts),
+            verified=True if is_proved else None,
+            fingerprint=work.record.fingerprint if is_proved else None,
+            refusals=refusals,
+            as_planned=as_planned,
+            peak_bytes=work.record.peak_bytes,
+            sizes_before=work.log.snapshot(before).live["size_bytes"].to_numpy(),
+            sizes_after=work.log.snapshot(after).live["size_bytes"].to_numpy(),
+            timeline=work.record.timeline(),
+            reads=partial(_measure_reads, work, before, versions[-1]) if versions else None,
+        )
 
     @classmethod
     def nothing(cls, sizes: np.ndarray) -> "CompactionResult":
@@ -142,10 +193,6 @@ class CompactionResult:
         reasons = sorted(set(self.refusals.values()))
         return f"{format_count(len(self.refusals), 'bin')}: {'; '.join(reasons)}"
 
-    def summary(self) -> str:
-        """The outcome in a few lines."""
-        return as_text(self.facts())
-
     def plot(self) -> Figure:
         """Draw the sizes before and after, on one scale."""
         return plots.before_after(self.sizes_before, self.sizes_after)
@@ -154,8 +201,33 @@ class CompactionResult:
         """Draw where the time went."""
         return plots.timeline(self.timeline)
 
-    def _repr_html_(self) -> str:
-        return shown(self.facts(), self.plot(), *([self.plot_timeline()] if self.versions else []))
+    def parts(self) -> Sequence[object]:
+        """The facts, the sizes, and where the time went."""
+        return self.facts(), self.plot(), *([self.plot_timeline()] if self.versions else [])
 
-    def __repr__(self) -> str:
-        return f"CompactionResult(\n{self.summary()}\n)"
+
+def _batches(work: Work, commits: Sequence[Commit]) -> pa.Table:
+    rows = []
+    start = work.record.start
+    for commit in commits:
+        rows.append(
+            {
+                "version": commit.version,
+                "strategy": commit.strategy,
+                "num_files_removed": len(commit.removes),
+                "num_files_added": len(commit.adds),
+                "bytes_removed": commit.bytes_removed,
+                "bytes_added": commit.bytes_added,
+                "seconds": max(commit.time - start, 0.0),
+                "conflicts": sum(start < time <= commit.time for time, _ in work.record.conflicts),
+                "metrics": commit.metrics,
+            }
+        )
+        start = commit.time
+    return pa.Table.from_pylist(rows, schema=BATCHES)
+
+
+def _measure_reads(work: Work, before: int, after: int, query: Query, repeats: int) -> ReadComparison:
+    # The files of both are there, however old the version before is.
+    with session_confs(work.spark, ANY_VERSION):
+        return measure_reads(work.spark, work.table, before, after, query, repeats)

@@ -2,22 +2,25 @@
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.execute.commits import commits_of, settings
 from compaction_kit.execute.failures import ContentDiffers, stale
 from compaction_kit.execute.jobs import Watched, run_watched
-from compaction_kit.execute.spread import Spread, whole_partitions
 from compaction_kit.execute.work import Work
+from compaction_kit.files import Files
 from compaction_kit.plan import BinPlan
 from compaction_kit.plan.packing import OPEN_COST
 from compaction_kit.predicate import partitions_predicate
-from compaction_kit.sql import uri
+from compaction_kit.sql import quoted, uri
 from compaction_kit.text import MIB
 
 _CONFS = {
@@ -28,9 +31,82 @@ _CONFS = {
     "spark.sql.files.maxRecordsPerFile": "0",
 }
 _SCAN_BYTES = 128 * MIB
+_SLOT = "__compaction_kit_slot"
+# Stretches of rows that go to each output: many, so that outputs are of one size, and long, as
+# rows that came together are alike and compress well.
+_STRETCHES = 1_000
 
 
-def run_rewrite(work: Work) -> Mapping[int, str]:
+@dataclass(frozen=True)
+class Spread:
+    """How many files the rows of each partition become.
+
+    Attributes:
+        source: The files considered.
+        positions: Those of them that are rewritten: all files of the partitions that have bins.
+        counts: How many files the partition of each of these becomes, int64, one a position.
+        num_files: How many files come out, in all.
+        num_rows: The rows of all, as far as the log says.
+    """
+
+    source: Files
+    positions: np.ndarray
+    counts: np.ndarray
+    num_files: int
+    num_rows: int
+
+    @classmethod
+    def of(cls, plan: BinPlan) -> "Spread":
+        """The fewest files that are predicted to stay within the plan's `max_file_size`."""
+        positions = whole_partitions(plan)
+        groups = np.unique(plan.groups[positions], return_inverse=True)[1]
+        limit, model = plan.thresholds.max_file_size, plan.planner.model
+        contents = np.bincount(groups, model.weights[positions])
+        sizes = np.bincount(groups, plan.source.sizes[positions])
+        # Never more files than their bytes as they are would fill: the overhead is a guess.
+        counts = np.minimum(np.ceil(contents / max(limit - model.overhead, 1)), np.ceil(sizes / limit))
+        counts = np.maximum(counts, 1).astype(np.int64)
+        num_rows = int(np.nansum(plan.planner.rows[positions]))
+        return cls(plan.source, positions, counts[groups], int(counts.sum()), num_rows)
+
+    def apply(self, rows: DataFrame, num_tasks: int) -> DataFrame:
+        """The same rows, so distributed over tasks that each writes one file of a partition.
+
+        Args:
+            rows: Rows of the partitions in question; of others, each partition becomes one file.
+            num_tasks: At least as many as a partition becomes files.
+        """
+        # Not Spark's repartition(n): that sorts all rows, and strews those that came together.
+        part = self._part(rows.sparkSession)
+        columns = [F.col(quoted(name)) for name in self.source.partition_columns]
+        tasks = F.lit(num_tasks)
+        slot = F.pmod(F.pmod(F.hash(*columns), tasks) + part, tasks) if columns else part
+        slotted = rows.select("*", slot.cast("int").alias(_SLOT))
+        if hasattr(slotted, "repartitionById"):
+            return slotted.repartitionById(num_tasks, _SLOT).drop(_SLOT)
+        # Before Spark 4.1: two slots may meet in one task, which then writes one file of both.
+        return slotted.repartition(num_tasks, _SLOT).drop(_SLOT)
+
+    def _part(self, spark: SparkSession) -> Column:
+        """Which of its partition's files each row goes to."""
+        stretch = max(self.num_rows // (self.num_files * _STRETCHES), 1)
+        turn = F.expr(f"monotonically_increasing_id() div {stretch}")
+        if not self.source.partition_columns:
+            return F.pmod(turn, F.lit(int(self.counts[0])))
+        part = F.lit(0)
+        for count in np.unique(self.counts[self.counts > 1]).tolist():
+            members = partitions_predicate(spark, self.source, self.positions[self.counts == count])
+            part = F.when(F.expr(members), F.pmod(turn, F.lit(count))).otherwise(part)
+        return part
+
+
+def whole_partitions(plan: BinPlan) -> np.ndarray:
+    """The files of all partitions in which a plan has bins: their positions among those considered."""
+    positions: np.ndarray = np.flatnonzero(np.isin(plan.groups, np.unique(plan.groups[plan.members[0]])))
+    return positions
+
+
+def run_rewrite(work: Work) -> None:
     """Overwrite the partitions in which a plan has bins with their own rows, in one commit.
 
     All files of these partitions are rewritten, large and lone ones too; the whole table, where it
@@ -54,9 +130,6 @@ def run_rewrite(work: Work) -> Mapping[int, str]:
         work: The plan, as OPTIMIZE would pack it (batches are not kept apart), the table, and the
             session, whose settings are put back afterwards.
 
-    Returns:
-        Nothing: it leaves no bin alone.
-
     Raises:
         UnsupportedTableError: An overwrite would change more than files, or Delta refuses it.
         StalePlanError: The table isn't at the planned version.
@@ -77,7 +150,6 @@ def run_rewrite(work: Work) -> Mapping[int, str]:
             work.spark, lambda: _write(rows, work.table, predicate), _bins_done(work, spread, num_tasks)
         )
     _check_start(work)
-    return {}
 
 
 def rewritten_paths(plan: BinPlan) -> set[str]:

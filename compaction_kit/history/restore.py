@@ -13,10 +13,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanError
-from compaction_kit.execute.commits import settings
+from compaction_kit.execute.commits import restore, settings
 from compaction_kit.execute.failures import stale, translate
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable
-from compaction_kit.execute.restore import restore
 from compaction_kit.history.diff import ADDED, REMOVED, Diff, diff_versions
 from compaction_kit.history.readable import BLOCKED, LOG_GONE, read_readability
 from compaction_kit.log import TransactionLog

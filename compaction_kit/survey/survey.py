@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError, NotADeltaTableError, TableNotFoundError
-from compaction_kit.execute.progress import Progress, ProgressBar
+from compaction_kit.execute.work import Progress, ProgressBar
 from compaction_kit.folder import walk
 from compaction_kit.log.names import LOG_FOLDER
 from compaction_kit.session import active_spark

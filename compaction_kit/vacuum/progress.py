@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from compaction_kit.execute.progress import seconds_left
+from compaction_kit.execute.work import seconds_left
 from compaction_kit.text import format_count, format_size
 from compaction_kit.vacuum.plan import VacuumPlan
 

@@ -12,7 +12,7 @@ from compaction_kit.errors import InvalidArgumentError, RunCancelled
 from compaction_kit.execute.failures import translate
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable, session_confs
 from compaction_kit.execute.jvm import check_jvm
-from compaction_kit.execute.progress import ProgressBar
+from compaction_kit.execute.work import ProgressBar
 from compaction_kit.history.expiry import to_millis
 from compaction_kit.history.readable import read_readability
 from compaction_kit.log import TransactionLog

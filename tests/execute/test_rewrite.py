@@ -25,7 +25,7 @@ from compaction_kit.errors import (
     VerificationError,
 )
 from compaction_kit.execute import CompactionResult, rewrite
-from compaction_kit.execute.spread import Spread
+from compaction_kit.execute.rewrite import Spread
 from tests import deltas_view, folders, handmade
 from tests.execute.meanwhile import commit_behind, once_rewriting
 from tests.handmade import actions_of

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanError
-from compaction_kit.execute.restore import restore
+from compaction_kit.execute.commits import restore
 from compaction_kit.history import restore as restoring
 from compaction_kit.retention import GUARD
 from tests import deltas_view, folders, handmade

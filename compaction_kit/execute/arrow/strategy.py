@@ -6,24 +6,19 @@ from functools import partial
 
 import numpy as np
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
-from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.execute.arrow.actions import Replaced, commit_metrics, file_actions, replace_files
 from compaction_kit.execute.arrow.job import Bin, BinJob, discard
-from compaction_kit.execute.arrow.refusals import refuse_bins, refuse_changes, refuse_table
+from compaction_kit.execute.arrow.refusals import refuse_bins, refuse_changes
 from compaction_kit.execute.arrow.worker import Rewritten
 from compaction_kit.execute.commits import as_add, settings
 from compaction_kit.execute.failures import BinFailed, TableChanged
 from compaction_kit.execute.jobs import in_thread
 from compaction_kit.execute.jvm import OptimizeTransaction, is_conflict
-from compaction_kit.execute.optimize import optimize_where
 from compaction_kit.execute.proof import compare
 from compaction_kit.execute.work import Work
 from compaction_kit.log.names import LOG_FOLDER
 from compaction_kit.log.snapshot import Snapshot
-from compaction_kit.plan import BinPlan
-from compaction_kit.predicate import partitions_predicate
 from compaction_kit.text import format_count
 from compaction_kit.verify import Fingerprint
 
@@ -38,9 +33,8 @@ _NO_CHECKSUM = {
 def run_arrow(work: Work) -> Mapping[int, str]:
     """Rewrite a plan's bins with pyarrow, prove the outputs, and commit them as OPTIMIZE would.
 
-    Bins that can't be rewritten so are left to OPTIMIZE, with all bins of their partitions, if the
-    plan is one that OPTIMIZE runs; else they are left alone. So are those that an earlier run of the
-    plan, which was interrupted, has left.
+    Bins that can't be rewritten so are left alone, with all bins of their partitions if the plan is one
+    that OPTIMIZE runs, for it packs a partition by itself.
 
     Args:
         work: What to do.
@@ -49,28 +43,12 @@ def run_arrow(work: Work) -> Mapping[int, str]:
         Why some bins were not rewritten so, by their number.
 
     Raises:
-        NoBinFits: None of them can be; nothing was committed.
         TableChanged: Another writer changed what columns there are, or how they are stored.
         BinFailed: A file can't be read or written; its batch was not committed.
         ContentDiffers: Spark reads other rows from the outputs; their batch was not committed.
         WorkCancelled: It was cancelled; its batch was not committed.
     """
-    reason = refuse_table(work.spark, work.plan)
-    if reason is not None:
-        raise NoBinFits(work, reason)
     return _ArrowRun(work).run()
-
-
-class NoBinFits(UnsupportedTableError):
-    """Nothing of a plan can be rewritten with pyarrow; `reason` says why."""
-
-    def __init__(self, work: Work, reason: str):
-        plan, what = work.plan, "what is left of this plan" if work.is_rest else "this plan"
-        other = 'run it with strategy="optimize"'
-        if not plan.is_optimize:
-            other = f'make one with order="size" and no budget, and {other}'
-        super().__init__(f'strategy="arrow" can\'t run {what}, for {reason}: {other}.')
-        self.reason = reason
 
 
 class _ArrowRun:
@@ -91,11 +69,6 @@ class _ArrowRun:
     def run(self) -> dict[int, str]:
         for batch in self._batches():
             self._run_batch(self._left(batch))
-        work, is_all = self._work, len(self._refusals) == len(self._bins)
-        if self._refusals and is_all and not (work.is_rest and work.plan.is_optimize):
-            raise NoBinFits(work, "; ".join(sorted(set(self._refusals.values()))))
-        if self._refusals and work.plan.is_optimize:
-            self._optimize_refused()
         return self._refusals
 
     def _batches(self) -> Iterator[list[Bin]]:
@@ -230,25 +203,9 @@ class _ArrowRun:
         if failure is not None:
             raise BinFailed(failure)
 
-    def _optimize_refused(self) -> None:
-        """Let OPTIMIZE do the partitions in which bins were refused: it packs each by itself."""
-        work, plan = self._work, self._work.plan
-        groups = {self._partition_of[number] for number in self._refusals}
-        bins = sum(group in groups for group in self._partition_of)
-        rows = np.flatnonzero(np.isin(plan.groups, list(groups)))
-        optimize_where(work, where_in(work.spark, plan, rows), bins)
-
 
 def _picked(
     numbers: Iterable[int], replaced: Mapping[int, Replaced], pending: Mapping[int, Rewritten]
 ) -> tuple[list[Replaced], list[Rewritten]]:
     numbers = list(numbers)
     return [replaced[number] for number in numbers], [pending[number] for number in numbers]
-
-
-def where_in(spark: SparkSession, plan: BinPlan, rows: np.ndarray) -> str | None:
-    """The plan's predicate, for the partitions of some of its files alone; None for all."""
-    if not plan.source.partition_columns:
-        return plan.where
-    partitions = partitions_predicate(spark, plan.source, rows)
-    return f"({plan.where}) AND ({partitions})" if plan.where else partitions

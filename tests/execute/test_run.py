@@ -253,7 +253,7 @@ def test_a_plan_runs_as_well_when_it_was_pickled(spark: SparkSession, changed: P
     told = plan.explain(), plan.bins, plan.to_dict()
     loaded = pickle.loads(pickle.dumps(plan))
     assert (loaded.explain(), loaded.bins, loaded.to_dict()) == told
-    assert loaded.planner.plan(plan.thresholds, order="size").num_bins == 3
+    assert CompactionPlan.of(loaded.planner, plan.thresholds).num_bins == 3
     assert pickle.loads(pickle.dumps(loaded)).run().as_planned
     with pytest.raises(StalePlanError, match="The plan has been run, as version 5"):
         plan.run()

@@ -3,7 +3,7 @@ import time
 import pytest
 
 from compaction_kit.execute import Progress
-from compaction_kit.execute.progress import ProgressBar
+from compaction_kit.execute.work import ProgressBar
 
 
 @pytest.mark.parametrize(

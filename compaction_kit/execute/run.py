@@ -1,9 +1,9 @@
 """Run a plan: check, compact, read back from the log what was done, prove it."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,38 +13,39 @@ from pyspark.errors import PySparkException
 from compaction_kit.errors import (
     CompactionKitError,
     ConflictError,
+    InvalidArgumentError,
     ReadOnlyTableError,
     RunCancelled,
     StalePlanError,
+    UnsupportedTableError,
 )
-from compaction_kit.execute.arrow import NoBinFits, run_arrow
-from compaction_kit.execute.choice import Choice, check_strategy, choose
-from compaction_kit.execute.commits import Commit, commits_of, unnamed_files
+from compaction_kit.execute.arrow.refusals import refuse_bins, refuse_table
+from compaction_kit.execute.arrow.strategy import run_arrow
+from compaction_kit.execute.commits import Commit, commits_of, removed_paths, unnamed_files
 from compaction_kit.execute.failures import BinFailed, ContentDiffers, TableChanged, stale, translate
-from compaction_kit.execute.jobs import WorkCancelled, session_confs
+from compaction_kit.execute.jobs import WorkCancelled
 from compaction_kit.execute.jvm import check_jvm
-from compaction_kit.execute.optimize import run_optimize
-from compaction_kit.execute.progress import ProgressBar, Report
-from compaction_kit.execute.proof import ANY_VERSION, prove, settle, unproved
-from compaction_kit.execute.result import BATCHES, CompactionResult
-from compaction_kit.execute.rewrite import rewritten_paths, run_rewrite
-from compaction_kit.execute.work import Options, Recorder, Work
+from compaction_kit.execute.optimize import optimize_partitions, run_optimize
+from compaction_kit.execute.proof import prove, settle, unproved
+from compaction_kit.execute.result import CompactionResult
+from compaction_kit.execute.rewrite import run_rewrite
+from compaction_kit.execute.work import Options, ProgressBar, Recorder, Report, Work
 from compaction_kit.handle import Handle
 from compaction_kit.log.names import LOG_FOLDER
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import BinPlan
-from compaction_kit.query import Query
-from compaction_kit.reads import ReadComparison, measure_reads
 from compaction_kit.session import quiet_errors
 
-# Each rewrites and commits, and returns why it left bins to others, by their number.
-STRATEGIES: dict[str, Callable[[Work], Mapping[int, str]]] = {
-    "optimize": run_optimize,
-    "rewrite": run_rewrite,
-    "arrow": run_arrow,
-}
+STRATEGIES = ("auto", "optimize", "rewrite", "arrow")
 _NO_JVM = "a run could be neither watched nor proved: use a session that has one; nothing was changed."
 _FAILURES = (PySparkException, Py4JError, BinFailed, TableChanged, ContentDiffers, OSError)
+
+
+class Choice(NamedTuple):
+    """A strategy, and why it is that one."""
+
+    strategy: str
+    reason: str
 
 
 def run_plan(
@@ -58,7 +59,7 @@ def run_plan(
 ) -> CompactionResult:
     """Do what a plan says; see `BinPlan.run` for the arguments and errors."""
     options = Options(max_threads, repartition)
-    check_strategy(plan, strategy, options)
+    _check_strategy(plan, strategy, options)
     left = _what_is_left(handle, plan)
     if left.is_empty:
         return CompactionResult.nothing(handle.log.snapshot().live["size_bytes"].to_numpy())
@@ -76,12 +77,34 @@ def run_plan(
             bar.close()
 
 
+def _check_strategy(plan: BinPlan, strategy: str, options: Options) -> None:
+    """Refuse what can't be asked for.
+
+    Raises:
+        InvalidArgumentError: There is no such strategy, it doesn't run such a plan, or options of
+            OPTIMIZE are given for another.
+    """
+    if strategy not in STRATEGIES:
+        raise InvalidArgumentError(f'strategy="{strategy}" is unknown: use one of {", ".join(STRATEGIES)}.')
+    if strategy not in ("auto", "arrow") and not plan.is_optimize:
+        raise InvalidArgumentError(
+            f'order="{plan.order}" and budget={plan.budget} are not for Delta\'s own ways, which take all '
+            'that they find by size: run it with strategy="arrow".'
+        )
+    given = {name: value for name, value in vars(options).items() if value is not None}
+    if given and strategy in ("rewrite", "arrow"):
+        names = " and ".join(f"{name}={value}" for name, value in given.items())
+        raise InvalidArgumentError(f'{names} is for OPTIMIZE: leave it out, or run with strategy="optimize".')
+    if options.max_threads is not None and options.max_threads < 1:
+        raise InvalidArgumentError(f"max_threads={options.max_threads} is too few: give 1 or more.")
+
+
 def _run(work: Work, strategy: str) -> CompactionResult:
     since = work.log.segment().version
-    choice = choose(work.spark, work.plan, strategy, work.options)
+    choice = _choose(work, strategy)
     is_written = False
     try:
-        choice, refusals = _rewrite(work, choice, strategy)
+        choice, refusals = _rewrite(work, strategy, choice)
         is_written = True
         commits = commits_of(work.table, work.plan.id, since)
         prove(work, unproved(work, commits))
@@ -94,18 +117,64 @@ def _run(work: Work, strategy: str) -> CompactionResult:
             "committed, the table is as that writer left it."
         )
     work.record.done()
-    return _result(work, commits, choice, refusals)
+    return CompactionResult.of(work, commits, choice.strategy, choice.reason, refusals)
 
 
-def _rewrite(work: Work, choice: Choice, strategy: str) -> tuple[Choice, Mapping[int, str]]:
-    """Rewrite and commit; by what, and why bins were left to others."""
-    try:
-        return choice, STRATEGIES[choice.strategy](work)
-    except NoBinFits as error:
-        # Some of it shows in the files alone, after the choice.
-        if strategy != "auto" or not work.plan.is_optimize:
-            raise
-        return Choice("optimize", f"optimize, for {error.reason}"), run_optimize(work)
+def _rewrite(work: Work, strategy: str, choice: Choice) -> tuple[Choice, Mapping[int, str]]:
+    """Rewrite and commit; by what, and why pyarrow left bins alone, by their number."""
+    plan = work.plan
+    if choice.strategy != "arrow":
+        (run_optimize if choice.strategy == "optimize" else run_rewrite)(work)
+        return choice, {}
+    refusals = run_arrow(work)
+    if refusals and len(refusals) == plan.num_bins and not (work.is_rest and plan.is_optimize):
+        # Some reasons show in the files alone, after the choice.
+        choice = _instead_of_arrow(work, strategy, "; ".join(sorted(set(refusals.values()))))
+        run_optimize(work)
+        return choice, {}
+    if refusals and plan.is_optimize:
+        groups = plan.groups[plan.packing.order[plan.packing.starts]]
+        optimize_partitions(work, set(groups[list(refusals)].tolist()))
+    return choice, refusals
+
+
+def _choose(work: Work, strategy: str) -> Choice:
+    """What "auto" stands for: arrow where it can rewrite most of the bytes, else OPTIMIZE."""
+    plan = work.plan
+    if strategy in ("optimize", "rewrite"):
+        return Choice(strategy, "as asked for")
+    if strategy == "auto" and work.options != Options():
+        return Choice("optimize", "optimize, for options of OPTIMIZE were given")
+    reason = refuse_table(work.spark, plan)
+    if reason is not None:
+        return _instead_of_arrow(work, strategy, reason)
+    if strategy == "arrow":
+        return Choice(strategy, "as asked for")
+    if not plan.is_optimize:
+        return Choice("arrow", "arrow, which alone runs another order or a budget")
+    refusals = refuse_bins(plan)
+    left = sum(int(plan.outcome.bytes_removed[number]) for number in refusals)
+    if 2 * left > plan.bytes_removed:
+        return Choice("optimize", f"optimize, for {'; '.join(sorted(set(refusals.values())))}")
+    return Choice(
+        "arrow",
+        "arrow: one Spark job rewrites all bins with pyarrow, where OPTIMIZE starts a job for each",
+    )
+
+
+def _instead_of_arrow(work: Work, strategy: str, reason: str) -> Choice:
+    """OPTIMIZE, if the caller left the choice to us.
+
+    Raises:
+        UnsupportedTableError: The caller asked for arrow, or OPTIMIZE doesn't run such a plan.
+    """
+    plan, what = work.plan, "what is left of this plan" if work.is_rest else "this plan"
+    if strategy == "auto" and plan.is_optimize:
+        return Choice("optimize", f"optimize, for {reason}")
+    other = 'run it with strategy="optimize"'
+    if not plan.is_optimize:
+        other = f'make one with order="size" and no budget, and {other}'
+    raise UnsupportedTableError(f'strategy="arrow" can\'t run {what}, for {reason}: {other}.')
 
 
 def _fail(work: Work, since: int, error: BaseException, is_written: bool) -> None:
@@ -144,7 +213,7 @@ def _what_stands(work: Work, commits: Sequence[Commit], error: BaseException, is
             return undone
     if not commits:
         return "nothing was committed, the table is as it was"
-    if is_written or work.plan.without(_removed(commits)).is_empty:
+    if is_written or work.plan.without(removed_paths(commits)).is_empty:
         same = ", and its content is the same" if work.verify else ""
         return f"the compaction is committed, as version {_versions(commits)}{same}"
     return (
@@ -162,11 +231,6 @@ def _versions(commits: Sequence[Commit]) -> str:
     return ", ".join(str(commit.version) for commit in commits)
 
 
-def _removed(commits: Sequence[Commit]) -> set[str]:
-    """The paths that commits remove, as the log writes them."""
-    return set[str]().union(*(commit.removed_paths for commit in commits))
-
-
 def _what_is_left(handle: Handle, plan: BinPlan) -> BinPlan:
     """The bins that no earlier run of the plan has done.
 
@@ -182,7 +246,7 @@ def _what_is_left(handle: Handle, plan: BinPlan) -> BinPlan:
     commits = commits_of(handle.path, plan.id, plan.version)
     if not commits:
         raise stale(plan, latest)
-    done = _removed(commits)
+    done = removed_paths(commits)
     if done.intersection(log.snapshot(latest).live["path"].to_pylist()):
         raise StalePlanError(
             f"The plan has been run, as version {_versions(commits)}, and undone since: make a new plan; "
@@ -214,73 +278,6 @@ def _keys(snapshot: Snapshot) -> pa.Array:
     vectors = snapshot.live["deletion_vector_id"].combine_chunks()
     paths = snapshot.live["path"].combine_chunks()
     return pc.binary_join_element_wise(paths, vectors, "|", null_handling="replace")
-
-
-def _result(
-    work: Work,
-    commits: Sequence[Commit],
-    choice: Choice,
-    refusals: Mapping[int, str],
-) -> CompactionResult:
-    """What was done, by the log."""
-    plan, is_proved = work.plan, work.verify and bool(commits)
-    removed = _removed(commits)
-    added = sum(len(commit.adds) for commit in commits)
-    versions = tuple(commit.version for commit in commits)
-    before, after = (versions[0] - 1, versions[-1]) if versions else (plan.version, None)
-    done = plan.num_bins - plan.without(removed).num_bins
-    as_planned = removed == set(plan.files["path"].to_pylist()) and added == plan.num_files_added
-    if choice.strategy == "rewrite":
-        as_planned = removed == rewritten_paths(plan)
-    return CompactionResult(
-        strategy=choice.strategy if commits else "none",
-        reason=choice.reason,
-        versions=versions,
-        batches=_batches(work, commits),
-        num_bins=done,
-        num_files_added=added,
-        num_files_removed=sum(len(commit.removes) for commit in commits),
-        bytes_added=sum(commit.bytes_added for commit in commits),
-        bytes_removed=sum(commit.bytes_removed for commit in commits),
-        seconds=work.record.seconds,
-        conflicts=tuple(text for _, text in work.record.conflicts),
-        verified=True if is_proved else None,
-        fingerprint=work.record.fingerprint if is_proved else None,
-        refusals=refusals,
-        as_planned=as_planned,
-        peak_bytes=work.record.peak_bytes,
-        sizes_before=work.log.snapshot(before).live["size_bytes"].to_numpy(),
-        sizes_after=work.log.snapshot(after).live["size_bytes"].to_numpy(),
-        timeline=work.record.timeline(),
-        reads=partial(_measure_reads, work, before, versions[-1]) if versions else None,
-    )
-
-
-def _batches(work: Work, commits: Sequence[Commit]) -> pa.Table:
-    rows = []
-    start = work.record.start
-    for commit in commits:
-        rows.append(
-            {
-                "version": commit.version,
-                "strategy": commit.strategy,
-                "num_files_removed": len(commit.removes),
-                "num_files_added": len(commit.adds),
-                "bytes_removed": commit.bytes_removed,
-                "bytes_added": commit.bytes_added,
-                "seconds": max(commit.time - start, 0.0),
-                "conflicts": sum(start < time <= commit.time for time, _ in work.record.conflicts),
-                "metrics": commit.metrics,
-            }
-        )
-        start = commit.time
-    return pa.Table.from_pylist(rows, schema=BATCHES)
-
-
-def _measure_reads(work: Work, before: int, after: int, query: Query, repeats: int) -> ReadComparison:
-    # The files of both are there, however old the version before is.
-    with session_confs(work.spark, ANY_VERSION):
-        return measure_reads(work.spark, work.table, before, after, query, repeats)
 
 
 def _check_writable(table: Path) -> None:
