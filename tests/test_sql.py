@@ -13,7 +13,7 @@ from compaction_kit import interop, open_table
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.reads import measure_reads
 from compaction_kit.sql import identifier, uri
-from compaction_kit.survey.catalog import catalog_tables
+from compaction_kit.survey.find import catalog_tables
 from tests import folders
 
 SetConf = Callable[[str, str], None]

@@ -1,38 +1,65 @@
-"""Many tables: where they are, and which of them compaction would help the most."""
+"""Many tables, ranked by what compaction would gain; in words, as HTML, and drawn."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
 
 from compaction_kit import plots
-from compaction_kit.errors import InvalidArgumentError, NotADeltaTableError, TableNotFoundError
 from compaction_kit.execute.work import Progress, ProgressBar
-from compaction_kit.folder import walk
-from compaction_kit.log.names import LOG_FOLDER
+from compaction_kit.plan.packing import OPEN_COST
+from compaction_kit.records import Record
 from compaction_kit.session import active_spark
-from compaction_kit.storage import local_path
-from compaction_kit.survey.catalog import catalog_tables
+from compaction_kit.survey.find import Where, places
 from compaction_kit.survey.row import ROW, Facts, PlanSettings, survey_table
-from compaction_kit.survey.words import finding, survey_html, survey_text
-from compaction_kit.table import open_table
-from compaction_kit.text import element, shown
+from compaction_kit.text import (
+    Html,
+    as_html_table,
+    element,
+    format_count,
+    format_size,
+    joined,
+    paragraph,
+)
+from compaction_kit.times import in_zone, session_zone
 
 # Logs are read by threads of their own already; more tables at once take memory and win little.
 _AT_ONCE = 4
+_MOST_LINES = 20
+_MOST_ROWS = 50
+# The share of all that is worth naming the tables of.
+_MOST_OF_IT = 0.8
+_COUNTED = f"each opened file counts as {format_size(OPEN_COST)}"
+GAIN = (
+    f"Gain: what a full read of the table is spared. In it {_COUNTED}, as by Spark's default for "
+    "spark.sql.files.openCostInBytes."
+)
+_HEAD = (
+    "table",
+    "files",
+    "small",
+    "size",
+    "median file",
+    "after",
+    "to rewrite",
+    "gain",
+    "gain a byte",
+    "overlap",
+    "log to read",
+    "last OPTIMIZE",
+)
 
-Where = str | Path | Iterable[str | Path]
 # Called with the number of tables done, the number of all, and the name of the one just done.
 ReportTable = Callable[[int, int, str], None]
 
 
-@dataclass(frozen=True)
-class Survey:
+@dataclass(frozen=True, repr=False)
+class Survey(Record):
     """Tables, ranked by what compaction would gain; made by `survey`.
 
     `where` says what was surveyed, in words.
@@ -72,15 +99,16 @@ class Survey:
 
     def summary(self) -> str:
         """What was found in a sentence, and a line a table."""
-        return survey_text(self.where, self.rows)
+        return _text(self.where, self.rows)
 
     def plot(self) -> Figure:
         """Draw the files of each table, those that are small, and what would be left of them."""
         return plots.survey(self.rows, finding(self.where, self.rows))
 
-    def _repr_html_(self) -> str:
-        found = shown(survey_html(self.where, self.rows), *([self.plot()] if len(self) else []))
-        return element("div", found, style="overflow-x:auto")
+    def parts(self) -> Sequence[object]:
+        """The tables, and the figure."""
+        rows = element("div", _html(self.where, self.rows), style="overflow-x:auto")
+        return rows, *([self.plot()] if len(self) else [])
 
     def __repr__(self) -> str:
         return f"Survey({finding(self.where, self.rows)})"
@@ -117,72 +145,15 @@ def survey(
     """
     session = spark or active_spark()
     settings = PlanSettings.of(session, max_file_size)
-    named, places = _places(where, session)
+    named, found = places(where, session)
     bar = ProgressBar() if progress is True else None
     report = _on_bar(bar) if bar else progress if callable(progress) else _silent
     try:
-        rows = _survey_all(places, session, settings, report)
+        rows = _survey_all(found, session, settings, report)
     finally:
         if bar is not None:
             bar.close()
     return Survey(named, _ranked(rows))
-
-
-def find_tables(root: str | Path) -> list[str]:
-    """The Delta tables in a folder, or the folder itself if it is one.
-
-    Hidden folders are passed over, and so is what is inside a table or more than six levels down.
-
-    Args:
-        root: A folder on a local disk; one that doesn't exist holds no tables.
-
-    Returns:
-        Their paths, each beginning with `root`, sorted.
-    """
-    found = []
-    for folder, subfolders in walk(root):
-        if LOG_FOLDER in subfolders:
-            found.append(folder)
-            subfolders.clear()
-    return sorted(found)
-
-
-def _places(where: Where, spark: SparkSession | None) -> tuple[str, list[tuple[str, str]]]:
-    """What to survey in words, and the name and the place of each table."""
-    if isinstance(where, (str, Path)):
-        return str(where), _places_in(str(where), spark)
-    names = list(where) if isinstance(where, Iterable) and not isinstance(where, bytes) else [where]
-    for name in names:
-        if not isinstance(name, (str, Path)) or not str(name).strip():
-            raise InvalidArgumentError(
-                f"where={name!r} names no table: give a folder, a schema, or a list of paths and names."
-            )
-    return "the list", [(str(name), str(name)) for name in names]
-
-
-def _places_in(where: str, spark: SparkSession | None) -> list[tuple[str, str]]:
-    if not where.strip():
-        raise InvalidArgumentError(f'where="{where}" names no folder: "." is the one you are in.')
-    path = local_path(where)
-    if path.is_dir():
-        return [(name, name) for name in find_tables(path)]
-    if path.exists():
-        raise NotADeltaTableError(f"{where} is a file: name a folder that holds Delta tables.")
-    tables = None if spark is None else catalog_tables(spark, where)
-    if tables is not None:
-        return list(tables.items())
-    try:
-        open_table(where, spark)
-    except TableNotFoundError as error:
-        names = (
-            "no Spark session is running that could know the name"
-            if spark is None
-            else "the session's catalog has no schema, catalog or Delta table of that name"
-        )
-        raise TableNotFoundError(
-            f"Nothing to survey at {where}: there is no such path, and {names}; check the spelling."
-        ) from error
-    return [(where, where)]
 
 
 def _survey_all(
@@ -214,3 +185,106 @@ def _on_bar(bar: ProgressBar) -> ReportTable:
 
 def _silent(done: int, total: int, name: str) -> None:
     pass
+
+
+def finding(where: str, rows: pa.Table) -> str:
+    """What a survey found, in a sentence without its full stop."""
+    if not len(rows):
+        return f"There is no Delta table in {where}"
+    gains = [gain or 0 for gain in _surveyed(rows)["gain"].to_pylist()]
+    if not gains:
+        return f"No table of {len(rows):,} can be surveyed"
+    total, tables = sum(gains), format_count(len(gains), "table")
+    if not total:
+        return f"Compaction would gain nothing in {tables}"
+    spared = f"Compaction would spare readers {format_size(total)}"
+    cumulated = np.cumsum(gains)
+    most = int(np.searchsorted(cumulated, _MOST_OF_IT * total)) + 1
+    if most == len(gains):
+        return f"{spared} in {tables}; {_COUNTED}"
+    share = _percent(int(cumulated[most - 1]), total)
+    return f"{spared}, {share} of it in {most:,} of {tables}; {_COUNTED}"
+
+
+def _text(where: str, rows: pa.Table) -> str:
+    """The finding, and a line a table."""
+    surveyed = _surveyed(rows).to_pylist()
+    lines = [f"{finding(where, rows)}."]
+    cells = [(row["table"], _files(row), _small(row), _spared(row)) for row in surveyed[:_MOST_LINES]]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines += [
+        f"{name:<{widths[0]}}  {files:>{widths[1]}}  {small:>{widths[2]}}  {spared:>{widths[3]}}"
+        for name, files, small, spared in cells
+    ]
+    lines += _more(len(surveyed), _MOST_LINES)
+    return "\n".join([*lines, *(f"{row['table']}: {row['error']}" for row in _failed(rows))])
+
+
+def _html(where: str, rows: pa.Table) -> Html:
+    """The finding, a table of the tables, and the errors in words."""
+    surveyed, failed = _surveyed(rows).to_pylist(), _failed(rows)
+    parts = [element("p", element("b", f"{finding(where, rows)}."))]
+    if surveyed:
+        parts.append(as_html_table(_HEAD, [_cells(row) for row in surveyed[:_MOST_ROWS]]))
+        parts += map(paragraph, [*_more(len(surveyed), _MOST_ROWS), GAIN])
+    if failed:
+        listed = (element("li", element("b", row["table"]), f": {row['error']}") for row in failed)
+        parts += [paragraph("Not surveyed, or not in full:"), element("ul", *listed)]
+    return joined(*parts)
+
+
+def _surveyed(rows: pa.Table) -> pa.Table:
+    return rows.filter(rows["error"].is_null())
+
+
+def _failed(rows: pa.Table) -> list[Facts]:
+    failed: list[Facts] = rows.filter(rows["error"].is_valid()).to_pylist()
+    return failed
+
+
+def _cells(row: Facts) -> Sequence[str]:
+    some = row["files_removed"] > 0
+    when = row["last_optimize"]
+    return (
+        row["table"],
+        f"{row['num_files']:,}",
+        _percent(row["num_small_files"], row["num_files"]),
+        format_size(row["size_bytes"]),
+        format_size(row["median_size_bytes"]),
+        f"{row['num_files'] - row['files_removed'] + row['files_added']:,}",
+        format_size(row["bytes_rewritten"]) if some else "nothing",
+        format_size(row["gain"]) if some else "none",
+        "" if row["gain_per_byte"] is None else _ratio(row["gain_per_byte"]),
+        "" if row["overlap"] is None else f"{row['overlap']:,.1f} by {row['overlap_column']}",
+        format_size(row["log_bytes"]),
+        f"{in_zone(when, session_zone()):%Y-%m-%d}" if when else "",
+    )
+
+
+def _files(row: Facts) -> str:
+    after = row["num_files"] - row["files_removed"] + row["files_added"]
+    return f"{row['num_files']:,} → {after:,} files"
+
+
+def _small(row: Facts) -> str:
+    return f"{_percent(row['num_small_files'], row['num_files'])} small"
+
+
+def _spared(row: Facts) -> str:
+    return f"spares {format_size(row['gain'])}" if row["files_removed"] else "nothing to gain"
+
+
+def _more(count: int, most: int) -> list[str]:
+    return [f"… and {format_count(count - most, 'table')} more in to_arrow()"] if count > most else []
+
+
+def _ratio(number: float) -> str:
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
+
+
+def _percent(part: int, whole: int) -> str:
+    """A share that is 0 % or 100 % only if it is all or nothing."""
+    if not whole:
+        return "0 %"
+    share = round(100 * part / whole)
+    return f"{share if part in (0, whole) else min(max(share, 1), 99)} %"

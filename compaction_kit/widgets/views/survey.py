@@ -7,7 +7,7 @@ from typing import Any
 import ipywidgets as w
 
 from compaction_kit.report import Section
-from compaction_kit.survey.words import GAIN
+from compaction_kit.survey.survey import GAIN
 from compaction_kit.text import format_count, format_size
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, button, show_text, text
 from compaction_kit.widgets.state import WorkbenchState

@@ -1,0 +1,141 @@
+"""Where tables are: in a folder, in a list, or in the catalog of a Spark session."""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from compaction_kit.errors import (
+    InvalidArgumentError,
+    NotADeltaTableError,
+    TableNotFoundError,
+    UnsupportedTableError,
+)
+from compaction_kit.folder import walk
+from compaction_kit.log.names import LOG_FOLDER
+from compaction_kit.session import quiet_errors
+from compaction_kit.sql import identifier, plain_path
+from compaction_kit.storage import local_path
+from compaction_kit.table import open_table
+
+_NAME = re.compile(r"\w+(\.\w+)?")
+_SESSION_CATALOG = "spark_catalog"
+_FACT = re.compile(r"^(Type|Provider|Location): (.*)$", re.MULTILINE)
+Where = str | Path | Iterable[str | Path]
+
+
+def find_tables(root: str | Path) -> list[str]:
+    """The Delta tables in a folder, or the folder itself if it is one.
+
+    Hidden folders are passed over, and so is what is inside a table or more than six levels down.
+
+    Args:
+        root: A folder on a local disk; one that doesn't exist holds no tables.
+
+    Returns:
+        Their paths, each beginning with `root`, sorted.
+    """
+    found = []
+    for folder, subfolders in walk(root):
+        if LOG_FOLDER in subfolders:
+            found.append(folder)
+            subfolders.clear()
+    return sorted(found)
+
+
+def places(where: Where, spark: SparkSession | None) -> tuple[str, list[tuple[str, str]]]:
+    """What to survey in words, and the name and the place of each table.
+
+    Args:
+        where: See `survey`.
+        spark: The session that knows the names, if any.
+
+    Raises:
+        InvalidArgumentError: It names no folder and no table.
+        TableNotFoundError: There is nothing by that name.
+        NotADeltaTableError: It is the name of something else.
+        UnsupportedTableError: The folder isn't on a local disk, or the catalog doesn't list its tables.
+    """
+    if isinstance(where, (str, Path)):
+        return str(where), _places_in(str(where), spark)
+    names = list(where) if isinstance(where, Iterable) and not isinstance(where, bytes) else [where]
+    for name in names:
+        if not isinstance(name, (str, Path)) or not str(name).strip():
+            raise InvalidArgumentError(
+                f"where={name!r} names no table: give a folder, a schema, or a list of paths and names."
+            )
+    return "the list", [(str(name), str(name)) for name in names]
+
+
+def _places_in(where: str, spark: SparkSession | None) -> list[tuple[str, str]]:
+    if not where.strip():
+        raise InvalidArgumentError(f'where="{where}" names no folder: "." is the one you are in.')
+    path = local_path(where)
+    if path.is_dir():
+        return [(name, name) for name in find_tables(path)]
+    if path.exists():
+        raise NotADeltaTableError(f"{where} is a file: name a folder that holds Delta tables.")
+    tables = None if spark is None else catalog_tables(spark, where)
+    if tables is not None:
+        return list(tables.items())
+    try:
+        open_table(where, spark)
+    except TableNotFoundError as error:
+        names = (
+            "no Spark session is running that could know the name"
+            if spark is None
+            else "the session's catalog has no schema, catalog or Delta table of that name"
+        )
+        raise TableNotFoundError(
+            f"Nothing to survey at {where}: there is no such path, and {names}; check the spelling."
+        ) from error
+    return [(where, where)]
+
+
+def catalog_tables(spark: SparkSession, name: str) -> dict[str, str] | None:
+    """The Delta tables of a schema or a whole catalog, by the catalog's word alone: none is opened.
+
+    Args:
+        spark: The session.
+        name: schema, catalog.schema or catalog; a schema goes before a catalog of its name.
+
+    Returns:
+        Where each is, by its name, which begins with `name`, sorted; views and tables of other
+        formats left out. None if neither a schema nor a catalog has that name.
+
+    Raises:
+        UnsupportedTableError: The catalog doesn't list its tables.
+    """
+    if not _NAME.fullmatch(name):
+        return None
+    try:
+        with quiet_errors():
+            if spark.catalog.databaseExists(name):
+                schemas = [name]
+            elif _is_catalog(spark, name):
+                rows = spark.sql(f"SHOW SCHEMAS IN {identifier(spark, name)}").collect()
+                schemas = [f"{name}.{row[0]}" for row in rows]
+            else:
+                return None
+            return dict(sorted(pair for schema in schemas for pair in _schema_tables(spark, schema)))
+    except PySparkException as error:
+        reason = (error.getMessage() or "").splitlines()[0].rstrip(".")
+        raise UnsupportedTableError(
+            f"The tables of {name} can't be listed: {reason}; give their names or paths as a list."
+        ) from error
+
+
+def _is_catalog(spark: SparkSession, name: str) -> bool:
+    # A catalog is listed only once it has been used.
+    return name == _SESSION_CATALOG or spark.conf.get(f"spark.sql.catalog.{name}", None) is not None
+
+
+def _schema_tables(spark: SparkSession, schema: str) -> Iterator[tuple[str, str]]:
+    path = ".".join(identifier(spark, part) for part in schema.split("."))
+    for row in spark.sql(f"SHOW TABLE EXTENDED IN {path} LIKE '*'").collect():
+        # The first of each counts: what users write, such as comments, comes later.
+        facts = dict(reversed(_FACT.findall(row["information"])))
+        if facts.get("Type") != "VIEW" and facts.get("Provider", "").lower() == "delta":
+            yield f"{schema}.{row['tableName']}", plain_path(facts["Location"])
