@@ -149,7 +149,7 @@ class Table:
                 bins by the predicted size of the output, so that a second plan finds nothing left
                 to do.
             budget: Bytes that may be rewritten: the bins that gain the most for each byte (see
-                `benefit.gains`). None for as many as there are.
+                `packing.gains`). None for as many as there are.
             zorder_by: Columns to lay out the rows of each partition by, in Z-order, as OPTIMIZE … ZORDER BY
                 does; sizes play no part then.
             batch_size: Bytes of the bins that are committed together. None: as OPTIMIZE is set

@@ -154,7 +154,7 @@ class BinPlan(Plan):
 
     @property
     def gain(self) -> int:
-        """What a full read of the table is spared, in bytes; see `benefit.gains`."""
+        """What a full read of the table is spared, in bytes; see `packing.gains`."""
         return int(self.outcome.gains.sum())
 
     @cached_property
@@ -179,7 +179,7 @@ class BinPlan(Plan):
 
         Columns: bin_id, num_files, size_bytes, num_records (null where a file has no
         statistics), partition.<column>, num_deletion_vectors, num_files_added, bytes_added
-        (predicted), gain (bytes that a full read is spared, see `benefit.gains`), batch_id (the
+        (predicted), gain (bytes that a full read is spared, see `packing.gains`), batch_id (the
         commit), gain_per_byte (of those that are rewritten).
         """
         positions, bin_ids = self.members

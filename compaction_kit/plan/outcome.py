@@ -96,7 +96,7 @@ class Outcome:
 
     @cached_property
     def gains(self) -> np.ndarray:
-        """What a read of the bin is spared, in bytes; see `benefit.gains`."""
+        """What a read of the bin is spared, in bytes; see `packing.gains`."""
         return gains(self.packing.counts, self.bytes_removed, self.bytes_added)
 
     @cached_property

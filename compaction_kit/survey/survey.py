@@ -84,7 +84,7 @@ class Survey(Record):
             first data column whose stats have bounds), last_optimize (timestamp, UTC: of the last
             OPTIMIZE among the newest 1,000 commits in the log), files_removed, files_added,
             bytes_rewritten (int64: of the plan), gain (int64: bytes that a full read is spared,
-            an opened file counted as 4 MiB; see `benefit.gains`), gain_per_byte (double: gain by
+            an opened file counted as 4 MiB; see `packing.gains`), gain_per_byte (double: gain by
             bytes_rewritten, null if there is nothing to rewrite), error (string: why the table
             can't be surveyed, or not in full, in a sentence; null if it can).
         """
