@@ -19,7 +19,7 @@ from compaction_kit.log.sources import sidecar_names
 from compaction_kit.markup import as_text, shown
 from compaction_kit.retention import LOG_PROPERTY, log_retention
 from compaction_kit.sizes import format_count, format_size
-from compaction_kit.times import show_time
+from compaction_kit.times import earlier, show_time
 
 _ENABLED = "delta.enableExpiredLogCleanup"
 _POLICY = "delta.checkpointPolicy"
@@ -134,7 +134,7 @@ def plan_log_cleanup(table: Path, log: TransactionLog, at: datetime) -> LogClean
     """
     metadata = log.snapshot().metadata
     retention = log_retention(metadata)
-    cutoff = (at.astimezone(UTC) - retention).replace(hour=0, minute=0, second=0, microsecond=0)
+    cutoff = earlier(at.astimezone(UTC), retention).replace(hour=0, minute=0, second=0, microsecond=0)
     files, latest = list_log(table), log.segment().version
     checkpoint = next_checkpoint(latest, metadata)
     enabled = metadata.configuration.get(_ENABLED, "true").lower() == "true"
