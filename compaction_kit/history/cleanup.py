@@ -153,7 +153,7 @@ def plan_log_cleanup(table: Path, log: TransactionLog, at: datetime) -> LogClean
 def next_checkpoint(latest: int, metadata: Metadata) -> int:
     """The version that Delta writes its next checkpoint of."""
     told = metadata.configuration.get(_INTERVAL, "")
-    interval = max(int(told), 1) if told.isdecimal() else _DEFAULT_INTERVAL
+    interval = max(int(told), 1) if told.isdecimal() and len(told) < 10 else _DEFAULT_INTERVAL
     return (latest // interval + 1) * interval
 
 
