@@ -4,6 +4,14 @@ Every message says what is wrong, with the value, and what to do. Nothing has
 been changed when one of these is raised, unless its docstring says otherwise.
 """
 
+_MOST_SHOWN = 200
+
+
+def show_value(value: object) -> str:
+    """Write a value for an error: text in quotes, all in one line of at most 200 characters."""
+    text = f'"{value}"' if isinstance(value, str) else repr(value)
+    return " ".join(text.split())[:_MOST_SHOWN]
+
 
 class CompactionKitError(Exception):
     """Any error that this package raises on purpose; catch it to catch them all."""

@@ -3,7 +3,7 @@
 import re
 from datetime import timedelta
 
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.errors import InvalidArgumentError, show_value
 from compaction_kit.log.metadata import Metadata
 
 PROPERTY = "delta.deletedFileRetentionDuration"
@@ -43,13 +43,12 @@ def parse_retention(text: str) -> timedelta:
     is_length = isinstance(text, str) and _RETENTION.fullmatch(text.strip())
     lengths = re.findall(_LENGTH, text.lower()) if is_length else []
     if not lengths or any(unit not in _UNITS for _, unit in lengths):
-        shown = f'"{text}"' if isinstance(text, str) else repr(text)
         raise InvalidArgumentError(
-            f'retention={shown} is not a length of time: write it as "168 hours" or "7 days".'
+            f'retention={show_value(text)} is not a length of time: write it as "168 hours" or "7 days".'
         )
     try:
         return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in lengths))
     except OverflowError as error:
         raise InvalidArgumentError(
-            f'retention="{text}" is longer than can be reckoned with: choose a million days at most.'
+            f"retention={show_value(text)} is longer than can be reckoned with: give a million days at most."
         ) from error

@@ -11,7 +11,7 @@ from numbers import Real
 
 import pyarrow as pa
 
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.errors import InvalidArgumentError, show_value
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -21,7 +21,7 @@ _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _FACTORS = {"": 1, "b": 1}
 _FACTORS |= {f"{letter}ib": 1024**power for power, letter in enumerate("kmgtp", start=1)}
 _FACTORS |= {f"{letter}b": 1000**power for power, letter in enumerate("kmgtp", start=1)}
-_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
+_SIZE = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
 _LARGEST = 2**63 - 1
 _EMPTY_ELEMENTS = frozenset({"br", "img", "meta"})
 # Controls but for tab and line feed, what turns the direction of text, and what isn't Unicode.
@@ -46,7 +46,7 @@ def parse_size(value: int | float | str, name: str = "size") -> int:
         match = _SIZE.fullmatch(value)
         factor = _FACTORS.get(match[2].lower()) if match else None
         if match is None or factor is None:
-            raise InvalidArgumentError(f'{name}="{value}" is not a size: {advice}.')
+            raise InvalidArgumentError(f"{name}={show_value(value)} is not a size: {advice}.")
         number = float(match[1]) if "." in match[1] else int(match[1])
         size_bytes = number * factor
     elif isinstance(value, bool) or not isinstance(value, Real) or value != value:
@@ -75,7 +75,7 @@ def parse_spark_size(value: str, name: str) -> int:
     match = _SIZE.fullmatch(value)
     letter = match[2].lower().removesuffix("b") if match else "?"
     if match is None or letter not in ("", *"kmgtp"):
-        raise InvalidArgumentError(f'{name}="{value}" is not a size: set it to one such as "128m".')
+        raise InvalidArgumentError(f'{name}={show_value(value)} is not a size: set it to one such as "128m".')
     return int(float(match[1]) * 1024 ** ("kmgtp".index(letter) + 1 if letter else 0))
 
 

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pyspark.sql import SparkSession
 
-from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
+from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError, show_value
 from compaction_kit.session import active_spark
 
 _ZONE = "spark.sql.session.timeZone"
@@ -28,7 +28,7 @@ _MOMENT = re.compile(
     re.ASCII,
 )
 _MICRO_DIGITS = 6
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST, _EPOCH = datetime(1, 1, 1, tzinfo=UTC), datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def session_zone(spark: SparkSession | None = None) -> tzinfo | None:
@@ -65,13 +65,13 @@ def to_instant(time: datetime | str, name: str, spark: SparkSession | None = Non
         if isinstance(time, str):
             moment = parse_fields(time.strip())
         else:
-            moment = time if time.tzinfo else datetime.combine(time.date(), time.time())
+            # Never a subclass: pandas' Timestamp converts otherwise, and without a zone loses its instant.
+            moment = datetime.combine(time.date(), time.time(), time.tzinfo)
         return in_zone(moment, zone)
     except (ValueError, OverflowError, AttributeError, TypeError, UnsupportedTableError) as error:
-        shown = f'"{time}"' if isinstance(time, str) else repr(time)
         raise InvalidArgumentError(
-            f'{name}={shown} is not a time: write it as "2024-05-01 12:00:00", or with an offset as '
-            '"2024-05-01 12:00:00+02:00".'
+            f'{name}={show_value(time)} is not a time: write it as "2024-05-01 12:00:00", or with an offset '
+            'as "2024-05-01 12:00:00+02:00".'
         ) from error
 
 
@@ -105,6 +105,11 @@ def show_time(moment: datetime, precision: str = "minutes") -> str:
 def millis(moment: datetime) -> int:
     """A time in ms since 1970, rounded down."""
     return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def earlier(moment: datetime, length: timedelta) -> datetime:
+    """The time a length before a moment, or the first that there is: some keep files for a million days."""
+    return moment - min(length, moment - _FIRST)
 
 
 def parse_fields(text: str) -> datetime:

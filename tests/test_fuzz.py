@@ -58,10 +58,18 @@ def _commits(features: list[str]) -> list[list[handmade.Action]]:
     told |= {"operationParameters": {"mode": "Append"}, "readVersion": 0, "isBlindAppend": True}
     info = {"commitInfo": told}
     in_commit = {"commitInfo": told | {"inCommitTimestamp": 1_700_000_000_500}}
-    metadata = handmade.metadata({"id": "long", "p": "string"}, ["p"])
+    properties = {
+        "delta.checkpointInterval": "10",
+        "delta.deletedFileRetentionDuration": "interval 1 week",
+        "delta.inCommitTimestampEnablementVersion": "3",
+        "delta.logRetentionDuration": "interval 30 days",
+        "delta.targetFileSize": "128m",
+    }
+    metadata = handmade.metadata({"id": "long", "p": "string"}, ["p"], properties)
     vector = handmade.vector("ab^-aqEH.-t@S}K{vb[*k^", 3, "u") | {"offset": 4}
     change = {"path": "_change_data/x.parquet", "partitionValues": {}, "size": 1, "dataChange": False}
-    domain = {"domain": "d", "configuration": "{}", "removed": False}
+    clustering = json.dumps({"clusteringColumns": []})
+    domain = {"domain": "delta.clustering", "configuration": clustering, "removed": False}
     return [
         [handmade.protocol(features=features), metadata, _add("1/a"), _add("2/b")],
         [info, _add("1/c%20d"), handmade.remove("p=1/a.parquet")],

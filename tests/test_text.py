@@ -38,7 +38,7 @@ def test_whole_numbers_of_any_kind_are_bytes(number: float) -> None:
     "value",
     [
         *("12 parsecs", "", "MiB", "-1", "-5 MiB", "1e3", "1 2 MiB", "0", "0 MiB", "9 PiB PiB", "20 EiB"),
-        *(0, -1, 1.5, True, False, math.nan, math.inf, -math.inf, 2**63, 10**400, "9" * 400 + ".5 PB"),
+        *(0, -1, 1.5, True, False, math.nan, math.inf, -math.inf, 2**63, 10**400, "9" * 40 + ".5 PB"),
         *(None, [1], b"1", 1j),
     ],
     ids=repr,

@@ -7,6 +7,8 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +18,7 @@ from pyspark.sql import SparkSession
 from compaction_kit import open_table, sink_log
 from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
 from compaction_kit.execute.jobs import session_confs
-from compaction_kit.retention import GUARD
+from compaction_kit.retention import GUARD, LOG_PROPERTY, PROPERTY, parse_retention
 from compaction_kit.times import parse_time_zone, to_instant
 from tests import deltas_view, handmade
 
@@ -141,7 +143,7 @@ def names(paths: list[str]) -> frozenset[str]:
 
 
 MACHINE = """
-import json, os, sys, time
+import json, os, sys, time, pandas
 from compaction_kit import open_table
 from compaction_kit.times import to_instant
 zones, texts, table = json.loads(sys.argv[1])
@@ -154,6 +156,7 @@ for zone in zones:
     assert plan.at == to_instant(texts[0], "at") and str(plan.at)[:16] in plan.explain()
     cleanup = open_table(table).plan_log_cleanup(at=texts[0])
     assert cleanup.at == plan.at
+    assert open_table(table).plan_vacuum(at=pandas.Timestamp(plan.at)).at == plan.at
 print(json.dumps(found))
 """
 
@@ -185,17 +188,25 @@ def test_every_plan_takes_a_time_in_the_sessions_zone_and_shows_it_with_its_offs
 
 
 @pytest.mark.parametrize(
-    "value", ["noon", 5, None, date(2026, 1, 1), b"2026-01-01", True, "0001-01-01+18:00"]
+    "value",
+    [
+        *("noon", "2026-01-01\nUTC", "0001-01-01+18:00", "9" * 5_000, b"2026-01-01", 5, True, None),
+        *([], date(2026, 1, 1), pd.NaT, pd.Series(["2026-01-01"] * 2), np.datetime64("2026-01-01")),
+    ],
 )
 def test_what_is_no_time_is_refused_in_one_sentence(value: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=r'^at=.* is not a time: write it as "2024-05') as caught:
         to_instant(value, "at")
     assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
 
 
 def test_a_time_with_a_zone_keeps_its_instant() -> None:
     moment = datetime(2026, 1, 1, 12, tzinfo=timezone(timedelta(hours=-3)))
     assert to_instant(moment, "at") == to_instant("2026-01-01 12:00:00-3", "at") == moment
+    # Of a class of its own that subtracts and converts otherwise.
+    of_pandas = to_instant(pd.Timestamp(moment), "at")
+    assert (type(of_pandas), of_pandas) == (datetime, moment)
 
 
 @pytest.mark.parametrize(
@@ -210,3 +221,25 @@ def test_every_way_spark_writes_a_time_zone_is_understood(name: str, hours: floa
 def test_an_unknown_time_zone_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedTableError, match="Mars/Olympus"):
         parse_time_zone("Mars/Olympus")
+
+
+@pytest.mark.parametrize("length", ["1000000 days", "99999999 days"])
+def test_a_retention_that_reaches_beyond_the_calendar_keeps_everything(tmp_path: Path, length: str) -> None:
+    table, output = tmp_path / "table", tmp_path / "output"
+    properties = {PROPERTY: f"interval {length}", LOG_PROPERTY: f"interval {length}"}
+    first = [handmade.protocol(), handmade.metadata(configuration=properties), handmade.add("a")]
+    handmade.write_log(table, first, [handmade.remove("a"), handmade.add("b")])
+    for name in "ab":
+        (table / name).write_text("x")
+    opened = open_table(table)
+    versions = opened.versions().to_pylist()
+    assert [version["readable"] for version in versions] == ["yes", "yes"]
+    assert all(row["log_expires"] > row["timestamp"] for row in opened.history().to_pylist())
+    for plan in (opened.plan_vacuum(), opened.plan_vacuum(mode="LITE"), opened.plan_vacuum(retention=length)):
+        assert plan.num_files == 0
+        assert plan.retention == parse_retention(length)
+    cleanup = opened.plan_log_cleanup()
+    assert cleanup.versions_lost == []
+    assert "take nothing" in cleanup.explain()
+    handmade.write_sink_log(output, 2)
+    assert len(sink_log(output).plan_retention(length).dropped) == 0

@@ -18,7 +18,7 @@ from compaction_kit.log.names import Kind, LogFile, list_log, log_file
 from compaction_kit.log.sources import sidecar_names
 from compaction_kit.retention import LOG_PROPERTY, log_retention
 from compaction_kit.text import as_text, format_count, format_size, shown
-from compaction_kit.times import show_time
+from compaction_kit.times import earlier, show_time
 
 _ENABLED = "delta.enableExpiredLogCleanup"
 _POLICY = "delta.checkpointPolicy"
@@ -133,7 +133,7 @@ def plan_log_cleanup(table: Path, log: TransactionLog, at: datetime) -> LogClean
     """
     metadata = log.snapshot().metadata
     retention = log_retention(metadata)
-    cutoff = (at.astimezone(UTC) - retention).replace(hour=0, minute=0, second=0, microsecond=0)
+    cutoff = earlier(at.astimezone(UTC), retention).replace(hour=0, minute=0, second=0, microsecond=0)
     files, latest = list_log(table), log.segment().version
     checkpoint = next_checkpoint(latest, metadata)
     enabled = metadata.configuration.get(_ENABLED, "true").lower() == "true"
@@ -152,7 +152,7 @@ def plan_log_cleanup(table: Path, log: TransactionLog, at: datetime) -> LogClean
 def next_checkpoint(latest: int, metadata: Metadata) -> int:
     """The version that Delta writes its next checkpoint of."""
     told = metadata.configuration.get(_INTERVAL, "")
-    interval = max(int(told), 1) if told.isdecimal() else _DEFAULT_INTERVAL
+    interval = max(int(told), 1) if told.isdecimal() and len(told) < 10 else _DEFAULT_INTERVAL
     return (latest // interval + 1) * interval
 
 

@@ -13,6 +13,7 @@ from compaction_kit.log.snapshot import Snapshot
 
 NEVER = np.iinfo(np.int64).max
 _DAY_MILLIS = 86_400_000
+_LONGEST = timedelta(days=7_000 * 365)
 
 
 def first_expiry(
@@ -52,8 +53,8 @@ def log_expiry(modified: np.ndarray, retention: timedelta) -> np.ndarray:
 
 
 def to_millis(length: timedelta) -> int:
-    """A length of time in ms."""
-    return length // timedelta(milliseconds=1)
+    """A length of time in ms, of 7,000 years at most: a later time than 9999 has no datetime."""
+    return min(length, _LONGEST) // timedelta(milliseconds=1)
 
 
 def _file_expiry(

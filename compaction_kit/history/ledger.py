@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.files import SMALL_FILE_SIZE
-from compaction_kit.history.expiry import log_expiry
+from compaction_kit.history.expiry import log_expiry, to_millis
 from compaction_kit.log import TransactionLog
 from compaction_kit.retention import log_retention, table_retention
 from compaction_kit.text import parse_size
@@ -39,9 +39,8 @@ def read_history(log: TransactionLog, small_file_size: int | str = SMALL_FILE_SI
         totals = _running(lifetimes, weights, versions)
         commits = commits.append_column(name, pa.array(totals, pa.int64(), mask=~known))
     metadata = log.snapshot().metadata
-    files_expire = pc.add(
-        commits["files_removed_at"], pa.scalar(table_retention(metadata), pa.duration("ms"))
-    )
+    kept = pa.scalar(to_millis(table_retention(metadata)), pa.duration("ms"))
+    files_expire = pc.add(commits["files_removed_at"], kept)
     log_expires = log_expiry(log.commit_file_times(), log_retention(metadata))
     return commits.append_column("files_expire", files_expire).append_column(
         "log_expires", pa.array(log_expires, pa.timestamp("ms", "UTC"))

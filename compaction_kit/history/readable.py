@@ -14,7 +14,7 @@ from compaction_kit.history.needs import Needs, read_needs
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.paths import is_remote
 from compaction_kit.retention import table_retention
-from compaction_kit.times import millis
+from compaction_kit.times import earlier, millis
 
 YES, BLOCKED, MISSING, LOG_GONE = "yes", "blocked", "missing files", "log gone"
 # A listing of the folder leaves out what is elsewhere, and what is hidden.
@@ -73,7 +73,7 @@ class Readability:
 
     def _refused(self, now: datetime | None, superseded: bool) -> np.ndarray:
         # SnapshotManagement.enforceTimeTravelWithinDeletedFileRetentionDuration, Delta 4.1 and later.
-        cutoff = millis((now or datetime.now(UTC)) - self.retention)
+        cutoff = millis(earlier(now or datetime.now(UTC), self.retention))
         is_latest = (self.needs.versions == self.needs.latest) & (not superseded)
         return (self.times < cutoff) & ~is_latest & self.guard
 

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from pyspark.sql import SparkSession
 
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.errors import InvalidArgumentError, show_value
 from compaction_kit.log import TransactionLog
 from compaction_kit.times import session_zone, show_time, to_instant
 
@@ -57,7 +57,8 @@ def resolve(
     """
     if version is not None and timestamp is not None:
         raise InvalidArgumentError(
-            f'version={version} and timestamp="{timestamp}" were both given: choose one of the two.'
+            f"version={version!r} and timestamp={show_value(timestamp)} were both given: "
+            "choose one of the two."
         )
     zone = session_zone(spark)
     if timestamp is None:

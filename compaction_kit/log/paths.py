@@ -16,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compaction_kit.errors import CorruptLogError, show_value
+
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _RFC1924 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
@@ -137,14 +139,22 @@ def deletion_vector_file(vector_id: str | None, table: Path) -> str | None:
         vector_id: storageType, pathOrInlineDv and @offset run together (protocol, "Deletion
             Vector Descriptor Schema").
         table: The table's folder.
+
+    Raises:
+        CorruptLogError: It is no id.
     """
     if not vector_id or vector_id[0] == "i":
         return None
     body = _OFFSET.sub("", vector_id[1:])
     if vector_id[0] == "p":
         return _place(_canonical(body), str(table), {})
-    encoded = body[-_UUID_LENGTH:].encode()
-    name = f"deletion_vector_{uuid.UUID(bytes=base64.b85decode(encoded.translate(_TO_RFC1924)))}.bin"
+    try:
+        encoded = body[-_UUID_LENGTH:].encode().translate(_TO_RFC1924)
+        name = f"deletion_vector_{uuid.UUID(bytes=base64.b85decode(encoded))}.bin"
+    except ValueError as error:
+        raise CorruptLogError(
+            f"The deletion vector {show_value(vector_id)} is no UUID: restore the log from a backup."
+        ) from error
     prefix = body[:-_UUID_LENGTH]
     return f"{prefix}/{name}" if prefix else name
 

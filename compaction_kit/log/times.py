@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from compaction_kit.errors import CorruptLogError, InvalidArgumentError
+from compaction_kit.errors import CorruptLogError, InvalidArgumentError, show_value
 from compaction_kit.log.metadata import Metadata
 from compaction_kit.log.names import LOG_FOLDER, LogFile
 from compaction_kit.log.text import reading
@@ -103,7 +103,8 @@ def in_commit_since(metadata: Metadata) -> int | None:
         return int(since) if enabled else None
     except ValueError as error:
         raise CorruptLogError(
-            f'The table property {_SINCE} is "{since}", which is no version: restore the log from a backup.'
+            f"The table property {_SINCE} is {show_value(since)}, which is no version: restore the log "
+            "from a backup."
         ) from error
 
 

@@ -8,8 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from compaction_kit.errors import EmptyTableError, InvalidArgumentError, UnsupportedTableError
+from compaction_kit.errors import (
+    CorruptLogError,
+    EmptyTableError,
+    InvalidArgumentError,
+    UnsupportedTableError,
+)
 from compaction_kit.files import Files
+from compaction_kit.log.text import DAMAGE, first_line
 from compaction_kit.plan.estimate import SizeModel, live_rows
 from compaction_kit.plan.order import INGEST, SIZE, by_bounds, by_ingestion, by_size, column_of
 from compaction_kit.plan.packing import Packer, Packing, gains, within_budget
@@ -155,9 +161,14 @@ def _zone(files: Files, rules: SessionRules) -> tzinfo | None:
 def _refuse_clustered(files: Files) -> None:
     """OPTIMIZE clusters such a table's rows anew, by rules of its own (ClusteringStrategy)."""
     domain = files.snapshot.domains.get("delta.clustering")
-    columns = json.loads(domain["configuration"]).get("clusteringColumns") if domain else None
-    if columns:
-        names = ", ".join(".".join(parts) for parts in columns)
+    try:
+        columns = json.loads(domain["configuration"]).get("clusteringColumns") if domain else None
+        names = ", ".join(".".join(parts) for parts in columns or ())
+    except DAMAGE as error:
+        raise CorruptLogError(
+            f"The domain delta.clustering is damaged ({first_line(error)}): restore the log from a backup."
+        ) from error
+    if names:
         raise UnsupportedTableError(
             f"The table is clustered by {names}, so that OPTIMIZE clusters its rows anew instead of packing "
             "files: run OPTIMIZE itself, or ALTER TABLE … CLUSTER BY NONE first."

@@ -11,7 +11,7 @@ from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.retention import parse_retention
 from compaction_kit.streaming.names import Kind, file_name, list_files
 from compaction_kit.text import as_text, format_size, shown
-from compaction_kit.times import now, show_time, to_instant
+from compaction_kit.times import earlier, now, show_time, to_instant
 
 if TYPE_CHECKING:
     from compaction_kit.streaming.record import SinkLog
@@ -155,7 +155,7 @@ def plan_retention(log: "SinkLog", retention: str, at: datetime | str | None) ->
 
 def _old(entries: pa.Table, retention: timedelta, at: datetime) -> pa.ChunkedArray:
     """Which entries a compaction at a time drops."""
-    return pc.less(entries["modification_time"], pa.scalar(at - retention, _TIME))
+    return pc.less(entries["modification_time"], pa.scalar(earlier(at, retention), _TIME))
 
 
 def _utc(millis: int) -> datetime:

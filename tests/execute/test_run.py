@@ -210,6 +210,26 @@ def test_a_data_file_that_is_gone_is_told_in_one_sentence(spark: SparkSession, c
     assert table.version == 4
 
 
+def test_a_damaged_data_file_stops_every_strategy_whatever_the_session_says(
+    spark: SparkSession, tmp_path: Path, confs: SetConf
+) -> None:
+    """Spark would pass over its rows, and a fingerprint before and after as well."""
+    confs("spark.sql.files.ignoreCorruptFiles", "true")
+    folder = tmp_path / "table"
+    for start in (0, 10):
+        spark.range(start, start + 10, 1, 1).write.format("delta").mode("append").save(str(folder))
+    plan = open_table(folder).plan_compaction()
+    file = folder / str(plan.files["path"][0])
+    # Only Hadoop's checksum tells: the file itself can be read.
+    sums = file.with_name(f".{file.name}.crc")
+    sums.write_bytes(sums.read_bytes()[:-1] + b"?")
+    for strategy in ("auto", "arrow", "optimize", "rewrite"):
+        with pytest.raises(RunFailedError, match="nothing was committed, the table is as it was") as caught:
+            plan.run(strategy=strategy, verify=False)
+        assert "\n" not in str(caught.value)
+    assert open_table(folder).version == 1
+
+
 def test_files_without_rows_are_left_as_optimize_leaves_them(spark: SparkSession, tmp_path: Path) -> None:
     nothing = pa.table({"id": pa.array([], pa.int64())})
     adds = [handmade.write_data(tmp_path, f"{name}.parquet", nothing) for name in "ab"]

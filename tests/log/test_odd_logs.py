@@ -1,5 +1,6 @@
 """Logs that are odd in one place: what isn't needed is null, what Delta reads is read, the rest is named."""
 
+import itertools
 import json
 import os
 import warnings
@@ -106,6 +107,36 @@ def test_a_schema_that_is_none_is_refused(schema: str, tmp_path: Path) -> None:
     table = handmade.write_log(tmp_path, [metadata, handmade.add("a")])
     with pytest.raises(CorruptLogError, match="metaData action is damaged"):
         open_table(table).files()
+
+
+@pytest.mark.parametrize("clustering", ["", "null", "5", '{"clusteringColumns":[5]}', "[" * 5_000])
+def test_a_clustering_that_is_none_is_refused(clustering: str, tmp_path: Path) -> None:
+    domain = {"domain": "delta.clustering", "configuration": clustering, "removed": False}
+    actions = [handmade.add("a"), handmade.add("b"), {"domainMetadata": domain}]
+    table = handmade.write_log(tmp_path, [handmade.protocol(), handmade.metadata(), *actions])
+    with pytest.raises(CorruptLogError, match=r"^The domain delta\.clustering is damaged \(.*\.$") as caught:
+        open_table(table).plan_compaction()
+    assert "\n" not in str(caught.value)
+
+
+def test_properties_that_make_no_sense_are_refused_in_a_short_sentence(tmp_path: Path) -> None:
+    odd = ["9" * 5_000, "a\nb", "9" * 400 + " pb"]
+    properties = {
+        "delta.targetFileSize": lambda table: table.files().stats(),
+        "delta.inCommitTimestampEnablementVersion": lambda table: table.history(),
+        "delta.deletedFileRetentionDuration": lambda table: table.versions(),
+    }
+    for number, (name, value) in enumerate(itertools.product(properties, odd)):
+        configuration = {name: value, "delta.checkpointInterval": value}
+        configuration["delta.enableInCommitTimestamps"] = str("inCommit" in name)
+        actions = [handmade.protocol(), handmade.metadata(configuration=configuration), handmade.add("a")]
+        table = open_table(handmade.write_log(tmp_path / str(number), actions))
+        # Delta's default.
+        assert table.plan_log_cleanup().checkpoint == 10
+        with pytest.raises(CompactionKitError) as caught:
+            properties[name](table)
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 400
 
 
 @pytest.mark.spark

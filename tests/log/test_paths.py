@@ -10,6 +10,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from compaction_kit.errors import CorruptLogError
 from compaction_kit.log.paths import (
     canonical_paths,
     decode_paths,
@@ -170,3 +171,9 @@ def test_paths_that_delta_cannot_read_are_told(spark: SparkSession, tmp_path: Pa
 )
 def test_a_deletion_vectors_id_gives_its_file(vector_id: str | None, file: str | None) -> None:
     assert deletion_vector_file(vector_id, TABLE) == file
+
+
+@pytest.mark.parametrize("vector_id", ["u", "uvb[*k^@4", "uab^-aqEH.-t@S}K{vb[*k\n", "u" + "ü" * 20])
+def test_a_deletion_vectors_id_that_is_none_is_refused(vector_id: str) -> None:
+    with pytest.raises(CorruptLogError, match=r"^The deletion vector \"u.* is no UUID: .*\.$"):
+        deletion_vector_file(vector_id, TABLE)
