@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.errors import NotADeltaTableError, TableNotFoundError
 from compaction_kit.log import TransactionLog
-from compaction_kit.log.names import LOG_FOLDER, list_log
+from compaction_kit.log.listing import LOG_FOLDER, list_log
 from compaction_kit.retention import GUARD
 from compaction_kit.session import active_spark, get_spark
 from compaction_kit.sql import plain_path

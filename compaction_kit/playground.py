@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.log import TransactionLog
-from compaction_kit.log.names import LOG_FOLDER
+from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.log.paths import places
 
 

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.log.text import first_line
+from compaction_kit.log.reading import first_line
 
 Query = str | Callable[[DataFrame], DataFrame]
 SPARK_ERRORS = (PySparkException, Py4JJavaError)

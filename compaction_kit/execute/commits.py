@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
 from compaction_kit.log import TransactionLog
-from compaction_kit.log.names import LOG_FOLDER, Kind, LogFile, list_log
+from compaction_kit.log.listing import LOG_FOLDER, Kind, LogFile, list_log
 from compaction_kit.log.paths import places
-from compaction_kit.log.text import commit_actions
+from compaction_kit.log.reading import commit_actions
 from compaction_kit.sql import table_name
 from compaction_kit.text import format_count, format_size
 

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from compaction_kit.errors import SessionError
-from compaction_kit.log.names import LOG_FOLDER
+from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.session import has_jvm, java_class
 from compaction_kit.sql import uri
 

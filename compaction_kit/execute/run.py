@@ -31,7 +31,7 @@ from compaction_kit.execute.result import CompactionResult
 from compaction_kit.execute.rewrite import run_rewrite
 from compaction_kit.execute.work import Options, ProgressBar, Recorder, Report, Work
 from compaction_kit.handle import Handle
-from compaction_kit.log.names import LOG_FOLDER
+from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import BinPlan
 from compaction_kit.session import quiet_errors

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from compaction_kit.history.expiry import log_expiry
 from compaction_kit.log import TransactionLog
+from compaction_kit.log.listing import Kind, LogFile, list_log, log_file
 from compaction_kit.log.metadata import Metadata
-from compaction_kit.log.names import Kind, LogFile, list_log, log_file
 from compaction_kit.log.sources import sidecar_names
 from compaction_kit.retention import LOG_PROPERTY, log_retention
 from compaction_kit.text import as_text, format_count, format_size, shown

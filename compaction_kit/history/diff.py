@@ -13,7 +13,7 @@ from compaction_kit.files import Files
 from compaction_kit.history.content import CLAIMED, FINGERPRINT, IDENTICAL, read_content
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.actions import PARTITION
-from compaction_kit.log.segment import whole_version
+from compaction_kit.log.listing import whole_version
 from compaction_kit.text import as_html_table, as_text, format_count, format_size, shown
 
 ADDED, REMOVED = "added", "removed"

@@ -19,7 +19,7 @@ from compaction_kit.execute.jobs import WorkCancelled, run_cancellable
 from compaction_kit.history.diff import ADDED, REMOVED, Diff, diff_versions
 from compaction_kit.history.readable import BLOCKED, LOG_GONE, read_readability
 from compaction_kit.log import TransactionLog
-from compaction_kit.log.segment import whole_version
+from compaction_kit.log.listing import whole_version
 from compaction_kit.retention import GUARD, PROPERTY
 from compaction_kit.session import quiet_errors
 from compaction_kit.text import as_text, format_count, format_size, shown

@@ -31,7 +31,7 @@ from compaction_kit.interop.parquet_folder import (
 )
 from compaction_kit.interop.parquet_read import read_parquet
 from compaction_kit.interop.visibility import walk
-from compaction_kit.log.names import LOG_FOLDER
+from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.session import get_spark, quiet_errors
 from compaction_kit.sql import identifier, quoted, table_name, uri

@@ -28,8 +28,8 @@ from compaction_kit.execute.failures import translate
 from compaction_kit.folder import is_file
 from compaction_kit.interop.parquet_read import read_parquet
 from compaction_kit.interop.partition_folders import values_of
+from compaction_kit.log.reading import first_line
 from compaction_kit.log.snapshot import Snapshot
-from compaction_kit.log.text import first_line
 from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import quoted, table_name

@@ -17,7 +17,7 @@ from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
 from compaction_kit.interop.parquet_read import read_parquet
 from compaction_kit.interop.partition_folders import Value, values_of
 from compaction_kit.interop.visibility import Found, walk
-from compaction_kit.log.names import LOG_FOLDER
+from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.query import SPARK_ERRORS, reason_of
 from compaction_kit.session import quiet_errors
 from compaction_kit.text import format_count

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.folder import list_folder
 from compaction_kit.interop.as_parquet import live_paths
-from compaction_kit.log.names import LOG_FOLDER
+from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.table import Table, local_path, open_table
 from compaction_kit.text import format_count
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.log.actions import CORE, OTHERS, checked, column, json_schema
-from compaction_kit.log.names import LOG_FOLDER, LogFile
+from compaction_kit.log.listing import LOG_FOLDER, LogFile
+from compaction_kit.log.reading import DAMAGE, commit_actions, damaged, parse_lines, read_log_file, reading
 from compaction_kit.log.stats import count_records
-from compaction_kit.log.text import DAMAGE, commit_actions, damaged, parse_lines, read_log_file, reading
 
 # What the first reading of a commit takes along. Its stats are most of its bytes: they are
 # counted there and then, and read once more if somebody asks for them.

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.log.actions import column, fitting
+from compaction_kit.log.commit_times import LAST_MILLIS, is_time
 from compaction_kit.log.json_source import JsonSource
-from compaction_kit.log.names import LOG_FOLDER, LogFile
+from compaction_kit.log.listing import LOG_FOLDER, LogFile
+from compaction_kit.log.reading import reading
 from compaction_kit.log.stats import count_records
-from compaction_kit.log.text import reading
-from compaction_kit.log.times import LAST_MILLIS, is_time
 
 _TEXT_MAP = pa.map_(pa.string(), pa.string())
 COMMIT_COLUMNS = pa.schema(

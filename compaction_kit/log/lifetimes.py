@@ -9,10 +9,9 @@ import pyarrow.compute as pc
 
 from compaction_kit.log.actions import CORE, column, file_actions
 from compaction_kit.log.json_source import JsonSource
-from compaction_kit.log.names import Kind, LogFile
+from compaction_kit.log.listing import Kind, LogFile, complete_checkpoints, find_segment
 from compaction_kit.log.paths import places
 from compaction_kit.log.reconcile import action_keys
-from compaction_kit.log.segment import complete_checkpoints, find_segment
 from compaction_kit.log.snapshot import Snapshot, read_snapshot
 
 _CARDINALITY = "deletion_vector_cardinality"

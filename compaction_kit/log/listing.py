@@ -1,11 +1,35 @@
-"""Every file of `_delta_log`, explained."""
+"""The files of a `_delta_log` folder: what each is by its name, and which of them a version is read from."""
 
+import re
+from collections import defaultdict
 from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from numbers import Integral
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
-from compaction_kit.log.names import Kind, LogFile
-from compaction_kit.log.segment import Segment, complete_checkpoints
+from compaction_kit.errors import CorruptLogError, InvalidArgumentError, TableNotFoundError
+from compaction_kit.folder import files_in
+
+LOG_FOLDER = "_delta_log"
+
+
+class Kind(StrEnum):
+    """What a file of the log is."""
+
+    COMMIT = "commit"
+    CHECKSUM = "checksum"
+    CHECKPOINT = "checkpoint"
+    CHECKPOINT_PART = "checkpoint part"
+    V2_CHECKPOINT = "v2 checkpoint"
+    SIDECAR = "sidecar"
+    COMPACTED = "compacted log"
+    LAST_CHECKPOINT = "last checkpoint"
+    OTHER = "other"
+
 
 _TEXTS = {
     Kind.COMMIT: "the actions of version {version}",
@@ -18,6 +42,193 @@ _TEXTS = {
     Kind.LAST_CHECKPOINT: "where the newest checkpoint was when it was written; a hint",
     Kind.OTHER: "nothing that the protocol names: a leftover, or another tool's",
 }
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """One file of the log: what its name and its folder entry say.
+
+    `identity` tells a file from another that took its name: inode, and time in ns.
+    """
+
+    name: str
+    kind: Kind
+    size_bytes: int
+    modification_time: int
+    version: int | None = None
+    end_version: int | None = None
+    part: int | None = None
+    num_parts: int | None = None
+    identity: tuple[int, int] = (0, 0)
+
+
+_LARGEST = 2**63 - 1
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_PATTERNS = (
+    (Kind.COMMIT, re.compile(r"(?P<version>[0-9]{20})\.json")),
+    (Kind.CHECKSUM, re.compile(r"(?P<version>[0-9]{20})\.crc")),
+    (Kind.CHECKPOINT, re.compile(r"(?P<version>[0-9]{20})\.checkpoint\.parquet")),
+    (
+        Kind.CHECKPOINT_PART,
+        re.compile(
+            r"(?P<version>[0-9]{20})\.checkpoint\.(?P<part>[0-9]{10})\.(?P<num_parts>[0-9]{10})\.parquet"
+        ),
+    ),
+    (Kind.V2_CHECKPOINT, re.compile(rf"(?P<version>[0-9]{{20}})\.checkpoint\.{_UUID}\.(?:json|parquet)")),
+    (Kind.COMPACTED, re.compile(r"(?P<version>[0-9]{20})\.(?P<end_version>[0-9]{20})\.compacted\.json")),
+    (Kind.LAST_CHECKPOINT, re.compile(r"_last_checkpoint")),
+)
+
+
+def log_file(name: str, size_bytes: int = 0, modification_time: int = 0) -> LogFile:
+    """Describe a file by its name in `_delta_log`, its size in bytes and its time in ms since 1970."""
+    for kind, pattern in _PATTERNS:
+        if match := pattern.fullmatch(name):
+            numbers: dict[str, Any] = {key: int(value) for key, value in match.groupdict().items()}
+            # No writer's version is larger than a long.
+            if max(numbers.values(), default=0) <= _LARGEST:
+                return LogFile(name, kind, size_bytes, modification_time, **numbers)
+    kind = Kind.SIDECAR if name.startswith("_sidecars/") and name.endswith(".parquet") else Kind.OTHER
+    return LogFile(name, kind, size_bytes, modification_time)
+
+
+def list_log(table: Path) -> list[LogFile]:
+    """Every file in the table's `_delta_log` and its `_sidecars`, by name; Hadoop's own .*.crc left out.
+
+    Raises:
+        TableNotFoundError: There is no such folder any more, or it can't be read.
+    """
+    folder = table / LOG_FOLDER
+    if not folder.is_dir():
+        raise TableNotFoundError(f"The table at {table} is gone: its {LOG_FOLDER} folder does not exist.")
+    found = []
+    for place, prefix in ((folder, ""), (folder / "_sidecars", "_sidecars/")):
+        if not place.is_dir():
+            continue
+        for name, status in files_in(place):
+            if not name.startswith("."):
+                file = log_file(prefix + name, status.st_size, status.st_mtime_ns // 1_000_000)
+                found.append(replace(file, identity=(status.st_ino, status.st_mtime_ns)))
+    return sorted(found, key=lambda file: file.name)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A checkpoint (its parts, or none) and the commits after it, up to and with `version`."""
+
+    version: int
+    checkpoint: tuple[LogFile, ...]
+    commits: tuple[LogFile, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes to read."""
+        return sum(file.size_bytes for file in self.checkpoint + self.commits)
+
+
+def find_segment(files: Sequence[LogFile], version: int | None = None) -> Segment:
+    """The newest complete checkpoint at or before a version, and every commit after it.
+
+    `_last_checkpoint` isn't asked: it is a hint that may be missing, stale or damaged, and the
+    listing says the same for certain (protocol, "Last Checkpoint File").
+
+    Args:
+        files: The listing of `_delta_log`.
+        version: The version to read; None for the latest.
+
+    Raises:
+        InvalidArgumentError: The version isn't there yet, or can't be read back any more.
+        CorruptLogError: No version can be read, or a commit is missing in between.
+    """
+    commits = {f.version: f for f in files if f.kind is Kind.COMMIT and f.version is not None}
+    checkpoints = complete_checkpoints(files)
+    if not commits and not checkpoints:
+        raise CorruptLogError(
+            "The _delta_log folder holds no commit and no checkpoint: no version can be read."
+        )
+    latest = max([*commits, *checkpoints])
+    target = latest if version is None else whole_version(version)
+    if not 0 <= target <= latest:
+        raise InvalidArgumentError(f"version={target} does not exist: the latest is {latest}.")
+    start = max((v for v in checkpoints if v <= target), default=-1)
+    needed = range(start + 1, target + 1)
+    missing = next((v for v in needed if v not in commits), None)
+    if missing is not None:
+        raise _unreadable(target, missing, start, version is None, commits, checkpoints)
+    return Segment(target, checkpoints.get(start, ()), tuple(commits[v] for v in needed))
+
+
+def whole_version(version: int) -> int:
+    """A version as an argument gives it.
+
+    Raises:
+        InvalidArgumentError: It is no whole number.
+    """
+    if isinstance(version, bool) or not isinstance(version, Integral):
+        raise InvalidArgumentError(f"version={version!r} is not a version: give a whole number.")
+    return int(version)
+
+
+def extend_segment(base: Segment, files: Sequence[LogFile], version: int) -> Segment | None:
+    """A segment that reads on from a version that has been read already.
+
+    Args:
+        base: What that version was read from.
+        files: The listing of `_delta_log` now.
+        version: The version to read.
+
+    Returns:
+        None where it can't be: the version is older, a commit is missing in between, or the
+        files that the base ends with are not the same any more.
+    """
+    commits = {f.version: f for f in files if f.kind is Kind.COMMIT}
+    last = base.commits[-1:] or base.checkpoint
+    needed = range(base.version + 1, version + 1)
+    if version < base.version or not set(last) <= set(files) or not all(v in commits for v in needed):
+        return None
+    return Segment(version, base.checkpoint, base.commits + tuple(commits[v] for v in needed))
+
+
+def complete_checkpoints(files: Sequence[LogFile]) -> dict[int, tuple[LogFile, ...]]:
+    """The files of one complete checkpoint for each version that has one.
+
+    A multi-part checkpoint that lacks a part does not count, nor does an empty file: Delta passes
+    over both. Where a version has several, the single file is preferred: it is one read.
+    """
+    found: dict[int, tuple[LogFile, ...]] = {}
+    parts: dict[tuple[int, int], dict[int, LogFile]] = defaultdict(dict)
+    for file in files:
+        if file.version is None or not file.size_bytes:
+            continue
+        if file.kind is Kind.CHECKPOINT_PART and file.part and file.num_parts:
+            parts[file.version, file.num_parts][file.part] = file
+        elif file.kind is Kind.CHECKPOINT or (file.kind is Kind.V2_CHECKPOINT and file.version not in found):
+            found[file.version] = (file,)
+    for (version, num_parts), have in parts.items():
+        if version not in found and set(have) == set(range(1, num_parts + 1)):
+            found[version] = tuple(have[part] for part in sorted(have))
+    return found
+
+
+def _unreadable(
+    target: int,
+    missing: int,
+    start: int,
+    is_latest: bool,
+    commits: dict[int, LogFile],
+    checkpoints: dict[int, tuple[LogFile, ...]],
+) -> CorruptLogError | InvalidArgumentError:
+    trimmed = start < 0 and not any(v < missing for v in commits)
+    if trimmed and checkpoints and not is_latest:
+        earliest = min(checkpoints)
+        return InvalidArgumentError(
+            f"version={target} can't be read back: the log was cleaned up to version {earliest}; choose "
+            f"{earliest} or later."
+        )
+    return CorruptLogError(
+        f"Version {target} can't be read: the log lacks the commit of version {missing} and no complete "
+        "checkpoint replaces it; restore that file from a backup."
+    )
 
 
 def explain_files(files: Sequence[LogFile], segment: Segment, sidecars: Set[str]) -> pa.Table:

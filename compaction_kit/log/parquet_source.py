@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 
 from compaction_kit.errors import CompactionKitError, CorruptLogError
 from compaction_kit.log.actions import OTHERS, check_columns, checked, column, parquet_columns
-from compaction_kit.log.checksums import open_checked
+from compaction_kit.log.reading import DAMAGE, first_line, open_checked
 from compaction_kit.log.stats import count_records
-from compaction_kit.log.text import DAMAGE, first_line
 
 _BATCH_ROWS = 1 << 16
 

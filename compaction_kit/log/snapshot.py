@@ -14,12 +14,11 @@ import pyarrow.compute as pc
 from compaction_kit.errors import CorruptLogError
 from compaction_kit.log.actions import CORE, PARTITION, column, file_actions
 from compaction_kit.log.json_source import JsonSource, commit_blocks
+from compaction_kit.log.listing import LogFile, Segment
 from compaction_kit.log.metadata import Metadata, Protocol, check_readable
-from compaction_kit.log.names import LogFile
+from compaction_kit.log.reading import DAMAGE, first_line
 from compaction_kit.log.reconcile import distinct_actions, newest_actions, without
-from compaction_kit.log.segment import Segment
 from compaction_kit.log.sources import Source, checkpoint_sources
-from compaction_kit.log.text import DAMAGE, first_line
 
 _MOST_CHUNKS = 8
 # Actions of which the newest counts for each key (protocol, "Action Reconciliation").

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from compaction_kit.log.json_source import JsonSource
-from compaction_kit.log.names import LOG_FOLDER, LogFile
+from compaction_kit.log.listing import LOG_FOLDER, LogFile
 from compaction_kit.log.parquet_source import ParquetSource
 
 

@@ -12,24 +12,31 @@ import numpy as np
 import pyarrow as pa
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.log.crc import compare_checksum
-from compaction_kit.log.json_source import JsonSource, commit_blocks
-from compaction_kit.log.ledger import action_table, commit_ledger, last_operation
-from compaction_kit.log.lifetimes import earliest_version, file_lifetimes
-from compaction_kit.log.listing import explain_files
-from compaction_kit.log.metadata import Metadata
-from compaction_kit.log.names import Kind, LogFile, list_log
-from compaction_kit.log.segment import Segment, complete_checkpoints, extend_segment, find_segment
-from compaction_kit.log.snapshot import Snapshot, read_snapshot
-from compaction_kit.log.sources import checkpoint_actions, sidecar_names
-from compaction_kit.log.text import commit_actions, read_log_file, reading
-from compaction_kit.log.times import (
+from compaction_kit.log.commit_times import (
     commit_times,
     in_commit_since,
     in_commit_timestamp,
     last_commit_time,
     version_at,
 )
+from compaction_kit.log.crc import compare_checksum
+from compaction_kit.log.json_source import JsonSource, commit_blocks
+from compaction_kit.log.ledger import action_table, commit_ledger, last_operation
+from compaction_kit.log.lifetimes import earliest_version, file_lifetimes
+from compaction_kit.log.listing import (
+    Kind,
+    LogFile,
+    Segment,
+    complete_checkpoints,
+    explain_files,
+    extend_segment,
+    find_segment,
+    list_log,
+)
+from compaction_kit.log.metadata import Metadata
+from compaction_kit.log.reading import commit_actions, read_log_file, reading
+from compaction_kit.log.snapshot import Snapshot, read_snapshot
+from compaction_kit.log.sources import checkpoint_actions, sidecar_names
 from compaction_kit.times import to_instant
 
 # Of commits that are kept read, some megabytes of the log each.

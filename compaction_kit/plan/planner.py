@@ -15,7 +15,7 @@ from compaction_kit.errors import (
     UnsupportedTableError,
 )
 from compaction_kit.files import Files
-from compaction_kit.log.text import DAMAGE, first_line
+from compaction_kit.log.reading import DAMAGE, first_line
 from compaction_kit.plan.estimate import SizeModel, live_rows
 from compaction_kit.plan.order import INGEST, SIZE, by_bounds, by_ingestion, by_size, column_of
 from compaction_kit.plan.packing import Packer, Packing, gains, within_budget

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from compaction_kit.errors import CorruptLogError
-from compaction_kit.log.text import DAMAGE, first_line, parse_lines
+from compaction_kit.log.reading import DAMAGE, first_line, parse_lines
 from compaction_kit.streaming.names import Kind
 
 _BLOCK_BYTES = 4 << 20

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from compaction_kit.errors import NotASinkLogError
 from compaction_kit.folder import walk
-from compaction_kit.log.names import LOG_FOLDER
+from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.streaming.names import SINK_FOLDER, SOURCES_FOLDER, Kind, kind_of, list_files
 
 

@@ -23,8 +23,7 @@ from compaction_kit.errors import (
 from compaction_kit.execute.failures import translate
 from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
 from compaction_kit.folder import list_folder
-from compaction_kit.log.checksums import read_checked
-from compaction_kit.log.text import first_line
+from compaction_kit.log.reading import first_line, read_checked
 from compaction_kit.session import get_spark, quiet_errors
 from compaction_kit.sql import uri
 from compaction_kit.streaming.names import Kind

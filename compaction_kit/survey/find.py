@@ -14,7 +14,7 @@ from compaction_kit.errors import (
     UnsupportedTableError,
 )
 from compaction_kit.folder import walk
-from compaction_kit.log.names import LOG_FOLDER
+from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import identifier, plain_path
 from compaction_kit.storage import local_path

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.errors import CompactionKitError, InvalidArgumentError
 from compaction_kit.files import Files
-from compaction_kit.log.text import first_line
+from compaction_kit.log.reading import first_line
 from compaction_kit.plan import BinPlan, Planner, SessionRules, Thresholds
 from compaction_kit.plan.thresholds import session_rules, thresholds
 from compaction_kit.skipping import Overlap

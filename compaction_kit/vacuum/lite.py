@@ -12,12 +12,12 @@ from compaction_kit.errors import CorruptLogError, InvalidArgumentError
 from compaction_kit.folder import is_file
 from compaction_kit.history.needs import vector_paths
 from compaction_kit.log.actions import CORE, column, file_actions
+from compaction_kit.log.commit_times import commit_times
 from compaction_kit.log.json_source import JsonSource, commit_blocks
+from compaction_kit.log.listing import LOG_FOLDER, Kind, LogFile, list_log
 from compaction_kit.log.metadata import Metadata
-from compaction_kit.log.names import LOG_FOLDER, Kind, LogFile, list_log
 from compaction_kit.log.paths import canonical_paths, is_outside, places
-from compaction_kit.log.text import lines_of, read_log_file, reading
-from compaction_kit.log.times import commit_times
+from compaction_kit.log.reading import lines_of, read_log_file, reading
 
 _INFO = "_last_vacuum_info"
 _LAST_READ = "latestCommitVersionOutsideOfRetentionWindow"

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from compaction_kit.folder import Folder, count_files
 from compaction_kit.history.readable import Readability
-from compaction_kit.log.names import Kind, list_log
+from compaction_kit.log.listing import Kind, list_log
 from compaction_kit.vacuum.lite import changed_paths
 from compaction_kit.vacuum.references import References
 

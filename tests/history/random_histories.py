@@ -14,8 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.execute.jobs import session_confs
-from compaction_kit.log.names import Kind, list_log
-from compaction_kit.log.segment import complete_checkpoints
+from compaction_kit.log.listing import Kind, complete_checkpoints, list_log
 from compaction_kit.retention import GUARD
 from tests import ageing, deltas_view, folders, handmade
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import CompactionKitError
-from compaction_kit.log.names import log_file
+from compaction_kit.log.listing import log_file
 from tests import deltas_view, folders
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]

@@ -5,7 +5,7 @@ import pytest
 
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.lifetimes import earliest_version
-from compaction_kit.log.names import LogFile, list_log, log_file
+from compaction_kit.log.listing import LogFile, list_log, log_file
 from tests import handmade
 
 

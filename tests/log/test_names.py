@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from compaction_kit.errors import TableNotFoundError
-from compaction_kit.log.names import Kind, list_log, log_file
+from compaction_kit.log.listing import Kind, list_log, log_file
 
 UUID = "80a083e8-7026-4e79-81be-64bd76c43a11"
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from compaction_kit import open_table
 from compaction_kit.errors import CorruptLogError
 from compaction_kit.log import TransactionLog
-from compaction_kit.log.names import Kind, list_log
+from compaction_kit.log.listing import Kind, list_log
 from tests import deltas_view, folders, handmade
 
 pytestmark = pytest.mark.spark

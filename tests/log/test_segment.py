@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError
-from compaction_kit.log.names import LogFile, log_file
-from compaction_kit.log.segment import complete_checkpoints, find_segment
+from compaction_kit.log.listing import LogFile, complete_checkpoints, find_segment, log_file
 
 
 def commits(*versions: int) -> list[LogFile]:

@@ -17,7 +17,7 @@ from compaction_kit.execute.jobs import in_thread
 from compaction_kit.execute.jvm import OptimizeTransaction, is_conflict
 from compaction_kit.execute.proof import compare
 from compaction_kit.execute.work import Work
-from compaction_kit.log.names import LOG_FOLDER
+from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.text import format_count
 from compaction_kit.verify import Fingerprint

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError, show_value
+from compaction_kit.log.listing import LOG_FOLDER, LogFile
 from compaction_kit.log.metadata import Metadata
-from compaction_kit.log.names import LOG_FOLDER, LogFile
-from compaction_kit.log.text import reading
+from compaction_kit.log.reading import reading
 from compaction_kit.times import millis, show_time
 
 _ENABLED = "delta.enableInCommitTimestamps"
