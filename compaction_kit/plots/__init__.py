@@ -6,9 +6,7 @@ can't see it.
 
 from compaction_kit.plots.bins import bins, layouts, plan
 from compaction_kit.plots.concurrency import concurrency
-from compaction_kit.plots.history import history
-from compaction_kit.plots.lifetimes import lifetimes
-from compaction_kit.plots.manifest import manifest
+from compaction_kit.plots.history import history, lifetimes, manifest
 from compaction_kit.plots.reads import reads
 from compaction_kit.plots.sink_log import sink_log
 from compaction_kit.plots.sizes import before_after, file_sizes
