@@ -259,7 +259,8 @@ class Table:
 
         Args:
             retention: How long removed files are kept, such as "168 hours" or "7 days". None: as the
-                table's property says, or a week. Less than that is what Delta refuses.
+                table's property says, or a week. Less than that is what Delta refuses; more keeps more,
+                though Delta itself has ignored RETAIN since 4.1: the plan is run file by file.
             keep_versions: Versions of which no file shall go.
             mode: "FULL" looks at the folder, "LITE" at the log's commits alone.
             at: For a preview, when VACUUM would run; None for now. Without a zone it is in the session's.
@@ -267,7 +268,8 @@ class Table:
                 same as another's; see `versions`.
 
         Raises:
-            InvalidArgumentError: An argument can't be used, or Delta refuses such a vacuum.
+            InvalidArgumentError: An argument can't be used, a version to keep can't be read already, or
+                Delta refuses such a vacuum: LITE where commits are gone, or so short a retention.
         """
         return plan_vacuum(self.handle, retention, keep_versions, mode, at, verify)
 

@@ -137,8 +137,7 @@ def plan_log_cleanup(handle: Handle, at: datetime | str | None = None) -> LogCle
         going = {file.name for file in expired}
     if metadata.configuration.get(_POLICY) == "v2":
         going |= _unused_sidecars(handle.path, files, going, millis(cutoff), segment.checkpoint)
-    rows = [file for file in files if file.kind in (*_SWEPT, Kind.SIDECAR)]
-    table = _file_table(rows, going, millis(cutoff), retention)
+    table = _file_table(handle.log.listing(), going, millis(cutoff), retention)
     return LogCleanup(moment, retention, cutoff, checkpoint, enabled, table)
 
 
@@ -213,25 +212,19 @@ def _unused_sidecars(
     return {file.name for file in sidecars if file.name not in used and file.modification_time < cutoff}
 
 
-def _file_table(files: Sequence[LogFile], going: set[str], cutoff: int, retention: timedelta) -> pa.Table:
-    modified = np.array([file.modification_time for file in files], dtype=np.int64)
-    reasons = []
-    for file in files:
-        if file.name in going:
-            is_sidecar = file.kind is Kind.SIDECAR
-            reasons.append("no checkpoint names it" if is_sidecar else "expired, before a later checkpoint")
-        else:
-            is_young = file.modification_time > cutoff
-            reasons.append("younger than the retention" if is_young else "needed to read what stays")
-    return pa.table(
-        {
-            "name": pa.array([file.name for file in files], pa.string()),
-            "kind": pa.array([file.kind.value for file in files], pa.string()),
-            "version": pa.array([file.version for file in files], pa.int64()),
-            "size_bytes": pa.array([file.size_bytes for file in files], pa.int64()),
-            "modification_time": pa.array(modified, _STAMP),
-            "expires": pa.array(log_expiry(modified, retention), _STAMP),
-            "goes": pa.array([file.name in going for file in files], pa.bool_()),
-            "reason": pa.array(reasons, pa.string()),
-        }
-    )
+def _file_table(listing: pa.Table, going: set[str], cutoff: int, retention: timedelta) -> pa.Table:
+    """See `LogCleanup.files`."""
+    files = listing.select(["name", "kind", "version", "size_bytes", "modification_time"])
+    kinds = pa.array([kind.value for kind in (*_SWEPT, Kind.SIDECAR)])
+    files = files.filter(pc.is_in(files["kind"], value_set=kinds))
+    modified = files["modification_time"].cast(pa.int64())
+    goes = pc.is_in(files["name"], value_set=pa.array(sorted(going), pa.string()))
+    is_sidecar = pc.equal(files["kind"], Kind.SIDECAR.value)
+    taken = pc.if_else(is_sidecar, "no checkpoint names it", "expired, before a later checkpoint")
+    is_young = pc.greater(modified, cutoff)
+    kept = pc.if_else(is_young, "younger than the retention", "needed to read what stays")
+    expires = pa.array(log_expiry(modified.to_numpy(), retention), _STAMP)
+    columns = {"expires": expires, "goes": goes, "reason": pc.if_else(goes, taken, kept)}
+    for name, values in columns.items():
+        files = files.append_column(name, values)
+    return files

@@ -98,11 +98,6 @@ class Readability:
     retention: timedelta
     guard: bool
 
-    @property
-    def commit_times(self) -> pa.Array:
-        """`times` as timestamps (UTC); null without a commit."""
-        return pa.array(self.times, mask=~self.has_commit).cast(pa.timestamp("ms", "UTC"))
-
     def statuses(
         self, now: datetime | None = None, gone: pa.Array | None = None, superseded: bool = False
     ) -> np.ndarray:
@@ -125,9 +120,11 @@ class Readability:
         conditions = [~self.has_commit, is_old & ~is_latest & self.guard, self.needs.count(missing) > 0]
         return np.select(conditions, [LOG_GONE, BLOCKED, MISSING], default=YES).astype(object)
 
-    def can_read(self) -> list[int]:
-        """The versions that can be read now."""
-        return self.needs.versions[self.statuses() == YES].tolist()
+    def compared(self, before: np.ndarray, after: np.ndarray) -> pa.Table:
+        """Two `statuses` side by side: version (int64), timestamp (UTC), readable, readable_after (string)."""
+        times = pa.array(self.times, mask=~self.has_commit).cast(pa.timestamp("ms", "UTC"))
+        columns = {"version": self.needs.versions, "timestamp": times}
+        return pa.table(columns | {"readable": before, "readable_after": after})
 
 
 def read_needs(handle: Handle) -> Needs:

@@ -87,13 +87,11 @@ def with_cost(deletion: Deletion, state: Readability, verify: bool) -> Preview:
     has_all, loses = needs.count(state.missing) == 0, needs.count(going) > 0
     readable = needs.versions[after == YES].tolist()
     survives_as, survives_by, claimed_as = _survivors(handle, needs, lost, readable, commits, verify)
-    columns = {"version": needs.versions, "timestamp": state.commit_times}
-    columns |= {"readable": pa.array(before, pa.string()), "readable_after": pa.array(after, pa.string())}
     refused = [version for version in deletion.keep_versions if after[version - needs.first] == BLOCKED]
     streams = running_streams(handle, deletion.table_id)
     return Preview(
         **vars(deletion),
-        versions=pa.table(columns),
+        versions=state.compared(before, after),
         versions_lost=lost,
         blocked_versions_lost=needs.versions[(before == BLOCKED) & has_all & loses].tolist(),
         content_survives_as=survives_as,

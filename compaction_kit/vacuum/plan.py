@@ -72,13 +72,28 @@ class VacuumPlan(Preview, Plan):
         if self.is_empty:
             lines = [f"VACUUM on {day} would delete nothing: {kept}."]
         else:
-            lines = [" ".join(self._lost()), *self._blocked()]
-            lines += [f"VACUUM on {day} would delete {self._deleted()}; {kept}.", *self._folders()]
+            lines = [
+                *self._costs(),
+                f"VACUUM on {day} would delete {self._deleted()}; {kept}.",
+                self._folders(),
+            ]
             lines.append(
                 f"What began more than {kept_hours} hours before and still runs, a query or a write, may "
                 "need these files."
             )
-        return "\n".join([*lines, *self._promises(), *self._lite(), *self.warnings])
+        if self.keep_versions:
+            lines.append(self._kept_versions())
+        if self.retention > self.table_retention:
+            lines.append(
+                "Delta since 4.1 ignores RETAIN and would keep removed files for "
+                f"{hours(self.table_retention)} hours, as the table's property says; run() keeps them for "
+                f"{kept_hours}."
+            )
+        if self.mode == LITE:
+            gone, is_are = len(self.gone_already), "is" if len(self.gone_already) == 1 else "are"
+            listed = f"; {format_count(gone, 'file')} that it lists {is_are} gone already" if gone else ""
+            lines.append(f"LITE looks at the log's commits alone: orphans stay{listed}.")
+        return "\n".join(line for line in (*lines, *self.warnings) if line)
 
     def facts(self) -> dict[str, str]:
         """The plan for people: name and value."""
@@ -108,74 +123,59 @@ class VacuumPlan(Preview, Plan):
             self.storage, self.versions, "VACUUM would delete nothing" if self.is_empty else title
         )
 
-    def _lost(self) -> list[str]:
-        lost, known, claimed = self.versions_lost, self.content_survives_as, self.content_claimed_as
-        if not lost:
-            return ["No version that can be read now would be lost."]
-        lines = [f"{format_count(len(lost), 'version')} that can be read now would be lost: {ranges(lost)}."]
+    def _costs(self) -> list[str]:
+        lost, blocked = self.versions_lost, self.blocked_versions_lost
+        known, claimed = self.content_survives_as, self.content_claimed_as
+        sentences = ["No version that can be read now would be lost."]
+        if lost:
+            number = format_count(len(lost), "version")
+            sentences = [f"{number} that can be read now would be lost: {ranges(lost)}."]
         if known:
             spares = [f"{one} as {other} ({self.content_survives_by[one]})" for one, other in known.items()]
-            lines.append(f"The same content can still be read under another number: {format_list(spares)}.")
+            sentences.append(
+                f"The same content can still be read under another number: {format_list(spares)}."
+            )
         if claimed:
             claims = [f"{one} as {other}" for one, other in claimed.items()]
             one, other = next(iter(claimed.items()))
-            lines.append(
+            sentences.append(
                 f"Its writer claims the same content under another number: {format_list(claims)}; nothing "
                 f"proves it, so compare them first: diff({one}, {other}, verify=True) does."
             )
-        return lines
-
-    def _blocked(self) -> list[str]:
-        lost = self.blocked_versions_lost
-        if not lost:
-            return []
-        which = f"{format_count(len(lost), 'version')} that Delta's guard refuses already"
-        return [f"{which}, as it does what is older than the retention, would lose files: {ranges(lost)}."]
-
-    def _deleted(self) -> str:
-        reasons = self.files["reason"].to_pylist()
-        counts = [
-            f"{reasons.count(reason):,} {words}" for reason, words in _REASONS.items() if reason in reasons
-        ]
-        files = f"{format_count(self.num_files, 'file')} ({format_size(self.size_bytes)})"
-        return f"{files}: {', '.join(counts)}" if counts else files
-
-    def _folders(self) -> list[str]:
-        number = len(self.empty_directories)
-        sentences = [f"{format_count(number, 'empty folder')} would go too."] if number else []
-        if pc.any(pc.match_substring(self.files["path"], "/")).as_py():
-            sentences.append("Folders that are emptied now stay until the next VACUUM.")
-        return [" ".join(sentences)] if sentences else []
-
-    def _promises(self) -> list[str]:
-        lines = []
-        if self.keep_versions:
-            one = len(self.keep_versions) == 1
-            whole = f"Version{'' if one else 's'} {ranges(self.keep_versions)} stay{'s' if one else ''} whole"
-            row = next((row for row in self.kept.to_pylist() if row["reason"] == NEEDED), None)
-            if row is None:
-                lines.append(f"{whole}, for which no file more than otherwise is kept.")
-            else:
-                files = f"{format_count(row['num_files'], 'file')} ({format_size(row['size_bytes'])})"
-                are = "is" if row["num_files"] == 1 else "are"
-                lines.append(
-                    f"{whole}, for which {files} more than otherwise {are} kept; a plain VACUUM would take "
-                    "them. Their commits stay as long as the log's retention says."
-                )
-        if self.retention > self.table_retention:
+        lines = [" ".join(sentences)]
+        if blocked:
+            number = format_count(len(blocked), "version")
             lines.append(
-                "Delta since 4.1 ignores RETAIN and would keep removed files for "
-                f"{hours(self.table_retention)} hours, as the table's property says; run() keeps them for "
-                f"{hours(self.retention)}."
+                f"{number} that Delta's guard refuses already, as it does what is older than the retention, "
+                f"would lose files: {ranges(blocked)}."
             )
         return lines
 
-    def _lite(self) -> list[str]:
-        if self.mode != LITE:
-            return []
-        gone = len(self.gone_already)
-        listed = f"; {format_count(gone, 'file')} that it lists {'is' if gone == 1 else 'are'} gone already"
-        return [f"LITE looks at the log's commits alone: orphans stay{listed if gone else ''}."]
+    def _deleted(self) -> str:
+        reasons = self.files["reason"].to_pylist()
+        known = [reason for reason in _REASONS if reason in reasons]
+        counts = [f"{reasons.count(reason):,} {_REASONS[reason]}" for reason in known]
+        files = f"{format_count(self.num_files, 'file')} ({format_size(self.size_bytes)})"
+        return f"{files}: {', '.join(counts)}" if counts else files
+
+    def _folders(self) -> str:
+        number, has_folders = len(self.empty_directories), pc.match_substring(self.files["path"], "/")
+        empty = f"{format_count(number, 'empty folder')} would go too." if number else ""
+        later = "Folders that are emptied now stay until the next VACUUM."
+        return f"{empty} {later if pc.any(has_folders).as_py() else ''}".strip()
+
+    def _kept_versions(self) -> str:
+        one = len(self.keep_versions) == 1
+        whole = f"Version{'' if one else 's'} {ranges(self.keep_versions)} stay{'s' if one else ''} whole"
+        kept = next((row for row in self.kept.to_pylist() if row["reason"] == NEEDED), None)
+        if kept is None:
+            return f"{whole}, for which no file more than otherwise is kept."
+        files = f"{format_count(kept['num_files'], 'file')} ({format_size(kept['size_bytes'])})"
+        is_are = "is" if kept["num_files"] == 1 else "are"
+        return (
+            f"{whole}, for which {files} more than otherwise {is_are} kept; a plain VACUUM would take them. "
+            "Their commits stay as long as the log's retention says."
+        )
 
 
 def plan_vacuum(
@@ -186,26 +186,12 @@ def plan_vacuum(
     at: datetime | str | None = None,
     verify: bool = False,
 ) -> VacuumPlan:
-    """Preview VACUUM: by the log, the folder and the clock, as VacuumCommand.gc decides.
+    """Preview VACUUM by the log, the folder and the clock, as VacuumCommand.gc decides.
 
     FULL takes each file that no live file and no tombstone younger than the retention names, and
     that was itself written before that. Hidden files and folders stay. LITE takes the same of the
-    files that commits have removed, and looks at no others.
-
-    Args:
-        handle: The table.
-        retention: How long removed files are kept: "168 hours", "7 days". None: the table's
-            property delta.deletedFileRetentionDuration, or a week. A longer one keeps more, though
-            Delta itself has ignored RETAIN since 4.1: the plan is run file by file.
-        keep_versions: Versions of which no file may go.
-        mode: "FULL" or "LITE".
-        at: When VACUUM would run; None for now. Without a zone it is in the session's.
-        verify: Read what versions differ in before calling the content of one that is lost the
-            same as another's.
-
-    Raises:
-        InvalidArgumentError: The retention can't be read, or Delta refuses it; a version to keep
-            can't be read already; the mode is unknown, or Delta refuses LITE, for commits are gone.
+    files that commits have removed, and looks at no others. See `Table.plan_vacuum` for the arguments
+    and errors.
     """
     deletion, state = decide(handle, retention, keep_versions, mode, handle.instant(at))
     return VacuumPlan(**vars(with_cost(deletion, state, verify)))

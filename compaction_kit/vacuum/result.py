@@ -3,8 +3,8 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.figure import Figure
@@ -117,12 +117,13 @@ def measure(plan: Preview, on_disk: pa.Table, before: Readability, seconds: floa
     planned = plan.files.select(["path", "size_bytes"])
     stayed = pa.array(still_there(plan), pa.bool_())
     others = on_disk["path"].filter(pc.invert(pc.is_in(on_disk["path"], value_set=planned["path"])))
-    versions = _versions(before, after)
+    statuses = dict(zip(after.needs.versions.tolist(), after.statuses().tolist(), strict=True))
+    readable_after = np.array([statuses.get(int(one), LOG_GONE) for one in before.needs.versions])
+    versions = before.compared(before.statuses(), readable_after)
     could, can = (pc.equal(versions[name], YES) for name in ("readable", "readable_after"))
     lost = versions["version"].filter(pc.and_not(could, can)).to_pylist()
     stored = storage_table(now, after.needs, pa.array([], pa.string()))["size_bytes"]
     survivors = {one: other for one, other in plan.content_survives_as.items() if one in lost}
-    readable = set(after.needs.versions[after.statuses() == YES].tolist())
     commits = log.commits()
     is_own = pc.is_in(commits["operation"], value_set=pa.array(_OPERATIONS))
     is_own = pc.and_(is_own, pc.greater(commits["version"], plan.version))
@@ -135,7 +136,7 @@ def measure(plan: Preview, on_disk: pa.Table, before: Readability, seconds: floa
         storage=plan.storage.set_column(2, "size_bytes_after", stored),
         versions=versions,
         versions_lost=lost,
-        content_survives_as={one: other for one, other in survivors.items() if other in readable},
+        content_survives_as={one: other for one, other in survivors.items() if statuses.get(other) == YES},
         versions_lost_as_planned=lost == plan.versions_lost,
         seconds=seconds,
     )
@@ -146,29 +147,16 @@ def still_there(plan: Preview) -> list[bool]:
     return [os.path.lexists(plan.handle.path / path) for path in plan.files["path"].to_pylist()]
 
 
-def _versions(before: Readability, after: Readability) -> pa.Table:
-    """What became of each version that was there before; see `VacuumPlan.versions`."""
-    now = dict(zip(after.needs.versions.tolist(), after.statuses(), strict=True))
-    columns = {"version": before.needs.versions, "timestamp": before.commit_times}
-    columns |= {"readable": pa.array(before.statuses(), pa.string())}
-    columns |= {"readable_after": [now.get(int(version), LOG_GONE) for version in before.needs.versions]}
-    return pa.table(columns)
-
-
 def _not_deleted(plan: Preview, files: pa.Table, after: Readability) -> pa.Table:
-    needs, table = after.needs, plan.handle.path
+    """See `VacuumResult.not_deleted`."""
+    needs, rows = after.needs, files.to_pylist()
     needed = {*needs.live["path"].to_pylist(), *needs.young_tombstones(plan.cutoff)["path"].to_pylist()}
-    rows = files.to_pylist()
     for row in rows:
-        row["why"] = (
-            f"version {needs.latest} names it, which was committed meanwhile"
-            if row["path"] in needed
-            else _why_it_stayed(table / row["path"])
-        )
+        folder = (plan.handle.path / row["path"]).parent
+        if row["path"] in needed:
+            row["why"] = f"version {needs.latest} names it, which was committed meanwhile"
+        elif not os.access(folder, os.W_OK | os.X_OK):
+            row["why"] = f"the folder {folder} can't be written to"
+        else:
+            row["why"] = "the file system refused to delete it"
     return pa.Table.from_pylist(rows, _NOT_DELETED)
-
-
-def _why_it_stayed(place: Path) -> str:
-    if not os.access(place.parent, os.W_OK | os.X_OK):
-        return f"the folder {place.parent} can't be written to"
-    return "the file system refused to delete it"
