@@ -27,6 +27,15 @@ _CHECKPOINTS = (Kind.CHECKPOINT, Kind.CHECKPOINT_PART, Kind.V2_CHECKPOINT)
 _SWEPT = (*_CHECKPOINTS, Kind.COMMIT, Kind.CHECKSUM)
 _DAY_MILLIS = 86_400_000
 _STAMP = pa.timestamp("ms", "UTC")
+_FILE_COLUMNS = pa.schema(
+    [
+        ("name", pa.string()),
+        ("kind", pa.string()),
+        ("version", pa.int64()),
+        ("size_bytes", pa.int64()),
+        ("modification_time", _STAMP),
+    ]
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,7 +93,7 @@ class LogCleanup(Record):
             f"A cleanup at {show_time(self.at)}, after Delta's next checkpoint, of version "
             f"{self.checkpoint}, would take {takes if number else 'nothing'}{commits}. "
             f"{LOG_PROPERTY} keeps the log for {self.retention / timedelta(days=1):g} days, by whole days of "
-            f"UTC: what was written by "
+            "UTC: what was written by "
             f"{show_time(self.cutoff)} has expired. {why if number else self._why_nothing()}"
         )
 
@@ -137,7 +146,7 @@ def plan_log_cleanup(handle: Handle, at: datetime | str | None = None) -> LogCle
         going = {file.name for file in expired}
     if metadata.configuration.get(_POLICY) == "v2":
         going |= _unused_sidecars(handle.path, files, going, millis(cutoff), segment.checkpoint)
-    table = _file_table(handle.log.listing(), going, millis(cutoff), retention)
+    table = _file_table(files, going, millis(cutoff), retention)
     return LogCleanup(moment, retention, cutoff, checkpoint, enabled, table)
 
 
@@ -212,19 +221,16 @@ def _unused_sidecars(
     return {file.name for file in sidecars if file.name not in used and file.modification_time < cutoff}
 
 
-def _file_table(listing: pa.Table, going: set[str], cutoff: int, retention: timedelta) -> pa.Table:
+def _file_table(files: Sequence[LogFile], going: set[str], cutoff: int, retention: timedelta) -> pa.Table:
     """See `LogCleanup.files`."""
-    files = listing.select(["name", "kind", "version", "size_bytes", "modification_time"])
-    kinds = pa.array([kind.value for kind in (*_SWEPT, Kind.SIDECAR)])
-    files = files.filter(pc.is_in(files["kind"], value_set=kinds))
-    modified = files["modification_time"].cast(pa.int64())
-    goes = pc.is_in(files["name"], value_set=pa.array(sorted(going), pa.string()))
-    is_sidecar = pc.equal(files["kind"], Kind.SIDECAR.value)
+    listed = [file for file in files if file.kind in (*_SWEPT, Kind.SIDECAR)]
+    columns = {name: [getattr(file, name) for file in listed] for name in _FILE_COLUMNS.names}
+    table = pa.table(columns, _FILE_COLUMNS)
+    modified = table["modification_time"].cast(pa.int64())
+    goes = pc.is_in(table["name"], value_set=pa.array(sorted(going), pa.string()))
+    is_sidecar = pc.equal(table["kind"], Kind.SIDECAR.value)
     taken = pc.if_else(is_sidecar, "no checkpoint names it", "expired, before a later checkpoint")
     is_young = pc.greater(modified, cutoff)
     kept = pc.if_else(is_young, "younger than the retention", "needed to read what stays")
-    expires = pa.array(log_expiry(modified.to_numpy(), retention), _STAMP)
-    columns = {"expires": expires, "goes": goes, "reason": pc.if_else(goes, taken, kept)}
-    for name, values in columns.items():
-        files = files.append_column(name, values)
-    return files
+    table = table.append_column("expires", pa.array(log_expiry(modified.to_numpy(), retention), _STAMP))
+    return table.append_column("goes", goes).append_column("reason", pc.if_else(goes, taken, kept))

@@ -121,7 +121,7 @@ class Readability:
         return np.select(conditions, [LOG_GONE, BLOCKED, MISSING], default=YES).astype(object)
 
     def compared(self, before: np.ndarray, after: np.ndarray) -> pa.Table:
-        """Two `statuses` side by side: version (int64), timestamp (UTC), readable, readable_after (string)."""
+        """Statuses before and after: version (int64), timestamp (UTC), readable, readable_after (string)."""
         times = pa.array(self.times, mask=~self.has_commit).cast(pa.timestamp("ms", "UTC"))
         columns = {"version": self.needs.versions, "timestamp": times}
         return pa.table(columns | {"readable": before, "readable_after": after})
