@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import compaction_kit as ck
-from compaction_kit.text import MIB
+from compaction_kit.text import MIB, format_size
 
 NUM_VERSIONS = 1_000
 FILES_A_VERSION = 100
@@ -51,7 +51,8 @@ def diff(table: ck.Table) -> str:
 
 
 def vacuum(table: ck.Table) -> str:
-    return repr(table.plan_vacuum(keep_versions=[NUM_VERSIONS // 2]))
+    plan = table.plan_vacuum(keep_versions=[NUM_VERSIONS // 2])
+    return f"{plan.num_files:,} files, {format_size(plan.size_bytes)}"
 
 
 # What is timed, by its name: each looks at a newly opened table and tells what it saw.

@@ -1,19 +1,25 @@
-"""How long a table keeps the files that it has removed."""
+"""How long a table keeps the files that it has removed, and what VACUUM may be told of that."""
 
 import re
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 
 from compaction_kit.errors import InvalidArgumentError, show_value
 from compaction_kit.log.metadata import Metadata
+from compaction_kit.times import millis
 
 PROPERTY = "delta.deletedFileRetentionDuration"
 # The session's setting by which Delta refuses versions that are older than that.
 GUARD = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 LOG_PROPERTY = "delta.logRetentionDuration"
 _DEFAULTS = {PROPERTY: "interval 1 week", LOG_PROPERTY: "interval 30 days"}
+_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
+_IGNORE = "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled"
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _LENGTH = r"(\d+(?:\.\d+)?)\s*([a-z]+?)s?\b\s*"
 _RETENTION = re.compile(rf"(?:interval\s+)?(?:{_LENGTH})+", re.IGNORECASE)
+_HOUR = timedelta(hours=1)
+_LONGEST = timedelta(days=7_000 * 365)
 
 
 def table_retention(metadata: Metadata) -> timedelta:
@@ -52,3 +58,63 @@ def parse_retention(text: str) -> timedelta:
         raise InvalidArgumentError(
             f"retention={show_value(text)} is longer than can be reckoned with: give a million days at most."
         ) from error
+
+
+def vacuum_retention(
+    metadata: Metadata, retention: str | None, conf: Callable[[str], str | None]
+) -> timedelta:
+    """How long VACUUM keeps removed files.
+
+    Longer than the table's own retention is always safe. Shorter is what Delta refuses
+    (VacuumCommandImpl.checkRetentionPeriodSafety), unless the session says otherwise.
+
+    Args:
+        metadata: The table's.
+        retention: Such as "168 hours"; None for the table's own.
+        conf: Gives the session's settings.
+
+    Raises:
+        InvalidArgumentError: It can't be read, or Delta would not go by it.
+    """
+    configured = table_retention(metadata)
+    chosen = configured if retention is None else parse_retention(retention)
+    if chosen >= configured:
+        return chosen
+    if _is_on(conf(_CHECK)):
+        raise InvalidArgumentError(
+            f'retention="{retention}" is shorter than the {hours(configured)} hours that the table keeps '
+            f"removed files for, which Delta's check {_CHECK} refuses: choose that or longer, or change its "
+            f"property {PROPERTY}."
+        )
+    # From 4.1 on; rounding makes 0 of less than half an hour, and that is not what was asked for.
+    if chosen and _is_on(conf(_IGNORE)):
+        raise InvalidArgumentError(
+            f'retention="{retention}" would be ignored: since 4.1 Delta goes by the table\'s property '
+            f"{PROPERTY} ({hours(configured)} hours) and by no RETAIN but 0; change the property, or set "
+            f"{_IGNORE} to false."
+        )
+    if chosen % _HOUR:
+        raise InvalidArgumentError(
+            f'retention="{retention}" is shorter than the table\'s and not a number of whole hours, which '
+            "Delta would round: choose whole hours."
+        )
+    return chosen
+
+
+def cutoff(at: datetime, retention: timedelta) -> int:
+    """The time before which the retention has passed at another one, in ms since 1970."""
+    return millis(at) - to_millis(retention)
+
+
+def to_millis(length: timedelta) -> int:
+    """A length of time in ms, of 7,000 years at most: a later time than 9999 has no datetime."""
+    return min(length, _LONGEST) // timedelta(milliseconds=1)
+
+
+def hours(length: timedelta) -> str:
+    """A length of time in hours: "168", "0.5"."""
+    return f"{length / _HOUR:g}"
+
+
+def _is_on(value: str | None) -> bool:
+    return (value or "true").lower() != "false"

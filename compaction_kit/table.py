@@ -1,10 +1,10 @@
 """The front door: open a table, and everything else is one call away."""
 
+import warnings
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -29,7 +29,6 @@ from compaction_kit.history import (
     read_versions,
     resolve,
 )
-from compaction_kit.history.content import Compare, compare_versions, comparer
 from compaction_kit.log import TransactionLog
 from compaction_kit.plan import Planner, Thresholds
 from compaction_kit.plan.estimate import sampled_model
@@ -37,15 +36,7 @@ from compaction_kit.plan.thresholds import session_rules, thresholds
 from compaction_kit.predicate import select_partitions
 from compaction_kit.storage import local_path as local_path
 from compaction_kit.text import parse_size
-from compaction_kit.vacuum import Session as VacuumSession
-from compaction_kit.vacuum import (
-    Stream,
-    VacuumPlan,
-    VacuumResult,
-    plan_vacuum,
-    run_vacuum,
-    running_streams,
-)
+from compaction_kit.vacuum import VacuumPlan, plan_vacuum
 
 
 def open_table(name: str | Path, spark: SparkSession | None = None) -> "Table":
@@ -205,7 +196,7 @@ class Table:
 
     def history(self) -> pa.Table:
         """Every version that the log still tells of; see `history.read_history` for the columns."""
-        return read_history(self.log)
+        return read_history(self.handle)
 
     def versions(self, verify: bool = False) -> pa.Table:
         """Every version that the log knows, and whether it can be read; see `history.read_versions`.
@@ -215,11 +206,11 @@ class Table:
                 no data, instead of going by what it calls itself and by row counts. All files that
                 such commits added or removed are read.
         """
-        return read_versions(self.path, self.log, guard=self.handle.has_guard, compare=self._comparer(verify))
+        return read_versions(self.handle, verify=verify)
 
     def at(self, version: int | None = None, timestamp: datetime | str | None = None) -> Resolved:
         """The commit that a version or a time stands for; see `history.resolve`."""
-        return resolve(self.log, version, timestamp, self.handle.session)
+        return resolve(self.handle, version, timestamp)
 
     def diff(self, start: int, end: int, verify: bool = False) -> Diff:
         """What differs between two versions, by the log; see `history.diff_versions`.
@@ -229,16 +220,24 @@ class Table:
             end: Another one, later or earlier.
             verify: Compare the rows as well, by the fingerprint of the files that differ, which are read.
         """
-        compare = partial(compare_versions, self.spark, self.path, self.log) if verify else None
-        return diff_versions(self.log, start, end, compare)
+        return diff_versions(self.handle, start, end, verify)
+
+    def plan_restore(self, version: int) -> RestorePlan:
+        """Plan to go back to a version; see `history.plan_restore`. Nothing is changed until `run()`."""
+        return plan_restore(self.handle, version)
 
     def restore(self, version: int) -> RestorePlan:
-        """Plan to go back to a version; see `history.plan_restore`. Nothing is changed until `run()`."""
-        return plan_restore(self.path, self.log, lambda: self.spark, version, self.handle.has_guard)
+        """`plan_restore` by the name that it had."""
+        warnings.warn(
+            "Table.restore(version) is Table.plan_restore(version) now: call that.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return self.plan_restore(version)
 
     def storage(self) -> Storage:
         """The bytes that each version left, live and not; see `history.read_storage`."""
-        return read_storage(self.path, self.log)
+        return read_storage(self.handle)
 
     def plan_log_cleanup(self, at: datetime | str | None = None) -> LogCleanup:
         """What the next cleanup of the log takes; see `history.plan_log_cleanup`.
@@ -246,7 +245,7 @@ class Table:
         Args:
             at: When it is; None for now. Without a zone it is in the session's.
         """
-        return plan_log_cleanup(self.path, self.log, self.handle.instant(at))
+        return plan_log_cleanup(self.handle, at)
 
     def plan_vacuum(
         self,
@@ -260,7 +259,8 @@ class Table:
 
         Args:
             retention: How long removed files are kept, such as "168 hours" or "7 days". None: as the
-                table's property says, or a week. Less than that is what Delta refuses.
+                table's property says, or a week. Less than that is what Delta refuses; more keeps more,
+                though Delta itself has ignored RETAIN since 4.1: the plan is run file by file.
             keep_versions: Versions of which no file shall go.
             mode: "FULL" looks at the folder, "LITE" at the log's commits alone.
             at: For a preview, when VACUUM would run; None for now. Without a zone it is in the session's.
@@ -268,30 +268,10 @@ class Table:
                 same as another's; see `versions`.
 
         Raises:
-            InvalidArgumentError: An argument can't be used, or Delta refuses such a vacuum.
+            InvalidArgumentError: An argument can't be used, a version to keep can't be read already, or
+                Delta refuses such a vacuum: LITE where commits are gone, or so short a retention.
         """
-        session = VacuumSession(self.handle.conf, self.handle.has_guard, self._streams)
-        return plan_vacuum(
-            self.path,
-            self.log,
-            session,
-            retention,
-            keep_versions,
-            mode,
-            self.handle.instant(at),
-            self.vacuum_runner,
-            self._comparer(verify),
-        )
-
-    def vacuum_runner(self, plan: VacuumPlan, **options: Any) -> VacuumResult:
-        """Run one of this table's plans; `VacuumPlan.run` calls it."""
-        return run_vacuum(self.path, self.log, lambda: self.spark, plan, self.handle.has_guard, **options)
-
-    def _comparer(self, verify: bool) -> Compare | None:
-        return comparer(self.spark, self.path, self.log) if verify else None
-
-    def _streams(self, table_id: str) -> list[Stream]:
-        return running_streams(self.handle.session, self.path, table_id)
+        return plan_vacuum(self.handle, retention, keep_versions, mode, at, verify)
 
     def __repr__(self) -> str:
         return f'Table("{self.name}", version {self.version})'

@@ -95,6 +95,12 @@ def format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def format_list(words: Sequence[object], most: int = 5, separator: str = ", ") -> str:
+    """Write the first of some things for people: "a, b", "a, b, c, d, e and 2,000 more"."""
+    more = len(words) - most
+    return separator.join(map(str, words[:most])) + (f" and {more:,} more" if more > 0 else "")
+
+
 def format_seconds(seconds: float) -> str:
     """Write seconds for people: "4.2 ms", "42 ms", "0.42 s", "1.3 s", "2 min 5 s", "3 h 4 min"."""
     if not seconds:

@@ -129,7 +129,7 @@ def _of_table(path: Path) -> Calls:
         "versions": lambda: open_table(path).versions(),
         "at": lambda: open_table(path).at(timestamp="2030-01-01"),
         "diff": lambda: repr(open_table(path).diff(earliest(), latest())),
-        "restore": lambda: repr(open_table(path).restore(earliest())),
+        "restore": lambda: repr(open_table(path).plan_restore(earliest())),
         "storage": lambda: open_table(path).storage(),
         "cleanup": lambda: repr(open_table(path).plan_log_cleanup()),
         "vacuum": lambda: repr(open_table(path).plan_vacuum()),

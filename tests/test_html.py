@@ -161,7 +161,7 @@ def objects_with_hostile_names(root: Path) -> list[object]:
         plan,
         plan.compare(NAME),
         table.diff(0, 1),
-        table.restore(0),
+        table.plan_restore(0),
         RestoreResult(2, 0, 1, 1, 1, 1, True, 1.0),
         table.plan_log_cleanup(),
         replace(vacuum, warnings=(NAME,)),

@@ -51,7 +51,7 @@ def test_the_table_of_that_name_is_changed_and_not_its_neighbour(
     versions: list[int] = []
     for strategy in ("optimize", "rewrite", "arrow"):
         versions += table.plan_compaction().run(strategy=strategy).versions
-        versions.append(table.restore(1).run().version)
+        versions.append(table.plan_restore(1).run().version)
     versions += table.plan_compaction(zorder_by="a${x}").run(strategy="optimize", verify=False).versions
     assert versions == [2, 3, 4, 5, 6, 7, 8]
     assert measure_reads(spark, path, 1, 8, "id < 3", 1).same_result
@@ -119,7 +119,7 @@ def test_a_local_table_stays_local_whatever_the_default_file_system(
     table = open_table(path, spark)
     for strategy in ("optimize", "rewrite", "arrow"):
         assert table.plan_compaction().run(strategy=strategy).verified
-        table.restore(1).run()
+        table.plan_restore(1).run()
     assert measure_reads(spark, path, 1, 7, "id < 3", 1).same_result
     vacuum = table.plan_vacuum("0 hours")
     assert vacuum.run().num_files == vacuum.num_files > 0

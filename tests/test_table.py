@@ -205,7 +205,7 @@ def test_looking_at_a_table_needs_no_session_and_changes_nothing(shaped: Path) -
         table.versions(),
         table.storage(),
         table.diff(1, 2),
-        table.restore(1),
+        table.plan_restore(1),
         table.plan_log_cleanup(),
         table.at(),
     )
@@ -226,7 +226,7 @@ def test_what_is_no_text_is_no_predicate_order_or_column(odd: Any, tmp_path: Pat
 @pytest.mark.parametrize("odd", [None, 1.5, "1", b"x", [0], True])
 def test_what_is_no_whole_number_is_no_version(odd: Any, tmp_path: Path) -> None:
     table = open_table(handmade.write_log(tmp_path, [handmade.add("a")], [handmade.add("b")]))
-    for call in (lambda: table.diff(odd, 1), lambda: table.diff(1, odd), lambda: table.restore(odd)):
+    for call in (lambda: table.diff(odd, 1), lambda: table.diff(1, odd), lambda: table.plan_restore(odd)):
         refused(call, InvalidArgumentError, f"version={odd!r}")
 
 

@@ -2,11 +2,15 @@
 
 from compaction_kit.history.cleanup import LogCleanup, plan_log_cleanup
 from compaction_kit.history.diff import Diff, diff_versions
-from compaction_kit.history.ledger import read_history
-from compaction_kit.history.resolve import Resolved, resolve
 from compaction_kit.history.restore import RestorePlan, RestoreResult, plan_restore
-from compaction_kit.history.storage import Storage, read_storage
-from compaction_kit.history.versions import read_versions
+from compaction_kit.history.versions import (
+    Resolved,
+    Storage,
+    read_history,
+    read_storage,
+    read_versions,
+    resolve,
+)
 
 __all__ = [
     "Diff",

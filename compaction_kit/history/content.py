@@ -1,21 +1,20 @@
 """Which versions have the same content, and how that is known."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
 from compaction_kit.errors import RunFailedError
 from compaction_kit.execute.commits import has_tag
 from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
 from compaction_kit.execute.jvm import check_jvm, rows_of
-from compaction_kit.log import TransactionLog
+from compaction_kit.handle import Handle
+from compaction_kit.history.readable import running_totals
 from compaction_kit.log.reconcile import action_keys
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.query import MISSING_FILE, SPARK_ERRORS, reason_of
@@ -26,8 +25,6 @@ IDENTICAL, FINGERPRINT = "identical files", "equal fingerprints"
 CLAIMED = "claimed by its writer"
 CONTRADICTED = "claimed by its writer, contradicted by the row counts"
 REFUTED = "claimed by its writer, refuted by the fingerprints"
-# Whether two versions have the same rows, by reading what differs; None where files are gone.
-Compare = Callable[[int, int], bool | None]
 # What rewrites files and leaves the rows (DeltaOperations); any writer may call its commit so.
 _REWRITES = ("OPTIMIZE", "REORG")
 _SEED = 7
@@ -37,7 +34,7 @@ _ADD_FIELDS = ("path", "partitionValues", "size", "modificationTime", "dataChang
 
 @dataclass(frozen=True)
 class Content:
-    """What is known of the versions' content; a value a version in each array.
+    """What is known of the versions' content; a value a version in each array and list.
 
     Attributes:
         first: The first of the versions.
@@ -82,7 +79,7 @@ class Content:
         return next(claim for claim in (REFUTED, CONTRADICTED, CLAIMED) if claim in claims)
 
 
-def read_content(log: TransactionLog, compare: Compare | None = None) -> Content:
+def read_content(handle: Handle, verify: bool = False) -> Content:
     """Find the versions of the same content.
 
     Two versions have it if they have the same files and the same schema, as after a RESTORE, or if
@@ -92,41 +89,36 @@ def read_content(log: TransactionLog, compare: Compare | None = None) -> Content
     statistics. dataChange alone proves nothing: any writer may set it, and Delta doesn't check it.
 
     Args:
-        log: The table's log.
-        compare: Compares what such a commit replaced, whatever it calls itself.
+        handle: The table.
+        verify: Compare by fingerprint what such a commit replaced, whatever it calls itself, as far as
+            the files are there.
     """
-    first, lifetimes = log.lifetimes()
-    commits = log.commits()
-    latest = log.segment().version
-    states = _states(first, commits, lifetimes, latest)
-    schemas = states[:, 1]
-    told = {row["version"]: row for row in commits.drop_columns(["parameters", "metrics"]).to_pylist()}
-    suspects = [
-        i
-        for i in range(1, len(states))
-        if schemas[i] == schemas[i - 1]
-        and states[i, 0] != states[i - 1, 0]
-        # A commit that isn't there tells nothing.
-        and not told.get(first.version + i, {"data_change": True})["data_change"]
-    ]
-    rewrites: list[str | None] = [None] * len(states)
-    claims: list[str | None] = [None] * len(states)
-    if suspects:
-        added, removed = _row_counts(first, lifetimes, latest)
-        for i in suspects:
-            version = first.version + i
-            counts = (added[i], removed[i])
-            rewrites[i], claims[i] = _judge(told[version], version, counts, compare)
-    numbers = np.unique(states, axis=0, return_inverse=True)[1].reshape(-1)
+    first, lifetimes = handle.log.lifetimes()
+    columns = ["version", "operation", "user_metadata", "data_change", "schema"]
+    commits = {row["version"]: row for row in handle.log.commits().select(columns).to_pylist()}
+    latest = handle.log.segment().version
+    files, schemas = _file_sets(lifetimes, first.version, latest), _schemas(first, commits, latest)
+    rewrites: list[str | None] = [None] * len(files)
+    claims: list[str | None] = [None] * len(files)
+    counts = None
+    suspects = np.flatnonzero((files[1:] != files[:-1]) & (schemas[1:] == schemas[:-1])) + 1
+    for i in suspects.tolist():
+        commit = commits.get(first.version + i)
+        # Of a commit that isn't there nothing is known.
+        if commit is not None and not commit["data_change"]:
+            counts = counts or _row_counts(first, lifetimes)
+            added, removed = (count.get(commit["version"], 0) for count in counts)
+            rewrites[i], claims[i] = _judge(handle, commit, added, removed, verify)
+    states = np.unique(np.column_stack([files, schemas]), axis=0, return_inverse=True)[1].reshape(-1)
     groups = np.arange(first.version, latest + 1)
     lowest: dict[int, int] = {}
-    for i, number in enumerate(numbers.tolist()):
-        groups[i] = groups[i - 1] if rewrites[i] else lowest.get(number, first.version + i)
-        lowest.setdefault(number, int(groups[i]))
-    return Content(first.version, numbers, groups, rewrites, claims)
+    for i, state in enumerate(states.tolist()):
+        groups[i] = groups[i - 1] if rewrites[i] else lowest.get(state, first.version + i)
+        lowest.setdefault(state, int(groups[i]))
+    return Content(first.version, states, groups, rewrites, claims)
 
 
-def compare_versions(spark: SparkSession, table: Path, log: TransactionLog, one: int, other: int) -> bool:
+def compare_versions(handle: Handle, one: int, other: int) -> bool:
     """Whether two versions have the same rows and columns: by reading the files that differ.
 
     Raises:
@@ -134,89 +126,63 @@ def compare_versions(spark: SparkSession, table: Path, log: TransactionLog, one:
         RunFailedError: They can't be read.
         SessionError: The session has no JVM in reach.
     """
-    sides = [log.snapshot(version) for version in (one, other)]
-    if sides[0].metadata.schema != sides[1].metadata.schema:
+    before, after = handle.log.snapshot(one), handle.log.snapshot(other)
+    if before.metadata.schema != after.metadata.schema:
         return False
+    spark = handle.spark
     check_jvm(spark, "versions can't be compared file by file: compare what queries return instead.")
-    keys = [action_keys(side.live) for side in sides]
-    only = [pc.invert(pc.is_in(keys[i], value_set=keys[1 - i])) for i in (0, 1)]
     # Delta sees to it only where it plans the read itself.
-    by_id = {"spark.sql.parquet.fieldId.read.enabled": "true"} if sides[0].metadata.is_mapped_by_id else {}
+    by_id = {"spark.sql.parquet.fieldId.read.enabled": "true"} if before.metadata.is_mapped_by_id else {}
     try:
         with quiet_errors(), session_confs(spark, WHOLE_FILES | by_id):
-            prints = [
-                _fingerprint(spark, table, list(_adds(side, differs)), side.version)
-                for side, differs in zip(sides, only, strict=True)
-            ]
+            return _fingerprint(handle, before, after) == _fingerprint(handle, after, before)
     except SPARK_ERRORS as error:
         if any(sign in str(error) for sign in MISSING_FILE):
             raise FileNotFoundError(str(error)) from error
         raise RunFailedError(f"Versions {one} and {other} can't be compared: {reason_of(error)}.") from error
-    return prints[0] == prints[1]
 
 
-def comparer(spark: SparkSession, table: Path, log: TransactionLog) -> Compare:
-    """What compares versions as `compare_versions` does, and can't where files are gone."""
-
-    def compare(one: int, other: int) -> bool | None:
-        try:
-            return compare_versions(spark, table, log, one, other)
-        except FileNotFoundError:
-            return None
-
-    return compare
+def not_in(snapshot: Snapshot, other: Snapshot) -> pa.Array:
+    """Which live files of a version another one hasn't, with the same deletion vector: bool."""
+    return pc.invert(pc.is_in(action_keys(snapshot.live), value_set=action_keys(other.live)))
 
 
 def _judge(
-    commit: dict[str, Any], version: int, counts: tuple[int | None, int | None], compare: Compare | None
+    handle: Handle, commit: dict[str, Any], added: int | None, removed: int | None, verify: bool
 ) -> tuple[str | None, str | None]:
     """What is known of a commit that replaced files and says that it changed no data: rewrite, claim."""
-    added, removed = counts
-    if added is not None and removed is not None and added != removed:
+    is_counted = added is not None and removed is not None
+    if is_counted and added != removed:
         return None, CONTRADICTED
     # A fingerprint of ours in the commit's userMetadata would be proof too; nothing writes one yet.
-    same = compare(version - 1, version) if compare is not None else None
-    if same is not None:
-        return (FINGERPRINT, None) if same else (None, REFUTED)
+    if verify:
+        try:
+            is_same = compare_versions(handle, commit["version"] - 1, commit["version"])
+            return (FINGERPRINT, None) if is_same else (None, REFUTED)
+        except FileNotFoundError:
+            pass
     name = "compaction_kit" if has_tag(commit["user_metadata"]) else commit["operation"]
-    is_rewrite = name == "compaction_kit" or name in _REWRITES
-    return (name, None) if is_rewrite and added is not None and removed is not None else (None, CLAIMED)
+    return (name, None) if is_counted and name in (*_REWRITES, "compaction_kit") else (None, CLAIMED)
 
 
-def _states(first: Snapshot, commits: pa.Table, lifetimes: pa.Table, latest: int) -> np.ndarray:
-    """For each version a number for its set of live files, and one for its schema."""
-    files = _file_sets(lifetimes, first.version, latest)
-    return np.column_stack([files, np.array(_schemas(first, commits, latest), dtype=np.uint64)])
-
-
-def _schemas(first: Snapshot, commits: pa.Table, latest: int) -> list[int]:
+def _schemas(first: Snapshot, commits: dict[int, dict[str, Any]], latest: int) -> np.ndarray:
     """A number for each version's schema, the same for the same one."""
     known: list[Any] = [first.metadata.schema]
-    set_by = {
-        version: schema
-        for version, schema in zip(commits["version"].to_pylist(), commits["schema"].to_pylist(), strict=True)
-        if schema is not None and version > first.version
-    }
-    numbers, current = [], 0
-    for version in range(first.version, latest + 1):
-        if version in set_by:
-            current = _position(known, _schema(set_by[version]))
-        numbers.append(current)
-    return numbers
-
-
-def _schema(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        # A version that can't be read, and a later one that can.
-        return text
-
-
-def _position(known: list[Any], one: Any) -> int:
-    if one not in known:
-        known.append(one)
-    return known.index(one)
+    numbers = [0]
+    for version in range(first.version + 1, latest + 1):
+        text = commits.get(version, {}).get("schema")
+        if text is None:
+            numbers.append(numbers[-1])
+            continue
+        try:
+            schema = json.loads(text)
+        except (ValueError, RecursionError):
+            # A version that can't be read, and a later one that can.
+            schema = text
+        if schema not in known:
+            known.append(schema)
+        numbers.append(known.index(schema))
+    return np.array(numbers, np.uint64)
 
 
 def _file_sets(lifetimes: pa.Table, first: int, latest: int) -> np.ndarray:
@@ -225,35 +191,31 @@ def _file_sets(lifetimes: pa.Table, first: int, latest: int) -> np.ndarray:
     That it isn't has a chance of one in 10^19.
     """
     keys = action_keys(lifetimes).dictionary_encode().indices.to_numpy()
-    draws = np.random.default_rng(_SEED).integers(0, 2**64, keys.max(initial=0) + 1, np.uint64)[keys]
-    steps = np.zeros(latest - first + 2, dtype=np.uint64)
-    np.add.at(steps, lifetimes["added"].to_numpy() - first, draws)
-    ended = lifetimes["removed"].is_valid().to_numpy()
-    np.subtract.at(steps, lifetimes["removed"].drop_null().to_numpy() - first, draws[ended])
-    return np.cumsum(steps, dtype=np.uint64)[:-1]
+    draws = np.random.default_rng(_SEED).integers(0, 2**64, keys.max(initial=0) + 1, np.uint64)
+    return running_totals(lifetimes, draws[keys], first, latest)
 
 
-def _row_counts(
-    first: Snapshot, lifetimes: pa.Table, latest: int
-) -> tuple[list[int | None], list[int | None]]:
-    """The rows that each version added and removed; None where a file's statistics don't say."""
+def _row_counts(first: Snapshot, lifetimes: pa.Table) -> tuple[dict[int, int | None], dict[int, int | None]]:
+    """The rows that versions added and removed; None where a file's statistics don't say."""
     deleted = pc.fill_null(first.live_files["deletion_vector_cardinality"].combine_chunks(), 0)
     at_first = pc.subtract(first.num_records, deleted).take(lifetimes["row"].combine_chunks())
     records = pc.coalesce(lifetimes["num_records"].combine_chunks(), at_first)
-    added, removed = (_sums(lifetimes[name], records, first.version, latest) for name in ("added", "removed"))
-    return added, removed
+    sum_or_null = ("records", "sum", pc.ScalarAggregateOptions(skip_nulls=False))
+
+    def sums(change: str) -> dict[int, int | None]:
+        by_version = pa.table({"version": lifetimes[change], "records": records}).group_by("version")
+        columns = by_version.aggregate([sum_or_null]).to_pydict()
+        return dict(zip(columns["version"], columns["records_sum"], strict=True))
+
+    return sums("added"), sums("removed")
 
 
-def _sums(versions: pa.ChunkedArray, records: pa.Array, first: int, latest: int) -> list[int | None]:
-    sums = pa.table({"version": versions, "records": records}).group_by("version")
-    option = pc.ScalarAggregateOptions(skip_nulls=False)
-    table = sums.aggregate([("records", "sum", option)])
-    known = dict(zip(table["version"].to_pylist(), table["records_sum"].to_pylist(), strict=True))
-    return [known.get(version, 0) for version in range(first, latest + 1)]
-
-
-def _fingerprint(spark: SparkSession, table: Path, adds: list[dict[str, Any]], version: int) -> Fingerprint:
-    return fingerprint(rows_of(spark, table, adds, version)) if adds else Fingerprint(0, (0, 0))
+def _fingerprint(handle: Handle, snapshot: Snapshot, other: Snapshot) -> Fingerprint:
+    """The fingerprint of the files that a version has and another one hasn't."""
+    adds = list(_adds(snapshot, not_in(snapshot, other)))
+    if not adds:
+        return Fingerprint(0, (0, 0))
+    return fingerprint(rows_of(handle.spark, handle.path, adds, snapshot.version))
 
 
 def _adds(snapshot: Snapshot, chosen: pa.Array) -> Iterator[dict[str, Any]]:

@@ -2,33 +2,29 @@
 
 import time
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanError
 from compaction_kit.execute.commits import restore, settings
 from compaction_kit.execute.failures import stale, translate
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable
+from compaction_kit.handle import Handle
 from compaction_kit.history.diff import ADDED, REMOVED, Diff, diff_versions
 from compaction_kit.history.readable import BLOCKED, LOG_GONE, read_readability
-from compaction_kit.log import TransactionLog
 from compaction_kit.log.listing import whole_version
+from compaction_kit.records import Plan, Result
 from compaction_kit.retention import GUARD, PROPERTY
 from compaction_kit.session import quiet_errors
-from compaction_kit.text import as_text, format_count, format_size, shown
-
-_MOST_LISTED = 5
+from compaction_kit.text import format_count, format_list, format_size
 
 
-@dataclass(frozen=True)
-class RestoreResult:
+@dataclass(frozen=True, repr=False)
+class RestoreResult(Result):
     """What a restore did, by its commit.
 
     Attributes:
@@ -57,18 +53,13 @@ class RestoreResult:
             "seconds": f"{self.seconds:.1f}",
         }
 
-    def _repr_html_(self) -> str:
-        return shown(self.facts())
 
-    def __repr__(self) -> str:
-        return f"RestoreResult(\n{as_text(self.facts())}\n)"
-
-
-@dataclass(frozen=True)
-class RestorePlan:
+@dataclass(frozen=True, repr=False)
+class RestorePlan(Plan):
     """What RESTORE would do to the table; nothing is changed until `run()`.
 
     Attributes:
+        handle: The table.
         version: The version that the table is at.
         target: The version to restore.
         diff: What would be added back and removed.
@@ -76,28 +67,28 @@ class RestorePlan:
         is_blocked: Whether Delta refuses the target, for it is older than the retention of deleted files.
     """
 
+    handle: Handle = field(repr=False, compare=False)
     version: int
     target: int
     diff: Diff
     missing: tuple[str, ...]
     is_blocked: bool
-    runner: Callable[["RestorePlan"], RestoreResult] = field(repr=False)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether both versions have the same files; `run()` commits a version all the same."""
+        return not len(self.diff.files)
 
     def explain(self) -> str:
         """What would happen, a sentence a line."""
-        diff = self.diff
+        added, removed = self._files()
         lines = [
-            f"RESTORE to version {self.target} would add back {format_count(diff.num_files_added, 'file')} "
-            f"({format_size(diff.bytes_added)}) and remove {format_count(diff.num_files_removed, 'file')} "
-            f"({format_size(diff.bytes_removed)}), as version {self.version + 1}; "
-            f"version {self.version} stays readable as long as its files do.",
+            f"RESTORE to version {self.target} would add back {added[0]} ({added[1]}) and remove "
+            f"{removed[0]} ({removed[1]}), as version {self.version + 1}; version {self.version} stays "
+            "readable as long as its files do.",
             self._streams(),
         ]
-        if self.is_blocked:
-            lines.append(_blocked(self))
-        if self.missing:
-            lines.append(_lacking(self))
-        return "\n".join(lines)
+        return "\n".join(lines + self._obstacles())
 
     def run(self) -> RestoreResult:
         """Restore the version, by Delta's RESTORE.
@@ -110,23 +101,42 @@ class RestorePlan:
             RunFailedError: Spark or Delta gave up; the message says what is committed.
             RunCancelled: Ctrl-C was pressed; the message says the same.
         """
-        return self.runner(self)
+        start, tag = time.monotonic(), uuid.uuid4().hex[:8]
+        handle, spark = self.handle, self.handle.spark
+        try:
+            # Other runs may have held the session until now.
+            with quiet_errors(), settings(spark, "restore", tag):
+                _check(self)
+                run_cancellable(spark, lambda: restore(spark, handle.path, self.target), lambda _: None)
+        except (PySparkException, Py4JError) as error:
+            raise translate(error, handle.path, _outcome(self, tag)) from error
+        except (WorkCancelled, KeyboardInterrupt) as error:
+            message = f"The restore was cancelled: {_outcome(self, tag)}."
+            raise RunCancelled(message) from error.__cause__ or error
+        return _result(self, tag, time.monotonic() - start)
 
     def facts(self) -> dict[str, str]:
         """The plan for people: name and value."""
-        diff = self.diff
-        can = "no" if self.missing or self.is_blocked else "yes"
+        added, removed = self._files()
         return {
             "restore": f"version {self.target}, from version {self.version}",
-            "adds back": f"{format_count(diff.num_files_added, 'file')}, {format_size(diff.bytes_added)}",
-            "removes": f"{format_count(diff.num_files_removed, 'file')}, {format_size(diff.bytes_removed)}",
+            "adds back": ", ".join(added),
+            "removes": ", ".join(removed),
             "streams": self._streams(),
-            "can run": can if can == "yes" else f"no: {_lacking(self) if self.missing else _blocked(self)}",
+            "can run": f"no: {self._obstacles()[-1]}" if self._obstacles() else "yes",
         }
+
+    def _files(self) -> tuple[tuple[str, str], tuple[str, str]]:
+        """How many files are added and removed, and their sizes."""
+        diff = self.diff
+        return (
+            (format_count(diff.num_files_added, "file"), format_size(diff.bytes_added)),
+            (format_count(diff.num_files_removed, "file"), format_size(diff.bytes_removed)),
+        )
 
     def _streams(self) -> str:
         diff = self.diff
-        if not diff.num_files_added and not diff.num_files_removed:
+        if self.is_empty:
             return "A stream that reads the table sees nothing of it."
         again = f"gets the rows of {format_count(diff.num_files_added, 'file')} once more"
         fails = "fails at the commit unless it is set to skipChangeCommits, which skips it"
@@ -135,40 +145,43 @@ class RestorePlan:
         instead = again if diff.num_files_added else "goes on, though what it has passed on is not taken back"
         return f"A stream that reads the table {fails}; with ignoreChanges it {instead}."
 
-    def _repr_html_(self) -> str:
-        return shown(self.facts())
+    def _obstacles(self) -> list[str]:
+        """Why the plan can't run, a sentence each; the last weighs most."""
+        sentences = []
+        if self.is_blocked:
+            sentences.append(
+                f"version={self.target} can't be restored: Delta blocks versions older than {PROPERTY}; "
+                f"choose a later one, lengthen that, or set {GUARD} to false in the session if its files are "
+                "all there."
+            )
+        if self.missing:
+            number, are = format_count(len(self.missing), "file"), "is" if len(self.missing) == 1 else "are"
+            sentences.append(
+                f"version={self.target} can't be restored: {number} that it needs {are} gone "
+                f"({format_list(self.missing)}); choose a version that versions() calls readable, or put the "
+                "files back."
+            )
+        return sentences
 
-    def __repr__(self) -> str:
-        return f"RestorePlan(\n{as_text(self.facts())}\n)"
 
-
-def plan_restore(
-    table: Path,
-    log: TransactionLog,
-    get_spark: Callable[[], SparkSession],
-    version: int,
-    guard: bool = True,
-) -> RestorePlan:
+def plan_restore(handle: Handle, version: int) -> RestorePlan:
     """Plan what RESTORE to a version would do now (RestoreTableCommand).
 
     Args:
-        table: The table's folder.
-        log: Its log.
-        get_spark: Gives the session to run it with.
+        handle: The table.
         version: The version to restore.
-        guard: Whether the session has Delta's guard on.
 
     Raises:
         InvalidArgumentError: The version can't be read back, or is the latest.
     """
-    latest = log.snapshot()
-    log.segment(whole_version(version))
-    if version == latest.version:
+    latest = handle.log.snapshot().version
+    handle.log.segment(whole_version(version))
+    if version == latest:
         raise InvalidArgumentError(
             f"version={version} is the latest, so there is nothing to restore: choose an earlier one."
         )
-    diff = diff_versions(log, latest.version, version)
-    state = read_readability(table, log, guard)
+    diff = diff_versions(handle, latest, version)
+    state = read_readability(handle)
     status = state.statuses()[state.needs.versions == version]
     if LOG_GONE in status:
         raise InvalidArgumentError(
@@ -177,47 +190,12 @@ def plan_restore(
         )
     needed = state.needs.of_version(version)
     missing = pc.unique(needed.filter(pc.is_in(needed, value_set=state.missing))).to_pylist()
-
-    def run(plan: RestorePlan) -> RestoreResult:
-        return _run(table, log, get_spark, plan, guard)
-
-    return RestorePlan(latest.version, version, diff, tuple(sorted(missing)), BLOCKED in status, run)
+    return RestorePlan(handle, latest, version, diff, tuple(sorted(missing)), BLOCKED in status)
 
 
-def _run(
-    table: Path, log: TransactionLog, get_spark: Callable[[], SparkSession], plan: RestorePlan, guard: bool
-) -> RestoreResult:
-    start, tag = time.monotonic(), uuid.uuid4().hex[:8]
-    spark = get_spark()
-    try:
-        # Other runs may have held the session until now.
-        with quiet_errors(), settings(spark, "restore", tag):
-            _check(plan, plan_restore(table, log, get_spark, plan.target, guard))
-            run_cancellable(spark, lambda: restore(spark, table, plan.target), lambda _: None)
-    except (PySparkException, Py4JError) as error:
-        raise translate(error, table, _outcome(log, plan, tag)) from error
-    except (WorkCancelled, KeyboardInterrupt) as error:
-        told = f"The restore was cancelled: {_outcome(log, plan, tag)}."
-        raise RunCancelled(told) from error.__cause__ or error
-    return _result(log, plan, tag, time.monotonic() - start)
-
-
-def _outcome(log: TransactionLog, plan: RestorePlan, tag: str) -> str:
-    commits = _commits(log, tag)
-    if not commits:
-        return "nothing was committed, the table is as it was"
-    return f"version {commits[0]['version']} is committed, with the content of version {plan.target}"
-
-
-def _commits(log: TransactionLog, tag: str) -> list[dict[str, Any]]:
-    """The rows of the ledger of a restore's commits."""
-    commits = log.commits()
-    told = pc.fill_null(commits["user_metadata"], "")
-    return commits.filter(pc.ends_with(told, tag)).to_pylist()
-
-
-def _check(plan: RestorePlan, now: RestorePlan) -> None:
+def _check(plan: RestorePlan) -> None:
     """Refuse what can't be restored, and what isn't any more what the plan was made for."""
+    now = plan_restore(plan.handle, plan.target)
     if now.version != plan.version:
         raise stale(plan, now.version)
     if not now.diff.files.equals(plan.diff.files):
@@ -225,43 +203,40 @@ def _check(plan: RestorePlan, now: RestorePlan) -> None:
             f"The table was made anew since the plan was made, and version {plan.version} is another now: "
             "make a new plan; nothing was changed."
         )
-    if now.missing or now.is_blocked:
-        raise InvalidArgumentError(f"{_lacking(now) if now.missing else _blocked(now)} Nothing was changed.")
+    if now._obstacles():
+        raise InvalidArgumentError(f"{now._obstacles()[-1]} Nothing was changed.")
 
 
-def _result(log: TransactionLog, plan: RestorePlan, tag: str, seconds: float) -> RestoreResult:
-    row = _commits(log, tag)[0]
-    actions = log.actions(row["version"])
+def _outcome(plan: RestorePlan, tag: str) -> str:
+    """What is committed, after a run that ended early."""
+    commits = _commits(plan, tag)
+    if not commits:
+        return "nothing was committed, the table is as it was"
+    return f"version {commits[0]['version']} is committed, with the content of version {plan.target}"
+
+
+def _result(plan: RestorePlan, tag: str, seconds: float) -> RestoreResult:
+    commit = _commits(plan, tag)[0]
+    actions = plan.handle.log.actions(commit["version"])
     as_planned = all(
         sorted(actions.filter(pc.equal(actions["action"], kind))["path"].to_pylist())
         == sorted(plan.diff.paths(change))
         for kind, change in (("add", ADDED), ("remove", REMOVED))
     )
     return RestoreResult(
-        version=row["version"],
+        version=commit["version"],
         restored=plan.target,
-        num_files_added=row["num_added"],
-        num_files_removed=row["num_removed"],
-        bytes_added=row["bytes_added"],
-        bytes_removed=row["bytes_removed"],
+        num_files_added=commit["num_added"],
+        num_files_removed=commit["num_removed"],
+        bytes_added=commit["bytes_added"],
+        bytes_removed=commit["bytes_removed"],
         as_planned=as_planned,
         seconds=seconds,
     )
 
 
-def _lacking(plan: RestorePlan) -> str:
-    shown = ", ".join(plan.missing[:_MOST_LISTED])
-    more = len(plan.missing) - _MOST_LISTED
-    rest = f" and {more:,} more" if more > 0 else ""
-    return (
-        f"version={plan.target} can't be restored: {format_count(len(plan.missing), 'file')} that it needs "
-        f"{'is' if len(plan.missing) == 1 else 'are'} gone ({shown}{rest}); choose a version that versions() "
-        "calls readable, or put the files back."
-    )
-
-
-def _blocked(plan: RestorePlan) -> str:
-    return (
-        f"version={plan.target} can't be restored: Delta blocks versions older than {PROPERTY}; choose a "
-        f"later one, lengthen that, or set {GUARD} to false in the session if its files are all there."
-    )
+def _commits(plan: RestorePlan, tag: str) -> list[dict[str, Any]]:
+    """The commits of a run, as `TransactionLog.commits` has them."""
+    commits = plan.handle.log.commits()
+    is_own = pc.ends_with(pc.fill_null(commits["user_metadata"], ""), tag)
+    return commits.filter(is_own).to_pylist()

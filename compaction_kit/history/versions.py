@@ -1,109 +1,261 @@
-"""Every version that the log knows: whether it can be read, until when, and what to read instead."""
+"""Every version that the log knows: what it did, whether and until when it can be read, what it left."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from matplotlib.figure import Figure
 
+from compaction_kit import plots
+from compaction_kit.errors import InvalidArgumentError, show_value
+from compaction_kit.files import SMALL_FILE_SIZE
 from compaction_kit.folder import list_folder
-from compaction_kit.history.content import Compare, Content, read_content
-from compaction_kit.history.expiry import NEVER, first_expiry, to_millis
-from compaction_kit.history.needs import Needs
-from compaction_kit.history.readable import LOG_GONE, YES, Readability, read_readability
-from compaction_kit.log import TransactionLog
-
-VERSION_COLUMNS = pa.schema(
-    [
-        ("version", pa.int64()),
-        ("timestamp", pa.timestamp("ms", "UTC")),
-        ("operation", pa.string()),
-        ("readable", pa.string()),
-        ("num_missing", pa.int64()),
-        ("missing", pa.list_(pa.string())),
-        ("readable_until", pa.timestamp("ms", "UTC")),
-        ("same_content_as", pa.int64()),
-        ("same_content_by", pa.string()),
-        ("content_claim", pa.string()),
-        ("read_instead", pa.int64()),
-    ]
+from compaction_kit.handle import Handle
+from compaction_kit.history.cleanup import log_expiry
+from compaction_kit.history.content import read_content
+from compaction_kit.history.readable import (
+    LOG_GONE,
+    YES,
+    Needs,
+    Readability,
+    latest_by_path,
+    missing_paths,
+    read_needs,
+    read_readability,
+    running_totals,
 )
+from compaction_kit.retention import log_retention, table_retention, to_millis
+from compaction_kit.text import parse_size
+from compaction_kit.times import session_zone, show_time
+
+_STAMP = pa.timestamp("ms", "UTC")
+_NEVER = np.iinfo(np.int64).max
 _MOST_MISSING = 10
 
 
-def read_versions(
-    table: Path,
-    log: TransactionLog,
-    now: datetime | None = None,
-    guard: bool = True,
-    compare: Compare | None = None,
-) -> pa.Table:
+@dataclass(frozen=True)
+class Storage:
+    """The bytes of a table's data files, version by version, as far as the log tells of them.
+
+    Attributes:
+        versions: One row a version: version, live_bytes (of the files that it has), tombstoned_bytes
+            (of those that earlier versions had, and that are on disk now), gone_bytes (of those that
+            earlier versions had, and that are not); all int64.
+        orphaned_bytes: Of the files on disk that no version has.
+    """
+
+    versions: pa.Table
+    orphaned_bytes: int
+
+    def plot(self, versions: pa.Table) -> Figure:
+        """Draw the bytes that each version left, and which versions can be read.
+
+        Args:
+            versions: What `Table.versions()` returns.
+        """
+        return plots.storage(self.versions, self.orphaned_bytes, versions)
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The commit that time travel picks.
+
+    Attributes:
+        version: Its version.
+        timestamp: When it was committed, as time travel has it, in the session's time zone; None where
+            its commit isn't in the log any more.
+        in_commit: Whether the commit itself says when, by its in-commit timestamp; if not, that is the
+            time of its file, which a copy of the table may have changed.
+        superseded_at: When the next version was committed: any time before stands for this version.
+            None for the latest.
+    """
+
+    version: int
+    timestamp: datetime | None
+    in_commit: bool
+    superseded_at: datetime | None
+
+    def __repr__(self) -> str:
+        by = "by its in-commit timestamp" if self.in_commit else "by the time of its file"
+        at, next_at = (
+            time and show_time(time, "milliseconds") for time in (self.timestamp, self.superseded_at)
+        )
+        when = f"committed {at} {by}" if at else "its commit is gone"
+        return f"version {self.version}: {when}{f', superseded {next_at}' if next_at else ', the latest'}"
+
+
+def resolve(handle: Handle, version: int | None = None, timestamp: datetime | str | None = None) -> Resolved:
+    """The commit that a version or a time stands for; the latest if neither is given.
+
+    Args:
+        handle: The table.
+        version: A version.
+        timestamp: Instead of it a time: the last version committed by then. Without a zone it is in
+            the session's; see `times.to_instant`.
+
+    Raises:
+        InvalidArgumentError: The version can't be read back, no version has that time, or both were
+            given.
+    """
+    if version is not None and timestamp is not None:
+        raise InvalidArgumentError(
+            f"version={version!r} and timestamp={show_value(timestamp)} were both given: "
+            "choose one of the two."
+        )
+    log, zone = handle.log, session_zone(handle.session)
+    if timestamp is None:
+        picked = log.segment(version).version
+    else:
+        picked = log.version_at(handle.instant(timestamp, "timestamp"))
+    versions = log.commits()["version"].to_pylist()
+    if picked not in versions:
+        return Resolved(picked, None, False, None)
+    position = versions.index(picked)
+    times = log.commit_times()[position : position + 2].to_pylist()
+    at, *after = (time.astimezone(zone) for time in times)
+    return Resolved(picked, at, log.has_in_commit_timestamp(picked), after[0] if after else None)
+
+
+def read_history(handle: Handle, small_file_size: int | str = SMALL_FILE_SIZE) -> pa.Table:
+    """The commits, with the state that each version left.
+
+    Args:
+        handle: The table.
+        small_file_size: Files below this size count as small.
+
+    Returns:
+        The columns of `log.commits()`, with the timestamp as DESCRIBE HISTORY has it; num_files,
+        size_bytes, num_small_files (int64): the live files after each version, null where it can't be
+        read back; files_expire (UTC): when the retention of the files that it removed has passed, so
+        that VACUUM may delete those that no version brought back; null if it removed none; and
+        log_expires (UTC): when the retention of the commit has, so that a cleanup of the log may
+        take it if a checkpoint allows; see `plan_log_cleanup`. Oldest first.
+    """
+    threshold = parse_size(small_file_size, "small_file_size")
+    log = handle.log
+    commits = log.commits()
+    commits = commits.set_column(1, commits.schema.field("timestamp"), log.commit_times())
+    first, lifetimes = log.lifetimes()
+    latest = log.snapshot()
+    positions = commits["version"].to_numpy() - first.version
+    sizes = lifetimes["size_bytes"].to_numpy()
+    columns = {
+        "num_files": np.ones(len(sizes), np.int64),
+        "size_bytes": sizes,
+        "num_small_files": (sizes < threshold).astype(np.int64),
+    }
+    for name, weights in columns.items():
+        totals = running_totals(lifetimes, weights, first.version, latest.version)[np.maximum(positions, 0)]
+        commits = commits.append_column(name, pa.array(totals, mask=positions < 0))
+    kept = pa.scalar(to_millis(table_retention(latest.metadata)), pa.duration("ms"))
+    commits = commits.append_column("files_expire", pc.add(commits["files_removed_at"], kept))
+    log_expires = log_expiry(log.commit_file_times(), log_retention(latest.metadata))
+    return commits.append_column("log_expires", pa.array(log_expires, _STAMP))
+
+
+def read_storage(handle: Handle) -> Storage:
+    """Read the log and look at the disk; hidden files are passed over, as VACUUM does."""
+    needs = read_needs(handle)
+    _, lifetimes = handle.log.lifetimes()
+    on_disk = list_folder(handle.path, needs.snapshot.metadata.partition_columns)
+    paths = lifetimes["path"].combine_chunks()
+    sizes = pc.fill_null(lifetimes["size_bytes"], 0).to_numpy()
+    gone = pc.is_in(paths, value_set=missing_paths(handle.path, pa.chunked_array([paths]), on_disk["path"]))
+    gone_sizes = sizes * gone.to_numpy(zero_copy_only=False)
+    # A file that came back, or got another vector, has been there since its first life.
+    _, begins = np.unique(paths.dictionary_encode().indices.to_numpy(), return_index=True)
+    ever = pa.table({"added": lifetimes["added"].take(begins), "removed": pa.nulls(len(begins), pa.int64())})
+
+    def total(spans: pa.Table, weights: np.ndarray) -> np.ndarray:
+        return running_totals(spans, weights, needs.first, needs.latest)
+
+    live = total(lifetimes, sizes)
+    gone_bytes = total(ever, gone_sizes[begins]) - total(lifetimes, gone_sizes)
+    tombstoned = total(ever, sizes[begins]) - live - gone_bytes
+    columns = {"live_bytes": live, "tombstoned_bytes": tombstoned, "gone_bytes": gone_bytes}
+    orphans = on_disk.filter(pc.invert(pc.is_in(on_disk["path"], value_set=needs.files["path"])))
+    versions = pa.table({"version": needs.versions, **columns})
+    return Storage(versions, pc.sum(orphans["size_bytes"]).as_py() or 0)
+
+
+def read_versions(handle: Handle, now: datetime | None = None, verify: bool = False) -> pa.Table:
     """Every version that the log knows, oldest first.
 
     Args:
-        table: The table's folder.
-        log: Its log.
+        handle: The table.
         now: At which time, with the files that are there; None for now.
-        guard: Whether Delta refuses versions older than the retention of deleted files, as it does
-            from 4.1 on unless the session says otherwise.
-        compare: Tells by reading whether two versions have the same rows: asked about each commit
-            that replaced files and says that it changed no data. None: nothing is read but the log.
+        verify: Compare by fingerprint what was replaced by each commit that says that it changed no
+            data. False: nothing is read but the log.
 
     Returns:
-        version; timestamp (UTC, when it was committed, as time travel has it; null without a
-        commit); operation; readable ("yes", "blocked" by the guard, "missing files", "log gone":
-        the version can't be read back from the log any more); num_missing and missing (how many
-        of the files that it needs aren't on disk, and the first ten of their paths); readable_until
-        (UTC: when VACUUM may delete the first file that it needs, or the guard blocks it, whichever
-        is first; null if neither will, as for the latest, or if it can't be read); same_content_as
-        (the lowest other version that is known to have the same rows and columns; see
-        `content.read_content`); same_content_by (how that is known: "identical files", "says
-        OPTIMIZE, row counts agree", "equal fingerprints"); content_claim (what the commit says and
-        nothing else shows: "claimed by its writer" if it replaced files and says that it changed no
-        data, with ", contradicted by the row counts" or ", refuted by the fingerprints" where it is
-        wrong); read_instead (of a version that can't be read, the latest of the same content that
-        can).
+        version (int64); timestamp (UTC, when it was committed, as time travel has it; null without a
+        commit); operation (string); readable (string: "yes", "blocked" by Delta's guard, "missing files",
+        "log gone": the version can't be read back from the log any more); num_missing (int64) and
+        missing (list of strings): how many of the files that it needs aren't on disk, and the first ten
+        of their paths; readable_until (UTC: when VACUUM may delete the first file that it needs, or
+        the guard blocks it, whichever is first; null if neither will, as for the latest, or if it can't
+        be read); same_content_as (int64, the lowest other version that is known to have the same rows
+        and columns; see `content.read_content`); same_content_by (string, how that is known: "identical
+        files", "says OPTIMIZE, row counts agree", "equal fingerprints"); content_claim (string, what
+        the commit says and nothing else shows: "claimed by its writer" if it replaced files and says
+        that it changed no data, with ", contradicted by the row counts" or ", refuted by the
+        fingerprints" where it is wrong); read_instead (int64, of a version that can't be read, the
+        latest of the same content that can).
     """
-    moment = now or datetime.now(UTC)
-    snapshot = log.snapshot()
-    on_disk = list_folder(table, snapshot.metadata.partition_columns)
-    state = read_readability(table, log, guard, on_disk)
-    needs, commits = state.needs, log.commits()
-    statuses = state.statuses(moment)
-    until = _until(state, first_expiry(table, snapshot, needs, on_disk, state.retention))
-    content = read_content(log, compare)
+    metadata = handle.log.snapshot().metadata
+    on_disk = list_folder(handle.path, metadata.partition_columns)
+    state = read_readability(handle, on_disk)
+    needs, commits = state.needs, handle.log.commits()
+    statuses = state.statuses(now or datetime.now(UTC))
+    until = _readable_until(state, on_disk)
+    content = read_content(handle, verify)
     others, instead = _alternatives(needs.versions, content.groups, statuses == YES)
-    counts, missing = _missing(needs, state.missing)
-    known = pa.table(
-        [
-            pa.array(needs.versions),
-            pa.array(statuses, pa.string()),
-            pa.array(counts),
-            pa.array(missing, pa.list_(pa.string())),
-            pa.array(until, pa.timestamp("ms", "UTC"), mask=(until == NEVER) | (statuses != YES)),
-            pa.array(others, pa.int64(), mask=others < 0),
-            pa.array(_evidence(content, needs.versions, others), pa.string()),
-            pa.array(content.claims, pa.string()),
-            pa.array(instead, pa.int64(), mask=instead < 0),
-        ],
-        ["version", *VERSION_COLUMNS.names[3:]],
-    )
-    told = commits.select(["version", "operation"]).append_column("timestamp", log.commit_times())
+    pairs = zip(needs.versions.tolist(), others.tolist(), strict=True)
+    evidence = [content.evidence(version, other) if other >= 0 else None for version, other in pairs]
     versions = pa.array(np.union1d(commits["version"].to_numpy(), needs.versions))
-    columns = {"version": versions}
-    for part in (told, known):
-        rows = pc.index_in(versions, value_set=part["version"])
-        columns |= {name: part[name].take(rows) for name in part.column_names if name != "version"}
-    columns["readable"] = pc.fill_null(columns["readable"], LOG_GONE)
-    return pa.table(columns).select(VERSION_COLUMNS.names).cast(VERSION_COLUMNS)
+    # Where each version is among the commits, and among those that can be read back: neither has all.
+    commit = pc.index_in(versions, value_set=commits["version"])
+    row = pc.index_in(versions, value_set=pa.array(needs.versions))
+    return pa.table(
+        {
+            "version": versions,
+            "timestamp": handle.log.commit_times().take(commit),
+            "operation": commits["operation"].take(commit),
+            "readable": pc.fill_null(pa.array(statuses, pa.string()).take(row), LOG_GONE),
+            "num_missing": pa.array(needs.count(state.missing)).take(row),
+            "missing": pa.array(_first_missing(needs, state.missing), pa.list_(pa.string())).take(row),
+            "readable_until": pa.array(until, _STAMP, mask=(until == _NEVER) | (statuses != YES)).take(row),
+            "same_content_as": pa.array(others, mask=others < 0).take(row),
+            "same_content_by": pa.array(evidence, pa.string()).take(row),
+            "content_claim": pa.array(content.claims, pa.string()).take(row),
+            "read_instead": pa.array(instead, mask=instead < 0).take(row),
+        }
+    )
 
 
-def _until(state: Readability, expiry: np.ndarray) -> np.ndarray:
-    blocked = np.full(len(expiry), NEVER)
+def _readable_until(state: Readability, on_disk: pa.Table) -> np.ndarray:
+    """When VACUUM may delete the first file that each version needs, or the guard blocks it: ms since 1970.
+
+    VACUUM keeps what is live, what a young tombstone names, and what is itself young.
+    """
+    needs, kept = state.needs, to_millis(state.retention)
+    paths = pc.unique(needs.files["path"])
+    modified = latest_by_path(paths, on_disk, "modification_time")
+    removed = latest_by_path(paths, needs.tombstones, "time")
+    # What isn't listed is elsewhere or hidden, and VACUUM doesn't look there.
+    stays = pc.or_(pc.is_in(paths, value_set=needs.live["path"]), modified.is_null())
+    expiry = pc.if_else(stays, _NEVER, pc.add(pc.max_element_wise(removed, modified), kept))
+    spans = needs.files.select(["added", "removed"])
+    spans = spans.append_column("at", expiry.take(pc.index_in(needs.files["path"], value_set=paths)))
+    until = np.full(len(needs.versions), _NEVER)
     if state.guard:
-        blocked[:-1] = state.times[:-1] + to_millis(state.retention)
-    return np.minimum(expiry, blocked)
+        until[:-1] = state.times[:-1] + kept
+    for span in spans.group_by(["added", "removed"]).aggregate([("at", "min")]).to_pylist():
+        within = slice(span["added"] - needs.first, span["removed"] - needs.first)
+        until[within] = np.minimum(until[within], span["at_min"])
+    return until
 
 
 def _alternatives(
@@ -122,18 +274,9 @@ def _alternatives(
     return others, instead
 
 
-def _evidence(content: Content, versions: np.ndarray, others: np.ndarray) -> list[str | None]:
-    pairs = zip(versions.tolist(), others.tolist(), strict=True)
-    return [content.evidence(version, other) if other >= 0 else None for version, other in pairs]
-
-
-def _missing(needs: Needs, paths: pa.Array) -> tuple[np.ndarray, list[list[str]]]:
-    """How many of the files each version lacks, and the first of them."""
+def _first_missing(needs: Needs, paths: pa.Array) -> list[list[str]]:
+    """The first of the missing paths that each version needs."""
     lacking = needs.files.filter(pc.is_in(needs.files["path"], value_set=paths)).sort_by("path")
-    names = lacking["path"].combine_chunks()
     added, removed = lacking["added"].to_numpy(), lacking["removed"].to_numpy()
-    firsts = []
-    for version in needs.versions:
-        within = np.flatnonzero((added <= version) & (version < removed))[:_MOST_MISSING]
-        firsts.append(names.take(pa.array(within)).to_pylist())
-    return needs.count(paths), firsts
+    needed = ((added <= version) & (version < removed) for version in needs.versions)
+    return [lacking["path"].take(np.flatnonzero(within)[:_MOST_MISSING]).to_pylist() for within in needed]

@@ -19,7 +19,7 @@ from compaction_kit.errors import InvalidArgumentError, StalePlanError, Verifica
 from compaction_kit.execute.failures import translate
 from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
 from compaction_kit.folder import list_folder
-from compaction_kit.history.needs import read_needs
+from compaction_kit.history.readable import read_needs
 from compaction_kit.interop.as_parquet import check_as_parquet, differences, live_paths
 from compaction_kit.interop.parquet_read import read_parquet
 from compaction_kit.interop.set_aside import move_aside, put_back, restore
@@ -224,7 +224,7 @@ def plan_to_parquet(table: Table, set_aside: str | Path | None = None) -> Parque
     aside = chosen if set_aside is None else local_path(str(set_aside)).resolve()
     _check_set_aside(table, aside)
     live = pa.table({"path": live_paths(table), "size_bytes": table.files().sizes}).sort_by("path")
-    versions = read_needs(table.path, table.log).versions
+    versions = read_needs(table.handle).versions
     schema = StructType.fromJson(dict(table.log.snapshot().metadata.schema))
     return ParquetPlan(table, version, live, _not_live(table), aside, versions[:-1].tolist(), schema)
 
@@ -233,7 +233,7 @@ def _not_live(table: Table) -> pa.Table:
     """`ParquetPlan.moved`."""
     found = list_folder(table.path, table.files().partition_columns).select(["path", "size_bytes"])
     moved = found.filter(pc.invert(pc.is_in(found["path"], value_set=live_paths(table))))
-    known = pc.is_in(moved["path"], value_set=read_needs(table.path, table.log).files["path"])
+    known = pc.is_in(moved["path"], value_set=read_needs(table.handle).files["path"])
     return moved.append_column("reason", pc.if_else(known, "dead", "unknown")).sort_by("path")
 
 

@@ -1,14 +1,11 @@
 """What VACUUM would take, which versions that costs, and a vacuum of just that."""
 
-from compaction_kit.vacuum.plan import VacuumPlan
-from compaction_kit.vacuum.planner import Session, plan_vacuum
-from compaction_kit.vacuum.progress import VacuumProgress
+from compaction_kit.vacuum.cost import Stream, running_streams
+from compaction_kit.vacuum.plan import VacuumPlan, plan_vacuum
 from compaction_kit.vacuum.result import VacuumResult
-from compaction_kit.vacuum.run import run_vacuum
-from compaction_kit.vacuum.streams import Stream, running_streams
+from compaction_kit.vacuum.run import VacuumProgress, run_vacuum
 
 __all__ = [
-    "Session",
     "Stream",
     "VacuumPlan",
     "VacuumProgress",

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError
 from compaction_kit.folder import is_file
-from compaction_kit.history.needs import vector_paths
+from compaction_kit.history.readable import with_vectors
 from compaction_kit.log.actions import CORE, column, file_actions
 from compaction_kit.log.commit_times import commit_times
 from compaction_kit.log.json_source import JsonSource, commit_blocks
@@ -21,6 +21,7 @@ from compaction_kit.log.reading import lines_of, read_log_file, reading
 
 _INFO = "_last_vacuum_info"
 _LAST_READ = "latestCommitVersionOutsideOfRetentionWindow"
+_NOTHING = pa.array([], pa.string())
 
 
 def lite_candidates(table: Path, metadata: Metadata, cutoff: int) -> pa.Array:
@@ -40,10 +41,9 @@ def lite_candidates(table: Path, metadata: Metadata, cutoff: int) -> pa.Array:
     Raises:
         InvalidArgumentError: Commits that it would read are gone, so that Delta refuses LITE.
     """
-    commits, nothing = _commits(table), pa.array([], pa.string())
-    last = last_commit(table, metadata, cutoff)
+    commits, last = log_commits(table), last_commit(table, metadata, cutoff)
     if last is None:
-        return nothing
+        return _NOTHING
     earliest, done = commits[0].version or 0, _last_vacuumed(table)
     if earliest and (done is None or done < earliest):
         since = "since the table's first" if done is None else f"after version {done}, the last one it read,"
@@ -54,57 +54,48 @@ def lite_candidates(table: Path, metadata: Metadata, cutoff: int) -> pa.Array:
     first = earliest if done is None else min(commits[-1].version or 0, done + 1)
     within = [file for file in commits if first <= (file.version or 0) <= last]
     if not within:
-        return nothing
+        return _NOTHING
     removes = [_removed(table, block) for block in commit_blocks(within)]
     # A file that was removed more than once counts by the last time.
     latest = pa.concat_tables(removes).group_by("path").aggregate([("time", "max")])
     removed = latest.filter(pc.less(latest["time_max"], cutoff))["path"].combine_chunks()
-    candidates = pc.unique(pa.concat_arrays([removed, changed_paths(table, within)]))
+    candidates = pc.unique(pa.concat_arrays([removed, change_data(table, within)]))
     return candidates.filter(pc.invert(is_outside(candidates)))
 
 
 def last_commit(table: Path, metadata: Metadata, time: int) -> int | None:
     """The last version committed up to a time (ms since 1970); None if the log has none that old."""
-    commits = _commits(table)
-    times = commit_times(table, commits, metadata) if commits else np.array([], np.int64)
+    commits = log_commits(table)
+    times = commit_times(table, commits, metadata)
     position = int(np.searchsorted(times, time, side="right")) - 1
     return None if position < 0 else commits[position].version
 
 
-def changed_paths(table: Path, commits: Sequence[LogFile]) -> pa.Array:
-    """The change data files that commits name, relative to the table.
+def log_commits(table: Path) -> list[LogFile]:
+    """The commits in the log."""
+    return [file for file in list_log(table) if file.kind is Kind.COMMIT]
 
-    Args:
-        table: The table's folder.
-        commits: Some of its log's.
-    """
-    found = []
+
+def change_data(table: Path, commits: Sequence[LogFile]) -> pa.Array:
+    """The change data files that commits name, relative to the table."""
+    paths: list[str] = []
     for file in commits:
         text = read_log_file(table, file)
         if b'"cdc"' in text:
             with reading(file.name):
                 actions = (json.loads(line) for line in lines_of(text) if b'"cdc"' in line)
-                paths = [action["cdc"]["path"] for action in actions if action.get("cdc")]
-                found.append(pa.array(paths, pa.string()))
-    found_paths = pa.concat_arrays(found) if found else pa.array([], pa.string())
-    return places(canonical_paths(found_paths), table)
-
-
-def _commits(table: Path) -> list[LogFile]:
-    return [file for file in list_log(table) if file.kind is Kind.COMMIT]
+                paths += [action["cdc"]["path"] for action in actions if action.get("cdc")]
+    return places(canonical_paths(pa.array(paths, pa.string())), table)
 
 
 def _removed(table: Path, commits: list[LogFile]) -> pa.Table:
-    """The files that commits remove, their deletion vectors' too, and when."""
-    source = JsonSource(table, commits)
-    raw = source.rows([*CORE, "deletion_timestamp"])
+    """The files that commits remove, their deletion vectors' too, and when: path, time."""
+    raw = JsonSource(table, commits).rows([*CORE, "deletion_timestamp"])
     actions = file_actions(raw, 0)
-    actions = actions.filter(pc.invert(actions["is_add"]))
-    times = column(raw, "remove", "deletion_timestamp").take(actions["row"].combine_chunks())
-    whole = pa.table({"path": places(actions["path"], table)})
-    vectors = pa.table({"path": vector_paths(actions["deletion_vector_id"], table)})
-    both = [part.append_column("time", pc.fill_null(times, 0)) for part in (whole, vectors)]
-    return pa.concat_tables(both).filter(pc.is_valid(pc.field("path")))
+    removes = actions.filter(pc.invert(actions["is_add"]))
+    times = column(raw, "remove", "deletion_timestamp").take(removes["row"].combine_chunks())
+    files = pa.table({"path": places(removes["path"], table), "time": pc.fill_null(times, 0)})
+    return with_vectors(files, removes["deletion_vector_id"], table)
 
 
 def _last_vacuumed(table: Path) -> int | None:

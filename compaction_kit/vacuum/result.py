@@ -1,27 +1,33 @@
-"""What a vacuum did, by the disk and the log."""
+"""What a vacuum did, by the disk and the log, beside what was planned."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.figure import Figure
 
 from compaction_kit import plots
-from compaction_kit.text import as_text, format_count, format_seconds, format_size, shown
-from compaction_kit.vacuum.words import first, ranges, spent_versions
+from compaction_kit.folder import list_folder
+from compaction_kit.history.readable import LOG_GONE, YES, Readability, read_readability
+from compaction_kit.records import Result
+from compaction_kit.text import format_count, format_list, format_seconds, format_size
+from compaction_kit.vacuum.cost import Preview, ranges, spent_versions
+from compaction_kit.vacuum.decide import storage_table
 
-NOT_DELETED = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("why", pa.string())])
-_MOST_NAMED = 3
+_NOT_DELETED = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("why", pa.string())])
+_OPERATIONS = ("VACUUM START", "VACUUM END")
 
 
-@dataclass(frozen=True)
-class VacuumResult:
+@dataclass(frozen=True, repr=False)
+class VacuumResult(Result):
     """What a vacuum did.
 
     Attributes:
-        files: The files that went: path (relative to the table, decoded), size_bytes.
-        not_deleted: The planned files that did not: path, size_bytes, why.
+        files: The files that went: path (string, relative to the table, decoded), size_bytes (int64).
+        not_deleted: The planned files that did not: path, size_bytes, why (string).
         not_planned: Paths that are gone and were not planned, which only others can have taken.
         directories: The folders that went, by their paths.
         commits: The versions that VACUUM has committed, its start and its end; none where the session
@@ -68,7 +74,7 @@ class VacuumResult:
         facts = {"versions lost": lost}
         if self.content_survives_as:
             pairs = [f"{lost} as {other}" for lost, other in self.content_survives_as.items()]
-            facts["of the same content"] = first(pairs)
+            facts["of the same content"] = format_list(pairs)
         facts["deleted"] = (
             f"{format_count(self.num_files, 'file')}, {format_size(self.size_bytes)}"
             f"{', as planned' if self.as_planned else ''}"
@@ -76,33 +82,81 @@ class VacuumResult:
         if self.directories:
             facts["folders"] = f"{format_count(len(self.directories), 'empty one')} too"
         if len(self.not_deleted):
-            facts["not deleted"] = self._not_deleted()
+            rows = [f"{row['path']}: {row['why']}" for row in self.not_deleted.to_pylist()]
+            facts["not deleted"] = f"{format_count(len(rows), 'file')}: {format_list(rows, 3, '; ')}"
         if self.not_planned:
             facts["not planned"] = f"{format_count(len(self.not_planned), 'file')} that others took meanwhile"
         if self.commits:
             facts["committed"] = f"version {', '.join(map(str, self.commits))}: VACUUM's start and end"
         return facts | {"time": format_seconds(self.seconds)}
 
-    def summary(self) -> str:
-        """The outcome in a few lines."""
-        return as_text(self.facts())
+    def parts(self) -> tuple[object, ...]:
+        """The facts and the figure."""
+        return self.facts(), self.plot()
 
     def plot(self) -> Figure:
         """Draw the storage before and after, and which versions could be read before and can be now."""
-        before = self.versions["readable"].to_pylist().count("yes")
+        before = self.versions["readable"].to_pylist().count(YES)
         spent = spent_versions(self.versions_lost, self.content_survives_as, before)
-        return plots.vacuum(
-            self.storage, self.versions, f"VACUUM cost {spent} and freed {format_size(self.size_bytes)}"
-        )
+        title = f"VACUUM cost {spent} and freed {format_size(self.size_bytes)}"
+        return plots.vacuum(self.storage, self.versions, title)
 
-    def _not_deleted(self) -> str:
-        rows = self.not_deleted.to_pylist()
-        named = "; ".join(f"{row['path']}: {row['why']}" for row in rows[:_MOST_NAMED])
-        more = f"; and {len(rows) - _MOST_NAMED:,} more" if len(rows) > _MOST_NAMED else ""
-        return f"{format_count(len(rows), 'file')}: {named}{more}"
 
-    def _repr_html_(self) -> str:
-        return shown(self.facts(), self.plot())
+def measure(plan: Preview, on_disk: pa.Table, before: Readability, seconds: float) -> VacuumResult:
+    """Look at the disk and the log after a vacuum.
 
-    def __repr__(self) -> str:
-        return f"VacuumResult(\n{self.summary()}\n)"
+    Args:
+        plan: What was planned.
+        on_disk: The files in the folder before.
+        before: Which versions could be read before.
+        seconds: How long the vacuum took.
+    """
+    table, log = plan.handle.path, plan.handle.log
+    now = list_folder(table, log.snapshot().metadata.partition_columns)
+    after = read_readability(plan.handle, now)
+    planned = plan.files.select(["path", "size_bytes"])
+    stayed = pa.array(still_there(plan), pa.bool_())
+    others = on_disk["path"].filter(pc.invert(pc.is_in(on_disk["path"], value_set=planned["path"])))
+    statuses = dict(zip(after.needs.versions.tolist(), after.statuses().tolist(), strict=True))
+    readable_after = np.array([statuses.get(int(one), LOG_GONE) for one in before.needs.versions])
+    versions = before.compared(before.statuses(), readable_after)
+    could, can = (pc.equal(versions[name], YES) for name in ("readable", "readable_after"))
+    lost = versions["version"].filter(pc.and_not(could, can)).to_pylist()
+    stored = storage_table(now, after.needs, pa.array([], pa.string()))["size_bytes"]
+    survivors = {one: other for one, other in plan.content_survives_as.items() if one in lost}
+    commits = log.commits()
+    is_own = pc.is_in(commits["operation"], value_set=pa.array(_OPERATIONS))
+    is_own = pc.and_(is_own, pc.greater(commits["version"], plan.version))
+    return VacuumResult(
+        files=planned.filter(pc.invert(stayed)),
+        not_deleted=_not_deleted(plan, planned.filter(stayed), after),
+        not_planned=tuple(others.filter(pc.invert(pc.is_in(others, value_set=now["path"]))).to_pylist()),
+        directories=tuple(path for path in plan.empty_directories if not (table / path).is_dir()),
+        commits=tuple(commits["version"].filter(is_own).to_pylist()),
+        storage=plan.storage.set_column(2, "size_bytes_after", stored),
+        versions=versions,
+        versions_lost=lost,
+        content_survives_as={one: other for one, other in survivors.items() if statuses.get(other) == YES},
+        versions_lost_as_planned=lost == plan.versions_lost,
+        seconds=seconds,
+    )
+
+
+def still_there(plan: Preview) -> list[bool]:
+    """Whether each planned file is on disk."""
+    return [os.path.lexists(plan.handle.path / path) for path in plan.files["path"].to_pylist()]
+
+
+def _not_deleted(plan: Preview, files: pa.Table, after: Readability) -> pa.Table:
+    """See `VacuumResult.not_deleted`."""
+    needs, rows = after.needs, files.to_pylist()
+    needed = {*needs.live["path"].to_pylist(), *needs.young_tombstones(plan.cutoff)["path"].to_pylist()}
+    for row in rows:
+        folder = (plan.handle.path / row["path"]).parent
+        if row["path"] in needed:
+            row["why"] = f"version {needs.latest} names it, which was committed meanwhile"
+        elif not os.access(folder, os.W_OK | os.X_OK):
+            row["why"] = f"the folder {folder} can't be written to"
+        else:
+            row["why"] = "the file system refused to delete it"
+    return pa.Table.from_pylist(rows, _NOT_DELETED)

@@ -1,58 +1,83 @@
-"""Run a plan: check it, let Delta vacuum just that, compare what went with what was planned."""
+"""Run a plan: check it, let Delta vacuum just that, and look at what went."""
 
+import os
+import time
+import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from compaction_kit.errors import InvalidArgumentError, RunCancelled
+from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanError
 from compaction_kit.execute.failures import translate
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable, session_confs
 from compaction_kit.execute.jvm import check_jvm
-from compaction_kit.execute.work import ProgressBar
-from compaction_kit.history.expiry import to_millis
+from compaction_kit.execute.work import ProgressBar, seconds_left
+from compaction_kit.folder import Folder, look_through
 from compaction_kit.history.readable import read_readability
-from compaction_kit.log import TransactionLog
-from compaction_kit.log.metadata import Metadata
+from compaction_kit.retention import cutoff, hours
 from compaction_kit.session import quiet_errors
-from compaction_kit.text import format_count
-from compaction_kit.times import millis, show_time
-from compaction_kit.vacuum.compare import Before, compare, still_there
-from compaction_kit.vacuum.inventory import vacuum_statement
+from compaction_kit.sql import quoted, table_name, uri
+from compaction_kit.text import format_count, format_list, format_size
+from compaction_kit.times import show_time
+from compaction_kit.vacuum.cost import Preview
+from compaction_kit.vacuum.decide import LITE
 from compaction_kit.vacuum.lite import last_commit
-from compaction_kit.vacuum.plan import VacuumPlan
-from compaction_kit.vacuum.progress import VacuumProgress, Watcher
-from compaction_kit.vacuum.result import VacuumResult
-from compaction_kit.vacuum.sorting import LITE
-from compaction_kit.vacuum.stale import check_fresh
+from compaction_kit.vacuum.result import VacuumResult, measure, still_there
 
 _PARALLEL_DELETE = "spark.databricks.delta.vacuum.parallelDelete.enabled"
 _LITE = "spark.databricks.delta.vacuum.lite.enabled"
+# VacuumCommand.INVENTORY_SCHEMA.
+_INVENTORY = "path STRING, length BIGINT, isDir BOOLEAN, modificationTime BIGINT"
+_MOST_LOOKED_AT = 1_000
+
+
+@dataclass(frozen=True)
+class VacuumProgress:
+    """How far a vacuum is, by what of a sample of its files is gone.
+
+    Attributes:
+        step: What it is at.
+        fraction: The share of the files that is gone, 0 to 1.
+        files_done: How many that makes, of `num_files`.
+        bytes_done: Their bytes, of `size_bytes`.
+        seconds: Since the run began.
+    """
+
+    step: str
+    fraction: float
+    files_done: int
+    num_files: int
+    bytes_done: int
+    size_bytes: int
+    seconds: float
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The rest at the pace so far; None while there is no pace to go by."""
+        return seconds_left(self.fraction, self.seconds)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.step}, {self.files_done:,} of {format_count(self.num_files, 'file')}, "
+            f"{format_size(self.bytes_done)} of {format_size(self.size_bytes)}"
+        )
 
 
 def run_vacuum(
-    table: Path,
-    log: TransactionLog,
-    get_spark: Callable[[], SparkSession],
-    plan: VacuumPlan,
-    guard: bool = True,
+    plan: Preview,
     parallel_delete: bool | None = None,
     progress: bool | Callable[[VacuumProgress], None] | None = None,
 ) -> VacuumResult:
-    """Do what a plan says; see `VacuumPlan.run` for the arguments and errors.
-
-    Args:
-        table: The table's folder.
-        log: Its log.
-        get_spark: Gives the session.
-        plan: The plan.
-        guard: Whether the session has Delta's guard on.
-        parallel_delete: Whether tasks delete.
-        progress: Whether, or to whom, to report.
-    """
+    """Do what a plan says; see `VacuumPlan.run` for the arguments and errors."""
+    start = time.monotonic()
     if parallel_delete not in (None, True, False):
         raise InvalidArgumentError(f"parallel_delete={parallel_delete!r} is neither True, False nor None.")
     if plan.at > datetime.now(UTC):
@@ -60,48 +85,129 @@ def run_vacuum(
             f"The plan is a preview for {show_time(plan.at)}, which is yet to come: run it then, or "
             "make a plan without at; nothing was deleted."
         )
-    on_disk = check_fresh(table, log, plan)
-    before = Before(on_disk, read_readability(table, log, guard, on_disk))
+    on_disk = _check_fresh(plan)
+    before = read_readability(plan.handle, on_disk)
     bar = ProgressBar() if progress is True else None
-    watcher = Watcher(table, plan, bar or (progress if callable(progress) else _silent))
+    report = bar or (progress if callable(progress) else None)
+    sample = np.linspace(0, plan.num_files - 1, min(plan.num_files, _MOST_LOOKED_AT)).astype(int)
+    places = [str(plan.handle.path / path) for path in plan.files["path"].take(sample).to_pylist()]
+
+    def look(step: str | None = None) -> None:
+        if report is not None:
+            report(_progress(plan, places, step, time.monotonic() - start))
+
     try:
         if not plan.is_empty:
             with quiet_errors():
-                _vacuum(table, log, get_spark(), plan, parallel_delete, watcher)
-        watcher.look("Comparing")
-        return compare(table, log, plan, before, watcher.seconds)
+                _delete(plan, plan.handle.spark, parallel_delete, look)
+        look("Comparing")
+        return measure(plan, on_disk, before, time.monotonic() - start)
     finally:
         if bar is not None:
             bar.close()
 
 
-def _vacuum(
-    table: Path,
-    log: TransactionLog,
-    spark: SparkSession,
-    plan: VacuumPlan,
-    parallel_delete: bool | None,
-    watcher: Watcher,
+def _check_fresh(plan: Preview) -> pa.Table:
+    """Refuse a plan whose table, files or folders have changed since; the files that are there."""
+    snapshot = plan.handle.log.snapshot()
+    if snapshot.version != plan.version:
+        raise _stale(f"The plan was made at version {plan.version} and the table is at {snapshot.version}")
+    if snapshot.metadata.id != plan.table_id:
+        raise _stale(
+            f"The table was made anew since the plan was made, and version {plan.version} is another now"
+        )
+    folder = look_through(plan.handle.path, snapshot.metadata.partition_columns)
+    planned = plan.files["path"]
+    rows = pc.index_in(planned, value_set=folder.files["path"])
+    gone = planned.filter(rows.is_null())
+    if len(gone):
+        raise _stale(f"{_named(gone)} gone since the plan was made")
+    now = folder.files.take(rows)
+    same_time = pc.equal(plan.files["modification_time"].cast(pa.int64()), now["modification_time"])
+    same = pc.and_(same_time, pc.equal(plan.files["size_bytes"], now["size_bytes"]))
+    changed = planned.filter(pc.invert(same))
+    if len(changed):
+        raise _stale(f"{_named(changed)} not the same as when the plan was made")
+    _check_directories(plan, folder)
+    return folder.files
+
+
+def _check_directories(plan: Preview, folder: Folder) -> None:
+    left = {path: folder.directories.get(path) for path in plan.empty_directories}
+    for path in plan.empty_directories:
+        outer = path.rpartition("/")[0]
+        held = left.get(outer)
+        if held:
+            left[outer] = held - 1
+    for path, entries in left.items():
+        if entries is None:
+            raise _stale(f"The folder {path} is gone since the plan was made")
+        if entries:
+            raise _stale(f"The folder {path} is not empty any more")
+
+
+def _named(paths: pa.ChunkedArray) -> str:
+    """Some files, with the first of their paths and the verb."""
+    number = format_count(len(paths), "planned file")
+    return f"{number} ({format_list(paths.to_pylist())}) {'is' if len(paths) == 1 else 'are'}"
+
+
+def _stale(what: str) -> StalePlanError:
+    return StalePlanError(f"{what}: make a new plan; nothing was deleted.")
+
+
+def _delete(
+    plan: Preview, spark: SparkSession, parallel_delete: bool | None, look: Callable[[], None]
 ) -> None:
+    """Let Delta vacuum what the plan shows, by VACUUM … USING INVENTORY.
+
+    Delta takes of an inventory what the log doesn't name and what is older than the table's retention;
+    a shorter one has to be said once more, and it refuses that while its check is on.
+    """
     check_jvm(
         spark,
         "a vacuum could not be watched or cancelled: use a session that has one; nothing was deleted.",
     )
-    confs = {_LITE: str(_goes_on(table, log.snapshot().metadata, plan)).lower()}
+    confs = {_LITE: str(_goes_on(plan)).lower()}
     if parallel_delete is not None:
         confs[_PARALLEL_DELETE] = str(parallel_delete).lower()
+    view = f"compaction_kit_{uuid.uuid4().hex}"
+    name = table_name(spark, plan.handle.path)
+    retain = f" RETAIN {hours(plan.retention)} HOURS" if plan.retention < plan.table_retention else ""
+    statement = f"VACUUM {name} USING INVENTORY (SELECT * FROM {quoted(view)}){retain}"
     try:
-        with session_confs(spark, confs), vacuum_statement(spark, table, plan) as statement:
-            run_cancellable(spark, lambda: spark.sql(statement).collect(), lambda _: watcher.look())
+        with session_confs(spark, confs):
+            spark.createDataFrame(_inventory(plan), _INVENTORY).createOrReplaceTempView(view)
+            run_cancellable(spark, lambda: spark.sql(statement).collect(), lambda _: look())
     except (PySparkException, Py4JJavaError, OSError) as error:
-        raise translate(error, table, _outcome(table, plan)) from error
+        raise translate(error, plan.handle.path, _outcome(plan)) from error
     except (WorkCancelled, KeyboardInterrupt) as error:
         # What the caller's own code raised to cancel, or Ctrl-C.
-        sentence = f"The vacuum was cancelled, {_outcome(table, plan)}: make a new plan for what is left."
+        sentence = f"The vacuum was cancelled, {_outcome(plan)}: make a new plan for what is left."
         raise RunCancelled(sentence) from error.__cause__ or error
+    finally:
+        spark.catalog.dropTempView(view)
 
 
-def _goes_on(table: Path, metadata: Metadata, plan: VacuumPlan) -> bool:
+def _inventory(plan: Preview) -> pd.DataFrame:
+    paths, folders = plan.files["path"].to_pylist(), plan.empty_directories
+    times = plan.files["modification_time"].cast("int64").to_numpy()
+    if plan.mode == LITE:
+        # It goes by when files were removed, and the plan has seen to that.
+        times = np.zeros_like(times)
+    nothing = np.zeros(len(folders), np.int64)
+    return pd.DataFrame(
+        {
+            # As Hadoop writes a path: it is not encoded.
+            "path": [uri(plan.handle.path / path) for path in (*paths, *folders)],
+            "length": np.append(plan.files["size_bytes"].to_numpy(), nothing),
+            "isDir": np.repeat([False, True], [len(paths), len(folders)]),
+            "modificationTime": np.append(times, nothing),
+        }
+    )
+
+
+def _goes_on(plan: Preview) -> bool:
     """Whether the next VACUUM LITE may begin after the commits that this one has read.
 
     An inventory excludes the word LITE, and the setting has Delta note how far it came. Where the
@@ -109,16 +215,21 @@ def _goes_on(table: Path, metadata: Metadata, plan: VacuumPlan) -> bool:
     """
     if plan.mode != LITE or plan.keep_versions or plan.retention != plan.table_retention:
         return False
-    cutoffs = [millis(moment) - to_millis(plan.retention) for moment in (plan.at, datetime.now(UTC))]
-    return len({last_commit(table, metadata, cutoff) for cutoff in cutoffs}) == 1
+    metadata = plan.handle.log.snapshot().metadata
+    times = (plan.cutoff, cutoff(datetime.now(UTC), plan.retention))
+    return len({last_commit(plan.handle.path, metadata, time) for time in times}) == 1
 
 
-def _outcome(table: Path, plan: VacuumPlan) -> str:
-    left = sum(still_there(table, plan))
+def _outcome(plan: Preview) -> str:
+    left = sum(still_there(plan))
     if left == plan.num_files:
         return "nothing was deleted"
     return f"{plan.num_files - left:,} of {format_count(plan.num_files, 'planned file')} are gone"
 
 
-def _silent(_: object) -> None:
-    """Report to nobody."""
+def _progress(plan: Preview, places: list[str], step: str | None, seconds: float) -> VacuumProgress:
+    gone = sum(not os.path.lexists(place) for place in places)
+    share = gone / len(places) if places else 0.0
+    files_done, bytes_done = round(share * plan.num_files), round(share * plan.size_bytes)
+    step = step or ("Deleting" if gone else "Delta checks the files")
+    return VacuumProgress(step, share, files_done, plan.num_files, bytes_done, plan.size_bytes, seconds)

@@ -86,7 +86,7 @@ def test_a_version_out_of_range_is_refused_in_one_sentence(table: Path, version:
     for call in (
         lambda: opened.diff(0, version),
         lambda: opened.at(version),
-        lambda: opened.restore(version),
+        lambda: opened.plan_restore(version),
         lambda: opened.files(version),
     ):
         with pytest.raises(InvalidArgumentError, match=f"version={version!r} ") as caught:

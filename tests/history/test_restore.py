@@ -1,4 +1,5 @@
 import _thread
+import pickle
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,13 @@ CopyOf = Callable[[Path], Path]
 pytestmark = pytest.mark.spark
 
 
+def test_its_old_name_gives_the_plan_with_a_warning(spark: SparkSession, lived: Path) -> None:
+    table = open_table(lived, spark)
+    with pytest.warns(FutureWarning, match="plan_restore"):
+        plan = table.restore(0)
+    assert plan.facts() == table.plan_restore(0).facts()
+
+
 def paths(table: Path, version: int, kind: str) -> list[str]:
     return sorted(action["path"] for action in handmade.actions_of(table, version, kind))
 
@@ -31,7 +39,7 @@ def test_a_restore_adds_and_removes_what_its_plan_shows(
 ) -> None:
     table = copy_of(lived)
     before = folders.listing(table)
-    plan = open_table(table, spark).restore(target)
+    plan = pickle.loads(pickle.dumps(open_table(table, spark).plan_restore(target)))
     assert folders.listing(table) == before
     result = plan.run()
     assert (result.version, result.restored, result.as_planned) == (5, target, True)
@@ -71,7 +79,7 @@ def test_a_restore_that_is_interrupted_says_what_is_committed(
     monkeypatch.setattr(restoring, "restore", interrupted)
     table = open_table(copy_of(lived), spark)
     with pytest.raises(RunCancelled, match=f"The restore was cancelled: {told}"):
-        table.restore(0).run()
+        table.plan_restore(0).run()
     assert table.version == 4 + is_done
 
 
@@ -79,10 +87,10 @@ def test_a_restore_whose_files_are_gone_lists_them_and_refuses(
     spark: SparkSession, copy_of: CopyOf, lived: Path
 ) -> None:
     table = copy_of(lived)
-    plan = open_table(table, spark).restore(0)
+    plan = open_table(table, spark).plan_restore(0)
     gone = plan.diff.paths("added")[0]
     (table / gone).unlink()
-    again = open_table(table, spark).restore(0)
+    again = open_table(table, spark).plan_restore(0)
     assert again.missing == (gone,)
     assert gone in again.explain()
     before = folders.listing(table)
@@ -99,7 +107,7 @@ def test_a_vectors_file_that_is_gone_is_missed_though_delta_would_not(
     table = copy_of(lived)
     for file in table.glob("deletion_vector_*.bin"):
         file.unlink()
-    missing = open_table(table, spark).restore(1).missing
+    missing = open_table(table, spark).plan_restore(1).missing
     assert missing
     assert all(path.startswith("deletion_vector_") for path in missing)
 
@@ -110,12 +118,12 @@ def test_a_restore_beyond_the_guard_is_refused_until_the_session_says_otherwise(
     table = copy_of(lived)
     age_file(handmade.commit_path(table, 0), 10)
     deltas_view.forget(spark)
-    plan = open_table(table, spark).restore(0)
+    plan = open_table(table, spark).plan_restore(0)
     assert plan.is_blocked
     with pytest.raises(InvalidArgumentError, match="Delta blocks versions older than"):
         plan.run()
     confs(GUARD, "false")
-    assert open_table(table, spark).restore(0).run().version == 5
+    assert open_table(table, spark).plan_restore(0).run().version == 5
 
 
 def test_a_version_that_lost_its_commit_can_not_be_restored(changed: Path) -> None:
@@ -123,18 +131,18 @@ def test_a_version_that_lost_its_commit_can_not_be_restored(changed: Path) -> No
     handmade.remove_commits(changed, *range(5))
     handmade.write_commit(changed, 5, [handmade.add("a")])
     with pytest.raises(InvalidArgumentError, match="version=4 can't be restored: its commit is gone"):
-        open_table(changed).restore(4)
+        open_table(changed).plan_restore(4)
 
 
 def test_the_latest_version_is_nothing_to_restore(lived: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="version=4 is the latest"):
-        open_table(lived).restore(4)
+        open_table(lived).plan_restore(4)
 
 
 def test_a_plan_tells_what_streams_will_see(tmp_path: Path) -> None:
     handmade.write_log(tmp_path, [handmade.add("a")], [handmade.remove("a")], [handmade.add("b")])
-    assert "fails at the commit unless" in open_table(tmp_path).restore(0).explain()
+    assert "fails at the commit unless" in open_table(tmp_path).plan_restore(0).explain()
     handmade.write_commit(tmp_path, 3, [handmade.remove("b")])
-    explained = open_table(tmp_path).restore(0).explain()
+    explained = open_table(tmp_path).plan_restore(0).explain()
     assert "gets the rows of 1 file once more" in explained
     assert "fails" not in explained

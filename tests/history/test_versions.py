@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -8,17 +9,20 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
-from compaction_kit.history import read_versions
+from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.history import read_history, read_versions
 from compaction_kit.retention import GUARD
-from tests import handmade
+from compaction_kit.text import MIB
+from compaction_kit.times import session_zone
+from tests import deltas_view, handmade
 from tests.ageing import age_file
 
 CopyOf = Callable[[Path], Path]
+SetConf = Callable[[str, str], None]
 
 
-def column(table: Path, name: str, now: datetime | None = None, guard: bool = True) -> list[Any]:
-    opened = open_table(table)
-    return read_versions(table, opened.log, now, guard)[name].to_pylist()
+def column(table: Path, name: str, now: datetime | None = None) -> list[Any]:
+    return read_versions(open_table(table).handle, now)[name].to_pylist()
 
 
 def written(table: Path, *commits: list[handmade.Action]) -> Path:
@@ -85,12 +89,12 @@ def test_a_checkpoint_whose_commit_is_gone_is_not_readable(changed: Path) -> Non
     assert column(changed, "timestamp") == column(changed, "operation") == [None]
 
 
-def test_the_guard_blocks_all_but_the_latest(tmp_path: Path) -> None:
+@pytest.mark.spark
+def test_the_guard_blocks_all_but_the_latest(tmp_path: Path, confs: SetConf) -> None:
     table = written(tmp_path, [handmade.add("a")], [handmade.add("b")], [handmade.add("c")])
     for version, days in ((0, 8), (1, 6)):
         age_file(handmade.commit_path(table, version), days)
     assert column(table, "readable") == ["blocked", "yes", "yes"]
-    assert column(table, "readable", guard=False) == ["yes", "yes", "yes"]
     later = datetime.now(UTC) + timedelta(days=30)
     assert column(table, "readable", later) == ["blocked", "blocked", "yes"]
     # b and c are live now, so that nothing but the guard takes version 1 away.
@@ -98,10 +102,14 @@ def test_the_guard_blocks_all_but_the_latest(tmp_path: Path) -> None:
     assert until[0] is None
     assert until[2] is None
     assert until[1] - column(table, "timestamp")[1] == timedelta(days=7)
-    assert column(table, "readable_until", guard=False) == [None, None, None]
+    confs(GUARD, "false")
+    assert column(table, "readable") == ["yes", "yes", "yes"]
+    assert column(table, "readable_until") == [None, None, None]
 
 
-def test_a_version_can_be_read_until_its_first_file_may_be_vacuumed(tmp_path: Path) -> None:
+@pytest.mark.spark
+def test_a_version_can_be_read_until_its_first_file_may_be_vacuumed(tmp_path: Path, confs: SetConf) -> None:
+    confs(GUARD, "false")
     now = datetime.now(UTC).replace(microsecond=0)
     removed = int((now - timedelta(days=3)).timestamp() * 1000)
     table = written(
@@ -109,10 +117,10 @@ def test_a_version_can_be_read_until_its_first_file_may_be_vacuumed(tmp_path: Pa
     )
     for name in ("a", "b"):
         age_file(table / name, 20)
-    assert column(table, "readable_until", guard=False) == [now + timedelta(days=4), None, None]
+    assert column(table, "readable_until") == [now + timedelta(days=4), None, None]
     # A file that was itself written later than that is kept as long.
     age_file(table / "a", -19)
-    assert column(table, "readable_until", guard=False)[0] > now + timedelta(days=5)
+    assert column(table, "readable_until")[0] > now + timedelta(days=5)
 
 
 def test_a_compaction_has_the_content_of_the_version_before_and_can_be_read_instead(tmp_path: Path) -> None:
@@ -154,7 +162,7 @@ def test_a_restore_has_the_content_of_the_version_that_it_restored(tmp_path: Pat
 
 @pytest.mark.spark
 def test_the_sessions_setting_turns_the_guard_off(
-    spark: SparkSession, copy_of: CopyOf, lived: Path, confs: Callable[[str, str], None]
+    spark: SparkSession, copy_of: CopyOf, lived: Path, confs: SetConf
 ) -> None:
     table = copy_of(lived)
     for version in range(5):
@@ -162,3 +170,189 @@ def test_the_sessions_setting_turns_the_guard_off(
     assert open_table(table, spark).versions()["readable"].to_pylist() == ["blocked"] * 4 + ["yes"]
     confs(GUARD, "false")
     assert open_table(table, spark).versions()["readable"].to_pylist() == ["yes"] * 5
+
+
+def assert_history_is_that_of_the_snapshots(table: Path) -> None:
+    log = open_table(table).log
+    for row in open_table(table).history().to_pylist():
+        sizes = log.snapshot(row["version"]).live_files["size_bytes"].to_pylist()
+        small = [size for size in sizes if size < 16 * MIB]
+        assert row["num_files"] == len(sizes)
+        assert row["size_bytes"] == sum(sizes)
+        assert row["num_small_files"] == len(small)
+
+
+def test_history_counts_the_live_files_of_every_version(shaped: Path) -> None:
+    history = open_table(shaped).history()
+    assert history["version"].to_pylist() == [0, 1, 2, 3, 4]
+    assert history["num_files"].to_pylist()[0] == 0
+    assert_history_is_that_of_the_snapshots(shaped)
+
+
+def test_history_follows_removes_returns_and_vectors(tmp_path: Path) -> None:
+    vector = handmade.vector("0rJua")
+    handmade.write_log(
+        tmp_path,
+        [handmade.add("a%20b", 10), handmade.add("c", 20 * MIB)],
+        [handmade.remove("./a%20b"), handmade.add("d", 5)],
+        [handmade.add("x/../a%20b", 10), handmade.add("d", 5, vector=vector), handmade.remove("d")],
+        [{"commitInfo": {"operation": "SET TBLPROPERTIES"}}],
+    )
+    history = open_table(tmp_path).history()
+    assert history["num_files"].to_pylist() == [2, 2, 3, 3]
+    assert history["operation"].to_pylist()[-1] == "SET TBLPROPERTIES"
+    assert_history_is_that_of_the_snapshots(tmp_path)
+
+
+def test_history_begins_with_nulls_where_the_log_was_cleaned_up(changed: Path) -> None:
+    table = deltalake.DeltaTable(str(changed))
+    table.create_checkpoint()
+    handmade.remove_commits(changed, 0, 1)
+    history = open_table(changed).history()
+    live = open_table(changed).files().num_files
+    assert history["version"].to_pylist() == [2, 3, 4]
+    assert history["num_files"].to_pylist() == [None, None, live]
+
+
+def test_a_log_with_nothing_but_a_checkpoint_has_no_history(changed: Path) -> None:
+    deltalake.DeltaTable(str(changed)).create_checkpoint()
+    handmade.remove_commits(changed, *range(5))
+    assert open_table(changed).history().num_rows == 0
+
+
+@pytest.mark.parametrize(("small_file_size", "small"), [("1 B", 0), ("20 B", 1), (21, 2)])
+def test_small_is_what_the_caller_says(tmp_path: Path, small_file_size: str | int, small: int) -> None:
+    handmade.write_log(tmp_path, [handmade.add("a", 10), handmade.add("b", 20)])
+    history = read_history(open_table(tmp_path).handle, small_file_size)
+    assert history["num_small_files"].to_pylist() == [small]
+
+
+@pytest.mark.spark
+def test_history_of_a_table_with_a_life_is_that_of_its_snapshots(lived: Path) -> None:
+    history = open_table(lived).history()
+    operations = ["WRITE", "DELETE", "DELETE", "OPTIMIZE", "WRITE"]
+    assert history["operation"].to_pylist() == operations
+    assert history["data_change"].to_pylist() == [True, True, True, False, True]
+    assert_history_is_that_of_the_snapshots(lived)
+
+
+@pytest.mark.spark
+def test_history_says_what_describe_history_says(
+    spark: SparkSession, copy_of: CopyOf, lived: Path, confs: SetConf
+) -> None:
+    table = copy_of(lived)
+    name = f"delta.`{table}`"
+    # As old as the one before: Delta makes times rise.
+    times = handmade.commit_path(table, 3).stat()
+    os.utime(handmade.commit_path(table, 4), ns=(times.st_atime_ns, times.st_mtime_ns))
+    confs("spark.databricks.delta.commitInfo.userMetadata", "a note")
+    spark.sql(
+        f"ALTER TABLE {name} SET TBLPROPERTIES ('delta.deletedFileRetentionDuration' = 'interval 3 days')"
+    )
+    spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF 3")
+    deltas_view.forget(spark)
+    told = spark.sql(f"DESCRIBE HISTORY {name}").selectExpr("*", "unix_millis(timestamp) millis").collect()
+    mine = {row["version"]: row for row in open_table(table).history().to_pylist()}
+    assert len(mine) == len(told)
+    for row in told:
+        own = mine[row["version"]]
+        assert own["timestamp"].timestamp() * 1000 == row["millis"]
+        assert dict(own["parameters"] or {}) == row["operationParameters"]
+        assert dict(own["metrics"] or {}) == (row["operationMetrics"] or {})
+        names = ("operation", "isolationLevel", "userMetadata", "engineInfo", "readVersion", "isBlindAppend")
+        keys = ("operation", "isolation_level", "user_metadata", "engine", "read_version", "is_blind_append")
+        assert [own[key] for key in keys] == [row[name] for name in names]
+    assert mine[6]["user_metadata"] == "a note"
+
+
+def test_history_tells_when_retention_ends(tmp_path: Path) -> None:
+    configuration = {"delta.logRetentionDuration": "interval 2 days"}
+    head = [handmade.metadata(configuration=configuration), handmade.add("a"), handmade.add("b")]
+    day = int(datetime(2024, 1, 1, 15, tzinfo=UTC).timestamp() * 1000)
+    handmade.write_log(tmp_path, head, [handmade.remove("a", day), handmade.remove("b", day - 1)])
+    for version in (0, 1):
+        os.utime(handmade.commit_path(tmp_path, version), (day / 1000, day / 1000))
+    history = open_table(tmp_path).history()
+    assert history["files_expire"].to_pylist() == [None, datetime(2024, 1, 8, 15, tzinfo=UTC)]
+    # By whole days of UTC.
+    assert history["log_expires"].to_pylist() == [datetime(2024, 1, 4, tzinfo=UTC)] * 2
+
+
+def at(day: int) -> datetime:
+    return datetime(2024, 1, day, tzinfo=UTC)
+
+
+@pytest.fixture
+def timed(tmp_path: Path) -> Path:
+    """Committed on the first three days of 2024, as the commits themselves say."""
+    properties = {"delta.enableInCommitTimestamps": "true"}
+    infos = [
+        {"commitInfo": {"operation": "WRITE", "inCommitTimestamp": int(at(day).timestamp() * 1000)}}
+        for day in (1, 2, 3)
+    ]
+    metadata = handmade.metadata(configuration=properties)
+    head = [handmade.protocol(), metadata, handmade.add("a")]
+    handmade.write_log(tmp_path, head, [handmade.add("b")], [handmade.add("c")])
+    for version, actions in enumerate((head, [handmade.add("b")], [handmade.add("c")])):
+        handmade.write_commit(tmp_path, version, [infos[version], *actions])
+    return tmp_path
+
+
+def test_a_time_stands_for_the_last_version_committed_by_then(timed: Path) -> None:
+    picked = open_table(timed).at(timestamp="2024-01-02 12:00:00+00:00")
+    assert (picked.version, picked.timestamp, picked.superseded_at) == (1, at(2), at(3))
+    assert picked.in_commit
+    shown = [time.astimezone(session_zone()).isoformat(" ", "milliseconds") for time in (at(2), at(3))]
+    assert repr(picked) == (
+        f"version 1: committed {shown[0]} by its in-commit timestamp, superseded {shown[1]}"
+    )
+
+
+def test_a_version_stands_for_itself_and_nothing_for_the_latest(timed: Path) -> None:
+    assert open_table(timed).at(0).timestamp == at(1)
+    latest = open_table(timed).at()
+    assert (latest.version, latest.superseded_at) == (2, None)
+
+
+def test_without_in_commit_timestamps_the_files_time_counts(shaped: Path) -> None:
+    picked = open_table(shaped).at(3)
+    assert not picked.in_commit
+    assert picked.timestamp is not None
+    assert "by the time of its file" in repr(picked)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "words"),
+    [("2023-12-31", "before the earliest"), ("2024-01-04", "after the latest"), ("noon", "is not a time")],
+)
+def test_a_time_out_of_range_is_refused_in_one_sentence(timed: Path, timestamp: str, words: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=words) as caught:
+        open_table(timed).at(timestamp=timestamp)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_version_and_a_time_are_one_too_many(timed: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="choose one of the two"):
+        open_table(timed).at(1, "2024-01-02")
+
+
+def test_bytes_are_live_tombstoned_or_gone_and_orphans_are_apart(tmp_path: Path) -> None:
+    table = handmade.write_log(
+        tmp_path,
+        [handmade.add("a", 1), handmade.add("b", 10)],
+        [handmade.remove("a"), handmade.remove("b"), handmade.add("c", 100)],
+        # It comes back under a vector, and is one file all the time.
+        [handmade.add("b", 10, vector=handmade.vector("0rJua"))],
+    )
+    for name in ("b", "c"):
+        (table / name).write_text("x")
+    (table / "orphan").write_text("12345")
+    (table / "_hidden").write_text("1")
+    storage = open_table(table).storage()
+    assert storage.orphaned_bytes == 5
+    assert storage.versions.to_pydict() == {
+        "version": [0, 1, 2],
+        "live_bytes": [11, 100, 110],
+        "tombstoned_bytes": [0, 10, 0],
+        "gone_bytes": [0, 1, 1],
+    }

@@ -47,7 +47,7 @@ def test_an_odd_commit_info_takes_nothing_down(info: str, tmp_path: Path) -> Non
     assert table.history()["num_files"].to_pylist() == [1, 2, 3]
     assert table.versions()["version"].to_pylist() == [0, 1, 2]
     assert table.diff(0, 2).num_files_added == 2
-    assert table.restore(0).diff.num_files_removed == 2
+    assert table.plan_restore(0).diff.num_files_removed == 2
     assert table.plan_vacuum().versions_lost == []
     assert table.log.actions(1)["action"].to_pylist() == ["add", "commitInfo"]
 

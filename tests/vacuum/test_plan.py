@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.vacuum.words import spent_versions
+from compaction_kit.vacuum.cost import spent_versions
 from tests import folders, handmade
 from tests.ageing import age, age_file
 from tests.vacuum.vacuums import drop_file, listed

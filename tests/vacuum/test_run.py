@@ -2,9 +2,12 @@
 
 import json
 import os
+import pickle
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,7 +17,8 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError, RunCancelled, SessionError, StalePlanError
-from compaction_kit.vacuum import VacuumProgress, run_vacuum
+from compaction_kit.handle import Handle
+from compaction_kit.vacuum import VacuumPlan, VacuumProgress
 from tests import deltas_view, folders, handmade
 from tests.ageing import age_file
 from tests.handmade import add, metadata
@@ -123,24 +127,32 @@ def test_an_empty_plan_runs_and_commits_nothing(aged: Aged) -> None:
     assert folders.listing(table) == before
 
 
+def with_session(plan: VacuumPlan, get_session: Callable[[], Any]) -> VacuumPlan:
+    """The plan, with another session from when it is first needed on."""
+
+    class OtherHandle(Handle):
+        @cached_property
+        def spark(self) -> SparkSession:
+            return get_session()
+
+    return replace(plan, handle=OtherHandle(plan.handle.name, plan.handle.path))
+
+
 def test_without_a_jvm_nothing_is_begun(old: Path) -> None:
-    table = open_table(old)
+    plan = with_session(open_table(old).plan_vacuum(), object)
     with pytest.raises(SessionError, match="has no JVM in reach"):
-        run_vacuum(table.path, table.log, lambda: object(), table.plan_vacuum())  # type: ignore[arg-type, return-value]
+        plan.run()
     assert (old / "a").exists()
 
 
 @pytest.mark.spark
 def test_what_another_writer_takes_back_meanwhile_stays_and_is_told(spark: SparkSession, old: Path) -> None:
-    table = open_table(old, spark)
-    plan = table.plan_vacuum()
-
     def spark_after_a_commit() -> SparkSession:
         handmade.write_commit(old, 2, [add("orphan")])
         (old / "a").rename(old / "b")
         return spark
 
-    result = run_vacuum(table.path, table.log, spark_after_a_commit, plan)
+    result = with_session(open_table(old, spark).plan_vacuum(), spark_after_a_commit).run()
     (row,) = result.not_deleted.to_pylist()
     assert row == {
         "path": "orphan",
@@ -183,7 +195,7 @@ def test_a_cancelled_run_says_what_is_gone_and_puts_the_settings_back(
         during.append(spark.conf.get(PARALLEL))
         raise KeyboardInterrupt
 
-    plan = open_table(old, spark).plan_vacuum()
+    plan = pickle.loads(pickle.dumps(open_table(old, spark).plan_vacuum()))
     with pytest.raises(
         RunCancelled, match=r"The vacuum was cancelled, .*: make a new plan for what is left\."
     ):

@@ -50,6 +50,20 @@ def test_each_file_says_why_it_goes_since_which_version_and_when_it_was_removed(
     assert (datetime.now(UTC) - files["orphan"]["modification_time"]).days == 30
 
 
+def test_a_commit_that_comes_while_it_is_planned_breaks_no_plan(
+    aged: Aged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = open_table(three_versions(aged))
+    read = table.log.commits
+
+    def read_late() -> Any:
+        handmade.write_commit(table.path, 3, [add("late")])
+        return read()
+
+    monkeypatch.setattr(table.log, "commits", read_late)
+    assert table.plan_vacuum().version == 2
+
+
 def test_what_stays_is_told_with_its_reason_files_and_bytes(aged: Aged) -> None:
     table = aged((9, [add("old"), add("live")]), (5, [removed("old", 5), add("new")]))
     drop_file(table, "young orphan", 1)
