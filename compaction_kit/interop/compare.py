@@ -14,7 +14,7 @@ from compaction_kit.folder import is_file
 from compaction_kit.interop.check import DELETED, LIVE, MISSING, STALE, ManifestCheck
 from compaction_kit.interop.damage import Damage, Lives, measure_damage
 from compaction_kit.interop.manifest import PROPERTY, read_manifest, refusal
-from compaction_kit.interop.partition_folders import folders_of, parent_folders, values_of
+from compaction_kit.interop.parquet_folder import partition_folders, partition_values
 from compaction_kit.log.paths import folder_of, places
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.table import Table
@@ -72,7 +72,7 @@ def _live_files(folder: Path, snapshot: Snapshot) -> pa.Table:
     files = snapshot.live_files
     return pa.table(
         {
-            "partition": folders_of(files.select(names)),
+            "partition": partition_folders(files.select(names)),
             "path": places(files["path"], folder),
             "num_rows": snapshot.num_records,
             "num_deleted": pc.fill_null(files["deletion_vector_cardinality"], 0),
@@ -87,7 +87,8 @@ def _with_partitions(lifetimes: pa.Table, live: pa.Table, snapshot: Snapshot) ->
     """
     paths = lifetimes["path"].combine_chunks()
     columns = snapshot.metadata.partition_columns
-    encoded = parent_folders(paths)
+    folders = pa.array([path.rpartition("/")[0] for path in paths.to_pylist()], pa.string())
+    encoded = folders.dictionary_encode()
     known = pa.array([_canonical(one, columns) for one in encoded.dictionary.to_pylist()], pa.string())
     from_log = live["partition"].take(pc.index_in(paths, value_set=live["path"].combine_chunks()))
     partitions = pc.coalesce(from_log, known.take(encoded.indices))
@@ -96,7 +97,7 @@ def _with_partitions(lifetimes: pa.Table, live: pa.Table, snapshot: Snapshot) ->
 
 def _canonical(folder: str, columns: tuple[str, ...]) -> str:
     """A folder as Delta would name it; as it is if it doesn't tell all partition values."""
-    values = values_of(folder) if columns else {}
+    values = partition_values(folder) if columns else {}
     if values is None or tuple(values) != columns:
         return folder if columns else ""
     return folder_of(columns, tuple(values.values()))
