@@ -25,10 +25,14 @@ from compaction_kit.concurrency.story import ATTEMPTS, Refusal, Story
 from compaction_kit.execute.result import CompactionResult
 from compaction_kit.execute.work import TIMELINE
 from compaction_kit.history.restore import RestoreResult
-from compaction_kit.interop.check import ManifestCheck
-from compaction_kit.interop.convert import ConvertPlan, ConvertResult
-from compaction_kit.interop.damage import Damage
-from compaction_kit.interop.to_parquet import ParquetPlan, ParquetResult
+from compaction_kit.interop import (
+    ConvertPlan,
+    ConvertResult,
+    Damage,
+    ManifestCheck,
+    ParquetPlan,
+    ParquetResult,
+)
 from compaction_kit.plan import bins
 from compaction_kit.plots.style import Chart, titled
 from compaction_kit.reads import ReadComparison

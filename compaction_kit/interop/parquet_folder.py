@@ -1,40 +1,44 @@
-"""A folder of Parquet files, as Spark reads it and CONVERT TO DELTA takes it: files, partitions, columns.
+"""Folders of Parquet files: what Spark and CONVERT TO DELTA find in one, and how partition folders are named.
 
-Where the two would differ, or CONVERT would fail half-way, the folder is refused in a sentence.
+Partition folders are named as Hive, Spark and Delta name them: `origin=JFK/day=2013-01-01`.
 """
 
 import contextlib
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
 from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
-from compaction_kit.interop.parquet_read import read_parquet
-from compaction_kit.interop.partition_folders import Value, values_of
-from compaction_kit.interop.visibility import Found, walk
+from compaction_kit.folder import entries_in, readable, status_of
 from compaction_kit.log.listing import LOG_FOLDER
+from compaction_kit.log.paths import HIVE_NULL, folder_of
 from compaction_kit.query import SPARK_ERRORS, reason_of
 from compaction_kit.session import quiet_errors
+from compaction_kit.sql import pattern
 from compaction_kit.text import format_count
 
 _SINK_LOG = "_spark_metadata"
-# What DeltaErrors.invalidColumnNames forbids in a table without column mapping.
+# The characters that Delta refuses in a name without column mapping (DeltaErrors.invalidColumnNames).
 _INVALID = frozenset(" ,;{}()\n\t=")
+_FILES = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("modification_time", pa.int64())])
+
+
+def has_delta_log(folder: Path) -> bool:
+    """Whether a folder is a Delta table; an empty `_delta_log` makes none."""
+    return any(path.is_file() for path in (folder / LOG_FOLDER).rglob("*"))
 
 
 def refuse_logs(folder: Path) -> None:
-    """Refuse a folder of which a log says already what is in it.
-
-    Raises:
-        InvalidArgumentError: It is a Delta table.
-        UnsupportedTableError: It is a stream's output.
-    """
-    if any(one.is_file() for one in (folder / LOG_FOLDER).rglob("*")):
+    """Refuse a folder with a log that says which of its files count."""
+    if has_delta_log(folder):
         raise InvalidArgumentError(f"{folder} is a Delta table already: open it with open_table.")
     if (folder / _SINK_LOG).exists():
         raise UnsupportedTableError(
@@ -43,145 +47,168 @@ def refuse_logs(folder: Path) -> None:
         )
 
 
-def visible_files(folder: Path) -> list[Found]:
-    """The files that Spark reads and CONVERT takes."""
-    found = walk(folder)
-    for file in found:
-        if file.spark_reads != file.convert_takes:
-            which = (
-                "CONVERT takes it and Spark passes over it"
-                if file.convert_takes
-                else "Spark reads it and CONVERT passes over it"
-            )
+def list_files(folder: Path) -> tuple[pa.Table, int]:
+    """List the files that Spark and CONVERT TO DELTA read, by path, and count those that both skip.
+
+    A file that only one of the two reads is refused.
+    """
+    rows, num_hidden = [], 0
+    for path, size_bytes, modification_time in sorted(_walk(str(folder))):
+        by_spark = spark_reads(path)
+        if by_spark != _convert_reads(path):
+            readers = ("Spark", "CONVERT") if by_spark else ("CONVERT", "Spark")
             raise UnsupportedTableError(
-                f"{file.path} would change what the table holds, as {which}: rename it."
+                f"{path} would change what the table holds: {readers[0]} reads it and {readers[1]} skips it; "
+                "rename it."
             )
-    return [file for file in found if file.spark_reads]
+        if by_spark:
+            rows.append({"path": path, "size_bytes": size_bytes, "modification_time": modification_time})
+        # Hadoop's checksums are nobody's data.
+        elif not path.endswith(".crc"):
+            num_hidden += 1
+    return pa.Table.from_pylist(rows, _FILES), num_hidden
 
 
-def listing(found: list[Found]) -> pa.Table:
-    """The path, size_bytes and modification_time (ns since 1970) of files, a row each."""
-    return pa.table(
-        {
-            "path": pa.array([file.path for file in found], pa.string()),
-            "size_bytes": pa.array([file.size_bytes for file in found], pa.int64()),
-            "modification_time": pa.array([file.modification_time for file in found], pa.int64()),
-        }
+def spark_reads(path: str) -> bool:
+    """Whether Spark reads a file, by its path in the folder (HadoopFSUtils.shouldFilterOutPathName)."""
+    return not any(
+        (name.startswith("_") and "=" not in name) or name.startswith(".") or name.endswith("._COPYING_")
+        for name in path.split("/")
     )
 
 
-def partition_values(found: list[Found]) -> list[dict[str, Value]]:
-    """The partition values of each file, by the folder that it is in.
-
-    Raises:
-        UnsupportedTableError: A folder tells none, or other columns than another does.
-    """
-    known: dict[str, dict[str, Value] | None] = {}
-    first = found[0].path.rpartition("/")[0]
-    for file in found:
-        folder = file.path.rpartition("/")[0]
-        values = known.setdefault(folder, values_of(folder))
-        if values is None:
-            raise UnsupportedTableError(
-                f"The folder {folder} isn't named column=value, and what is in it CONVERT would take and "
-                "Spark doesn't read: move it away, or begin its name with _."
-            )
-        if tuple(values) != tuple(known[first] or ()):
-            raise UnsupportedTableError(
-                f'The folders "{first}" and "{folder}" are of different partition columns: move the files of '
-                "one of them elsewhere."
-            )
-    return [known[file.path.rpartition("/")[0]] or {} for file in found]
+def _convert_reads(path: str) -> bool:
+    """DeltaFileOperations.defaultHiddenFileFilter, and ConvertUtils.dirNameFilter for folders."""
+    *folders, name = path.split("/")
+    hidden = [folder for folder in folders if folder.startswith(("_", ".")) and "=" not in folder]
+    return not hidden and not name.startswith(("_", "."))
 
 
-def read_footers(folder: Path, found: list[Found]) -> list[pq.FileMetaData]:
-    """The footer of each file.
+def _walk(folder: str, prefix: str = "") -> Iterator[tuple[str, int, int]]:
+    """The path, size and modification time of each file that Java finds."""
+    for entry in entries_in(folder):
+        status = status_of(entry)
+        # Java finds neither broken links nor names that aren't UTF-8.
+        if status is None or readable(entry.name) != entry.name:
+            continue
+        if stat.S_ISDIR(status.st_mode):
+            yield from _walk(entry.path, f"{prefix}{entry.name}/")
+        else:
+            yield prefix + entry.name, status.st_size, status.st_mtime_ns
 
-    Raises:
-        UnsupportedTableError: A file is no Parquet.
-    """
 
-    def read(file: Found) -> pq.FileMetaData | None:
+def read_parquet(
+    spark: SparkSession, paths: Path | Iterable[Path], schema: StructType | None = None, **options: str
+) -> DataFrame:
+    """Read a folder, or files, with Spark's Parquet reader, whatever characters are in the paths."""
+    reader = spark.read.options(**options)
+    if schema is not None:
+        reader = reader.schema(schema)
+    return reader.parquet(*map(pattern, [paths] if isinstance(paths, Path) else paths))
+
+
+def read_footers(paths: Iterable[Path]) -> list[pq.FileMetaData | None]:
+    """The footer of each Parquet file; None for a file that can't be read as Parquet."""
+
+    def read(path: Path) -> pq.FileMetaData | None:
         with contextlib.suppress(OSError, pa.ArrowException):
-            return pq.read_metadata(folder / file.path)
+            return pq.read_metadata(path)
         return None
 
     with ThreadPoolExecutor() as pool:
-        footers = list(pool.map(read, found))
-    strange = [file.path for file, footer in zip(found, footers, strict=True) if footer is None]
-    if strange:
+        return list(pool.map(read, paths))
+
+
+def read_all_footers(folder: Path, paths: Sequence[str]) -> dict[str, pq.FileMetaData]:
+    """The footer of each file in a folder, by path; a file that can't be read as Parquet is refused."""
+    footers = dict(zip(paths, read_footers(folder / path for path in paths), strict=True))
+    unreadable = [path for path, footer in footers.items() if footer is None]
+    if unreadable:
         raise UnsupportedTableError(
-            f"{format_count(len(strange), 'file')} in {folder} can't be read as Parquet, such as "
-            f"{strange[0]}: move it away, or begin its name with _."
+            f"{format_count(len(unreadable), 'file')} in {folder} can't be read as Parquet, such as "
+            f"{unreadable[0]}: move it away, or begin its name with _."
         )
     return footers
 
 
-def given_schema(partition_by: str | StructType, columns: tuple[str, ...]) -> StructType:
-    """The partition columns as the caller says, if they are what the folders say.
+def merged_schema(spark: SparkSession, folder: Path, footers: Mapping[str, pq.FileMetaData]) -> StructType:
+    """The columns of all files of a folder, and its partition columns, as Spark infers them.
 
-    Raises:
-        InvalidArgumentError: They aren't, or can't be read.
-    """
-    try:
-        with quiet_errors():
-            given = _parse(partition_by) if isinstance(partition_by, str) else partition_by
-    except SPARK_ERRORS as error:
-        raise InvalidArgumentError(
-            f'partition_by="{partition_by}" can\'t be read: {reason_of(error)}; write it as '
-            '"origin STRING, day DATE".'
-        ) from error
-    if tuple(given.names) != columns:
-        raise InvalidArgumentError(
-            f"partition_by names {', '.join(given.names) or 'no column'}, and the folders are named by "
-            f"{', '.join(columns) or 'none'}: give these, in this order, with their types."
-        )
-    return given
-
-
-def merged_schema(
-    spark: SparkSession, folder: Path, found: list[Found], footers: list[pq.FileMetaData]
-) -> StructType:
-    """The columns of all files together, and those that the folders tell, as Spark infers them.
-
-    Raises:
-        UnsupportedTableError: They don't go together, or Delta doesn't take a name.
+    Types that can't be merged are refused, and names that Delta doesn't take.
     """
     try:
         with quiet_errors(), session_confs(spark, WHOLE_FILES):
-            schema = read_parquet(spark, folder, options={"mergeSchema": "true"}).schema
+            schema = read_parquet(spark, folder, mergeSchema="true").schema
     except SPARK_ERRORS as error:
-        reason = _clash(found, footers) or reason_of(error)
+        reason = _clash(footers) or reason_of(error)
         raise UnsupportedTableError(
             f"{folder} can't be converted: {reason}; rewrite the files that differ."
         ) from error
-    bad = next((name for name in schema.names if _INVALID.intersection(name)), None)
-    if bad is not None:
+    invalid = next((name for name in schema.names if _INVALID.intersection(name)), None)
+    if invalid is not None:
         raise UnsupportedTableError(
-            f'The column "{bad}" has a character in its name that Delta takes only with column mapping, '
-            "which CONVERT doesn't do: copy the rows to a table with delta.columnMapping.mode=name."
+            f'The column "{invalid}" has a character in its name that Delta takes only with column mapping, '
+            "which CONVERT doesn't set: copy the rows to a table with delta.columnMapping.mode=name."
         )
     return schema
 
 
-def _parse(columns: str) -> StructType:
-    parsed = StructType.fromDDL(columns)
-    # One type alone is parsed too.
-    return parsed if isinstance(parsed, StructType) else StructType()
-
-
-def _clash(found: list[Found], footers: list[pq.FileMetaData]) -> str | None:
-    """Two files that don't agree in the type of a column, in words."""
+def _clash(footers: Mapping[str, pq.FileMetaData]) -> str | None:
+    """Two files with different types of one column, in words."""
     seen: dict[str, tuple[pa.DataType, str]] = {}
-    for file, footer in zip(found, footers, strict=True):
-        for field in footer.schema.to_arrow_schema():
-            kind, path = seen.setdefault(field.name, (field.type, file.path))
-            if kind != field.type:
-                return f"{field.name} is {kind} in {path} and {field.type} in {file.path}"
+    for path, footer in footers.items():
+        for column in footer.schema.to_arrow_schema():
+            kind, first = seen.setdefault(column.name, (column.type, path))
+            if kind != column.type:
+                return f"{column.name} is {kind} in {first} and {column.type} in {path}"
     return None
 
 
-def schema_text(footer: pq.FileMetaData) -> str:
-    """A file's columns as text, equal for equal columns."""
-    # Its first line has its place in memory.
-    return str(footer.schema).split("\n", 1)[1]
+def partition_values(folder: str) -> dict[str, str | None] | None:
+    """Read the partition values from a folder's path in the table; the inverse of `paths.folder_of`.
+
+    Returns:
+        The value of each column as text, None for Hive's null; None if a part of the path isn't of the form
+        column=value.
+    """
+    values: dict[str, str | None] = {}
+    for part in PurePosixPath(folder).parts:
+        name, _, value = part.partition("=")
+        if not name or not value:
+            return None
+        # Each %XX is a character of its own (ExternalCatalogUtils.unescapePathName).
+        values[unquote(name, "latin-1")] = None if value == HIVE_NULL else unquote(value, "latin-1")
+    return values
+
+
+def partition_folders(partitions: pa.Table) -> pa.Array:
+    """The folder of each row of partition.<column>, as Delta names it; "" for a table without partitions."""
+    if not partitions.num_columns:
+        return pa.array([""] * partitions.num_rows, pa.string())
+    columns = [name.removeprefix("partition.") for name in partitions.column_names]
+    rows = list(zip(*(column.to_pylist() for column in partitions.columns), strict=True))
+    names = {values: folder_of(columns, values) for values in set(rows)}
+    return pa.array([names[values] for values in rows], pa.string())
+
+
+def read_partitions(paths: Sequence[str]) -> dict[str, list[str | None]]:
+    """For each partition column the value of each file, from the names of the files' folders.
+
+    Folders without partition values, or with those of different columns, are refused.
+    """
+    folders = [path.rpartition("/")[0] for path in paths]
+    values_of: dict[str, dict[str, str | None]] = {}
+    for folder in dict.fromkeys(folders):
+        values = partition_values(folder)
+        if values is None:
+            raise UnsupportedTableError(
+                f"The folder {folder} isn't named column=value, so that CONVERT would take the files in it "
+                "and Spark doesn't read them: move it away, or begin its name with _."
+            )
+        values_of[folder] = values
+        if tuple(values) != tuple(values_of[folders[0]]):
+            raise UnsupportedTableError(
+                f'The folders "{folders[0]}" and "{folder}" are of different partition columns: move '
+                "the files of one of them elsewhere."
+            )
+    return {name: [values_of[folder][name] for folder in folders] for name in values_of[folders[0]]}

@@ -3,24 +3,25 @@
 import contextlib
 import os
 from collections.abc import Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.folder import list_folder
-from compaction_kit.interop.as_parquet import live_paths
 from compaction_kit.log.listing import LOG_FOLDER
-from compaction_kit.table import Table, local_path, open_table
+from compaction_kit.log.paths import places
+from compaction_kit.storage import local_path
+from compaction_kit.table import Table, open_table
 from compaction_kit.text import format_count
 
 
 def put_back(path: str | Path, set_aside: str | Path) -> Table:
-    """Make a folder of Parquet files the Delta table again that it was, older versions and all.
+    """Make a folder of Parquet files the Delta table again that it was, with all its versions.
 
     `ParquetResult.undo` calls it; call it yourself after a run that was killed.
 
     Args:
         path: The folder that was the table's.
-        set_aside: Where its log and its dead files are.
+        set_aside: The folder with its log and its dead files.
 
     Returns:
         The table, at the version that it had. The folder `set_aside` is gone.
@@ -40,67 +41,49 @@ def put_back(path: str | Path, set_aside: str | Path) -> Table:
         raise InvalidArgumentError(
             f"{folder} and {aside} {where} a {LOG_FOLDER}, so that nothing can be put back."
         )
-    if not has_log:
-        _check_unchanged(folder, open_table(aside))
+    changed = {} if has_log else changed_files(folder, open_table(aside))
+    if changed:
+        path, change = next(iter(changed.items()))
+        raise InvalidArgumentError(
+            f"{format_count(len(changed), 'file')} in {folder} new, gone or changed since it became Parquet, "
+            f"such as {path} ({change}): put such files back as they were, or make a new table of the folder "
+            "with interop.plan_convert."
+        )
     restore(folder, aside)
     return open_table(folder)
 
 
 def move_aside(paths: Iterable[str], folder: Path, aside: Path) -> None:
-    """Move files and at last the log, so that until then the folder holds a whole Delta table.
-
-    Args:
-        paths: The files, relative to the folder.
-        folder: The table's.
-        aside: Where they go; it is made.
-    """
+    """Move files, and the log last, so that until then the folder holds a whole Delta table."""
     aside.mkdir()
-    named = [name for path in paths for name in (path, _checksum(path))]
-    _move((name for name in named if (folder / name).exists()), folder, aside)
+    for path in paths:
+        parent, slash, name = path.rpartition("/")
+        for moved in (path, f"{parent}{slash}.{name}.crc"):
+            if os.path.lexists(folder / moved):
+                # Folders that are empty then are removed.
+                os.renames(folder / moved, aside / moved)
     (folder / LOG_FOLDER).rename(aside / LOG_FOLDER)
 
 
 def restore(folder: Path, aside: Path) -> None:
-    """Put the log back, if it was moved, and then the files; the folder they were in goes."""
+    """Put the log back, if it was moved, then the files, and remove the folder that they were in."""
     if (aside / LOG_FOLDER).is_dir():
         (aside / LOG_FOLDER).rename(folder / LOG_FOLDER)
-    paths = [path.relative_to(aside).as_posix() for path in aside.rglob("*") if path.is_file()]
-    _move(paths, aside, folder)
-    # A run that was killed may have left empty ones.
-    for one, _, _ in os.walk(aside, topdown=False):
+    for parent, _, names in os.walk(aside, topdown=False):
+        target = folder / Path(parent).relative_to(aside)
+        for name in names:
+            target.mkdir(parents=True, exist_ok=True)
+            os.replace(Path(parent, name), target / name)
         with contextlib.suppress(OSError):
-            os.rmdir(one)
+            os.rmdir(parent)
 
 
-def _check_unchanged(folder: Path, table: Table) -> None:
-    files = table.files()
-    live = dict(zip(live_paths(table).to_pylist(), files.sizes.tolist(), strict=True))
+def changed_files(folder: Path, aside: Table) -> dict[str, str]:
+    """How files in a folder differ from the live ones of its log that was set aside: new, gone, changed."""
+    files = aside.files()
+    paths = places(files.snapshot.live["path"], folder).to_pylist()
+    live = dict(zip(paths, files.sizes.tolist(), strict=True))
     found = list_folder(folder, files.partition_columns)
     now = dict(zip(found["path"].to_pylist(), found["size_bytes"].to_pylist(), strict=True))
-    new, changed = now.keys() - live.keys(), {path for path, size in live.items() if now.get(path) != size}
-    for paths, what in ((new, "new"), (changed, "gone or changed")):
-        if paths:
-            raise InvalidArgumentError(
-                f"{format_count(len(paths), 'file')} in {folder} {what} since it became Parquet, such as "
-                f"{min(paths)}, of which the log knows nothing: move such files out, or make a new table of "
-                "the folder with interop.plan_convert."
-            )
-
-
-def _move(paths: Iterable[str], source: Path, target: Path) -> None:
-    """Move files, and remove the folders that are empty then."""
-    folders = set()
-    for path in paths:
-        (target / path).parent.mkdir(parents=True, exist_ok=True)
-        os.replace(source / path, target / path)
-        folders.add(PurePosixPath(path).parent)
-    for folder in sorted(folders, reverse=True):
-        for one in (folder, *folder.parents):
-            if one != PurePosixPath("."):
-                with contextlib.suppress(OSError):
-                    (source / one).rmdir()
-
-
-def _checksum(path: str) -> str:
-    folder, slash, name = path.rpartition("/")
-    return f"{folder}{slash}.{name}.crc"
+    changed = sorted({path for path, _ in now.items() ^ live.items()})
+    return {path: "new" if path not in live else "changed" if path in now else "gone" for path in changed}

@@ -1,7 +1,7 @@
-"""Delta to Parquet: the live files remain, all else is set aside, and nothing is deleted.
+"""Delta to Parquet: the live files remain, everything else is set aside, and nothing is deleted.
 
 The usual recipe is VACUUM with a retention of 0 hours, and then to delete `_delta_log`. Both
-destroy; here dead files and log move to a folder beside the table's, from which they can be put back.
+destroy; here dead files and log move to a folder beside the table, from which they can be put back.
 """
 
 import os
@@ -12,38 +12,38 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from compaction_kit.errors import InvalidArgumentError, StalePlanError, VerificationError
-from compaction_kit.execute.failures import translate
-from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
+from compaction_kit.errors import EmptyTableError, InvalidArgumentError, StalePlanError, UnsupportedTableError
 from compaction_kit.folder import list_folder
 from compaction_kit.history.readable import read_needs
-from compaction_kit.interop.as_parquet import check_as_parquet, differences, live_paths
-from compaction_kit.interop.parquet_read import read_parquet
-from compaction_kit.interop.set_aside import move_aside, put_back, restore
-from compaction_kit.query import SPARK_ERRORS
-from compaction_kit.session import quiet_errors
-from compaction_kit.sql import quoted, uri
-from compaction_kit.table import Table, local_path, open_table
-from compaction_kit.text import as_text, format_count, format_size, shown
-from compaction_kit.verify import Fingerprint, fingerprint
+from compaction_kit.interop.convert import run_verified
+from compaction_kit.interop.manifest import refusal as manifest_refusal
+from compaction_kit.interop.parquet_folder import partition_folders, read_parquet, spark_reads
+from compaction_kit.interop.set_aside import changed_files, move_aside, put_back, restore
+from compaction_kit.log.paths import is_outside, places
+from compaction_kit.records import Plan, Result
+from compaction_kit.storage import local_path
+from compaction_kit.table import Table, open_table
+from compaction_kit.text import format_count, format_size
+from compaction_kit.verify import Fingerprint
+
+_ROW_IDS = "delta.rowTracking.materializedRowIdColumnName"
 
 
-@dataclass(frozen=True)
-class ParquetPlan:
-    """What would become of a Delta table as Parquet; made by `plan_to_parquet`.
+@dataclass(frozen=True, repr=False)
+class ParquetPlan(Plan):
+    """How a Delta table would become plain Parquet; made by `plan_to_parquet`.
 
     Attributes:
         table: The table.
         version: The version whose rows the files will hold.
-        files: One row a live file, which stays where it is, by path: path (relative to the table,
-            as on disk), size_bytes.
-        moved: One row a file that is set aside with the log, by path: path, size_bytes, reason
-            ("dead": an older version needs it; "unknown": no version that the log tells of does).
-        set_aside: The folder that they go to; it doesn't exist yet.
-        versions_lost: The versions that only the log and the files set aside tell of.
+        files: One row a live file, which stays where it is, by path: path (string, relative to the table,
+            decoded), size_bytes (int64).
+        moved: One row a file that is set aside with the log, by path: path (string), size_bytes (int64),
+            reason (string; "dead": an older version needs it; "unknown": no version in the log does).
+        set_aside: The folder that they are moved to; it doesn't exist yet.
+        versions_lost: The versions that can't be read without the log and the files set aside.
         schema: The table's columns.
     """
 
@@ -56,42 +56,43 @@ class ParquetPlan:
     schema: StructType
 
     @property
+    def is_empty(self) -> bool:
+        """False: a table without live files is refused."""
+        return not self.files.num_rows
+
+    @property
     def moved_bytes(self) -> int:
-        """The bytes of the files that are set aside, without the log's."""
+        """The size in bytes of the files that are set aside, without the log."""
         return pc.sum(self.moved["size_bytes"]).as_py() or 0
 
     def facts(self) -> dict[str, str]:
-        """The plan for people: name and value."""
+        """What stays, what is set aside and where: name and value."""
         size = format_size(pc.sum(self.files["size_bytes"]).as_py() or 0)
-        dead = pc.sum(pc.equal(self.moved["reason"], "dead")).as_py() or 0
-        unknown = self.moved.num_rows - dead
-        strange = f", {unknown:,} of them unknown to the log" if unknown else ""
+        num_unknown = pc.sum(pc.equal(self.moved["reason"], "unknown")).as_py() or 0
+        unknown = f", {num_unknown:,} of them unknown to the log" if num_unknown else ""
         return {
             "table": f"{self.table.path}, version {self.version}",
             "stays": f"{format_count(self.files.num_rows, 'live file')}, {size}, as plain Parquet",
             "set aside": f"the log, and {format_count(self.moved.num_rows, 'file')} that version "
-            f"{self.version} doesn't need{strange}, {format_size(self.moved_bytes)}",
+            f"{self.version} doesn't need{unknown}, {format_size(self.moved_bytes)}",
             "where": str(self.set_aside),
-            "no longer there": f"{format_count(len(self.versions_lost), 'older version')}; whoever knows it "
+            "no longer there": f"{format_count(len(self.versions_lost), 'older version')}; whatever reads it "
             "as a Delta table, such as a stream, fails",
-            "undo": "nothing is deleted, and undo() puts all of it back",
+            "undo": "nothing is deleted, and undo() puts everything back",
         }
-
-    def explain(self) -> str:
-        """What stays, what is set aside and where, in a few lines."""
-        return as_text(self.facts())
 
     def run(self) -> "ParquetResult":
         """Set the log and the dead files aside, and compare the rows that Spark reads before and after.
 
-        The dead files go first and the log last, so that at every moment the folder holds either
+        The dead files are moved first and the log last, so that at every moment the folder holds either
         the table's latest version or its Parquet files. Nobody else may write meanwhile; if
-        somebody has, all is put back.
+        somebody has, everything is put back.
 
         Raises:
-            StalePlanError: The table, or what is in its folder, isn't what the plan was made for.
-            RunFailedError, ReadOnlyTableError: Spark or the disk gave up; what was moved was put back.
-            VerificationError: The rows differ; all was put back.
+            StalePlanError: The table, or what is in its folder, differs from what the plan was made for.
+            RunFailedError, ReadOnlyTableError: Spark or the disk failed; what was moved was put back.
+            RunCancelled: Ctrl-C was pressed; what was moved was put back.
+            VerificationError: The rows differ; everything was put back.
         """
         table = self.table
         _check_set_aside(table, self.set_aside)
@@ -101,62 +102,39 @@ class ParquetPlan:
                 f"{self.version}: make a new plan; nothing was changed."
             )
         start, spark = time.time(), table.spark
-        try:
-            with quiet_errors(), session_confs(spark, WHOLE_FILES):
-                before = fingerprint(self._columns(spark.read.format("delta").load(uri(table.path))))
-                move_aside(self.moved["path"].to_pylist(), table.path, self.set_aside)
-                self._check_alone()
-                after = fingerprint(self._columns(read_parquet(spark, table.path, self.schema)))
-                plain = read_parquet(spark, table.path).schema
-        except BaseException as error:
-            outcome = self._restore()
-            if isinstance(error, (*SPARK_ERRORS, OSError)):
-                raise translate(error, table.path, outcome) from error
-            raise
-        if before != after:
-            raise VerificationError(
-                f"The content differs: the table has {before} {before.hash_sums}, its Parquet files have "
-                f"{after} {after.hash_sums}; {self._restore()}."
-            )
-        return ParquetResult(self, after, differences(self.schema, plain), time.time() - start)
+        differences: dict[str, str] = {}
 
-    def _columns(self, rows: DataFrame) -> DataFrame:
-        return rows.select(*(quoted(name) for name in self.schema.names))
+        def convert() -> None:
+            move_aside(self.moved["path"].to_pylist(), table.path, self.set_aside)
+            aside = open_table(self.set_aside)
+            changes = set(changed_files(table.path, aside).values())
+            if aside.version != self.version or changes - {"changed"}:
+                raise StalePlanError(
+                    f"Somebody has written to {table.path} meanwhile: stop that and make a new plan; "
+                    "everything was put back."
+                )
+            differences.update(_differences(self.schema, read_parquet(spark, table.path).schema))
 
-    def _check_alone(self) -> None:
-        """Whether nobody has committed, or written a file, before the log was moved."""
-        aside = open_table(self.set_aside)
-        found = list_folder(self.table.path, aside.files().partition_columns)["path"].to_pylist()
-        if aside.version != self.version or sorted(found) != self.files["path"].to_pylist():
-            raise StalePlanError(
-                f"Somebody has written to {self.table.path} meanwhile: stop that and make a new plan; all "
-                "was put back."
-            )
+        proof = run_verified(spark, table.path, self.schema, convert, self._undo)
+        return ParquetResult(self, proof, differences, time.time() - start)
 
-    def _restore(self) -> str:
-        """Put back what was moved; what became of the table, in words."""
+    def _undo(self) -> str:
         if self.set_aside.exists():
             restore(self.table.path, self.set_aside)
-        return "all was put back, and the table is as it was"
-
-    def _repr_html_(self) -> str:
-        return shown(self.facts())
-
-    def __repr__(self) -> str:
-        return f"ParquetPlan({self.files.num_rows:,} files stay, {self.moved.num_rows:,} are set aside)"
+        return "everything was put back, and the table is as it was"
 
 
-@dataclass(frozen=True)
-class ParquetResult:
-    """What became of a Delta table as Parquet.
+@dataclass(frozen=True, repr=False)
+class ParquetResult(Result):
+    """The result of making a Delta table plain Parquet.
 
     Attributes:
-        plan: What was done.
+        plan: The plan that was run.
         fingerprint: That of the rows, the same before and after.
-        differences: What `spark.read.parquet(path)` makes of columns if it isn't told their types,
-            where that isn't the table's type; nothing if such a read gives the same rows.
+        differences: For each column that `spark.read.parquet(path)` reads otherwise than the table has it,
+            what it reads; empty if such a read gives the same rows.
             `spark.read.schema(result.schema).parquet(path)` always does.
-        seconds: The whole run, proof included.
+        seconds: How long the run took, with the proof.
     """
 
     plan: ParquetPlan
@@ -176,7 +154,7 @@ class ParquetResult:
 
     @property
     def set_aside(self) -> Path:
-        """Where the log and the dead files are; when you are sure, delete it, and the history with it."""
+        """The folder with the log and the dead files; without it the table's history is lost."""
         return self.plan.set_aside
 
     def undo(self) -> Table:
@@ -184,22 +162,16 @@ class ParquetResult:
         return put_back(self.path, self.set_aside)
 
     def facts(self) -> dict[str, str]:
-        """The outcome for people: name and value."""
-        told = "; ".join(f"{name} {text}" for name, text in self.differences.items())
+        """The folder, the proof and how to undo it: name and value."""
+        columns = "; ".join(f"{name} {text}" for name, text in self.differences.items())
         return {
             "folder": f"{self.path}: {format_count(self.plan.files.num_rows, 'Parquet file')}",
             "content": f"identical: {self.fingerprint}",
-            **({"without a schema": f"Spark reads {told}: give it result.schema"} if told else {}),
+            **({"without a schema": f"Spark reads {columns}: give it result.schema"} if columns else {}),
             "log and dead files": f"{self.set_aside}, {format_size(self.plan.moved_bytes)} and the log; "
             "undo() puts them back, deleting the folder makes it final",
             "seconds": f"{self.seconds:.1f}",
         }
-
-    def _repr_html_(self) -> str:
-        return shown(self.facts())
-
-    def __repr__(self) -> str:
-        return f"ParquetResult(\n{as_text(self.facts())}\n)"
 
 
 def plan_to_parquet(table: Table, set_aside: str | Path | None = None) -> ParquetPlan:
@@ -207,48 +179,95 @@ def plan_to_parquet(table: Table, set_aside: str | Path | None = None) -> Parque
 
     Args:
         table: The table, opened by its path.
-        set_aside: Where the log and the files that aren't live go: a folder that doesn't exist yet, on
+        set_aside: The folder for the log and the files that aren't live: one that doesn't exist yet, on
             the same disk and outside of the table. None for one beside the table's, such as
-            `_flights.delta-12`, whose name readers of Parquet pass over.
+            `_flights.delta-12`, whose name readers of Parquet skip.
 
     Raises:
         EmptyTableError: The table has no live file.
         UnsupportedTableError: Its files alone are not its rows, as with deletion vectors, column mapping,
-            row tracking, files elsewhere, partition values that the folders don't tell; or a catalog
-            knows it.
+            row tracking, files elsewhere, partition values that differ from the folders' names; or it is
+            in a catalog.
         InvalidArgumentError: `set_aside` can't be used.
     """
-    check_as_parquet(table)
+    reason = _refusal(table)
+    if reason is not None:
+        raise UnsupportedTableError(f"{table.name} can't become plain Parquet: {reason}.")
+    files = pa.table({"path": _live_paths(table), "size_bytes": table.files().sizes}).sort_by("path")
+    if not files.num_rows:
+        raise EmptyTableError(f"{table.name} has no live file, so that there is nothing to read as Parquet.")
     version = table.version
-    chosen = table.path.parent / f"_{table.path.name}.delta-{version}"
-    aside = chosen if set_aside is None else local_path(str(set_aside)).resolve()
+    beside = table.path.parent / f"_{table.path.name}.delta-{version}"
+    aside = beside if set_aside is None else local_path(str(set_aside)).resolve()
     _check_set_aside(table, aside)
-    live = pa.table({"path": live_paths(table), "size_bytes": table.files().sizes}).sort_by("path")
     versions = read_needs(table.handle).versions
     schema = StructType.fromJson(dict(table.log.snapshot().metadata.schema))
-    return ParquetPlan(table, version, live, _not_live(table), aside, versions[:-1].tolist(), schema)
+    return ParquetPlan(table, version, files, _not_live(table), aside, versions[:-1].tolist(), schema)
+
+
+def _live_paths(table: Table) -> pa.Array:
+    return places(table.log.snapshot().live["path"], table.path)
 
 
 def _not_live(table: Table) -> pa.Table:
     """`ParquetPlan.moved`."""
     found = list_folder(table.path, table.files().partition_columns).select(["path", "size_bytes"])
-    moved = found.filter(pc.invert(pc.is_in(found["path"], value_set=live_paths(table))))
+    moved = found.filter(pc.invert(pc.is_in(found["path"], value_set=_live_paths(table))))
     known = pc.is_in(moved["path"], value_set=read_needs(table.handle).files["path"])
     return moved.append_column("reason", pc.if_else(known, "dead", "unknown")).sort_by("path")
 
 
 def _check_set_aside(table: Table, folder: Path) -> None:
-    advice = "choose another with set_aside="
     if folder.exists():
-        raise InvalidArgumentError(
-            f"{folder} exists already, and may hold what an earlier run has set aside: see interop.put_back, "
-            f"or {advice}."
-        )
-    if folder.is_relative_to(table.path):
-        raise InvalidArgumentError(f"{folder} is within the table, and would be read with it: {advice}.")
-    if not folder.parent.is_dir():
-        raise InvalidArgumentError(f"{folder} can't be made, as {folder.parent} is no folder: {advice}.")
-    if os.stat(folder.parent).st_dev != os.stat(table.path).st_dev:
-        raise InvalidArgumentError(
-            f"{folder} is on another disk, to which nothing can be moved at once: {advice}."
-        )
+        reason = "exists already, and may hold what an earlier run has set aside: see interop.put_back, or"
+    elif folder.is_relative_to(table.path):
+        reason = "is within the table, and would be read with it:"
+    elif not folder.parent.is_dir():
+        reason = f"can't be made, as {folder.parent} is no folder:"
+    elif os.stat(folder.parent).st_dev != os.stat(table.path).st_dev:
+        reason = "is on another disk, to which files can't be moved without a copy:"
+    else:
+        return
+    raise InvalidArgumentError(f"{folder} {reason} choose another with set_aside=.")
+
+
+def _refusal(table: Table) -> str | None:
+    """Why the files of a table alone are not its rows, and what to do."""
+    if local_path(table.name).resolve() != table.path:
+        return "a catalog has it as a Delta table and would keep it; drop it there, and open it by its path"
+    snapshot = table.log.snapshot()
+    reason = manifest_refusal(snapshot)
+    if reason is not None:
+        return reason
+    if _ROW_IDS in snapshot.metadata.configuration:
+        return "it has row tracking, which adds columns of its own to files; copy its rows to a table without"
+    places_of = _live_paths(table)
+    outside = places_of.filter(is_outside(places_of))
+    if len(outside):
+        count = format_count(len(outside), "live file")
+        return f"{count} outside of its folder, such as {outside[0]}; copy its rows to a new table"
+    paths = places_of.to_pylist()
+    for path, folder in zip(paths, partition_folders(table.files().partitions).to_pylist(), strict=True):
+        if path.rpartition("/")[0] != folder:
+            partition = f"of the partition {folder}" if folder else "of no partition"
+            return f"{path} is {partition}, and is in another folder; rewrite the table"
+        if not spark_reads(path):
+            return f"{path} has a name that Spark skips when it reads Parquet; rewrite the table"
+    missing = [path for path in paths if not (table.path / path).is_file()]
+    if missing:
+        return f"{format_count(len(missing), 'live file')} missing, such as {missing[0]}; restore it"
+    return None
+
+
+def _differences(schema: StructType, plain: StructType) -> dict[str, str]:
+    """`ParquetResult.differences`, between the table's schema and the one that Spark infers."""
+    inferred, own = (
+        {column.name: column.dataType.simpleString() for column in each} for each in (plain, schema)
+    )
+    return {
+        name: f"{inferred[name]} instead of {kind}"
+        if name in inferred
+        else "missing: not in the file whose schema Spark takes for all"
+        for name, kind in own.items()
+        if inferred.get(name) != kind
+    }

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from compaction_kit import open_table
-from compaction_kit.interop.partition_folders import folders_of
+from compaction_kit.interop.parquet_folder import partition_folders
 from compaction_kit.log.paths import decode_paths
 
 FOLDER = "_symlink_format_manifest"
@@ -20,7 +20,7 @@ def write_manifest(table: Path, version: int | None = None, partitions: set[str]
     """Write the manifests of a version's partitions; `partitions` confines it to some."""
     files = open_table(table).files(version)
     paths = decode_paths(files.to_arrow()["path"]).to_pylist()
-    folders = folders_of(files.partitions).to_pylist()
+    folders = partition_folders(files.partitions).to_pylist()
     for folder in set(folders) if partitions is None else partitions:
         mine = [f"file:{table / path}" for path, other in zip(paths, folders, strict=True) if other == folder]
         write_lines(table, folder, mine)

@@ -1,5 +1,7 @@
 """Parquet to Delta: what the plan says is what CONVERT does, and what it can't do is refused."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -99,14 +101,32 @@ def test_a_conversion_that_fails_leaves_the_folder_as_it_was(
     write(codes, "code=zz/day=2026-01-02/f.parquet")
     with pytest.raises(StalePlanError, match="have changed since the plan was made: make a new plan"):
         plan.run()
-    prints = iter([Fingerprint(4, (0, 0)), Fingerprint(5, (1, 1))])
-    monkeypatch.setattr(convert, "fingerprint", lambda rows: next(prints))
-    with pytest.raises(VerificationError, match="the folder is Parquet as it was"):
-        interop.plan_convert(codes).run()
-    assert not (codes / "_delta_log").exists()
+    # Each time, also where an earlier log has been set aside already.
+    for name in ("_delta_log_not_verified", "_delta_log_not_verified_1"):
+        monkeypatch.setattr(convert, "fingerprint", differing())
+        with pytest.raises(
+            VerificationError, match=f"set aside as {name}, and the folder is Parquet as it was"
+        ):
+            interop.plan_convert(codes).run()
+        assert not (codes / "_delta_log").exists()
     assert (
         spark.read.schema("id long").parquet(str(codes).replace("[", r"\[").replace("]", r"\]")).count() == 6
     )
+
+
+def differing() -> Callable[[DataFrame], Fingerprint]:
+    """A fingerprint that is another one the second time."""
+    prints = iter([Fingerprint(4, (0, 0)), Fingerprint(5, (1, 1))])
+    return lambda rows: next(prints)
+
+
+def test_files_that_java_does_not_find_are_left_out(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path, "a.parquet")
+    (tmp_path / "b.parquet").symlink_to(tmp_path / "gone")
+    (tmp_path / os.fsdecode(b"\xff.parquet")).write_bytes((tmp_path / "a.parquet").read_bytes())
+    plan = interop.plan_convert(tmp_path)
+    assert (plan.files["path"].to_pylist(), plan.num_hidden) == (["a.parquet"], 0)
+    assert plan.run().fingerprint.num_rows == 1
 
 
 def test_a_conversion_that_is_not_proved_is_taken_back(
@@ -143,9 +163,9 @@ def make(folder: Path, *paths: str) -> None:
         ),
         (["a.parquet", "x=1/b.parquet"], 'The folders "" and "x=1" are of different partition columns'),
         (["x=/a.parquet"], "The folder x= isn't named column=value"),
-        (["a.parquet", ".x=1/b.parquet"], "CONVERT takes it and Spark passes over it: rename it"),
-        (["a.parquet", "_x=1.parquet"], "Spark reads it and CONVERT passes over it: rename it"),
-        (["a.parquet", "b._COPYING_"], "CONVERT takes it and Spark passes over it: rename it"),
+        (["a.parquet", ".x=1/b.parquet"], "CONVERT reads it and Spark skips it"),
+        (["a.parquet", "_x=1.parquet"], "Spark reads it and CONVERT skips it"),
+        (["a.parquet", "b._COPYING_"], "CONVERT reads it and Spark skips it"),
         (["a.parquet", "_spark_metadata/0"], "is the output of a stream, and its _spark_metadata says"),
     ],
 )
@@ -197,7 +217,7 @@ def test_other_partition_columns_than_the_folders_are_refused(
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_that_is_not_there_or_empty_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_missing_or_empty_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TableNotFoundError, match="No folder at"):
         interop.plan_convert(tmp_path / "nothing")
     (tmp_path / "_SUCCESS").touch()
