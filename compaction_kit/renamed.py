@@ -17,6 +17,10 @@ _NOW = {
     "overlap": "skipping",
     "settings": "plan.thresholds",
     "sample": "plan.estimate",
+    **dict.fromkeys(("concurrency", "concurrency.story"), "lessons.races"),
+    "concurrency.hold": "lessons.writers",
+    "streams": "lessons.streams",
+    "playground": "lessons",
 }
 
 
@@ -25,7 +29,10 @@ class _Finder(MetaPathFinder, Loader):
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         package, _, name = fullname.partition(".")
-        return ModuleSpec(fullname, self) if package == _PACKAGE and name in _NOW else None
+        if package != _PACKAGE or name not in _NOW:
+            return None
+        # A package, for some of these had submodules.
+        return ModuleSpec(fullname, self, is_package=True)
 
     def exec_module(self, module: ModuleType) -> None:
         now = f"{_PACKAGE}.{_NOW[module.__name__.partition('.')[2]]}"
@@ -35,4 +42,5 @@ class _Finder(MetaPathFinder, Loader):
 
 def find_renamed_modules() -> None:
     """Have Python find modules of this package by the names that they had too."""
-    sys.meta_path.append(_Finder())
+    # First, for a folder of the old name may be left, with nothing in it but caches.
+    sys.meta_path.insert(0, _Finder())

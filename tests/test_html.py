@@ -20,8 +20,6 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 import compaction_kit as ck
 from compaction_kit import records
-from compaction_kit.concurrency.scenarios import Scenario, Writer
-from compaction_kit.concurrency.story import ATTEMPTS, Refusal, Story
 from compaction_kit.execute.result import CompactionResult
 from compaction_kit.execute.work import TIMELINE
 from compaction_kit.history.restore import RestoreResult
@@ -33,13 +31,15 @@ from compaction_kit.interop import (
     ParquetPlan,
     ParquetResult,
 )
+from compaction_kit.lessons.races import ATTEMPTS, Refusal, Story
+from compaction_kit.lessons.streams import BATCHES, StreamStory
+from compaction_kit.lessons.writers import Scenario, Writer
 from compaction_kit.plan import bins
 from compaction_kit.plots.style import Chart, titled
 from compaction_kit.reads import ReadComparison
 from compaction_kit.report import Section
 from compaction_kit.streaming.move import MovePlan, MoveResult
 from compaction_kit.streaming.retain import RetentionResult
-from compaction_kit.streams import BATCHES, StreamStory
 from compaction_kit.text import element, paragraph, shown
 from compaction_kit.vacuum.result import VacuumResult
 from compaction_kit.verify import Fingerprint
@@ -148,7 +148,7 @@ def objects_with_hostile_names(root: Path) -> list[object]:
     to_parquet = ParquetPlan(table, 1, paths, paths, root / FOLDER, [0], schema)
     folders = pa.table({"path": [NAME], "size_bytes": [1], "num_rows": [1], "schema_id": [0]})
     convert = ConvertPlan(root / FOLDER, folders, schema, (NAME,), 1, None)  # type: ignore[arg-type]
-    first = Writer(NAME, NAME, lambda ids: ids, lambda spark, path: None)
+    first = Writer(NAME, NAME)
     scenario = Scenario(NAME, NAME, first, replace(first, name=f"other {NAME}"))
     attempts = [
         {"writer": scenario.second.name, "read_version": 0, "version": 1, "outcome": "committed"},

@@ -2,14 +2,30 @@ import importlib
 
 import pytest
 
-from compaction_kit import renamed, text
+from compaction_kit import renamed
 
 
-@pytest.mark.parametrize("name", ["sizes", "durations", "markup"])
-def test_a_module_is_found_by_the_name_that_it_had_with_a_warning(name: str) -> None:
-    with pytest.warns(FutureWarning, match=f"compaction_kit.{name} is compaction_kit.text now"):
+@pytest.mark.parametrize(
+    ("name", "now", "kept"),
+    [
+        ("sizes", "text", "format_size"),
+        ("durations", "text", "format_size"),
+        ("markup", "text", "format_size"),
+        ("bounds", "skipping", "read_bounds"),
+        ("overlap", "skipping", "measure_overlap"),
+        ("settings", "plan.thresholds", "thresholds"),
+        ("sample", "plan.estimate", "sampled_model"),
+        ("concurrency", "lessons.races", "play"),
+        ("concurrency.story", "lessons.races", "Story"),
+        ("concurrency.hold", "lessons.writers", "Held"),
+        ("streams", "lessons.streams", "compact_while_streaming"),
+        ("playground", "lessons", "new_folder"),
+    ],
+)
+def test_a_module_is_found_by_the_name_that_it_had_with_a_warning(name: str, now: str, kept: str) -> None:
+    with pytest.warns(FutureWarning, match=f"compaction_kit.{name} is compaction_kit.{now} now"):
         old = importlib.import_module(f"compaction_kit.{name}")
-    assert old.format_size is text.format_size
+    assert getattr(old, kept) is getattr(importlib.import_module(f"compaction_kit.{now}"), kept)
 
 
 def test_what_never_was_is_not_found() -> None:

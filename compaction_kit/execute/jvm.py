@@ -1,13 +1,12 @@
-"""What no public API offers, through py4j; the one module that touches the JVM.
+"""What no public API offers, through py4j; nothing else that commits touches the JVM.
 
-A commit of given file actions by Delta's own transaction, the rows of given files, when a job ran,
-and a gate before a commit. What is called here is the same in Delta 3.3, 4.0 and 4.4 but where said.
+A commit of given file actions by Delta's own transaction, the rows of given files, and when a job ran. What
+is called here is the same in Delta 3.3, 4.0 and 4.4 but where said.
 """
 
-import contextlib
 import json
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -117,60 +116,6 @@ class OptimizeTransaction:
         self._transaction.registerSQLMetrics(session, _sql_metrics(self._spark, metrics))
         operation = _optimize_operation(self._spark, where)
         return int(self._transaction.commit(_as_delta_has(self._spark, actions), operation))
-
-
-class CommitGate:
-    """Stops a thread's transaction when all is read and written and no commit has been tried yet.
-
-    By the observer that Delta has for its own tests of transactions at once
-    (fuzzer.PhaseLockingTransactionExecutionObserver, in its JAR). A second transaction of the thread
-    is watched and not stopped: OPTIMIZE begins one after a conflict.
-    """
-
-    def __init__(self, spark: SparkSession):
-        self._threads = java_class(spark, f"{_DELTA}.TransactionExecutionObserver")
-        self._nobody = getattr(java_class(spark, f"{_DELTA}.NoOpTransactionExecutionObserver$"), "MODULE$")
-        phases = java_class(spark, f"{_DELTA}.fuzzer.OptimisticTransactionPhases")
-        observer = java_class(spark, f"{_DELTA}.fuzzer.PhaseLockingTransactionExecutionObserver")
-        self._observers = [observer(phases.forName(name)) for name in ("first", "second")]
-        self._door = self._observers[0].phases().commitPhase()
-        for observer, following in zip(self._observers, [*self._observers[1:], self._nobody], strict=True):
-            locks = _items(observer.phaseLocks())
-            for lock in locks:
-                if not lock.equals(self._door):
-                    lock.entryBarrier().unblock()
-            observer.setNextObserver(following, True)
-            # Else the thread would wait there for somebody to let it go on to the next observer.
-            locks[-1].exitBarrier().unblock()
-
-    @contextlib.contextmanager
-    def watching(self) -> Iterator[None]:
-        """Stop and watch the transactions of this thread in a `with` block."""
-        self._threads.setObserver(self._observers[0])
-        try:
-            yield
-        finally:
-            self._threads.setObserver(self._nobody)
-
-    @property
-    def is_reached(self) -> bool:
-        """Whether a transaction stands at the gate."""
-        return bool(self._door.hasReached())
-
-    def open(self) -> None:
-        """Let it go on; to be called once."""
-        self._door.entryBarrier().unblock()
-
-    @property
-    def transactions(self) -> list[bool]:
-        """Those that were begun, two at most: whether each came to try its commit."""
-        phases = [observer.phases() for observer in self._observers]
-        return [bool(one.commitPhase().hasEntered()) for one in phases if one.initialPhase().hasEntered()]
-
-
-def _items(seq: Any) -> list[Any]:
-    """What is in a Scala sequence."""
-    return [seq.apply(i) for i in range(seq.size())]
 
 
 def _nothing(spark: SparkSession) -> Any:

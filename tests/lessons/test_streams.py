@@ -9,10 +9,11 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from compaction_kit import open_table, streams
+from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.lessons import streams
+from compaction_kit.lessons.streams import StreamStory
 from compaction_kit.sql import table_name
-from compaction_kit.streams import StreamStory
 
 pytestmark = pytest.mark.spark
 

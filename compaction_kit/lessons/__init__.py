@@ -1,0 +1,49 @@
+"""What the course plays on small tables of its own: two writers at once, a stream over a compaction."""
+
+import re
+from itertools import count
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.log.listing import LOG_FOLDER
+from compaction_kit.sql import uri
+
+
+def new_folder(within: str | Path, name: str) -> Path:
+    """Make an empty folder for a lesson's tables.
+
+    Args:
+        within: The folder to make it in; made as well if it doesn't exist.
+        name: What it is for; a number is added if a folder of that name exists.
+
+    Returns:
+        Its absolute path.
+
+    Raises:
+        InvalidArgumentError: It would be within a Delta table, or can't be made.
+    """
+    parent = Path(within).resolve()
+    for folder in (parent, *parent.parents):
+        if (folder / LOG_FOLDER).is_dir():
+            raise InvalidArgumentError(
+                f"{within} is within the Delta table {folder}, which is left alone: give another folder."
+            )
+    stem = re.sub(r"\W+", "-", name).strip("-").lower()
+    names = (stem if number == 1 else f"{stem}-{number}" for number in count(1))
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        folder = next(path for path in map(parent.joinpath, names) if not path.exists())
+        folder.mkdir()
+    except OSError as error:
+        raise InvalidArgumentError(
+            f"No folder can be made in {within} ({error.strerror}): give another one."
+        ) from error
+    return folder
+
+
+def read_ids(spark: SparkSession, table: Path) -> tuple[int, ...]:
+    """The values of a Delta table's column id, sorted."""
+    rows = spark.read.format("delta").load(uri(table)).select("id").collect()
+    return tuple(sorted(row["id"] for row in rows))

@@ -1,0 +1,270 @@
+"""A stream from one Delta table to another, and a compaction of the first while the stream runs.
+
+A stream delivers the rows of files that were added with dataChange=true, each once. A compaction adds its
+files with dataChange=false, so the stream skips them: their rows have been delivered already, or still will
+be from the files that they replaced, as long as VACUUM has not deleted these.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.lessons import new_folder, read_ids
+from compaction_kit.log import TransactionLog
+from compaction_kit.records import Result
+from compaction_kit.session import get_spark, quiet_errors
+from compaction_kit.sql import uri
+from compaction_kit.table import open_table
+from compaction_kit.text import format_count
+
+BATCHES = pa.schema(
+    [
+        ("batch_id", pa.int64()),
+        ("num_rows", pa.int64()),
+        ("source_version", pa.int64()),
+        ("sink_version", pa.int64()),
+        ("app_id", pa.string()),
+    ]
+)
+_COMMIT_COLUMNS = ["version", "operation", "data_change", "num_added", "num_removed", "records_added"]
+_NUM_FILES, _ROWS_A_FILE, _FILES_A_BATCH = 6, 10, 3
+_POLL_SECONDS = 0.02
+_DELTA_ERROR = re.compile(r"\[(DELTA_[\w.]+)\] ([^.]+\.?)")
+
+
+def _compact(strategy: str, spark: SparkSession, source: Path) -> None:
+    open_table(source, spark).plan_compaction().run(strategy=strategy, verify=False)
+
+
+def _overwrite(spark: SparkSession, source: Path) -> None:
+    rows = spark.read.format("delta").load(uri(source)).repartition(1)
+    rows.write.format("delta").mode("overwrite").save(uri(source))
+
+
+def _append(
+    spark: SparkSession, table: Path, start: int, end: int, num_files: int = 1, data_change: bool = True
+) -> None:
+    writer = spark.range(start, end, 1, num_files).write.format("delta").mode("append")
+    writer.option("dataChange", str(data_change).lower()).save(uri(table))
+
+
+def _append_unseen(spark: SparkSession, source: Path) -> None:
+    # Ids that no other append has.
+    _append(spark, source, 1_000, 1_000 + _ROWS_A_FILE, data_change=False)
+
+
+_WAYS: dict[str, tuple[str, Callable[[SparkSession, Path], None]]] = {
+    "optimize": ("the source is compacted by Delta's OPTIMIZE", partial(_compact, "optimize")),
+    "rewrite": (
+        "the source is overwritten with its own rows, dataChange=false",
+        partial(_compact, "rewrite"),
+    ),
+    "arrow": ("the source is compacted by the strategy arrow", partial(_compact, "arrow")),
+    "overwrite": ("the source is overwritten with its own rows, as an ordinary write", _overwrite),
+    "append": ("new rows are appended to the source, with dataChange=false", _append_unseen),
+}
+
+
+@dataclass(frozen=True, repr=False)
+class StreamStory(Result):
+    """What a stream delivered.
+
+    Attributes:
+        strategy: What was done to the source while the stream ran; one of `ways()`.
+        options: The options of the stream's reader.
+        folder: Where the tables "source" and "sink" and the stream's checkpoint are.
+        commits: One row a commit of the source: version, operation, data_change, num_added, num_removed,
+            records_added, as in `TransactionLog.commits`.
+        batches: One row a micro-batch that was run: batch_id, num_rows (int64, rows read), source_version
+            (int64, the last version of which it had read some or all), and of its commit sink_version
+            (int64) and app_id (string): Delta's sink keeps in a txn action which batch of which stream it
+            has written, and writes none twice.
+        ids_written: The ids of the source's rows in the end, sorted.
+        ids_delivered: Those of the sink's.
+        error: Why the stream failed; None if it didn't.
+    """
+
+    strategy: str
+    options: Mapping[str, str]
+    folder: Path
+    commits: pa.Table
+    batches: pa.Table
+    ids_written: tuple[int, ...]
+    ids_delivered: tuple[int, ...]
+    error: str | None
+
+    @property
+    def rows_doubled(self) -> int:
+        """The number of rows delivered more often than they are in the source."""
+        return (Counter(self.ids_delivered) - Counter(self.ids_written)).total()
+
+    @property
+    def rows_missing(self) -> int:
+        """The number of the source's rows that were not delivered."""
+        return (Counter(self.ids_written) - Counter(self.ids_delivered)).total()
+
+    @property
+    def finding(self) -> str:
+        """What was delivered, in a line."""
+        with_options = "".join(f", {name}={value}" for name, value in self.options.items())
+        if self.error is not None:
+            end = f"the stream failed, {format_count(self.rows_missing, 'row')} missing"
+        elif self.rows_doubled or self.rows_missing:
+            end = f"{format_count(self.rows_doubled, 'row')} twice, {self.rows_missing:,} missing"
+        else:
+            end = f"all {format_count(len(self.ids_written), 'row')} delivered once"
+        return f"{self.strategy}{with_options}: {end}"
+
+    def facts(self) -> dict[str, str]:
+        """What was delivered, for people: name and value."""
+        return {
+            "while the stream runs": _WAYS[self.strategy][0],
+            "rows": f"{len(self.ids_written):,} in the source, {len(self.ids_delivered):,} delivered",
+            "delivered twice": f"{self.rows_doubled:,}",
+            "missing": f"{self.rows_missing:,}",
+            **({"the stream failed": self.error} if self.error else {}),
+        }
+
+    def parts(self) -> tuple[object, ...]:
+        """The finding, the facts, the source's commits, the stream's batches."""
+        tables = ("The source's commits", self.commits, "The stream's batches", self.batches)
+        return self.finding, self.facts(), *tables
+
+
+def ways() -> dict[str, str]:
+    """What can be done to the source while a stream runs: each way's name, and what it is."""
+    return {name: about for name, (about, _) in _WAYS.items()}
+
+
+def compact_while_streaming(
+    folder: str | Path,
+    strategy: str = "optimize",
+    options: Mapping[str, str] | None = None,
+    spark: SparkSession | None = None,
+) -> StreamStory:
+    """Compact a table while a stream reads it, and count what the stream delivers to another table.
+
+    Both tables are made for it. The source begins with 6 files of 10 rows. The stream reads half of them;
+    while it waits for its next batch, rows are appended, the source is compacted, and rows are appended
+    again; then the stream reads what is left. So the compaction rewrites files that were delivered, files
+    of a version that the stream has begun to read, and one that it has not seen.
+
+    Args:
+        folder: Where a folder for all this is made; another one each time.
+        strategy: One of `ways()`: a strategy of `CompactionPlan.run`, or, for the contrast, a write
+            that is none.
+        options: For the stream's reader, such as {"skipChangeCommits": "true"}.
+        spark: The session; None for that of `get_spark()`.
+
+    Returns:
+        What was delivered, batch by batch; if the stream fails, what it delivered until then.
+
+    Raises:
+        InvalidArgumentError: There is no such way, or the folder can't be used.
+    """
+    if strategy not in _WAYS:
+        raise InvalidArgumentError(f'strategy="{strategy}" is unknown: use one of {", ".join(_WAYS)}.')
+    place = new_folder(folder, f"stream {strategy}")
+    spark = spark or get_spark()
+    source = place / "source"
+    nothing = pa.table({})
+    story = StreamStory(strategy, dict(options or {}), place, nothing, BATCHES.empty_table(), (), (), None)
+    rows = _NUM_FILES * _ROWS_A_FILE
+    _append(spark, source, 0, rows, _NUM_FILES)
+    # Its second batch would come in an hour.
+    waiting = _start(spark, story, processingTime="1 hour")
+    try:
+        while waiting.lastProgress is None:
+            # Raises the error, if the stream failed.
+            waiting.awaitTermination(_POLL_SECONDS)  # type: ignore[arg-type]
+        _append(spark, source, rows, rows + _ROWS_A_FILE)
+        _, act = _WAYS[strategy]
+        act(spark, source)
+        _append(spark, source, rows + _ROWS_A_FILE, rows + 2 * _ROWS_A_FILE)
+    finally:
+        waiting.stop()
+    return _finish(spark, replace(story, batches=_batches(story, waiting)))
+
+
+def repeat_last_batch(story: StreamStory, spark: SparkSession | None = None) -> StreamStory:
+    """Run a stream's last batch again, as after a crash: the sink has committed it, the stream doesn't know.
+
+    The stream's record that the batch is done is deleted from its checkpoint, and the stream is started
+    again. Delta's sink finds the batch in its txn action and writes nothing.
+
+    Args:
+        story: What `compact_while_streaming` returned.
+        spark: The session; None for that of `get_spark()`.
+
+    Returns:
+        The story with the batch that was repeated at the end of its batches.
+    """
+    commits = _checkpoint(story) / "commits"
+    last = max(int(file.name) for file in commits.iterdir() if file.name.isdigit())
+    for name in (str(last), f".{last}.crc"):
+        (commits / name).unlink(missing_ok=True)
+    return _finish(spark or get_spark(), story)
+
+
+def _checkpoint(story: StreamStory) -> Path:
+    return story.folder / "checkpoint"
+
+
+def _start(spark: SparkSession, story: StreamStory, **trigger: Any) -> StreamingQuery:
+    reader = spark.readStream.format("delta").option("maxFilesPerTrigger", _FILES_A_BATCH)
+    rows = reader.options(**story.options).load(uri(story.folder / "source"))
+    writer = rows.writeStream.format("delta").option("checkpointLocation", uri(_checkpoint(story)))
+    return writer.trigger(**trigger).start(uri(story.folder / "sink"))
+
+
+def _finish(spark: SparkSession, story: StreamStory) -> StreamStory:
+    """Have the stream read what is left, and count."""
+    error = None
+    query = _start(spark, story, availableNow=True)
+    try:
+        with quiet_errors():
+            query.awaitTermination()
+    except StreamingQueryException as failure:
+        found = _DELTA_ERROR.search(str(failure))
+        error = f"{found[1]}: {found[2]}" if found else str(failure).splitlines()[0]
+    source = story.folder / "source"
+    return replace(
+        story,
+        commits=TransactionLog(source).commits().select(_COMMIT_COLUMNS),
+        batches=pa.concat_tables([story.batches, _batches(story, query)]),
+        ids_written=read_ids(spark, source),
+        ids_delivered=read_ids(spark, story.folder / "sink"),
+        error=error,
+    )
+
+
+def _batches(story: StreamStory, query: StreamingQuery) -> pa.Table:
+    """The batches of one run of the stream, with the sink's commits of them."""
+    log = TransactionLog(story.folder / "sink")
+    commits = {}
+    for version in range(log.segment().version + 1):
+        for action in map(json.loads, log.actions(version)["fields"].to_pylist()):
+            if txn := action.get("txn"):
+                commits[txn["version"]] = {"sink_version": version, "app_id": txn["appId"]}
+    rows = []
+    for progress in query.recentProgress:
+        offset = json.loads(progress["sources"][0]["endOffset"])
+        row = {
+            "batch_id": progress["batchId"],
+            "num_rows": progress["numInputRows"],
+            # An index of -1 is before the first file of a version.
+            "source_version": offset["reservoirVersion"] - (offset["index"] == -1),
+        }
+        rows.append(row | commits.get(progress["batchId"], {}))
+    return pa.Table.from_pylist(rows, schema=BATCHES)

@@ -1,0 +1,85 @@
+"""Run the tour without a browser: its notebook is run, kept as a page, and its summary printed.
+
+python notebooks/tour.py [notebook] [page]
+"""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from nbconvert import HTMLExporter
+
+MINUTES_PER_CELL = 10
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+def run_notebook(notebook: Path, page: Path) -> str:
+    """Run a notebook and write it with its figures as one HTML page.
+
+    Args:
+        notebook: The notebook to run, in a kernel of its own, in its own folder; it isn't changed.
+        page: The HTML file to write; it needs no other file and no network.
+
+    Returns:
+        The output of the last cell that prints.
+
+    Raises:
+        CellExecutionError: A cell failed; the page is written up to there.
+    """
+    content = nbformat.read(notebook, as_version=4)
+    start = time.monotonic()
+
+    def narrate(cell: Any, **_: Any) -> None:
+        if cell.cell_type == "code":
+            first_line = cell.source.lstrip().partition("\n")[0]
+            print(f"{time.monotonic() - start:6.1f} s  {first_line[:90]}", flush=True)
+
+    client = NotebookClient(
+        content,
+        kernel_name="python3",
+        # Else each kernel warns that its sockets, on the loopback, are not encrypted.
+        extra_arguments=["--IPKernelApp.log_level=ERROR"],
+        timeout=60 * MINUTES_PER_CELL,
+        resources={"metadata": {"path": str(notebook.parent)}},
+        store_widget_state=False,
+        on_cell_executed=narrate,
+    )
+    try:
+        client.execute()
+    finally:
+        page.write_text(to_html(content), encoding="utf-8")
+    cells = (cell.outputs for cell in content.cells if cell.cell_type == "code")
+    printed = ["".join(o.text for o in outputs if o.get("name") == "stdout") for outputs in cells]
+    return next(filter(None, reversed(printed)), "")
+
+
+def to_html(content: Any) -> str:
+    """The page of a notebook, without its widgets."""
+    for cell in content.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
+    exporter = HTMLExporter(template_name="lab")
+    # Scripts from the network that the page does without.
+    exporter.require_js_url = exporter.mathjax_url = exporter.mermaid_js_url = ""
+    body, _ = exporter.from_notebook_node(content)
+    return str(body)
+
+
+def main(notebook: str = "notebooks/tour.ipynb", page: str = "tour.html") -> int:
+    """Run the tour; the exit code."""
+    start = time.monotonic()
+    try:
+        summary = run_notebook(Path(notebook), Path(page))
+    except CellExecutionError as error:
+        print(f"\nThe tour stopped: {error.ename}: {error.evalue}", file=sys.stderr)
+        return 1
+    print(f"\n{summary}\nThe figures are in {page}; the tour took {time.monotonic() - start:.0f} s.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
