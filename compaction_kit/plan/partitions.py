@@ -1,4 +1,4 @@
-"""Which partition values are the same to OPTIMIZE.
+"""What partition values mean, and which of them are the same to OPTIMIZE.
 
 From Delta 4.3 on, OptimizeExecutor groups files by partition values parsed to the column's type
 (conf normalizePartitionValuesOnRead): int "1" and "01" are one partition. Before, by their text.
@@ -6,8 +6,8 @@ From Delta 4.3 on, OptimizeExecutor groups files by partition values parsed to t
 
 import datetime
 import re
-from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Callable, Mapping
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ _TRUE = ("true", "t", "yes", "y", "1")
 _FALSE = ("false", "f", "no", "n", "0")
 # What a folder is called whose partition value is null.
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _DATE = re.compile(r"([+-]?\d{4,7})-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?")
 
 
@@ -77,8 +78,29 @@ def _key(value: str | None, column: str, kind: Any, time_zone: datetime.tzinfo |
     if not value:
         # "" and null both read as null, and still OPTIMIZE keeps them apart.
         return value
+    typed = typed_value(value, column, kind, time_zone)
+    return "NaN" if typed != typed else typed
+
+
+def typed_value(value: str | None, column: str, kind: Any, time_zone: datetime.tzinfo | None) -> Any:
+    """Parse a partition value as Delta reads it (protocol, "Partition Value Serialization").
+
+    Args:
+        value: As the log writes it.
+        column: Its column, for the error.
+        kind: The column's Delta type.
+        time_zone: The session's, for timestamps written without one; None for the machine's.
+
+    Returns:
+        What pyarrow converts to the type; of a date the days since 1970. None for null.
+
+    Raises:
+        UnsupportedTableError: It can't be parsed; OPTIMIZE would turn it into null.
+    """
+    if not value:
+        return None
     try:
-        return _parser(kind, time_zone)(value.strip() if kind != "string" else value)
+        return _parser(kind, time_zone)(value if kind in ("string", "binary") else value.strip())
     except (ValueError, ArithmeticError, TypeError, UnsupportedTableError) as error:
         raise UnsupportedTableError(
             f'The partition value "{value}" of column {column} is not to be read as {kind}: OPTIMIZE '
@@ -90,7 +112,7 @@ def _parser(kind: Any, time_zone: datetime.tzinfo | None) -> Callable[[str], Any
     if isinstance(kind, str) and kind in _INTEGER_BITS:
         return lambda text: _integer(text, _INTEGER_BITS[kind])
     if kind in ("float", "double"):
-        return _float
+        return float
     if kind == "boolean":
         return _boolean
     if kind == "date":
@@ -99,8 +121,11 @@ def _parser(kind: Any, time_zone: datetime.tzinfo | None) -> Callable[[str], Any
         return lambda text: _timestamp(text, time_zone)
     if kind == "timestamp_ntz":
         return lambda text: parse_fields(text).replace(tzinfo=None)
-    if isinstance(kind, str) and kind.startswith("decimal"):
-        return Decimal
+    decimal = _DECIMAL.fullmatch(kind) if isinstance(kind, str) else None
+    if decimal:
+        return lambda text: _decimal(text, int(decimal[1]), int(decimal[2]))
+    if kind == "binary":
+        return lambda text: _text(text).encode()
     return _text
 
 
@@ -111,9 +136,8 @@ def _integer(text: str, bits: int) -> int:
     return number
 
 
-def _float(text: str) -> float | str:
-    number = float(text)
-    return "NaN" if number != number else number
+def _decimal(text: str, precision: int, scale: int) -> Decimal:
+    return Decimal(text).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, Context(precision))
 
 
 def _text(text: str) -> str:
@@ -129,13 +153,14 @@ def _boolean(text: str) -> bool:
     raise ValueError(text)
 
 
-def _date(text: str) -> Sequence[int]:
+def _date(text: str) -> int:
     match = _DATE.fullmatch(text)
     if match is None:
         raise ValueError(text)
     year, month, day = int(match[1]), int(match[2]), int(match[3] or 1)
     datetime.date(min(max(year, 1), 9999), month, day)
-    return year, month, day
+    first = np.datetime64(12 * (year - 1970) + month - 1, "M").astype("datetime64[D]")
+    return int(first.astype(np.int64)) + day - 1
 
 
 def _timestamp(text: str, time_zone: datetime.tzinfo | None) -> datetime.datetime:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from compaction_kit.errors import UnsupportedTableError
-from compaction_kit.plan.partitions import partition_groups
+from compaction_kit.plan.partitions import partition_groups, typed_value
 from compaction_kit.times import parse_time_zone
 
 
@@ -32,7 +32,7 @@ def groups_of(
         ("double", ["1.0", "1e0", "1", "1.00"]),
         ("double", ["NaN", "nan"]),
         ("boolean", ["true", "TRUE", "t", "yes", "1"]),
-        ("decimal(10,2)", ["1.50", "1.5", "01.5"]),
+        ("decimal(10,2)", ["1.50", "1.5", "01.5", "1.495", "1.504"]),
         ("timestamp", ["2024-01-01 00:00:00", "2024-01-01T00:00:00Z", "2024-01-01T02:00:00+02:00"]),
         (
             "timestamp",
@@ -51,6 +51,7 @@ def test_values_that_are_the_same_to_their_type_are_one_partition(kind: str, sam
     ("kind", "values"),
     [
         ("string", ["1", "01", " 1", "a", "A"]),
+        ("binary", ["a", " a", "a "]),
         ("integer", ["1", "2", "-1"]),
         ("date", ["2024-01-01", "2024-01-02"]),
         ("boolean", ["true", "false"]),
@@ -79,6 +80,7 @@ def test_values_that_differ_are_apart_and_so_are_empty_text_and_null(
         ("double", "one"),
         ("timestamp", "noon"),
         ("decimal(10,2)", "x"),
+        ("decimal(10,2)", "100000000"),
         ("string", "__HIVE_DEFAULT_PARTITION__"),
     ],
 )
@@ -87,6 +89,15 @@ def test_a_value_that_is_none_of_its_type_is_refused_by_name(kind: str, value: s
         groups_of(["", value], kind)
     assert f'"{value}" of column p is not to be read as {kind}' in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.spark
+def test_dates_are_the_days_that_spark_counts(spark: SparkSession) -> None:
+    texts = ["0001-01-01", "1582-10-15", "1969-12-31", "2000-02-29", "2024-3", "9999-12-31", "+12345-06-07"]
+    frame = spark.createDataFrame([(text,) for text in texts], "t string")
+    rows = frame.selectExpr("t", "unix_date(CAST(t AS DATE)) d").collect()
+    assert len(rows) == len(texts)
+    assert {row["t"]: typed_value(row["t"], "p", "date", None) for row in rows} == dict(map(tuple, rows))
 
 
 DAY = "2024-06-01"

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +18,15 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from compaction_kit.execute.arrow import worker
-from compaction_kit.execute.arrow.types import data_schema
+from compaction_kit.execute.arrow.types import data_schema, has_partition_columns
 from compaction_kit.execute.arrow.worker import Rewritten, Share, join_parts, rewrite_shares
 from compaction_kit.execute.jobs import run_cancellable
 from compaction_kit.execute.work import Recorder
 from compaction_kit.files import Files
 from compaction_kit.log.metadata import Metadata
 from compaction_kit.log.paths import escaped, folder_of, is_within, places
+from compaction_kit.plan.partitions import typed_value
+from compaction_kit.times import session_zone
 
 # Tasks for each core: enough of them to end together, and, if there is much to do, to tell progress by.
 _LEAST_TASKS, _MOST_TASKS = 2, 8
@@ -37,6 +40,9 @@ _LEAST_SHARE = 4 << 20
 _DELETING_SECONDS = 30
 # Executors may lack this package: what they need of it goes with the task.
 cloudpickle.register_pickle_by_value(worker)  # type: ignore[no-untyped-call]
+
+# Of each partition column, as the log writes it.
+PartitionValues = tuple[str | None, ...]
 
 
 @dataclass(frozen=True)
@@ -61,8 +67,9 @@ class BinJob:
         self._source = source
         self._record = record
         self._cores = spark.sparkContext.defaultParallelism
-        metadata = source.snapshot.metadata
-        self._schema = data_schema(metadata).serialize().to_pybytes()
+        metadata, protocol = source.snapshot.metadata, source.snapshot.protocol
+        self._schema = data_schema(metadata, protocol).serialize().to_pybytes()
+        self._has_partition_columns = has_partition_columns(metadata, protocol)
         self._by_id = metadata.is_mapped_by_id
         self._footer = {"org.apache.spark.version": spark.version}
 
@@ -74,10 +81,13 @@ class BinJob:
         """
         run = str(uuid.uuid4())
         with _own_folder(self._table, run) as folder:
-            shares = self._shares(bins, folder, run)
-            return _moved(self._joined(self._rewrite(shares)), self._folders(bins))
+            values = self._partition_values(bins)
+            shares = self._shares(bins, values, folder, run)
+            return _moved(self._joined(self._rewrite(shares)), self._folders(bins, values))
 
-    def _shares(self, bins: Sequence[Bin], folder: Path, run: str) -> list[Share]:
+    def _shares(
+        self, bins: Sequence[Bin], values: Sequence[PartitionValues], folder: Path, run: str
+    ) -> list[Share]:
         positions = np.concatenate([one.positions for one in bins])
         ends = np.cumsum([len(one.positions) for one in bins]).tolist()
         sizes = self._source.sizes[positions]
@@ -85,7 +95,8 @@ class BinJob:
         even = max(float(costs.sum()) / self._cores, 1.0)
         inputs = list(zip(self._paths(positions), sizes.tolist(), strict=True))
         shares = []
-        for one, start, end in zip(bins, [0, *ends[:-1]], ends, strict=True):
+        constants = self._constants(values)
+        for one, known, start, end in zip(bins, constants, [0, *ends[:-1]], ends, strict=True):
             cuts = _cuts(sizes[start:end], costs[start:end], even)
             for part, (first, last) in enumerate(itertools.pairwise(cuts)):
                 shares.append(
@@ -96,6 +107,7 @@ class BinJob:
                         inputs[start + first : start + last],
                         f"{folder}/part-{one.number:05d}-{run}",
                         self._schema,
+                        known,
                         self._by_id,
                         self._footer,
                     )
@@ -107,14 +119,32 @@ class BinJob:
         found = places(self._source.paths(positions), self._table).to_pylist()
         return [os.path.join(str(self._table), place) for place in found]
 
-    def _folders(self, bins: Sequence[Bin]) -> dict[int, str]:
+    def _partition_values(self, bins: Sequence[Bin]) -> list[PartitionValues]:
+        """The partition values of each bin's first file, which the log is to have of its output."""
+        if not self._source.partition_columns:
+            return [()] * len(bins)
+        rows = self._source.partitions.take(pa.array([one.positions[0] for one in bins]))
+        return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+
+    def _constants(self, values: Sequence[PartitionValues]) -> list[dict[str, Any]]:
+        """The columns of one value that each bin's output is to have."""
+        if not self._has_partition_columns:
+            return [{}] * len(values)
+        metadata, names = self._source.snapshot.metadata, self._source.partition_columns
+        kinds = [metadata.column_types[name] for name in names]
+        zone = session_zone(self._spark) if "timestamp" in kinds else None
+        return [
+            {
+                metadata.physical_names[name]: typed_value(value, name, kind, zone)
+                for value, name, kind in zip(row, names, kinds, strict=True)
+            }
+            for row in values
+        ]
+
+    def _folders(self, bins: Sequence[Bin], values: Sequence[PartitionValues]) -> dict[int, str]:
         """The folder of each bin's output, made if it isn't there, by the bin's number."""
         metadata = self._source.snapshot.metadata
         firsts = np.array([one.positions[0] for one in bins])
-        values: Iterable[tuple[str | None, ...]] = [()] * len(bins)
-        if metadata.partition_columns:
-            rows = self._source.partitions.take(pa.array(firsts))
-            values = zip(*(column.to_pylist() for column in rows.columns), strict=True)
         found = places(self._source.paths(firsts), self._table).to_pylist()
         named = [output_folder(place, metadata, row) for place, row in zip(found, values, strict=True)]
         made = {folder: _made(self._table, folder) for folder in set(named)}

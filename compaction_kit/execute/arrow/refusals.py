@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from compaction_kit.errors import UnsupportedTableError
-from compaction_kit.execute.arrow.types import data_schema
-from compaction_kit.log.metadata import Metadata, Protocol
+from compaction_kit.execute.arrow.types import data_schema, has_partition_columns
+from compaction_kit.log.metadata import Protocol
 from compaction_kit.log.paths import is_remote, is_unreadable, places
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import BinPlan
@@ -32,6 +32,7 @@ _HARMLESS = frozenset(
         "identityColumns",
         "inCommitTimestamp",
         "invariants",
+        "materializePartitionColumns",
         "timestampNtz",
         "v2Checkpoint",
         "vacuumProtocolCheck",
@@ -50,7 +51,7 @@ def refuse_table(spark: SparkSession, plan: BinPlan) -> str | None:
         return "ordering the rows of a partition takes Spark"
     if plan.thresholds.max_records_per_file:
         return "spark.sql.files.maxRecordsPerFile is set, by which a bin becomes several files"
-    return _refuse_protocol(snapshot.protocol) or _refuse_types(snapshot.metadata) or _refuse_settings(spark)
+    return _refuse_protocol(snapshot.protocol) or _refuse_types(snapshot) or _refuse_settings(spark)
 
 
 def refuse_changes(before: Snapshot, after: Snapshot) -> str | None:
@@ -61,11 +62,13 @@ def refuse_changes(before: Snapshot, after: Snapshot) -> str | None:
     metadata = after.metadata
     if (before.metadata.id, before.metadata.partition_columns) != (metadata.id, metadata.partition_columns):
         return "it was made anew"
-    reason = _refuse_protocol(after.protocol) or _refuse_types(metadata)
+    reason = _refuse_protocol(after.protocol) or _refuse_types(after)
     if reason is not None:
         return f"{reason} now"
-    now = data_schema(metadata)
-    known = data_schema(before.metadata)
+    were, are = (has_partition_columns(one.metadata, one.protocol) for one in (before, after))
+    if are != were:
+        return f"data files are {'to have' if are else 'to be without'} the partition columns now"
+    now, known = (data_schema(one.metadata, one.protocol) for one in (after, before))
     changed = [f.name for f in known if f.name in now.names and not f.equals(now.field(f.name))]
     return f"the column {changed[0]} is of another type now" if changed else None
 
@@ -110,9 +113,12 @@ def _refuse_settings(spark: SparkSession) -> str | None:
     return None
 
 
-def _refuse_types(metadata: Metadata) -> str | None:
+def _refuse_types(snapshot: Snapshot) -> str | None:
+    metadata = snapshot.metadata
+    if len(metadata.schema["fields"]) == len(metadata.partition_columns):
+        return "the table has no column besides those it is partitioned by"
     try:
-        schema = data_schema(metadata)
+        data_schema(metadata, snapshot.protocol)
     except UnsupportedTableError as error:
         return str(error).rstrip(".")
-    return None if len(schema) else "the table has no column besides those it is partitioned by"
+    return None

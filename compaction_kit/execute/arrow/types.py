@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from compaction_kit.errors import UnsupportedTableError
-from compaction_kit.log.metadata import Metadata
+from compaction_kit.log.metadata import Metadata, Protocol
 
 _SIMPLE = {
     "string": pa.string(),
@@ -27,14 +27,23 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _FIELD_ID = b"PARQUET:field_id"
 
 
-def data_schema(metadata: Metadata) -> pa.Schema:
-    """The schema of a table's data files: physical names, field ids, no partition columns.
+def data_schema(metadata: Metadata, protocol: Protocol) -> pa.Schema:
+    """The schema of the data files that Delta writes: physical names, field ids, partition columns last.
 
     Raises:
         UnsupportedTableError: A column's type isn't known here.
     """
-    fields = metadata.schema["fields"]
-    return pa.schema([_field(f, metadata) for f in fields if f["name"] not in metadata.partition_columns])
+    fields = {field["name"]: field for field in metadata.schema["fields"]}
+    names = [name for name in fields if name not in metadata.partition_columns]
+    if has_partition_columns(metadata, protocol):
+        names += metadata.partition_columns
+    return pa.schema([_field(fields[name], metadata) for name in names])
+
+
+def has_partition_columns(metadata: Metadata, protocol: Protocol) -> bool:
+    """Whether Delta writes partition columns to data files (TransactionalWrite.writeFiles in Delta 4.4)."""
+    written = metadata.configuration.get("delta.writePartitionColumnsToParquet", "true")
+    return "materializePartitionColumns" in protocol.writer_features or written.lower() == "true"
 
 
 def _field(field: Mapping[str, Any], metadata: Metadata) -> pa.Field:

@@ -29,34 +29,54 @@ class Columns:
     """The columns of a table's data files; what takes a while to find out is found out once for many files.
 
     Attributes:
-        schema: Of the table's data files, by physical names.
-        leaves: The leaf columns, by their path in Parquet.
-        in_dictionaries: Those of them that are left in dictionaries.
+        plain: The schema of outputs, by physical names.
+        schema: Of the columns that are read.
+        constants: Of those that have one value each, behind the others; texts are dictionaries.
+        output: Of both.
+        leaves: The leaf columns of both, by their path in Parquet.
+        in_dictionaries: Those of the columns read that are left in dictionaries.
     """
 
-    def __init__(self, schema: pa.Schema, by_id: bool, in_dictionaries: Collection[str] = ()):
+    def __init__(
+        self,
+        plain: pa.Schema,
+        by_id: bool,
+        constants: Collection[str] = (),
+        in_dictionaries: Collection[str] = (),
+    ):
         """
         Args:
-            schema: Of the table's data files, by physical names.
+            plain: The schema of outputs, by physical names.
             by_id: Whether readers go by the ids of fields and not by their names.
+            constants: The names of the last columns, which aren't read and have one value each.
             in_dictionaries: Text columns that are to be left in dictionaries, by their path in Parquet.
         """
-        self.leaves = leaf_columns(schema)
+        self.plain = plain
+        self.leaves = leaf_columns(plain)
         self.in_dictionaries = frozenset(in_dictionaries)
-        self.schema = with_dictionaries(schema, self.in_dictionaries)
-        self._plain = schema
+        read = [field for field in plain if field.name not in constants]
+        self.schema = with_dictionaries(pa.schema(read), self.in_dictionaries)
+        self.constants = pa.schema([_constant(plain.field(name)) for name in constants])
+        self.output = pa.schema([*self.schema, *self.constants])
         self._by_id = by_id
         self._last: tuple[pa.Schema, list[str]] | None = None
 
     def leaving(self, in_dictionaries: Collection[str]) -> "Columns":
         """The same columns, more of them left in dictionaries."""
-        return Columns(self._plain, self._by_id, self.in_dictionaries.union(in_dictionaries))
+        left = self.in_dictionaries.union(in_dictionaries)
+        return Columns(self.plain, self._by_id, self.constants.names, left)
 
     def found_in(self, found: pa.Schema) -> list[str]:
         """The table's columns that a file has: see `wanted_columns`."""
         if self._last is None or not found.equals(self._last[0], check_metadata=True):
             self._last = found, wanted_columns(found, self.schema, self._by_id)
         return self._last[1]
+
+
+def _constant(field: pa.Field) -> pa.Field:
+    """A column of one value, which a text isn't repeated for."""
+    is_text = pa.types.is_string(field.type) or pa.types.is_binary(field.type)
+    return field.with_type(pa.dictionary(pa.int8(), field.type)) if is_text else field
 
 
 def wanted_columns(found: pa.Schema, schema: pa.Schema, by_id: bool) -> list[str]:

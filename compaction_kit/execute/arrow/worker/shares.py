@@ -8,7 +8,7 @@ import resource
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from compaction_kit.execute.arrow.worker.checksums import (
     write_checksums,
 )
 from compaction_kit.execute.arrow.worker.codecs import Codec
+from compaction_kit.execute.arrow.worker.constants import has_constants, with_constants
 from compaction_kit.execute.arrow.worker.encoding import dictionary_columns, nan_columns
 from compaction_kit.execute.arrow.worker.fitting import Columns, Refused, TextsFound, fitted
 from compaction_kit.execute.arrow.worker.footer import Footer, NotStitchable, read_footer
@@ -35,8 +36,8 @@ GROUP_BYTES = 128 << 20
 WHOLE_BYTES = 8 << 20
 # Inputs of so many bytes together, whose rows take so many, become an output that is written at once.
 _AT_ONCE_BYTES, _AT_ONCE_ROWS = 4 << 20, 64 << 20
-# What a null takes, in memory, in a column that a file lacks.
-_NULL_BYTES = 8
+# What a value takes, in memory, in a column that a file lacks.
+_LACKING_BYTES = 8
 _STEM = ".c000."
 
 
@@ -50,7 +51,9 @@ class Share(NamedTuple):
         inputs: Absolute paths, with the bytes of each.
         output: What the output's path begins with: each try of a task ends it in its own way, so
             that two of them never write to one file.
-        schema: Of the table's data files, serialized.
+        schema: Of the output, serialized: the columns of `constants` last.
+        constants: The columns, and the value of all rows, that aren't read from the inputs: what the log
+            says of partition columns.
         by_id: Whether readers go by the ids of fields and not by their names.
         footer: What the output's footer says of its writer.
     """
@@ -61,6 +64,7 @@ class Share(NamedTuple):
     inputs: Sequence[tuple[str, int]]
     output: str
     schema: bytes
+    constants: Mapping[str, Any]
     by_id: bool
     footer: dict[str, str]
 
@@ -177,7 +181,7 @@ def _told(number: int, part: int, work: Callable[[], tuple[str, int]]) -> Rewrit
 
 
 def _columns(share: Share) -> Columns:
-    return Columns(pa.ipc.read_schema(pa.py_buffer(share.schema)), share.by_id)
+    return Columns(pa.ipc.read_schema(pa.py_buffer(share.schema)), share.by_id, share.constants)
 
 
 def _first_line(error: Exception) -> str:
@@ -203,7 +207,10 @@ def rewrite_share(share: Share, columns: Columns | None = None) -> tuple[str, in
     """
     columns = columns or _columns(share)
     reader = Reader(columns)
-    whole = _whole(share, reader, columns.schema)
+    constants = [
+        pa.array([value], columns.output.field(name).type) for name, value in share.constants.items()
+    ]
+    whole = _whole(share, reader, columns.plain, constants)
     if whole:
         for footer in whole:
             check_file(footer.path)
@@ -215,8 +222,8 @@ def rewrite_share(share: Share, columns: Columns | None = None) -> tuple[str, in
     while True:
         path = ""
         try:
-            groups = _groups(reader.tables(share.inputs), columns.schema)
-            first = next(groups, columns.schema.empty_table())
+            groups = _groups(reader.tables(share.inputs), columns, constants)
+            first = next(groups, columns.output.empty_table())
             with_nan |= nan_columns(first)
             path = _unique(share.output, reader.codec.suffix)
             with (
@@ -277,10 +284,10 @@ def _writer(
     """Writes a file as Spark does; `first` are the rows that tell where dictionaries pay."""
     return pq.ParquetWriter(
         sink,
-        columns.schema,
+        columns.output,
         compression=codec.name,
         compression_level=codec.level,
-        use_dictionary=dictionary_columns(first),
+        use_dictionary=dictionary_columns(first.select(columns.schema.names)) + columns.constants.names,
         write_statistics=[name for name in columns.leaves if name not in with_nan],
         version="2.6",
         store_schema=False,
@@ -306,8 +313,8 @@ def _write(writer: pq.ParquetWriter, groups: Iterator[pa.Table], with_nan: set[s
     return num_rows
 
 
-def _whole(share: Share, reader: Reader, schema: pa.Schema) -> list[Footer]:
-    """The inputs' footers, if all hold large row groups of just the table's columns, laid out alike."""
+def _whole(share: Share, reader: Reader, schema: pa.Schema, constants: list[pa.Array]) -> list[Footer]:
+    """The inputs' footers, if all hold large row groups of just the output's columns, laid out alike."""
     if min(size for _, size in share.inputs) < WHOLE_BYTES:
         return []
     footers = [read_footer(path) for path, _ in share.inputs]
@@ -321,23 +328,33 @@ def _whole(share: Share, reader: Reader, schema: pa.Schema) -> list[Footer]:
         with reader.opened(path) as file:
             if not file.schema_arrow.remove_metadata().equals(schema, check_metadata=True):
                 return []
+            if not has_constants(file.metadata, constants):
+                return []
     return footers
 
 
-def _groups(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The rows in pieces as large as a row group, with the table's columns and types."""
+def _groups(tables: Iterator[pa.Table], columns: Columns, constants: list[pa.Array]) -> Iterator[pa.Table]:
+    """The rows in pieces as large as a row group, with the output's columns and types."""
     ready: list[pa.Table] = []
     held: list[pa.Table] = []
     size = 0
     for table in tables:
         # Tables of one schema are fitted together, for each may have but a few rows.
         if held and not table.schema.equals(held[0].schema):
-            ready.append(fitted(pa.concat_tables(held), schema))
+            ready.append(fitted(pa.concat_tables(held), columns.schema))
             held = []
         held.append(table)
-        size += table.get_total_buffer_size() + len(table) * _NULL_BYTES * (len(schema) - table.num_columns)
+        lacking = len(columns.output) - table.num_columns
+        size += table.get_total_buffer_size() + len(table) * _LACKING_BYTES * lacking
         if size >= GROUP_BYTES:
-            yield pa.concat_tables([*ready, fitted(pa.concat_tables(held), schema)])
+            yield _whole_rows(ready, held, columns, constants)
             ready, held, size = [], [], 0
     if held:
-        yield pa.concat_tables([*ready, fitted(pa.concat_tables(held), schema)])
+        yield _whole_rows(ready, held, columns, constants)
+
+
+def _whole_rows(
+    ready: list[pa.Table], held: list[pa.Table], columns: Columns, constants: list[pa.Array]
+) -> pa.Table:
+    rows = pa.concat_tables([*ready, fitted(pa.concat_tables(held), columns.schema)])
+    return with_constants(rows, constants, columns.output)

@@ -27,7 +27,7 @@ resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
 folder = Path(sys.argv[1])
 inputs = [(str(path), path.stat().st_size) for path in sorted(folder.glob("?.parquet"))]
 schema = pq.read_schema(inputs[0][0]).serialize().to_pybytes()
-share = Share(0, 0, 1, inputs, str(folder / "part"), schema, False, {})
+share = Share(0, 0, 1, inputs, str(folder / "part"), schema, {}, False, {})
 (done,) = (Rewritten(*one) for one in rewrite_shares([tuple(share)], lambda _: None))
 assert done.failure is None and done.refusal is None, done
 print(done.num_rows, done.size_bytes, done.peak_bytes, done.path)
@@ -120,12 +120,15 @@ def test_texts_left_in_dictionaries_are_the_same_wherever_they_stand(
         pa.Table.from_pylist([{"s": str(i), "n": {"t": "x", "i": i}} for i in range(300)], pa.schema(NESTED))
     )
     tables.append(tables[0].select(["l"]))
-    share = share_of(tmp_path, tables)
+    # A column of one value behind them is none that is read.
+    schema = tables[0].schema.append(pa.field("p", pa.string()))
+    share = share_of(tmp_path, tables, schema)._replace(constants={"p": "x"})
     path, num_rows = rewrite_share(share)
-    expected = pa.concat_tables([*tables[:4], tables[4]], promote_options="default")
+    expected = pa.concat_tables(tables, promote_options="default")
+    expected = expected.append_column("p", pa.array(["x"] * len(expected)))
     assert num_rows == len(expected)
     found = pq.ParquetFile(path)
-    assert found.schema_arrow.equals(tables[0].schema)
+    assert found.schema_arrow.equals(schema)
     assert found.read().to_pylist() == expected.to_pylist()
     assert len(list(tmp_path.glob("part-*"))) == 1
 

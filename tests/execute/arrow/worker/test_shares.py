@@ -68,7 +68,7 @@ def share_of(folder: Path, tables: list[pa.Table], schema: pa.Schema | None = No
     wanted = (schema or tables[0].schema).serialize().to_pybytes()
     inputs = [(path, Path(path).stat().st_size) for path in paths]
     footer = {"org.apache.spark.version": "4.0.0"}
-    return Share(0, 0, 1, inputs, str(folder / f"part-{uuid.uuid4()}"), wanted, False, footer)
+    return Share(0, 0, 1, inputs, str(folder / f"part-{uuid.uuid4()}"), wanted, {}, False, footer)
 
 
 def results_of(*of: Share) -> list[Rewritten]:
@@ -344,6 +344,65 @@ def test_row_groups_of_other_columns_are_not_copied(
     path, _ = rewrite_share(share_of(tmp_path, tables, schema))
     expected = [{"a": 7, "b": 8}, {"a": None, "b": None} | {k: v[0] for k, v in other.items()}]
     assert pq.read_table(path).to_pylist() == expected
+
+
+def with_values(share: Share, schema: pa.Schema, values: dict[str, Any]) -> Share:
+    """The same share with columns of one value behind its own."""
+    return share._replace(schema=schema.serialize().to_pybytes(), constants=values)
+
+
+@pytest.mark.parametrize("name", [name for name, (kind, _) in VALUES.items() if not kind.num_fields])
+@pytest.mark.parametrize("row", [0, 1, 2])
+def test_a_column_of_one_value_is_written_whatever_the_files_hold(
+    tmp_path: Path, name: str, row: int
+) -> None:
+    kind, values = VALUES[name]
+    schema = pa.schema([("a", pa.int64()), ("p", kind)])
+    others = pa.array([values[row - 1]] * 2, kind)
+    tables = [pa.table({"p": others, "a": [1, 2]}), pa.table({"a": [3]}), pa.table({"p": ["x"]})]
+    given = with_values(share_of(tmp_path, tables), schema, {"p": values[row]})
+    path, num_rows = rewrite_share(given)
+    found = pq.read_table(path, partitioning=None)
+    assert num_rows == 4
+    assert found.schema.equals(schema)
+    assert found["a"].to_pylist() == [1, 2, 3, None]
+    # As text, for -0.0 equals 0.0.
+    assert str(found["p"].to_pylist()) == str(pa.array([values[row]] * 4, kind).to_pylist())
+
+
+def test_a_column_of_one_value_that_is_not_a_number_has_no_bounds(tmp_path: Path) -> None:
+    schema = pa.schema([("a", pa.int64()), ("p", pa.float64())])
+    given = with_values(share_of(tmp_path, [pa.table({"a": [1]})]), schema, {"p": float("nan")})
+    path, _ = rewrite_share(given)
+    assert str(pq.read_table(path)["p"].to_pylist()) == "[nan]"
+    assert pq.read_metadata(path).row_group(0).column(1).statistics is None
+
+
+@pytest.mark.parametrize("value", [7, None])
+@pytest.mark.parametrize(
+    ("stored", "is_copied"), [([7, 7], True), ([7, 8], False), ([7, None], False), ([None, None], True)]
+)
+def test_row_groups_are_copied_where_all_hold_the_one_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: int | None, stored: list[Any], is_copied: bool
+) -> None:
+    monkeypatch.setattr(shares, "WHOLE_BYTES", 1_000)
+    numbers = pa.array(stored * 1_000, pa.int32())
+    tables = [pa.table({"a": range(start, start + 2_000), "p": numbers}) for start in (0, 5_000)]
+    given = share_of(tmp_path, tables, row_group_size=1_000)
+    path, _ = rewrite_share(with_values(given, tables[0].schema, {"p": value}))
+    is_copied = is_copied and stored[0] == value
+    assert pq.read_metadata(path).num_row_groups == (4 if is_copied else 1)
+    assert pq.read_table(path)["p"].unique().to_pylist() == [value]
+
+
+def test_row_groups_without_the_column_of_one_value_are_not_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shares, "WHOLE_BYTES", 1_000)
+    given = share_of(tmp_path, [pa.table({"a": range(2_000)})] * 2)
+    schema = pa.schema([("a", pa.int64()), ("p", pa.string())])
+    path, _ = rewrite_share(with_values(given, schema, {"p": "x"}))
+    assert pq.read_table(path)["p"].to_pylist() == ["x"] * 4_000
 
 
 def test_two_tries_of_a_share_never_write_to_one_file(tmp_path: Path) -> None:

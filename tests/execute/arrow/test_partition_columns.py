@@ -1,0 +1,180 @@
+"""Partition columns in data files, beside those that OPTIMIZE writes."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from compaction_kit import open_table
+from compaction_kit.execute.jobs import session_confs
+from compaction_kit.log.paths import places
+from tests import folders
+from tests.handmade import actions_of
+
+pytestmark = pytest.mark.spark
+
+# Every type that Delta partitions by: the expression of a partition's value by its number; null in one.
+COLUMNS = {
+    "s": "ELT(k, 'a b/%', '日本', '01')",
+    "l": "ELT(k, -9223372036854775808, 9223372036854775807, 0)",
+    "i": "CAST(ELT(k, -2147483648, 2147483647, 0) AS INT)",
+    "h": "CAST(ELT(k, -32768, 32767, 0) AS SHORT)",
+    "y": "CAST(ELT(k, -128, 127, 0) AS BYTE)",
+    "f": "CAST(ELT(k, '-Infinity', 'NaN', '0.1') AS FLOAT)",
+    "d": "CAST(ELT(k, '5e-324', 'NaN', '0.1') AS DOUBLE)",
+    "d9": "CAST(ELT(k, '-999999.999', '0.001', '1.5') AS DECIMAL(9, 3))",
+    "d18": "CAST(ELT(k, '-999999999999.999999', '0.000001', '1.5') AS DECIMAL(18, 6))",
+    "d38": "CAST(CONCAT(ELT(k, '-', '', '0'), REPEAT('9', 28), '.', REPEAT('9', 10)) AS DECIMAL(38, 10))",
+    "t": "CAST(ELT(k, '0001-01-03', '9999-12-30 23:59:59.999999', '2024-03-10 02:30:00') AS TIMESTAMP)",
+    "n": "CAST(ELT(k, '0001-01-01', '9999-12-31 23:59:59.999999', '2024-03-10 02:30') AS TIMESTAMP_NTZ)",
+    "bool": "k = 1",
+    "day": "CAST(ELT(k, '0001-01-01', '9999-12-31', '1969-12-31') AS DATE)",
+    "b": "CAST(ELT(k, ' b', 'b', '日') AS BINARY)",
+    "nothing": "CAST(NULL AS INT)",
+}
+# Not in the order of the schema.
+ORDER = list(reversed(COLUMNS))
+WRITTEN = "delta.writePartitionColumnsToParquet"
+SETTINGS = {
+    "spark.sql.session.timeZone": "America/New_York",
+    # As strategy "arrow" writes them.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+
+
+@pytest.fixture(autouse=True)
+def settings(spark: SparkSession) -> Iterator[None]:
+    with session_confs(spark, SETTINGS):
+        yield
+
+
+def table_in(
+    spark: SparkSession,
+    folder: Path,
+    mapping: str,
+    are_written: bool,
+    columns: Sequence[str] = ORDER,
+    **properties: str,
+) -> Path:
+    """A table of four partitions, one of them null, in two files each, with their columns in them or not."""
+    options = {"delta.columnMapping.mode": mapping, WRITTEN: str(are_written).lower()}
+    options |= {name.replace("_", "."): value for name, value in properties.items()}
+    for start in (0, 40):
+        rows = spark.range(start, start + 40, 1, 1).selectExpr("id", "id % 4 + 1 k", "CONCAT('v', id) v")
+        partitions = [f"IF(k = 4, NULL, {COLUMNS[name]}) {name}" for name in COLUMNS if name in columns]
+        writer = rows.selectExpr(*partitions, "id", "v").repartition(1).write.format("delta").mode("append")
+        writer.partitionBy(*columns).options(**options).save(str(folder))
+    return folder
+
+
+def set_written(spark: SparkSession, table: Path, value: str) -> None:
+    spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('{WRITTEN}' = '{value}')")
+
+
+def compacted(table: Path, strategy: str) -> dict[str, dict[str, Any]]:
+    """The add actions of a compaction of four bins, by their partition."""
+    result = open_table(table).plan_compaction().run(strategy=strategy)
+    assert (result.verified, result.as_planned, result.num_bins) == (True, True, 4)
+    (version,) = result.versions
+    return {
+        str(sorted(add["partitionValues"].items(), key=str)): add for add in actions_of(table, version, "add")
+    }
+
+
+def file_of(table: Path, add: dict[str, Any]) -> Path:
+    return table / places(pa.array([add["path"]]), table)[0].as_py()
+
+
+def layout(path: Path) -> list[tuple[Any, ...]]:
+    """What a file's footer says of its columns."""
+    file = pq.ParquetFile(path)
+    columns = [file.schema.column(i) for i in range(len(file.schema))]
+    ids = [(field.metadata or {}).get(b"PARQUET:field_id") for field in file.schema_arrow]
+    return [
+        (
+            one.path,
+            one.physical_type,
+            str(one.logical_type),
+            one.converted_type,
+            one.max_definition_level,
+            id_,
+        )
+        for one, id_ in zip(columns, ids, strict=True)
+    ]
+
+
+def rows_in(path: Path) -> list[str]:
+    """The rows of a file alone, as text: NaN equals NaN."""
+    return sorted(str(list(row.values())) for row in pq.ParquetFile(path).read().to_pylist())
+
+
+@pytest.mark.parametrize("are_written", [True, False], ids=["with", "without"])
+@pytest.mark.parametrize("mapping", ["none", "name", "id"])
+def test_they_are_written_as_optimize_writes_them(
+    spark: SparkSession, tmp_path: Path, mapping: str, are_written: bool
+) -> None:
+    theirs = table_in(spark, tmp_path / "theirs", mapping, are_written)
+    before = rows_of(spark, theirs)
+    set_written(spark, theirs, "true")
+    ours = folders.copy(theirs, tmp_path / "ours")
+    expected, found = compacted(theirs, "optimize"), compacted(ours, "arrow")
+    assert found.keys() == expected.keys()
+    for partition, add in found.items():
+        our_file, their_file = file_of(ours, add), file_of(theirs, expected[partition])
+        assert layout(our_file) == layout(their_file)
+        assert len(layout(our_file)) == len(COLUMNS) + 2
+        assert rows_in(our_file) == rows_in(their_file)
+        assert columns_of(add["stats"]) == columns_of(expected[partition]["stats"])
+        assert len(columns_of(add["stats"])) == 2
+    assert rows_of(spark, ours) == before
+
+
+def columns_of(stats: str) -> list[str]:
+    return sorted(json.loads(stats)["nullCount"])
+
+
+def rows_of(spark: SparkSession, table: Path) -> list[str]:
+    return [str(row) for row in spark.read.format("delta").load(str(table)).orderBy("id").collect()]
+
+
+def test_other_readers_take_them_from_the_log(spark: SparkSession, tmp_path: Path) -> None:
+    # It can't parse negative decimals.
+    columns = [name for name in ORDER if not name.startswith("d")]
+    table = table_in(spark, tmp_path / "table", "none", False, columns)
+    set_written(spark, table, "true")
+    before = rows_of_deltalake(table)
+    for add in compacted(table, "arrow").values():
+        assert [one[0] for one in layout(file_of(table, add))] == ["id", "v", *columns]
+    assert rows_of_deltalake(table) == before
+
+
+def rows_of_deltalake(table: Path) -> list[str]:
+    rows = DeltaTable(str(table)).to_pyarrow_table().sort_by("id")
+    return [str(row) for row in rows.to_pylist()]
+
+
+@pytest.mark.parametrize("are_written", [True, False], ids=["with", "without"])
+def test_they_are_left_out_where_the_property_says_so(
+    spark: SparkSession, tmp_path: Path, are_written: bool
+) -> None:
+    table = table_in(spark, tmp_path / "table", "none", are_written)
+    set_written(spark, table, "false")
+    before = rows_of(spark, table)
+    for add in compacted(table, "arrow").values():
+        assert [one[0] for one in layout(file_of(table, add))] == ["id", "v"]
+    assert rows_of(spark, table) == before
+
+
+def test_the_table_feature_asks_for_them_whatever_the_property_says(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    feature = {"delta_enableMaterializePartitionColumnsFeature": "true"}
+    table = table_in(spark, tmp_path / "table", "none", False, **feature)
+    for add in compacted(table, "arrow").values():
+        assert [one[0] for one in layout(file_of(table, add))] == ["id", "v", *ORDER]
