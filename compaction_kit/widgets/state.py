@@ -11,6 +11,7 @@ from typing import Any
 from traitlets import Any as AnyTrait
 from traitlets import Bool, Int, List, Unicode, observe
 
+from compaction_kit import datasets
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import StalePlanError, TableNotFoundError
 from compaction_kit.execute import Progress
@@ -269,8 +270,6 @@ class WorkbenchState(Watched):
         root = self.root
 
         def work(job: Job) -> None:
-            from compaction_kit import datasets
-
             job.report(0.0, "Ingesting a year of flights, a commit a day")
             datasets.flights(local_path(root) / "flights")
             if root == self.root:
