@@ -15,18 +15,19 @@ import os
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from io import BufferedReader
 
 import numpy as np
 
-from compaction_kit.execute.arrow.worker.thrift import read_integer, read_struct
+from compaction_kit.execute.arrow.worker.pages import read_pages
+from compaction_kit.execute.arrow.worker.thrift import read_integer
 
 _MAGIC, _HEADER_BYTES = b"crc\0", 8
 # One checksum is written for so many bytes: to read some of them, all are read.
 _CHUNK_BYTES = 1 << 16
-# So much of a file is read at once, and of a page's header so many bytes.
-_BLOCK_BYTES, _PAGE_HEAD_BYTES = 1 << 20, 1 << 10
+# So much of a file is read at once.
+_BLOCK_BYTES = 1 << 20
 # Fewer checksums are compared one by one sooner than they are joined.
 _FEW = 200
 _BITS, _MOST_TABLES = np.uint32(1) << np.arange(32, dtype=np.uint32), 256
@@ -51,7 +52,7 @@ def check_file(path: str, data: bytes | None = None) -> bool:
         OSError: They differ.
     """
     try:
-        with open(checksum_path(path), "rb") as sums:
+        with open(checksum_path(path), "rb", buffering=0) as sums:
             known = sums.read()
     except FileNotFoundError:
         return False
@@ -99,19 +100,10 @@ def check_pages(path: str, chunks: Iterable[tuple[int, int]]) -> None:
                 raise OSError(f"{path} has a page that differs from its checksum: it is damaged")
 
 
-def _are_sound(file: int, at: int, stop: int) -> Iterator[bool]:
+def _are_sound(file: int, start: int, stop: int) -> Iterator[bool]:
     """Whether each page agrees with its checksum, if it has one."""
-    while at < stop:
-        try:
-            page, length = read_struct(os.pread(file, min(_PAGE_HEAD_BYTES, stop - at), at), 0, _PAGE)
-        except IndexError:
-            # It has large statistics.
-            page, length = read_struct(os.pread(file, stop - at, at), 0, _PAGE)
-        at += length
-        if not 0 <= page[3] <= stop - at:
-            raise ValueError("it tells of more bytes than there are")
+    for page, at in read_pages(partial(os.pread, file), start, stop, _PAGE):
         yield 4 not in page or zlib.crc32(os.pread(file, page[3], at)) == page[4] & 0xFFFFFFFF
-        at += page[3]
 
 
 def _blocks(file: BufferedReader) -> Iterator[memoryview]:

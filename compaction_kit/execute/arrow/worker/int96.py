@@ -1,80 +1,111 @@
 """INT96 timestamps as they are stored, for Arrow's own reading of them turns over at their ends.
 
-Such a value is the nanoseconds of a day and the number of the day, from 4714 BC on. Arrow takes that
-number for unsigned and 0 for null, and counts microseconds in 64 bits; Spark stores any of its own
+Such a value is the nanoseconds of a day and the number of the day, from 4714 BC on. Arrow takes both
+for unsigned and the day 0 for null, and counts microseconds in 64 bits; Spark stores any of its own
 timestamps, up to 290,000 years from now (ParquetWriteSupport, DateTimeUtils.toJulianDay).
+
+What Arrow has decoded doesn't tell: several stored values become the same one. So they are looked at in
+their pages. Most writers have each value once, in a dictionary, and other pages needn't be read then.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from compaction_kit.execute.arrow.worker.encoding import all_leaves
 from compaction_kit.execute.arrow.worker.fitting import Refused
-from compaction_kit.execute.arrow.worker.footer import MAGIC, footer_bytes
-from compaction_kit.execute.arrow.worker.thrift import read_list, read_located, read_struct
+from compaction_kit.execute.arrow.worker.pages import ReadAt, read_pages
+from compaction_kit.execute.arrow.worker.thrift import Fields, Reader, read_integer, read_struct, read_value
 
-# Days of which each microsecond has a number in 64 bits, but for the years before 4714 BC.
-_FIRST_DAY, _LAST_DAY = 1, 2_440_588 + 106_751_990
+_STORED = np.dtype([("nanos", "<u8"), ("day", "<u4")])
 _DAY_NANOSECONDS = 86_400 * 10**9
-_INT96, _WIDTH = 3, 12
-# Thrift: the physical type FIXED_LEN_BYTE_ARRAY, and the field after it, type_length, which is 12.
-_AS_BYTES, _LENGTH, _NEXT_FIELD, _FIELD_STEP = b"\x0e", b"\x15\x18", 0x25, 0x10
+# Days of which each microsecond has a number in 64 bits, but for the years before 4714 BC: from 1 on.
+_LAST_DAY = 2_440_588 + 106_751_990
+# parquet.thrift, PageHeader: uncompressed_page_size, compressed_page_size, and the headers by the kind
+# of page, each with its encoding.
+_UNPACKED, _PACKED, _DATA, _DICTIONARY, _DATA_V2 = 2, 3, 5, 7, 8
+_ENCODINGS = {_DATA: 2, _DICTIONARY: 2, _DATA_V2: 4}
+_LEVEL_ENCODINGS, _LEVEL_BYTES, _IS_COMPRESSED = (4, 3), (5, 6), 7
+# PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY; a dictionary itself may have the first two.
+_AS_THEY_ARE, _BY_DICTIONARY, _RLE = {0, 2}, {2, 8}, 3
+_PAGE: dict[int, Reader] = dict.fromkeys((_UNPACKED, _PACKED), read_integer) | dict.fromkeys(
+    _ENCODINGS, lambda data, pos, kind: read_struct(data, pos, {}, read_value)
+)
 
 
-def int96_columns(schema: pq.ParquetSchema, columns: Sequence[str]) -> list[str]:
-    """The leaf columns of some columns that are INT96, by their path in Parquet."""
-    leaves = [schema.column(i) for i in range(len(schema))]
-    of_type = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
-    return [path for path in of_type if path.split(".", 1)[0] in columns]
+def int96_columns(schema: pq.ParquetSchema, columns: Collection[str]) -> dict[int, pq.ColumnSchema]:
+    """The leaf columns of some columns that are INT96, by their numbers."""
+    leaves = {i: schema.column(i) for i in range(len(schema))}
+    return {
+        i: leaf
+        for i, leaf in leaves.items()
+        if leaf.physical_type == "INT96" and leaf.path.split(".", 1)[0] in columns
+    }
 
 
-def check_days(rows: pa.Table) -> None:
-    """Look at INT96 values that were read as bytes.
+def check_int96(read: ReadAt, metadata: pq.FileMetaData, columns: Mapping[int, pq.ColumnSchema]) -> None:
+    """Look at a file's INT96 values.
+
+    Args:
+        read: Of the file.
+        metadata: Of its footer.
+        columns: Those that are INT96, by their numbers.
 
     Raises:
         Refused: Arrow would read another moment.
     """
-    for path, leaf in all_leaves(rows):
-        values = np.frombuffer(leaf.buffers()[1] or b"", np.uint8)[leaf.offset * _WIDTH :]
-        stored = values[: len(leaf) * _WIDTH].view(np.dtype([("nanos", "<i8"), ("day", "<i4")]))
-        days, nanos = stored["day"], stored["nanos"]
-        wrong = (days < _FIRST_DAY) | (days > _LAST_DAY) | (nanos < 0) | (nanos >= _DAY_NANOSECONDS)
-        if wrong.any() and (wrong & leaf.is_valid().to_numpy(zero_copy_only=False)).any():
-            raise Refused(f"column {path} has timestamps that pyarrow reads as others")
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        for i, column in columns.items():
+            try:
+                is_kept = all(_is_kept(values) for values in _stored(read, group.column(i), column))
+            except (LookupError, TypeError, ValueError) as error:
+                raise Refused(f"column {column.path} has pages that can't be looked at: {error}") from error
+            if not is_kept:
+                raise Refused(f"column {column.path} has timestamps that pyarrow reads as others")
 
 
-def as_bytes(path: str, data: bytes | None) -> pq.FileMetaData:
-    """A file's footer in which INT96 columns are of 12 bytes; `data` are its bytes, if they were read."""
-    footer = _patched(footer_bytes(path, data))
-    whole = MAGIC + footer + len(footer).to_bytes(4, "little") + MAGIC
-    return pq.read_metadata(pa.BufferReader(whole))
+def _is_kept(values: np.ndarray) -> bool:
+    # Unsigned, so that one comparison is of both ends.
+    days = values["day"] - np.uint32(1) < _LAST_DAY
+    return bool(days.all() and (values["nanos"] < _DAY_NANOSECONDS).all())
 
 
-def _patched(data: bytes) -> bytes:
-    element = {1: read_located}
-    chunk = {3: lambda data, pos, kind: read_struct(data, pos, {1: read_located})}
-    chunks = {1: lambda data, pos, kind: read_list(lambda d, p, _: read_struct(d, p, chunk), data, pos, kind)}
-    found, _ = read_struct(
-        data,
-        0,
-        {
-            2: lambda data, pos, kind: read_list(lambda d, p, _: read_struct(d, p, element), data, pos, kind),
-            4: lambda data, pos, kind: read_list(lambda d, p, _: read_struct(d, p, chunks), data, pos, kind),
-        },
-    )
-    edits = [(*one[1][1:], True) for one in found[2] if 1 in one and one[1][0] == _INT96]
-    types = [column[3][1] for group in found[4] for column in group[1]]
-    edits += [(start, stop, False) for kind, start, stop in types if kind == _INT96]
-    written, at = bytearray(), 0
-    for start, stop, is_element in sorted(edits):
-        written += data[at:start] + _AS_BYTES
-        at = stop
-        if is_element:
-            if data[stop] & 0xF0 != _NEXT_FIELD & 0xF0:
-                raise Refused("a file has INT96 columns that aren't laid out as usual")
-            written += _LENGTH + bytes([data[stop] - _FIELD_STEP])
-            at += 1
-    return bytes(written + data[at:])
+def _stored(read: ReadAt, chunk: pq.ColumnChunkMetaData, column: pq.ColumnSchema) -> Iterator[np.ndarray]:
+    """The values in a chunk's pages, those in its dictionary once."""
+    name = chunk.compression
+    codec = None if name == "UNCOMPRESSED" else pa.Codec({"LZ4": "lz4_raw"}.get(name, name.lower()))
+    first = min(chunk.dictionary_page_offset or chunk.data_page_offset, chunk.data_page_offset)
+    for page, at in read_pages(read, first, first + chunk.total_compressed_size, _PAGE):
+        kind = next((kind for kind in _ENCODINGS if kind in page), None)
+        encoding = page[kind][_ENCODINGS[kind]] if kind else None
+        if encoding is None or (kind != _DICTIONARY and encoding in _BY_DICTIONARY):
+            continue
+        if encoding not in _AS_THEY_ARE:
+            raise ValueError(f"their encoding is {encoding}")
+        data = _unpacked(read(page[_PACKED], at), page, codec)
+        start = _levels_end(data, page[kind], column) if kind == _DATA else 0
+        yield np.frombuffer(data, _STORED, offset=start)
+
+
+def _unpacked(data: bytes, page: Fields, codec: pa.Codec | None) -> bytes:
+    """A page without compression, and without levels if they are apart from the values."""
+    apart = page.get(_DATA_V2, {})
+    levels = sum(apart.get(field, 0) for field in _LEVEL_BYTES)
+    data, size = data[levels:], page[_UNPACKED] - levels
+    if codec is None or not size or not apart.get(_IS_COMPRESSED, True):
+        return data
+    return codec.decompress(data, size, asbytes=True)
+
+
+def _levels_end(data: bytes, header: Fields, column: pq.ColumnSchema) -> int:
+    """Where the levels end that are before the values: of repetition, of definition."""
+    end = 0
+    most = column.max_repetition_level, column.max_definition_level
+    for field, level in zip(_LEVEL_ENCODINGS, most, strict=True):
+        if level:
+            if header[field] != _RLE:
+                raise ValueError(f"the encoding of their levels is {header[field]}")
+            end += 4 + int.from_bytes(data[end : end + 4], "little")
+    return end

@@ -1,5 +1,6 @@
 """The rows of data files, in order and in bounded memory."""
 
+import os
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,7 @@ from compaction_kit.execute.arrow.worker.decoding import (
 )
 from compaction_kit.execute.arrow.worker.fitting import Columns, Refused, fitted
 from compaction_kit.execute.arrow.worker.footer import footer_bytes
-from compaction_kit.execute.arrow.worker.int96 import as_bytes, check_days, int96_columns
+from compaction_kit.execute.arrow.worker.int96 import check_int96, int96_columns
 
 # Files of at most so many bytes are read whole, so many bytes and files of them ahead.
 _SMALL_BYTES = 4 << 20
@@ -52,8 +53,8 @@ class Reader:
         self._columns = columns
         self._wanted: list[str] = []
         self._layout = Layout(0, [])
-        self._has_zoneless = False
-        self._int96: list[str] = []
+        self._schema: pq.ParquetSchema | None = None
+        self._int96: dict[int, pq.ColumnSchema] = {}
         self._footer: dict[bytes, bytes] | None = None
 
     def tables(self, inputs: Sequence[Input]) -> Iterator[pa.Table]:
@@ -89,10 +90,11 @@ class Reader:
                 self.codec = codec_of(file)
             self._footer = footer
         wanted = self._columns.found_in(file.schema_arrow)
-        if wanted is not self._wanted:
-            self._wanted, self._layout = wanted, layout_of(file.schema, wanted)
-            self._has_zoneless = any(_has_zoneless(field.type) for field in file.schema_arrow)
-        self._int96 = int96_columns(file.schema, wanted) if self._has_zoneless else []
+        # Of one schema in Arrow there are several in Parquet.
+        if wanted is not self._wanted or not file.schema.equals(self._schema):
+            self._wanted, self._schema = wanted, file.schema
+            self._layout = layout_of(file.schema, wanted)
+            self._int96 = int96_columns(file.schema, wanted)
         return file
 
     def _rows(self, path: str, data: bytes | None) -> Iterator[pa.Table]:
@@ -114,7 +116,7 @@ class Reader:
         """The rows of a file, as many at once as memory bears."""
         decoding = decoding_of(file.metadata, self._layout, partial(footer_bytes, path, data))
         if self._int96:
-            self._check_int96(path, data, decoding.batch_rows)
+            self._check_int96(path, data, file.metadata)
         unsure = set(decoding.unsure) - self._columns.in_dictionaries
         if unsure:
             with self._open(path, data, unsure) as file:
@@ -124,11 +126,12 @@ class Reader:
         else:
             yield from self._batches(file, decoding, data is not None)
 
-    def _check_int96(self, path: str, data: bytes | None, batch_rows: int) -> None:
-        source = path if data is None else pa.BufferReader(data)
-        with pq.ParquetFile(source, metadata=as_bytes(path, data)) as file:
-            for batch in file.iter_batches(batch_rows, columns=self._int96, use_threads=False):
-                check_days(pa.Table.from_batches([batch]))
+    def _check_int96(self, path: str, data: bytes | None, metadata: pq.FileMetaData) -> None:
+        if data is not None:
+            check_int96(lambda size, at: data[at : at + size], metadata, self._int96)
+            return
+        with open(path, "rb", buffering=0) as file:
+            check_int96(partial(os.pread, file.fileno()), metadata, self._int96)
 
     def _batches(self, file: pq.ParquetFile, decoding: Decoding, is_loaded: bool) -> Iterator[pa.Table]:
         if is_loaded and decoding.is_small and file.metadata.num_rows <= MOST_ROWS:
@@ -153,13 +156,6 @@ class Reader:
             pre_buffer=False,
             page_checksum_verification=True,
         )
-
-
-def _has_zoneless(kind: pa.DataType) -> bool:
-    """Whether a type is, or has within it, a timestamp that INT96 may be read as: one without a zone."""
-    if pa.types.is_timestamp(kind):
-        return kind.tz is None
-    return any(_has_zoneless(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def _paths(metadata: pq.FileMetaData) -> list[str]:

@@ -181,6 +181,52 @@ def test_old_timestamps_are_those_that_are_stored_or_refused(
     assert micros == [0, (day - EPOCH) * 86_400 * 10**6 + nanos // 1_000, None]
 
 
+@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("dictionary_bytes", [0, 2_000, 1 << 20])
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_old_timestamps_are_looked_at_in_all_pages_of_any_layout(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    codec: str,
+    version: str,
+    dictionary_bytes: int,
+    is_loaded: bool,
+) -> None:
+    """Also in those after a dictionary that has become too large, and of later row groups."""
+    monkeypatch.setattr(reading, "_SMALL_BYTES", (1 << 20) * is_loaded)
+    kept: list[int | None] = [None, 2**63 - 1 - 86_400 * 10**6, *range(0, 10**15, 10**12)]
+    zoned = pa.timestamp("us", "UTC")
+    schema = pa.schema([("a", pa.int64()), ("t", zoned), ("n", pa.list_(pa.field("element", zoned)))])
+
+    def share(flat: list[int | None], nested: list[int | None]) -> Share:
+        inner = pa.array(nested, zoned)
+        lists = pa.ListArray.from_arrays(pa.array(range(len(nested) + 1), pa.int32()), inner)
+        table = pa.table([pa.array(range(len(flat))), pa.array(flat, zoned), lists], schema=schema)
+        return share_of(
+            tmp_path,
+            [table],
+            schema,
+            use_deprecated_int96_timestamps=True,
+            compression=codec,
+            data_page_version=version,
+            use_dictionary=dictionary_bytes > 0,
+            dictionary_pagesize_limit=dictionary_bytes or None,
+            write_batch_size=50,
+            data_page_size=1_000,
+            row_group_size=600,
+        )
+
+    found = pq.read_table(rewrite_share(share(kept, kept))[0])
+    assert found["t"].cast(pa.int64()).to_pylist() == kept
+    assert found["n"].combine_chunks().flatten().cast(pa.int64()).to_pylist() == kept
+    for at in (2, 400, len(kept) - 1):
+        wrong = [*kept[:at], -(2**62), *kept[at + 1 :]]
+        for columns in ((wrong, kept), (kept, wrong)):
+            with pytest.raises(Refused, match=r"column [tn].* has timestamps that pyarrow reads as others"):
+                rewrite_share(share(*columns))
+
+
 def test_files_of_other_writers_may_use_large_and_dictionary_types(tmp_path: Path) -> None:
     words = pa.array(["x", None, "y"])
     tables = [pa.table({"w": words.cast(pa.large_string())}), pa.table({"w": words.dictionary_encode()})]
