@@ -220,6 +220,28 @@ def test_z_order_rewrites_whole_partitions(spark: SparkSession, changed: Path) -
     assert "ordered by id" in plan.explain()
 
 
+def test_z_order_interleaves_columns(spark: SparkSession, tmp_path: Path) -> None:
+    """What lesson 4 says: sorted by the first column, each file would have all values of the second."""
+    rows = spark.range(0, 10_000, 1, 4).selectExpr("id DIV 100 AS a", "id % 100 AS b", "hash(id) AS c")
+    rows.write.format("delta").save(str(tmp_path))
+    plan = open_table(tmp_path).plan_compaction(zorder_by=["a", "b"], max_file_size="8 KiB")
+    plan.run(strategy="optimize")
+    stats = [json.loads(action["stats"]) for action in actions_of(tmp_path, 1, "add")]
+    for column in "ab":
+        spans = [one["maxValues"][column] - one["minValues"][column] for one in stats]
+        assert min(spans) < 60, (column, spans)
+
+
+@pytest.mark.parametrize("repartition", [False, True])
+def test_one_task_writes_a_bin_however_it_is_read(
+    spark: SparkSession, changed: Path, repartition: bool
+) -> None:
+    """What lesson 4 says of optimize.repartition.enabled."""
+    plan = open_table(changed).plan_compaction()
+    result = plan.run(strategy="optimize", repartition=repartition)
+    assert_done_as_planned(changed, plan, result)
+
+
 def test_a_clustered_table_is_refused_as_long_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
     name = f"delta.`{tmp_path / 't'}`"
     spark.sql(f"CREATE TABLE {name} (id BIGINT, v STRING) USING delta CLUSTER BY (id)")

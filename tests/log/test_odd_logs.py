@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import CompactionKitError, CorruptLogError
-from compaction_kit.interop import read_manifest
+from compaction_kit.interop import check_manifest, read_manifest
 from tests import checkpoints, deltas_view, handmade
 from tests.bounded import reader
 
@@ -231,6 +231,7 @@ def test_a_manifest_of_anything_is_read_or_refused(tmp_path: Path) -> None:
     for line in (b"file:/a\0b", b"/" + b"x" * 300, b"/" + b"y/" * 3_000):
         manifest.write_bytes(line + b"\n")
         assert read_manifest(open_table(table))["size_bytes"].to_pylist() == [None]
+        assert check_manifest(open_table(table)).version is None
     manifest.write_bytes(b"\xff\n")
     with pytest.raises(CompactionKitError, match="manifest"):
         read_manifest(open_table(table))
