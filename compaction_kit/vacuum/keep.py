@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.errors import InvalidArgumentError, show_value
 from compaction_kit.history.readable import LOG_GONE, Readability
 from compaction_kit.sizes import format_count
 
@@ -57,7 +57,7 @@ def _check(readability: Readability, version: int) -> None:
         )
     missing = set(needs.of_version(version).to_pylist()) & set(readability.missing.to_pylist())
     if missing:
-        named = ", ".join(sorted(missing)[:_MOST_NAMED])
+        named = ", ".join(map(show_value, sorted(missing)[:_MOST_NAMED]))
         more = len(missing) - _MOST_NAMED
         raise InvalidArgumentError(
             f"keep_versions has {version}, which can't be read already: "

@@ -216,8 +216,11 @@ def test_bad_input_is_refused_in_one_sentence(aged: Aged, arguments: dict[str, A
 def test_versions_to_keep_that_lack_files_are_refused_with_the_files(aged: Aged) -> None:
     table = three_versions(aged)
     (table / "p/a").unlink()
-    with pytest.raises(InvalidArgumentError, match=r"1 file that it needs is gone \(p/a\); leave it out"):
+    with pytest.raises(InvalidArgumentError, match=r'1 file that it needs is gone \("p/a"\); leave it out'):
         open_table(table).plan_vacuum(keep_versions=[2, 0])
+    table = handmade.write_log(table / "other", [handmade.add("a%0Ab")])
+    with pytest.raises(InvalidArgumentError, match=r'1 file that it needs is gone \("a b"\); leave it out'):
+        open_table(table).plan_vacuum(keep_versions=[0])
 
 
 @pytest.mark.parametrize("hours", [0, 24])
