@@ -23,6 +23,8 @@ _FACTORS |= {f"{letter}ib": 1024**power for power, letter in enumerate("kmgtp", 
 _FACTORS |= {f"{letter}b": 1000**power for power, letter in enumerate("kmgtp", start=1)}
 _SIZE = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
 _LARGEST = 2**63 - 1
+# Of a word in a list.
+_MOST_SHOWN = 200
 _EMPTY_ELEMENTS = frozenset({"br", "img", "meta"})
 # Controls but for tab and line feed, what turns the direction of text, and what isn't Unicode.
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -96,9 +98,10 @@ def format_count(number: int, noun: str) -> str:
 
 
 def format_list(words: Sequence[object], most: int = 5, separator: str = ", ") -> str:
-    """Write the first of some things for people: "a, b", "a, b, c, d, e and 2,000 more"."""
+    """Write the first of some things for people, in one line: "a, b", "a, b, c, d, e and 2,000 more"."""
     more = len(words) - most
-    return separator.join(map(str, words[:most])) + (f" and {more:,} more" if more > 0 else "")
+    shown = (" ".join(str(word).split())[:_MOST_SHOWN] for word in words[:most])
+    return separator.join(shown) + (f" and {more:,} more" if more > 0 else "")
 
 
 def format_seconds(seconds: float) -> str:

@@ -142,7 +142,8 @@ def test_what_is_damaged_is_read_or_refused_in_one_sentence(
     @_examples(0.2 if settings().max_examples > 100 else 0.04)
     @given(seed=SEEDS)
     def check(seed: int) -> None:
-        copy = tmp_path / "damaged"
+        # What is read of a table is kept by its path.
+        copy = tmp_path / str(seed)
         try:
             done = _damaged(sound, name, seed, copy, inner)
             wrong, _ = apart.wrong("sink log" if name in SINK_LOGS else "table", copy)
@@ -161,7 +162,6 @@ def test_a_damaged_log_that_both_read_has_the_files_that_delta_says(
     @_examples(0.04)
     @given(seed=SEEDS)
     def check(seed: int) -> None:
-        # Delta remembers a table by its path.
         copy = tmp_path / str(seed)
         try:
             done = _damaged(sound, name, seed, copy, "_delta_log")

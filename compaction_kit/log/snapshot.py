@@ -113,7 +113,13 @@ class Snapshot:
 
         def pick(number: int) -> dict[str, pa.Array]:
             picked = pa.array(rows[source_of == number])
-            return {name: values.take(picked) for name, values in read(self.sources[number]).items()}
+            try:
+                return {name: values.take(picked) for name, values in read(self.sources[number]).items()}
+            except pa.ArrowIndexError as error:
+                raise CorruptLogError(
+                    f"A file of the log has fewer rows than when version {self.version} was read from it: "
+                    "restore it from a backup."
+                ) from error
 
         with ThreadPoolExecutor() as pool:
             parts = list(pool.map(pick, needed.tolist()))

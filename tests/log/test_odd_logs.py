@@ -197,6 +197,16 @@ def test_a_checkpoint_with_a_column_twice_is_named(name: str, tmp_path: Path) ->
         open_table(table).files().to_arrow()
 
 
+def test_a_sidecar_that_has_shrunk_since_it_was_read_is_told(tmp_path: Path) -> None:
+    commit = [handmade.protocol(features=["v2Checkpoint"]), handmade.metadata(), handmade.add("a")]
+    table = handmade.write_log(tmp_path, commit)
+    _, sidecar = checkpoints.write_v2(table, 0, checkpoints.replay([commit]), sidecars=1)
+    files = open_table(table).files()
+    pq.write_table(pq.read_table(sidecar).slice(1), sidecar)
+    with pytest.raises(CorruptLogError, match=r"fewer rows than when version 0 was read from it: .*\.$"):
+        files.to_arrow()
+
+
 def test_odd_things_beside_the_log_are_passed_over(tmp_path: Path) -> None:
     table = write(tmp_path)
     log = table / "_delta_log"

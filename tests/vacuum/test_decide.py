@@ -232,6 +232,9 @@ def test_versions_to_keep_that_lack_files_are_refused_with_the_files(aged: Aged)
     (table / "p/a").unlink()
     with pytest.raises(InvalidArgumentError, match=r"1 file that it needs is gone \(p/a\); leave it out"):
         open_table(table).plan_vacuum(keep_versions=[2, 0])
+    table = handmade.write_log(table / "other", [handmade.add("a%0Ab")])
+    with pytest.raises(InvalidArgumentError, match=r"1 file that it needs is gone \(a b\); leave it out"):
+        open_table(table).plan_vacuum(keep_versions=[0])
 
 
 @pytest.mark.parametrize("hours", [0, 24])
