@@ -1,7 +1,6 @@
 """Other readers and formats: symlink manifests, Parquet to Delta and back."""
 
-from compaction_kit.interop.check import ManifestCheck
-from compaction_kit.interop.compare import check_manifest
+from compaction_kit.interop.check import ManifestCheck, check_manifest
 from compaction_kit.interop.convert import ConvertPlan, ConvertResult, plan_convert
 from compaction_kit.interop.damage import Damage
 from compaction_kit.interop.manifest import (

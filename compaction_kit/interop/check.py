@@ -1,16 +1,24 @@
-"""Whether a symlink manifest is the current version's, and what differs."""
+"""Compare a symlink manifest with the log: file by file, partition by partition, version by version."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.figure import Figure
 
 from compaction_kit import plots
-from compaction_kit.interop.damage import Damage
-from compaction_kit.interop.manifest import PROPERTY
-from compaction_kit.text import format_count, shown
+from compaction_kit.folder import is_file
+from compaction_kit.interop.damage import Damage, measure_damage
+from compaction_kit.interop.manifest import PROPERTY, read_manifest, refusal
+from compaction_kit.interop.parquet_folder import partition_folders, partition_values, read_footers
+from compaction_kit.log.paths import folder_of, places
+from compaction_kit.log.snapshot import Snapshot
+from compaction_kit.records import Record
+from compaction_kit.table import Table
+from compaction_kit.text import format_count
 
 LIVE, DELETED, MISSING, STALE = (
     "listed and live",
@@ -18,31 +26,32 @@ LIVE, DELETED, MISSING, STALE = (
     "live, not listed",
     "listed, not live",
 )
+_NEVER = pa.scalar(None, pa.int64())
 
 
-@dataclass(frozen=True)
-class ManifestCheck:
-    """A symlink manifest beside the log; made by `check_manifest`.
+@dataclass(frozen=True, repr=False)
+class ManifestCheck(Record):
+    """A symlink manifest compared with the log; made by `check_manifest`.
 
     Attributes:
         table: The table's name.
         latest: The table's version.
-        version: The newest version whose live files are exactly those listed; None if there is none.
-        partitions: One row a partition that is listed or live: partition (its folder), num_listed,
-            num_live, version (the newest at which the partition's live files were exactly those
-            listed; null for none), matches.
-        files: One row a file that is listed or live: path, partition, state ("listed and live",
-            "listed, live with rows deleted": by a deletion vector, which the manifest can't tell;
-            "live, not listed"; "listed, not live"), on_disk, num_rows (deleted ones too; null where
-            neither the log nor the file says), num_deleted (by a vector), added and removed (the
-            version that added it first, and the one that removed it; null if the log doesn't tell,
-            or it is live).
-        num_repeated: How many lines name a file that another line of the same partition names too.
-        by_version: One row a version: version, num_live, num_listed (how many of its live files are listed).
-        damage: Rows that a reader reads twice, misses, or reads though they are outdated; the
-            last two count whole files.
+        version: The newest version whose live files are exactly the listed ones; None if there is none.
+        partitions: One row a partition that is listed or live: partition (string, its folder), num_listed
+            (int64), num_live (int64), version (int64, the newest at which the partition's live files were
+            exactly the listed ones; null for none), matches (bool).
+        files: One row a file that is listed or live: path (string), partition (string), state (string;
+            "listed and live"; "listed, live with rows deleted": by a deletion vector, which a manifest
+            can't list; "live, not listed"; "listed, not live"), on_disk (bool), num_rows (int64, with deleted
+            ones; null where neither the log nor the file says), num_deleted (int64, by a deletion vector),
+            added and removed (int64, the versions that added it first and removed it last; null if the
+            log doesn't say, or the file is live).
+        num_repeated: The number of lines that repeat another line of the same partition.
+        by_version: One row a version: version, num_live, num_listed (int64, how many of its live files are
+            listed).
+        damage: The rows that a reader reads twice, misses, or reads though they are outdated.
         kept: Whether Delta keeps the manifest up to date.
-        refusal: Why Delta would make none now; None if it would.
+        refusal: Why Delta would make no manifest now; None if it would.
     """
 
     table: str
@@ -58,55 +67,72 @@ class ManifestCheck:
 
     @property
     def matches(self) -> bool:
-        """Whether a reader through the manifest reads the current version."""
-        are_live = pc.all(pc.equal(self.files["state"], LIVE)).as_py() is not False
-        return are_live and not self.num_gone and not self.num_repeated
+        """Whether a reader of the manifest reads the files of the current version."""
+        return self.count(LIVE) == len(self.files) and not self.num_gone and not self.num_repeated
 
     @property
     def same_rows(self) -> bool:
-        """Whether a reader through the manifest gets the current version's rows, be it from older files."""
+        """Whether a reader of the manifest gets the current version's rows, even if from older files."""
         known = self.partitions["version"].null_count == 0
         return known and not self.num_gone and not self.damage
 
     @property
     def elsewhere(self) -> list[str]:
-        """Listed files that are not live and not in the table's folder."""
+        """Listed files that are neither live nor in the table's folder."""
         paths = self.files.filter(pc.equal(self.files["state"], STALE))["path"].to_pylist()
         return [path for path in paths if path.startswith("/") or "://" in path]
 
     @cached_property
     def num_gone(self) -> int:
-        """How many listed files are not there any more, at which a reader fails."""
+        """The number of listed files that are missing on disk, so that a reader fails."""
         listed = pc.not_equal(self.files["state"], MISSING)
         return pc.sum(pc.and_(listed, pc.invert(self.files["on_disk"]))).as_py() or 0
 
     def count(self, state: str) -> int:
-        """How many files are in a state."""
+        """The number of files in a state."""
         return pc.sum(pc.equal(self.files["state"], state)).as_py() or 0
 
     def facts(self) -> dict[str, str]:
-        """The outcome for people: name and value."""
-        return {
-            "manifest": self._which(),
-            **({} if self.matches else {"files": self._files(), "its readers": self._readers()}),
-            "kept by Delta": f"yes, by {PROPERTY}" if self.kept else "no",
-            **({} if self.matches else {"what to do": self._advice()}),
-        }
+        """Which version is listed, what differs, and what readers get: name and value."""
+        kept = f"yes, by {PROPERTY}" if self.kept else "no"
+        facts = {"manifest": self._which(), "kept by Delta": kept}
+        if self.matches:
+            return facts
+        files = {state: self.count(state) for state in (LIVE, DELETED, MISSING, STALE)}
+        files |= {"listed, missing on disk": self.num_gone, "listed twice": self.num_repeated}
+        facts |= {name: format_count(count, "file") for name, count in files.items() if count}
+        if self.elsewhere:
+            facts["listed in another folder"] = (
+                f"{format_count(len(self.elsewhere), 'file')}, such as {self.elsewhere[0]}: the table may "
+                "have been moved or copied"
+            )
+        if self.num_gone:
+            facts["its readers"] = "fail, as files are missing"
+        elif self.same_rows:
+            facts["its readers"] = "get the same rows, from files that VACUUM will delete"
+        else:
+            facts["its readers"] = "get other rows"
+            rows = {
+                "rows read twice": self.damage.twice,
+                "rows missed": self.damage.missed,
+                "rows of outdated files": self.damage.outdated,
+            }
+            facts |= {name: f"{count:,}" for name, count in rows.items() if count}
+        again = "make it again with interop.generate_manifest(table)"
+        facts["what to do"] = f"Delta makes no manifest now: {self.refusal}" if self.refusal else again
+        return facts
+
+    def parts(self) -> tuple[object, ...]:
+        """The facts and the figure."""
+        return self.facts(), self.plot()
 
     def explain(self) -> str:
-        """Which version the manifest is that of, what differs, and what its readers get."""
-        texts = [text for name, text in self.facts().items() if name != "kept by Delta"]
-        return "\n".join(f"{text[0].upper()}{text[1:]}." for text in texts)
+        """Which version the manifest lists, what differs, and what its readers get."""
+        return self.summary()
 
     def plot(self) -> Figure:
         """Draw how many of each version's live files are listed."""
         return plots.manifest(self.by_version, self.version)
-
-    def _repr_html_(self) -> str:
-        return shown(self.facts(), self.plot())
-
-    def __repr__(self) -> str:
-        return f"ManifestCheck({self._which()})"
 
     def _which(self) -> str:
         now = f"the table is at version {self.latest}"
@@ -116,43 +142,191 @@ class ManifestCheck:
         if self.version == self.latest:
             return f"lists the files of version {self.version}, the current one"
         if self.version is not None:
-            return f"is that of version {self.version}, and {now}"
+            return f"lists the files of version {self.version}, and {now}"
         versions = self.partitions["version"]
         if len(versions) == 1:
-            return f"is that of no version that the log tells of, and {now}"
-        known = ", ".join(map(str, sorted(set(versions.drop_null().to_pylist()))))
-        parts = [f"version{'s' * (',' in known)} {known}"] if known else []
+            return f"lists the files of no version in the log, and {now}"
+        known = sorted(set(versions.drop_null().to_pylist()))
+        mixed = [f"version{'s' * (len(known) > 1)} {', '.join(map(str, known))}"] if known else []
         if versions.null_count:
-            parts.append(f"no version in {format_count(versions.null_count, 'partition')}")
-        return f"is a mixture over its partitions, of {' and '.join(parts)}, and {now}"
+            mixed.append(f"no version in {format_count(versions.null_count, 'partition')}")
+        return f"mixes versions over its partitions ({'; '.join(mixed)}), and {now}"
 
-    def _files(self) -> str:
-        counts = {state: self.count(state) for state in (LIVE, DELETED, MISSING, STALE)}
-        texts = [", ".join(f"{count:,} {state}" for state, count in counts.items() if count)]
-        if self.num_gone:
-            texts.append(f"{self.num_gone:,} of those listed are gone from the disk")
-        if self.num_repeated:
-            texts.append(f"{format_count(self.num_repeated, 'file')} listed twice")
-        if self.elsewhere:
-            texts.append(
-                f"{len(self.elsewhere):,} of those listed are in another folder, as after the table was "
-                f"moved or copied, such as {self.elsewhere[0]}"
-            )
-        return "; ".join(texts)
 
-    def _readers(self) -> str:
-        if self.num_gone:
-            return f"fail: {format_count(self.num_gone, 'listed file')} not there any more"
-        if self.same_rows:
-            return "get the same rows, from files that were only rewritten since, until VACUUM takes those"
-        lost = {"read twice": self.damage.twice, "missed": self.damage.missed}
-        parts = [f"{format_count(count, 'row')} {what}" for what, count in lost.items() if count]
-        if self.damage.outdated:
-            count = format_count(self.damage.outdated, "row")
-            parts.append(f"{count} read of files with rows that are deleted or updated")
-        return f"get other rows: {', '.join(parts) or 'how many the log does not tell'}"
+def check_manifest(table: Table) -> ManifestCheck:
+    """Compare a table's symlink manifest with its log.
 
-    def _advice(self) -> str:
-        if self.refusal:
-            return f"Delta makes no manifest now: {self.refusal}"
-        return "make it anew with interop.generate_manifest(table)"
+    Args:
+        table: The table.
+
+    Raises:
+        InvalidArgumentError: There is no manifest.
+    """
+    lines = read_manifest(table)
+    listed = _with_keys(lines.group_by(["partition", "path"]).aggregate([]))
+    snapshot = table.log.snapshot()
+    first, lifetimes = table.log.lifetimes()
+    live = _live_files(table.path, snapshot)
+    lives = _lives(lifetimes, snapshot, live, listed)
+    files = _files(table.path, listed, live, lives)
+    versions = np.arange(first.version, snapshot.version + 1)
+    by_version = _by_version(lives, versions)
+    commits = table.log.commits()
+    rewriting = pc.and_(pc.invert(commits["data_change"]), pc.greater(commits["version"], first.version))
+    return ManifestCheck(
+        table=table.name,
+        latest=snapshot.version,
+        version=_newest(by_version, len(listed)),
+        partitions=_partitions(lives, files, versions),
+        files=files.drop_columns("key"),
+        num_repeated=len(lines) - len(listed),
+        by_version=by_version,
+        damage=_damage(lives, files, commits.filter(rewriting)["version"].to_numpy()),
+        kept=snapshot.metadata.configuration.get(PROPERTY) == "true",
+        refusal=refusal(snapshot),
+    )
+
+
+def _with_keys(files: pa.Table) -> pa.Table:
+    return files.append_column("key", pc.binary_join_element_wise(files["partition"], files["path"], "\n"))
+
+
+def _live_files(folder: Path, snapshot: Snapshot) -> pa.Table:
+    files = snapshot.live_files
+    names = [f"partition.{name}" for name in snapshot.metadata.partition_columns]
+    return _with_keys(
+        pa.table(
+            {
+                "partition": partition_folders(files.select(names)),
+                "path": places(files["path"], folder),
+                "num_rows": snapshot.num_records,
+                "num_deleted": pc.fill_null(files["deletion_vector_cardinality"], 0),
+            }
+        )
+    )
+
+
+def _lives(lifetimes: pa.Table, snapshot: Snapshot, live: pa.Table, listed: pa.Table) -> pa.Table:
+    """The times that files were live up to a version, with their partitions and whether they are listed.
+
+    The log has the partitions of live files; that of others is taken from the folder that they were in.
+    """
+    # Others may have committed since the snapshot was read.
+    lifetimes = lifetimes.filter(pc.less_equal(lifetimes["added"], snapshot.version))
+    removed = pc.if_else(pc.less_equal(lifetimes["removed"], snapshot.version), lifetimes["removed"], _NEVER)
+    paths = lifetimes["path"].combine_chunks()
+    folders = pa.array([path.rpartition("/")[0] for path in paths.to_pylist()], pa.string())
+    encoded, columns = folders.dictionary_encode(), snapshot.metadata.partition_columns
+    names = [_partition(folder, columns) if columns else "" for folder in encoded.dictionary.to_pylist()]
+    from_log = live["partition"].take(pc.index_in(paths, value_set=live["path"].combine_chunks()))
+    partitions = pc.coalesce(from_log, pa.array(names, pa.string()).take(encoded.indices))
+    lives = _with_keys(
+        pa.table({"partition": partitions, "path": paths, "added": lifetimes["added"], "removed": removed})
+    )
+    is_listed = pc.is_in(lives["key"], value_set=listed["key"])
+    # A manifest can't list a file without the rows that a deletion vector deletes.
+    whole = pc.and_(is_listed, pc.is_null(lifetimes["deletion_vector_id"]))
+    return lives.append_column("listed", is_listed).append_column("whole", whole)
+
+
+def _partition(folder: str, columns: tuple[str, ...]) -> str:
+    """A folder as Delta would name it; unchanged if it doesn't have all partition values."""
+    values = partition_values(folder) or {}
+    return folder_of(columns, tuple(values.values())) if tuple(values) == columns else folder
+
+
+def _files(folder: Path, listed: pa.Table, live: pa.Table, lives: pa.Table) -> pa.Table:
+    """`ManifestCheck.files`, with keys."""
+    marked = pc.if_else(pc.greater(live["num_deleted"], 0), DELETED, LIVE)
+    state = pc.if_else(pc.is_in(live["key"], value_set=listed["key"]), marked, MISSING)
+    stale = listed.filter(pc.invert(pc.is_in(listed["key"], value_set=live["key"])))
+    stale = stale.append_column("state", pa.array([STALE] * len(stale), pa.string()))
+    files = pa.concat_tables([live.append_column("state", state), stale], promote_options="default")
+    paths = [folder / path for path in files["path"].to_pylist()]
+    on_disk = pa.array([is_file(path) for path in paths], pa.bool_())
+    num_rows = files["num_rows"].combine_chunks()
+    unknown = pc.and_(pc.is_null(num_rows), on_disk)
+    footers = read_footers(path for path, ask in zip(paths, unknown.to_pylist(), strict=True) if ask)
+    counts = [None if footer is None else footer.num_rows for footer in footers]
+    # A file may have been live several times.
+    spans = lives.group_by("path").aggregate([("added", "min"), ("removed", "max")])
+    known = spans.take(pc.index_in(files["path"], value_set=spans["path"].combine_chunks()))
+    return pa.table(
+        {
+            "path": files["path"],
+            "partition": files["partition"],
+            "state": files["state"],
+            "on_disk": on_disk,
+            "num_rows": pc.replace_with_mask(num_rows, unknown, pa.array(counts, pa.int64())),
+            "num_deleted": pc.fill_null(files["num_deleted"], 0),
+            "added": known["added_min"],
+            "removed": pc.if_else(pc.equal(files["state"], STALE), known["removed_max"], _NEVER),
+            "key": files["key"],
+        }
+    ).sort_by([("partition", "ascending"), ("path", "ascending")])
+
+
+def _by_version(lives: pa.Table, versions: np.ndarray) -> pa.Table:
+    """`ManifestCheck.by_version`."""
+    added = lives["added"].to_numpy() - versions[0]
+    removed = pc.fill_null(lives["removed"], versions[-1] + 1).to_numpy() - versions[0]
+
+    def live_at_each(files: np.ndarray) -> np.ndarray:
+        begun, ended = (np.bincount(at[files], minlength=len(versions) + 1) for at in (added, removed))
+        return np.cumsum(begun - ended)[:-1]
+
+    num_live = live_at_each(np.ones(len(lives), dtype=bool))
+    num_listed = live_at_each(lives["whole"].to_numpy())
+    return pa.table({"version": versions, "num_live": num_live, "num_listed": num_listed})
+
+
+def _newest(by_version: pa.Table, num_listed: int) -> int | None:
+    """The newest version whose live files are exactly those listed."""
+    all_listed = pc.equal(by_version["num_live"], by_version["num_listed"])
+    exact = by_version.filter(pc.and_(all_listed, pc.equal(by_version["num_listed"], num_listed)))
+    return pc.max(exact["version"]).as_py()
+
+
+def _partitions(lives: pa.Table, files: pa.Table, versions: np.ndarray) -> pa.Table:
+    """`ManifestCheck.partitions`."""
+    marks = pa.table(
+        {
+            "partition": files["partition"],
+            "num_listed": pc.not_equal(files["state"], MISSING).cast(pa.int64()),
+            "num_live": pc.not_equal(files["state"], STALE).cast(pa.int64()),
+            "matches": pc.equal(files["state"], LIVE),
+        }
+    )
+    sums = [("num_listed", "sum"), ("num_live", "sum"), ("matches", "all")]
+    groups = marks.group_by("partition").aggregate(sums).rename_columns(marks.column_names)
+    groups = groups.sort_by("partition")
+    numbered = lives.append_column("row", pa.array(np.arange(len(lives))))
+    rows = numbered.group_by("partition").aggregate([("row", "list")])
+    rows_of = dict(zip(rows["partition"].to_pylist(), rows["row_list"], strict=True))
+
+    def newest(partition: str, num_listed: int, matches: bool) -> int | None:
+        if matches:
+            return int(versions[-1])
+        mine = lives.take(rows_of[partition].values) if partition in rows_of else lives.slice(0, 0)
+        return _newest(_by_version(mine, versions), num_listed)
+
+    arguments = (groups[name].to_pylist() for name in ("partition", "num_listed", "matches"))
+    version = pa.array(map(newest, *arguments), pa.int64())
+    return groups.add_column(3, "version", version)
+
+
+def _damage(lives: pa.Table, files: pa.Table, rewriting: np.ndarray) -> Damage:
+    # A listed file that was live several times is read once.
+    last = lives.group_by("key").aggregate([("added", "max")])
+    last_added = last["added_max"].take(pc.index_in(lives["key"], value_set=last["key"].combine_chunks()))
+    listed = pc.and_(lives["listed"], pc.equal(lives["added"], last_added))
+    net = pc.subtract(files["num_rows"], files["num_deleted"])
+    num_rows = pc.fill_null(net.take(pc.index_in(lives["key"], value_set=files["key"].combine_chunks())), 0)
+    lives = lives.select(["partition", "added", "removed"])
+    lives = lives.append_column("num_rows", num_rows).append_column("listed", listed)
+    measured = measure_damage(lives, rewriting)
+    # Files that the log doesn't know, and rows that it knows only as deleted by a vector.
+    unknown = files.filter(pc.is_null(files["added"]))["num_rows"]
+    deleted = files.filter(pc.equal(files["state"], DELETED))["num_deleted"]
+    outdated = sum(pc.sum(rows).as_py() or 0 for rows in (unknown, deleted))
+    return replace(measured, outdated=measured.outdated + outdated)

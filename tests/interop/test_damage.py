@@ -3,10 +3,21 @@
 from collections import Counter
 
 import numpy as np
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction_kit.interop.damage import Damage, Lives, measure_damage
+from compaction_kit.interop.damage import Damage, measure_damage
+
+LIVES = pa.schema(
+    [
+        ("partition", pa.string()),
+        ("added", pa.int64()),
+        ("removed", pa.int64()),
+        ("num_rows", pa.int64()),
+        ("listed", pa.bool_()),
+    ]
+)
 
 
 class History:
@@ -44,11 +55,14 @@ class History:
         self.removed += [-1] * len(new)
 
     def damage(self, listed: set[int]) -> Damage:
-        marks = np.array([file in listed for file in range(len(self.rows))], dtype=bool)
-        counts = np.array([len(rows) for rows in self.rows], dtype=np.int64)
-        numbers = np.zeros(len(counts), dtype=np.int64)
-        lives = Lives(np.array(self.added, int), np.array(self.removed, int), numbers, counts, marks)
-        return measure_damage(lives, np.array(self.rewriting, dtype=np.int64))
+        lives = {
+            "partition": ["p=1"] * len(self.rows),
+            "added": self.added,
+            "removed": [None if end < 0 else end for end in self.removed],
+            "num_rows": [len(rows) for rows in self.rows],
+            "listed": [file in listed for file in range(len(self.rows))],
+        }
+        return measure_damage(pa.table(lives, LIVES), np.array(self.rewriting, dtype=np.int64))
 
     def read(self, files: set[int]) -> Counter[int]:
         return Counter(row for file in files for row in self.rows[file])
@@ -79,7 +93,7 @@ def test_of_an_older_version_exactly_the_rows_appended_since_are_missed(
 
 
 @given(histories(deletes=False), st.data())
-def test_of_two_versions_at_once_no_more_is_told_than_is_wrong(history: History, data: st.DataObject) -> None:
+def test_of_two_versions_at_once_only_wrong_rows_are_counted(history: History, data: st.DataObject) -> None:
     first, second = (data.draw(st.integers(0, history.version)) for _ in range(2))
     listed = history.live(first) | history.live(second)
     rows, now = history.read(listed), history.read(history.live(history.version))
