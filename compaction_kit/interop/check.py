@@ -224,7 +224,7 @@ def _lives(lifetimes: pa.Table, snapshot: Snapshot, live: pa.Table, listed: pa.T
         pa.table({"partition": partitions, "path": paths, "added": lifetimes["added"], "removed": removed})
     )
     is_listed = pc.is_in(lives["key"], value_set=listed["key"])
-    # A manifest lists a file with all its rows.
+    # A manifest can't list a file without the rows that a deletion vector deletes.
     whole = pc.and_(is_listed, pc.is_null(lifetimes["deletion_vector_id"]))
     return lives.append_column("listed", is_listed).append_column("whole", whole)
 

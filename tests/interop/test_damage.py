@@ -93,7 +93,7 @@ def test_of_an_older_version_exactly_the_rows_appended_since_are_missed(
 
 
 @given(histories(deletes=False), st.data())
-def test_of_two_versions_at_once_no_more_is_told_than_is_wrong(history: History, data: st.DataObject) -> None:
+def test_of_two_versions_at_once_only_wrong_rows_are_counted(history: History, data: st.DataObject) -> None:
     first, second = (data.draw(st.integers(0, history.version)) for _ in range(2))
     listed = history.live(first) | history.live(second)
     rows, now = history.read(listed), history.read(history.live(history.version))
