@@ -166,7 +166,8 @@ def test_a_damaged_log_that_both_read_has_the_files_that_delta_says(
         try:
             done = _damaged(sound, name, seed, copy, "_delta_log")
             _, live = apart.wrong("table", copy)
-            if live is None:
+            # Delta waits for ever for what comes out of a pipe.
+            if live is None or any(path.is_fifo() for path in copy.rglob("*")):
                 return
             try:
                 deltas = deltas_view.live_files(spark, copy)
