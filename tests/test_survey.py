@@ -354,11 +354,12 @@ def test_a_table_of_which_no_row_is_left_is_drawn(tmp_path: Path) -> None:
 def test_no_session_is_started_and_names_are_refused_without_one(lake: Path) -> None:
     code = f"""
 import compaction_kit as ck
+from compaction_kit.errors import TableNotFoundError
 from pyspark import SparkContext
 assert len(ck.survey({str(lake)!r})) == 8
 try:
     ck.survey("sales.orders")
-except ck.survey.__globals__["TableNotFoundError"] as error:
+except TableNotFoundError as error:
     print(error)
 assert SparkContext._active_spark_context is None
 """
