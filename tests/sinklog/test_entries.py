@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compaction_kit.errors import CorruptLogError
-from compaction_kit.streaming.entries import count_entries, read_entries
-from compaction_kit.streaming.names import Kind
+from compaction_kit.sinklog.entries import count_entries, read_entries
+from compaction_kit.sinklog.policy import Kind
 
 ENTRY = {
     "path": "file:///out/part-0.parquet",

@@ -6,8 +6,8 @@ import pytest
 
 from compaction_kit import sink_log
 from compaction_kit.errors import CorruptLogError, NotASinkLogError, TableNotFoundError
-from compaction_kit.streaming.policy import Policy
-from tests.streaming.test_entries import LINE
+from compaction_kit.sinklog.policy import Policy
+from tests.sinklog.test_entries import LINE
 
 SOURCE_LINE = '{"path":"file:///in/0.json","timestamp":1587218148000,"batchId":0}'
 

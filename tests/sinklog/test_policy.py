@@ -8,10 +8,9 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import sink_log
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.streaming.names import BatchFile, Kind
-from compaction_kit.streaming.policy import Policy, is_compaction, next_compaction
+from compaction_kit.sinklog.policy import BatchFile, Kind, Policy, is_compaction, next_compaction
 from compaction_kit.text import format_seconds
-from tests.streaming.streams import SparkLog, names_in, policies
+from tests.sinklog.streams import SparkLog, names_in, policies
 
 NOW = Policy(cleanup_delay=Policy().cleanup_delay * 0)
 

@@ -11,8 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from compaction_kit.execute.jobs import session_confs
-from compaction_kit.streaming.names import Kind
-from compaction_kit.streaming.policy import Policy, setting
+from compaction_kit.sinklog.policy import Kind, Policy, setting
 
 
 @dataclass

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 import compaction_kit as ck
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.streaming.names import Kind
-from tests.streaming.streams import Stream
+from compaction_kit.sinklog.policy import Kind
+from tests.sinklog.streams import Stream
 
 pytestmark = pytest.mark.spark
 _DAY_MS = 86_400_000
