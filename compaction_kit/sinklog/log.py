@@ -12,9 +12,10 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import plots
 from compaction_kit.records import Record
-from compaction_kit.sinklog import move, projection, retention
+from compaction_kit.sinklog.move import plan_move
 from compaction_kit.sinklog.policy import Kind, Policy, setting
-from compaction_kit.sinklog.projection import Projection
+from compaction_kit.sinklog.projection import Projection, measure_memory, project
+from compaction_kit.sinklog.retention import plan_retention
 from compaction_kit.sinklog.state import SinkLogState
 from compaction_kit.text import format_count, format_seconds, format_size
 
@@ -108,10 +109,11 @@ class SinkLog(SinkLogState, Record):
         """The rows of `files` that are compactions: how the compaction file has grown."""
         return self.files.filter(pc.equal(self.files["kind"], "compaction"))
 
-    project = projection.project
-    measure_memory = projection.measure_memory
-    plan_retention = retention.plan_retention
-    plan_move = move.plan_move
+    # Each is in the module of what it returns.
+    project = project
+    measure_memory = measure_memory
+    plan_retention = plan_retention
+    plan_move = plan_move
 
     def plot(self, num_batches: int = 100, retention: str | None = None) -> Figure:
         """Draw the size of the compaction file, what it will be, and what the cleanup removes.
@@ -150,8 +152,8 @@ class SinkLog(SinkLogState, Record):
         key = setting(self.kind, "compactInterval")
         cure = f"Set {key} to more than {self.latest_batch + 1:,}, or as it was before."
         lines = [
-            f"The log of the file {self.kind} {self.name} has {self.num_entries:,} entries at batch "
-            f"{self.latest_batch:,}. {self.finding(projection)}.",
+            f"The log of the file {self.kind} {self.name}: batch {self.latest_batch:,}, "
+            f"{self.num_entries:,} entries. {self.finding(projection)}.",
             f"Interval: {self._interval()}.",
             f"Cleanup: {self._cleanup()}.",
         ]
@@ -161,12 +163,11 @@ class SinkLog(SinkLogState, Record):
                 f"missing. {cure}"
             )
         if projection.fails_at is not None:
-            lost = format_count(len(projection.removals), "file")
-            before = f", after the cleanup has removed {lost} that it needs" if lost != "0 files" else ""
-            lines.append(
-                f"A stream with these settings fails at batch {projection.fails_at:,}{before}: its "
-                f"compaction reads {projection.missing}, which is missing. {cure}"
-            )
+            failure = f"A stream with these settings fails at batch {projection.fails_at:,}"
+            if len(projection.removals):
+                num_files = format_count(len(projection.removals), "file")
+                failure += f", after the cleanup has removed {num_files} that it needs"
+            lines.append(f"{failure}: its compaction reads {projection.missing}, which is missing. {cure}")
         elif self.kind == Kind.SOURCE:
             lines.append("Growth: every file that the stream read stays listed; sources have no retention.")
         else:

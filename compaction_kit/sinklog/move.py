@@ -137,8 +137,7 @@ class MovePlan(Plan):
             with session_confs(spark, _reading(self.log)), quiet_errors():
                 rows = self._rows()
                 before = fingerprint(rows) if verify else None
-                writer = rows.write.format("delta").mode("error")
-                (writer.partitionBy(*self.partition_by) if self.partition_by else writer).save(uri(self.to))
+                rows.write.format("delta").mode("error").partitionBy(*self.partition_by).save(uri(self.to))
                 table = spark.read.format("delta").load(uri(self.to))
                 after = fingerprint(table) if verify else None
         except (PySparkException, Py4JJavaError) as error:
@@ -156,32 +155,24 @@ class MovePlan(Plan):
 
     def explain(self) -> str:
         """What would be copied and what not, in sentences."""
-        lines = [
-            f"{self._num_files} of {self.output} ({format_size(self.size_bytes)}) would be copied to a Delta "
-            f"table at {self.to}"
-            + (f", partitioned by {', '.join(self.partition_by)}." if self.partition_by else ".")
-        ]
+        facts, partitions = self.facts(), ", ".join(self.partition_by)
+        by = f", partitioned by {partitions}" if partitions else ""
+        lines = [f"A Delta table at {self.to}{by} would be made of {facts['from']}."]
         if len(self.leftovers):
             size = format_size(pc.sum(self.leftovers["size_bytes"]).as_py())
-            lines.append(
-                f"Left out: {format_count(len(self.leftovers), 'file')} ({size}) that the log doesn't list; "
-                "a reader that doesn't go by the log reads their rows as well."
-            )
+            lines.append(f"Left out: {facts['left out']} ({size}); readers without the log read them too.")
         return "\n".join([*lines, "Nothing of the output is changed. Stop the stream first."])
 
     def facts(self) -> dict[str, str]:
         """The plan for people: name and value."""
+        num_files = format_count(len(self.files), f"{self.format} file")
         return {
-            "from": f"{self.output}: {self._num_files}, {format_size(self.size_bytes)}",
+            "from": f"{num_files} of {self.output}, {format_size(self.size_bytes)}",
             "to": str(self.to),
             "partitioned by": ", ".join(self.partition_by) or "nothing",
             "schema": self.schema.simpleString(),
             "left out": f"{format_count(len(self.leftovers), 'file')} that the log doesn't list",
         }
-
-    @property
-    def _num_files(self) -> str:
-        return format_count(len(self.files), f"{self.format} file")
 
     def _rows(self) -> DataFrame:
         """The rows of the output, from the files of the plan and no other."""
@@ -268,14 +259,10 @@ def _check_new(to: Path) -> None:
         )
 
 
-def _is_compacted(log: SinkLogState) -> bool:
-    return any(file.is_compaction for file in log.listed)
-
-
 def _reading(log: SinkLogState) -> dict[str, str]:
     """Settings with which Spark reads an output by its log, and every file that the log lists."""
     interval = log.policy.default_interval
-    if not _is_compacted(log):
+    if not any(file.is_compaction for file in log.listed):
         # Else Spark would look for compactions that nobody made.
         interval = max(interval, log.latest_batch + 2)
     return WHOLE_FILES | {_IGNORE_LOG: "false", setting(Kind.SINK, "compactInterval"): str(interval)}
@@ -286,7 +273,7 @@ def _listed(log: SinkLogState) -> pa.Table:
     entries = log.entries.filter(pc.invert(log.entries["is_dir"]))
     if not len(entries):
         raise EmptyTableError(f"The log of {log.name} lists no file, so that there is nothing to move.")
-    if _is_compacted(log) and log.unreadable is not None:
+    if log.unreadable is not None and any(file.is_compaction for file in log.listed):
         raise CorruptLogError(
             f"Spark can't read the log: by its compactions it needs {log.unreadable}, which is missing; "
             "restore it from a backup."

@@ -6,8 +6,7 @@ import pytest
 from compaction_kit import plots, sink_log
 from compaction_kit.sinklog.policy import Policy
 from compaction_kit.text import format_size
-from tests.sinklog.test_entries import LINE
-from tests.sinklog.test_names import make_log
+from tests.sinklog.streams import LINE, make_log
 
 
 @pytest.fixture

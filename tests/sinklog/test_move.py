@@ -17,9 +17,7 @@ from compaction_kit.errors import (
 )
 from compaction_kit.sinklog.policy import Kind
 from tests.folders import listing
-from tests.sinklog.streams import Stream, rewritten
-from tests.sinklog.test_entries import LINE
-from tests.sinklog.test_names import make_log
+from tests.sinklog.streams import LINE, Stream, make_log, rewritten
 
 pytestmark = pytest.mark.spark
 HEADER = {"header": "true"}

@@ -150,7 +150,7 @@ def test_memory_is_measured_on_sparks_own_reading(streamed: Stream, spark: Spark
 def test_a_log_shows_itself(streamed: Stream) -> None:
     log = ck.sink_log(streamed.output)
     assert "26, of" in repr(log)
-    assert "26 entries at batch 25" in log.explain()
+    assert "batch 25, 26 entries" in log.explain()
     assert "19.compact is" in log.explain()
     html = log._repr_html_()
     assert "of a file sink" in html
