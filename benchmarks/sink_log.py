@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import compaction_kit as ck
-from compaction_kit.streaming.memory import held_bytes
+from compaction_kit.sinklog.projection import held_bytes
 from compaction_kit.text import format_size
 
 SEED = 0

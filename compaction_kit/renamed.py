@@ -21,6 +21,15 @@ _NOW = {
     "concurrency.hold": "lessons.writers",
     "streams": "lessons.streams",
     "playground": "lessons",
+    "streaming": "sinklog",
+    "streaming.find": "sinklog.state",
+    "streaming.growth": "sinklog.projection",
+    "streaming.memory": "sinklog.projection",
+    "streaming.names": "sinklog.policy",
+    "streaming.outputs": "sinklog.move",
+    "streaming.record": "sinklog.log",
+    "streaming.retain": "sinklog.retention",
+    "streaming.words": "sinklog.log",
 }
 
 
@@ -28,16 +37,22 @@ class _Finder(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        package, _, name = fullname.partition(".")
-        if package != _PACKAGE or name not in _NOW:
-            return None
-        # A package, for some of these had submodules.
-        return ModuleSpec(fullname, self, is_package=True)
+        # As a package: others may be below it.
+        return ModuleSpec(fullname, self, is_package=True) if _now(fullname) else None
 
     def exec_module(self, module: ModuleType) -> None:
-        now = f"{_PACKAGE}.{_NOW[module.__name__.partition('.')[2]]}"
+        now = f"{_PACKAGE}.{_now(module.__name__)}"
         warnings.warn(f"{module.__name__} is {now} now: import that.", FutureWarning, stacklevel=2)
         vars(module).update({k: v for k, v in vars(importlib.import_module(now)).items() if k[:2] != "__"})
+
+
+def _now(fullname: str) -> str | None:
+    """The new name below this package, by the module's own entry or by that of the package it was in."""
+    package, _, name = fullname.partition(".")
+    if package != _PACKAGE:
+        return None
+    outer, _, inner = name.rpartition(".")
+    return _NOW.get(name) or (f"{_NOW[outer]}.{inner}" if outer in _NOW else None)
 
 
 def find_renamed_modules() -> None:

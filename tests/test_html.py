@@ -38,8 +38,8 @@ from compaction_kit.plan import bins
 from compaction_kit.plots.style import Chart, titled
 from compaction_kit.reads import ReadComparison
 from compaction_kit.report import Section
-from compaction_kit.streaming.move import MovePlan, MoveResult
-from compaction_kit.streaming.retain import RetentionResult
+from compaction_kit.sinklog.move import MovePlan, MoveResult
+from compaction_kit.sinklog.retention import RetentionResult
 from compaction_kit.text import element, paragraph, shown
 from compaction_kit.vacuum.result import VacuumResult
 from compaction_kit.verify import Fingerprint

@@ -1,4 +1,5 @@
 import importlib
+import sys
 
 import pytest
 
@@ -26,6 +27,23 @@ def test_a_module_is_found_by_the_name_that_it_had_with_a_warning(name: str, now
     with pytest.warns(FutureWarning, match=f"compaction_kit.{name} is compaction_kit.{now} now"):
         old = importlib.import_module(f"compaction_kit.{name}")
     assert getattr(old, kept) is getattr(importlib.import_module(f"compaction_kit.{now}"), kept)
+
+
+@pytest.mark.parametrize(
+    ("name", "now", "attribute"),
+    [
+        ("streaming", "sinklog", "Policy"),
+        ("streaming.names", "sinklog.policy", "Kind"),
+        ("streaming.policy", "sinklog.policy", "setting"),
+    ],
+)
+def test_a_package_and_its_modules_are_found_by_the_names_that_they_had(
+    name: str, now: str, attribute: str
+) -> None:
+    sys.modules.pop(f"compaction_kit.{name}", None)
+    with pytest.warns(FutureWarning, match=f"compaction_kit.{name} is compaction_kit.{now} now"):
+        old = importlib.import_module(f"compaction_kit.{name}")
+    assert getattr(old, attribute) is getattr(importlib.import_module(f"compaction_kit.{now}"), attribute)
 
 
 def test_what_never_was_is_not_found() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 from traitlets import Any as AnyTrait
 from traitlets import Int, Unicode, observe
 
-from compaction_kit.streaming import SinkLog, find_sink_logs, sink_log
-from compaction_kit.streaming.names import Kind
+from compaction_kit.sinklog import SinkLog, find_sink_logs, sink_log
+from compaction_kit.sinklog.policy import Kind
 from compaction_kit.widgets.job import Job, Watched, sentence_of
 from compaction_kit.widgets.state import WorkbenchState
 

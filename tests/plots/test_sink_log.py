@@ -4,10 +4,9 @@ import pyarrow as pa
 import pytest
 
 from compaction_kit import plots, sink_log
-from compaction_kit.streaming.policy import Policy
+from compaction_kit.sinklog.policy import Policy
 from compaction_kit.text import format_size
-from tests.streaming.test_entries import LINE
-from tests.streaming.test_names import make_log
+from tests.sinklog.streams import LINE, make_log
 
 
 @pytest.fixture

@@ -5,9 +5,8 @@ from datetime import timedelta
 import pytest
 from pyspark.sql import SparkSession
 
-from compaction_kit.streaming.names import Kind
-from compaction_kit.streaming.policy import Policy
-from tests.streaming.streams import Stream
+from compaction_kit.sinklog.policy import Kind, Policy
+from tests.sinklog.streams import Stream
 
 
 @pytest.fixture(scope="package")

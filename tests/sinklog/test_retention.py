@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 import compaction_kit as ck
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.streaming.names import Kind
-from tests.streaming.streams import Stream
+from compaction_kit.sinklog.policy import Kind
+from tests.sinklog.streams import Stream
 
 pytestmark = pytest.mark.spark
 _DAY_MS = 86_400_000
@@ -60,6 +60,7 @@ def test_nothing_old_is_nothing_dropped(streamed: Stream) -> None:
     plan = log.plan_retention("7 days")
     assert (plan.batch, len(plan.dropped)) == (29, 0)
     assert "would drop no entry" in plan.explain()
+    assert len(log.plan_retention("900000 days").dropped) == 0
     later = log.plan_retention("7 days", at=log.read_at.replace(year=log.read_at.year + 1))
     assert len(later.dropped) == 26
     with pytest.raises(InvalidArgumentError, match="is not a length of time"):

@@ -1,4 +1,4 @@
-"""Real streams from files to files: a batch a file, and what their logs look like."""
+"""Logs made by hand, real streams from files to files, and what their logs look like."""
 
 import json
 import os
@@ -11,8 +11,27 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from compaction_kit.execute.jobs import session_confs
-from compaction_kit.streaming.names import Kind
-from compaction_kit.streaming.policy import Policy, setting
+from compaction_kit.sinklog.policy import Kind, Policy, setting
+
+ENTRY = {
+    "path": "file:///out/part-0.parquet",
+    "size": 78,
+    "isDir": False,
+    "modificationTime": 1_587_218_155_000,
+    "blockReplication": 1,
+    "blockSize": 33_554_432,
+    "action": "add",
+}
+LINE = json.dumps(ENTRY, separators=(",", ":"))
+
+
+def make_log(folder: Path, **files: str | bytes) -> Path:
+    """Files named b0, b1, c9 …: batches and compactions."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        path = folder / (name[1:] + (".compact" if name[0] == "c" else ""))
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return folder
 
 
 @dataclass

@@ -1,24 +1,16 @@
-"""Where a log is, and what is none."""
+"""Where logs are, and what is none."""
 
 from pathlib import Path
 
 import pytest
 
-from compaction_kit import sink_log
+from compaction_kit import find_sink_logs, sink_log
 from compaction_kit.errors import CorruptLogError, NotASinkLogError, TableNotFoundError
-from compaction_kit.streaming.policy import Policy
+from compaction_kit.sinklog.policy import Policy
 from tests.bounded import reader
-from tests.streaming.test_entries import LINE
+from tests.sinklog.streams import LINE, make_log
 
 SOURCE_LINE = '{"path":"file:///in/0.json","timestamp":1587218148000,"batchId":0}'
-
-
-def make_log(folder: Path, **files: str) -> Path:
-    """Files named b0, b1, c9 …: batches and compactions."""
-    folder.mkdir(parents=True)
-    for name, text in files.items():
-        (folder / (name[1:] + (".compact" if name[0] == "c" else ""))).write_text(text)
-    return folder
 
 
 def test_a_sink_is_found_by_its_output_and_by_its_log(tmp_path: Path) -> None:
@@ -46,6 +38,13 @@ def test_hidden_files_and_folders_are_no_batches(tmp_path: Path) -> None:
         (folder / name).write_text("v1")
     (folder / "1").mkdir()
     assert sink_log(folder, policy=Policy()).files["name"].to_pylist() == ["0"]
+
+
+def test_a_number_that_leaves_no_batch_to_come_is_none(tmp_path: Path) -> None:
+    folder = make_log(tmp_path / "_spark_metadata", b0="v1", **{f"c{2**63 - 1}": "v1"})
+    log = sink_log(folder, policy=Policy())
+    assert log.files["name"].to_pylist() == ["0"]
+    assert len(log.project(10).batches) == 10
 
 
 def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
@@ -97,3 +96,25 @@ def test_a_file_may_be_named_by_any_number(tmp_path: Path, number: int) -> None:
     else:
         # Spark's numbers of batches are 64-bit: this is a file of somebody else.
         assert sink_log(folder, policy=Policy()).latest_batch == 1
+
+
+def test_logs_are_found_where_streams_keep_them(tmp_path: Path) -> None:
+    for place in ("out/_checkpoint", "table/_checkpoint", "elsewhere"):
+        make_log(tmp_path / place / "sources" / "0", b0=f"v1\n{SOURCE_LINE}")
+    (tmp_path / "out" / "_spark_metadata").mkdir()
+    (tmp_path / "out" / "day=1" / "_spark_metadata").mkdir(parents=True)
+    (tmp_path / "table" / "_delta_log").mkdir()
+    assert find_sink_logs(tmp_path) == [
+        str(tmp_path / name)
+        for name in ("elsewhere/sources/0", "out", "out/_checkpoint/sources/0", "table/_checkpoint/sources/0")
+    ]
+
+
+def test_other_logs_of_a_checkpoint_are_passed_over(tmp_path: Path) -> None:
+    make_log(tmp_path / "checkpoint" / "sources" / "0", b0='v1\n{"start": 0}')
+    (tmp_path / "checkpoint" / "sources" / "1").mkdir()
+    assert find_sink_logs(tmp_path) == []
+
+
+def test_a_folder_that_is_not_there_has_no_logs(tmp_path: Path) -> None:
+    assert find_sink_logs(tmp_path / "typo") == []

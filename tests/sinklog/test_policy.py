@@ -1,5 +1,7 @@
 """When a log is compacted and what is kept: as Spark's own class has it."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -8,10 +10,9 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import sink_log
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.streaming.names import BatchFile, Kind
-from compaction_kit.streaming.policy import Policy, is_compaction, next_compaction
+from compaction_kit.sinklog.policy import Kind, Policy
 from compaction_kit.text import format_seconds
-from tests.streaming.streams import SparkLog, names_in, policies
+from tests.sinklog.streams import SparkLog, make_log, names_in, policies
 
 NOW = Policy(cleanup_delay=Policy().cleanup_delay * 0)
 
@@ -24,24 +25,30 @@ def test_the_first_batch_kept_is_as_spark_calculates_it() -> None:
     assert Policy(deletion=False).first_kept(1_000, 10) == 0
 
 
-def test_compaction_batches_are_as_spark_counts_them() -> None:
-    assert [batch for batch in range(12) if is_compaction(batch, 4)] == [3, 7, 11]
-    assert [next_compaction(batch, 4) for batch in (0, 2, 3, 4, 7)] == [3, 3, 7, 7, 11]
+def test_compaction_batches_are_as_spark_counts_them(tmp_path: Path) -> None:
+    nexts = []
+    for batch in range(9):
+        log = sink_log(make_log(tmp_path / "_spark_metadata", **{f"b{batch}": "v1"}), policy=Policy(4))
+        nexts.append(log.next_compaction_batch)
+        if batch == 0:
+            assert log.project(12).compactions["batch"].to_pylist() == [3, 7, 11]
+    assert nexts == [3, 3, 3, 7, 7, 7, 7, 11, 11]
 
 
 @pytest.mark.spark
-def test_a_changed_interval_is_made_to_fit_as_spark_does_it(spark: SparkSession) -> None:
+def test_a_changed_interval_is_made_to_fit_as_spark_does_it(spark: SparkSession, tmp_path: Path) -> None:
     streaming = spark._jvm.org.apache.spark.sql.execution.streaming  # type: ignore[union-attr]
     derive = streaming.runtime.CompactibleFileStreamLog.deriveCompactInterval
     for length in (1, 2, 6, 7, 12, 30):
+        folder = make_log(tmp_path / str(length) / "_spark_metadata", **{f"c{length - 1}": "v1"})
         for default in (1, 2, 3, 5, 6, 7, 13, 40):
-            there = [BatchFile(length - 1, True, 2, 0)]
-            assert Policy(default).interval_of(there) == derive(default, length - 1), (default, length)
+            interval = sink_log(folder, policy=Policy(default)).compact_interval
+            assert interval == derive(default, length - 1), (default, length)
 
 
-def test_of_two_compactions_the_distance_counts() -> None:
-    there = [BatchFile(batch, batch != 5, 2, 0) for batch in (2, 5, 8, 11)]
-    assert Policy(default_interval=10).interval_of(there) == 3
+def test_of_two_compactions_the_distance_counts(tmp_path: Path) -> None:
+    folder = make_log(tmp_path / "_spark_metadata", **dict.fromkeys(("c2", "b5", "c8", "c11"), "v1"))
+    assert sink_log(folder, policy=Policy(default_interval=10)).compact_interval == 3
 
 
 @pytest.mark.spark

@@ -7,20 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compaction_kit import SinkLog, sink_log
 from compaction_kit.errors import CorruptLogError
-from compaction_kit.streaming.entries import count_entries, read_entries
-from compaction_kit.streaming.names import Kind
+from compaction_kit.sinklog import Policy
+from tests.sinklog.streams import ENTRY, LINE, make_log
 
-ENTRY = {
-    "path": "file:///out/part-0.parquet",
-    "size": 78,
-    "isDir": False,
-    "modificationTime": 1_587_218_155_000,
-    "blockReplication": 1,
-    "blockSize": 33_554_432,
-    "action": "add",
-}
-LINE = json.dumps(ENTRY, separators=(",", ":"))
 PATHS = st.one_of(
     st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), max_size=12),
     st.from_regex(r"file:///[a-z,=%/\"\\]{0,8}\.json", fullmatch=True),
@@ -39,29 +30,28 @@ SINK_ENTRIES = st.fixed_dictionaries(
 SOURCE_ENTRIES = st.fixed_dictionaries(
     {"path": PATHS, "timestamp": st.integers(0, 2**45), "batchId": st.integers(0, 2**40)}
 )
-FIELDS = {Kind.SINK: tuple(ENTRY), Kind.SOURCE: ("path", "timestamp", "batchId")}
+FIELDS = {"sink": tuple(ENTRY), "source": ("path", "timestamp", "batchId")}
 
 
-def write(folder: Path, text: str | bytes) -> Path:
-    path = folder / "9.compact"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return path
+def read(root: Path, text: str | bytes, kind: str = "sink") -> SinkLog:
+    folder = root / ("_spark_metadata" if kind == "sink" else "sources/0")
+    return sink_log(make_log(folder, c9=text), policy=Policy())
 
 
-def values_of(path: Path, kind: Kind) -> list[tuple[object, ...]]:
-    table = read_entries(path, kind)
+def values_of(log: SinkLog) -> list[tuple[object, ...]]:
     times = {"modification_time", "timestamp"}
+    table = log.entries
     columns = [table[name].cast("int64") if name in times else table[name] for name in table.column_names]
     return list(zip(*(column.to_pylist() for column in columns), strict=True))
 
 
 @pytest.mark.parametrize(
-    ("kind", "entries"), [(Kind.SINK, SINK_ENTRIES), (Kind.SOURCE, SOURCE_ENTRIES)], ids=["sink", "source"]
+    ("kind", "entries"), [("sink", SINK_ENTRIES), ("source", SOURCE_ENTRIES)], ids=["sink", "source"]
 )
 @settings(max_examples=50)
 @given(data=st.data())
 def test_entries_are_what_json_says(
-    kind: Kind,
+    kind: str,
     entries: st.SearchStrategy[dict[str, object]],
     data: st.DataObject,
     tmp_path_factory: pytest.TempPathFactory,
@@ -72,19 +62,19 @@ def test_entries_are_what_json_says(
     separators = (",", ":") if compact else None
     lines = [json.dumps(one, separators=separators, ensure_ascii=ascii_only) for one in written]
     ending = data.draw(st.sampled_from(["", "\n"]))
-    path = write(tmp_path_factory.getbasetemp(), "\n".join(["v1", *lines]) + ending)
-    assert values_of(path, kind) == [tuple(one.values()) for one in written]
-    assert count_entries(path) == len(written)
+    log = read(tmp_path_factory.getbasetemp() / kind, "\n".join(["v1", *lines]) + ending, kind)
+    assert values_of(log) == [tuple(one.values()) for one in written]
+    assert log.files["num_entries"].to_pylist() == [len(written)]
 
 
 def test_a_batch_without_a_file_has_no_entries(tmp_path: Path) -> None:
-    path = write(tmp_path, "v1")
-    assert len(read_entries(path, Kind.SINK)) == count_entries(path) == 0
+    log = read(tmp_path, "v1")
+    assert (log.num_entries, log.files["num_entries"].to_pylist()) == (0, [0])
 
 
 def test_fields_that_nobody_knows_are_passed_over(tmp_path: Path) -> None:
-    path = write(tmp_path, f'v1\n{LINE[:-1]},"more":1}}')
-    assert values_of(path, Kind.SINK) == [tuple(ENTRY.values())]
+    log = read(tmp_path, f'v1\n{LINE[:-1]},"more":1}}')
+    assert values_of(log) == [tuple(ENTRY.values())]
 
 
 @pytest.mark.parametrize(
@@ -120,4 +110,4 @@ def test_fields_that_nobody_knows_are_passed_over(tmp_path: Path) -> None:
 )
 def test_a_damaged_file_is_named_with_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(CorruptLogError, match=message):
-        read_entries(write(tmp_path, text), Kind.SINK)
+        read(tmp_path, text)

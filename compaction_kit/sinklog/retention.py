@@ -1,34 +1,29 @@
-"""What the retention of a file sink would drop, and what it did drop."""
+"""What the retention of a file sink will drop at the next compaction, and what it did drop."""
 
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.records import Record, Result
 from compaction_kit.retention import parse_retention
-from compaction_kit.streaming.names import Kind, file_name, list_files
-from compaction_kit.text import as_text, format_size, shown
-from compaction_kit.times import earlier, now, show_time, to_instant
-
-if TYPE_CHECKING:
-    from compaction_kit.streaming.record import SinkLog
-
-_TIME = pa.timestamp("ms", "UTC")
+from compaction_kit.sinklog.policy import file_name
+from compaction_kit.sinklog.state import SinkLogState
+from compaction_kit.text import format_size
+from compaction_kit.times import millis, now, show_time, to_instant
 
 
-@dataclass(frozen=True)
-class RetentionResult:
+@dataclass(frozen=True, repr=False)
+class RetentionResult(Result):
     """What a compaction did under a retention.
 
     Attributes:
         batch: The compaction batch; None if it hasn't been written yet.
         dropped: The entries of the plan's log that are gone.
         kept: Those that are still there.
-        as_planned: Whether the planned ones are gone, and no other that wasn't older than the
-            retention when the compaction was written; None without the compaction.
+        as_planned: Whether the planned ones are gone, and no other that wasn't older than the retention when
+            the compaction was written; None without the compaction.
     """
 
     batch: int | None
@@ -46,32 +41,26 @@ class RetentionResult:
             + ("as planned" if self.as_planned else "NOT as planned"),
         }
 
-    def _repr_html_(self) -> str:
-        return shown(self.facts())
 
-    def __repr__(self) -> str:
-        return as_text(self.facts())
-
-
-@dataclass(frozen=True)
-class RetentionPlan:
+@dataclass(frozen=True, repr=False)
+class RetentionPlan(Record):
     """What the sink's option `retention` drops at the next compaction; Spark's stream runs it.
 
-    At each compaction the entries of files that were written longer ago are left out, by the
-    time in the entry (FileStreamSinkLog.shouldRetain, since Spark 3.1). Until then readers see
-    them, as the option is the stream's; afterwards their rows are gone for every reader that
-    goes by the log, while the files stay on disk, where nothing deletes them.
+    At each compaction the entries of files that were written longer ago are left out, by the time in the
+    entry (FileStreamSinkLog.shouldRetain, since Spark 3.1). Until then readers see them, as the option is the
+    stream's; afterwards their rows are gone for every reader that goes by the log, while the files stay on
+    disk, where nothing deletes them.
 
     Attributes:
         log: The log that it is for.
         retention: How old an entry may become.
-        at: When the compaction is taken to be.
+        at: When the compaction is assumed to be.
         batch: The compaction batch.
         dropped: The entries that will go, as in `SinkLog.entries`.
         kept: Those that stay.
     """
 
-    log: "SinkLog"
+    log: SinkLogState = field(repr=False)
     retention: timedelta
     at: datetime
     batch: int
@@ -89,28 +78,21 @@ class RetentionPlan:
         return pc.sum(self.dropped["size_bytes"]).as_py() or 0
 
     def result(self) -> RetentionResult:
-        """What the compaction dropped, by the log as it is now; ask once the stream has written it.
+        """Compare with the log as it is now; call it once the stream has written the compaction.
 
         Raises:
             CorruptLogError: The log can't be read any more.
         """
-        from compaction_kit.streaming.record import sink_log
-
-        files = list_files(self.log.folder)
-        done = [file for file in files if file.is_compaction and file.batch >= self.batch]
+        log, entries = SinkLogState.read(self.log.folder, self.log.session, self.log.policy), self.log.entries
+        done = [file for file in log.listed if file.is_compaction and file.batch >= self.batch]
         if not done:
-            empty = self.log.entries.slice(0, 0)
-            return RetentionResult(None, empty, self.log.entries, None)
-        now = sink_log(self.log.folder, self.log.session, self.log.policy)
-        there = pc.is_in(self.log.entries["path"], value_set=now.entries["path"].combine_chunks())
-        dropped = self.log.entries.filter(pc.invert(there))
+            return RetentionResult(None, entries.slice(0, 0), entries, None)
+        there = pc.is_in(entries["path"], value_set=log.entries["path"].combine_chunks())
+        dropped = entries.filter(pc.invert(there))
         # A compaction later than the plan's time drops more.
-        may_go = self.log.entries.filter(
-            _old(self.log.entries, self.retention, _utc(done[-1].modification_time))
-        )
+        may_go = entries.filter(_is_old(entries, self.retention, done[-1].modification_time))
         planned, gone, may = (set(part["path"].to_pylist()) for part in (self.dropped, dropped, may_go))
-        as_planned = planned <= gone <= may
-        return RetentionResult(done[-1].batch, dropped, self.log.entries.filter(there), as_planned)
+        return RetentionResult(done[-1].batch, dropped, entries.filter(there), planned <= gone <= may)
 
     def explain(self) -> str:
         """What would go and what it costs, in sentences."""
@@ -133,30 +115,26 @@ class RetentionPlan:
             "option": f'retention = "{self.options["retention"]}"',
         }
 
-    def _repr_html_(self) -> str:
-        return shown(self.facts())
 
-    def __repr__(self) -> str:
-        return f"RetentionPlan(batch {self.batch}: {len(self.dropped):,} of {self.log.num_entries:,} entries)"
+def plan_retention(log: SinkLogState, retention: str, at: datetime | str | None = None) -> RetentionPlan:
+    """Plan what the sink's option `retention` would drop at the next compaction; see `RetentionPlan`.
 
+    Args:
+        log: The sink's log.
+        retention: How old an entry may become: "7 days".
+        at: When that compaction is; None for now. Without a zone it is in the session's.
 
-def plan_retention(log: "SinkLog", retention: str, at: datetime | str | None) -> RetentionPlan:
-    """See `SinkLog.plan_retention`."""
-    if log.kind == Kind.SOURCE:
-        raise InvalidArgumentError(
-            f'retention="{retention}" is for sinks: Spark keeps every entry of a source\'s log.'
-        )
+    Raises:
+        InvalidArgumentError: It is no length of time, or the log is a source's.
+    """
+    log.check_sink(f'retention="{retention}"')
     length = parse_retention(retention)
     moment = now(log.session) if at is None else to_instant(at, "at", log.session)
-    old = _old(log.entries, length, moment)
+    old = _is_old(log.entries, length, millis(moment))
     dropped, kept = log.entries.filter(old), log.entries.filter(pc.invert(old))
     return RetentionPlan(log, length, moment, log.next_compaction_batch, dropped, kept)
 
 
-def _old(entries: pa.Table, retention: timedelta, at: datetime) -> pa.ChunkedArray:
-    """Which entries a compaction at a time drops."""
-    return pc.less(entries["modification_time"], pa.scalar(earlier(at, retention), _TIME))
-
-
-def _utc(millis: int) -> datetime:
-    return datetime.fromtimestamp(millis / 1000, UTC)
+def _is_old(entries: pa.Table, retention: timedelta, at: int) -> pa.ChunkedArray:
+    """Which entries a compaction at a time (in ms since 1970) drops."""
+    return pc.less(entries["modification_time"].cast(pa.int64()), at - retention // timedelta(milliseconds=1))

@@ -1,0 +1,226 @@
+"""Find the logs of file sinks and file sources, and read the state that one is in."""
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Self
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from compaction_kit.errors import InvalidArgumentError, NotASinkLogError, TableNotFoundError
+from compaction_kit.folder import files_in, walk
+from compaction_kit.log.listing import LOG_FOLDER
+from compaction_kit.session import active_spark, get_spark
+from compaction_kit.sinklog.entries import count_entries, field_names, read_entries
+from compaction_kit.sinklog.policy import (
+    BatchFile,
+    Kind,
+    Policy,
+    names_between,
+    needed_files,
+    next_compaction,
+)
+from compaction_kit.storage import local_path
+
+SINK_FOLDER = "_spark_metadata"
+VERSION_BYTES = len("v1")
+_SOURCES_FOLDER = "sources"
+_BATCH = re.compile(r"(0|[1-9][0-9]*)(\.compact)?")
+# Spark's batches go up to 2^63; some of them are yet to come.
+_LARGEST = 2**62
+_ADVICE = (
+    f"name the output folder of a file sink, its {SINK_FOLDER}, or a folder such as sources/0 in the "
+    "checkpoint of a stream that reads files"
+)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How a log grows: entries a batch, bytes an entry with its line's end, time between batches."""
+
+    entries_per_batch: float
+    entry_bytes: float
+    between: timedelta
+
+    def written(self, num_batches: int) -> int:
+        """Return how many entries so many batches write: half an entry a batch is one every other batch."""
+        return int(self.entries_per_batch * num_batches + 1e-9)
+
+
+@dataclass(frozen=True, repr=False)
+class SinkLogState:
+    """The files and entries of a log when it was read; see `SinkLog`."""
+
+    name: str
+    folder: Path
+    kind: Kind
+    listed: tuple[BatchFile, ...]
+    needed: tuple[BatchFile, ...]
+    entries: pa.Table
+    policy: Policy
+    read_at: datetime
+    session: SparkSession | None = field(default=None, repr=False)
+
+    @classmethod
+    def read(cls, path: str | Path, spark: SparkSession | None = None, policy: Policy | None = None) -> Self:
+        """Read a log; see `sink_log`."""
+        folder = _log_folder(local_path(str(path))).resolve()
+        listed = _list_files(folder)
+        kind = _kind_of(folder, listed)
+        session = spark or active_spark()
+        if policy is None:
+            policy = Policy() if session is None else Policy.of_session(kind, session.conf.get)
+        needed = needed_files(listed)
+        entries = pa.concat_tables([read_entries(folder / file.name, kind) for file in needed])
+        return cls(str(path), folder, kind, listed, needed, entries, policy, datetime.now(UTC), spark)
+
+    @property
+    def output(self) -> Path:
+        """The output folder, of a sink's log."""
+        return self.folder.parent
+
+    @property
+    def latest_batch(self) -> int:
+        """The latest batch."""
+        return self.needed[-1].batch
+
+    @property
+    def num_entries(self) -> int:
+        """How many entries a reader sees."""
+        return len(self.entries)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that a reader reads."""
+        return sum(file.size_bytes for file in self.needed)
+
+    @property
+    def compact_interval(self) -> int:
+        """Every how many batches a stream that starts now compacts; see `Policy.interval_of`."""
+        return self.policy.interval_of(self.listed)
+
+    @property
+    def next_compaction_batch(self) -> int:
+        """The next batch whose file is a compaction, if a stream starts now."""
+        return next_compaction(self.latest_batch, self.compact_interval)
+
+    @property
+    def unreadable(self) -> str | None:
+        """The missing file that Spark, with these settings, needs to read the log; None if there is none.
+
+        Spark goes by the interval alone. Set shorter than a log without a compaction file is long, it looks
+        for compactions that nobody made.
+        """
+        there = {file.name for file in self.listed}
+        last_compaction = self.next_compaction_batch - self.compact_interval
+        # CompactibleFileStreamLog.getAllValidBatches
+        names = names_between(last_compaction, self.latest_batch + 1, self.compact_interval)
+        return next((name for name in names if name not in there), None)
+
+    @cached_property
+    def num_entries_in(self) -> dict[str, int | None]:
+        """How many entries each file has, by its name; None if the file is missing by now."""
+        return {file.name: count_entries(self.folder / file.name) for file in self.listed}
+
+    @cached_property
+    def pace(self) -> Pace:
+        """How the log has grown: by the batches' own files, as far as they are there."""
+        counts = [self.num_entries_in[file.name] for file in self.listed if not file.is_compaction]
+        own = [count for count in counts if count is not None]
+        per_batch = sum(own) / len(own) if own else self.num_entries / (self.latest_batch + 1)
+        entry_bytes = max(self.size_bytes - VERSION_BYTES * len(self.needed), 0) / max(self.num_entries, 1)
+        gaps = [b.modification_time - a.modification_time for a, b in pairwise(self.listed)]
+        return Pace(per_batch, entry_bytes, timedelta(milliseconds=max(median(gaps or [0]), 0)))
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session that works on the log; started when first asked for."""
+        return self.session or get_spark()
+
+    def check_sink(self, what: str) -> None:
+        """Raise InvalidArgumentError if it is a source's log; `what` was asked for."""
+        if self.kind == Kind.SOURCE:
+            raise InvalidArgumentError(
+                f"{what} is for sinks, and {self.name} is the log of a source: name the output folder of a "
+                "file sink."
+            )
+
+
+def find_sink_logs(root: str | Path) -> list[str]:
+    """Find the logs of file sinks and of streams' file sources in a folder.
+
+    Hidden folders are passed over, and so is what is more than six levels down. Inside of a table or a sink's
+    output only folders that begin with "_" are searched: streams are told to keep their checkpoints there.
+
+    Args:
+        root: A folder on a local disk; one that doesn't exist holds no logs.
+
+    Returns:
+        Paths for `sink_log`, each beginning with `root`, sorted: a sink's output folder, or the folder of one
+        source in a checkpoint, such as `checkpoint/sources/0`.
+    """
+    found = []
+    for folder, subfolders in walk(root, hidden=(".", LOG_FOLDER, SINK_FOLDER)):
+        if SINK_FOLDER in subfolders:
+            found.append(folder)
+        if SINK_FOLDER in subfolders or LOG_FOLDER in subfolders:
+            subfolders[:] = [name for name in subfolders if name.startswith("_")]
+        if _SOURCES_FOLDER in subfolders:
+            sources = Path(folder, _SOURCES_FOLDER)
+            found += [str(source) for source in sources.iterdir() if _is_file_source(source)]
+            subfolders.clear()
+    return sorted(found)
+
+
+def _log_folder(path: Path) -> Path:
+    """The folder of the log of an output folder or a checkpoint; else the path itself."""
+    if not path.exists():
+        raise TableNotFoundError(f"No sink log at {path}: the path does not exist; check the spelling.")
+    if not path.is_dir():
+        raise NotASinkLogError(f"{path} is a file: {_ADVICE}.")
+    folders = (path / SINK_FOLDER, path / _SOURCES_FOLDER / "0")
+    return next((folder for folder in folders if folder.is_dir()), path)
+
+
+def _list_files(folder: Path) -> tuple[BatchFile, ...]:
+    """The files of a log, the oldest batch first; other files in the folder are left out."""
+    found = []
+    for name, status in files_in(folder):
+        match = _BATCH.fullmatch(name)
+        if match and int(match[1]) <= _LARGEST:
+            time = status.st_mtime_ns // 1_000_000
+            found.append(BatchFile(int(match[1]), bool(match[2]), status.st_size, time))
+    return tuple(sorted(found, key=lambda file: (file.batch, file.is_compaction)))
+
+
+def _kind_of(folder: Path, files: tuple[BatchFile, ...]) -> Kind:
+    """Whose log it is: by the folder's name, else by an entry, as other logs of a checkpoint look alike."""
+    if folder.name == SINK_FOLDER:
+        if files:
+            return Kind.SINK
+        raise NotASinkLogError(
+            f"{folder} is empty: the stream has not committed a batch yet, and Spark reads no row there."
+        )
+    all_names = (field_names(folder / file.name) for file in reversed(files))
+    names = next((names for names in all_names if names is not None), None)
+    if names is None:
+        if files and folder.parent.name == _SOURCES_FOLDER:
+            return Kind.SOURCE
+        raise NotASinkLogError(f"{folder} holds no log of a file sink or a file source: {_ADVICE}.")
+    if names >= {"path", "batchId"}:
+        return Kind.SOURCE
+    if names >= {"path", "action"}:
+        return Kind.SINK
+    raise NotASinkLogError(f"{folder} holds another log of a stream, whose entries aren't files: {_ADVICE}.")
+
+
+def _is_file_source(folder: Path) -> bool:
+    try:
+        return folder.is_dir() and _kind_of(folder, _list_files(folder)) == Kind.SOURCE
+    except NotASinkLogError:
+        return False
