@@ -303,11 +303,24 @@ def test_a_column_that_comes_meanwhile_is_null(spark: SparkSession, changed: Pat
     assert spark.read.format("delta").load(str(changed)).where("more IS NULL").count() == 1_050
 
 
-def test_a_feature_that_comes_meanwhile_is_a_conflict(spark: SparkSession, changed: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("'delta.enableTypeWidening' = 'true'", "the feature typeWidening now"),
+        (
+            "'delta.writePartitionColumnsToParquet' = 'false'",
+            "data files are to be without the partition columns now",
+        ),
+    ],
+    ids=["feature", "partition columns"],
+)
+def test_a_property_that_comes_meanwhile_may_be_a_conflict(
+    spark: SparkSession, changed: Path, change: str, reason: str
+) -> None:
     plan = open_table(changed).plan_compaction()
     before = data_files(changed)
-    statement = f"ALTER TABLE delta.`{changed}` SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
-    with pytest.raises(ConflictError, match=r"the feature typeWidening now: make a new plan; nothing was"):
+    statement = f"ALTER TABLE delta.`{changed}` SET TBLPROPERTIES ({change})"
+    with pytest.raises(ConflictError, match=f"{reason}: make a new plan; nothing was"):
         plan.run(strategy="arrow", verify=False, progress=once_rewriting(lambda: spark.sql(statement)))
     assert data_files(changed) == before
 
