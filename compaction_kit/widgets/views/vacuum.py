@@ -44,6 +44,8 @@ class VacuumView(Part):
         self.confirm.observe(self._arm, "value")
         self.run_button = button("Delete these files", "ck-vacuum", self._on_run)
         self.run_button.button_style = "danger"
+        # From the beginning, and not only once a plan is drawn.
+        self.run_button.disabled = True
         self.other = text("warning", "other-table")
         self.bar = JobBar(state.running, "ck-vacuuming")
         self.outcome = text("good", "outcome")
