@@ -9,7 +9,11 @@ _MOST_SHOWN = 200
 
 def show_value(value: object) -> str:
     """Write a value for an error: text in quotes, all in one line of at most 200 characters."""
-    text = f'"{value}"' if isinstance(value, str) else repr(value)
+    return one_line(f'"{value}"' if isinstance(value, str) else repr(value))
+
+
+def one_line(text: str) -> str:
+    """Text in one line of at most 200 characters."""
     return " ".join(text.split())[:_MOST_SHOWN]
 
 

@@ -11,7 +11,7 @@ from numbers import Real
 
 import pyarrow as pa
 
-from compaction_kit.errors import InvalidArgumentError, show_value
+from compaction_kit.errors import InvalidArgumentError, one_line, show_value
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -23,8 +23,6 @@ _FACTORS |= {f"{letter}ib": 1024**power for power, letter in enumerate("kmgtp", 
 _FACTORS |= {f"{letter}b": 1000**power for power, letter in enumerate("kmgtp", start=1)}
 _SIZE = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
 _LARGEST = 2**63 - 1
-# Of a word in a list.
-_MOST_SHOWN = 200
 _EMPTY_ELEMENTS = frozenset({"br", "img", "meta"})
 # Controls but for tab and line feed, what turns the direction of text, and what isn't Unicode.
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -100,7 +98,7 @@ def format_count(number: int, noun: str) -> str:
 def format_list(words: Sequence[object], most: int = 5, separator: str = ", ") -> str:
     """Write the first of some things for people, in one line: "a, b", "a, b, c, d, e and 2,000 more"."""
     more = len(words) - most
-    shown = (" ".join(str(word).split())[:_MOST_SHOWN] for word in words[:most])
+    shown = (one_line(str(word)) for word in words[:most])
     return separator.join(shown) + (f" and {more:,} more" if more > 0 else "")
 
 

@@ -33,7 +33,7 @@ def run_optimize(work: Work) -> None:
 def optimize_partitions(work: Work, groups: Collection[int]) -> None:
     """Run OPTIMIZE on some partitions of a plan, by their numbers; see `run_optimize`."""
     plan = work.plan
-    bins = np.isin(plan.groups[plan.packing.order[plan.packing.starts]], list(groups))
+    bins = np.isin(plan.bin_groups, list(groups))
     rows = np.flatnonzero(np.isin(plan.groups, list(groups)))
     _optimize(work, _where_in(work.spark, plan, rows), int(bins.sum()))
 

@@ -29,7 +29,7 @@ from compaction_kit.execute.optimize import optimize_partitions, run_optimize
 from compaction_kit.execute.proof import prove, settle, unproved
 from compaction_kit.execute.result import CompactionResult
 from compaction_kit.execute.rewrite import run_rewrite
-from compaction_kit.execute.work import Options, ProgressBar, Recorder, Report, Work
+from compaction_kit.execute.work import Options, ProgressBar, Recorder, Report, Work, nobody
 from compaction_kit.handle import Handle
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.log.snapshot import Snapshot
@@ -57,7 +57,7 @@ def run_plan(
     max_threads: int | None = None,
     repartition: bool | None = None,
 ) -> CompactionResult:
-    """Do what a plan says; see `BinPlan.run` for the arguments and errors."""
+    """Do what a plan says; see `CompactionPlan.run` for the arguments and errors."""
     options = Options(max_threads, repartition)
     _check_strategy(plan, strategy, options)
     left = _what_is_left(handle, plan)
@@ -65,7 +65,7 @@ def run_plan(
         return CompactionResult.nothing(handle.log.snapshot().live["size_bytes"].to_numpy())
     _check_writable(handle.path)
     bar = ProgressBar() if progress is True else None
-    report = bar or (progress if callable(progress) else _silent)
+    report = bar or (progress if callable(progress) else nobody)
     try:
         with quiet_errors():
             check_jvm(handle.spark, _NO_JVM)
@@ -133,8 +133,7 @@ def _rewrite(work: Work, strategy: str, choice: Choice) -> tuple[Choice, Mapping
         run_optimize(work)
         return choice, {}
     if refusals and plan.is_optimize:
-        groups = plan.groups[plan.packing.order[plan.packing.starts]]
-        optimize_partitions(work, set(groups[list(refusals)].tolist()))
+        optimize_partitions(work, set(plan.bin_groups[list(refusals)].tolist()))
     return choice, refusals
 
 
@@ -287,7 +286,3 @@ def _check_writable(table: Path) -> None:
                 f"The folder {folder} can't be written to: get write permission and run the plan again; "
                 "nothing was changed."
             )
-
-
-def _silent(_: object) -> None:
-    """Report to nobody."""

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -30,8 +29,20 @@ TIMELINE = pa.schema(
 _REWRITING = 0.6
 
 
+class Measured:
+    """How far anything is: the share of it that is done, 0 to 1, and the seconds since it began."""
+
+    fraction: float
+    seconds: float
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The rest at the pace so far; None while there is no pace to go by."""
+        return None if self.fraction < 0.02 else self.seconds * (1 - self.fraction) / self.fraction
+
+
 @dataclass(frozen=True)
-class Progress:
+class Progress(Measured):
     """How far a run is.
 
     Attributes:
@@ -50,11 +61,6 @@ class Progress:
     bytes_done: int = 0
     size_bytes: int = 0
 
-    @property
-    def seconds_left(self) -> float | None:
-        """The rest at the pace so far; None while there is no pace to go by."""
-        return seconds_left(self.fraction, self.seconds)
-
     def __str__(self) -> str:
         parts = [self.step]
         if self.num_bins:
@@ -65,23 +71,6 @@ class Progress:
 
 
 Report = Callable[[Progress], None]
-
-
-class Measured(Protocol):
-    """How far anything is."""
-
-    @property
-    def fraction(self) -> float:
-        """The share of the whole that is done, 0 to 1."""
-
-    @property
-    def seconds_left(self) -> float | None:
-        """The rest; None while it isn't known."""
-
-
-def seconds_left(fraction: float, seconds: float) -> float | None:
-    """The rest at the pace so far; None while there is no pace to go by."""
-    return None if fraction < 0.02 else seconds * (1 - fraction) / fraction
 
 
 class ProgressBar:
@@ -145,7 +134,7 @@ class Recorder:
 
     def mute(self) -> None:
         """Tell nothing any more: nobody can cancel what comes."""
-        self._report = _nobody
+        self._report = nobody
 
     def done(self) -> None:
         """Tell that all is done."""
@@ -256,5 +245,5 @@ class Work:
         return self.handle.log
 
 
-def _nobody(_: object) -> None:
+def nobody(_: object) -> None:
     """Report to nobody."""

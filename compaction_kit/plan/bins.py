@@ -91,6 +91,11 @@ class BinPlan(Plan):
         return self.planner.groups
 
     @property
+    def bin_groups(self) -> np.ndarray:
+        """The partition of each bin that is rewritten, as a number."""
+        return self.groups[self.packing.order[self.packing.starts]]
+
+    @property
     def version(self) -> int:
         """The version that was planned; the plan runs on no other."""
         return self.source.version
@@ -219,8 +224,7 @@ class BinPlan(Plan):
         names = _partition_columns(self.bins)
         sums = ("num_files", "size_bytes", "num_files_added", "bytes_added", "gain")
         # By number and not by value: values that look different may be one partition.
-        numbers = self.groups[self.packing.order[self.packing.starts]]
-        bins = self.bins.append_column("number", pa.array(numbers))
+        bins = self.bins.append_column("number", pa.array(self.bin_groups))
         grouped = bins.group_by("number").aggregate(
             [*((name, "min") for name in names), ("bin_id", "count"), *((name, "sum") for name in sums)]
         )

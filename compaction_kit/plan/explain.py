@@ -120,8 +120,7 @@ def _outcome(plan: BinPlan) -> str:
 
 
 def _most_bins(plan: BinPlan) -> int:
-    partition_of_bin = plan.groups[plan.packing.order[plan.packing.starts]]
-    return int(np.unique(partition_of_bin, return_counts=True)[1].max())
+    return int(np.unique(plan.bin_groups, return_counts=True)[1].max())
 
 
 def _stay(count: int) -> str:

@@ -19,7 +19,7 @@ from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanE
 from compaction_kit.execute.failures import translate
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable, session_confs
 from compaction_kit.execute.jvm import check_jvm
-from compaction_kit.execute.work import ProgressBar, seconds_left
+from compaction_kit.execute.work import Measured, ProgressBar
 from compaction_kit.folder import Folder, look_through
 from compaction_kit.history.readable import read_readability
 from compaction_kit.retention import cutoff, hours
@@ -40,7 +40,7 @@ _MOST_LOOKED_AT = 1_000
 
 
 @dataclass(frozen=True)
-class VacuumProgress:
+class VacuumProgress(Measured):
     """How far a vacuum is, by what of a sample of its files is gone.
 
     Attributes:
@@ -58,11 +58,6 @@ class VacuumProgress:
     bytes_done: int
     size_bytes: int
     seconds: float
-
-    @property
-    def seconds_left(self) -> float | None:
-        """The rest at the pace so far; None while there is no pace to go by."""
-        return seconds_left(self.fraction, self.seconds)
 
     def __str__(self) -> str:
         return (

@@ -59,12 +59,12 @@ class _ArrowRun:
         self._source = work.plan.source
         self._job = BinJob(work.spark, work.table, self._source, work.record)
         self._refusals = refuse_bins(work.plan)
-        packing, groups = work.plan.packing, work.plan.groups
+        packing = work.plan.packing
         self._bins = [
             Bin(number, packing.order[start:end])
             for number, (start, end) in enumerate(zip(packing.starts, packing.ends, strict=True))
         ]
-        self._partition_of = [int(groups[one.positions[0]]) for one in self._bins]
+        self._partition_of = work.plan.bin_groups.tolist()
 
     def run(self) -> dict[int, str]:
         for batch in self._batches():
