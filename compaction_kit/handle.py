@@ -15,7 +15,7 @@ from compaction_kit.log.listing import LOG_FOLDER, list_log
 from compaction_kit.retention import GUARD
 from compaction_kit.session import active_spark, get_spark
 from compaction_kit.sql import plain_path
-from compaction_kit.storage import local_path
+from compaction_kit.storage import Store, open_store
 from compaction_kit.times import now, to_instant
 
 _CATALOG_NAME = re.compile(r"\w+(\.\w+){0,2}")
@@ -29,18 +29,23 @@ class Handle:
 
     Attributes:
         name: The name that it was opened by.
-        path: Its folder, without symbolic links.
+        store: Its files.
         given: The session that it was opened with, if any.
     """
 
     name: str
-    path: Path
+    store: Store
     given: SparkSession | None = field(default=None, repr=False)
+
+    @property
+    def path(self) -> Path:
+        """Its folder, without symbolic links."""
+        return Path(self.store.root)
 
     @cached_property
     def log(self) -> TransactionLog:
         """The table's log."""
-        return TransactionLog(self.path)
+        return TransactionLog(self.store)
 
     @cached_property
     def spark(self) -> SparkSession:
@@ -70,32 +75,32 @@ class Handle:
         """
         return now(self.session) if time is None else to_instant(time, name, self.session)
 
-    def __reduce__(self) -> tuple[type["Handle"], tuple[str, Path]]:
-        return Handle, (self.name, self.path)
+    def __reduce__(self) -> tuple[type["Handle"], tuple[str, Store]]:
+        return Handle, (self.name, self.store)
 
 
 def open_handle(name: str | Path, spark: SparkSession | None = None) -> Handle:
     """Find a Delta table by a path or a catalog's name; see `open_table`."""
-    path = _resolve(str(name), spark or active_spark())
-    if not path.exists():
+    store = _resolve(str(name), spark or active_spark())
+    if store.status() is None:
         raise TableNotFoundError(f"No table at {name}: the path does not exist; check the spelling.")
-    if not (path / LOG_FOLDER).is_dir():
+    if not store.is_folder(LOG_FOLDER):
         raise NotADeltaTableError(
             f"{name} is not a Delta table: it has no {LOG_FOLDER} folder; name the folder that holds one."
         )
-    if not list_log(path):
+    if not list_log(store):
         raise NotADeltaTableError(f"{name} is not a Delta table: its {LOG_FOLDER} folder is empty.")
-    return Handle(str(name), path.resolve(), spark)
+    return Handle(str(name), store, spark)
 
 
-def _resolve(name: str, spark: SparkSession | None) -> Path:
-    path = local_path(name)
-    if spark is not None and _CATALOG_NAME.fullmatch(name) and not path.exists():
+def _resolve(name: str, spark: SparkSession | None) -> Store:
+    store = open_store(name)
+    if spark is not None and _CATALOG_NAME.fullmatch(name) and store.status() is None:
         try:
             location = spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]["location"]
         except PySparkException as error:
             raise TableNotFoundError(
                 f"No table {name}: there is no such path, and the session's catalog has no such Delta table."
             ) from error
-        return local_path(plain_path(location))
-    return path
+        return open_store(plain_path(location))
+    return store

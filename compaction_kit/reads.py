@@ -258,7 +258,7 @@ def _size(read: _Read) -> int | None:
     if not all(name.startswith("file:") for name in read.files):
         return None
     try:
-        return sum(_path(name).stat().st_size for name in read.files)
+        return sum(os.stat(_path(name)).st_size for name in read.files)
     except FileNotFoundError as error:
         raise _missing(read.version) from error
 

@@ -185,7 +185,7 @@ class Table:
         return Planner(
             self.files(where=where),
             session_rules(self.handle.conf, self.handle.session),
-            partial(sampled_model, self.path),
+            partial(sampled_model, self.handle.store),
         )
 
     def thresholds(

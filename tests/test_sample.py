@@ -6,6 +6,7 @@ import pytest
 
 from compaction_kit import open_table
 from compaction_kit.plan.estimate import SizeModel, sampled_model
+from compaction_kit.storage import open_store
 from tests import handmade
 
 
@@ -18,7 +19,7 @@ def test_a_trial_comes_near_what_one_file_of_all_rows_weighs(tmp_path: Path) -> 
     handmade.write_log(tmp_path, [handmade.metadata({"id": "long", "w": "string"}), *adds])
     (one,) = (handmade.write_data(tmp_path, "one.parquet", pa.concat_tables(parts)),)
     files = open_table(tmp_path).files()
-    model = sampled_model(tmp_path, files)
+    model = sampled_model(open_store(str(tmp_path)), files)
     everything = np.arange(100)
     (predicted,) = model.output_bytes(everything, np.zeros(100, np.int64), 1)
     assert predicted == pytest.approx(one["add"]["size"], rel=0.1)
@@ -31,4 +32,4 @@ def test_a_trial_comes_near_what_one_file_of_all_rows_weighs(tmp_path: Path) -> 
 def test_without_the_files_the_line_has_to_do(tmp_path: Path) -> None:
     adds = [handmade.add(f"f{n}", 500 + 8 * n, records=n) for n in (10, 20, 40)]
     files = open_table(handmade.write_log(tmp_path, adds)).files()
-    assert sampled_model(tmp_path, files).basis == SizeModel.of(files).basis
+    assert sampled_model(open_store(str(tmp_path)), files).basis == SizeModel.of(files).basis

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from compaction_kit.log.listing import LOG_FOLDER, Kind, LogFile, list_log
 from compaction_kit.log.paths import places
 from compaction_kit.log.reading import commit_actions
 from compaction_kit.sql import table_name
+from compaction_kit.storage import Store
 from compaction_kit.text import format_count, format_size
 
 # Delta writes it into the commits of the session, and DESCRIBE HISTORY shows it.
@@ -89,15 +89,15 @@ class Commit:
         return sum(remove.get("size") or 0 for remove in self.removes)
 
 
-def commits_of(table: Path, plan_id: str, since: int) -> list[Commit]:
+def commits_of(store: Store, plan_id: str, since: int) -> list[Commit]:
     """The commits of a plan after a version, oldest first."""
-    files = [f for f in list_log(table) if f.kind is Kind.COMMIT and (f.version or 0) > since]
-    found = (_commit(table, file, plan_id) for file in files)
+    files = [f for f in list_log(store) if f.kind is Kind.COMMIT and (f.version or 0) > since]
+    found = (_commit(store, file, plan_id) for file in files)
     return [commit for commit in found if commit is not None]
 
 
-def _commit(table: Path, file: LogFile, plan_id: str) -> Commit | None:
-    actions = commit_actions(table, file)
+def _commit(store: Store, file: LogFile, plan_id: str) -> Commit | None:
+    actions = commit_actions(store, file)
     adds, removes, infos = (
         [action[kind] for action in actions if action.get(kind)] for kind in ("add", "remove", "commitInfo")
     )
@@ -118,29 +118,27 @@ def _commit(table: Path, file: LogFile, plan_id: str) -> Commit | None:
     return Commit(version, read_version, tag[1], millis / 1000, metrics, adds, removes)
 
 
-def unnamed_files(table: Path, log: TransactionLog, since: float) -> str:
+def unnamed_files(store: Store, log: TransactionLog, since: float) -> str:
     """What is said of files that came into a table's folder and are in no version; nothing if none came.
 
     Such are the outputs of Spark tasks whose commit did not come about: Delta doesn't delete them.
 
     Args:
-        table: The table's folder.
+        store: The table's files.
         log: Its log.
         since: In seconds since 1970.
     """
     snapshot = log.snapshot()
     paths = pa.chunked_array([*snapshot.live["path"].chunks, *snapshot.dead["path"].chunks], pa.string())
-    named = set(places(paths, table).to_pylist())
+    named = set(places(paths, store).to_pylist())
     sizes = []
-    for folder, folders, names in os.walk(table):
-        if LOG_FOLDER in folders:
-            folders.remove(LOG_FOLDER)
-        for place in (os.path.join(folder, name) for name in names if name.endswith(".parquet")):
-            # Somebody may delete one meanwhile.
-            with contextlib.suppress(FileNotFoundError):
-                status = os.stat(place)
-                if status.st_mtime >= since and os.path.relpath(place, table) not in named:
-                    sizes.append(status.st_size)
+    for folder, entries in store.walk():
+        entries[:] = [entry for entry in entries if entry.name != LOG_FOLDER]
+        for entry in entries:
+            place = f"{folder}/{entry.name}" if folder else entry.name
+            is_new = entry.name.endswith(".parquet") and entry.modified_ns >= since * 1e9
+            if is_new and entry.is_file and place not in named:
+                sizes.append(entry.size_bytes)
     if not sizes:
         return ""
     is_are, them = ("is", "it") if len(sizes) == 1 else ("are", "them")

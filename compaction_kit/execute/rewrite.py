@@ -258,7 +258,7 @@ def _check_version(work: Work) -> None:
 def _check_start(work: Work) -> None:
     """Say so if the transaction didn't begin at the planned version."""
     planned = work.plan.version
-    commits = commits_of(work.table, work.plan.id, planned)
+    commits = commits_of(work.store, work.plan.id, planned)
     if not commits or commits[-1].read_version == planned:
         return
     version, start = commits[-1].version, commits[-1].read_version

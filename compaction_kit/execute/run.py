@@ -1,11 +1,8 @@
 """Run a plan: check, compact, read back from the log what was done, prove it."""
 
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -32,9 +29,11 @@ from compaction_kit.execute.rewrite import run_rewrite
 from compaction_kit.execute.work import Options, ProgressBar, Recorder, Report, Work, nobody
 from compaction_kit.handle import Handle
 from compaction_kit.log.listing import LOG_FOLDER
+from compaction_kit.log.reconcile import file_keys
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import BinPlan
 from compaction_kit.session import quiet_errors
+from compaction_kit.storage import Store
 
 STRATEGIES = ("auto", "optimize", "rewrite", "arrow")
 _NO_JVM = "a run could be neither watched nor proved: use a session that has one; nothing was changed."
@@ -63,7 +62,7 @@ def run_plan(
     left = _what_is_left(handle, plan)
     if left.is_empty:
         return CompactionResult.nothing(handle.log.snapshot().live["size_bytes"].to_numpy())
-    _check_writable(handle.path)
+    _check_writable(handle.store)
     bar = ProgressBar() if progress is True else None
     report = bar or (progress if callable(progress) else nobody)
     try:
@@ -106,7 +105,7 @@ def _run(work: Work, strategy: str) -> CompactionResult:
     try:
         choice, refusals = _rewrite(work, strategy, choice)
         is_written = True
-        commits = commits_of(work.table, work.plan.id, since)
+        commits = commits_of(work.store, work.plan.id, since)
         prove(work, unproved(work, commits))
     except BaseException as error:
         _fail(work, since, error, is_written)
@@ -190,12 +189,12 @@ def _fail(work: Work, since: int, error: BaseException, is_written: bool) -> Non
 
 def _what_is_done(work: Work, since: int, error: BaseException, is_written: bool) -> tuple[str, str]:
     """What stands of a run, and what files it left, in words."""
-    if not (work.table / LOG_FOLDER).is_dir():
+    if not work.store.is_folder(LOG_FOLDER):
         return "the table's folder is gone", ""
     try:
-        commits = commits_of(work.table, work.plan.id, since)
+        commits = commits_of(work.store, work.plan.id, since)
         stands = _what_stands(work, commits, error, is_written)
-        return stands, unnamed_files(work.table, work.log, work.record.start)
+        return stands, unnamed_files(work.store, work.log, work.record.start)
     except CompactionKitError as unreadable:
         return f"what is committed can't be told, for the log can't be read ({unreadable})", ""
 
@@ -242,7 +241,7 @@ def _what_is_left(handle: Handle, plan: BinPlan) -> BinPlan:
     if latest == plan.version:
         _check_same(plan.source.snapshot, log.snapshot(latest))
         return plan
-    commits = commits_of(handle.path, plan.id, plan.version)
+    commits = commits_of(handle.store, plan.id, plan.version)
     if not commits:
         raise stale(plan, latest)
     done = removed_paths(commits)
@@ -263,7 +262,7 @@ def _check_same(planned: Snapshot, now: Snapshot) -> None:
     """A table that was deleted and made anew, or put back from a backup, can be at the same version."""
     if now is planned:
         return
-    files, wanted = _keys(now), _keys(planned)
+    files, wanted = file_keys(now.live), file_keys(planned.live)
     has_all = pc.all(pc.is_in(wanted, value_set=files)).as_py() is not False
     if now.metadata.id != planned.metadata.id or len(files) != len(wanted) or not has_all:
         raise StalePlanError(
@@ -272,17 +271,10 @@ def _check_same(planned: Snapshot, now: Snapshot) -> None:
         )
 
 
-def _keys(snapshot: Snapshot) -> pa.Array:
-    """What each live file is known by: its path, and its deletion vector."""
-    vectors = snapshot.live["deletion_vector_id"].combine_chunks()
-    paths = snapshot.live["path"].combine_chunks()
-    return pc.binary_join_element_wise(paths, vectors, "|", null_handling="replace")
-
-
-def _check_writable(table: Path) -> None:
-    for folder in (table, table / LOG_FOLDER):
-        if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+def _check_writable(store: Store) -> None:
+    for folder in ("", LOG_FOLDER):
+        if not store.may_write(folder):
             raise ReadOnlyTableError(
-                f"The folder {folder} can't be written to: get write permission and run the plan again; "
-                "nothing was changed."
+                f"The folder {store.place(folder)} can't be written to: get write permission and run the "
+                "plan again; nothing was changed."
             )

@@ -13,6 +13,7 @@ from tqdm.auto import tqdm
 from compaction_kit.handle import Handle
 from compaction_kit.log import TransactionLog
 from compaction_kit.plan import BinPlan
+from compaction_kit.storage import Store
 from compaction_kit.text import format_count, format_size
 from compaction_kit.verify import Fingerprint
 
@@ -238,6 +239,11 @@ class Work:
     def table(self) -> Path:
         """The table's folder."""
         return self.handle.path
+
+    @property
+    def store(self) -> Store:
+        """The table's files."""
+        return self.handle.store
 
     @property
     def log(self) -> TransactionLog:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,7 @@ from compaction_kit.log.metadata import Metadata
 from compaction_kit.log.sources import sidecar_names
 from compaction_kit.records import Record
 from compaction_kit.retention import LOG_PROPERTY, log_retention, to_millis
+from compaction_kit.storage import Store
 from compaction_kit.text import format_count, format_size
 from compaction_kit.times import earlier, millis, show_time
 
@@ -135,7 +135,7 @@ def plan_log_cleanup(handle: Handle, at: datetime | str | None = None) -> LogCle
     moment, metadata = handle.instant(at), handle.log.snapshot().metadata
     retention = log_retention(metadata)
     cutoff = earlier(moment.astimezone(UTC), retention).replace(hour=0, minute=0, second=0, microsecond=0)
-    files, segment = list_log(handle.path), handle.log.segment()
+    files, segment = list_log(handle.store), handle.log.segment()
     checkpoint = _next_checkpoint(segment.version, metadata)
     enabled = metadata.configuration.get(_ENABLED, "true").lower() == "true"
     going: set[str] = set()
@@ -145,7 +145,7 @@ def plan_log_cleanup(handle: Handle, at: datetime | str | None = None) -> LogCle
         expired = _expired(sorted(swept, key=lambda file: file.name), millis(cutoff), checkpoint - 1)
         going = {file.name for file in expired}
     if metadata.configuration.get(_POLICY) == "v2":
-        going |= _unused_sidecars(handle.path, files, going, millis(cutoff), segment.checkpoint)
+        going |= _unused_sidecars(handle.store, files, going, millis(cutoff), segment.checkpoint)
     table = _file_table(files, going, millis(cutoff), retention)
     return LogCleanup(moment, retention, cutoff, checkpoint, enabled, table)
 
@@ -206,7 +206,7 @@ def _to_come(latest: int, checkpoint: int, at: datetime) -> list[LogFile]:
 
 
 def _unused_sidecars(
-    table: Path, files: Sequence[LogFile], going: set[str], cutoff: int, newest: Sequence[LogFile]
+    store: Store, files: Sequence[LogFile], going: set[str], cutoff: int, newest: Sequence[LogFile]
 ) -> set[str]:
     """Sidecars go with the last checkpoint that names them, if they have expired.
 
@@ -216,7 +216,7 @@ def _unused_sidecars(
     if not any(file.kind in _CHECKPOINTS and file.name in going for file in files):
         return set()
     staying = [file for file in files if file.kind is Kind.V2_CHECKPOINT and file.name not in going]
-    used: set[str] = set().union(*(sidecar_names(table, [file]) for file in (*staying, *newest)))
+    used: set[str] = set().union(*(sidecar_names(store, [file]) for file in (*staying, *newest)))
     sidecars = (file for file in files if file.kind is Kind.SIDECAR)
     return {file.name for file in sidecars if file.name not in used and file.modification_time < cutoff}
 

@@ -15,7 +15,7 @@ from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
 from compaction_kit.execute.jvm import check_jvm, rows_of
 from compaction_kit.handle import Handle
 from compaction_kit.history.readable import running_totals
-from compaction_kit.log.reconcile import action_keys
+from compaction_kit.log.reconcile import file_keys
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.query import MISSING_FILE, SPARK_ERRORS, reason_of
 from compaction_kit.session import quiet_errors
@@ -144,7 +144,7 @@ def compare_versions(handle: Handle, one: int, other: int) -> bool:
 
 def not_in(snapshot: Snapshot, other: Snapshot) -> pa.Array:
     """Which live files of a version another one hasn't, with the same deletion vector: bool."""
-    return pc.invert(pc.is_in(action_keys(snapshot.live), value_set=action_keys(other.live)))
+    return pc.invert(pc.is_in(file_keys(snapshot.live), value_set=file_keys(other.live)))
 
 
 def _judge(
@@ -190,7 +190,7 @@ def _file_sets(lifetimes: pa.Table, first: int, latest: int) -> np.ndarray:
 
     That it isn't has a chance of one in 10^19.
     """
-    keys = action_keys(lifetimes).dictionary_encode().indices.to_numpy()
+    keys = file_keys(lifetimes).dictionary_encode().indices.to_numpy()
     draws = np.random.default_rng(_SEED).integers(0, 2**64, keys.max(initial=0) + 1, np.uint64)
     return running_totals(lifetimes, draws[keys], first, latest)
 

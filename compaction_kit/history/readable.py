@@ -3,17 +3,17 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.folder import is_file, list_folder
+from compaction_kit.folder import list_folder
 from compaction_kit.handle import Handle
 from compaction_kit.log.paths import deletion_vector_file, is_remote, places
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.retention import cutoff, table_retention
+from compaction_kit.storage import Store
 
 YES, BLOCKED, MISSING, LOG_GONE = "yes", "blocked", "missing files", "log gone"
 # A listing of the folder leaves out what is elsewhere, and what is hidden.
@@ -57,19 +57,19 @@ class Needs:
     @cached_property
     def live(self) -> pa.Table:
         """The files of the latest snapshot: path (string), is_data (bool)."""
-        live, table = self.snapshot.live, self.snapshot.table
+        live, store = self.snapshot.live, self.snapshot.store
         return with_vectors(
-            pa.table({"path": places(live["path"], table)}), live["deletion_vector_id"], table
+            pa.table({"path": places(live["path"], store)}), live["deletion_vector_id"], store
         )
 
     @cached_property
     def tombstones(self) -> pa.Table:
         """The files that the latest snapshot has as removed: path (string), time (ms since 1970), is_data."""
-        removes, table = self.snapshot.tombstones, self.snapshot.table
+        removes, store = self.snapshot.tombstones, self.snapshot.store
         # A tombstone without a time counts as one of 1970 (RemoveFile.delTimestamp).
         times = pc.fill_null(removes["deletion_timestamp"], 0)
-        files = pa.table({"path": places(removes["path"], table), "time": times})
-        return with_vectors(files, removes["deletion_vector_id"], table)
+        files = pa.table({"path": places(removes["path"], store), "time": times})
+        return with_vectors(files, removes["deletion_vector_id"], store)
 
     def young_tombstones(self, cutoff: int) -> pa.Table:
         """The tombstones from a time on (ms since 1970)."""
@@ -133,7 +133,7 @@ def read_needs(handle: Handle) -> Needs:
     snapshot = handle.log.snapshot()
     removed = pc.fill_null(lifetimes["removed"], snapshot.version + 1)
     spans = lifetimes.select(["path", "added"]).append_column("removed", removed)
-    files = with_vectors(spans, lifetimes["deletion_vector_id"], handle.path)
+    files = with_vectors(spans, lifetimes["deletion_vector_id"], handle.store)
     vectors = files.filter(pc.invert(files["is_data"]))
     if len(vectors):
         data = files.filter(files["is_data"])
@@ -151,7 +151,7 @@ def read_readability(handle: Handle, on_disk: pa.Table | None = None) -> Readabi
     needs = read_needs(handle)
     metadata = needs.snapshot.metadata
     if on_disk is None:
-        on_disk = list_folder(handle.path, metadata.partition_columns)
+        on_disk = list_folder(handle.store, metadata.partition_columns)
     commits = handle.log.commits()
     versions = commits["version"].to_numpy()
     # Another commit may have come since.
@@ -160,15 +160,15 @@ def read_readability(handle: Handle, on_disk: pa.Table | None = None) -> Readabi
     times = np.zeros(len(needs.versions), dtype=np.int64)
     times[positions] = commits["timestamp"].cast(pa.int64()).to_numpy()[known]
     has_commit = np.isin(needs.versions, versions)
-    missing = missing_paths(handle.path, needs.files["path"], on_disk["path"])
+    missing = missing_paths(handle.store, needs.files["path"], on_disk["path"])
     return Readability(needs, missing, times, has_commit, table_retention(metadata), handle.has_guard)
 
 
-def missing_paths(table: Path, paths: pa.ChunkedArray, on_disk: pa.ChunkedArray) -> pa.Array:
+def missing_paths(store: Store, paths: pa.ChunkedArray, on_disk: pa.ChunkedArray) -> pa.Array:
     """Those paths, as `Needs` has them, that aren't on disk, each once.
 
     Args:
-        table: The table's folder.
+        store: The table's files.
         paths: The paths.
         on_disk: The paths that `list_folder` found.
     """
@@ -176,17 +176,17 @@ def missing_paths(table: Path, paths: pa.ChunkedArray, on_disk: pa.ChunkedArray)
     # Nobody has looked whether those are there.
     unseen = unseen.filter(pc.invert(is_remote(unseen)))
     unlisted = pc.match_substring_regex(unseen, _UNLISTED)
-    there = [path for path in unseen.filter(unlisted).to_pylist() if is_file(table / path)]
+    there = [path for path in unseen.filter(unlisted).to_pylist() if store.is_file(path)]
     return unseen.filter(pc.invert(pc.is_in(unseen, value_set=pa.array(there, pa.string()))))
 
 
-def with_vectors(files: pa.Table, ids: pa.ChunkedArray, table: Path) -> pa.Table:
+def with_vectors(files: pa.Table, ids: pa.ChunkedArray, store: Store) -> pa.Table:
     """Rows of data files, and each that has a deletion vector once more for the file of the vector.
 
     Args:
         files: path (where it is, see `log.paths.places`) and other columns.
         ids: The id of the deletion vector of each; see `log.paths.deletion_vector_file`.
-        table: The table's folder.
+        store: The table's files.
 
     Returns:
         The same columns, and is_data (bool). A vector that is within the log has no file.
@@ -195,7 +195,7 @@ def with_vectors(files: pa.Table, ids: pa.ChunkedArray, table: Path) -> pa.Table
     if ids.null_count == len(ids):
         return data
     encoded = pa.chunked_array(ids).combine_chunks().dictionary_encode()
-    names = [deletion_vector_file(one, table) for one in encoded.dictionary.to_pylist()]
+    names = [deletion_vector_file(one, store) for one in encoded.dictionary.to_pylist()]
     paths = pa.array(names, pa.string()).take(encoded.indices)
     vectors = files.set_column(files.schema.get_field_index("path"), "path", paths)
     vectors = vectors.append_column("is_data", pa.repeat(False, len(files)))

@@ -159,10 +159,10 @@ def read_storage(handle: Handle) -> Storage:
     """Read the log and look at the disk; hidden files are passed over, as VACUUM does."""
     needs = read_needs(handle)
     _, lifetimes = handle.log.lifetimes()
-    on_disk = list_folder(handle.path, needs.snapshot.metadata.partition_columns)
+    on_disk = list_folder(handle.store, needs.snapshot.metadata.partition_columns)
     paths = lifetimes["path"].combine_chunks()
     sizes = pc.fill_null(lifetimes["size_bytes"], 0).to_numpy()
-    gone = pc.is_in(paths, value_set=missing_paths(handle.path, pa.chunked_array([paths]), on_disk["path"]))
+    gone = pc.is_in(paths, value_set=missing_paths(handle.store, pa.chunked_array([paths]), on_disk["path"]))
     gone_sizes = sizes * gone.to_numpy(zero_copy_only=False)
     # A file that came back, or got another vector, has been there since its first life.
     _, begins = np.unique(paths.dictionary_encode().indices.to_numpy(), return_index=True)
@@ -205,7 +205,7 @@ def read_versions(handle: Handle, now: datetime | None = None, verify: bool = Fa
         latest of the same content that can).
     """
     metadata = handle.log.snapshot().metadata
-    on_disk = list_folder(handle.path, metadata.partition_columns)
+    on_disk = list_folder(handle.store, metadata.partition_columns)
     state = read_readability(handle, on_disk)
     needs, commits = state.needs, handle.log.commits()
     statuses = state.statuses(now or datetime.now(UTC))

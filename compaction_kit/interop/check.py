@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -10,13 +9,13 @@ import pyarrow.compute as pc
 from matplotlib.figure import Figure
 
 from compaction_kit import plots
-from compaction_kit.folder import is_file
 from compaction_kit.interop.damage import Damage, measure_damage
 from compaction_kit.interop.manifest import PROPERTY, read_manifest, refusal
 from compaction_kit.interop.parquet_folder import partition_folders, partition_values, read_footers
 from compaction_kit.log.paths import folder_of, places
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.records import Record
+from compaction_kit.storage import Store
 from compaction_kit.table import Table
 from compaction_kit.text import format_count
 
@@ -166,9 +165,9 @@ def check_manifest(table: Table) -> ManifestCheck:
     listed = _with_keys(lines.group_by(["partition", "path"]).aggregate([]))
     snapshot = table.log.snapshot()
     first, lifetimes = table.log.lifetimes()
-    live = _live_files(table.path, snapshot)
+    live = _live_files(table.handle.store, snapshot)
     lives = _lives(lifetimes, snapshot, live, listed)
-    files = _files(table.path, listed, live, lives)
+    files = _files(table.handle.store, listed, live, lives)
     versions = np.arange(first.version, snapshot.version + 1)
     by_version = _by_version(lives, versions)
     commits = table.log.commits()
@@ -191,14 +190,14 @@ def _with_keys(files: pa.Table) -> pa.Table:
     return files.append_column("key", pc.binary_join_element_wise(files["partition"], files["path"], "\n"))
 
 
-def _live_files(folder: Path, snapshot: Snapshot) -> pa.Table:
+def _live_files(store: Store, snapshot: Snapshot) -> pa.Table:
     files = snapshot.live_files
     names = [f"partition.{name}" for name in snapshot.metadata.partition_columns]
     return _with_keys(
         pa.table(
             {
                 "partition": partition_folders(files.select(names)),
-                "path": places(files["path"], folder),
+                "path": places(files["path"], store),
                 "num_rows": snapshot.num_records,
                 "num_deleted": pc.fill_null(files["deletion_vector_cardinality"], 0),
             }
@@ -235,18 +234,18 @@ def _partition(folder: str, columns: tuple[str, ...]) -> str:
     return folder_of(columns, tuple(values.values())) if tuple(values) == columns else folder
 
 
-def _files(folder: Path, listed: pa.Table, live: pa.Table, lives: pa.Table) -> pa.Table:
+def _files(store: Store, listed: pa.Table, live: pa.Table, lives: pa.Table) -> pa.Table:
     """`ManifestCheck.files`, with keys."""
     marked = pc.if_else(pc.greater(live["num_deleted"], 0), DELETED, LIVE)
     state = pc.if_else(pc.is_in(live["key"], value_set=listed["key"]), marked, MISSING)
     stale = listed.filter(pc.invert(pc.is_in(listed["key"], value_set=live["key"])))
     stale = stale.append_column("state", pa.array([STALE] * len(stale), pa.string()))
     files = pa.concat_tables([live.append_column("state", state), stale], promote_options="default")
-    paths = [folder / path for path in files["path"].to_pylist()]
-    on_disk = pa.array([is_file(path) for path in paths], pa.bool_())
+    paths = files["path"].to_pylist()
+    on_disk = pa.array([store.is_file(path) for path in paths], pa.bool_())
     num_rows = files["num_rows"].combine_chunks()
     unknown = pc.and_(pc.is_null(num_rows), on_disk)
-    footers = read_footers(path for path, ask in zip(paths, unknown.to_pylist(), strict=True) if ask)
+    footers = read_footers(store, [path for path, ask in zip(paths, unknown.to_pylist(), strict=True) if ask])
     counts = [None if footer is None else footer.num_rows for footer in footers]
     # A file may have been live several times.
     spans = lives.group_by("path").aggregate([("added", "min"), ("removed", "max")])

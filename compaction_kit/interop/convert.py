@@ -3,7 +3,6 @@
 Where CONVERT would fail halfway, or find other rows than Spark reads, the folder is refused.
 """
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -39,7 +38,7 @@ from compaction_kit.query import SPARK_ERRORS, reason_of
 from compaction_kit.records import Plan, Result
 from compaction_kit.session import get_spark, quiet_errors
 from compaction_kit.sql import identifier, quoted, table_name, uri
-from compaction_kit.storage import local_path
+from compaction_kit.storage import Store, open_store
 from compaction_kit.table import Table, open_table
 from compaction_kit.text import format_count, format_size
 from compaction_kit.verify import Fingerprint, fingerprint
@@ -68,6 +67,11 @@ class ConvertPlan(Plan):
     partition_columns: tuple[str, ...]
     num_hidden: int
     spark: SparkSession = field(repr=False)
+
+    @property
+    def store(self) -> Store:
+        """The folder's files."""
+        return open_store(str(self.path))
 
     @property
     def is_empty(self) -> bool:
@@ -121,8 +125,8 @@ class ConvertPlan(Plan):
             VerificationError: The rows differ. After any of these the folder is Parquet as it was; a
                 log that was written already is set aside.
         """
-        refuse_logs(self.path)
-        files, _ = list_files(self.path)
+        refuse_logs(self.store)
+        files, _ = list_files(self.store)
         if not files.equals(self.files.select(files.column_names)):
             raise StalePlanError(
                 f"The files in {self.path} have changed since the plan was made: make a new plan; nothing "
@@ -142,15 +146,13 @@ class ConvertPlan(Plan):
         return ConvertResult(open_table(self.path, spark), self, proof, time.time() - start)
 
     def _undo(self) -> str:
-        log = self.path / LOG_FOLDER
-        if not has_delta_log(self.path):
+        if not has_delta_log(self.store):
             # CONVERT makes its folders first.
-            for folder, _, _ in os.walk(log, topdown=False):
-                os.rmdir(folder)
+            self.store.delete_empty(LOG_FOLDER)
             return "the folder is as it was"
         names = (f"{_UNVERIFIED}{f'_{number}' if number else ''}" for number in count())
-        name = next(name for name in names if not (self.path / name).exists())
-        log.rename(self.path / name)
+        name = next(name for name in names if not self.store.is_taken(name))
+        self.store.move(LOG_FOLDER, name)
         return f"the log was set aside as {name}, and the folder is Parquet as it was"
 
 
@@ -195,16 +197,17 @@ def plan_convert(
         UnsupportedTableError: CONVERT would fail, or not find the rows that Spark reads: files that aren't
             Parquet, folders that aren't named by partition values, columns of types that can't be merged.
     """
-    folder = local_path(str(path)).resolve()
-    if not folder.is_dir():
+    store = open_store(str(path))
+    folder = Path(store.root)
+    if not store.is_folder():
         raise TableNotFoundError(f"No folder at {path}: check the spelling.")
-    refuse_logs(folder)
-    files, num_hidden = list_files(folder)
+    refuse_logs(store)
+    files, num_hidden = list_files(store)
     if not files.num_rows:
         raise EmptyTableError(f"{path} holds no Parquet file, so that there is nothing to convert.")
     paths = files["path"].to_pylist()
     partitions = read_partitions(paths)
-    footers = read_all_footers(folder, paths)
+    footers = read_all_footers(store, paths)
     session = spark or get_spark()
     schema = merged_schema(session, folder, footers)
     if partition_by is not None:
@@ -235,7 +238,7 @@ def run_verified(
     """
 
     def proof() -> Fingerprint:
-        if has_delta_log(folder):
+        if has_delta_log(open_store(str(folder))):
             rows = spark.read.format("delta").load(uri(folder))
         else:
             rows = read_parquet(spark, folder, schema)

@@ -8,9 +8,7 @@ that has several (optimize.batchSize; without it there is one) lists some files 
 a moment later. Readers of the manifest get the same rows until VACUUM deletes those files.
 """
 
-import os
 from functools import reduce
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -24,13 +22,13 @@ from compaction_kit.errors import (
     UnsupportedTableError,
 )
 from compaction_kit.execute.failures import translate
-from compaction_kit.folder import is_file
 from compaction_kit.interop.parquet_folder import partition_values, read_parquet
 from compaction_kit.log.reading import first_line
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import quoted, table_name
+from compaction_kit.storage import Store
 from compaction_kit.table import Table
 from compaction_kit.text import format_count
 
@@ -55,28 +53,31 @@ def read_manifest(table: Table) -> pa.Table:
         InvalidArgumentError: There is no manifest.
         CorruptLogError: A manifest is no text.
     """
-    root = table.path / FOLDER
-    manifests = sorted(path for path in root.rglob("manifest") if is_file(path))
-    if not manifests:
+    store = table.handle.store
+    found = (
+        (place, {entry.name for entry in entries if entry.is_file}) for place, entries in store.walk(FOLDER)
+    )
+    folders = sorted(place for place, names in found if "manifest" in names)
+    if not folders:
         reason = refusal(table.log.snapshot())
         advice = (
             f"and Delta makes none: {reason}" if reason else "make one with interop.generate_manifest(table)"
         )
         raise InvalidArgumentError(f"{table.name} has no symlink manifest, {advice}.")
     rows = []
-    for manifest in manifests:
-        folder = manifest.parent.relative_to(root).as_posix()
-        partition = "" if folder == "." else folder
+    for folder in folders:
+        partition = folder.removeprefix(FOLDER).removeprefix("/")
         try:
-            lines = manifest.read_text(encoding="utf-8").split("\n")
+            lines = store.read(f"{folder}/manifest").decode().split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise CorruptLogError(
                 f"The manifest in {FOLDER}/{partition} can't be read ({first_line(error)}): make it again "
                 "with interop.generate_manifest(table)."
             ) from error
         for line in filter(None, lines):
-            path = _relative(line, table.path)
-            size_bytes = (table.path / path).stat().st_size if is_file(table.path / path) else None
+            path = _relative(line, store)
+            file = store.status(path)
+            size_bytes = file.size_bytes if file is not None and file.is_file else None
             rows.append({"partition": partition, "path": path, "size_bytes": size_bytes})
     return pa.Table.from_pylist(rows, schema=LISTED)
 
@@ -197,10 +198,10 @@ def _run(table: Table, statement: str, outcome: str) -> None:
         raise translate(error, table.path, outcome) from error
 
 
-def _relative(line: str, table: Path) -> str:
+def _relative(line: str, store: Store) -> str:
     """A line's path, relative to the table; unchanged if it is elsewhere. Lines are not URL-encoded."""
     if not line.startswith(("/", "file:")) or "\0" in line:
         return line
-    path, prefix = "/" + line.removeprefix("file:").lstrip("/"), f"{table}/"
+    path, prefix = "/" + line.removeprefix("file:").lstrip("/"), f"{store.root}/"
     # The writer may have reached the table by a link.
-    return (path if path.startswith(prefix) else os.path.realpath(path)).removeprefix(prefix)
+    return (path if path.startswith(prefix) else store.real(path)).removeprefix(prefix)

@@ -4,7 +4,6 @@ Partition folders are named as Hive, Spark and Delta name them: `origin=JFK/day=
 """
 
 import contextlib
-import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
@@ -17,12 +16,12 @@ from pyspark.sql.types import StructType
 
 from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
 from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
-from compaction_kit.folder import entries_in, readable, status_of
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.log.paths import HIVE_NULL, folder_of
 from compaction_kit.query import SPARK_ERRORS, reason_of
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import pattern
+from compaction_kit.storage import Store, shown_name
 from compaction_kit.text import format_count
 
 _SINK_LOG = "_spark_metadata"
@@ -31,29 +30,29 @@ _INVALID = frozenset(" ,;{}()\n\t=")
 _FILES = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("modification_time", pa.int64())])
 
 
-def has_delta_log(folder: Path) -> bool:
+def has_delta_log(store: Store) -> bool:
     """Whether a folder is a Delta table; an empty `_delta_log` makes none."""
-    return any(path.is_file() for path in (folder / LOG_FOLDER).rglob("*"))
+    return any(entry.is_file for _, entries in store.walk(LOG_FOLDER) for entry in entries)
 
 
-def refuse_logs(folder: Path) -> None:
+def refuse_logs(store: Store) -> None:
     """Refuse a folder with a log that says which of its files count."""
-    if has_delta_log(folder):
-        raise InvalidArgumentError(f"{folder} is a Delta table already: open it with open_table.")
-    if (folder / _SINK_LOG).exists():
+    if has_delta_log(store):
+        raise InvalidArgumentError(f"{store.root} is a Delta table already: open it with open_table.")
+    if store.is_taken(_SINK_LOG):
         raise UnsupportedTableError(
-            f"{folder} is the output of a stream, and its {_SINK_LOG} says which files count: stop the "
+            f"{store.root} is the output of a stream, and its {_SINK_LOG} says which files count: stop the "
             "stream, and copy the rows that Spark reads there to a new table."
         )
 
 
-def list_files(folder: Path) -> tuple[pa.Table, int]:
+def list_files(store: Store) -> tuple[pa.Table, int]:
     """List the files that Spark and CONVERT TO DELTA read, by path, and count those that both skip.
 
     A file that only one of the two reads is refused.
     """
     rows, num_hidden = [], 0
-    for path, size_bytes, modification_time in sorted(_walk(str(folder))):
+    for path, size_bytes, modification_time in sorted(_walk(store)):
         by_spark = spark_reads(path)
         if by_spark != _convert_reads(path):
             readers = ("Spark", "CONVERT") if by_spark else ("CONVERT", "Spark")
@@ -84,17 +83,17 @@ def _convert_reads(path: str) -> bool:
     return not hidden and not name.startswith(("_", "."))
 
 
-def _walk(folder: str, prefix: str = "") -> Iterator[tuple[str, int, int]]:
+def _walk(store: Store, folder: str = "") -> Iterator[tuple[str, int, int]]:
     """The path, size and modification time of each file that Java finds."""
-    for entry in entries_in(folder):
-        status = status_of(entry)
+    for entry in store.entries(folder):
+        place = f"{folder}/{entry.name}" if folder else entry.name
         # Java finds neither broken links nor names that aren't UTF-8.
-        if status is None or readable(entry.name) != entry.name:
+        if entry.is_gone or shown_name(entry.name) != entry.name:
             continue
-        if stat.S_ISDIR(status.st_mode):
-            yield from _walk(entry.path, f"{prefix}{entry.name}/")
+        if entry.is_folder:
+            yield from _walk(store, place)
         else:
-            yield prefix + entry.name, status.st_size, status.st_mtime_ns
+            yield place, entry.size_bytes, entry.modified_ns
 
 
 def read_parquet(
@@ -107,25 +106,25 @@ def read_parquet(
     return reader.parquet(*map(pattern, [paths] if isinstance(paths, Path) else paths))
 
 
-def read_footers(paths: Iterable[Path]) -> list[pq.FileMetaData | None]:
+def read_footers(store: Store, places: Iterable[str]) -> list[pq.FileMetaData | None]:
     """The footer of each Parquet file; None for a file that can't be read as Parquet."""
 
-    def read(path: Path) -> pq.FileMetaData | None:
+    def read(place: str) -> pq.FileMetaData | None:
         with contextlib.suppress(OSError, pa.ArrowException):
-            return pq.read_metadata(path)
+            return pq.read_metadata(store.open(place))
         return None
 
     with ThreadPoolExecutor() as pool:
-        return list(pool.map(read, paths))
+        return list(pool.map(read, places))
 
 
-def read_all_footers(folder: Path, paths: Sequence[str]) -> dict[str, pq.FileMetaData]:
+def read_all_footers(store: Store, paths: Sequence[str]) -> dict[str, pq.FileMetaData]:
     """The footer of each file in a folder, by path; a file that can't be read as Parquet is refused."""
-    footers = dict(zip(paths, read_footers(folder / path for path in paths), strict=True))
+    footers = dict(zip(paths, read_footers(store, paths), strict=True))
     unreadable = [path for path, footer in footers.items() if footer is None]
     if unreadable:
         raise UnsupportedTableError(
-            f"{format_count(len(unreadable), 'file')} in {folder} can't be read as Parquet, such as "
+            f"{format_count(len(unreadable), 'file')} in {store.root} can't be read as Parquet, such as "
             f"{unreadable[0]}: move it away, or begin its name with _."
         )
     return footers

@@ -4,7 +4,6 @@ The usual recipe is VACUUM with a retention of 0 hours, and then to delete `_del
 destroy; here dead files and log move to a folder beside the table, from which they can be put back.
 """
 
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from compaction_kit.interop.parquet_folder import partition_folders, read_parque
 from compaction_kit.interop.set_aside import changed_files, move_aside, put_back, restore
 from compaction_kit.log.paths import is_outside, places
 from compaction_kit.records import Plan, Result
-from compaction_kit.storage import local_path
+from compaction_kit.storage import open_store
 from compaction_kit.table import Table, open_table
 from compaction_kit.text import format_count, format_size
 from compaction_kit.verify import Fingerprint
@@ -105,9 +104,9 @@ class ParquetPlan(Plan):
         differences: dict[str, str] = {}
 
         def convert() -> None:
-            move_aside(self.moved["path"].to_pylist(), table.path, self.set_aside)
+            move_aside(self.moved["path"].to_pylist(), table.handle.store, self.set_aside)
             aside = open_table(self.set_aside)
-            changes = set(changed_files(table.path, aside).values())
+            changes = set(changed_files(table.handle.store, aside).values())
             if aside.version != self.version or changes - {"changed"}:
                 raise StalePlanError(
                     f"Somebody has written to {table.path} meanwhile: stop that and make a new plan; "
@@ -119,8 +118,9 @@ class ParquetPlan(Plan):
         return ParquetResult(self, proof, differences, time.time() - start)
 
     def _undo(self) -> str:
-        if self.set_aside.exists():
-            restore(self.table.path, self.set_aside)
+        aside = open_store(str(self.set_aside))
+        if aside.is_folder():
+            restore(self.table.handle.store, aside)
         return "everything was put back, and the table is as it was"
 
 
@@ -198,7 +198,7 @@ def plan_to_parquet(table: Table, set_aside: str | Path | None = None) -> Parque
         raise EmptyTableError(f"{table.name} has no live file, so that there is nothing to read as Parquet.")
     version = table.version
     beside = table.path.parent / f"_{table.path.name}.delta-{version}"
-    aside = beside if set_aside is None else local_path(str(set_aside)).resolve()
+    aside = beside if set_aside is None else Path(open_store(str(set_aside)).root)
     _check_set_aside(table, aside)
     versions = read_needs(table.handle).versions
     schema = StructType.fromJson(dict(table.log.snapshot().metadata.schema))
@@ -206,25 +206,26 @@ def plan_to_parquet(table: Table, set_aside: str | Path | None = None) -> Parque
 
 
 def _live_paths(table: Table) -> pa.Array:
-    return places(table.log.snapshot().live["path"], table.path)
+    return places(table.log.snapshot().live["path"], table.handle.store)
 
 
 def _not_live(table: Table) -> pa.Table:
     """`ParquetPlan.moved`."""
-    found = list_folder(table.path, table.files().partition_columns).select(["path", "size_bytes"])
+    found = list_folder(table.handle.store, table.files().partition_columns).select(["path", "size_bytes"])
     moved = found.filter(pc.invert(pc.is_in(found["path"], value_set=_live_paths(table))))
     known = pc.is_in(moved["path"], value_set=read_needs(table.handle).files["path"])
     return moved.append_column("reason", pc.if_else(known, "dead", "unknown")).sort_by("path")
 
 
 def _check_set_aside(table: Table, folder: Path) -> None:
-    if folder.exists():
+    aside, parent = open_store(str(folder)), open_store(str(folder.parent))
+    if aside.is_taken(""):
         reason = "exists already, and may hold what an earlier run has set aside: see interop.put_back, or"
     elif folder.is_relative_to(table.path):
         reason = "is within the table, and would be read with it:"
-    elif not folder.parent.is_dir():
+    elif not parent.is_folder():
         reason = f"can't be made, as {folder.parent} is no folder:"
-    elif os.stat(folder.parent).st_dev != os.stat(table.path).st_dev:
+    elif not parent.may_move_to(table.handle.store):
         reason = "is on another disk, to which files can't be moved without a copy:"
     else:
         return
@@ -233,7 +234,7 @@ def _check_set_aside(table: Table, folder: Path) -> None:
 
 def _refusal(table: Table) -> str | None:
     """Why the files of a table alone are not its rows, and what to do."""
-    if local_path(table.name).resolve() != table.path:
+    if open_store(table.name) != table.handle.store:
         return "a catalog has it as a Delta table and would keep it; drop it there, and open it by its path"
     snapshot = table.log.snapshot()
     reason = manifest_refusal(snapshot)
@@ -253,7 +254,7 @@ def _refusal(table: Table) -> str | None:
             return f"{path} is {partition}, and is in another folder; rewrite the table"
         if not spark_reads(path):
             return f"{path} has a name that Spark skips when it reads Parquet; rewrite the table"
-    missing = [path for path in paths if not (table.path / path).is_file()]
+    missing = [path for path in paths if not table.handle.store.is_file(path)]
     if missing:
         return f"{format_count(len(missing), 'live file')} missing, such as {missing[0]}; restore it"
     return None

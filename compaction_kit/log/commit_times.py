@@ -3,15 +3,15 @@
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError, show_value
-from compaction_kit.log.listing import LOG_FOLDER, LogFile
+from compaction_kit.log.listing import LogFile
 from compaction_kit.log.metadata import Metadata
 from compaction_kit.log.reading import reading
+from compaction_kit.storage import Store
 from compaction_kit.times import millis, show_time
 
 _ENABLED = "delta.enableInCommitTimestamps"
@@ -20,14 +20,14 @@ _SINCE = "delta.inCommitTimestampEnablementVersion"
 LAST_MILLIS = int(datetime(9999, 1, 1, tzinfo=UTC).timestamp() * 1000) - 1
 
 
-def commit_times(table: Path, commits: Sequence[LogFile], metadata: Metadata) -> np.ndarray:
+def commit_times(store: Store, commits: Sequence[LogFile], metadata: Metadata) -> np.ndarray:
     """When each version was committed, as Delta tells for time travel: ms since 1970, rising.
 
     From the version on that in-commit timestamps were enabled at, they count; before, the
     file's time, made to rise (DeltaHistoryManager.getCommitsWithNonIctTimestamps).
 
     Args:
-        table: The table's folder.
+        store: The table's files.
         commits: The commits, oldest first.
         metadata: The metadata of the latest version.
     """
@@ -35,18 +35,18 @@ def commit_times(table: Path, commits: Sequence[LogFile], metadata: Metadata) ->
     times = np.empty(len(commits), dtype=np.int64)
     for i, file in enumerate(commits):
         if since is not None and (file.version or 0) >= since:
-            times[i] = _promised_timestamp(table, file, since)
+            times[i] = _promised_timestamp(store, file, since)
         else:
             times[i] = max(file.modification_time, times[i - 1] + 1 if i else 0)
     return times
 
 
-def last_commit_time(table: Path, commits: Sequence[LogFile], metadata: Metadata) -> int:
+def last_commit_time(store: Store, commits: Sequence[LogFile], metadata: Metadata) -> int:
     """The last of `commit_times`, for which no other commit is read."""
     since, last = in_commit_since(metadata), commits[-1]
     if since is not None and (last.version or 0) >= since:
-        return _promised_timestamp(table, last, since)
-    return int(commit_times(table, commits, metadata)[-1])
+        return _promised_timestamp(store, last, since)
+    return int(commit_times(store, commits, metadata)[-1])
 
 
 def version_at(commits: Sequence[LogFile], times: np.ndarray, moment: datetime) -> int:
@@ -77,15 +77,15 @@ def version_at(commits: Sequence[LogFile], times: np.ndarray, moment: datetime) 
     return commits[position].version or 0
 
 
-def in_commit_timestamp(table: Path, file: LogFile) -> int | None:
+def in_commit_timestamp(store: Store, file: LogFile) -> int | None:
     """The in-commit timestamp of a commit, in ms since 1970; None if it has none.
 
     Raises:
         CorruptLogError: Its first line is damaged.
     """
     # Protocol, "In-Commit Timestamps": the commitInfo is the first action then.
-    with reading(file.name), (table / LOG_FOLDER / file.name).open("rb") as lines:
-        info = json.loads(lines.readline()).get("commitInfo")
+    with reading(file.name):
+        info = json.loads(next(store.lines(file.place), b"")).get("commitInfo")
     time = info.get("inCommitTimestamp") if isinstance(info, dict) else None
     return time if is_time(time) else None
 
@@ -108,8 +108,8 @@ def in_commit_since(metadata: Metadata) -> int | None:
         ) from error
 
 
-def _promised_timestamp(table: Path, file: LogFile, since: int) -> int:
-    time = in_commit_timestamp(table, file)
+def _promised_timestamp(store: Store, file: LogFile, since: int) -> int:
+    time = in_commit_timestamp(store, file)
     if time is None:
         raise CorruptLogError(
             f"The log file {file.name} has no in-commit timestamp, which the table promises since "

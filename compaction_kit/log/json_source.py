@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.log.actions import CORE, OTHERS, checked, column, json_schema
-from compaction_kit.log.listing import LOG_FOLDER, LogFile
+from compaction_kit.log.listing import LogFile
 from compaction_kit.log.reading import DAMAGE, commit_actions, damaged, parse_lines, read_log_file, reading
 from compaction_kit.log.stats import count_records
+from compaction_kit.storage import Store
 
 # What the first reading of a commit takes along. Its stats are most of its bytes: they are
 # counted there and then, and read once more if somebody asks for them.
@@ -27,14 +27,14 @@ class JsonSource:
     The lines are parsed once; what that didn't take along is parsed anew when it is asked for.
     """
 
-    def __init__(self, table: Path, files: Sequence[LogFile], partitions: Iterable[str] = ()):
+    def __init__(self, store: Store, files: Sequence[LogFile], partitions: Iterable[str] = ()):
         """
         Args:
-            table: The table's folder.
+            store: The table's files.
             files: The commits, oldest first.
             partitions: partition.<physical name> of the columns to take along.
         """
-        self._table = table
+        self._store = store
         self._files = files
         self._names = frozenset((*_EAGER, *partitions))
         text, ends = self._read()
@@ -82,11 +82,11 @@ class JsonSource:
     def actions(self) -> Iterator[dict[str, Any]]:
         """See `Source`."""
         for file in self._files:
-            yield from commit_actions(self._table, file)
+            yield from commit_actions(self._store, file)
 
     def is_there(self) -> bool:
         """See `Source`."""
-        return all((self._table / LOG_FOLDER / file.name).exists() for file in self._files)
+        return all(self._store.is_taken(file.place) for file in self._files)
 
     def versions(self) -> np.ndarray:
         """The version of the commit that each row is from."""
@@ -105,7 +105,7 @@ class JsonSource:
         """The text of all files, each with a line's end at its end, and where each ends."""
         text, ends = bytearray(), []
         for file in self._files:
-            text += read_log_file(self._table, file)
+            text += read_log_file(self._store, file)
             if not text.endswith(b"\n"):
                 text += b"\n"
             ends.append(len(text))
@@ -120,7 +120,7 @@ class JsonSource:
             # Only a file by itself tells which one it is.
             for file in self._files:
                 with reading(file.name):
-                    parse_lines(read_log_file(self._table, file), schema)
+                    parse_lines(read_log_file(self._store, file), schema)
             raise damaged(self._files[0].name, error) from error
 
     def _find_others(

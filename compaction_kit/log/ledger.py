@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,10 @@ import pyarrow.compute as pc
 from compaction_kit.log.actions import column, fitting
 from compaction_kit.log.commit_times import LAST_MILLIS, is_time
 from compaction_kit.log.json_source import JsonSource
-from compaction_kit.log.listing import LOG_FOLDER, LogFile
+from compaction_kit.log.listing import LogFile
 from compaction_kit.log.reading import reading
 from compaction_kit.log.stats import count_records
+from compaction_kit.storage import Store
 
 _TEXT_MAP = pa.map_(pa.string(), pa.string())
 COMMIT_COLUMNS = pa.schema(
@@ -136,11 +136,11 @@ def _told(sources: Sequence[JsonSource], kind: str) -> dict[int | None, dict[str
     return {version: action for source in sources for version, action in source.told(kind).items()}
 
 
-def last_operation(table: Path, commits: Sequence[LogFile], operation: str, most: int) -> int | None:
+def last_operation(store: Store, commits: Sequence[LogFile], operation: str, most: int) -> int | None:
     """Find the newest commit of an operation; of each commit no more is read than tells its operation.
 
     Args:
-        table: The table's folder.
+        store: The table's files.
         commits: The commits, oldest first.
         operation: Such as "OPTIMIZE".
         most: How many commits to look into, from the newest on.
@@ -152,7 +152,7 @@ def last_operation(table: Path, commits: Sequence[LogFile], operation: str, most
         CorruptLogError: A commit on the way is damaged.
     """
     newest_first = range(len(commits) - 1, max(len(commits) - most, 0) - 1, -1)
-    return next((i for i in newest_first if _operation(table, commits[i]) == operation), None)
+    return next((i for i in newest_first if _operation(store, commits[i]) == operation), None)
 
 
 def action_table(actions: Iterable[Mapping[str, Any]]) -> pa.Table:
@@ -176,10 +176,10 @@ def action_table(actions: Iterable[Mapping[str, Any]]) -> pa.Table:
     return pa.table([typed[name] for name in ACTION_COLUMNS.names], ACTION_COLUMNS)
 
 
-def _operation(table: Path, file: LogFile) -> str | None:
-    with reading(file.name), (table / LOG_FOLDER / file.name).open("rb") as lines:
+def _operation(store: Store, file: LogFile) -> str | None:
+    with reading(file.name):
         # Delta writes it first, other writers anywhere.
-        actions = (json.loads(line) for line in lines if b'"commitInfo"' in line)
+        actions = (json.loads(line) for line in store.lines(file.place) if b'"commitInfo"' in line)
         infos = (action.get("commitInfo") for action in actions)
         return next((info.get("operation") for info in infos if isinstance(info, dict)), None)
 

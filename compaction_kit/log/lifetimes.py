@@ -1,7 +1,6 @@
 """From which version to which each file was live."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +10,9 @@ from compaction_kit.log.actions import CORE, column, file_actions
 from compaction_kit.log.json_source import JsonSource
 from compaction_kit.log.listing import Kind, LogFile, complete_checkpoints, find_segment
 from compaction_kit.log.paths import places
-from compaction_kit.log.reconcile import action_keys
+from compaction_kit.log.reconcile import file_keys
 from compaction_kit.log.snapshot import Snapshot, read_snapshot
+from compaction_kit.storage import Store
 
 _CARDINALITY = "deletion_vector_cardinality"
 
@@ -34,12 +34,12 @@ def earliest_version(files: Sequence[LogFile]) -> int:
 
 
 def file_lifetimes(
-    table: Path, files: Sequence[LogFile], commits: Sequence[JsonSource]
+    store: Store, files: Sequence[LogFile], commits: Sequence[JsonSource]
 ) -> tuple[Snapshot, pa.Table]:
     """Replay every commit since the earliest version that can be read.
 
     Args:
-        table: The table's folder.
+        store: The table's files.
         files: The listing of its log.
         commits: Every commit of the log, read, oldest first.
 
@@ -52,13 +52,13 @@ def file_lifetimes(
         where in its `live`).
     """
     earliest = earliest_version(files)
-    snapshot = read_snapshot(table, find_segment(files, earliest))
+    snapshot = read_snapshot(store, find_segment(files, earliest))
     unread = pa.nulls(len(snapshot.live), pa.int64())
     rows = pa.array(np.arange(len(snapshot.live)))
     start = _with_version(snapshot.live, np.full(len(snapshot.live), earliest), unread, rows)
     later = (_commit_actions(source) for source in commits)
     actions = [start, *(part.filter(pc.greater(part["version"], earliest)) for part in later)]
-    return snapshot, _lives(pa.concat_tables(actions), table)
+    return snapshot, _lives(pa.concat_tables(actions), store)
 
 
 def _commit_actions(source: JsonSource) -> pa.Table:
@@ -76,9 +76,9 @@ def _with_version(actions: pa.Table, versions: np.ndarray, records: pa.Array, ro
     return columns.append_column("num_records", records).append_column("row", rows)
 
 
-def _lives(actions: pa.Table, table: Path) -> pa.Table:
+def _lives(actions: pa.Table, store: Store) -> pa.Table:
     """Pair each add that begins a life with the remove that ends it."""
-    keys = action_keys(actions).dictionary_encode().indices.to_numpy()
+    keys = file_keys(actions).dictionary_encode().indices.to_numpy()
     is_add = actions["is_add"].to_numpy()
     versions = actions["version"].to_numpy()
     # Within a commit removes go first: one that replaces a file's deletion vector names the
@@ -95,7 +95,7 @@ def _lives(actions: pa.Table, table: Path) -> pa.Table:
     lives = actions.take(pa.array(order[turns[begins]]))
     return pa.table(
         {
-            "path": places(lives["path"], table),
+            "path": places(lives["path"], store),
             "deletion_vector_id": lives["deletion_vector_id"].combine_chunks(),
             "size_bytes": lives["size_bytes"].combine_chunks(),
             "added": lives["version"].combine_chunks(),

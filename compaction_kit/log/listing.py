@@ -6,13 +6,12 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from numbers import Integral
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError, TableNotFoundError
-from compaction_kit.folder import files_in
+from compaction_kit.storage import Store, shown_name
 
 LOG_FOLDER = "_delta_log"
 
@@ -61,6 +60,11 @@ class LogFile:
     num_parts: int | None = None
     identity: tuple[int, int] = (0, 0)
 
+    @property
+    def place(self) -> str:
+        """Where it is in the table's folder."""
+        return f"{LOG_FOLDER}/{self.name}"
+
 
 _LARGEST = 2**63 - 1
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -92,23 +96,23 @@ def log_file(name: str, size_bytes: int = 0, modification_time: int = 0) -> LogF
     return LogFile(name, kind, size_bytes, modification_time)
 
 
-def list_log(table: Path) -> list[LogFile]:
+def list_log(store: Store) -> list[LogFile]:
     """Every file in the table's `_delta_log` and its `_sidecars`, by name; Hadoop's own .*.crc left out.
 
     Raises:
         TableNotFoundError: There is no such folder any more, or it can't be read.
     """
-    folder = table / LOG_FOLDER
-    if not folder.is_dir():
-        raise TableNotFoundError(f"The table at {table} is gone: its {LOG_FOLDER} folder does not exist.")
+    if not store.is_folder(LOG_FOLDER):
+        raise TableNotFoundError(
+            f"The table at {store.root} is gone: its {LOG_FOLDER} folder does not exist."
+        )
     found = []
-    for place, prefix in ((folder, ""), (folder / "_sidecars", "_sidecars/")):
-        if not place.is_dir():
-            continue
-        for name, status in files_in(place):
-            if not name.startswith("."):
-                file = log_file(prefix + name, status.st_size, status.st_mtime_ns // 1_000_000)
-                found.append(replace(file, identity=(status.st_ino, status.st_mtime_ns)))
+    for prefix in ("", "_sidecars/"):
+        place = LOG_FOLDER + ("/" + prefix).rstrip("/")
+        for entry in store.entries(place) if store.is_folder(place) else ():
+            if entry.is_file and not entry.name.startswith("."):
+                file = log_file(prefix + shown_name(entry.name), entry.size_bytes, entry.modification_time)
+                found.append(replace(file, identity=(entry.identity[1], entry.modified_ns)))
     return sorted(found, key=lambda file: file.name)
 
 

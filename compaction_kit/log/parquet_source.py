@@ -1,10 +1,10 @@
 """The Parquet files of checkpoints, read column by column."""
 
 import json
+import posixpath
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from compaction_kit.errors import CompactionKitError, CorruptLogError
 from compaction_kit.log.actions import OTHERS, check_columns, checked, column, parquet_columns
 from compaction_kit.log.reading import DAMAGE, first_line, open_checked
 from compaction_kit.log.stats import count_records
+from compaction_kit.storage import Store
 
 _BATCH_ROWS = 1 << 16
 
@@ -22,13 +23,14 @@ _BATCH_ROWS = 1 << 16
 class ParquetSource:
     """One Parquet file of a checkpoint; columns that it lacks are left out of the rows."""
 
-    def __init__(self, path: Path):
-        self._path = path
+    def __init__(self, store: Store, place: str):
+        self._store, self._place = store, place
 
     @property
     def size_bytes(self) -> int:
         """See `Source`."""
-        return self._path.stat().st_size
+        found = self._store.status(self._place)
+        return 0 if found is None else found.size_bytes
 
     def rows(self, names: Iterable[str]) -> pa.Table:
         """See `Source`."""
@@ -76,7 +78,7 @@ class ParquetSource:
 
     def is_there(self) -> bool:
         """See `Source`."""
-        return self._path.exists()
+        return self._store.is_file(self._place)
 
     def other_actions(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """See `Source`."""
@@ -105,13 +107,13 @@ class ParquetSource:
     @contextmanager
     def _open(self) -> Iterator[pq.ParquetFile]:
         try:
-            with open_checked(self._path) as file:
+            with open_checked(self._store, self._place) as file:
                 yield pq.ParquetFile(file, page_checksum_verification=True)
         except CompactionKitError:
             raise
         except (OSError, *DAMAGE) as error:
             raise CorruptLogError(
-                f"The checkpoint file {self._path.name} can't be read: {first_line(error)}."
+                f"The checkpoint file {posixpath.basename(self._place)} can't be read: {first_line(error)}."
             ) from error
 
 

@@ -5,11 +5,10 @@ The log writes URIs, relative to the table or absolute (protocol, "Add File and 
 """
 
 import base64
-import os
+import posixpath
 import re
 import uuid
 from collections.abc import Sequence
-from pathlib import Path
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.errors import CorruptLogError, show_value
+from compaction_kit.storage import Store
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -54,12 +54,12 @@ def canonical_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array:
     return pc.replace_with_mask(paths, odd, pa.array(mended, pa.string()))
 
 
-def places(paths: pa.Array | pa.ChunkedArray, table: Path) -> pa.Array:
+def places(paths: pa.Array | pa.ChunkedArray, store: Store) -> pa.Array:
     """Where files are: decoded, normalised, and told whether they are in the table's folder.
 
     Args:
         paths: As `canonical_paths` gives them.
-        table: The table's folder.
+        store: The table's files.
 
     Returns:
         Relative to the table for a file in its folder, also where an absolute path or a link leads
@@ -73,7 +73,7 @@ def places(paths: pa.Array | pa.ChunkedArray, table: Path) -> pa.Array:
         return paths
     odd = pc.match_substring_regex(paths, r"%|^[./]|^[A-Za-z][A-Za-z0-9+.-]*:/|/$")
     folders: dict[str, str] = {}
-    found = [_place(path, str(table), folders) for path in paths.filter(odd).to_pylist()]
+    found = [_place(path, store, folders) for path in paths.filter(odd).to_pylist()]
     return pc.replace_with_mask(paths, odd, pa.array(found, pa.string()))
 
 
@@ -132,13 +132,13 @@ def decode_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array:
     return pc.replace_with_mask(paths, encoded, decoded)
 
 
-def deletion_vector_file(vector_id: str | None, table: Path) -> str | None:
+def deletion_vector_file(vector_id: str | None, store: Store) -> str | None:
     """The place of the file that a deletion vector is in; None for none or an inline one.
 
     Args:
         vector_id: storageType, pathOrInlineDv and @offset run together (protocol, "Deletion
             Vector Descriptor Schema").
-        table: The table's folder.
+        store: The table's files.
 
     Raises:
         CorruptLogError: It is no id.
@@ -147,7 +147,7 @@ def deletion_vector_file(vector_id: str | None, table: Path) -> str | None:
         return None
     body = _OFFSET.sub("", vector_id[1:])
     if vector_id[0] == "p":
-        return _place(_canonical(body), str(table), {})
+        return _place(_canonical(body), store, {})
     try:
         encoded = body[-_UUID_LENGTH:].encode().translate(_TO_RFC1924)
         name = f"deletion_vector_{uuid.UUID(bytes=base64.b85decode(encoded))}.bin"
@@ -224,26 +224,26 @@ def _quoted(text: str) -> str:
     return _ILLEGAL.sub(lambda match: quote(match[0], safe=""), text)
 
 
-def _place(path: str, table: str, folders: dict[str, str]) -> str:
+def _place(path: str, store: Store, folders: dict[str, str]) -> str:
     """Where a file is; `folders` keeps where folders are, for most files share theirs."""
     folder, slash, name = path.rpartition("/")
     decoded = unquote(name) if "%" in name else name
     if decoded in ("", ".", "..") or "/" in decoded or folder.endswith("/"):
-        return _folder(path, table).removesuffix("/")
+        return _folder(path, store).removesuffix("/")
     key = folder + slash
     if key not in folders:
-        folders[key] = _folder(key, table)
+        folders[key] = _folder(key, store)
     return folders[key] + (name if "://" in folders[key] else decoded)
 
 
-def _folder(path: str, table: str) -> str:
+def _folder(path: str, store: Store) -> str:
     """Where a folder is, with a slash behind it; "" for the table's own."""
     scheme, authority, rest = _split(path)
     if authority or scheme not in (None, "file"):
         return f"{scheme or 'file'}://{authority or ''}{rest}"
     # An absolute one replaces the table's; normpath leaves two slashes at the beginning.
-    whole = re.sub("^//", "/", os.path.normpath(os.path.join(table, unquote(rest))))
-    for at, root in ((whole, table), (os.path.realpath(whole), os.path.realpath(table))):
+    whole = re.sub("^//", "/", posixpath.normpath(store.place(unquote(rest))))
+    for at, root in ((whole, store.root), (store.real(whole), store.real(""))):
         if is_within(at, root):
-            return os.path.join(os.path.relpath(at, root), "").removeprefix("./")
+            return posixpath.join(posixpath.relpath(at, root), "").removeprefix("./")
     return f"{whole.removesuffix('/')}/"

@@ -11,11 +11,11 @@ import codecs
 import errno
 import io
 import json
+import posixpath
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from compaction_kit.errors import CompactionKitError, CorruptLogError
-from compaction_kit.folder import is_file
-from compaction_kit.log.listing import LOG_FOLDER, LogFile
+from compaction_kit.log.listing import LogFile
+from compaction_kit.storage import Store
 
 _MAGIC = b"crc\0"
 _HEADER_BYTES = 8
@@ -41,25 +41,26 @@ DAMAGE = (
 _LONGEST = 300
 
 
-def read_checked(path: Path) -> bytes:
+def read_checked(store: Store, place: str) -> bytes:
     """The bytes of a file.
 
     Raises:
         CorruptLogError: They differ from the file's checksums.
         OSError: The file can't be read.
     """
-    _refuse_others(path)
-    return _CheckedFile(path, _refuse).read() if is_file(_checksum_file(path)) else path.read_bytes()
+    _refuse_others(store, place)
+    sums = _checksum_file(place)
+    return _CheckedFile(store, place, _refuse).read() if store.is_file(sums) else store.read(place)
 
 
-def open_checked(path: Path) -> io.FileIO | pa.MemoryMappedFile:
+def open_checked(store: Store, place: str) -> "pa.NativeFile | _CheckedFile":
     """Open a file whose parts are checked as they are read, by `read()`; a warning tells if they differ.
 
     Raises:
         OSError: The file can't be read.
     """
-    _refuse_others(path)
-    return _CheckedFile(path, _warn) if is_file(_checksum_file(path)) else pa.memory_map(str(path))
+    _refuse_others(store, place)
+    return _CheckedFile(store, place, _warn) if store.is_file(_checksum_file(place)) else store.open(place)
 
 
 def _refuse(name: str) -> None:
@@ -77,25 +78,25 @@ def _warn(name: str) -> None:
     )
 
 
-def _refuse_others(path: Path) -> None:
+def _refuse_others(store: Store, place: str) -> None:
     """Refuse a pipe, say, which would be waited for."""
-    if path.exists() and not path.is_file():
+    if not store.is_file(place) and store.status(place) is not None:
         raise OSError(errno.EINVAL, "it is no file")
 
 
-def _checksum_file(path: Path) -> Path:
-    return path.with_name(f".{path.name}.crc")
+def _checksum_file(place: str) -> str:
+    folder, slash, name = place.rpartition("/")
+    return f"{folder}{slash}.{name}.crc"
 
 
-class _CheckedFile(io.FileIO):
+class _CheckedFile(io.RawIOBase):
     """Reads whole chunks and compares their checksums before it hands out what was asked for."""
 
-    def __init__(self, path: Path, tell: Callable[[str], None]):
-        """`tell` is called with the file's name where it differs; then no more is checked."""
-        super().__init__(path)
-        self._file_name, self._tell = path.name, tell
-        self._size = path.stat().st_size
-        data = _checksum_file(path).read_bytes()
+    def __init__(self, store: Store, place: str, report: Callable[[str], None]):
+        """`report` is called with the file's name where it differs; then no more is checked."""
+        self._file, self._name, self._report = store.open(place), posixpath.basename(place), report
+        self._size = self._file.size()
+        data = store.read(_checksum_file(place))
         self._chunk = int.from_bytes(data[len(_MAGIC) : _HEADER_BYTES])
         self._is_checked = data.startswith(_MAGIC) and len(data) >= _HEADER_BYTES and self._chunk > 0
         if not self._is_checked:
@@ -103,6 +104,23 @@ class _CheckedFile(io.FileIO):
         self._sums = np.frombuffer(data[_HEADER_BYTES : len(data) - len(data) % 4], ">u4")
         if self._is_checked and ((len(data) % 4) or len(self._sums) != -(-self._size // self._chunk)):
             self._differs()
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def tell(self) -> int:
+        """Where the file stands."""
+        return self._file.tell()
+
+    def seek(self, position: int, whence: int = 0, /) -> int:
+        """Go to a position."""
+        return self._file.seek(position, whence)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        super().close()
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Bytes from where the file stands, checked."""
@@ -112,14 +130,10 @@ class _CheckedFile(io.FileIO):
             return b""
         first, last = start // self._chunk, -(-end // self._chunk)
         self.seek(first * self._chunk)
-        data = super().read(last * self._chunk - first * self._chunk) or b""
+        data = self._file.read(last * self._chunk - first * self._chunk)
         self._check(data, first, last)
         self.seek(end)
         return data[start - first * self._chunk : end - first * self._chunk]
-
-    def readall(self) -> bytes:
-        """The rest of the file, checked."""
-        return self.read()
 
     def _check(self, data: bytes, first: int, last: int) -> None:
         if not self._is_checked:
@@ -131,7 +145,7 @@ class _CheckedFile(io.FileIO):
 
     def _differs(self) -> None:
         self._is_checked = False
-        self._tell(self._file_name)
+        self._report(self._name)
 
 
 @contextmanager
@@ -152,13 +166,13 @@ def reading(name: str) -> Iterator[None]:
         raise damaged(name, error) from error
 
 
-def commit_actions(table: Path, file: LogFile) -> list[dict[str, Any]]:
+def commit_actions(store: Store, file: LogFile) -> list[dict[str, Any]]:
     """Every action of one commit, as the log writes it: an object with the action's name as its key.
 
     Raises:
         CorruptLogError: The file is damaged or empty.
     """
-    lines = lines_of(read_log_file(table, file))
+    lines = lines_of(read_log_file(store, file))
     with reading(file.name):
         # At once: that takes half the time.
         actions = json.loads(b"[" + b",\n".join(lines) + b"]")
@@ -167,14 +181,14 @@ def commit_actions(table: Path, file: LogFile) -> list[dict[str, Any]]:
     return actions
 
 
-def read_log_file(table: Path, file: LogFile) -> bytes:
+def read_log_file(store: Store, file: LogFile) -> bytes:
     """The bytes of a file of the log in JSON.
 
     Raises:
         CorruptLogError: It can't be read, or is empty.
     """
     with reading(file.name):
-        data = read_checked(table / LOG_FOLDER / file.name).removeprefix(codecs.BOM_UTF8)
+        data = read_checked(store, file.place).removeprefix(codecs.BOM_UTF8)
     if not data.strip():
         raise CorruptLogError(f"The log file {file.name} is empty: restore it from a backup.")
     return data

@@ -25,7 +25,7 @@ def newest_actions(actions: pa.Table) -> pa.Table:
     Returns:
         Those that count, in the same order.
     """
-    keys = action_keys(actions)
+    keys = file_keys(actions)
     numbers, repeated = _repeated(keys)
     if not len(repeated):
         return actions
@@ -53,17 +53,20 @@ def without(actions: pa.Table, newer: pa.Table) -> pa.Table:
     """The actions on files that newer ones don't name."""
     if not len(newer) or not len(actions):
         return actions
-    newer_keys = action_keys(newer)
+    newer_keys = file_keys(newer)
 
     def kept(batch: pa.RecordBatch) -> pa.RecordBatch:
-        replaced = pc.is_in(action_keys(pa.Table.from_batches([batch])), value_set=newer_keys)
+        replaced = pc.is_in(file_keys(pa.Table.from_batches([batch])), value_set=newer_keys)
         return batch.filter(pc.invert(replaced)) if pc.any(replaced).as_py() else batch
 
     return pa.Table.from_batches([kept(batch) for batch in actions.to_batches()], actions.schema)
 
 
-def action_keys(actions: pa.Table) -> pa.Array:
-    """What names a file: its path, and the id of its deletion vector."""
+def file_keys(actions: pa.Table) -> pa.Array:
+    """What identifies each action's file: its path and the id of its deletion vector.
+
+    Source: protocol, "Action Reconciliation".
+    """
     keys = actions["path"].combine_chunks()
     vectors = actions["deletion_vector_id"].combine_chunks()
     if vectors.null_count == len(vectors):

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from compaction_kit.log.metadata import Metadata, Protocol, check_readable
 from compaction_kit.log.reading import DAMAGE, first_line
 from compaction_kit.log.reconcile import distinct_actions, newest_actions, without
 from compaction_kit.log.sources import Source, checkpoint_sources
+from compaction_kit.storage import Store
 
 _MOST_CHUNKS = 8
 # Actions of which the newest counts for each key (protocol, "Action Reconciliation").
@@ -36,7 +36,7 @@ class Snapshot:
     domain, removed ones left out.
     """
 
-    table: Path
+    store: Store
     segment: Segment
     protocol: Protocol
     metadata: Metadata
@@ -128,11 +128,11 @@ class Snapshot:
         return {name: pa.concat_arrays([part[name] for part in parts]).take(order) for name in parts[0]}
 
 
-def read_snapshot(table: Path, segment: Segment, base: Snapshot | None = None) -> Snapshot:
+def read_snapshot(store: Store, segment: Segment, base: Snapshot | None = None) -> Snapshot:
     """Replay a checkpoint and its commits into the state of their version.
 
     Args:
-        table: The table's folder.
+        store: The table's files.
         segment: What to read.
         base: A snapshot of an older version, to be taken instead of what the segment has up to
             there.
@@ -141,15 +141,15 @@ def read_snapshot(table: Path, segment: Segment, base: Snapshot | None = None) -
         CorruptLogError: A file is damaged, or no protocol or metadata action was found.
         UnsupportedTableError: The table needs a reader feature that isn't known here.
     """
-    start = _read_checkpoint(table, segment) if base is None else _State.of(base)
+    start = _read_checkpoint(store, segment) if base is None else _State.of(base)
     commits = [f for f in segment.commits if base is None or (f.version or 0) > base.version]
-    state = _replay(table, start, commits)
+    state = _replay(store, start, commits)
     protocol, metadata = state.protocol_and_metadata(segment.version)
     check_readable(protocol)
     transactions, domains = (state.other.get(name, {}) for name in _KEYS)
     domains = {name: domain for name, domain in domains.items() if not domain.get("removed")}
     return Snapshot(
-        table, segment, protocol, metadata, state.live, state.dead, transactions, domains, state.sources
+        store, segment, protocol, metadata, state.live, state.dead, transactions, domains, state.sources
     )
 
 
@@ -192,23 +192,23 @@ class _State:
             ) from error
 
 
-def _read_checkpoint(table: Path, segment: Segment) -> _State:
+def _read_checkpoint(store: Store, segment: Segment) -> _State:
     nothing = file_actions(pa.table({}), 0)
     if not segment.checkpoint:
         return _State(nothing, nothing, (), {})
-    sources = checkpoint_sources(table, segment.checkpoint)
+    sources = checkpoint_sources(store, segment.checkpoint)
     actions, other = _read_sources(sources, 0)
     return _State(*_split(distinct_actions(actions)), tuple(sources), other)
 
 
-def _replay(table: Path, start: _State, commits: list[LogFile]) -> _State:
+def _replay(store: Store, start: _State, commits: list[LogFile]) -> _State:
     if not commits:
         return start
-    partitions = _partition_names(table, start, commits[0])
+    partitions = _partition_names(store, start, commits[0])
     first = len(start.sources)
 
     def read(block: list[LogFile]) -> Source:
-        return JsonSource(table, block, partitions)
+        return JsonSource(store, block, partitions)
 
     with ThreadPoolExecutor() as pool:
         sources = list(pool.map(read, commit_blocks(commits)))
@@ -256,11 +256,11 @@ def _split(actions: pa.Table) -> tuple[pa.Table, pa.Table]:
     return actions.filter(is_add), actions.filter(pc.invert(is_add))
 
 
-def _partition_names(table: Path, start: _State, first: LogFile) -> list[str]:
+def _partition_names(store: Store, start: _State, first: LogFile) -> list[str]:
     """The partition columns to take along; those of a later metaData action are read again if need be."""
     action = start.other.get("metaData")
     if action is None:
-        others = dict(JsonSource(table, [first]).other_actions())
+        others = dict(JsonSource(store, [first]).other_actions())
         action = others.get("metaData")
     if action is None:
         return []

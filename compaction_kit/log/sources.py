@@ -1,7 +1,7 @@
 """The files of a log that hold file actions, read column by column, as often as columns are wanted."""
 
+import posixpath
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -9,6 +9,7 @@ import pyarrow as pa
 from compaction_kit.log.json_source import JsonSource
 from compaction_kit.log.listing import LOG_FOLDER, LogFile
 from compaction_kit.log.parquet_source import ParquetSource
+from compaction_kit.storage import Store
 
 
 class Source(Protocol):
@@ -37,33 +38,31 @@ class Source(Protocol):
         """Whether the rows can still be read."""
 
 
-def checkpoint_sources(table: Path, files: Sequence[LogFile]) -> list[Source]:
+def checkpoint_sources(store: Store, files: Sequence[LogFile]) -> list[Source]:
     """The sources of a checkpoint: its own files and, for a V2 checkpoint, its sidecars."""
-    folder = table / LOG_FOLDER
-    own: list[Source] = [_checkpoint_file(table, file) for file in files]
-    return own + [ParquetSource(path) for path in _sidecars(folder, own)]
+    own: list[Source] = [_checkpoint_file(store, file) for file in files]
+    return own + [ParquetSource(store, place) for place in _sidecars(own)]
 
 
-def sidecar_names(table: Path, files: Sequence[LogFile]) -> set[str]:
+def sidecar_names(store: Store, files: Sequence[LogFile]) -> set[str]:
     """The sidecars of a checkpoint, by their names in the log; none of a checkpoint without."""
-    folder = table / LOG_FOLDER
-    paths = _sidecars(folder, [_checkpoint_file(table, file) for file in files])
-    return {str(path.relative_to(folder)) for path in paths if path.is_relative_to(folder)}
+    folder = f"{store.place(LOG_FOLDER)}/"
+    paths = map(store.place, _sidecars([_checkpoint_file(store, file) for file in files]))
+    return {path.removeprefix(folder) for path in paths if path.startswith(folder)}
 
 
-def checkpoint_actions(table: Path, files: Sequence[LogFile]) -> Iterator[dict[str, Any]]:
+def checkpoint_actions(store: Store, files: Sequence[LogFile]) -> Iterator[dict[str, Any]]:
     """Every action of a checkpoint, its sidecars' after its own, as a commit would write it."""
-    for source in checkpoint_sources(table, files):
+    for source in checkpoint_sources(store, files):
         yield from source.actions()
 
 
-def _checkpoint_file(table: Path, file: LogFile) -> "JsonSource | ParquetSource":
-    if file.name.endswith(".json"):
-        return JsonSource(table, [file])
-    return ParquetSource(table / LOG_FOLDER / file.name)
+def _checkpoint_file(store: Store, file: LogFile) -> "JsonSource | ParquetSource":
+    return JsonSource(store, [file]) if file.name.endswith(".json") else ParquetSource(store, file.place)
 
 
-def _sidecars(folder: Path, sources: Iterable[Source]) -> list[Path]:
+def _sidecars(sources: Iterable[Source]) -> list[str]:
+    """The places of the sidecars that a checkpoint's own files name."""
     actions = [action for source in sources for name, action in source.other_actions() if name == "sidecar"]
     # A path with a slash is absolute; one without is a file's name in _sidecars.
-    return [folder / "_sidecars" / action["path"] for action in actions]
+    return [posixpath.join(LOG_FOLDER, "_sidecars", action["path"]) for action in actions]

@@ -37,6 +37,7 @@ from compaction_kit.log.metadata import Metadata
 from compaction_kit.log.reading import commit_actions, read_log_file, reading
 from compaction_kit.log.snapshot import Snapshot, read_snapshot
 from compaction_kit.log.sources import checkpoint_actions, sidecar_names
+from compaction_kit.storage import Store, open_store
 from compaction_kit.times import to_instant
 
 # Of commits that are kept read, some megabytes of the log each.
@@ -52,10 +53,10 @@ class _Recent:
         self._snapshots: list[Snapshot] = []
         self._lock = threading.Lock()
 
-    def of(self, table: Path) -> list[Snapshot]:
+    def of(self, store: Store) -> list[Snapshot]:
         """Those of a table."""
         with self._lock:
-            return [snapshot for snapshot in self._snapshots if snapshot.table == table]
+            return [snapshot for snapshot in self._snapshots if snapshot.store == store]
 
     def add(self, snapshot: Snapshot) -> None:
         """Keep a snapshot, as the one used last."""
@@ -68,14 +69,15 @@ _RECENT = _Recent()
 
 
 class TransactionLog:
-    """Reads the `_delta_log` of the table in a folder; never writes to it."""
+    """Reads the `_delta_log` of a table; never writes to it."""
 
-    def __init__(self, table: Path):
-        self._table = table
-        self._read_block = lru_cache(maxsize=_MOST_BLOCKS)(lambda files: JsonSource(table, files))
+    def __init__(self, table: Store | Path):
+        """`table` is its folder, or the store of it."""
+        self._store = store = open_store(str(table)) if isinstance(table, Path) else table
+        self._read_block = lru_cache(maxsize=_MOST_BLOCKS)(lambda files: JsonSource(store, files))
         self._read_ledger = lru_cache(maxsize=1)(lambda files: commit_ledger(files, self._sources(files)))
         self._read_lifetimes = lru_cache(maxsize=1)(
-            lambda files: file_lifetimes(table, files, self._sources(_commits_of(files)))
+            lambda files: file_lifetimes(store, files, self._sources(_commits_of(files)))
         )
 
     def listing(self) -> pa.Table:
@@ -86,9 +88,9 @@ class TransactionLog:
             (timestamp, UTC), holds (what is in it, in words), needed (a reader of the latest
             version reads it); by name.
         """
-        files = list_log(self._table)
+        files = list_log(self._store)
         segment = find_segment(files)
-        return explain_files(files, segment, sidecar_names(self._table, segment.checkpoint))
+        return explain_files(files, segment, sidecar_names(self._store, segment.checkpoint))
 
     def commits(self) -> pa.Table:
         """The ledger: one row a commit that is still in the log, oldest first.
@@ -107,7 +109,7 @@ class TransactionLog:
     def commit_times(self) -> pa.Array:
         """When each of `commits()` was committed, as Delta tells for time travel; timestamp, UTC."""
         commits = self._commit_files()
-        times = commit_times(self._table, commits, self.snapshot().metadata)
+        times = commit_times(self._store, commits, self.snapshot().metadata)
         return pa.array(times, pa.timestamp("ms", "UTC"))
 
     def commit_file_times(self) -> np.ndarray:
@@ -130,7 +132,7 @@ class TransactionLog:
             InvalidArgumentError: The log holds no commit, or no complete checkpoint, of that
                 version.
         """
-        files = list_log(self._table)
+        files = list_log(self._store)
         if checkpoint:
             checkpoints = complete_checkpoints(files)
             if version not in checkpoints:
@@ -138,13 +140,13 @@ class TransactionLog:
                 raise InvalidArgumentError(
                     f"version={version} has no complete checkpoint in the log; those that have one: {known}."
                 )
-            return action_table(checkpoint_actions(self._table, checkpoints[version]))
+            return action_table(checkpoint_actions(self._store, checkpoints[version]))
         file = next((f for f in files if f.kind is Kind.COMMIT and f.version == version), None)
         if file is None:
             raise InvalidArgumentError(
                 f"version={version} has no commit in the log; see commits() for those it has."
             )
-        return action_table(commit_actions(self._table, file))
+        return action_table(commit_actions(self._store, file))
 
     def crc(self, version: int | None = None) -> pa.Table:
         """Delta's checksum file of a version beside the state that the log gives, field by field.
@@ -160,15 +162,15 @@ class TransactionLog:
             CorruptLogError: It is damaged.
         """
         snapshot = self.snapshot(version)
-        of_version = {f.kind: f for f in list_log(self._table) if f.version == snapshot.version}
+        of_version = {f.kind: f for f in list_log(self._store) if f.version == snapshot.version}
         file, commit = of_version.get(Kind.CHECKSUM), of_version.get(Kind.COMMIT)
         if file is None:
             raise InvalidArgumentError(
                 f"version={snapshot.version} has no .crc file in the log: not every writer leaves one."
             )
-        time = None if commit is None else in_commit_timestamp(self._table, commit)
+        time = None if commit is None else in_commit_timestamp(self._store, commit)
         with reading(file.name):
-            return compare_checksum(snapshot, json.loads(read_log_file(self._table, file)), time)
+            return compare_checksum(snapshot, json.loads(read_log_file(self._store, file)), time)
 
     def version_at(self, timestamp: datetime | str) -> int:
         """The last version committed at or before a time.
@@ -180,14 +182,14 @@ class TransactionLog:
             InvalidArgumentError: It is no time, or no version is that of it.
         """
         moment = to_instant(timestamp, "timestamp")
-        files = list_log(self._table)
+        files = list_log(self._store)
         earliest = earliest_version(files)
         commits = [f for f in files if f.kind is Kind.COMMIT and (f.version or 0) >= earliest]
         if not commits:
             raise InvalidArgumentError(
                 f'timestamp="{timestamp}" can\'t be told: the log holds no commit; choose version={earliest}.'
             )
-        times = commit_times(self._table, commits, self.snapshot().metadata)
+        times = commit_times(self._store, commits, self.snapshot().metadata)
         return version_at(commits, times, moment)
 
     def has_in_commit_timestamp(self, version: int) -> bool:
@@ -213,16 +215,16 @@ class TransactionLog:
             CorruptLogError: A commit on the way is damaged.
         """
         commits = self._commit_files()
-        position = last_operation(self._table, commits, operation, most)
+        position = last_operation(self._store, commits, operation, most)
         if position is None:
             return None
         known = metadata or self.snapshot().metadata
-        millis = last_commit_time(self._table, commits[: position + 1], known)
+        millis = last_commit_time(self._store, commits[: position + 1], known)
         return commits[position].version or 0, datetime.fromtimestamp(millis / 1000, UTC)
 
     def segment(self, version: int | None = None) -> Segment:
         """The files that a version (None: the latest) is read from."""
-        return find_segment(list_log(self._table), version)
+        return find_segment(list_log(self._store), version)
 
     def snapshot(self, version: int | None = None, keep: bool = True) -> Snapshot:
         """The state of a version; None for the latest as of now.
@@ -234,26 +236,26 @@ class TransactionLog:
             version: None for the latest.
             keep: Keep it in memory for later calls.
         """
-        files = list_log(self._table)
+        files = list_log(self._store)
         # Even what is known is told only while the log itself still tells it.
         fresh = find_segment(files, version)
-        for base in sorted(_RECENT.of(self._table), key=lambda snapshot: -snapshot.version):
+        for base in sorted(_RECENT.of(self._store), key=lambda snapshot: -snapshot.version):
             segment = extend_segment(base.segment, files, fresh.version)
             if segment is not None and all(source.is_there() for source in base.sources):
-                snapshot = base if segment == base.segment else read_snapshot(self._table, segment, base)
+                snapshot = base if segment == base.segment else read_snapshot(self._store, segment, base)
                 break
         else:
-            snapshot = read_snapshot(self._table, fresh)
+            snapshot = read_snapshot(self._store, fresh)
         if keep:
             _RECENT.add(snapshot)
         return snapshot
 
     def lifetimes(self) -> tuple[Snapshot, pa.Table]:
         """When each file was live; see `lifetimes.file_lifetimes`."""
-        return self._read_lifetimes(tuple(list_log(self._table)))
+        return self._read_lifetimes(tuple(list_log(self._store)))
 
     def _commit_files(self) -> list[LogFile]:
-        return _commits_of(list_log(self._table))
+        return _commits_of(list_log(self._store))
 
     def _sources(self, commits: Sequence[LogFile]) -> list[JsonSource]:
         """The lines of commits; a block of them that was read before isn't read again."""

@@ -1,7 +1,6 @@
 """How many bytes a bin's output will have, judged by the table's files or by rewriting some in memory."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +10,7 @@ import pyarrow.parquet as pq
 from compaction_kit.files import Files
 from compaction_kit.log.paths import is_remote, places
 from compaction_kit.plan.partitions import text_groups
+from compaction_kit.storage import Store
 from compaction_kit.text import MIB, format_size
 
 _FEWEST_FILES = 3
@@ -93,7 +93,7 @@ def _rows(files: Files) -> tuple[np.ndarray, np.ndarray]:
     return records, deleted
 
 
-def sampled_model(table: Path, files: Files) -> SizeModel:
+def sampled_model(store: Store, files: Files) -> SizeModel:
     """What the files' bytes will be made of once they are rewritten.
 
     Up to 64 files and 32 MiB of the partition with the most files are read and written again to
@@ -102,7 +102,7 @@ def sampled_model(table: Path, files: Files) -> SizeModel:
     has to do (`SizeModel.of`).
 
     Args:
-        table: The table's folder.
+        store: The table's files.
         files: The files to be judged.
     """
     rows = live_rows(files)
@@ -110,9 +110,9 @@ def sampled_model(table: Path, files: Files) -> SizeModel:
     if len(chosen) < 2:
         return SizeModel.of(files)
     try:
-        paths = _locations(table, files, chosen)
-        parts = [pq.read_table(path, partitioning=None) for path in paths]
-        codec = pq.read_metadata(paths[0]).row_group(0).column(0).compression
+        opened = [pq.ParquetFile(file) for file in _open(store, files, chosen)]
+        parts = [file.read() for file in opened]
+        codec = opened[0].metadata.row_group(0).column(0).compression
         whole, half = (_written(parts[:count], codec) for count in (len(parts), len(parts) // 2))
     except (OSError, pa.ArrowException, IndexError):
         return SizeModel.of(files)
@@ -139,11 +139,11 @@ def _neighbours(files: Files, rows: np.ndarray) -> np.ndarray:
     return kept
 
 
-def _locations(table: Path, files: Files, positions: np.ndarray) -> list[Path]:
-    found = places(files.paths(positions), table)
+def _open(store: Store, files: Files, positions: np.ndarray) -> list[pa.NativeFile]:
+    found = places(files.paths(positions), store)
     if pc.any(is_remote(found)).as_py():
-        raise OSError("not on a local disk")
-    return [table / place for place in found.to_pylist()]
+        raise OSError("not in the table's storage")
+    return [store.open(place) for place in found.to_pylist()]
 
 
 def _written(parts: list[pa.Table], codec: str) -> int:

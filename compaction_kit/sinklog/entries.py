@@ -7,7 +7,6 @@ the lines are parsed as JSON, which takes several times as long.
 
 import json
 import re
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +15,7 @@ import pyarrow.csv
 from compaction_kit.errors import CorruptLogError
 from compaction_kit.log.reading import DAMAGE, first_line, parse_lines
 from compaction_kit.sinklog.policy import Kind
+from compaction_kit.storage import Store
 
 _BLOCK_BYTES = 4 << 20
 _VERSION_BYTES = 64
@@ -48,7 +48,7 @@ _JSON = {
 ENTRIES = {kind: pa.schema([(column, of) for _, column, of in fields]) for kind, fields in _FIELDS.items()}
 
 
-def read_entries(path: Path, kind: Kind) -> pa.Table:
+def read_entries(store: Store, name: str, kind: Kind) -> pa.Table:
     """Read the entries of one file of a log, in its order; `ENTRIES` has the columns.
 
     Raises:
@@ -56,31 +56,33 @@ def read_entries(path: Path, kind: Kind) -> pa.Table:
     """
     fields, columns = _JSON[kind], ENTRIES[kind]
     try:
-        with path.open("rb") as file:
-            start = _start_of_entries(file.read(_VERSION_BYTES), path.name)
-        if path.stat().st_size == start:
-            return columns.empty_table()
-        rows = _cut(path, fields)
+        start = _start_of_entries(store.read(name, 0, _VERSION_BYTES), name)
+        with store.open(name) as file:
+            if file.size() == start:
+                return columns.empty_table()
+            rows = _cut(file, fields)
         if rows is None:
-            rows = _parse(path.read_bytes()[start:], fields, path.name)
+            rows = _parse(store.read(name, start), fields, name)
     except OSError as error:
-        raise CorruptLogError(f"The log file {path.name} can't be read: {error.strerror}.") from error
+        raise CorruptLogError(f"The log file {name} can't be read: {error.strerror}.") from error
     return rows.rename_columns(columns.names).cast(columns)
 
 
-def write_entries(path: Path, kind: Kind, entries: pa.Table) -> None:
-    """Write a file of a log with such entries, as Spark does."""
+def write_entries(store: Store, name: str, kind: Kind, entries: pa.Table) -> int:
+    """Write a file of a log with such entries, as Spark does; how many bytes it has."""
     fields = _JSON[kind]
     rows = entries.rename_columns(fields.names).cast(fields).to_pylist()
     lines = (json.dumps(row, separators=(",", ":"), ensure_ascii=False) for row in rows)
-    path.write_text("\n".join(["v1", *lines]), encoding="utf-8")
+    text = "\n".join(["v1", *lines]).encode()
+    store.create(name, text)
+    return len(text)
 
 
-def count_entries(path: Path) -> int | None:
+def count_entries(store: Store, name: str) -> int | None:
     """Count the entries of a file by its lines; None if the file is missing."""
     num_lines, ended = 0, True
     try:
-        with path.open("rb") as file:
+        with store.open(name) as file:
             while block := file.read(_BLOCK_BYTES):
                 num_lines, ended = num_lines + block.count(b"\n"), block.endswith(b"\n")
     except OSError:
@@ -88,11 +90,10 @@ def count_entries(path: Path) -> int | None:
     return max(num_lines - ended, 0)
 
 
-def field_names(path: Path) -> set[str] | None:
+def field_names(store: Store, name: str) -> set[str] | None:
     """Return the names of the fields of a file's first entry; None if there is none that can be read."""
     try:
-        with path.open("rb") as file:
-            entry = json.loads(file.read(_LINE_BYTES).splitlines()[1])
+        entry = json.loads(store.read(name, 0, _LINE_BYTES).splitlines()[1])
     except (OSError, IndexError, ValueError, RecursionError):
         return None
     return set(entry) if isinstance(entry, dict) else set()
@@ -114,7 +115,7 @@ def _start_of_entries(head: bytes, name: str) -> int:
     return len(line) + len(end)
 
 
-def _cut(path: Path, fields: pa.Schema) -> pa.Table | None:
+def _cut(file: pa.NativeFile, fields: pa.Schema) -> pa.Table | None:
     """The fields of a file whose lines are laid out as Spark writes them; None if one isn't.
 
     Block by block: memory that is used for the first time costs more than what is done in it.
@@ -122,7 +123,7 @@ def _cut(path: Path, fields: pa.Schema) -> pa.Table | None:
     batches = []
     try:
         blocks = pyarrow.csv.open_csv(
-            str(path),
+            file,
             pyarrow.csv.ReadOptions(column_names=fields.names, block_size=_BLOCK_BYTES, skip_rows=1),
             pyarrow.csv.ParseOptions(delimiter=",", quote_char=False, ignore_empty_lines=False),
             pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(fields.names, pa.string())),

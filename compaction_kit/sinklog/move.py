@@ -32,7 +32,7 @@ from compaction_kit.session import quiet_errors
 from compaction_kit.sinklog.policy import Kind, setting
 from compaction_kit.sinklog.state import SinkLogState
 from compaction_kit.sql import uri
-from compaction_kit.storage import local_path
+from compaction_kit.storage import local_path, open_store
 from compaction_kit.text import format_count, format_size
 from compaction_kit.verify import Fingerprint, fingerprint
 
@@ -177,7 +177,7 @@ class MovePlan(Plan):
         """The rows of the output, from the files of the plan and no other."""
         rows = _load(self.log, self.format, self.options, self.schema)
         # load() fixes the files to be read, so that no later batch can slip in.
-        found = places(pa.array(rows.inputFiles(), pa.string()), self.output)
+        found = places(pa.array(rows.inputFiles(), pa.string()), open_store(str(self.output)))
         if set(found.to_pylist()) != set(self.files["path"].to_pylist()):
             raise StalePlanError(
                 f"The plan was made at batch {self.log.latest_batch} and the log lists other files by now: "
@@ -212,19 +212,19 @@ def plan_move(
     to, options = local_path(str(to)), dict(options or {})
     log.check_sink("plan_move()")
     _check_new(to)
-    if to.resolve().is_relative_to(log.output):
+    if Path(open_store(str(to)).root).is_relative_to(log.output):
         raise InvalidArgumentError(
             f"to={to} is inside of the output that is to be moved: name another folder."
         )
     for file in log.needed:
         # Spark reads it either way, and would not miss entries that were cut off.
-        read_checked(log.folder / file.name)
+        read_checked(log.store, file.name)
     files = _listed(log)
     file_format = _format_of(files["path"])
     # "a=1/b=2/part-0.json" is partitioned by a and b.
     folders = [name.partition("=")[0] for name in files["path"][0].as_py().split("/")[:-1] if "=" in name]
     partition_columns = [unquote(name) for name in folders]
-    on_disk = list_folder(log.output, partition_columns)
+    on_disk = list_folder(open_store(str(log.output)), partition_columns)
     _check_there(files["path"], on_disk["path"])
     try:
         with session_confs(log.spark, _reading(log)), quiet_errors():
@@ -252,7 +252,7 @@ def _load(
 
 
 def _check_new(to: Path) -> None:
-    if to.exists():
+    if open_store(str(to)).is_taken(""):
         raise InvalidArgumentError(
             f"to={to} exists already: name a folder that doesn't; nothing was changed."
         )
@@ -277,7 +277,7 @@ def _listed(log: SinkLogState) -> pa.Table:
             f"Spark can't read the log: by its compactions it needs {log.unreadable}, which is missing; "
             "restore it from a backup."
         )
-    paths = pa.chunked_array([places(entries["path"], log.output)])
+    paths = pa.chunked_array([places(entries["path"], open_store(str(log.output)))])
     return pa.table({"path": paths, "size_bytes": entries["size_bytes"]})
 
 

@@ -21,6 +21,7 @@ from compaction_kit.sinklog.entries import write_entries
 from compaction_kit.sinklog.policy import BatchFile, Kind, file_name, is_compaction, names_between
 from compaction_kit.sinklog.state import SINK_FOLDER, VERSION_BYTES, Pace, SinkLogState
 from compaction_kit.sql import uri
+from compaction_kit.storage import LocalStore
 from compaction_kit.times import millis
 
 # A year: the next batches shall come before calendars end.
@@ -227,11 +228,11 @@ def measure_memory(log: SinkLogState) -> DriverMemory:
     paths = [f"{path[:-8]}{number:08d}" for number, path in enumerate(many["path"].to_pylist())]
     many = many.set_column(0, "path", pa.array(paths, pa.string()))
     with tempfile.TemporaryDirectory(prefix="compaction-kit-") as scratch:
-        file = Path(scratch, SINK_FOLDER, file_name(0, is_compaction=True))
-        file.parent.mkdir()
-        write_entries(file, log.kind, many)
-        line_bytes = file.stat().st_size / _NUM_ENTRIES
-        held = held_bytes(log.spark, lambda: _read_by_spark(log.spark, log.kind, file.parent))
+        store, name = LocalStore(f"{scratch}/{SINK_FOLDER}"), file_name(0, is_compaction=True)
+        store.make_folder("")
+        line_bytes = write_entries(store, name, log.kind, many) / _NUM_ENTRIES
+        folder = Path(store.root)
+        held = held_bytes(log.spark, lambda: _read_by_spark(log.spark, log.kind, folder))
     java = str(_java(log.spark).lang.System.getProperty("java.version"))
     return DriverMemory(held / _NUM_ENTRIES, _NUM_ENTRIES, line_bytes, java)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from compaction_kit.errors import InvalidArgumentError, NotASinkLogError, TableNotFoundError
-from compaction_kit.folder import files_in, walk
+from compaction_kit.folder import walk
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.session import active_spark, get_spark
 from compaction_kit.sinklog.entries import count_entries, field_names, read_entries
@@ -25,7 +25,7 @@ from compaction_kit.sinklog.policy import (
     needed_files,
     next_compaction,
 )
-from compaction_kit.storage import local_path
+from compaction_kit.storage import Store, open_store
 
 SINK_FOLDER = "_spark_metadata"
 VERSION_BYTES = len("v1")
@@ -69,15 +69,22 @@ class SinkLogState:
     @classmethod
     def read(cls, path: str | Path, spark: SparkSession | None = None, policy: Policy | None = None) -> Self:
         """Read a log; see `sink_log`."""
-        folder = _log_folder(local_path(str(path))).resolve()
-        listed = _list_files(folder)
-        kind = _kind_of(folder, listed)
+        store = _log_store(open_store(str(path)))
+        listed = _list_files(store)
+        kind = _kind_of(store, listed)
         session = spark or active_spark()
         if policy is None:
             policy = Policy() if session is None else Policy.of_session(kind, session.conf.get)
         needed = needed_files(listed)
-        entries = pa.concat_tables([read_entries(folder / file.name, kind) for file in needed])
-        return cls(str(path), folder, kind, listed, needed, entries, policy, datetime.now(UTC), spark)
+        entries = pa.concat_tables([read_entries(store, file.name, kind) for file in needed])
+        return cls(
+            str(path), Path(store.root), kind, listed, needed, entries, policy, datetime.now(UTC), spark
+        )
+
+    @property
+    def store(self) -> Store:
+        """The log's files."""
+        return open_store(str(self.folder))
 
     @property
     def output(self) -> Path:
@@ -125,7 +132,7 @@ class SinkLogState:
     @cached_property
     def num_entries_in(self) -> dict[str, int | None]:
         """How many entries each file has, by its name; None if the file is missing by now."""
-        return {file.name: count_entries(self.folder / file.name) for file in self.listed}
+        return {file.name: count_entries(self.store, file.name) for file in self.listed}
 
     @cached_property
     def pace(self) -> Pace:
@@ -171,42 +178,45 @@ def find_sink_logs(root: str | Path) -> list[str]:
         if SINK_FOLDER in subfolders or LOG_FOLDER in subfolders:
             subfolders[:] = [name for name in subfolders if name.startswith("_")]
         if _SOURCES_FOLDER in subfolders:
-            sources = Path(folder, _SOURCES_FOLDER)
-            found += [str(source) for source in sources.iterdir() if _is_file_source(source)]
+            sources = f"{folder}/{_SOURCES_FOLDER}"
+            names = [entry.name for entry in open_store(sources).entries()]
+            found += [
+                f"{sources}/{name}" for name in names if _is_file_source(open_store(f"{sources}/{name}"))
+            ]
             subfolders.clear()
     return sorted(found)
 
 
-def _log_folder(path: Path) -> Path:
-    """The folder of the log of an output folder or a checkpoint; else the path itself."""
-    if not path.exists():
-        raise TableNotFoundError(f"No sink log at {path}: the path does not exist; check the spelling.")
-    if not path.is_dir():
-        raise NotASinkLogError(f"{path} is a file: {_ADVICE}.")
-    folders = (path / SINK_FOLDER, path / _SOURCES_FOLDER / "0")
-    return next((folder for folder in folders if folder.is_dir()), path)
+def _log_store(store: Store) -> Store:
+    """The folder of the log of an output folder or a checkpoint; else the folder itself."""
+    if store.status() is None:
+        raise TableNotFoundError(f"No sink log at {store.root}: the path does not exist; check the spelling.")
+    if not store.is_folder():
+        raise NotASinkLogError(f"{store.root} is a file: {_ADVICE}.")
+    folders = (SINK_FOLDER, f"{_SOURCES_FOLDER}/0")
+    return next((store.below(folder) for folder in folders if store.is_folder(folder)), store)
 
 
-def _list_files(folder: Path) -> tuple[BatchFile, ...]:
+def _list_files(store: Store) -> tuple[BatchFile, ...]:
     """The files of a log, the oldest batch first; other files in the folder are left out."""
     found = []
-    for name, status in files_in(folder):
-        match = _BATCH.fullmatch(name)
-        if match and int(match[1]) <= _LARGEST:
-            time = status.st_mtime_ns // 1_000_000
-            found.append(BatchFile(int(match[1]), bool(match[2]), status.st_size, time))
+    for entry in store.entries():
+        match = _BATCH.fullmatch(entry.name)
+        if entry.is_file and match and int(match[1]) <= _LARGEST:
+            found.append(BatchFile(int(match[1]), bool(match[2]), entry.size_bytes, entry.modification_time))
     return tuple(sorted(found, key=lambda file: (file.batch, file.is_compaction)))
 
 
-def _kind_of(folder: Path, files: tuple[BatchFile, ...]) -> Kind:
+def _kind_of(store: Store, files: tuple[BatchFile, ...]) -> Kind:
     """Whose log it is: by the folder's name, else by an entry, as other logs of a checkpoint look alike."""
+    folder = Path(store.root)
     if folder.name == SINK_FOLDER:
         if files:
             return Kind.SINK
         raise NotASinkLogError(
             f"{folder} is empty: the stream has not committed a batch yet, and Spark reads no row there."
         )
-    all_names = (field_names(folder / file.name) for file in reversed(files))
+    all_names = (field_names(store, file.name) for file in reversed(files))
     names = next((names for names in all_names if names is not None), None)
     if names is None:
         if files and folder.parent.name == _SOURCES_FOLDER:
@@ -219,8 +229,8 @@ def _kind_of(folder: Path, files: tuple[BatchFile, ...]) -> Kind:
     raise NotASinkLogError(f"{folder} holds another log of a stream, whose entries aren't files: {_ADVICE}.")
 
 
-def _is_file_source(folder: Path) -> bool:
+def _is_file_source(store: Store) -> bool:
     try:
-        return folder.is_dir() and _kind_of(folder, _list_files(folder)) == Kind.SOURCE
+        return store.is_folder() and _kind_of(store, _list_files(store)) == Kind.SOURCE
     except NotASinkLogError:
         return False

@@ -17,7 +17,7 @@ from compaction_kit.folder import walk
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import identifier, plain_path
-from compaction_kit.storage import local_path
+from compaction_kit.storage import local_path, open_store
 from compaction_kit.table import open_table
 
 _NAME = re.compile(r"\w+(\.\w+)?")
@@ -72,10 +72,10 @@ def places(where: Where, spark: SparkSession | None) -> tuple[str, list[tuple[st
 def _places_in(where: str, spark: SparkSession | None) -> list[tuple[str, str]]:
     if not where.strip():
         raise InvalidArgumentError(f'where="{where}" names no folder: "." is the one you are in.')
-    path = local_path(where)
-    if path.is_dir():
-        return [(name, name) for name in find_tables(path)]
-    if path.exists():
+    store = open_store(where)
+    if store.is_folder():
+        return [(name, name) for name in find_tables(local_path(where))]
+    if store.is_taken(""):
         raise NotADeltaTableError(f"{where} is a file: name a folder that holds Delta tables.")
     tables = None if spark is None else catalog_tables(spark, where)
     if tables is not None:

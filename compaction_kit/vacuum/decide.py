@@ -1,10 +1,8 @@
 """Decide as VACUUM does what goes, and say of every file why."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +14,7 @@ from compaction_kit.handle import Handle
 from compaction_kit.history.readable import LOG_GONE, Needs, Readability, latest_by_path, read_readability
 from compaction_kit.log.paths import is_within
 from compaction_kit.retention import cutoff, vacuum_retention
+from compaction_kit.storage import Store
 from compaction_kit.text import format_count, format_list
 from compaction_kit.vacuum.lite import change_data, lite_candidates, log_commits
 
@@ -108,13 +107,13 @@ def decide(
     chosen = vacuum_retention(metadata, retention, handle.conf)
     since, is_lite = cutoff(at, chosen), mode.upper() == LITE
     has_iceberg = "iceberg" in metadata.configuration.get("delta.universalFormat.enabledFormats", "")
-    folder = look_through(handle.path, metadata.partition_columns, has_iceberg)
+    folder = look_through(handle.store, metadata.partition_columns, has_iceberg)
     state = read_readability(handle, folder.files)
     needs, keep = state.needs, _checked_versions(state, keep_versions)
-    candidates = lite_candidates(handle.path, metadata, since) if is_lite else None
+    candidates = lite_candidates(handle.store, metadata, since) if is_lite else None
     wanted = pa.concat_arrays([_NO_PATHS, *map(needs.of_version, keep)])
-    is_going, stays = _sort_out(handle.path, folder, needs, wanted, candidates, since)
-    files = _files_table(folder.files.filter(is_going).sort_by("path"), handle.path, state)
+    is_going, stays = _sort_out(handle.store, folder, needs, wanted, candidates, since)
+    files = _files_table(folder.files.filter(is_going).sort_by("path"), handle.store, state)
     gone_already = _NO_PATHS
     if candidates is not None:
         known = [needs.live["path"], needs.young_tombstones(since)["path"], folder.files["path"]]
@@ -130,7 +129,7 @@ def decide(
         keep_versions=keep,
         files=files,
         directories=_DIRECTORIES.empty_table() if is_lite else _directories(folder, needs, since),
-        kept=_kept_table(handle.path, folder, stays),
+        kept=_kept_table(handle.store, folder, stays),
         storage=storage_table(folder.files, needs, files["path"]),
         gone_already=gone_already,
     )
@@ -187,7 +186,7 @@ def _checked_versions(state: Readability, versions: Sequence[int] | None) -> tup
 
 
 def _sort_out(
-    table: Path, folder: Folder, needs: Needs, wanted: pa.Array, candidates: pa.Array | None, since: int
+    store: Store, folder: Folder, needs: Needs, wanted: pa.Array, candidates: pa.Array | None, since: int
 ) -> tuple[pa.Array, pa.Table]:
     """Which files go, and the others with a column more: reason.
 
@@ -205,7 +204,7 @@ def _sort_out(
     reasons[NEEDED] = _is_among(paths, wanted)
     if folder.links:
         needed = [*live.to_pylist(), *young.to_pylist(), *wanted.to_pylist()]
-        reasons |= _by_links(table, paths.to_pylist(), needed)
+        reasons |= _by_links(store, paths.to_pylist(), needed)
     # Hadoop takes what is before the colon for a scheme, and VACUUM breaks off there: at a path that
     # begins so, and at a file whose checksum it looks for (ChecksumFileSystem.getChecksumFile).
     reasons["a colon in its name"] = pc.match_substring_regex(paths, "^[^/]*:|:[^/]*$")
@@ -215,13 +214,13 @@ def _sort_out(
     return pa.array(numbers < 0), files.filter(pa.array(numbers >= 0)).append_column("reason", names)
 
 
-def _by_links(table: Path, paths: list[str], needed: list[str]) -> dict[str, pa.Array]:
+def _by_links(store: Store, paths: list[str], needed: list[str]) -> dict[str, pa.Array]:
     """Which files VACUUM takes though a link leads to them: from elsewhere, or from a path that is needed."""
-    root = os.path.realpath(table)
-    kept = {os.path.realpath(table / path) for path in needed}
+    root, kept = store.real(""), set(map(store.real, needed))
     # A link to a file is deleted itself, and what it leads to stays.
-    folders = [os.path.realpath(table / os.path.dirname(path)) for path in paths]
-    real = [f"{folder}/{os.path.basename(path)}" for folder, path in zip(folders, paths, strict=True)]
+    split = [path.rpartition("/") for path in paths]
+    folders = [store.real(folder) for folder, _, _ in split]
+    real = [f"{folder}/{name}" for folder, (_, _, name) in zip(folders, split, strict=True)]
     outside = [not is_within(folder, root) for folder in folders]
     return {
         "outside of the table's folder, by a link": pa.array(outside, pa.bool_()),
@@ -257,7 +256,7 @@ def _directories(folder: Folder, needs: Needs, since: int) -> pa.Table:
     return pa.table({"path": listed, "is_empty": is_empty}, _DIRECTORIES)
 
 
-def _files_table(going: pa.Table, table: Path, state: Readability) -> pa.Table:
+def _files_table(going: pa.Table, store: Store, state: Readability) -> pa.Table:
     """See `Deletion.files`."""
     paths, needs = going["path"].combine_chunks(), state.needs
     since = latest_by_path(paths, needs.files, "removed")
@@ -267,7 +266,7 @@ def _files_table(going: pa.Table, table: Path, state: Readability) -> pa.Table:
     committed = pa.array([*state.times.tolist(), None]).take(pc.subtract(since, needs.first))
     known = pc.or_(since.is_valid(), _is_among(paths, needs.tombstones["path"]))
     has_changes = pc.any(pc.starts_with(paths, _CHANGE_DATA)).as_py()
-    changes = change_data(table, log_commits(table)) if has_changes else _NO_PATHS
+    changes = change_data(store, log_commits(store)) if has_changes else _NO_PATHS
     unknown = pc.if_else(_is_among(paths, changes), "change data", "orphan")
     return pa.table(
         {
@@ -281,11 +280,11 @@ def _files_table(going: pa.Table, table: Path, state: Readability) -> pa.Table:
     )
 
 
-def _kept_table(table: Path, folder: Folder, stays: pa.Table) -> pa.Table:
+def _kept_table(store: Store, folder: Folder, stays: pa.Table) -> pa.Table:
     """See `Deletion.kept`."""
     groups = stays.group_by("reason").aggregate([("size_bytes", "count"), ("size_bytes", "sum")])
     groups = groups.select(["reason", "size_bytes_count", "size_bytes_sum"]).rename_columns(_KEPT.names)
-    number, size_bytes = count_files(table, folder.hidden)
+    number, size_bytes = count_files(store, folder.hidden)
     hidden = [{"reason": "hidden, the log among it", "num_files": number, "size_bytes": size_bytes}]
     both = [groups.cast(_KEPT), pa.Table.from_pylist(hidden if number else [], _KEPT)]
     return pa.concat_tables(both).sort_by([("size_bytes", "descending"), ("reason", "ascending")])

@@ -2,14 +2,12 @@
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError
-from compaction_kit.folder import is_file
 from compaction_kit.history.readable import with_vectors
 from compaction_kit.log.actions import CORE, column, file_actions
 from compaction_kit.log.commit_times import commit_times
@@ -18,20 +16,21 @@ from compaction_kit.log.listing import LOG_FOLDER, Kind, LogFile, list_log
 from compaction_kit.log.metadata import Metadata
 from compaction_kit.log.paths import canonical_paths, is_outside, places
 from compaction_kit.log.reading import lines_of, read_log_file, reading
+from compaction_kit.storage import Store
 
 _INFO = "_last_vacuum_info"
 _LAST_READ = "latestCommitVersionOutsideOfRetentionWindow"
 _NOTHING = pa.array([], pa.string())
 
 
-def lite_candidates(table: Path, metadata: Metadata, cutoff: int) -> pa.Array:
+def lite_candidates(store: Store, metadata: Metadata, cutoff: int) -> pa.Array:
     """The files that VACUUM LITE considers (VacuumCommand.getFilesFromDeltaLog).
 
     Those that commits up to the retention's beginning have removed before it, and their change data;
     it goes on where the LITE before has ended, if no FULL came between.
 
     Args:
-        table: The table's folder.
+        store: The table's files.
         metadata: Of the latest version.
         cutoff: When the retention begins, ms since 1970.
 
@@ -41,10 +40,10 @@ def lite_candidates(table: Path, metadata: Metadata, cutoff: int) -> pa.Array:
     Raises:
         InvalidArgumentError: Commits that it would read are gone, so that Delta refuses LITE.
     """
-    commits, last = log_commits(table), last_commit(table, metadata, cutoff)
+    commits, last = log_commits(store), last_commit(store, metadata, cutoff)
     if last is None:
         return _NOTHING
-    earliest, done = commits[0].version or 0, _last_vacuumed(table)
+    earliest, done = commits[0].version or 0, _last_vacuumed(store)
     if earliest and (done is None or done < earliest):
         since = "since the table's first" if done is None else f"after version {done}, the last one it read,"
         raise InvalidArgumentError(
@@ -55,55 +54,55 @@ def lite_candidates(table: Path, metadata: Metadata, cutoff: int) -> pa.Array:
     within = [file for file in commits if first <= (file.version or 0) <= last]
     if not within:
         return _NOTHING
-    removes = [_removed(table, block) for block in commit_blocks(within)]
+    removes = [_removed(store, block) for block in commit_blocks(within)]
     # A file that was removed more than once counts by the last time.
     latest = pa.concat_tables(removes).group_by("path").aggregate([("time", "max")])
     removed = latest.filter(pc.less(latest["time_max"], cutoff))["path"].combine_chunks()
-    candidates = pc.unique(pa.concat_arrays([removed, change_data(table, within)]))
+    candidates = pc.unique(pa.concat_arrays([removed, change_data(store, within)]))
     return candidates.filter(pc.invert(is_outside(candidates)))
 
 
-def last_commit(table: Path, metadata: Metadata, time: int) -> int | None:
+def last_commit(store: Store, metadata: Metadata, time: int) -> int | None:
     """The last version committed up to a time (ms since 1970); None if the log has none that old."""
-    commits = log_commits(table)
-    times = commit_times(table, commits, metadata)
+    commits = log_commits(store)
+    times = commit_times(store, commits, metadata)
     position = int(np.searchsorted(times, time, side="right")) - 1
     return None if position < 0 else commits[position].version
 
 
-def log_commits(table: Path) -> list[LogFile]:
+def log_commits(store: Store) -> list[LogFile]:
     """The commits in the log."""
-    return [file for file in list_log(table) if file.kind is Kind.COMMIT]
+    return [file for file in list_log(store) if file.kind is Kind.COMMIT]
 
 
-def change_data(table: Path, commits: Sequence[LogFile]) -> pa.Array:
+def change_data(store: Store, commits: Sequence[LogFile]) -> pa.Array:
     """The change data files that commits name, relative to the table."""
     paths: list[str] = []
     for file in commits:
-        text = read_log_file(table, file)
+        text = read_log_file(store, file)
         if b'"cdc"' in text:
             with reading(file.name):
                 actions = (json.loads(line) for line in lines_of(text) if b'"cdc"' in line)
                 paths += [action["cdc"]["path"] for action in actions if action.get("cdc")]
-    return places(canonical_paths(pa.array(paths, pa.string())), table)
+    return places(canonical_paths(pa.array(paths, pa.string())), store)
 
 
-def _removed(table: Path, commits: list[LogFile]) -> pa.Table:
+def _removed(store: Store, commits: list[LogFile]) -> pa.Table:
     """The files that commits remove, their deletion vectors' too, and when: path, time."""
-    raw = JsonSource(table, commits).rows([*CORE, "deletion_timestamp"])
+    raw = JsonSource(store, commits).rows([*CORE, "deletion_timestamp"])
     actions = file_actions(raw, 0)
     removes = actions.filter(pc.invert(actions["is_add"]))
     times = column(raw, "remove", "deletion_timestamp").take(removes["row"].combine_chunks())
-    files = pa.table({"path": places(removes["path"], table), "time": pc.fill_null(times, 0)})
-    return with_vectors(files, removes["deletion_vector_id"], table)
+    files = pa.table({"path": places(removes["path"], store), "time": pc.fill_null(times, 0)})
+    return with_vectors(files, removes["deletion_vector_id"], store)
 
 
-def _last_vacuumed(table: Path) -> int | None:
+def _last_vacuumed(store: Store) -> int | None:
     """The last commit that VACUUM LITE has read; None if there is none, or FULL came after it."""
-    path = table / LOG_FOLDER / _INFO
+    place = f"{LOG_FOLDER}/{_INFO}"
     try:
         # Like Delta, which takes a damaged file for none.
         with reading(_INFO):
-            return int(json.loads(path.read_bytes())[_LAST_READ]) if is_file(path) else None
+            return int(json.loads(store.read(place))[_LAST_READ]) if store.is_file(place) else None
     except CorruptLogError:
         return None

@@ -1,6 +1,5 @@
 """What a vacuum did, by the disk and the log, beside what was planned."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -111,8 +110,8 @@ def measure(plan: Preview, on_disk: pa.Table, before: Readability, seconds: floa
         before: Which versions could be read before.
         seconds: How long the vacuum took.
     """
-    table, log = plan.handle.path, plan.handle.log
-    now = list_folder(table, log.snapshot().metadata.partition_columns)
+    store, log = plan.handle.store, plan.handle.log
+    now = list_folder(store, log.snapshot().metadata.partition_columns)
     after = read_readability(plan.handle, now)
     planned = plan.files.select(["path", "size_bytes"])
     stayed = pa.array(still_there(plan), pa.bool_())
@@ -131,7 +130,7 @@ def measure(plan: Preview, on_disk: pa.Table, before: Readability, seconds: floa
         files=planned.filter(pc.invert(stayed)),
         not_deleted=_not_deleted(plan, planned.filter(stayed), after),
         not_planned=tuple(others.filter(pc.invert(pc.is_in(others, value_set=now["path"]))).to_pylist()),
-        directories=tuple(path for path in plan.empty_directories if not (table / path).is_dir()),
+        directories=tuple(path for path in plan.empty_directories if not store.is_folder(path)),
         commits=tuple(commits["version"].filter(is_own).to_pylist()),
         storage=plan.storage.set_column(2, "size_bytes_after", stored),
         versions=versions,
@@ -144,7 +143,7 @@ def measure(plan: Preview, on_disk: pa.Table, before: Readability, seconds: floa
 
 def still_there(plan: Preview) -> list[bool]:
     """Whether each planned file is on disk."""
-    return [os.path.lexists(plan.handle.path / path) for path in plan.files["path"].to_pylist()]
+    return list(map(plan.handle.store.is_taken, plan.files["path"].to_pylist()))
 
 
 def _not_deleted(plan: Preview, files: pa.Table, after: Readability) -> pa.Table:
@@ -152,11 +151,11 @@ def _not_deleted(plan: Preview, files: pa.Table, after: Readability) -> pa.Table
     needs, rows = after.needs, files.to_pylist()
     needed = {*needs.live["path"].to_pylist(), *needs.young_tombstones(plan.cutoff)["path"].to_pylist()}
     for row in rows:
-        folder = (plan.handle.path / row["path"]).parent
+        folder = row["path"].rpartition("/")[0]
         if row["path"] in needed:
             row["why"] = f"version {needs.latest} names it, which was committed meanwhile"
-        elif not os.access(folder, os.W_OK | os.X_OK):
-            row["why"] = f"the folder {folder} can't be written to"
+        elif not plan.handle.store.may_write(folder):
+            row["why"] = f"the folder {plan.handle.store.place(folder)} can't be written to"
         else:
             row["why"] = "the file system refused to delete it"
     return pa.Table.from_pylist(rows, _NOT_DELETED)

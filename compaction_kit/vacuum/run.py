@@ -1,6 +1,5 @@
 """Run a plan: check it, let Delta vacuum just that, and look at what went."""
 
-import os
 import time
 import uuid
 from collections.abc import Callable
@@ -85,7 +84,7 @@ def run_vacuum(
     bar = ProgressBar() if progress is True else None
     report = bar or (progress if callable(progress) else None)
     sample = np.linspace(0, plan.num_files - 1, min(plan.num_files, _MOST_LOOKED_AT)).astype(int)
-    places = [str(plan.handle.path / path) for path in plan.files["path"].take(sample).to_pylist()]
+    places = plan.files["path"].take(sample).to_pylist()
 
     def look(step: str | None = None) -> None:
         if report is not None:
@@ -111,7 +110,7 @@ def _check_fresh(plan: Preview) -> pa.Table:
         raise _stale(
             f"The table was made anew since the plan was made, and version {plan.version} is another now"
         )
-    folder = look_through(plan.handle.path, snapshot.metadata.partition_columns)
+    folder = look_through(plan.handle.store, snapshot.metadata.partition_columns)
     planned = plan.files["path"]
     rows = pc.index_in(planned, value_set=folder.files["path"])
     gone = planned.filter(rows.is_null())
@@ -212,7 +211,7 @@ def _goes_on(plan: Preview) -> bool:
         return False
     metadata = plan.handle.log.snapshot().metadata
     times = (plan.cutoff, cutoff(datetime.now(UTC), plan.retention))
-    return len({last_commit(plan.handle.path, metadata, time) for time in times}) == 1
+    return len({last_commit(plan.handle.store, metadata, time) for time in times}) == 1
 
 
 def _outcome(plan: Preview) -> str:
@@ -223,7 +222,7 @@ def _outcome(plan: Preview) -> str:
 
 
 def _progress(plan: Preview, places: list[str], step: str | None, seconds: float) -> VacuumProgress:
-    gone = sum(not os.path.lexists(place) for place in places)
+    gone = sum(not plan.handle.store.is_taken(place) for place in places)
     share = gone / len(places) if places else 0.0
     files_done, bytes_done = round(share * plan.num_files), round(share * plan.size_bytes)
     step = step or ("Deleting" if gone else "Delta checks the files")

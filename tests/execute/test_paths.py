@@ -81,7 +81,8 @@ def check_compaction(spark: SparkSession, world: World, strategy: str) -> None:
     of_delta = deltas_view.known_files(spark, world.table)
     kits = zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True)
     assert sorted(kits) == sorted(of_delta)
-    found = {os.path.join(table.path, place) for place in places(files["path"], table.path).to_pylist()}
+    store = table.handle.store
+    found = set(map(store.place, places(files["path"], store).to_pylist()))
     # Delta's tables name their input files by path, not by URI.
     uris = spark.read.format("delta").load(str(table.path)).inputFiles()
     read = {uri.removeprefix("file:").removeprefix("//") for uri in uris}
@@ -99,7 +100,7 @@ def check_compaction(spark: SparkSession, world: World, strategy: str) -> None:
     assert content(spark, world.table) == before
     assert world.outside() == outside
     added = set(table.files().to_arrow()["path"].to_pylist()) - set(files["path"].to_pylist())
-    new = places(pa.array(sorted(added), pa.string()), table.path)
+    new = places(pa.array(sorted(added), pa.string()), table.handle.store)
     assert not any(is_outside(new).to_pylist())
     assert all(os.path.realpath(table.path / path).startswith(f"{table.path}/") for path in new.to_pylist())
     assert set(table.versions()["readable"].to_pylist()) == {"yes"}

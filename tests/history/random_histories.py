@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.log.listing import Kind, complete_checkpoints, list_log
 from compaction_kit.retention import GUARD
+from compaction_kit.storage import open_store
 from tests import ageing, deltas_view, folders, handmade
 
 Change = Literal["append", "delete", "update", "optimize", "restore", "set a property", "add a column"]
@@ -137,7 +138,7 @@ def probe(spark: SparkSession, table: Path, version: int) -> str:
 def probe_all(spark: SparkSession, table: Path) -> dict[int, str]:
     """What comes of attempts to read each version whose commit is in the log."""
     deltas_view.forget(spark)
-    commits = [file.version or 0 for file in list_log(table) if file.kind is Kind.COMMIT]
+    commits = [file.version or 0 for file in list_log(open_store(str(table))) if file.kind is Kind.COMMIT]
     return {version: probe(spark, table, version) for version in commits}
 
 
@@ -160,7 +161,7 @@ def _rows(spark: SparkSession, start: int, count: int):  # type: ignore[no-untyp
 
 def _trim(table: Path, number: int) -> None:
     """Take commits before the latest checkpoint away, the oldest first; not always all of them."""
-    files = list_log(table)
+    files = list_log(open_store(str(table)))
     checkpoint = max(complete_checkpoints(files), default=0)
     commits = sorted(file.version or 0 for file in files if file.kind is Kind.COMMIT)
     handmade.remove_commits(table, *[v for v in commits if v < checkpoint][: number + 1])

@@ -20,6 +20,7 @@ from compaction_kit.errors import (
 from compaction_kit.handle import Handle
 from compaction_kit.interop import convert
 from compaction_kit.sql import table_name
+from compaction_kit.storage import open_store
 from compaction_kit.table import Table
 from compaction_kit.verify import Fingerprint, fingerprint
 from tests import handmade
@@ -273,7 +274,7 @@ def test_deletion_vectors_and_catalog_tables_are_refused(spark: SparkSession, li
     with pytest.raises(UnsupportedTableError, match=r"deletion vectors.*run REORG TABLE"):
         interop.plan_to_parquet(open_table(lived))
     with pytest.raises(UnsupportedTableError, match="a catalog has it as a Delta table"):
-        interop.plan_to_parquet(Table(Handle("default.lived", lived)))
+        interop.plan_to_parquet(Table(Handle("default.lived", open_store(str(lived)))))
 
 
 def test_a_table_without_rows_or_a_place_for_its_log_is_refused(tmp_path: Path) -> None:

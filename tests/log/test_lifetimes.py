@@ -6,6 +6,7 @@ import pytest
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.lifetimes import earliest_version
 from compaction_kit.log.listing import LogFile, list_log, log_file
+from compaction_kit.storage import open_store
 from tests import handmade
 
 
@@ -43,7 +44,7 @@ def test_a_file_added_again_lives_on(tmp_path: Path) -> None:
 def test_a_trimmed_log_starts_at_its_oldest_checkpoint(changed: Path) -> None:
     deltalake.DeltaTable(str(changed)).create_checkpoint()
     handmade.remove_commits(changed, 0, 1, 2)
-    files = list_log(changed)
+    files = list_log(open_store(str(changed)))
     assert earliest_version(files) == 4
     snapshot, lifetimes = TransactionLog(changed).lifetimes()
     assert snapshot.version == 4

@@ -4,6 +4,7 @@ import pytest
 
 from compaction_kit.errors import TableNotFoundError
 from compaction_kit.log.listing import Kind, list_log, log_file
+from compaction_kit.storage import open_store
 
 UUID = "80a083e8-7026-4e79-81be-64bd76c43a11"
 
@@ -49,7 +50,7 @@ def test_the_listing_is_by_name_with_sidecars_and_without_hadoops_checksums(tmp_
     names = ["00000000000000000001.json", "00000000000000000000.json", ".00000000000000000000.json.crc"]
     for name in [*names, "_sidecars/a.parquet", "_sidecars/.a.parquet.crc"]:
         (folder / name).write_text("x")
-    assert [file.name for file in list_log(tmp_path)] == [
+    assert [file.name for file in list_log(open_store(str(tmp_path)))] == [
         "00000000000000000000.json",
         "00000000000000000001.json",
         "_sidecars/a.parquet",
@@ -58,5 +59,5 @@ def test_the_listing_is_by_name_with_sidecars_and_without_hadoops_checksums(tmp_
 
 def test_a_log_that_is_gone_is_told_as_such(tmp_path: Path) -> None:
     with pytest.raises(TableNotFoundError, match="_delta_log folder does not exist") as caught:
-        list_log(tmp_path / "gone")
+        list_log(open_store(str(tmp_path / "gone")))
     assert str(tmp_path / "gone") in str(caught.value)

@@ -324,7 +324,7 @@ def assert_lifetimes_agree(log: TransactionLog) -> None:
     lives = lifetimes.to_pylist()
     for version in range(first.version, log.segment().version + 1):
         snapshot = log.snapshot(version)
-        found = places(snapshot.live["path"], snapshot.table).to_pylist()
+        found = places(snapshot.live["path"], snapshot.store).to_pylist()
         live = zip(found, snapshot.live["deletion_vector_id"].to_pylist(), strict=True)
         assert set(live) == {
             (life["path"], life["deletion_vector_id"])

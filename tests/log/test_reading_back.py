@@ -11,6 +11,7 @@ from compaction_kit import open_table
 from compaction_kit.errors import CorruptLogError
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.listing import Kind, list_log
+from compaction_kit.storage import open_store
 from tests import deltas_view, folders, handmade
 
 pytestmark = pytest.mark.spark
@@ -89,7 +90,7 @@ def test_a_checkpoint_in_parts_is_read_and_passed_over_when_one_is_missing(
     assert live_files(life) == expected
     assert counted(life) == records
     TransactionLog(life)
-    part = next(file for file in list_log(life) if file.kind is Kind.CHECKPOINT_PART)
+    part = next(file for file in list_log(open_store(str(life))) if file.kind is Kind.CHECKPOINT_PART)
     (life / "_delta_log" / part.name).unlink()
     assert TransactionLog(life).segment().checkpoint == ()
     assert live_files(life) == expected
@@ -109,7 +110,7 @@ def test_a_v2_checkpoint_with_sidecars_is_read(
     handmade.remove_commits(life, *range(6))
     (file,) = TransactionLog(life).segment().checkpoint
     assert (file.kind, Path(file.name).suffix) == (Kind.V2_CHECKPOINT, f".{top_level}")
-    assert any(file.kind is Kind.SIDECAR for file in list_log(life))
+    assert any(file.kind is Kind.SIDECAR for file in list_log(open_store(str(life))))
     snapshot = TransactionLog(life).snapshot()
     assert snapshot.metadata.configuration["delta.checkpointPolicy"] == "v2"
     assert snapshot.metadata.partition_columns == ("p",)

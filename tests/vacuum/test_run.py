@@ -135,7 +135,7 @@ def with_session(plan: VacuumPlan, get_session: Callable[[], Any]) -> VacuumPlan
         def spark(self) -> SparkSession:
             return get_session()
 
-    return replace(plan, handle=OtherHandle(plan.handle.name, plan.handle.path))
+    return replace(plan, handle=OtherHandle(plan.handle.name, plan.handle.store))
 
 
 def test_without_a_jvm_nothing_is_begun(old: Path) -> None:

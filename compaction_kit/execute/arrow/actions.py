@@ -5,7 +5,6 @@ import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +14,7 @@ from compaction_kit.execute.arrow.stats import MergedStats, merge_stats, physica
 from compaction_kit.execute.arrow.worker import Rewritten
 from compaction_kit.files import Files
 from compaction_kit.log.paths import log_path
+from compaction_kit.storage import Store
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,13 @@ def _remove(path: str, values: dict[str, str | None], size_bytes: int, now: int)
     return json.dumps({"remove": remove})
 
 
-def file_actions(table: Path, replaced: Iterable[Replaced], outputs: Iterable[Rewritten]) -> list[str]:
+def file_actions(store: Store, replaced: Iterable[Replaced], outputs: Iterable[Rewritten]) -> list[str]:
     """Of each bin the add of its output, if that has rows, and the removes of what it replaces, in JSON."""
     actions: list[str] = []
     for files, output in zip(replaced, outputs, strict=True):
         if output.num_rows:
             add = {
-                "path": log_path(output.path.removeprefix(f"{table}/")),
+                "path": log_path(output.path.removeprefix(f"{store.root}/")),
                 "partitionValues": files.partition_values,
                 "size": output.size_bytes,
                 "modificationTime": output.modification_time,

@@ -2,14 +2,12 @@
 
 import contextlib
 import itertools
-import os
-import shutil
+import posixpath
 import time
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +24,7 @@ from compaction_kit.files import Files
 from compaction_kit.log.metadata import Metadata
 from compaction_kit.log.paths import escaped, folder_of, is_within, places
 from compaction_kit.plan.partitions import typed_value
+from compaction_kit.storage import Store
 from compaction_kit.times import session_zone
 
 # Tasks for each core: enough of them to end together, and, if there is much to do, to tell progress by.
@@ -61,9 +60,9 @@ class Bin:
 class BinJob:
     """Rewrites bins of one plan."""
 
-    def __init__(self, spark: SparkSession, table: Path, source: Files, record: Recorder):
+    def __init__(self, spark: SparkSession, store: Store, source: Files, record: Recorder):
         self._spark = spark
-        self._table = table
+        self._store = store
         self._source = source
         self._record = record
         self._cores = spark.sparkContext.defaultParallelism
@@ -80,13 +79,13 @@ class BinJob:
             WorkCancelled: It was cancelled; no output is left.
         """
         run = str(uuid.uuid4())
-        with _own_folder(self._table, run) as folder:
+        with _own_folder(self._store, run) as folder:
             values = self._partition_values(bins)
             shares = self._shares(bins, values, folder, run)
-            return _moved(self._joined(self._rewrite(shares)), self._folders(bins, values))
+            return self._moved(self._joined(self._rewrite(shares)), self._folders(bins, values))
 
     def _shares(
-        self, bins: Sequence[Bin], values: Sequence[PartitionValues], folder: Path, run: str
+        self, bins: Sequence[Bin], values: Sequence[PartitionValues], folder: str, run: str
     ) -> list[Share]:
         positions = np.concatenate([one.positions for one in bins])
         ends = np.cumsum([len(one.positions) for one in bins]).tolist()
@@ -116,8 +115,7 @@ class BinJob:
 
     def _paths(self, positions: np.ndarray) -> list[str]:
         """The absolute paths of some of the files."""
-        found = places(self._source.paths(positions), self._table).to_pylist()
-        return [os.path.join(str(self._table), place) for place in found]
+        return list(map(self._store.place, places(self._source.paths(positions), self._store).to_pylist()))
 
     def _partition_values(self, bins: Sequence[Bin]) -> list[PartitionValues]:
         """The partition values of each bin's first file, which the log is to have of its output."""
@@ -145,9 +143,9 @@ class BinJob:
         """The folder of each bin's output, made if it isn't there, by the bin's number."""
         metadata = self._source.snapshot.metadata
         firsts = np.array([one.positions[0] for one in bins])
-        found = places(self._source.paths(firsts), self._table).to_pylist()
+        found = places(self._source.paths(firsts), self._store).to_pylist()
         named = [output_folder(place, metadata, row) for place, row in zip(found, values, strict=True)]
-        made = {folder: _made(self._table, folder) for folder in set(named)}
+        made = {folder: _made(self._store, folder) for folder in set(named)}
         return {one.number: made[folder] for one, folder in zip(bins, named, strict=True)}
 
     def _rewrite(self, shares: list[Share]) -> list[Rewritten]:
@@ -183,7 +181,7 @@ class BinJob:
         for of_bin in shares.values():
             wrong = [one for one in of_bin if one.refusal or one.failure]
             if wrong:
-                discard(of_bin)
+                discard(self._store, of_bin)
             if wrong or len(of_bin) == 1:
                 ready.append((wrong or of_bin)[0])
             else:
@@ -206,10 +204,26 @@ class BinJob:
             is_final=False,
         )
         # Not by the tasks: one that is tried again needs the parts again.
-        discard(part for parts in divided for part in parts)
+        discard(self._store, (part for parts in divided for part in parts))
         for one in found:
             self._record.span("join", one.start, one.end, bin_id=one.number)
         return found
+
+    def _moved(self, outputs: Iterable[Rewritten], folders: Mapping[int, str]) -> list[Rewritten]:
+        """Outputs moved to the folders where they are to stay, by the numbers of their bins."""
+        store, moved = self._store, list[Rewritten]()
+        try:
+            for one in outputs:
+                place = one.path and posixpath.join(folders[one.number], posixpath.basename(one.path))
+                moved.append(one._replace(path=place and store.place(place)))
+                if place:
+                    store.move(one.path, place)
+                    with contextlib.suppress(FileNotFoundError):
+                        store.move(worker.checksum_path(one.path), worker.checksum_path(place))
+        except BaseException:
+            discard(store, moved)
+            raise
+        return moved
 
 
 def _cuts(sizes: np.ndarray, costs: np.ndarray, even: float) -> list[int]:
@@ -239,40 +253,23 @@ def _balanced(costs: np.ndarray, most: int) -> list[list[int]]:
 
 
 @contextlib.contextmanager
-def _own_folder(table: Path, run: str) -> Iterator[Path]:
+def _own_folder(store: Store, run: str) -> Iterator[str]:
     """A folder for the outputs of one job, that is deleted with all that was not moved out of it.
 
     A Python worker goes on for a while when its task has been cancelled, or was tried again elsewhere.
     Into a folder that is gone it can write nothing.
     """
-    folder = table / f"compaction-kit-{run}"
-    folder.mkdir()
+    folder = f"compaction-kit-{run}"
+    store.make_folder(folder, exist_ok=False)
     # VACUUM deletes empty folders at once, and this file in its time if the process is killed.
-    (folder / "in-use").touch()
+    store.create(f"{folder}/in-use", b"")
     try:
-        yield folder
+        yield store.place(folder)
     finally:
         end = time.monotonic() + _DELETING_SECONDS
-        while folder.exists() and time.monotonic() < end:
+        while store.is_taken(folder) and time.monotonic() < end:
             # Again, where a file came between its listing and its end.
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _moved(outputs: Iterable[Rewritten], folders: Mapping[int, str]) -> list[Rewritten]:
-    """Outputs moved to the folders where they are to stay, by the numbers of their bins."""
-    moved: list[Rewritten] = []
-    try:
-        for one in outputs:
-            path = one.path and os.path.join(folders[one.number], os.path.basename(one.path))
-            moved.append(one._replace(path=path))
-            if path:
-                shutil.move(one.path, path)
-                with contextlib.suppress(FileNotFoundError):
-                    shutil.move(_checksum_of(one.path), _checksum_of(path))
-    except BaseException:
-        discard(moved)
-        raise
-    return moved
+            store.delete(folder)
 
 
 def output_folder(place: str, metadata: Metadata, values: Sequence[str | None]) -> str:
@@ -296,27 +293,20 @@ def output_folder(place: str, metadata: Metadata, values: Sequence[str | None]) 
     return "" if metadata.is_mapped else folder_of(columns, values)
 
 
-def _made(table: Path, folder: str) -> str:
-    """A folder of a table, made if it isn't there; the table's own where a link leads out of that."""
-    root = str(table)
-    place = root
-    for part in folder.split("/"):
-        place = os.path.join(place, part)
-        if os.path.islink(place) and not is_within(os.path.realpath(place), os.path.realpath(root)):
-            return root
-    os.makedirs(place, exist_ok=True)
-    return place.removesuffix("/")
+def _made(store: Store, folder: str) -> str:
+    """A folder of a table, made if it isn't there; the table's own, "", where a link leads out of that."""
+    parts = folder.split("/")
+    if not all(
+        is_within(store.real("/".join(parts[:end])), store.real("")) for end in range(1, len(parts) + 1)
+    ):
+        return ""
+    store.make_folder(folder)
+    return folder
 
 
-def discard(written: Iterable[Rewritten]) -> None:
+def discard(store: Store, written: Iterable[Rewritten]) -> None:
     """Delete outputs that no commit will name."""
     for one in written:
         if one.path:
-            Path(one.path).unlink(missing_ok=True)
-            Path(_checksum_of(one.path)).unlink(missing_ok=True)
-
-
-def _checksum_of(path: str) -> str:
-    """The file that Hadoop keeps the checksums of another in, where there is one."""
-    folder, name = os.path.split(path)
-    return os.path.join(folder, f".{name}.crc")
+            store.delete(one.path)
+            store.delete(worker.checksum_path(one.path))

@@ -79,7 +79,7 @@ def refuse_bins(plan: BinPlan) -> dict[int, str]:
     files = plan.source.to_arrow()
     has_vector = files["deletion_vector_cardinality"].is_valid().to_numpy()[positions]
     paths = plan.source.paths(positions)
-    found = places(paths, plan.source.snapshot.table)
+    found = places(paths, plan.source.snapshot.store)
     reasons: dict[str, Any] = {
         "a file has a path that Delta can't open": is_unreadable(paths),
         "a file is not on a local disk": is_remote(found),

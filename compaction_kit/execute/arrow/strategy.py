@@ -57,7 +57,7 @@ class _ArrowRun:
     def __init__(self, work: Work):
         self._work = work
         self._source = work.plan.source
-        self._job = BinJob(work.spark, work.table, self._source, work.record)
+        self._job = BinJob(work.spark, work.store, self._source, work.record)
         self._refusals = refuse_bins(work.plan)
         packing = work.plan.packing
         self._bins = [
@@ -98,7 +98,7 @@ class _ArrowRun:
                 kept = [one for one in self._left(bins) if pending[one.number].path]
                 bins = self._commit(transaction, kept, replaced, pending)
             finally:
-                discard(pending.values())
+                discard(self._work.store, pending.values())
 
     def _prepare(self, bins: list[Bin]) -> tuple[OptimizeTransaction, dict[int, Replaced]]:
         """A transaction at the latest version, and what the log will say of the files of each bin."""
@@ -159,7 +159,7 @@ class _ArrowRun:
     def _actions(
         self, numbers: Iterable[int], replaced: Mapping[int, Replaced], pending: Mapping[int, Rewritten]
     ) -> list[str]:
-        return file_actions(self._work.table, *_picked(numbers, replaced, pending))
+        return file_actions(self._work.store, *_picked(numbers, replaced, pending))
 
     def _compare(self, lines: Iterable[str]) -> Fingerprint:
         """Prove what file actions do, before they are committed."""
@@ -169,7 +169,7 @@ class _ArrowRun:
 
     def _checksum_confs(self, version: int) -> dict[str, str]:
         """A version without a checksum file is followed by one without: Delta would read the whole log."""
-        has_one = (self._work.table / LOG_FOLDER / f"{version:020d}.crc").exists()
+        has_one = self._work.store.is_taken(f"{LOG_FOLDER}/{version:020d}.crc")
         return {} if has_one else _NO_CHECKSUM
 
     def _bear(self, error: Exception) -> None:

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from compaction_kit import open_table
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.log.paths import places
+from compaction_kit.storage import open_store
 from tests import folders
 from tests.handmade import actions_of
 
@@ -88,7 +89,7 @@ def compacted(table: Path, strategy: str) -> dict[str, dict[str, Any]]:
 
 
 def file_of(table: Path, add: dict[str, Any]) -> Path:
-    return table / places(pa.array([add["path"]]), table)[0].as_py()
+    return table / places(pa.array([add["path"]]), open_store(str(table)))[0].as_py()
 
 
 def layout(path: Path) -> list[tuple[Any, ...]]:
