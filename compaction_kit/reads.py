@@ -1,6 +1,5 @@
 """What a compaction did for readers: one query, timed at two versions of a table side by side."""
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from compaction_kit.query import (
 from compaction_kit.records import Record
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import uri
+from compaction_kit.storage import open_store
 from compaction_kit.text import format_count, format_factor, format_seconds, format_size
 from compaction_kit.verify import fingerprint
 
@@ -257,16 +257,13 @@ def _size(read: _Read) -> int | None:
     """Bytes of the files that the query opens; None if one of them is not on a local disk."""
     if not all(name.startswith("file:") for name in read.files):
         return None
-    try:
-        return sum(os.stat(_path(name)).st_size for name in read.files)
-    except FileNotFoundError as error:
-        raise _missing(read.version) from error
-
-
-def _path(name: str) -> Path:
+    disk = open_store("/")
+    paths = [name.removeprefix("file:").removeprefix("//") for name in read.files]
     # Delta's tables name their files by path; others, which a query may join, by URI.
-    path = name.removeprefix("file:").removeprefix("//")
-    return Path(path) if os.path.exists(path) else Path(unquote(path))
+    found = [disk.status(path) or disk.status(unquote(path)) for path in paths]
+    if None in found:
+        raise _missing(read.version)
+    return sum(file.size_bytes for file in found if file is not None)
 
 
 def _run_by_turns(reads: list[_Read], repeats: int, words: str) -> list[tuple[int, int, float]]:
