@@ -51,6 +51,10 @@ def open_table(name: str | Path, spark: SparkSession | None = None) -> "Table":
         TableNotFoundError: There is nothing by that name.
         NotADeltaTableError: It is no Delta table.
         UnsupportedTableError: It isn't on a local disk.
+
+    Examples:
+        >>> ck.open_table("data/flights")
+        Table("data/flights", version 364)
     """
     return Table(open_handle(name, spark))
 
