@@ -54,7 +54,7 @@ class World:
 
     def add(self, number: int, form: str, value: str = "1") -> handmade.Action:
         path = self.path(number, form, value)
-        place = places(canonical_paths(pa.array([path])), self.table)[0].as_py()
+        place = places(canonical_paths(pa.array([path])), open_store(str(self.table)))[0].as_py()
         partition = {"p": value} if self.partitioned else None
         action = handmade.write_data(self.table, place, pa.table({"id": [number, -number]}), partition)
         action["add"]["path"] = path
