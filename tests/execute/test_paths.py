@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from compaction_kit import open_table
 from compaction_kit.errors import CompactionKitError
 from compaction_kit.log.paths import canonical_paths, is_outside, places
+from compaction_kit.storage import open_store
 from tests import deltas_view, handmade
 from tests.folders import listing
 
