@@ -105,6 +105,10 @@ class _CheckedFile(io.RawIOBase):
         if self._is_checked and ((len(data) % 4) or len(self._sums) != -(-self._size // self._chunk)):
             self._differs()
 
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
     def seekable(self) -> bool:
         """It is."""
         return True
