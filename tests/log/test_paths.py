@@ -126,11 +126,11 @@ def test_delta_knows_files_by_the_same_paths_and_finds_them_at_the_same_places(
         assert not any(is_unreadable(known).to_pylist())
         for path, one, place in zip(paths, known.to_pylist(), found, strict=True):
             assert one == canonical(path)
-            there = absolute(str(TABLE), one).toUri()
+            there = absolute(TABLE.root, one).toUri()
             if there.getAuthority() or there.getScheme() not in (None, "file"):
                 assert "://" in place
             else:
-                assert os.path.join(str(TABLE), place) == os.path.normpath(f"/{there.getPath().lstrip('/')}")
+                assert os.path.join(TABLE.root, place) == os.path.normpath(f"/{there.getPath().lstrip('/')}")
 
     check()
 
