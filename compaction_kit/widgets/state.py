@@ -48,9 +48,8 @@ class Runs(Watched):
 
     def of_another_table(self, name: str) -> str:
         """What to say above a run if it is of another table than the one of this name."""
-        return (
-            "" if self.ran in ("", name) else f"What follows is of {self.ran}, which was open when it began."
-        )
+        is_other = self.ran not in ("", name)
+        return f"What follows is of {self.ran}, which was open when it began." if is_other else ""
 
     def start_run(self, bench: "WorkbenchState", table: Table, run: Callable[[Job], Any]) -> bool:
         """Run a plan of a table, and read the table again if it is still open; returns whether it began."""
@@ -59,11 +58,12 @@ class Runs(Watched):
             self.result = None
             self.ran = table.name
             try:
-                self.result = run(job)
+                result = run(job)
             finally:
                 # After a failure too: other writers may have committed meanwhile.
                 if table is bench.table:
                     bench.reload()
+            self.result = result
 
         return self.running.start(work)
 
