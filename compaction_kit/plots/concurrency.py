@@ -80,8 +80,8 @@ def _draw_tries(axis: Axes, tries: list[dict[str, Any]], exception: str | None) 
     _note(axis, _CHECKED + 0.25, _FIRST - 0.33, "conflict", LOST, "center")
     _read(axis, _FIRST, _ANEW, last)
     found = last["outcome"] == "committed"
-    words = "looks again: its\nfiles are there" if found else "looks again: its\nfiles are gone"
-    _box(axis, _FIRST, _ANEW, _LOOKED, LIVE if found else TOMBSTONED, words)
+    text = "looks again: its\nfiles are there" if found else "looks again: its\nfiles are gone"
+    _box(axis, _FIRST, _ANEW, _LOOKED, LIVE if found else TOMBSTONED, text)
     if found:
         _commit(axis, _FIRST, _LOOKED, last)
     else:
@@ -101,13 +101,13 @@ def _draw_log(axis: Axes, starts: Mapping[int, float]) -> None:
         axis.text(start + 0.12, _LOG, f"version {version}", va="center", fontsize=8.5, color=INK)
 
 
-def _box(axis: Axes, lane: float, start: float, end: float, colour: str, words: str) -> None:
+def _box(axis: Axes, lane: float, start: float, end: float, colour: str, text: str) -> None:
     axis.add_patch(
         Rectangle((start, lane - _HALF), end - start, 2 * _HALF, facecolor=colour, edgecolor="white")
     )
     ink = "white" if colour in (LIVE, TOMBSTONED) else INK
     axis.text(
-        (start + end) / 2, lane, words, ha="center", va="center", fontsize=7.5, color=ink, linespacing=0.95
+        (start + end) / 2, lane, text, ha="center", va="center", fontsize=7.5, color=ink, linespacing=0.95
     )
 
 

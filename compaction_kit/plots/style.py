@@ -71,7 +71,7 @@ Look = tuple[str, str]
 
 
 class Chart(Figure):
-    """A matplotlib Figure that a notebook shows as it is, with its words for people who can't see it.
+    """A matplotlib Figure that a notebook shows as it is, with its label for people who can't see it.
 
     Its texts hold names, so that no text is taken for mathematics or for TeX.
     """
@@ -122,7 +122,7 @@ def to_svg(figure: Figure) -> Html:
 
 
 def to_html(figure: Figure) -> Html:
-    """The figure as an element that needs no other file, with its words for people who can't see it."""
+    """The figure as an element that needs no other file, with its label for people who can't see it."""
     drawn = to_svg(figure)
     if len(drawn) <= _MOST_SVG_CHARACTERS:
         return drawn

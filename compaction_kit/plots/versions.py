@@ -157,7 +157,7 @@ def _name_rows(axis: Axes, looks: Mapping[str, style.Look]) -> None:
 
 
 def _draw_strip(axis: Axes, versions: pa.Table) -> None:
-    """A coloured strip: the versions across, what an attempt to read each comes to."""
+    """A strip of the versions across, coloured by whether they can be read."""
     numbers = versions["version"].to_numpy()
     _draw_runs(axis, numbers, np.array(versions["readable"].to_pylist()), (0, 1), _READABLE)
     axis.set(xlim=(min(numbers) - 0.5, max(numbers) + 0.5), ylim=(0, 1), yticks=[])

@@ -247,15 +247,15 @@ def call(function: str, **options: object) -> str:
 class Slider(anywidget.AnyWidget):
     """A labelled slider over whole numbers: the browser's own, in every notebook's front end.
 
-    ipywidgets' sliders have no words for people who can't see them.
+    ipywidgets' sliders have no label that a screen reader reads.
     """
 
     _esm = _FOLDER / "slider.js"
     label = Unicode("", help="What is chosen").tag(sync=True)
-    value = Int(0, help="Where it stands").tag(sync=True)
+    value = Int(0, help="The chosen number").tag(sync=True)
     min = Int(0, help="Its left end").tag(sync=True)
     max = Int(100, help="Its right end").tag(sync=True)
-    text = Unicode("", help="The value in words").tag(sync=True)
+    text = Unicode("", help="The value as text").tag(sync=True)
     shows_text = Bool(True, help="Whether the text is shown beside it").tag(sync=True)
     disabled = Bool(False, help="Whether it can't be moved").tag(sync=True)
 

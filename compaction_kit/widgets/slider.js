@@ -1,4 +1,4 @@
-// A slider of the page's own: labelled, moved by mouse and keyboard, and with its value in words.
+// A slider of the page's own: labelled, moved by mouse and keyboard, and with its value as text.
 function render({ model, el }) {
   const label = document.createElement("label");
   const input = document.createElement("input");

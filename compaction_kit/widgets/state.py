@@ -89,7 +89,7 @@ class WorkbenchState(Runs):
     min_file_size = Int(GIB, min=1, help="Files below this size in bytes are rewritten")
     max_file_size = Int(GIB, min=1, help="Bytes that a bin may hold")
     order = Unicode(SIZE, help="In which order files are put into bins")
-    budget = Unicode("", help="Bytes that may be rewritten, as a size in words; empty for no limit")
+    budget = Unicode("", help='Bytes that may be rewritten, such as "10 GiB"; empty for no limit')
     strategy = Unicode("auto", help="How the plan is run")
     verify = Bool(True, help="Whether the content is compared after a run")
 
