@@ -79,6 +79,7 @@ def slider_moves(table: Path) -> np.ndarray:
             start = time.perf_counter()
             bench.plan.target.slider.set_state({"value": place})
             times.append(time.perf_counter() - start)
+            assert bench.state.plan is not None
             assert bench.state.plan.thresholds.max_file_size == 2**place
     return np.array(times) * 1_000
 

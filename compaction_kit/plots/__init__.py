@@ -4,17 +4,14 @@ Every figure's title is its finding, and its label (`get_label()`) says the same
 can't see it.
 """
 
-from compaction_kit.plots.bins import bins, layouts, plan
+from compaction_kit.plots.comparisons import layouts, reads, survey
 from compaction_kit.plots.concurrency import concurrency
 from compaction_kit.plots.history import history, lifetimes, manifest
-from compaction_kit.plots.reads import reads
 from compaction_kit.plots.sink_log import sink_log
-from compaction_kit.plots.sizes import before_after, file_sizes
+from compaction_kit.plots.sizes import before_after, bins, file_sizes, plan
 from compaction_kit.plots.style import LIVE, LOST, NEW, SMALL, TOMBSTONED, Chart, to_html, to_png, to_svg
-from compaction_kit.plots.survey import survey
 from compaction_kit.plots.timeline import timeline, timelines
-from compaction_kit.plots.vacuum import vacuum
-from compaction_kit.plots.versions import readability, storage
+from compaction_kit.plots.versions import readability, storage, vacuum
 
 __all__ = [
     "LIVE",

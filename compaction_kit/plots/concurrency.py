@@ -7,7 +7,8 @@ import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from compaction_kit.plots.style import INK, LIVE, LOST, NEW, SMALL, TOMBSTONED, Chart, short, titled
+from compaction_kit.plots import style
+from compaction_kit.plots.style import INK, LIVE, LOST, NEW, SMALL, TOMBSTONED, Chart
 
 _FIRST, _LOG, _SECOND = 2.0, 1.0, 0.0
 _HALF = 0.17
@@ -27,14 +28,14 @@ def concurrency(
             outcome ("committed", "taken", "refused" or "gave up").
         names: The writer who is held, drawn above the log, and the one who commits in between.
         title: The finding.
-        exception: What the first was told; None if it committed.
+        exception: The first writer's exception; None if it committed.
 
     Returns:
-        The figure; its label tells the commits tried in words.
+        The figure; its label lists the commits tried.
     """
     first = [row for row in attempts.to_pylist() if row["writer"] == names[0]]
     second = next(row for row in attempts.to_pylist() if row["writer"] == names[1])
-    figure = Chart(figsize=(9.6, 2.9), layout="constrained")
+    figure = style.chart(9.6, 2.9, title, *map(_sentence, attempts.to_pylist()))
     axis = figure.subplots()
     _box(axis, _FIRST, _BEGINS, _JOINS, LIVE, "at work")
     _box(axis, _FIRST, _JOINS, _TRIES, _HELD, "held before its commit")
@@ -49,14 +50,15 @@ def concurrency(
     _draw_log(axis, starts)
     axis.set(xlim=(-0.4, _END), ylim=(-0.3, 2.3))
     axis.set_yticks(
-        [_FIRST, _LOG, _SECOND], [short(names[0]), "the log", short(names[1])], fontsize=9, color=INK
+        [_FIRST, _LOG, _SECOND],
+        [style.short(names[0]), "the log", style.short(names[1])],
+        fontsize=9,
+        color=INK,
     )
     axis.set_xticks([])
     axis.set_xlabel("order of time →", fontsize=9, color=INK, loc="right")
     axis.tick_params(axis="y", length=0)
     axis.spines[:].set_visible(False)
-    titled(figure, title)
-    figure.set_label(". ".join([title, *map(_in_words, attempts.to_pylist())]))
     return figure
 
 
@@ -78,8 +80,8 @@ def _draw_tries(axis: Axes, tries: list[dict[str, Any]], exception: str | None) 
     _note(axis, _CHECKED + 0.25, _FIRST - 0.33, "conflict", LOST, "center")
     _read(axis, _FIRST, _ANEW, last)
     found = last["outcome"] == "committed"
-    words = "looks again: its\nfiles are there" if found else "looks again: its\nfiles are gone"
-    _box(axis, _FIRST, _ANEW, _LOOKED, LIVE if found else TOMBSTONED, words)
+    text = "looks again: its\nfiles are there" if found else "looks again: its\nfiles are gone"
+    _box(axis, _FIRST, _ANEW, _LOOKED, LIVE if found else TOMBSTONED, text)
     if found:
         _commit(axis, _FIRST, _LOOKED, last)
     else:
@@ -99,18 +101,18 @@ def _draw_log(axis: Axes, starts: Mapping[int, float]) -> None:
         axis.text(start + 0.12, _LOG, f"version {version}", va="center", fontsize=8.5, color=INK)
 
 
-def _box(axis: Axes, lane: float, start: float, end: float, colour: str, words: str) -> None:
+def _box(axis: Axes, lane: float, start: float, end: float, colour: str, text: str) -> None:
     axis.add_patch(
         Rectangle((start, lane - _HALF), end - start, 2 * _HALF, facecolor=colour, edgecolor="white")
     )
     ink = "white" if colour in (LIVE, TOMBSTONED) else INK
     axis.text(
-        (start + end) / 2, lane, words, ha="center", va="center", fontsize=7.5, color=ink, linespacing=0.95
+        (start + end) / 2, lane, text, ha="center", va="center", fontsize=7.5, color=ink, linespacing=0.95
     )
 
 
 def _read(axis: Axes, lane: float, x: float, row: Mapping[str, Any]) -> None:
-    _arrow(axis, x, _LOG, lane, TOMBSTONED, style=":")
+    _arrow(axis, x, _LOG, lane, TOMBSTONED, line=":")
     _note(axis, x + 0.07, (lane + _LOG) / 2, f"reads {row['read_version']}", INK, "left")
 
 
@@ -121,36 +123,24 @@ def _commit(axis: Axes, lane: float, x: float, row: Mapping[str, Any]) -> None:
 
 def _refused(axis: Axes, x: float, exception: str | None) -> None:
     _cross(axis, x + 0.25)
-    _note(axis, x + 0.12, _FIRST - 0.36, short(exception or "refused"), LOST, "left", bold=True)
+    _note(axis, x + 0.12, _FIRST - 0.36, style.short(exception or "refused"), LOST, "left", bold=True)
 
 
 def _cross(axis: Axes, x: float) -> None:
     axis.plot([x], [_FIRST], marker="X", markersize=12, color=LOST, markeredgecolor="white")
 
 
-def _arrow(axis: Axes, x: float, start: float, end: float, colour: str, style: str = "-") -> None:
+def _arrow(axis: Axes, x: float, start: float, end: float, colour: str, line: str = "-") -> None:
     inset = _HALF if end > start else -_HALF
-    axis.annotate(
-        "",
-        (x, end - inset),
-        (x, start + inset),
-        arrowprops={
-            "arrowstyle": "-|>",
-            "color": colour,
-            "linestyle": style,
-            "lw": 1.4,
-            "shrinkA": 0,
-            "shrinkB": 0,
-        },
-    )
+    look = {"arrowstyle": "-|>", "color": colour, "linestyle": line, "lw": 1.4, "shrinkA": 0, "shrinkB": 0}
+    axis.annotate("", (x, end - inset), (x, start + inset), arrowprops=look)
 
 
 def _note(axis: Axes, x: float, y: float, text: str, colour: str, side: str, bold: bool = False) -> None:
-    axis.text(
-        x, y, text, ha=side, va="center", fontsize=8, color=colour, fontweight="bold" if bold else "normal"
-    )
+    weight = "bold" if bold else "normal"
+    axis.text(x, y, text, ha=side, va="center", fontsize=8, color=colour, fontweight=weight)
 
 
-def _in_words(row: Mapping[str, Any]) -> str:
+def _sentence(row: Mapping[str, Any]) -> str:
     tried = "tried no commit" if row["version"] is None else f"tried to commit version {row['version']}"
     return f"{row['writer']} read version {row['read_version']}, {tried}: {row['outcome']}"

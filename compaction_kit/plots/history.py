@@ -1,20 +1,21 @@
 """Figures of a table's past: the files of each version, when each file was live, which a manifest lists."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from matplotlib.collections import PolyCollection
-from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
-from compaction_kit.plots.style import INK, LIVE, LOST, NEW, SMALL, TOMBSTONED, Chart, calm, short, titled
+from compaction_kit.plots import style
+from compaction_kit.plots.style import INK, LIVE, LOST, NEW, SMALL, SMALL_HATCH, TOMBSTONED, Chart
 from compaction_kit.text import format_count
 
-# What added the files, by its operation's name; colour and hatch say the same.
-_LOOKS = {
+# By what added a file: the kind of the version's operation.
+_LOOKS: dict[str, style.Look] = {
     "written": (LIVE, ""),
     "compacted": (NEW, ""),
-    "changed": (SMALL, "///"),
+    "changed": (SMALL, SMALL_HATCH),
     "restored": ("#56B4E9", "xxx"),
     "there before": (TOMBSTONED, "..."),
 }
@@ -32,34 +33,25 @@ def history(ledger: pa.Table) -> Chart:
     """
     known = ledger.filter(ledger["num_files"].is_valid())
     versions, counts = known["version"].to_numpy(), known["num_files"].to_numpy()
-    small = known["num_small_files"].to_numpy()
-    figure = Chart(figsize=(7.2, 3.2), layout="constrained")
+    last, most = int(counts[-1]) if len(counts) else 0, counts.max(initial=0)
+    figure = style.chart(7.2, 3.2, f"Up to {most:,} live files, {last:,} now")
     axis = figure.subplots()
     axis.fill_between(versions, counts, step="post", color=LIVE, alpha=0.25, linewidth=0)
     axis.step(versions, counts, where="post", color=LIVE, linewidth=1.5, label="live files")
+    small = known["num_small_files"].to_numpy()
     axis.step(versions, small, where="post", color=SMALL, linewidth=1.5, linestyle="--", label="small files")
     for row in known.filter(pc.invert(known["data_change"])).to_pylist():
         if row["num_removed"]:
-            label = f"{short(row['operation'] or '')}\nversion {row['version']}".strip()
+            text = f"{style.short(row['operation'] or '')}\nversion {row['version']}".strip()
             axis.axvline(row["version"], color=NEW, linewidth=1, linestyle=":")
-            axis.annotate(
-                label,
-                (row["version"], counts.max() * 1.12),
-                xytext=(4, 0),
-                textcoords="offset points",
-                fontsize=8,
-                color=NEW,
-                va="top",
-                annotation_clip=False,
-            )
-    axis.set(xlabel="version", ylabel="files", ylim=(0, counts.max(initial=1) * 1.15))
+            style.note(axis, text, (row["version"], most * 1.12), color=NEW, va="top", annotation_clip=False)
+    axis.set(xlabel="version", ylabel="files", ylim=(0, max(most, 1) * 1.15))
     axis.margins(x=0.08)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda count, _: f"{count:,.0f}"))
-    axis.legend(loc="upper left", frameon=False, fontsize=8)
-    calm(axis, "y")
-    last = int(counts[-1]) if len(counts) else 0
-    return titled(figure, f"Up to {int(counts.max(initial=0)):,} live files, {last:,} now")
+    axis.yaxis.set_major_formatter("{x:,.0f}")
+    style.legend(axis, "upper left")
+    style.calm(axis, "y")
+    return figure
 
 
 def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) -> Chart:
@@ -70,62 +62,45 @@ def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) ->
         history: What `Table.history()` returns.
         version: One to mark by a line; None for none.
     """
-    figure = Chart(figsize=(7.6, 4.0), layout="constrained")
-    axis = figure.subplots()
     latest = max([*history["version"].to_pylist(), *lives["added"].to_pylist(), 0])
-    groups = _groups(lives, latest + 1)
+    figure = style.chart(7.6, 4.0, _finding(lives, latest))
+    axis = figure.subplots()
+    added, removed, counts = _groups(lives, latest + 1)
+    bottom = np.cumsum(counts)
+    num_files = int(counts.sum())
     kinds = _kinds_of(history)
-    tops = np.cumsum([0, *(count for _, _, count in groups)])
-    names = [kinds.get(added, "written") for added, _, _ in groups]
-    is_fine = int(tops[-1]) > _MOST_BARS
-    for name, (colour, hatch) in _LOOKS.items():
-        boxes = [
-            [(start, top), (start, top + count), (end, top + count), (end, top)]
-            for (added, removed, count), top, kind in zip(groups, tops[:-1], names, strict=True)
-            if kind == name
-            for start, end in [(added - 0.5, removed - 0.5)]
-        ]
+    names = np.array([kinds.get(version, "written") for version in added.tolist()], str)
+    is_fine = num_files > _MOST_BARS
+    for name, look in _LOOKS.items():
+        mine = names == name
+        sides = [side[mine] for side in (added - 0.5, removed - 0.5, bottom - counts, bottom)]
         # Without an edge of their own, bars of less than a pixel let the paper through between them.
-        edge = "white" if hatch or not is_fine else colour
-        width = 0.4 if is_fine else 0.6
-        axis.add_collection(
-            PolyCollection(boxes, facecolors=colour, edgecolors=edge, linewidths=width, hatch=hatch or None)
-        )
+        edge = look[0] if is_fine and not look[1] else "white"
+        style.boxes(axis, sides, look, edge, 0.4 if is_fine else 0.6)
     if version is not None:
         axis.axvline(version, color=INK, linewidth=1, linestyle="--")
-        axis.annotate(
-            f"version {version}", (version, 0), xytext=(3, 3), textcoords="offset points", fontsize=8,
-            color=INK, annotation_clip=False,
-        )  # fmt: skip
+        style.note(axis, f"version {version}", (version, 0), (3, 3), annotation_clip=False)
     first = min(lives["added"].to_pylist(), default=0)
     axis.set(xlabel="version", ylabel="files, by when they were added", xlim=(first - 0.5, latest + 0.5))
-    axis.set_ylim(max(int(tops[-1]), 1), 0)
+    axis.set_ylim(max(num_files, 1), 0)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axis.yaxis.set_major_locator(MaxNLocator(integer=True))
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda count, _: f"{count:,.0f}"))
-    calm(axis, "x")
-    handles = [
-        Patch(facecolor=colour, hatch=hatch, edgecolor="white", label=name)
-        for name, (colour, hatch) in _LOOKS.items()
-        if name in names
-    ]
-    figure.legend(
-        handles=handles, loc="outside lower right", ncols=len(handles) or 1, frameon=False, fontsize=8
+    style.count_ticks(axis.yaxis)
+    style.calm(axis, "x")
+    style.legend(
+        figure, "outside lower right", {name: look for name, look in _LOOKS.items() if name in names}
     )
-    return titled(figure, _finding(lives, latest))
+    return figure
 
 
-def _groups(lives: pa.Table, end: int) -> list[tuple[int, int, int]]:
-    """From which version to which how many files were live: one a file, or few, if they are many."""
+def _groups(lives: pa.Table, end: int) -> list[np.ndarray]:
+    """From which version to which how many files were live: one file each, or more, if there are many."""
     spans = pa.table({"added": lives["added"], "removed": pc.fill_null(lives["removed"], end)})
     if len(spans) <= _MOST_BARS:
-        return [(row["added"], row["removed"], 1) for row in _in_order(spans).to_pylist()]
-    counted = spans.group_by(["added", "removed"]).aggregate([([], "count_all")])
-    return [(row["added"], row["removed"], row["count_all"]) for row in _in_order(counted).to_pylist()]
-
-
-def _in_order(spans: pa.Table) -> pa.Table:
-    return spans.sort_by([("added", "ascending"), ("removed", "ascending")])
+        counted = spans.append_column("count_all", pa.array(np.ones(len(spans), np.int64)))
+    else:
+        counted = spans.group_by(["added", "removed"]).aggregate([([], "count_all")])
+    counted = counted.sort_by([("added", "ascending"), ("removed", "ascending")])
+    return [counted[name].to_numpy() for name in ("added", "removed", "count_all")]
 
 
 def _kinds_of(history: pa.Table) -> dict[int, str]:
@@ -155,35 +130,26 @@ def manifest(by_version: pa.Table, version: int | None) -> Chart:
     """
     versions = by_version["version"].to_numpy()
     live, listed = by_version["num_live"].to_numpy(), by_version["num_listed"].to_numpy()
-    figure = Chart(figsize=(7.2, 2.8), layout="constrained")
+    figure = style.chart(7.2, 2.8, _manifest_finding(by_version, version))
     axis = figure.subplots()
     # Each version's count holds from half a step before it to half a step after.
     edges = np.append(versions - 0.5, versions[-1] + 0.5)
     axis.stairs(live, edges, baseline=listed, fill=True, color=LOST, alpha=0.2)
     axis.stairs(live, edges, baseline=None, color=LIVE, linewidth=1.5, label="live")
-    axis.stairs(
-        listed, edges, baseline=None, color=NEW, linewidth=1.5, linestyle="--", label="of them listed"
-    )
+    how: dict[str, Any] = {"color": NEW, "linewidth": 1.5, "linestyle": "--"}
+    axis.stairs(listed, edges, baseline=None, label="of them listed", **how)
     if version is not None:
         axis.axvline(version, color=NEW, linewidth=1, linestyle=":")
-        on_left = version > versions.mean()
-        axis.annotate(
-            f"the manifest's version: {version}",
-            (version, live.max(initial=1) * 1.3),
-            xytext=(-4 if on_left else 4, 0),
-            textcoords="offset points",
-            ha="right" if on_left else "left",
-            va="top",
-            fontsize=8,
-            color=NEW,
-        )
+        at, text = (version, live.max(initial=1) * 1.3), f"the manifest's version: {version}"
+        x, side = (-4, "right") if version > versions.mean() else (4, "left")
+        style.note(axis, text, at, (x, 0), NEW, ha=side, va="top")
     axis.set(xlabel="version", ylabel="files", ylim=(0, live.max(initial=1) * 1.35))
     axis.margins(x=0.08)
     for ticks in (axis.xaxis, axis.yaxis):
         ticks.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    calm(axis, "y")
-    axis.legend(loc="upper left", frameon=False, fontsize=8)
-    return titled(figure, _manifest_finding(by_version, version))
+    style.calm(axis, "y")
+    style.legend(axis, "upper left")
+    return figure
 
 
 def _manifest_finding(by_version: pa.Table, version: int | None) -> str:

@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from compaction_kit.plots.style import INK, LIVE, LOST, NEW, TOMBSTONED, Chart, calm, size_ticks, titled
+from compaction_kit.plots import style
+from compaction_kit.plots.style import INK, LIVE, LOST, NEW, TOMBSTONED, Chart
 from compaction_kit.text import format_size
 
 _NUM_TICKS = 5
@@ -30,21 +30,22 @@ def sink_log(
         fails_at: The batch that fails; None if none does.
         with_retention: The batches to come with a retention, to be drawn beside.
     """
-    figure = Chart(figsize=(7.2, 3.4), layout="constrained")
+    projected = _compactions(batches)
+    shorter = None if with_retention is None else _compactions(with_retention)
+    figure = style.chart(7.2, 3.4, finding, *_sentences(removals, shorter))
     axis = figure.subplots()
-    known = files.filter(pc.equal(files["kind"], "compaction"))
-    own = files.filter(pc.equal(files["kind"], "batch"))
-    compactions = _compactions(batches)
-    projected = _from_last(known, compactions)
+    known = _compactions(files)
     _draw(axis, known, LIVE, "o", "-", "compaction file")
-    _draw(axis, projected, LIVE, "o", "--", "projected", hollow=True)
-    if with_retention is not None:
-        rows = _from_last(known, _compactions(with_retention))
-        _draw(axis, rows, NEW, "D", ":", "with the retention", hollow=True)
+    # What is projected begins at the last one that is there.
+    last = known.slice(max(len(known) - 1, 0))
+    _draw(axis, pa.concat_tables([last, projected]), LIVE, "o", "--", "projected", hollow=True)
+    if shorter is not None:
+        _draw(axis, pa.concat_tables([last, shorter]), NEW, "D", ":", "with the retention", hollow=True)
+    own = files.filter(pc.equal(files["kind"], "batch"))
     _draw(axis, own, TOMBSTONED, "s", "none", "a batch's own file")
-    sizes = [*files["size_bytes"].to_pylist(), *compactions["size_bytes"].to_pylist()]
-    size_ticks(axis.yaxis, max(sizes, default=1), _NUM_TICKS)
-    axis.set_ylim(0, max(sizes, default=1) * 1.12)
+    largest = max([*files["size_bytes"].to_pylist(), *projected["size_bytes"].to_pylist()], default=1)
+    style.size_ticks(axis.yaxis, largest, _NUM_TICKS)
+    axis.set_ylim(0, largest * 1.12)
     _draw_removals(axis, removals)
     if fails_at is not None:
         axis.axvline(fails_at, color=LOST, linewidth=1.5)
@@ -54,17 +55,14 @@ def sink_log(
         axis.axvline(latest, color=INK, linewidth=0.8, linestyle=":")
         _note(axis, latest, "now", INK)
     axis.set(xlabel="batch", ylabel="size of the file")
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda batch, _: f"{batch:,.0f}"))
-    calm(axis, "y")
-    figure.legend(loc="outside lower left", ncols=5, frameon=False, fontsize=8, labelcolor=INK)
-    titled(figure, finding)
-    figure.set_label(". ".join([finding, *_in_words(removals, with_retention)]))
+    style.count_ticks(axis.xaxis)
+    style.calm(axis, "y")
+    style.legend(figure, "outside lower left", ncols=5)
     return figure
 
 
-def _compactions(batches: pa.Table) -> pa.Table:
-    return batches.filter(pc.equal(batches["kind"], "compaction"))
+def _compactions(rows: pa.Table) -> pa.Table:
+    return rows.filter(pc.equal(rows["kind"], "compaction")).select(["batch", "size_bytes"])
 
 
 def _draw(
@@ -85,12 +83,6 @@ def _draw(
         )
 
 
-def _from_last(known: pa.Table, projected: pa.Table) -> pa.Table:
-    """The projected compactions, after the last one that is there."""
-    columns = ["batch", "size_bytes"]
-    return pa.concat_tables([known.slice(max(len(known) - 1, 0)).select(columns), projected.select(columns)])
-
-
 def _draw_removals(axis: Axes, removals: pa.Table) -> None:
     """A tick below the axis for each batch after which files are removed."""
     batches = pc.unique(removals["batch"]).to_pylist()
@@ -109,26 +101,16 @@ def _draw_removals(axis: Axes, removals: pa.Table) -> None:
         )
 
 
-def _note(axis: Axes, batch: float, text: str, colour: str) -> None:
-    axis.annotate(
-        text,
-        (batch, 1),
-        xycoords=axis.get_xaxis_transform(),
-        xytext=(4, -2),
-        textcoords="offset points",
-        fontsize=8,
-        color=colour,
-        va="top",
-    )
+def _note(axis: Axes, batch: float, text: str, color: str) -> None:
+    style.note(axis, text, (batch, 1), (4, -2), color, xycoords=axis.get_xaxis_transform(), va="top")
 
 
-def _in_words(removals: pa.Table, with_retention: pa.Table | None) -> list[str]:
-    lines = []
+def _sentences(removals: pa.Table, with_retention: pa.Table | None) -> list[str]:
+    sentences = []
     if len(removals):
         first = pc.min(removals["batch"]).as_py()
-        lines.append(f"The cleanup removes {len(removals):,} files, from batch {first:,} on")
-    compactions = [] if with_retention is None else _compactions(with_retention)["size_bytes"].to_pylist()
-    if compactions:
-        size = compactions[-1]
-        lines.append(f"With the retention the compaction file would be about {format_size(size)}")
-    return lines
+        sentences.append(f"The cleanup removes {len(removals):,} files, from batch {first:,} on")
+    if with_retention is not None and len(with_retention):
+        size = format_size(with_retention["size_bytes"][-1].as_py())
+        sentences.append(f"With the retention the compaction file would be about {size}")
+    return sentences

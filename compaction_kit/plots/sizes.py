@@ -1,45 +1,36 @@
-"""Figures of file sizes: one table's, or before and after."""
+"""Figures of file sizes: one table's, before and after, and the bins of a plan."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from compaction_kit.histogram import Histogram
-from compaction_kit.plots.style import (
-    INK,
-    LIVE,
-    LOST,
-    NEW,
-    SMALL,
-    SMALL_HATCH,
-    Chart,
-    F,
-    calm,
-    size_ticks,
-    titled,
-)
-from compaction_kit.text import format_size
+from compaction_kit.plots import style
+from compaction_kit.plots.style import INK, LIVE, LOST, NEW, SMALL, SMALL_HATCH, Chart
+from compaction_kit.text import format_count, format_size
 
 # Doublings of the size, above which numbers on bars would run into each other.
 _MOST_LABELLED = 18
 # How much of a bucket its bar fills.
 _BAR = 0.92
+_MOST_BINS = 60
+_BINS_WIDTH_PIXELS = 600
 
 
 def file_sizes(histogram: Histogram, small_file_size: int) -> Chart:
     """Files above and bytes below, by size; buckets below the threshold are marked as small."""
     small = histogram.edges[1:] <= small_file_size
     num_small, total = int(histogram.num_files[small].sum()), int(histogram.num_files.sum())
-    figure = Chart(figsize=(6.4, 3.6), layout="constrained")
+    title = f"{num_small:,} of {total:,} files are under {format_size(small_file_size)}"
+    figure = style.chart(6.4, 3.6, title if total else "The table has no files")
     axes = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     _size_axis(axes[1], [histogram], [small_file_size])
     _panel(axes, histogram, small, _tops([histogram]))
     _threshold(axes, small_file_size, "small")
-    title = f"{num_small:,} of {total:,} files are under {format_size(small_file_size)}"
-    return titled(figure, title if total else "The table has no files")
+    return figure
 
 
 def before_after(
@@ -63,18 +54,60 @@ def before_after(
     # as the drawing.
     figure = Chart(figsize=(9.6, 3.8))
     figure.subplots_adjust(left=0.075, right=0.99, top=0.85, bottom=0.075, hspace=0.14, wspace=0.07)
-    return draw_before_after(figure, before, after, min_file_size, max_file_size, predicted)
+    return _draw_before_after(figure, before, after, min_file_size, max_file_size, predicted)
 
 
-def draw_before_after(
-    figure: F,
+def bins(files: pa.Table, outputs: np.ndarray, max_file_size: int) -> Chart:
+    """A bar a bin, a segment a file, the predicted output as a mark, the target as a line.
+
+    Args:
+        files: A plan's files: size_bytes and bin_id of each.
+        outputs: The predicted bytes of each bin's output.
+        max_file_size: Bytes that a bin may hold.
+    """
+    figure = Chart(figsize=(7.2, _bins_height(outputs)), layout="constrained")
+    return _draw_bins(figure, files, outputs, max_file_size)
+
+
+def plan(
     before: np.ndarray,
     after: np.ndarray,
-    min_file_size: int | None = None,
-    max_file_size: int | None = None,
-    predicted: bool = False,
-) -> F:
-    """Draw `before_after` into a figure, or a part of one."""
+    files: pa.Table,
+    outputs: np.ndarray,
+    min_file_size: int,
+    max_file_size: int,
+) -> Chart:
+    """A plan's sizes before and as predicted, and its bins below if it has any.
+
+    Args:
+        before: Bytes of each live file now.
+        after: Bytes of each live file afterwards, as predicted.
+        files: A plan's files: size_bytes and bin_id of each.
+        outputs: The predicted bytes of each bin's output.
+        min_file_size: Files below this size are rewritten.
+        max_file_size: Bytes that a bin may hold.
+    """
+    if not len(files):
+        return before_after(
+            before, after, min_file_size=min_file_size, max_file_size=max_file_size, predicted=True
+        )
+    height = _bins_height(outputs)
+    figure = Chart(figsize=(9.6, 3.8 + height), layout="constrained")
+    (upper,), (lower,) = figure.subfigures(2, 1, squeeze=False, height_ratios=(3.8, height))
+    _draw_before_after(upper, before, after, min_file_size, max_file_size, predicted=True)
+    _draw_bins(lower, files, outputs, max_file_size)
+    figure.set_label(f"{upper.get_label()}. {lower.get_label()}")
+    return figure
+
+
+def _draw_before_after(
+    figure: style.F,
+    before: np.ndarray,
+    after: np.ndarray,
+    min_file_size: int | None,
+    max_file_size: int | None,
+    predicted: bool,
+) -> style.F:
     histograms = [Histogram.of(before), Histogram.of(after)]
     grid = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(3, 2))
     small = histograms[0].edges[1:] <= (min_file_size or 0)
@@ -83,20 +116,19 @@ def draw_before_after(
     tops = _tops(histograms)
     _panel(grid[:, 0], histograms[0], small, tops)
     _panel(grid[:, 1], histograms[1], np.zeros(len(histograms[1].num_files), dtype=bool), tops, NEW)
-    for column in (0, 1):
-        if min_file_size is not None:
-            _threshold(grid[:, column], min_file_size, "min")
-        if max_file_size is not None and max_file_size != min_file_size:
-            _threshold(grid[:, column], max_file_size, "max")
     names = ("now", "after (predicted)") if predicted else ("before", "after")
-    for axis, name in zip(grid[0], names, strict=True):
-        # Told where to be, a title isn't laid out anew by what the axis has.
-        axis.set_title(name, loc="left", y=1.0, fontsize=9, color=INK)
+    for column, name in zip(grid.T, names, strict=True):
+        if min_file_size is not None:
+            _threshold(column, min_file_size, "min")
+        if max_file_size is not None and max_file_size != min_file_size:
+            _threshold(column, max_file_size, "max")
+        # With a given y, matplotlib does not compute the title's place from what the axes have.
+        column[0].set_title(name, loc="left", y=1.0, fontsize=9, color=INK)
     for axis in grid[:, 1]:
         axis.set_ylabel("")
     about = "about " if predicted else ""
     sizes = f"{format_size(before.sum())} → {about}{format_size(after.sum())}"
-    return titled(figure, f"{len(before):,} → {len(after):,} files, {sizes}")
+    return style.titled(figure, f"{len(before):,} → {len(after):,} files, {sizes}")
 
 
 def _panel(
@@ -107,38 +139,22 @@ def _panel(
     `tops` are the greatest numbers of files and of bytes in a bucket that there is to be room for.
     """
     left, right = np.log2(histogram.edges[:-1].astype(float)), np.log2(histogram.edges[1:].astype(float))
+    ends = left + _BAR * (right - left)
     files, size = axes
     for axis, heights in ((files, histogram.num_files), (size, histogram.size_bytes)):
-        _bars(axis, left[~small], right[~small], heights[~small], colour, "")
-        _bars(axis, left[small], right[small], heights[small], SMALL, SMALL_HATCH)
-        calm(axis, "y")
-    low, high = files.get_xlim()
-    for x, width, count in zip(left, right - left, histogram.num_files, strict=True):
-        if count and high - low <= _MOST_LABELLED:
-            files.annotate(
-                f"{count:,}", (x + width / 2, count), ha="center", va="bottom", fontsize=8, color=INK
-            )
+        large, low = ~small & (heights > 0), small & (heights > 0)
+        style.boxes(axis, (left[large], ends[large], 0, heights[large]), (colour, ""), colour, 0.5)
+        style.boxes(axis, (left[low], ends[low], 0, heights[low]), (SMALL, SMALL_HATCH), "white", 0)
+        style.calm(axis, "y")
+    start, end = files.get_xlim()
+    if end - start <= _MOST_LABELLED:
+        for x, count in zip((left + right) / 2, histogram.num_files, strict=True):
+            if count:
+                files.annotate(f"{count:,}", (x, count), ha="center", va="bottom", fontsize=8, color=INK)
     files.set(ylabel="files", ylim=(0, 1.18 * max(tops[0], 1)))
-    files.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-    files.yaxis.set_major_formatter(FuncFormatter(lambda count, _: f"{count:,.0f}"))
+    style.count_ticks(files.yaxis, 4)
     size.set(ylabel="bytes", ylim=(1.05 * max(tops[1], 1), 0))
-    size_ticks(size.yaxis, 1.05 * max(tops[1], 1), 3)
-
-
-def _bars(
-    axis: Axes, left: np.ndarray, right: np.ndarray, heights: np.ndarray, colour: str, hatch: str
-) -> None:
-    """All bars of a kind as one: each by itself takes several times as long to draw."""
-    ends = left + _BAR * (right - left)
-    corners = [
-        [(x, 0), (x, height), (end, height), (end, 0)]
-        for x, end, height in zip(left, ends, heights, strict=True)
-        if height
-    ]
-    edge = "white" if hatch else colour
-    width = 0 if hatch else 0.5
-    bars = PolyCollection(corners, facecolors=colour, edgecolors=edge, linewidths=width, hatch=hatch or None)
-    axis.add_collection(bars, autolim=False)
+    style.size_ticks(size.yaxis, 1.05 * max(tops[1], 1), 3)
 
 
 def _tops(histograms: Sequence[Histogram]) -> tuple[float, float]:
@@ -147,21 +163,12 @@ def _tops(histograms: Sequence[Histogram]) -> tuple[float, float]:
 
 
 def _threshold(axes: Sequence[Axes], size_bytes: int, name: str) -> None:
-    x = float(np.log2(size_bytes))
+    x, is_max = float(np.log2(size_bytes)), name == "max"
     for axis in axes:
-        axis.axvline(x, color=LOST, linestyle="--" if name != "max" else ":", linewidth=1)
-    axes[0].annotate(
-        f"{name} {format_size(size_bytes)}",
-        (x, 1),
-        xycoords=("data", "axes fraction"),
-        xytext=(-3, -2),
-        textcoords="offset points",
-        ha="right",
-        va="top",
-        fontsize=8,
-        color=LOST,
-        rotation=90 if name == "max" else 0,
-    )
+        axis.axvline(x, color=LOST, linestyle=":" if is_max else "--", linewidth=1)
+    text, rotation = f"{name} {format_size(size_bytes)}", 90 if is_max else 0
+    where = {"xycoords": ("data", "axes fraction"), "ha": "right", "va": "top"}
+    style.note(axes[0], text, (x, 1), (-3, -2), LOST, rotation=rotation, **where)
 
 
 def _size_axis(axis: Axes, histograms: Sequence[Histogram], limits: Sequence[int]) -> None:
@@ -172,3 +179,36 @@ def _size_axis(axis: Axes, histograms: Sequence[Histogram], limits: Sequence[int
     step = max(1, int(np.ceil((high - low) / 7)))
     ticks = np.arange(np.floor(low), np.ceil(high) + 1, step)
     axis.set_xticks(ticks, [format_size(2**tick) for tick in ticks], fontsize=8)
+
+
+def _bins_height(outputs: np.ndarray) -> float:
+    """In inches."""
+    return 1.4 + 0.22 * min(max(len(outputs), 3), _MOST_BINS)
+
+
+def _draw_bins(figure: style.F, files: pa.Table, outputs: np.ndarray, max_file_size: int) -> style.F:
+    sizes, bin_ids = files["size_bytes"].to_numpy(), files["bin_id"].to_numpy()
+    num_bins, shown = len(outputs), min(len(outputs), _MOST_BINS)
+    axis = figure.subplots()
+    fullest = int(np.bincount(bin_ids, sizes).max(initial=1))
+    right = max(fullest, min(max_file_size, 4 * fullest)) * 1.02
+    for bin_id in range(shown):
+        members = sizes[bin_ids == bin_id]
+        # Segments that would be too thin to be seen apart are one.
+        is_fine = members.mean() < 3 * right / _BINS_WIDTH_PIXELS
+        segments = members.sum(keepdims=True) if is_fine else members
+        starts, places = np.cumsum(segments) - segments, [bin_id] * len(segments)
+        axis.barh(places, segments, left=starts, color=LIVE, edgecolor="white", linewidth=0.4, height=0.8)
+        text = f"{len(members):,} files, {format_size(members.sum())}"
+        style.note(axis, text, (1.01, bin_id), (0, 0), xycoords=("axes fraction", "data"), va="center")
+    marks: dict[str, Any] = {"marker": "D", "markersize": 6, "color": NEW, "markeredgecolor": "white"}
+    axis.plot(outputs[:shown], range(shown), linestyle="none", label="output, as predicted", **marks)
+    style.legend(axis, "lower right", bbox_to_anchor=(1, 1), borderaxespad=0)
+    if max_file_size <= 4 * fullest:
+        axis.axvline(max_file_size, color=LOST, linestyle="--", linewidth=1)
+    axis.set(yticks=range(shown), ylim=(shown - 0.4, -0.6), ylabel="bin", xlim=(0, right))
+    style.size_ticks(axis.xaxis, axis.get_xlim()[1], 5)
+    style.calm(axis, "x")
+    more = f" (the first {shown})" if shown < num_bins else ""
+    what = f"{format_count(len(sizes), 'file')} in {format_count(num_bins, 'bin')}"
+    return style.titled(figure, f"{what} of at most {format_size(max_file_size)}{more}")

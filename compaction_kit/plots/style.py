@@ -1,4 +1,4 @@
-"""What all figures share: the palette, the axes' looks, how a notebook shows them.
+"""What all figures share: the palette, titles, notes, legends and ticks, and how a notebook shows them.
 
 Colours are Okabe and Ito's; hatches carry the same meaning. A page shows figures as SVG, in which ink,
 paper and lines follow its theme, light or dark.
@@ -10,17 +10,21 @@ import re
 import textwrap
 import threading
 import uuid
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backend_bases import RendererBase
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.patches import Patch
 from matplotlib.text import Text
+from matplotlib.ticker import MaxNLocator
 
 from compaction_kit.text import Html, element, format_size, shown, visible
 
@@ -48,8 +52,8 @@ _COLOUR = re.compile("|".join(_THEME), re.IGNORECASE)
 _FONT = re.compile(r"'DejaVu Sans'[^;\"]*")
 _FONTS = "'DejaVu Sans', Verdana, sans-serif"
 _UNUSED_ID = re.compile(r' id="[a-zA-Z0-9.]+_\d+"')
-# What an SVG says, which is to be left as it is: a name may look like a colour.
-_SAID = re.compile(r"(?<=>)([^<]+)(?=</text>)")
+# The texts of an SVG, which stay as they are: a name may look like a colour.
+_TEXTS = re.compile(r"(?<=>)([^<]+)(?=</text>)")
 # Matplotlib's own font with a box for every character that has no other.
 _LAST_RESORT = "Last Resort High-Efficiency"
 # Larger ones slow a page down more than pixels do.
@@ -62,10 +66,12 @@ _TITLE_CHARACTERS_AN_INCH = 10
 _DRAWING = threading.RLock()
 
 F = TypeVar("F", bound=FigureBase)
+# The colour and the hatch of an area, which mean the same.
+Look = tuple[str, str]
 
 
 class Chart(Figure):
-    """A matplotlib Figure that a notebook shows as it is, with its words for people who can't see it.
+    """A matplotlib Figure that a notebook shows as it is, with its label for people who can't see it.
 
     Its texts hold names, so that no text is taken for mathematics or for TeX.
     """
@@ -73,7 +79,7 @@ class Chart(Figure):
     def draw(self, renderer: RendererBase) -> None:
         """See `Figure.draw`."""
         for text in self.findobj(Text):
-            _say_as_it_is(text)
+            _draw_verbatim(text)
         super().draw(renderer)
 
     def _repr_html_(self) -> str:
@@ -96,7 +102,7 @@ def to_svg(figure: Figure) -> Html:
         figure.savefig(buffer, format="svg", facecolor="none", metadata={"Date": None})
     drawn = buffer.getvalue()
     body = drawn[drawn.index("</defs>", drawn.index("<style")) + len("</defs>") : drawn.rindex("</svg>")]
-    parts = _SAID.split(body)
+    parts = _TEXTS.split(body)
     parts[::2] = map(_themed, parts[::2])
     width, height = (72 * inches for inches in figure.get_size_inches())
     # Text without a colour of its own is black to matplotlib, which then leaves the colour out.
@@ -116,7 +122,7 @@ def to_svg(figure: Figure) -> Html:
 
 
 def to_html(figure: Figure) -> Html:
-    """The figure as an element that needs no other file, with its words for people who can't see it."""
+    """The figure as an element that needs no other file, with its label for people who can't see it."""
     drawn = to_svg(figure)
     if len(drawn) <= _MOST_SVG_CHARACTERS:
         return drawn
@@ -126,11 +132,24 @@ def to_html(figure: Figure) -> Html:
     return element("img", alt=alt, style="max-width:100%", width=width, src=f"data:image/png;base64,{data}")
 
 
-def size_ticks(axis: Axis, largest: float, count: int) -> None:
-    """Ticks at about so many sizes that are round in binary units."""
-    step = 2 ** int(np.ceil(np.log2(max(largest, count) / count)))
-    ticks = np.arange(0, largest + 1, step)
-    axis.set_ticks(ticks, [format_size(tick) for tick in ticks])
+def chart(width: float, height: float, title: str, *more: str) -> Chart:
+    """A figure of a size in inches, laid out so that labels have room; for the rest see `titled`."""
+    return titled(Chart(figsize=(width, height), layout="constrained"), title, *more)
+
+
+def titled(figure: F, title: str, *more: str) -> F:
+    """Give a figure, or a part of one, its finding as a title and a label for people who can't see it.
+
+    Args:
+        figure: The figure.
+        title: The finding.
+        more: Sentences that follow the title in the label.
+    """
+    most = int(figure.get_figure(root=True).get_figwidth() * _TITLE_CHARACTERS_AN_INCH)
+    lines = textwrap.wrap(visible(title), most, max_lines=_MOST_LINES, placeholder=" …")
+    figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=11, fontweight="bold", color=INK)
+    figure.set_label(". ".join([title, *more]))
+    return figure
 
 
 def calm(axis: Axes, grid: str) -> None:
@@ -145,13 +164,64 @@ def calm(axis: Axes, grid: str) -> None:
     axis.yaxis.label.set(size=9, color=INK)
 
 
-def titled(figure: F, title: str) -> F:
-    """Give a figure, or a part of one, its finding as a title and as words for people who can't see it."""
-    most = int(figure.get_figure(root=True).get_figwidth() * _TITLE_CHARACTERS_AN_INCH)
-    lines = textwrap.wrap(visible(title), most, max_lines=_MOST_LINES, placeholder=" …")
-    figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=11, fontweight="bold", color=INK)
-    figure.set_label(title)
-    return figure
+def size_ticks(axis: Axis, largest: float, count: int) -> None:
+    """Ticks at about so many sizes that are round in binary units."""
+    step = 2 ** int(np.ceil(np.log2(max(largest, count) / count)))
+    ticks = np.arange(0, largest + 1, step)
+    axis.set_ticks(ticks, [format_size(tick) for tick in ticks])
+
+
+def count_ticks(axis: Axis, most: int = 10) -> None:
+    """At most so many ticks, at whole numbers, written as "1,000"."""
+    axis.set_major_locator(MaxNLocator(most, integer=True))
+    axis.set_major_formatter("{x:,.0f}")
+
+
+def note(
+    axis: Axes,
+    text: str,
+    at: tuple[float, float],
+    offset: tuple[float, float] = (4, 0),
+    color: str = INK,
+    **how: Any,
+) -> None:
+    """Write beside a point of the axes, so many points (1/72 inch) to its right and above it."""
+    axis.annotate(text, at, xytext=offset, textcoords="offset points", fontsize=8, color=color, **how)
+
+
+def fill(look: Look) -> dict[str, Any]:
+    """The arguments of matplotlib's patches for an area of this look."""
+    return {"facecolor": look[0], "hatch": look[1], "edgecolor": "white"}
+
+
+def legend(owner: Axes | Figure, loc: str, looks: Mapping[str, Look] | None = None, **how: Any) -> None:
+    """A legend without a frame: of what is labelled in the axes or the figure, or of these looks."""
+    if looks is not None:
+        how["handles"] = [Patch(label=name, **fill(look)) for name, look in looks.items()]
+        how.setdefault("ncols", len(looks) or 1)
+    owner.legend(**{"loc": loc, "frameon": False, "fontsize": 8, "labelcolor": INK} | how)
+
+
+def boxes(
+    axis: Axes, sides: Sequence[np.ndarray | float], look: Look, edge: str, width: float
+) -> PolyCollection:
+    """Draw boxes as one collection: by themselves they take several times as long.
+
+    Args:
+        axis: Where; its limits stay as they are.
+        sides: Left, right, bottom and top of each.
+        look: The look of all.
+        edge: The colour of their edges, and of the hatch.
+        width: The width of their edges, in points.
+    """
+    left, right, bottom, top = np.broadcast_arrays(*sides)
+    corners = np.array([[left, left, right, right], [bottom, top, top, bottom]]).T
+    colour, hatch = look
+    drawn = PolyCollection(
+        list(corners), facecolors=colour, edgecolors=edge, linewidths=width, hatch=hatch or None
+    )
+    axis.add_collection(drawn, autolim=False)
+    return drawn
 
 
 def short(name: str, most: int = _LONGEST_NAME) -> str:
@@ -166,8 +236,8 @@ def _themed(svg: str) -> str:
     return _COLOUR.sub(lambda match: _THEME[match[0].upper()].format(match[0]), svg)
 
 
-def _say_as_it_is(text: Text) -> None:
-    """Have a text drawn word for word, with a glyph for each character."""
+def _draw_verbatim(text: Text) -> None:
+    """Have a text drawn without markup, with a glyph for each character."""
     text.set_parse_math(False)
     text.set_usetex(False)
     words = visible(text.get_text()).expandtabs(1)

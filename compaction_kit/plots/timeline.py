@@ -1,24 +1,29 @@
 """Figures of runs: where the time went, step by step and bin by bin."""
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
 from matplotlib.ticker import MaxNLocator
 
-from compaction_kit.plots.style import INK, LIVE, NEW, SMALL, TOMBSTONED, Chart, F, calm, short, titled
+from compaction_kit.plots import style
+from compaction_kit.plots.style import INK, LIVE, NEW, SMALL, SMALL_HATCH, TOMBSTONED, Chart
 from compaction_kit.text import format_count, format_factor, format_seconds
 
 _REWRITE = "rewrite"
 _NO_SPANS = "No time was recorded, so there is nothing to draw"
-# What a step is called in a sentence, and how it is drawn; other steps are drawn as the last.
+# What a step is called in a sentence, and how it is drawn.
 _WORDS = {_REWRITE: "rewriting", "plan": "planning", "commit": "committing", "proof": "proof"}
-_LOOKS = {_REWRITE: (LIVE, ""), "commit": (NEW, ""), "proof": (SMALL, "///"), "plan": (TOMBSTONED, "")}
-_OTHER_LOOK = ("#56B4E9", "..")
+_LOOKS: dict[str, style.Look] = {
+    _REWRITE: (LIVE, ""),
+    "commit": (NEW, ""),
+    "proof": (SMALL, SMALL_HATCH),
+    "plan": (TOMBSTONED, ""),
+}
+_OTHER_LOOK: style.Look = ("#56B4E9", "..")
 _WIDTH = 9.6
 # How high, in inches, a step's row is, and a lane; lanes get thinner where there are many.
 _STEP_HEIGHT, _LANE_HEIGHT, _MOST_LANES_HEIGHT = 0.28, 0.23, 3.6
@@ -45,12 +50,11 @@ def timeline(spans: pa.Table, title: str | None = None) -> Chart:
     """
     if not len(spans):
         return _nothing(title)
-    figure = Chart(figsize=(_WIDTH, 1.15 + _height(spans)), layout="constrained")
+    figure = style.chart(_WIDTH, 1.15 + _height(spans), title or finding(spans), _times(spans))
     axis = figure.subplots()
     _draw(axis, spans, _end(spans))
-    axis.set_xlim(0, _end(spans) * 1.01 or 1)
-    _seconds_axis(axis)
-    return _worded(figure, title or finding(spans), [in_words(spans)])
+    _seconds_axis(axis, _end(spans))
+    return figure
 
 
 def timelines(named: Mapping[str, pa.Table], title: str | None = None) -> Chart:
@@ -61,25 +65,24 @@ def timelines(named: Mapping[str, pa.Table], title: str | None = None) -> Chart:
         title: None for the finding: how long each took.
 
     Returns:
-        The figure; runs without spans are told in their place.
+        The figure; runs without spans are named in its label alone.
     """
     runs = {name: spans for name, spans in named.items() if len(spans)}
     if not runs:
         return _nothing(title)
     heights = [_height(spans) + 0.35 for spans in runs.values()]
-    figure = Chart(figsize=(_WIDTH, 0.9 + sum(heights)), layout="constrained")
+    sentences = [f"{name}: {finding(spans)}. {_times(spans)}" for name, spans in runs.items()]
+    sentences += [f"{name}: no time was recorded" for name in named if name not in runs]
+    figure = style.chart(_WIDTH, 0.9 + sum(heights), title or _comparison(runs), *sentences)
     axes = figure.subplots(len(runs), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
     end = max(map(_end, runs.values()))
     for axis, (name, spans) in zip(axes, runs.items(), strict=True):
         _draw(axis, spans, end)
-        axis.set_title(f"{short(name)}: {finding(spans)}", loc="left", fontsize=9, color=INK)
+        axis.set_title(f"{style.short(name)}: {finding(spans)}", loc="left", fontsize=9, color=INK)
         axis.axvline(_end(spans), color=INK, linewidth=0.8, linestyle=":", zorder=1)
         axis.tick_params(axis="x", length=0)
-    axes[-1].set_xlim(0, end * 1.01 or 1)
-    _seconds_axis(axes[-1])
-    empty = [f"{name}: no time was recorded" for name in named if name not in runs]
-    words = [f"{name}: {finding(spans)}. {in_words(spans)}" for name, spans in runs.items()]
-    return _worded(figure, title or _comparison(runs), [*words, *empty])
+    _seconds_axis(axes[-1], end)
+    return figure
 
 
 def finding(spans: pa.Table) -> str:
@@ -88,25 +91,26 @@ def finding(spans: pa.Table) -> str:
     A share is of the run's time, up to the end of its last span: that in which at least one span of
     the step was at work. They may come to more than 100 % where steps overlap.
     """
-    end = _end(spans)
-    shares = {step: _covered(_of(spans, step)) / end if end else 0.0 for step in _steps(spans)}
-    largest = sorted(shares, key=lambda step: -shares[step])[:_SHARES_IN_TITLE]
-    parts = [
-        f"{_percent(shares[step])} {_WORDS.get(step, short(step))}{_on_slots(spans, step)}"
-        for step in largest
+    end, parts = _end(spans), _by_step(spans)
+    shares = {step: _covered(part) / end if end else 0.0 for step, part in parts.items()}
+    shown = [
+        f"{100 * shares[step]:.0f} % {_WORDS.get(step, style.short(step))}"
+        + (f" on {format_count(_num_lanes(parts[step]), 'slot')}" if step == _REWRITE else "")
+        for step in sorted(shares, key=lambda step: -shares[step])[:_SHARES_IN_TITLE]
     ]
-    bins = _num_bins(spans)
-    what = f"{format_count(bins, 'bin')} in {format_seconds(end)}" if bins else format_seconds(end)
-    return f"{what}: {', '.join(parts)}"
+    took = format_seconds(end)
+    if _REWRITE in parts:
+        num_bins = len(pc.unique(parts[_REWRITE]["bin_id"].drop_null())) or len(parts[_REWRITE])
+        took = f"{format_count(num_bins, 'bin')} in {took}"
+    return f"{took}: {', '.join(shown)}"
 
 
-def in_words(spans: pa.Table) -> str:
-    """Each step's time in words, for people who can't see the figure."""
+def _times(spans: pa.Table) -> str:
+    """Each step's time, for the label."""
     return "; ".join(
         f"{_WORDS.get(step, step)}: {format_seconds(_covered(part))} in {format_count(len(part), 'span')}, "
         f"from {format_seconds(min(part['start'].to_pylist()))} to {format_seconds(_end(part))}"
-        for step in _steps(spans)
-        for part in [_of(spans, step)]
+        for step, part in _by_step(spans).items()
     )
 
 
@@ -133,14 +137,8 @@ def lanes(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
 
 
 def _nothing(title: str | None) -> Chart:
-    figure = Chart(figsize=(_WIDTH, 1.2), layout="constrained")
+    figure = style.chart(_WIDTH, 1.2, title or "No timeline", _NO_SPANS)
     figure.text(0.5, 0.4, f"{_NO_SPANS}.", ha="center", va="center", fontsize=9, color=INK)
-    return _worded(figure, title or "No timeline", [_NO_SPANS])
-
-
-def _worded(figure: F, title: str, words: Sequence[str]) -> F:
-    titled(figure, title)
-    figure.set_label(". ".join([title, *words]))
     return figure
 
 
@@ -150,42 +148,31 @@ def _draw(axis: Axes, spans: pa.Table, end: float) -> None:
     `end` is where the axis of seconds ends, which other runs may share.
     """
     top, ticks, names = 0.0, [], []
-    for step in _steps(spans):
-        part = _of(spans, step)
-        height = _row_height(spans, step)
-        count = _num_lanes(part) if step == _REWRITE else 1
-        of_lanes = _lanes_of(part) if step == _REWRITE else np.zeros(len(part), dtype=np.int64)
-        _draw_bars(axis, part, step, top + of_lanes * height / count, height / count, end)
+    for step, part in _by_step(spans).items():
+        height = _row_height(step, part)
+        lane = lanes(*_starts_ends(part)) if step == _REWRITE else np.zeros(len(part), dtype=np.int64)
+        count = int(lane.max()) + 1
+        _draw_bars(axis, part, step, top + lane * height / count, height / count, end)
         ticks.append(top + height / 2)
-        names.append(f"rewrite\n{format_count(count, 'slot')}" if step == _REWRITE else short(step))
+        names.append(f"rewrite\n{format_count(count, 'slot')}" if step == _REWRITE else style.short(step))
         top += height
     axis.set_yticks(ticks, names)
     axis.set_ylim(top, 0)
-    calm(axis, "x")
+    style.calm(axis, "x")
     axis.tick_params(axis="y", length=0)
 
 
 def _draw_bars(axis: Axes, part: pa.Table, step: str, tops: np.ndarray, height: float, end: float) -> None:
     """One collection for a step, however many spans it has."""
-    starts, seconds = part["start"].to_numpy(), part["seconds"].to_numpy()
+    starts, ends = _starts_ends(part)
     margin = height * (1 - _BAR) / 2
-    corners = [[0, 0, 1, 1], [0, 1, 1, 0]]
-    xs = starts[:, None] + seconds[:, None] * np.array(corners[0])
-    ys = (tops + margin)[:, None] + height * _BAR * np.array(corners[1])
-    colour, hatch = _LOOKS.get(step, _OTHER_LOOK)
     points_a_second = _AXES_POINTS / end if end else 0.0
     # White edges tell neighbours apart, and would hide spans that are hardly wider than they are.
-    edge = 0.5 if np.median(seconds) * points_a_second >= 3 else 0.0
-    bars = PolyCollection(
-        list(np.stack([xs, ys], axis=2)),
-        facecolors=colour,
-        edgecolors="white",
-        linewidths=edge,
-        hatch=hatch or None,
-    )
+    edge = 0.5 if np.median(ends - starts) * points_a_second >= 3 else 0.0
+    sides = (starts, ends, tops + margin, tops + margin + height * _BAR)
+    bars = style.boxes(axis, sides, _LOOKS.get(step, _OTHER_LOOK), "white", edge)
     # On whole pixels, gaps of less than one would show by chance, here and there.
     bars.set_snap(bool(edge))
-    axis.add_collection(bars, autolim=False)
     if height * _BAR * 72 >= _LABEL_POINTS:
         _draw_labels(axis, part, tops + height / 2, points_a_second)
 
@@ -194,7 +181,7 @@ def _draw_labels(axis: Axes, part: pa.Table, middles: np.ndarray, points_a_secon
     """A span's label, or else its bin's number, where there is room for it."""
     rows = part.select(["step", "label", "bin_id", "start", "seconds"]).to_pylist()
     for row, middle in zip(rows, middles, strict=True):
-        text = short(row["label"] or "") or ("" if row["bin_id"] is None else str(row["bin_id"]))
+        text = style.short(row["label"] or "") or ("" if row["bin_id"] is None else str(row["bin_id"]))
         if not text or row["seconds"] * points_a_second < len(text) * _DIGIT_POINTS + 8:
             continue
         _, hatch = _LOOKS.get(row["step"], _OTHER_LOOK)
@@ -210,7 +197,8 @@ def _draw_labels(axis: Axes, part: pa.Table, middles: np.ndarray, points_a_secon
         )
 
 
-def _seconds_axis(axis: Axes) -> None:
+def _seconds_axis(axis: Axes, end: float) -> None:
+    axis.set_xlim(0, end * 1.01 or 1)
     axis.set_xlabel("seconds since the run began")
     axis.xaxis.set_major_locator(MaxNLocator(9, steps=[1, 2, 2.5, 5, 10]))
 
@@ -226,16 +214,11 @@ def _comparison(runs: Mapping[str, pa.Table]) -> str:
     return f"{fast} took {took}: {format_factor(factor)} times as fast as {slow}"
 
 
-def _steps(spans: pa.Table) -> list[str]:
-    """The steps in the order in which they began."""
-    first: dict[str, float] = {}
-    for step, start in zip(spans["step"].to_pylist(), spans["start"].to_pylist(), strict=True):
-        first[step] = min(start, first.get(step, start))
-    return sorted(first, key=lambda step: first[step])
-
-
-def _of(spans: pa.Table, step: str) -> pa.Table:
-    return spans.filter(pc.equal(spans["step"], step))
+def _by_step(spans: pa.Table) -> dict[str, pa.Table]:
+    """The spans of each step, in the order in which the steps began."""
+    began = spans.group_by("step", use_threads=False).aggregate([("start", "min")])
+    steps = began.sort_by("start_min")["step"].to_pylist()
+    return {step: spans.filter(pc.equal(spans["step"], step)) for step in steps}
 
 
 def _starts_ends(spans: pa.Table) -> tuple[np.ndarray, np.ndarray]:
@@ -256,33 +239,16 @@ def _covered(spans: pa.Table) -> float:
     return float(np.maximum(ends - np.maximum(starts, reached), 0).sum())
 
 
-def _lanes_of(spans: pa.Table) -> np.ndarray:
-    return lanes(*_starts_ends(spans))
-
-
 def _num_lanes(spans: pa.Table) -> int:
-    return int(_lanes_of(spans).max(initial=-1)) + 1
+    return int(lanes(*_starts_ends(spans)).max(initial=-1)) + 1
 
 
-def _num_bins(spans: pa.Table) -> int:
-    rewrites = _of(spans, _REWRITE)
-    return len(pc.unique(rewrites["bin_id"].drop_null())) or len(rewrites)
-
-
-def _row_height(spans: pa.Table, step: str) -> float:
+def _row_height(step: str, part: pa.Table) -> float:
     """In inches."""
     if step != _REWRITE:
         return _STEP_HEIGHT
-    return min(_LANE_HEIGHT * max(_num_lanes(_of(spans, step)), 2), _MOST_LANES_HEIGHT)
+    return min(_LANE_HEIGHT * max(_num_lanes(part), 2), _MOST_LANES_HEIGHT)
 
 
 def _height(spans: pa.Table) -> float:
-    return sum(_row_height(spans, step) for step in _steps(spans))
-
-
-def _on_slots(spans: pa.Table, step: str) -> str:
-    return f" on {format_count(_num_lanes(_of(spans, step)), 'slot')}" if step == _REWRITE else ""
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+    return sum(_row_height(step, part) for step, part in _by_step(spans).items())

@@ -1,36 +1,33 @@
-"""Figures of a table's versions: what they take on disk, and which can be read."""
+"""Figures of a table's versions: what they take on disk, which can be read, what a vacuum changes of both."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 from matplotlib.axes import Axes
-from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from compaction_kit.plots.style import (
-    INK,
-    LIVE,
-    LOST,
-    NEW,
-    SMALL,
-    TOMBSTONED,
-    Chart,
-    calm,
-    short,
-    size_ticks,
-    titled,
-)
-from compaction_kit.text import format_size
+from compaction_kit.plots import style
+from compaction_kit.plots.style import LIVE, LOST, NEW, SMALL, SMALL_HATCH, TOMBSTONED, Chart
+from compaction_kit.text import format_count, format_size
 
-# Colour and hatch say the same.
-STATUSES = {
+_READABLE: dict[str, style.Look] = {
     "yes": (NEW, ""),
-    "blocked": (SMALL, "///"),
+    "blocked": (SMALL, SMALL_HATCH),
     "missing files": (LOST, "xxx"),
     "log gone": (TOMBSTONED, "..."),
 }
-ORPHANED = ("#CC79A7", "\\\\\\")
+_AFTER_VACUUM: dict[str, style.Look] = {
+    "readable": _READABLE["yes"],
+    "lost": (LOST, "xxx"),
+    "blocked": _READABLE["blocked"],
+    "gone before": _READABLE["log gone"],
+}
+_STORED: dict[str, style.Look] = {
+    "live": (LIVE, ""),
+    "tombstoned": (TOMBSTONED, ""),
+    "orphaned": ("#CC79A7", "\\\\\\"),
+}
 
 
 def storage(rows: pa.Table, orphaned_bytes: int, versions: pa.Table) -> Chart:
@@ -41,53 +38,39 @@ def storage(rows: pa.Table, orphaned_bytes: int, versions: pa.Table) -> Chart:
         orphaned_bytes: Of the files on disk that no version has.
         versions: What `Table.versions()` returns.
     """
-    figure = Chart(figsize=(7.6, 3.9), layout="constrained")
-    axis, strip = figure.subplots(2, 1, sharex=True, height_ratios=[1, 0.11])
     numbers = rows["version"].to_numpy()
     stacks = [rows[name].to_numpy() for name in ("live_bytes", "tombstoned_bytes", "gone_bytes")]
+    live, tombstoned, gone = (int(stack[-1]) for stack in stacks)
+    parts = [f"{format_size(live)} live", f"{format_size(tombstoned)} tombstoned"]
+    parts += [f"{format_size(gone)} gone"] if gone else []
+    parts += [f"{format_size(orphaned_bytes)} orphaned"] if orphaned_bytes else []
+    figure = style.chart(7.6, 3.9, ", ".join(parts), _counts(versions))
+    axis, strip = figure.subplots(2, 1, sharex=True, height_ratios=[1, 0.11])
     edges = np.append(numbers, numbers[-1] + 1) - 0.5
     top = np.zeros(len(edges))
-    looks = ((LIVE, "", "live"), (TOMBSTONED, "", "tombstoned, on disk"), ("none", "...", "gone"))
-    for stack, (colour, hatch, label) in zip(stacks, looks, strict=True):
+    looks = {"live": _STORED["live"], "tombstoned, on disk": _STORED["tombstoned"], "gone": ("none", "...")}
+    for stack, (label, look) in zip(stacks, looks.items(), strict=True):
         height = np.append(stack, stack[-1])
-        if not height.any():
-            continue
-        axis.fill_between(
-            edges, top, top + height, step="post", facecolor=colour, edgecolor=TOMBSTONED, hatch=hatch,
-            linewidth=0, label=label,
-        )  # fmt: skip
-        top = top + height
+        if height.any():
+            how = style.fill(look) | {"edgecolor": TOMBSTONED}
+            axis.fill_between(edges, top, top + height, step="post", linewidth=0, label=label, **how)
+            top = top + height
     width = max(len(numbers) / 40, 0.5)
     last = numbers[-1] + 0.5 + width
     if orphaned_bytes:
-        colour, hatch = ORPHANED
-        axis.bar(
-            last,
-            orphaned_bytes,
-            width,
-            color=colour,
-            hatch=hatch,
-            edgecolor="white",
-            label="orphaned",
-        )
+        axis.bar(last, orphaned_bytes, width, label="orphaned", **style.fill(_STORED["orphaned"]))
     largest = max(float(top.max(initial=0)), orphaned_bytes, 1.0)
     axis.set(ylabel="data files", ylim=(0, largest * 1.05))
-    size_ticks(axis.yaxis, largest, 4)
-    axis.legend(loc="upper left", frameon=False, fontsize=8)
-    calm(axis, "y")
-    _strip(strip, versions)
+    style.size_ticks(axis.yaxis, largest, 4)
+    style.legend(axis, "upper left")
+    style.calm(axis, "y")
+    _draw_strip(strip, versions)
     strip.set_xlabel("version")
-    _legend(figure, [versions])
+    _readable_legend(figure, [versions])
     start = min(edges[0], versions["version"][0].as_py() - 0.5)
     strip.set_xlim(start, last + width if orphaned_bytes else edges[-1])
     ticks = MaxNLocator(integer=True).tick_values(start + 0.5, numbers[-1])
     strip.set_xticks([tick for tick in ticks if start < tick <= numbers[-1]])
-    live, dead, gone = (int(stack[-1]) for stack in stacks)
-    parts = [f"{format_size(live)} live", f"{format_size(dead)} tombstoned"]
-    parts += [f"{format_size(gone)} gone"] if gone else []
-    parts += [f"{format_size(orphaned_bytes)} orphaned"] if orphaned_bytes else []
-    titled(figure, ", ".join(parts))
-    figure.set_label(f"{figure.get_label()}. {in_words(versions)}")
     return figure
 
 
@@ -97,79 +80,126 @@ def readability(named: dict[str, pa.Table]) -> Chart:
     Args:
         named: Tables with version and readable, as `Table.versions()` returns them, by what they are of.
     """
-    figure = Chart(figsize=(7.6, 1.0 + 0.5 * len(named)), layout="constrained")
+    counts = [f"{name}: {_count(versions, 'yes'):,}" for name, versions in named.items()]
+    sentences = [f"{name}: {_counts(versions)}" for name, versions in named.items()]
+    title = f"Versions that can be read, {', '.join(counts)}"
+    figure = style.chart(7.6, 1.0 + 0.5 * len(named), title, *sentences)
     axes = figure.subplots(len(named), 1, sharex=True, squeeze=False)[:, 0]
     for axis, (name, versions) in zip(axes, named.items(), strict=True):
-        _strip(axis, versions)
-        axis.set_yticks([0.5], [short(name)])
+        _draw_strip(axis, versions)
+        axis.set_yticks([0.5], [style.short(name)])
         axis.tick_params(axis="both", length=0)
     axes[-1].set_xlabel("version")
     axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
-    _legend(figure, list(named.values()))
-    counts = [f"{name}: {_count(versions, 'yes'):,}" for name, versions in named.items()]
-    titled(figure, f"Versions that can be read, {', '.join(counts)}")
-    words = (f"{name}: {in_words(versions)}" for name, versions in named.items())
-    figure.set_label(". ".join([str(figure.get_label()), *words]))
+    _readable_legend(figure, list(named.values()))
     return figure
 
 
-def in_words(versions: pa.Table) -> str:
-    """How many versions are of which kind, in words."""
-    counts = {status: _count(versions, status) for status in STATUSES}
-    return ", ".join(f"{status}: {count:,}" for status, count in counts.items() if count)
+def vacuum(storage: pa.Table, versions: pa.Table, finding: str) -> Chart:
+    """The versions that can be read now and after, and the storage now and after.
+
+    Args:
+        storage: Bytes by kind: kind, size_bytes, size_bytes_after; see `VacuumPlan.storage`.
+        versions: version, readable, readable_after; see `VacuumPlan.versions`.
+        finding: The title.
+    """
+    before, after = (np.array(versions[name].to_pylist()) for name in ("readable", "readable_after"))
+    now, then = before == "yes", after == "yes"
+    lost = now & ~then
+    states = [
+        np.select([now, before == "blocked"], ["readable", "blocked"], "gone before"),
+        np.select([then, lost, after == "blocked"], ["readable", "lost", "blocked"], "gone before"),
+    ]
+    counts = (
+        f"{format_count(int(now.sum()), 'version')} can be read now, {int(then.sum()):,} after, "
+        f"{int(lost.sum()):,} are lost"
+    )
+    stored = [
+        f"{row['kind']} {format_size(row['size_bytes'])} now and {format_size(row['size_bytes_after'])} after"
+        for row in storage.to_pylist()
+    ]
+    figure = style.chart(7.2, 3.6, finding, counts, f"Stored: {', '.join(stored)}")
+    upper, lower = figure.subplots(2, 1, height_ratios=(1, 1.25))
+    numbers = versions["version"].to_numpy()
+    for row, names in enumerate(states):
+        _draw_runs(upper, numbers, names, (row - 0.35, 0.7), _AFTER_VACUUM)
+    upper.set(xlim=(numbers[0] - 0.5, numbers[-1] + 0.5), xlabel="version")
+    upper.xaxis.set_major_locator(MaxNLocator(integer=True))
+    drawn = {name: look for name, look in _AFTER_VACUUM.items() if name in np.concatenate(states)}
+    _name_rows(upper, drawn)
+    upper.grid(False)
+    _draw_storage(lower, storage)
+    return figure
 
 
-def _strip(axis: Axes, versions: pa.Table) -> None:
-    """A coloured strip: the versions across, what an attempt to read each comes to."""
-    for status, start, end in _runs(versions):
-        colour, hatch = STATUSES[status]
-        corner, width = (start - 0.5, 0), end - start + 1
-        axis.add_patch(
-            Rectangle(corner, width, 1, facecolor=colour, hatch=hatch, edgecolor="white", linewidth=0)
-        )
-    numbers = versions["version"].to_pylist()
+def _draw_storage(axis: Axes, storage: pa.Table) -> None:
+    """Two bars, now and after, with a segment a kind."""
+    rows, totals = storage.to_pylist(), np.zeros(2)
+    for row in rows:
+        sizes = np.array([row["size_bytes"], row["size_bytes_after"]])
+        axis.barh([0, 1], sizes, left=totals, height=0.7, linewidth=0, **style.fill(_STORED[row["kind"]]))
+        totals = totals + sizes
+    for position, total in enumerate(totals):
+        style.note(axis, format_size(total), (total, position), va="center")
+    largest = totals.max(initial=1)
+    axis.set(xlim=(0, largest * 1.12), xlabel="stored")
+    style.size_ticks(axis.xaxis, largest, 8)
+    _name_rows(axis, {row["kind"]: _STORED[row["kind"]] for row in rows if row["size_bytes"]})
+
+
+def _name_rows(axis: Axes, looks: Mapping[str, style.Look]) -> None:
+    axis.set_yticks([0, 1], ["now", "after"])
+    axis.set_ylim(1.5, -0.5)
+    style.calm(axis, "x")
+    axis.tick_params(axis="y", length=0)
+    if looks:
+        style.legend(axis, "lower right", looks, bbox_to_anchor=(1, 1), borderaxespad=0)
+
+
+def _draw_strip(axis: Axes, versions: pa.Table) -> None:
+    """A strip of the versions across, coloured by whether they can be read."""
+    numbers = versions["version"].to_numpy()
+    _draw_runs(axis, numbers, np.array(versions["readable"].to_pylist()), (0, 1), _READABLE)
     axis.set(xlim=(min(numbers) - 0.5, max(numbers) + 0.5), ylim=(0, 1), yticks=[])
-    calm(axis, "x")
+    style.calm(axis, "x")
     axis.grid(False)
     axis.spines[["left", "bottom"]].set_visible(False)
 
 
-def _legend(figure: Chart, tables: Sequence[pa.Table]) -> None:
+def _draw_runs(
+    axis: Axes,
+    numbers: np.ndarray,
+    names: np.ndarray,
+    rows: tuple[float, float],
+    looks: Mapping[str, style.Look],
+) -> None:
+    """Draw a box for each run of neighbouring versions with one name; `rows` is its bottom and height."""
+    ends = np.flatnonzero(np.append((names[1:] != names[:-1]) | (np.diff(numbers) != 1), True))
+    starts = np.append(0, ends[:-1] + 1)
+    for name, look in looks.items():
+        spans = [
+            (numbers[start] - 0.5, numbers[end] - numbers[start] + 1)
+            for start, end in zip(starts, ends, strict=True)
+            if names[start] == name
+        ]
+        if spans:
+            axis.broken_barh(spans, rows, linewidth=0, **style.fill(look))
+
+
+def _readable_legend(figure: Chart, tables: Sequence[pa.Table]) -> None:
     """What the colours of strips mean, and how many versions there are of each."""
-    handles = []
-    for status in STATUSES:
+    looks = {}
+    for status, look in _READABLE.items():
         counts = [_count(versions, status) for versions in tables]
         if any(counts):
-            numbers = " → ".join(f"{count:,}" for count in counts)
-            handles.append(_patch(status, f"{status} ({numbers})"))
-    figure.legend(
-        handles=handles,
-        title="Can it be read?",
-        loc="outside lower right",
-        ncols=len(handles) or 1,
-        frameon=False,
-        fontsize=8,
-        title_fontsize=8,
-        labelcolor=INK,
-    )
+            looks[f"{status} ({' → '.join(f'{count:,}' for count in counts)})"] = look
+    style.legend(figure, "outside lower right", looks, title="Can it be read?", title_fontsize=8)
 
 
-def _patch(status: str, label: str) -> Patch:
-    colour, hatch = STATUSES[status]
-    return Patch(facecolor=colour, hatch=hatch, edgecolor="white", label=label)
-
-
-def _runs(versions: pa.Table) -> Sequence[tuple[str, int, int]]:
-    """Neighbours of one status: status, first and last version."""
-    runs: list[tuple[str, int, int]] = []
-    for version, status in zip(
-        versions["version"].to_pylist(), versions["readable"].to_pylist(), strict=True
-    ):
-        if runs and runs[-1][0] == status and runs[-1][2] == version - 1:
-            runs[-1] = (status, runs[-1][1], version)
-        else:
-            runs.append((status, version, version))
-    return runs
+def _counts(versions: pa.Table) -> str:
+    """How many versions there are of each status."""
+    counts = {status: _count(versions, status) for status in _READABLE}
+    return ", ".join(f"{status}: {count:,}" for status, count in counts.items() if count)
 
 
 def _count(versions: pa.Table, status: str) -> int:

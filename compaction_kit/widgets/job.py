@@ -1,9 +1,9 @@
-"""State that views watch, and long work in the background, which is told in the same way."""
+"""State that views observe, and long work in the background, which reports itself in the same way."""
 
 import threading
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 from traitlets import All, Bunch, Enum, EventHandler, Float, HasTraits, Unicode
 from traitlets import Any as AnyTrait
@@ -12,29 +12,35 @@ from traitlets.log import get_logger
 from compaction_kit.errors import CompactionKitError, RunCancelled
 
 Work = Callable[["Job"], Any]
+T = TypeVar("T")
 
 
 class Watched(HasTraits):
-    """Traits that are watched by views, none of which can stop another or whoever sets the trait.
+    """Traits that views observe; no view can stop another one, or the code that sets the trait.
 
-    traitlets lets an observer's exception pass: those that come after it are not called, and what was
-    to be done after the trait was set is left out.
+    In traitlets, an observer's exception ends the assignment: later observers are not called, and the code
+    after it does not run.
     """
 
     def observe(self, handler: Callable[[Any], object], names: Any = All, type: Any = "change") -> None:
-        """See `HasTraits.observe`; what the handler raises is logged, as ipywidgets does it."""
+        """See `HasTraits.observe`; what the handler raises is logged, as in ipywidgets."""
         own = isinstance(handler, EventHandler)
-        super().observe(handler if own else _contained(handler), names, type)
+        super().observe(handler if own else _logging_errors(handler), names, type)
 
-    def tell_fields(self, change: Any) -> None:
-        """Call who watches a field of a record that was replaced, by the field's name."""
+    def observe_fields(self, name: str) -> None:
+        """Notify the observers of a record's fields, by name, when the record in this trait is replaced."""
+        # Its default is made when it is first read.
+        getattr(self, name)
+        self.observe(self._notify_fields, name)
+
+    def _notify_fields(self, change: Any) -> None:
         for field in fields(change.new):
             old, new = getattr(change.old, field.name), getattr(change.new, field.name)
             if old is not new and not (isinstance(new, str) and new == old):
                 self.notify_change(Bunch(name=field.name, old=old, new=new, owner=self, type="change"))
 
 
-def _contained(handler: Callable[[Any], object]) -> Callable[[Any], None]:
+def _logging_errors(handler: Callable[[Any], object]) -> Callable[[Any], None]:
     def call(change: Any) -> None:
         try:
             handler(change)
@@ -45,24 +51,31 @@ def _contained(handler: Callable[[Any], object]) -> Callable[[Any], None]:
 
 
 def sentence_of(error: Exception) -> str:
-    """What to say of an error in the page: the kit's own sentence, or that it was not expected."""
+    """One sentence for the page: the kit's own, or that the error was not expected."""
     if isinstance(error, CompactionKitError):
         return str(error)
     first = next(iter(str(error).strip().splitlines()), "no message")
     return f"Unexpected {type(error).__name__}: {first}"
 
 
+def attempt(call: Callable[[], T]) -> tuple[T | None, str]:
+    """What a call returns and no sentence, or None and the sentence of its error."""
+    try:
+        return call(), ""
+    except Exception as error:
+        return None, sentence_of(error)
+
+
 class Job(Watched):
     """One piece of work at a time, in a thread of its own.
 
-    The work is called with the job, calls `report()` now and then, and is cancelled by an
-    exception raised from there.
+    The work is called with the job and calls `report()` now and then, which raises if the job was cancelled.
     """
 
     status = Enum(["idle", "running", "done", "failed", "cancelled"], "idle")
     progress = Float(0.0, min=0, max=1, help="The share that is done")
-    message = Unicode("", help="What it is at, or how it ended, in one sentence")
-    details = Unicode("", help="More about a failure, for whoever wants to know")
+    message = Unicode("", help="The current step, or how the work ended, in one sentence")
+    details = Unicode("", help="The whole message of an unexpected error")
     result = AnyTrait(None, help="What the work returned")
 
     def __init__(self) -> None:
@@ -79,7 +92,7 @@ class Job(Watched):
         return bool(self.status == "running")
 
     def start(self, work: Work) -> bool:
-        """Begin, unless work is under way; says whether it began."""
+        """Begin, unless work is under way; returns whether it began."""
         with self._lock:
             if self._busy:
                 return False
@@ -90,7 +103,7 @@ class Job(Watched):
         return True
 
     def start_next(self, work: Work) -> None:
-        """Begin as soon as the work under way has ended; whoever asks last gets it."""
+        """Begin as soon as the work under way has ended; of several that wait, only the last one is done."""
         with self._lock:
             if self._busy:
                 self._next = work
@@ -111,7 +124,7 @@ class Job(Watched):
             self.status, self.progress, self.message, self.details, self.result = "idle", 0.0, "", "", None
 
     def report(self, progress: float, message: str) -> None:
-        """Tell how far the work is; raises `RunCancelled` if it was asked to stop."""
+        """Show how far the work is; raises `RunCancelled` if it was asked to stop."""
         if self._cancel.is_set():
             raise RunCancelled("Cancelled: nothing was changed.")
         self.progress, self.message = min(1.0, max(self.progress, progress)), message
@@ -142,7 +155,6 @@ class Job(Watched):
             self.message, self.status = str(error), "cancelled"
         except Exception as error:
             if not isinstance(error, CompactionKitError):
-                # A surprise: still one sentence in the page, and the rest folded below it.
                 self.details = str(error)
             self.message, self.status = sentence_of(error), "failed"
         else:

@@ -1,6 +1,7 @@
 """An open table and the plan for it, as one record: it is shown, run and reported as a whole."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import CompactionKitError
@@ -8,12 +9,12 @@ from compaction_kit.files import Files
 from compaction_kit.plan import Planner
 from compaction_kit.table import Table
 from compaction_kit.text import parse_size
-from compaction_kit.widgets.job import sentence_of
+from compaction_kit.widgets.job import attempt
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a plan is asked for."""
+    """What a plan is made for."""
 
     name: str
     where: str
@@ -33,7 +34,7 @@ class Opened:
         files: The files that are planned.
         planner: Plans them; None as long as they are not read, or can't be planned.
         plan: The plan for `inputs`.
-        inputs: What the plan was last asked for.
+        inputs: The inputs of the last plan.
         pending: Whether the table is being read again, so that another plan comes.
         error: Why there is no table, or no plan, in one sentence.
     """
@@ -62,23 +63,16 @@ class Opened:
 
     def planned(self, inputs: Inputs) -> "Opened":
         """The same with the plan for the inputs, or with the reason why there is none."""
-        asked = replace(self, inputs=inputs)
         if self.planner is None or self.table is None:
-            return asked
-        try:
-            thresholds = replace(
-                self.table.thresholds(),
-                min_file_size=inputs.min_file_size,
-                max_file_size=inputs.max_file_size,
-            )
-            plan = CompactionPlan.of(
-                self.planner,
-                thresholds,
-                inputs.where or None,
-                inputs.order,
-                parse_size(inputs.budget, "budget") if inputs.budget else None,
-                handle=self.table.handle,
-            )
-        except Exception as error:
-            return replace(asked, plan=None, error=sentence_of(error))
-        return replace(asked, plan=plan, error="")
+            return replace(self, inputs=inputs)
+        plan, error = attempt(partial(_plan, self.planner, self.table, inputs))
+        return replace(self, inputs=inputs, plan=plan, error=error)
+
+
+def _plan(planner: Planner, table: Table, inputs: Inputs) -> CompactionPlan:
+    sizes = {"min_file_size": inputs.min_file_size, "max_file_size": inputs.max_file_size}
+    thresholds = replace(table.thresholds(), **sizes)
+    budget = parse_size(inputs.budget, "budget") if inputs.budget else None
+    return CompactionPlan.of(
+        planner, thresholds, inputs.where or None, inputs.order, budget, handle=table.handle
+    )

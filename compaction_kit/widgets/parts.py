@@ -1,23 +1,27 @@
-"""Small widgets that the views are made of."""
+"""What the parts of the workbench are made of: figures, progress bars, fields, sliders."""
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anywidget
 import ipywidgets as w
 from matplotlib.figure import Figure
-from traitlets import Bool, HasTraits, observe
+from traitlets import Bool, HasTraits, Int, Unicode, observe
 
 from compaction_kit.errors import CompactionKitError
 from compaction_kit.plots import to_html
 from compaction_kit.report import Section
-from compaction_kit.text import Html, element, folded, joined
-from compaction_kit.widgets.job import Job, sentence_of
+from compaction_kit.text import GIB, KIB, Html, element, folded, format_size, joined, parse_size
+from compaction_kit.widgets.job import Job, attempt, sentence_of
 
-STYLE = element("style", Html(Path(__file__).with_name("workbench.css").read_text(encoding="utf-8")))
-# What a screen reader says of a place by itself: errors at once, how work goes when it is idle.
-_ROLES = {"error": "alert", "status": "status"}
+_FOLDER = Path(__file__).parent
+STYLE = element("style", Html((_FOLDER / "workbench.css").read_text(encoding="utf-8")))
+# What a screen reader says without being asked: errors at once, progress when it is idle.
+_ARIA_ROLES = {"error": "alert", "status": "status"}
+_SMALLEST, _LARGEST = KIB.bit_length() - 1, (4 * GIB).bit_length() - 1
 
 
 class Part(w.VBox):
@@ -26,35 +30,40 @@ class Part(w.VBox):
     shown = Bool(False, help="Whether it is on screen")
     title = ""
 
-    def __init__(self, children: Sequence[w.Widget]):
-        self.failure = text("error", "drawing-error")
-        show_text(self.failure, "")
+    def __init__(self, *children: w.Widget):
+        self.failure = Text("error", "drawing-error")
         super().__init__([self.failure, *children])
         self._stale = True
-        # Jobs draw too: one after another, each what is there by then, or an old state would come last.
+        # Jobs draw too: one after another, so that the last drawing is of the latest state.
         self._drawing = threading.RLock()
 
     def watch(self, source: HasTraits, names: list[str], when: Callable[[], bool] = lambda: True) -> None:
         """Draw when something changes, if a condition holds then."""
-        source.observe(lambda change: self._on_change(change) if when() else None, names)
-
-    def render(self) -> None:
-        """Draw what there is."""
-        raise NotImplementedError
+        source.observe(lambda change: self._on_change() if when() else None, names)
 
     def as_code(self) -> str:
         """The Python lines that do what the part does."""
-        raise NotImplementedError
+        return f"import compaction_kit as ck\n\n{self._code()}"
 
     def section(self) -> Section | None:
-        """What of it belongs into a report; None if there is nothing to show."""
+        """The part's section of a report; None if there is nothing to show."""
+        records = self._records()
+        return Section(self.title, records, self.as_code()) if records else None
+
+    def _render(self) -> None:
         raise NotImplementedError
 
-    def _on_change(self, _: object) -> None:
-        if not self.shown:
+    def _code(self) -> str:
+        raise NotImplementedError
+
+    def _records(self) -> tuple[Any, ...]:
+        raise NotImplementedError
+
+    def _on_change(self) -> None:
+        if self.shown:
+            self._draw()
+        else:
             self._stale = True
-            return
-        self._draw()
 
     @observe("shown")
     def _on_shown(self, _: object) -> None:
@@ -65,42 +74,43 @@ class Part(w.VBox):
     def _draw(self) -> None:
         with self._drawing:
             try:
-                self.render()
+                self._render()
             except Exception as error:
-                # Better no figure than one of what was there before.
+                # Better no figure than that of an earlier state.
                 for child in self.children:
                     if isinstance(child, FigureView):
                         child.show(None)
-                show_text(self.failure, f"This can't be shown: {sentence_of(error)}")
+                self.failure.show(f"This can't be shown: {sentence_of(error)}")
             else:
-                show_text(self.failure, "")
+                self.failure.show("")
 
 
-def text(kind: str = "text", role: str = "") -> w.HTML:
-    """A place for words: kind "text", "hint", "error", "warning" or "good"."""
-    place = w.HTML()
-    place.add_class(f"ck-{kind}")
-    if role:
-        place.add_class(f"ck-{role}")
-    return place
+class Text(w.HTML):
+    """A place for sentences, hidden while there is none: "text", "hint", "error", "warning" or "good"."""
+
+    def __init__(self, kind: str = "text", role: str = ""):
+        super().__init__()
+        self.add_class(f"ck-{kind}")
+        if role:
+            self.add_class(f"ck-{role}")
+        self._aria_role = _ARIA_ROLES.get(kind) or _ARIA_ROLES.get(role)
+        self.show("")
+
+    def show(self, sentence: str, details: str = "") -> None:
+        """Show a sentence, with details folded below it, or hide the place if there is none."""
+        shown = element("div", sentence, role=self._aria_role) if self._aria_role and sentence else sentence
+        self.value = joined(shown, *([folded("Details", details)] if details else []))
+        show_if(bool(sentence), self)
 
 
-def show_text(place: w.HTML, sentence: str, details: str = "") -> None:
-    """Put a sentence in a place made by `text`, or hide the place if there is none."""
-    classes = set(place._dom_classes)
-    role = next((role for kind, role in _ROLES.items() if f"ck-{kind}" in classes), "")
-    words = element("div", sentence, role=role) if role and sentence else sentence
-    place.value = joined(words, *([folded("Details", details)] if details else []))
-    place.layout.display = "" if sentence else "none"
-
-
-def of_another_table(ran: str, name: str) -> str:
-    """What to say of work that was begun before another table was opened, if it was."""
-    return "" if ran in ("", name) else f"What follows is of {ran}, which was open when it began."
+def show_if(condition: bool, *widgets: w.Widget) -> None:
+    """Show widgets, or hide them."""
+    for widget in widgets:
+        widget.layout.display = "" if condition else "none"
 
 
 class FigureView(w.HTML):
-    """A figure, with its words for people who can't see it."""
+    """A figure, with its label for people who can't see it."""
 
     def __init__(self, css_class: str):
         super().__init__()
@@ -116,7 +126,7 @@ class FigureView(w.HTML):
             drawn = element("div", str(error), role="alert")
         finally:
             self.value = drawn
-            self.layout.display = "" if drawn else "none"
+            show_if(bool(drawn), self)
 
 
 class JobBar(w.VBox):
@@ -124,14 +134,13 @@ class JobBar(w.VBox):
 
     def __init__(self, job: Job, css_class: str):
         self.job = job
-        self.bar = w.HTML()
-        self.bar.add_class("ck-progress-bar")
+        self.bar = w.HTML().add_class("ck-progress-bar")
         self.cancel_button = w.Button(
             description="Cancel", icon="stop", tooltip="Stop; what is not committed is undone"
         )
         self.cancel_button.on_click(lambda _: job.cancel())
-        self.message = text("text", "status")
-        self.error = text("error")
+        self.message = Text("text", "status")
+        self.error = Text("error")
         super().__init__([w.HBox([self.bar, self.cancel_button]), self.message, self.error])
         self.add_class(css_class)
         job.observe(self._render, ["status", "progress", "message"])
@@ -141,47 +150,58 @@ class JobBar(w.VBox):
         job = self.job
         self.bar.value = element("progress", max="1", value=f"{job.progress:.4f}", aria_label="Progress")
         self.cancel_button.disabled = not job.running
-        self.children[0].layout.display = "" if job.running else "none"
+        show_if(job.running, self.children[0])
         ended_badly = job.status in ("failed", "cancelled")
-        show_text(self.error, job.message if ended_badly else "", job.details)
-        show_text(self.message, "" if ended_badly or job.status == "done" else job.message)
+        self.error.show(job.message if ended_badly else "", job.details)
+        self.message.show("" if ended_badly or job.status == "done" else job.message)
+
+
+def row(*children: w.Widget) -> w.HBox:
+    """Widgets side by side, in more lines where the page is narrow."""
+    return w.HBox(children, layout=w.Layout(flex_flow="row wrap"))
 
 
 def field(
-    description: str, placeholder: str, css_class: str, width: str = "420px", label_width: str = "70px"
+    label: str, placeholder: str, css_class: str, width: str = "420px", label_width: str = "70px"
 ) -> w.Text:
-    """A labelled field that tells what was typed when Enter is pressed or the field is left."""
-    made = w.Text(
-        description=description,
-        placeholder=placeholder,
-        continuous_update=False,
-        style={"description_width": label_width},
-        layout=w.Layout(width=width),
-    )
-    made.add_class(css_class)
-    return made
+    """A labelled field, whose value changes when Enter is pressed or the field is left."""
+    style, layout = {"description_width": label_width}, w.Layout(width=width)
+    made = w.Text(description=label, continuous_update=False, style=style, layout=layout)
+    if placeholder:
+        made.placeholder = placeholder
+    return made.add_class(css_class)
 
 
-def offer(dropdown: w.Dropdown, options: Iterable[Any], value: Any) -> None:
+def dropdown(
+    label: str, css_class: str, width: str, label_width: str = "", options: Iterable[Any] = ()
+) -> w.Dropdown:
+    """A labelled dropdown of options, which are values or pairs of what is shown and its value."""
+    style, layout = {"description_width": label_width}, w.Layout(width=width)
+    made = w.Dropdown(options=list(options), description=label, style=style, layout=layout)
+    return made.add_class(css_class)
+
+
+def offer(widget: w.Dropdown, options: Iterable[Any], value: Any) -> None:
     """Put options into a dropdown and choose one, without choosing another meanwhile.
 
     ipywidgets chooses the first of new options by itself, unless none was chosen before.
     """
     offered = tuple(options)
-    if dropdown.options != offered:
-        dropdown.value = None
-        dropdown.options = offered
+    if widget.options != offered:
+        widget.value = None
+        widget.options = offered
     values = [option[1] if isinstance(option, tuple) else option for option in offered]
-    dropdown.value = value if value in values else None
+    widget.value = value if value in values else None
 
 
-def button(description: str, css_class: str, act: Callable[[], object], *, primary: bool = False) -> w.Button:
-    """A button that calls `act`; the primary one is filled."""
-    made = w.Button(description=description, layout=w.Layout(width="auto"))
-    made.button_style = "primary" if primary else ""
-    made.add_class(css_class)
+def button(
+    description: str, css_class: str, act: Callable[[], object], *, style: str = "", tooltip: str = ""
+) -> w.Button:
+    """A button that calls `act`; its style is "primary" (filled), "danger" or none."""
+    layout = w.Layout(width="auto")
+    made = w.Button(description=description, layout=layout, button_style=style, tooltip=tooltip or None)
     made.on_click(lambda _: act())
-    return made
+    return made.add_class(css_class)
 
 
 def close_tree(widgets: Iterable[w.Widget]) -> None:
@@ -191,12 +211,100 @@ def close_tree(widgets: Iterable[w.Widget]) -> None:
         widget.close()
 
 
-def bind(state: HasTraits, name: str, widget: w.Widget, trait: str = "value") -> None:
-    """Keep an input of the state and what a widget says of it the same, beginning with the state's.
+def bind(state: HasTraits, trait: str = "value", **inputs: w.Widget) -> None:
+    """Keep inputs of the state and a trait of their widgets equal, beginning with the state's values.
 
-    Unlike traitlets' `link`, which passes over what changes while it is at work: as long as a figure
+    Unlike traitlets' `link`, it does not ignore changes that come while it is at work: as long as a figure
     takes to draw.
     """
-    setattr(widget, trait, getattr(state, name))
-    state.observe(lambda change: setattr(widget, trait, change.new), name)
-    widget.observe(lambda change: setattr(state, name, change.new), trait)
+    for name, widget in inputs.items():
+        setattr(widget, trait, getattr(state, name))
+        state.observe(partial(_copy, widget, trait), name)
+        widget.observe(partial(_copy, state, name), trait)
+
+
+def _copy(target: HasTraits, trait: str, change: Any) -> None:
+    setattr(target, trait, change.new)
+
+
+def set_by_choice(state: HasTraits, name: str, widget: w.Dropdown) -> None:
+    """Set an input of the state to what is chosen in a dropdown, whose choice is set by `offer`."""
+
+    def on_choice(change: Any) -> None:
+        # None while options are exchanged.
+        if change.new:
+            setattr(state, name, change.new)
+
+    widget.observe(on_choice, "value")
+
+
+def call(function: str, **options: object) -> str:
+    """The Python code of a call with the options that are not None."""
+    given = (f"{name}={value!r}" for name, value in options.items() if value is not None)
+    return f"{function}({', '.join(given)})"
+
+
+class Slider(anywidget.AnyWidget):
+    """A labelled slider over whole numbers: the browser's own, in every notebook's front end.
+
+    ipywidgets' sliders have no label that a screen reader reads.
+    """
+
+    _esm = _FOLDER / "slider.js"
+    label = Unicode("", help="What is chosen").tag(sync=True)
+    value = Int(0, help="The chosen number").tag(sync=True)
+    min = Int(0, help="Its left end").tag(sync=True)
+    max = Int(100, help="Its right end").tag(sync=True)
+    text = Unicode("", help="The value as text").tag(sync=True)
+    shows_text = Bool(True, help="Whether the text is shown beside it").tag(sync=True)
+    disabled = Bool(False, help="Whether it can't be moved").tag(sync=True)
+
+
+class DropdownArrows(anywidget.AnyWidget):
+    """Nothing to see: where it is on the page, the workbench's dropdowns can be moved by arrow keys."""
+
+    _esm = _FOLDER / "arrows.js"
+
+
+class SizeSlider(w.VBox):
+    """A size in bytes: a slider in steps of two, and a field to type "100 MB" in."""
+
+    size_bytes = Int(1, min=1, help="The size chosen")
+
+    def __init__(self, label: str, css_class: str):
+        self.slider = Slider(label=label, min=_SMALLEST, max=_LARGEST, shows_text=False)
+        self.field = w.Text(
+            placeholder="128 MiB",
+            tooltip=f"{label}: a size such as 100 MB or 128 MiB",
+            continuous_update=False,
+            layout=w.Layout(width="100px"),
+        )
+        self.error = Text("error")
+        self._follow = True
+        self.slider.observe(self._on_slide, "value")
+        self.field.observe(self._on_type, "value")
+        super().__init__([w.HBox([self.slider, self.field]), self.error])
+        self.add_class(css_class)
+        self.observe(self._on_size, "size_bytes")
+
+    def _on_slide(self, _: object) -> None:
+        if self._follow:
+            self.size_bytes = 2**self.slider.value
+
+    def _on_type(self, _: object) -> None:
+        if self._follow:
+            size_bytes, error = attempt(lambda: parse_size(self.field.value, "size"))
+            self.error.show(error)
+            self.size_bytes = size_bytes or self.size_bytes
+
+    def _on_size(self, _: object) -> None:
+        """Bring slider and field to the size, without taking that for a new choice."""
+        self._follow = False
+        nearest = self.size_bytes.bit_length() - 1
+        self.slider.value = min(max(nearest, _SMALLEST), _LARGEST)
+        self.slider.text = format_size(self.size_bytes)
+        typed, _ = attempt(lambda: parse_size(self.field.value))
+        if typed != self.size_bytes:
+            self.field.value = self.slider.text
+        self.error.show("")
+        self._follow = True

@@ -1,12 +1,12 @@
-// A slider of the page's own: labelled, moved by mouse and keyboard, and told in words.
+// A slider of the page's own: labelled, moved by mouse and keyboard, and with its value as text.
 function render({ model, el }) {
   const label = document.createElement("label");
   const input = document.createElement("input");
   input.type = "range";
   input.id = `ck-slider-${Math.random().toString(36).slice(2)}`;
   label.htmlFor = input.id;
-  const told = document.createElement("span");
-  told.ariaHidden = "true";  // the slider itself tells it
+  const shown = document.createElement("span");
+  shown.ariaHidden = "true";  // the slider itself has it
   let held = false;
   const sync = () => {
     label.textContent = model.get("label");
@@ -14,7 +14,7 @@ function render({ model, el }) {
     input.max = model.get("max");
     input.disabled = model.get("disabled");
     input.setAttribute("aria-valuetext", model.get("text"));
-    told.textContent = model.get("tells") ? model.get("text") : "";
+    shown.textContent = model.get("shows_text") ? model.get("text") : "";
     // What comes back from the kernel is older than where the thumb is held.
     if (!held) input.value = model.get("value");
   };
@@ -29,7 +29,7 @@ function render({ model, el }) {
   // Else JupyterLab takes the arrows for its own, and folds the notebook's headings.
   input.dataset.lmSuppressShortcuts = "true";
   input.addEventListener("keydown", (event) => event.stopPropagation());
-  el.append(label, input, told);
+  el.append(label, input, shown);
   sync();
 }
 

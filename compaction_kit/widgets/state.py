@@ -1,30 +1,83 @@
-"""What the workbench is looking at: one state that every view observes."""
+"""What the workbench is looking at: one state that every view observes. It knows no widget."""
 
 import contextlib
 import gc
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from traitlets import Any as AnyTrait
-from traitlets import Bool, Int, List, Unicode, observe
+from traitlets import Bool, Instance, Int, List, Unicode, observe
 
 from compaction_kit import datasets
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import StalePlanError, TableNotFoundError
-from compaction_kit.execute import Progress
+from compaction_kit.execute import CompactionResult, Progress
+from compaction_kit.files import Files
 from compaction_kit.plan.order import SIZE
-from compaction_kit.survey import find_tables, survey
+from compaction_kit.survey import Survey, find_tables, survey
 from compaction_kit.table import Table, local_path, open_table
 from compaction_kit.text import GIB
 from compaction_kit.widgets.job import Job, Watched, sentence_of
 from compaction_kit.widgets.opened import Inputs, Opened
 
+_NOTHING_RUN = (
+    "Nothing was run: the plan on screen was not the one for what is chosen now. The new one comes at "
+    "once: look at it, and run it then."
+)
 
-class WorkbenchState(Watched):
-    """The open table, the thresholds and the plan for them; knows no widget.
+
+class Runs(Watched):
+    """Runs of plans, one at a time, in the background."""
+
+    result = AnyTrait(None, help="The result of the last run, or None")
+    ran = Unicode("", help="The table of the last run, or of the one that is under way")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.running = Job()
+
+    def forget_run(self) -> None:
+        """Forget the last run; one that is under way goes on."""
+        self.result = None
+        self.ran = self.ran if self.running.running else ""
+        self.running.reset()
+
+    def of_another_table(self, name: str) -> str:
+        """What to say above a run if it is of another table than the one of this name."""
+        is_other = self.ran not in ("", name)
+        return f"What follows is of {self.ran}, which was open when it began." if is_other else ""
+
+    def start_run(self, bench: "WorkbenchState", table: Table, run: Callable[[Job], Any]) -> bool:
+        """Run a plan of a table, and read the table again if it is still open; returns whether it began."""
+
+        def work(job: Job) -> None:
+            self.result = None
+            self.ran = table.name
+            try:
+                result = run(job)
+            finally:
+                # After a failure too: other writers may have committed meanwhile.
+                if table is bench.table:
+                    bench.reload()
+            self.result = result
+
+        return self.running.start(work)
+
+    def refuse(self, sentence: str) -> bool:
+        """Say in the run's place why nothing is run; returns whether it could be said."""
+
+        def work(_: Job) -> None:
+            raise StalePlanError(sentence)
+
+        return self.running.start(work)
+
+
+class WorkbenchState(Runs):
+    """The open table, the thresholds and the plan for them.
 
     Inputs are set by anybody; the answers, from `tables` on, are set only here. The fields of `opened`
     can be observed by their names.
@@ -36,43 +89,41 @@ class WorkbenchState(Watched):
     min_file_size = Int(GIB, min=1, help="Files below this size in bytes are rewritten")
     max_file_size = Int(GIB, min=1, help="Bytes that a bin may hold")
     order = Unicode(SIZE, help="In which order files are put into bins")
-    budget = Unicode("", help="Bytes that may be rewritten, as a size in words; empty for no limit")
+    budget = Unicode("", help='Bytes that may be rewritten, such as "10 GiB"; empty for no limit')
     strategy = Unicode("auto", help="How the plan is run")
     verify = Bool(True, help="Whether the content is compared after a run")
 
     tables = List(Unicode(), help="The tables found under the root")
-    opened = AnyTrait(Opened(), help="The open table and its plan, an Opened")
-    result = AnyTrait(None, help="The CompactionResult of the last run, or None")
-    ran = Unicode("", help="The table of the last run, or of the one that is under way")
-    survey = AnyTrait(None, help="The Survey of the tables found, or None")
-    refreshed = Int(0, help="How often all was to be looked at again")
+    opened = Instance(Opened, (), help="The open table and its plan")
+    result = Instance(CompactionResult, allow_none=True, help="The result of the last run, or None")
+    survey = Instance(Survey, allow_none=True, help="The survey of the tables found, or None")
+    num_refreshes = Int(0, help="How often everything was read again")
 
     def __init__(self, root: str | Path = ""):
         super().__init__()
         self.loading = Job()
-        self.running = Job()
         self.making = Job()
         self.surveying = Job()
-        # What is opened is changed by jobs and by people, one after another.
+        # `opened` is changed by jobs and by people, one after another.
         self.changing = threading.RLock()
-        # The minimum as it was asked for, and how often the table was to be read.
-        self._small, self._reads = self.min_file_size, 0
-        self.observe(self.tell_fields, "opened")
+        # The minimum as it was chosen, and how often the table was to be read.
+        self._chosen_min, self._reads = self.min_file_size, 0
+        self.observe_fields("opened")
         self.root = str(root)
 
     @property
-    def table(self) -> Any:
-        """The open Table, or None."""
+    def table(self) -> Table | None:
+        """The open table, or None."""
         return self.opened.table
 
     @property
-    def files(self) -> Any:
-        """The Files that are planned, or None."""
+    def files(self) -> Files | None:
+        """The files that are planned, or None."""
         return self.opened.files
 
     @property
-    def plan(self) -> Any:
-        """The CompactionPlan on screen, or None."""
+    def plan(self) -> CompactionPlan | None:
+        """The plan on screen, or None."""
         return self.opened.plan
 
     @property
@@ -82,7 +133,7 @@ class WorkbenchState(Watched):
 
     @property
     def inputs(self) -> Inputs:
-        """What a plan is asked for now."""
+        """The inputs that a plan is made for now."""
         return Inputs(self.name, self.where, self.min_file_size, self.max_file_size, self.order, self.budget)
 
     @property
@@ -100,7 +151,7 @@ class WorkbenchState(Watched):
         self.survey = None
         self.surveying.cancel()
         self.tables = self._tables()
-        # What is no folder may still be a table's name in the catalog, or a mistake worth a sentence.
+        # A name that is no folder may be a table in the catalog, or a mistake that gets a sentence.
         name = self.tables[0] if self.tables else ("" if Path(self.root).is_dir() else self.root)
         if name == self.name:
             self._open()
@@ -116,27 +167,23 @@ class WorkbenchState(Watched):
     @observe("name")
     def _open(self, _: object = None) -> None:
         with self.changing:
-            # Nothing of the table before can be run from here on, whatever goes wrong.
+            # From here on nothing of the table before can be run, whatever fails below.
             self.opened = Opened(pending=bool(self.name))
-            self.result = None
-            self.ran = self.ran if self.running.running else ""
-            self.running.reset()
+            self.forget_run()
             if not self.name:
                 return
             try:
                 table = open_table(self.name)
                 thresholds = table.thresholds()
-            except TableNotFoundError as error:
-                # A folder that is yet to be made is no mistake.
-                nothing = self.name == self.root and not self.tables
-                self.opened = Opened(error="" if nothing else str(error))
-                return
             except Exception as error:
-                self.opened = Opened(error=sentence_of(error))
+                # A folder that does not exist yet is no mistake.
+                missing = isinstance(error, TableNotFoundError)
+                is_new = missing and self.name == self.root and not self.tables
+                self.opened = Opened(error="" if is_new else sentence_of(error))
                 return
             self.where, self.order, self.budget = "", SIZE, ""
             self.max_file_size, self.min_file_size = thresholds.max_file_size, thresholds.min_file_size
-            self._small = thresholds.min_file_size
+            self._chosen_min = thresholds.min_file_size
             self.opened = Opened(table)
             self.reload()
 
@@ -148,21 +195,15 @@ class WorkbenchState(Watched):
     def _on_threshold(self, change: Any) -> None:
         with _garbage_later(), self.changing:
             if change.name == "min_file_size":
-                self._small = self.min_file_size
+                self._chosen_min = self.min_file_size
             elif change.name == "max_file_size":
-                self._follow_down()
-            self._replan()
-
-    def _follow_down(self) -> None:
-        """Lower the minimum with the maximum, as `Table.plan_compaction` does, as long as that is low."""
-        wanted = self._small
-        self.min_file_size = min(wanted, self.max_file_size)
-        self._small = wanted
-
-    def _replan(self) -> None:
-        opened = self.opened
-        if opened.planner is not None and not self.is_settled and not opened.pending:
-            self.opened = opened.planned(self.inputs)
+                # As `Table.plan_compaction` does: the minimum is lowered as long as the maximum is below it.
+                chosen = self._chosen_min
+                self.min_file_size = min(chosen, self.max_file_size)
+                self._chosen_min = chosen
+            opened = self.opened
+            if opened.planner is not None and not self.is_settled and not opened.pending:
+                self.opened = opened.planned(self.inputs)
 
     def reload(self) -> None:
         """Read the table again, in the background, and plan it."""
@@ -175,14 +216,14 @@ class WorkbenchState(Watched):
         self.loading.start_next(lambda job: self._load(table, where, number))
 
     def _load(self, table: Table, where: str, number: int) -> None:
-        # Where reading fails, what was read before is still what is on screen.
+        # If reading fails, the files read before stay on screen.
         read = Opened(table, self.opened.where, self.files)
         try:
             files = table.files(where=where or None)
             read = Opened(table, where, files)
             self._show_first(replace(read, pending=True), number)
             planner = table.planner(where or None).prepared()
-            # Another writer may have come between; else the files are drawn already.
+            # The same files, unless another writer has committed meanwhile: they are drawn already.
             is_same = planner.files.snapshot is files.snapshot
             read = replace(read, files=files if is_same else planner.files, planner=planner)
         except Exception as error:
@@ -216,7 +257,7 @@ class WorkbenchState(Watched):
         """Look again for tables, and read the one that is open as it is now."""
         self.tables = self._tables()
         self.survey = None
-        self.refreshed += 1
+        self.num_refreshes += 1
         if self.table is not None:
             self.reload()
         elif self.name in self.tables:
@@ -242,28 +283,21 @@ class WorkbenchState(Watched):
             self.survey = found
 
     def run(self) -> bool:
-        """Run the plan in the background; says whether it began."""
+        """Run the plan in the background; returns whether it began."""
         with self.changing:
             plan, table, is_wanted = self.plan, self.table, self.can_run
-        if plan is None or plan.is_empty:
+        if plan is None or table is None or plan.is_empty:
             return False
         if not is_wanted:
-            return self.running.start(_refuse)
-        options = {"strategy": self.strategy, "verify": self.verify}
-        return self.running.start(lambda job: self._run(plan, table, job, options))
+            return self.refuse(_NOTHING_RUN)
+        options: dict[str, Any] = {"strategy": self.strategy, "verify": self.verify}
 
-    def _run(self, plan: CompactionPlan, table: Table, job: Job, options: dict[str, Any]) -> Any:
-        self.result = None
-        self.ran = table.name
-        try:
-            result = plan.run(**options, progress=_reporter(job))
-        finally:
-            # Whatever happened, the table may have moved on.
-            if table is self.table:
-                self.reload()
-        self.result = result
-        self.survey = None
-        return result
+        def run(job: Job) -> CompactionResult:
+            result = plan.run(**options, progress=partial(_report, job))
+            self.survey = None
+            return result
+
+        return self.start_run(self, table, run)
 
     def make_flights(self) -> None:
         """Ingest the flights under the root, in the background, and open them."""
@@ -278,19 +312,12 @@ class WorkbenchState(Watched):
         self.making.start(work)
 
 
-def _refuse(_: Job) -> None:
-    raise StalePlanError(
-        "Nothing was run: the plan on screen was not the one for what is chosen now. The new one comes at "
-        "once: look at it, and run it then."
-    )
-
-
 @contextlib.contextmanager
 def _garbage_later() -> Iterator[None]:
-    """Have what is drawn meanwhile collected at once, when it is done.
+    """Collect the garbage of what is drawn meanwhile at once, when it is done.
 
-    A figure leaves some 100,000 objects behind. Left to Python, every eighth move of a slider waits
-    until those of all eight are collected.
+    A figure leaves some 100,000 objects behind. If Python decides when to collect them, every eighth move of
+    a slider waits until those of all eight are collected.
     """
     collects = gc.isenabled()
     gc.disable()
@@ -302,10 +329,7 @@ def _garbage_later() -> Iterator[None]:
             gc.collect(0)
 
 
-def _reporter(job: Job) -> Callable[[Progress], None]:
-    def report(progress: Progress) -> None:
-        left = progress.seconds_left
-        time = f", about {left:.0f} s left" if left is not None and progress.fraction < 1 else ""
-        job.report(progress.fraction, f"{progress} ({progress.seconds:.0f} s{time})")
-
-    return report
+def _report(job: Job, progress: Progress) -> None:
+    left = progress.seconds_left
+    time = f", about {left:.0f} s left" if left is not None and progress.fraction < 1 else ""
+    job.report(progress.fraction, f"{progress} ({progress.seconds:.0f} s{time})")

@@ -1,14 +1,21 @@
-"""The logs of file sinks and sources under the root, for the view of streams."""
+"""The logs of file sinks and sources under the root: how they grow, what a retention would drop."""
 
 from typing import Any
 
-from traitlets import Any as AnyTrait
-from traitlets import Int, Unicode, observe
+import ipywidgets as w
+from traitlets import Instance, Int, Unicode, observe
 
 from compaction_kit.sinklog import SinkLog, find_sink_logs, sink_log
 from compaction_kit.sinklog.policy import Kind
-from compaction_kit.widgets.job import Job, Watched, sentence_of
+from compaction_kit.sinklog.retention import RetentionPlan
+from compaction_kit.text import arrow_as_html
+from compaction_kit.widgets import parts
+from compaction_kit.widgets.job import Job, Watched, attempt
 from compaction_kit.widgets.state import WorkbenchState
+
+_FURTHEST = 500
+_MOST_FILES = 12
+_COLUMNS = ("name", "kind", "num_entries", "size_bytes", "needed", "removed_after")
 
 
 class StreamsState(Watched):
@@ -18,16 +25,16 @@ class StreamsState(Watched):
     ahead = Int(100, min=1, help="Batches to look ahead")
     retention = Unicode("", help='The sink\'s option of that name, such as "7 days"; empty for none')
 
-    logs = AnyTrait(None, help="Those found, as a list of names; None before a look")
-    log = AnyTrait(None, help="The SinkLog, or None")
-    dropped = AnyTrait(None, help="The RetentionPlan for the retention, or None")
-    error = Unicode("", help="Why there is no log, or no retention, in one sentence")
+    logs = Instance(list, allow_none=True, help="The names of the logs found; None before a look")
+    log = Instance(SinkLog, allow_none=True, help="The log, or None")
+    dropped = Instance(RetentionPlan, allow_none=True, help="The plan for the retention, or None")
+    error = Unicode("", help="Why there is no log, or no plan for the retention, in one sentence")
 
     def __init__(self, bench: WorkbenchState):
         super().__init__()
         self.bench = bench
         self.reading = Job()
-        bench.observe(self._forget, ["root", "refreshed"])
+        bench.observe(self._forget, ["root", "num_refreshes"])
 
     def _forget(self, change: Any) -> None:
         self.reading.cancel()
@@ -58,25 +65,98 @@ class StreamsState(Watched):
         self._read()
 
     def _read(self) -> None:
-        try:
-            self.log, self.error = sink_log(self.name) if self.name else None, ""
-        except Exception as error:
-            self.log, self.error = None, sentence_of(error)
+        self.log, self.error = attempt(lambda: sink_log(self.name) if self.name else None)
         self._plan()
 
     @observe("retention")
     def _plan(self, _: object = None) -> None:
-        log: SinkLog | None = self.log
+        log = self.log
         if log is None:
             self.dropped = None
-            return
-        try:
-            self.dropped, self.error = log.plan_retention(self.retention) if self.retention else None, ""
-        except Exception as error:
-            self.dropped, self.error = None, sentence_of(error)
+        else:
+            self.dropped, self.error = attempt(
+                lambda: log.plan_retention(self.retention) if self.retention else None
+            )
 
     @property
     def is_sink(self) -> bool:
         """Whether the log is a sink's: only those can have a retention."""
-        log: Any = self.log
-        return log is not None and log.kind == Kind.SINK
+        return self.log is not None and self.log.kind == Kind.SINK
+
+    @property
+    def planned_retention(self) -> str | None:
+        """The retention, if there is a plan for it."""
+        return None if self.dropped is None else self.retention
+
+
+class StreamsView(parts.Part):
+    """One log at a time: what it holds now and after the batches to come."""
+
+    title = "Streams"
+
+    def __init__(self, state: StreamsState):
+        self.state = state
+        self.choice = parts.dropdown("Log", "ck-log", "460px", "40px")
+        self.ahead = parts.Slider(label="Look ahead", min=1, max=_FURTHEST).add_class("ck-ahead")
+        self.retention = parts.field("Retention", "such as 7 days", "ck-sink-retention", "240px")
+        parts.set_by_choice(state, "name", self.choice)
+        parts.bind(state, ahead=self.ahead, retention=self.retention)
+        self.bar = parts.JobBar(state.reading, "ck-finding-logs")
+        self.error = parts.Text("error", "streams-error")
+        self.sentence = parts.Text("text", "sink-log")
+        self.cost = parts.Text("warning", "retention-cost")
+        self.image = parts.FigureView("ck-sink-figure")
+        self.files = w.HTML().add_class("ck-log-files")
+        self.more = w.Accordion([self.files], titles=("Files of the log",))
+        self.controls = parts.row(self.choice, self.ahead, self.retention)
+        super().__init__(
+            *(self.controls, self.bar, self.error, self.sentence, self.image, self.cost, self.more)
+        )
+        self.watch(state, ["logs", "log", "ahead", "dropped", "error"])
+
+    def _render(self) -> None:
+        state, log = self.state, self.state.log
+        if state.logs is None:
+            state.look_around()
+        parts.offer(self.choice, state.logs or (), state.name)
+        parts.show_if(bool(state.logs), self.controls)
+        parts.show_if(log is not None, self.more)
+        self.retention.disabled = not state.is_sink
+        self.ahead.text = f"{state.ahead} batches"
+        self.error.show(state.error)
+        self.cost.show("" if state.dropped is None else state.dropped.explain())
+        if log is None:
+            self.image.show(None)
+            self.sentence.show(self._no_log())
+            self.files.value = ""
+            return
+        self.image.show(lambda: log.plot(state.ahead, state.planned_retention))
+        self.sentence.show(log.explain())
+        files = log.files.select(_COLUMNS)
+        self.files.value = arrow_as_html(files.slice(max(len(files) - _MOST_FILES, 0)))
+
+    def _no_log(self) -> str:
+        if self.state.logs is None or self.state.error:
+            return ""
+        return (
+            f"No stream keeps a log of files under {self.state.bench.root or 'the current folder'}. One "
+            "that writes Parquet, JSON or CSV files keeps it in _spark_metadata of its output folder; one "
+            "that reads files, in sources/0 of its checkpoint. Delta tables need none: their log is in Files."
+        )
+
+    def _code(self) -> str:
+        state, retention = self.state, self.state.planned_retention
+        if not state.name:
+            return f"ck.find_sink_logs({state.bench.root!r})"
+        given = f", retention={retention!r}" if retention else ""
+        plan = f"\nlog.plan_retention({retention!r})" if retention else ""
+        return (
+            f"log = ck.sink_log({state.name!r})\nprint(log.explain())\nlog.plot({state.ahead}{given}){plan}"
+        )
+
+    def _records(self) -> tuple[Any, ...]:
+        state, log = self.state, self.state.log
+        if log is None:
+            return ()
+        dropped = () if state.dropped is None else (state.dropped.explain(),)
+        return log.explain(), log.plot(state.ahead, state.planned_retention), *dropped

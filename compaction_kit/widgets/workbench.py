@@ -1,5 +1,8 @@
 """The workbench: one page to look at tables, plan their compaction and run it."""
 
+import base64
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -7,27 +10,19 @@ from weakref import WeakValueDictionary
 import ipywidgets as w
 from IPython.core.getipython import get_ipython
 
-from compaction_kit.execute.result import CompactionResult
+from compaction_kit.execute import CompactionResult
+from compaction_kit.report import write_report
 from compaction_kit.session import delta_version, get_spark
 from compaction_kit.text import element, format_count, format_size
-from compaction_kit.vacuum.result import VacuumResult
-from compaction_kit.widgets.export import ExportView
+from compaction_kit.vacuum import VacuumResult
+from compaction_kit.widgets import parts
+from compaction_kit.widgets.compaction import FilesView, PlanView, RunView
+from compaction_kit.widgets.history import HistoryState, HistoryView
 from compaction_kit.widgets.job import Job
-from compaction_kit.widgets.looking_back import HistoryState, VacuumState
-from compaction_kit.widgets.parts import STYLE, Part, button, close_tree, show_text, text
-from compaction_kit.widgets.slider import DropdownArrows
-from compaction_kit.widgets.state import WorkbenchState
-from compaction_kit.widgets.streams import StreamsState
-from compaction_kit.widgets.views import (
-    FilesView,
-    HistoryView,
-    PlanView,
-    RunView,
-    StreamsView,
-    SurveyView,
-    TablePicker,
-    VacuumView,
-)
+from compaction_kit.widgets.state import Runs, WorkbenchState
+from compaction_kit.widgets.streams import StreamsState, StreamsView
+from compaction_kit.widgets.tables import SurveyView, TablePicker
+from compaction_kit.widgets.vacuum import VacuumState, VacuumView
 
 _SIGNS = {"running": "●", "cancelled": "○", "failed": "✕"}
 # A cell that is run again shows the workbench that it showed before, with the work that is under way.
@@ -37,9 +32,8 @@ _OF_CELLS: "WeakValueDictionary[str | None, Workbench]" = WeakValueDictionary()
 def workbench(root: str | Path = "data") -> "Workbench":
     """The workbench on a folder of tables; the last line of a cell shows it.
 
-    Spark starts in the background meanwhile. If the cell is run again, the workbench comes as it was,
-    with the table that was open and a run that is under way, unless it was closed; another root is
-    taken over.
+    Spark starts in the background meanwhile. If the cell is run again, it shows the same workbench, with the
+    table that was open and a run that is under way, unless it was closed; another root is taken over.
 
     Args:
         root: A folder on a local disk that holds Delta tables, or a table.
@@ -59,7 +53,7 @@ def workbench(root: str | Path = "data") -> "Workbench":
 
 
 def _current_cell() -> str | None:
-    """The notebook's cell that is being run, if the front end tells."""
+    """The notebook's cell that is being run, if the front end sends its id."""
     shell: Any = get_ipython()
     request = shell.get_parent() if hasattr(shell, "get_parent") else {}
     return request.get("metadata", {}).get("cellId")
@@ -73,7 +67,7 @@ class Workbench(w.VBox):
         # The root by the cell; another may be named in the page.
         self.given = state.root
         self.session = Job()
-        self.spark = text("hint", "spark")
+        self.spark = parts.Text("hint", "spark")
         self.picker = TablePicker(state)
         self.survey = SurveyView(state, self.open_table)
         self.files = FilesView(state)
@@ -82,24 +76,30 @@ class Workbench(w.VBox):
         self.history = HistoryView(HistoryState(state))
         self.vacuum = VacuumView(VacuumState(state))
         self.streams = StreamsView(StreamsState(state))
-        self.parts: tuple[Part, ...] = (
+        self.parts: tuple[parts.Part, ...] = (
             *(self.survey, self.files, self.plan, self.run),
             *(self.history, self.vacuum, self.streams),
         )
         self.export = ExportView(state, lambda: self.parts)
-        self.to_run = button("Continue to run", "ck-to-run", lambda: self.go_to(self.run), primary=True)
+        go = partial(self.go_to, self.run)
+        self.to_run = parts.button("Continue to run", "ck-to-run", go, style="primary")
         self.plan.children = (*self.plan.children, self.to_run)
-        self.rail = w.ToggleButtons(options=[part.title for part in self.parts], index=1)
-        self.rail.add_class("ck-rail")
+        titles = [part.title for part in self.parts]
+        self.rail = w.ToggleButtons(options=titles, index=1).add_class("ck-rail")
         self.stack = w.Stack(self.parts, layout=w.Layout(flex="1 1 auto", min_width="0"))
         self.rail.observe(self._on_rail, "index")
-        self.code = w.HTML()
-        self.code.add_class("ck-code")
-        self.as_python = w.Accordion([self.code], titles=("As Python",))
-        self.as_python.add_class("ck-as-python")
+        self.code = w.HTML().add_class("ck-code")
+        self.as_python = w.Accordion([self.code], titles=("As Python",)).add_class("ck-as-python")
         self.as_python.observe(self._render_code, "selected_index")
-        self.footer = text("text", "status")
-        super().__init__([w.HTML(STYLE), self._header(), self._body(), self._footer()])
+        self.footer = parts.Text("text", "status")
+        brand = w.HTML().add_class("ck-brand")
+        brand.value = "compaction workbench"
+        above = w.HBox([brand, self.spark])
+        header = w.VBox([above, self.picker, parts.DropdownArrows()]).add_class("ck-header")
+        part = w.VBox([self.stack, self.as_python], layout=w.Layout(flex="1 1 auto"))
+        body = w.HBox([self.rail, part]).add_class("ck-body")
+        footer = w.HBox([self.footer, self.export]).add_class("ck-footer")
+        super().__init__([w.HTML(parts.STYLE), header, body, footer])
         self.add_class("ck-workbench")
         self.session.observe(self._render, ["status"])
         state.observe(self._render, ["files", "plan", "result", "error", "pending", "inputs", "ran"])
@@ -124,10 +124,10 @@ class Workbench(w.VBox):
         """Cancel what is under way, and take the page away."""
         for job in self.jobs:
             job.cancel()
-        close_tree(self.children)
+        parts.close_tree(self.children)
         super().close()
 
-    def go_to(self, part: Part) -> None:
+    def go_to(self, part: parts.Part) -> None:
         """Show one of the parts."""
         self.rail.index = self.parts.index(part)
 
@@ -135,23 +135,6 @@ class Workbench(w.VBox):
         """Open a table and show its files."""
         self.state.name = name
         self.go_to(self.files)
-
-    def _header(self) -> w.VBox:
-        name = w.HTML("compaction workbench")
-        name.add_class("ck-brand")
-        header = w.VBox([w.HBox([name, self.spark]), self.picker, DropdownArrows()])
-        header.add_class("ck-header")
-        return header
-
-    def _body(self) -> w.HBox:
-        body = w.HBox([self.rail, w.VBox([self.stack, self.as_python], layout=w.Layout(flex="1 1 auto"))])
-        body.add_class("ck-body")
-        return body
-
-    def _footer(self) -> w.HBox:
-        footer = w.HBox([self.footer, self.export])
-        footer.add_class("ck-footer")
-        return footer
 
     def _on_rail(self, _: object = None) -> None:
         self.state.look()
@@ -165,13 +148,13 @@ class Workbench(w.VBox):
             self.code.value = element("pre", self.parts[self.rail.index].as_code())
 
     def _render(self, _: object = None) -> None:
-        show_text(self.spark, self._session_sentence())
+        self.spark.show(self._session_sentence())
         self.to_run.disabled = not self.state.can_run
         if self.state.opened.pending:
             self.add_class("ck-pending")
         else:
             self.remove_class("ck-pending")
-        show_text(self.footer, self._status_sentence())
+        self.footer.show(self._status_sentence())
 
     def _session_sentence(self) -> str:
         if self.session.status == "done":
@@ -182,24 +165,26 @@ class Workbench(w.VBox):
         return "Spark is starting …"
 
     def _status_sentence(self) -> str:
-        vacuum = self.vacuum.state
-        of_run = _told("run", self.state.running) or _told_of_run(self.state.result)
-        of_vacuum = _told("vacuum", vacuum.running) or _told_of_vacuum(vacuum.result)
-        told = [
-            f"{words}{'' if ran in ('', self.state.name) else f', of {ran}'}"
-            for words, ran in ((of_run, self.state.ran), (of_vacuum, vacuum.ran))
-            if words
+        state, vacuum = self.state, self.vacuum.state
+        lines = [
+            f"{line}{'' if runs.ran in ('', state.name) else f', of {runs.ran}'}"
+            for runs, line in (
+                (state, _job_line("run", state) or _run_line(state.result)),
+                (vacuum, _job_line("vacuum", vacuum) or _vacuum_line(vacuum.result)),
+            )
+            if line
         ]
-        return "\n".join(told) or "○ ready; looking and planning change nothing"
+        return "\n".join(lines) or "○ ready; looking and planning change nothing"
 
 
-def _told(name: str, job: Job) -> str:
-    """How a job is, unless it was never begun or its result tells."""
+def _job_line(name: str, runs: Runs) -> str:
+    """How a run's job is; empty if it never began, or is done: its result says more."""
+    job = runs.running
     sign = _SIGNS.get(job.status)
     return f"{sign} {name} {job.status}: {job.message}" if sign else ""
 
 
-def _told_of_run(result: CompactionResult | None) -> str:
+def _run_line(result: CompactionResult | None) -> str:
     if result is None or not result.versions:
         return ""
     proof = "content identical ✓" if result.verified else "content not compared"
@@ -209,8 +194,53 @@ def _told_of_run(result: CompactionResult | None) -> str:
     )
 
 
-def _told_of_vacuum(result: VacuumResult | None) -> str:
+def _vacuum_line(result: VacuumResult | None) -> str:
     if result is None:
         return ""
     freed = format_size(result.size_bytes)
     return f"● vacuum done: {format_count(result.num_files, 'file')} deleted, {freed} freed"
+
+
+class ExportView(w.HBox):
+    """A button that writes a report of all parts, which it offers as a download too."""
+
+    def __init__(self, state: WorkbenchState, get_parts: Callable[[], Sequence[parts.Part]]):
+        self.state = state
+        self.get_parts = get_parts
+        self.writing = Job()
+        about = "Write what all parts show into one HTML page"
+        self.export_button = parts.button("Export report", "ck-export", self._on_export, tooltip=about)
+        self.saved = w.HTML().add_class("ck-saved")
+        self.error = parts.Text("error", "export-error")
+        super().__init__([self.saved, self.error, self.export_button])
+        state.observe(self._render, ["files", "survey"])
+        self.writing.observe(self._render, ["status"])
+        self._render()
+
+    def _on_export(self) -> None:
+        self.writing.start(lambda job: self._write())
+
+    def _write(self) -> str:
+        opened = None
+        while opened is not self.state.opened:
+            # All sections are of one table.
+            opened = self.state.opened
+            sections = [section for part in self.get_parts() if (section := part.section()) is not None]
+        if opened.table is None or opened.files is None:
+            return _link_to(write_report("tables.html", "Tables", *sections))
+        name, version = opened.table.path.name, opened.files.version
+        return _link_to(write_report(f"{name}-v{version}.html", f"{name}, version {version}", *sections))
+
+    def _render(self, _: object = None) -> None:
+        job = self.writing
+        nothing = self.state.files is None and self.state.survey is None
+        self.export_button.disabled = job.running or nothing
+        self.error.show(job.message if job.status == "failed" else "", job.details)
+        self.saved.value = job.result if job.status == "done" else ""
+
+
+def _link_to(page: Path) -> str:
+    # Voilà is often not on the reader's machine, so that the page holds the file itself.
+    address = f"data:text/html;base64,{base64.b64encode(page.read_bytes()).decode()}"
+    link = element("a", "download", download=page.name, href=address)
+    return element("div", f"{page.name} is written · ", link, role="status")

@@ -87,7 +87,7 @@ def test_thousands_of_bins_are_drawn_fast_and_not_labelled() -> None:
 @pytest.mark.parametrize("title", [None, "A run that was cancelled"])
 def test_no_spans_are_a_sentence(title: str | None) -> None:
     figure = plots.timeline(spans_of(), title)
-    assert next(text.get_text() for text in figure.texts).startswith("No time was recorded")
+    assert any(text.get_text().startswith("No time was recorded") for text in figure.texts)
     assert str(figure.get_label()).startswith(title or "No timeline")
     assert plots.timelines({"arrow": spans_of()}, title).get_label() == figure.get_label()
 

@@ -1,9 +1,9 @@
-"""Figures of versions: bytes, readability, and the lives of files."""
+"""Figures of versions: bytes, which can be read, and what a vacuum costs and frees of both."""
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
 from matplotlib.patches import Rectangle
 
 from compaction_kit import plots
@@ -25,11 +25,11 @@ def storage_of(orphaned: int = 0) -> Storage:
 
 
 def strip_of(axis: Axes) -> list[tuple[float, float]]:
-    patches = [patch for patch in axis.patches if isinstance(patch, Rectangle)]
-    return [(patch.get_x(), patch.get_width()) for patch in patches]
+    boxes = [path.get_extents() for bars in axis.collections for path in bars.get_paths()]
+    return sorted((box.x0, box.width) for box in boxes)
 
 
-def words_of(figure: plots.Chart) -> set[str]:
+def legend_of(figure: plots.Chart) -> set[str]:
     return {text.get_text() for legend in figure.legends for text in legend.get_texts()}
 
 
@@ -54,56 +54,59 @@ def test_strips_of_several_states_are_on_one_scale() -> None:
     after = pa.table({"version": range(5), "readable": ["log gone"] * 5})
     figure = plots.readability({"before": VERSIONS, "after": after})
     assert figure.get_suptitle() == "Versions that can be read, before: 1, after: 0"
-    assert words_of(figure) == {"yes (1 → 0)", "blocked (1 → 0)", "missing files (2 → 0)", "log gone (1 → 5)"}
+    assert legend_of(figure) == {
+        "yes (1 → 0)",
+        "blocked (1 → 0)",
+        "missing files (2 → 0)",
+        "log gone (1 → 5)",
+    }
     before, later = figure.axes
     assert before.get_xlim() == later.get_xlim() == (-0.5, 4.5)
     assert plots.to_png(figure, dpi=50).startswith(b"\x89PNG")
 
 
-HISTORY = pa.table(
+STORAGE = pa.table(
     {
-        "version": [0, 1, 2],
-        "operation": ["WRITE", "DELETE", "OPTIMIZE"],
-        "num_files": pa.array([2, 2, 1], pa.int64()),
+        "kind": ["live", "tombstoned", "orphaned"],
+        "size_bytes": [8 * MIB, 4 * MIB, 0],
+        "size_bytes_after": [8 * MIB, MIB, 0],
     }
 )
 
 
-def lives_of(*lives: tuple[str, int, int | None]) -> pa.Table:
-    paths, added, removed = zip(*lives, strict=True) if lives else ([], [], [])
+def versions_of(readable: str, after: str) -> pa.Table:
+    """Versions from 3 on: y for one that can be read."""
+    names = {"y": "yes", "b": "blocked", "m": "missing files"}
     return pa.table(
         {
-            "path": pa.array(paths, pa.string()),
-            "added": pa.array(added, pa.int64()),
-            "removed": pa.array(removed, pa.int64()),
+            "version": range(3, 3 + len(readable)),
+            "readable": [names[one] for one in readable],
+            "readable_after": [names[one] for one in after],
         }
     )
 
 
-def boxes_of(figure: plots.Chart) -> int:
-    return sum(len(one.get_paths()) for one in figure.axes[0].collections if isinstance(one, PolyCollection))
+def test_the_words_count_versions_and_bytes() -> None:
+    figure = plots.vacuum(STORAGE, versions_of("byyyy", "bmyby"), "A finding")
+    assert figure.get_suptitle() == "A finding"
+    assert str(figure.get_label()) == (
+        "A finding. 4 versions can be read now, 2 after, 2 are lost. Stored: live 8 MiB now and 8 MiB after, "
+        "tombstoned 4 MiB now and 1 MiB after, orphaned 0 B now and 0 B after"
+    )
 
 
-def test_each_file_is_a_bar_coloured_by_what_added_it() -> None:
-    lives = lives_of(("a", 0, 1), ("b", 0, 2), ("c", 1, 2), ("d", 2, None))
-    figure = plots.lifetimes(lives, HISTORY, version=1)
-    assert figure.get_suptitle() == "4 files in 3 versions, 1 live now"
-    assert boxes_of(figure) == 4
-    assert words_of(figure) == {"written", "changed", "compacted"}
-    assert plots.to_png(figure, dpi=50).startswith(b"\x89PNG")
+def test_lost_versions_are_marked_by_colour_and_hatch_and_nothing_is_drawn_of_what_is_not_there() -> None:
+    figure = plots.vacuum(STORAGE, versions_of("yyy", "myy"), "A finding")
+    upper, lower = figure.axes
+    legends = [[text.get_text() for text in axis.get_legend().get_texts()] for axis in (upper, lower)]  # type: ignore[union-attr]
+    assert legends == [["readable", "lost"], ["live", "tombstoned"]]
+    (lost,) = (bars for bars in upper.collections if bars.get_hatch())
+    (path,) = lost.get_paths()
+    assert (path.get_extents().x0, path.get_extents().x1) == (2.5, 3.5)
+    assert [label.get_text() for label in lower.get_yticklabels()] == ["now", "after"]
 
 
-def test_many_files_with_the_same_life_share_a_bar() -> None:
-    figure = plots.lifetimes(lives_of(*((f"f{i}", i % 2, 2) for i in range(100))), HISTORY)
-    assert boxes_of(figure) == 2
-    assert figure.axes[0].get_ylim() == (100, 0)
-
-
-def test_what_a_cleaned_up_log_begins_with_was_there_before() -> None:
-    trimmed = HISTORY.slice(1)
-    figure = plots.lifetimes(lives_of(("a", 1, None), ("b", 2, None)), trimmed)
-    assert words_of(figure) == {"there before", "compacted"}
-
-
-def test_a_table_without_files_has_a_figure_that_says_so() -> None:
-    assert plots.lifetimes(lives_of(), HISTORY).get_suptitle() == "No version has a file"
+@pytest.mark.parametrize("count", [1, 1_000])
+def test_any_number_of_versions_is_drawn(count: int) -> None:
+    figure = plots.vacuum(STORAGE.slice(0, 0), versions_of("y" * count, "y" * count), "A finding")
+    assert plots.to_png(figure, dpi=40).startswith(b"\x89PNG")

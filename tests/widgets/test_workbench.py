@@ -7,17 +7,21 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import deltalake
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import compaction_kit as ck
+from compaction_kit.compaction import CompactionPlan
 from compaction_kit.datasets import shaped_table
+from compaction_kit.files import Files
 from compaction_kit.text import GIB, KIB, MIB
+from compaction_kit.vacuum import VacuumResult
 from compaction_kit.widgets.job import Job
-from compaction_kit.widgets.slider import SizeSlider
+from compaction_kit.widgets.parts import SizeSlider
 from compaction_kit.widgets.state import WorkbenchState
-from compaction_kit.widgets.views import VacuumView
+from compaction_kit.widgets.vacuum import VacuumView
 from compaction_kit.widgets.workbench import Workbench
 from tests.ageing import age_file
 from tests.handmade import write_sink_log
@@ -40,6 +44,18 @@ def bench(folder: Path) -> Workbench:
     return made
 
 
+def plan_of(bench: Workbench) -> CompactionPlan:
+    """The plan on screen."""
+    assert bench.state.plan is not None
+    return bench.state.plan
+
+
+def files_of(bench: Workbench) -> Files:
+    """The files on screen."""
+    assert bench.state.files is not None
+    return bench.state.files
+
+
 def show(bench: Workbench, title: str) -> None:
     """Click a part in the rail."""
     bench.rail.value = title
@@ -48,7 +64,11 @@ def show(bench: Workbench, title: str) -> None:
 def test_the_first_table_is_opened_and_planned(bench: Workbench, folder: Path) -> None:
     state = bench.state
     assert state.tables == [str(folder / "a"), str(folder / "nested" / "b")]
-    assert (state.name, state.plan.num_bins, state.plan.num_files_removed) == (str(folder / "a"), 2, 10)
+    assert (state.name, plan_of(bench).num_bins, plan_of(bench).num_files_removed) == (
+        str(folder / "a"),
+        2,
+        10,
+    )
     assert "10 files" in bench.picker.about.value
     assert 'aria-label="10 of 10 files are under 16 MiB"' in bench.files.image.value
     assert bench.plan.image.value == ""
@@ -59,8 +79,8 @@ def test_the_first_table_is_opened_and_planned(bench: Workbench, folder: Path) -
 def test_thresholds_replan_and_come_back_to_the_sliders(bench: Workbench) -> None:
     bench.plan.target.slider.set_state({"value": 13})
     assert bench.state.max_file_size == 8 * KIB
-    assert bench.state.plan.thresholds.max_file_size == 8 * KIB
-    assert bench.state.plan.num_bins > 2
+    assert plan_of(bench).thresholds.max_file_size == 8 * KIB
+    assert plan_of(bench).num_bins > 2
     bench.state.max_file_size = MIB
     assert bench.plan.target.field.value == "1 MiB"
 
@@ -68,7 +88,7 @@ def test_thresholds_replan_and_come_back_to_the_sliders(bench: Workbench) -> Non
 def test_a_bin_limit_below_the_small_size_lowers_it_and_the_slider(bench: Workbench) -> None:
     bench.plan.target.field.value = "1 MiB"
     assert bench.plan.smaller.field.value == "1 MiB"
-    assert bench.state.plan.thresholds.min_file_size == MIB
+    assert plan_of(bench).thresholds.min_file_size == MIB
     bench.plan.target.field.value = "1 GiB"
     assert bench.plan.smaller.field.value == "1 GiB"
 
@@ -76,7 +96,7 @@ def test_a_bin_limit_below_the_small_size_lowers_it_and_the_slider(bench: Workbe
 def test_a_small_size_above_the_bin_limit_is_planned_as_optimize_does(bench: Workbench) -> None:
     bench.plan.target.field.value = "2 MiB"
     bench.plan.smaller.field.value = "4 MiB"
-    thresholds = bench.state.plan.thresholds
+    thresholds = plan_of(bench).thresholds
     assert (thresholds.min_file_size, thresholds.max_file_size) == (4 * MIB, 2 * MIB)
     assert (bench.plan.smaller.field.value, bench.plan.target.field.value) == ("4 MiB", "2 MiB")
 
@@ -85,7 +105,7 @@ def test_the_sliders_stand_where_the_plan_goes_by(bench: Workbench) -> None:
     @given(st.sampled_from([bench.plan.smaller, bench.plan.target]), st.integers(10, 32))
     def check(moved: SizeSlider, place: int) -> None:
         moved.slider.set_state({"value": place})
-        thresholds = bench.state.plan.thresholds
+        thresholds = plan_of(bench).thresholds
         assert moved.size_bytes == 2**place
         assert bench.plan.smaller.size_bytes == thresholds.min_file_size
         assert bench.plan.target.size_bytes == thresholds.max_file_size
@@ -98,7 +118,7 @@ def test_another_table_starts_afresh(bench: Workbench, folder: Path) -> None:
     bench.picker.choice.value = str(folder / "nested" / "b")
     bench.state.loading.wait(SECONDS)
     assert bench.state.max_file_size == GIB
-    assert bench.state.plan.num_files_removed == 3
+    assert plan_of(bench).num_files_removed == 3
     assert bench.state.where == ""
 
 
@@ -113,7 +133,7 @@ def test_the_table_that_is_open_is_shown_whoever_asks_for_it_to_be_read_again(
     state.name = str(folder / "nested" / "b")
     asked.join(SECONDS)
     state.loading.wait(SECONDS)
-    assert (state.files.num_files, state.plan.num_files_removed) == (3, 3)
+    assert (files_of(bench).num_files, plan_of(bench).num_files_removed) == (3, 3)
 
 
 def test_a_bad_path_gets_a_sentence_in_the_page(bench: Workbench, folder: Path) -> None:
@@ -150,10 +170,11 @@ def test_a_run_is_proved_and_the_next_plan_is_empty(bench: Workbench, folder: Pa
     bench.run.run_button.click()
     bench.state.running.wait(120)
     assert bench.state.running.message == "Done"
+    assert bench.state.result is not None
     assert bench.state.result.verified is True
     assert "identical: 1,000 rows" in bench.run.outcome.value
     bench.state.loading.wait(SECONDS)
-    assert bench.state.plan.is_empty
+    assert plan_of(bench).is_empty
     assert bench.run.run_button.disabled
     assert "content identical" in bench.footer.value
 
@@ -168,7 +189,7 @@ def test_tables_are_ranked_and_a_click_opens_one(bench: Workbench, folder: Path)
     ]
     next(opener for opener in openers if opener.description.endswith("b")).click()
     bench.state.loading.wait(SECONDS)
-    assert bench.state.files.num_files == 3
+    assert files_of(bench).num_files == 3
     assert bench.rail.value == "Files"
 
 
@@ -244,10 +265,10 @@ def test_a_report_has_what_the_parts_show(
     monkeypatch.chdir(tmp_path)
     bench.export.export_button.click()
     bench.export.writing.wait(SECONDS)
-    name = f"a-v{bench.state.files.version}.html"
+    name = f"a-v{files_of(bench).version}.html"
     page = (tmp_path / name).read_text(encoding="utf-8")
     assert "<h2>Files</h2>" in page
-    assert bench.state.plan.explain().splitlines()[0] in page
+    assert plan_of(bench).explain().splitlines()[0] in page
     assert "<h2>Vacuum</h2>" not in page
     assert f'download="{name}"' in bench.export.saved.value
 
@@ -358,6 +379,7 @@ def test_what_was_typed_is_planned_before_anything_is_run(
     assert not own_bench.run.run_button.disabled
     own_bench.run.run_button.click()
     own_bench.state.running.wait(120)
+    assert own_bench.state.result is not None
     assert own_bench.state.result.num_files_removed == 5
     assert table.files().num_files == 6
 
@@ -373,7 +395,7 @@ def test_a_run_that_ends_under_another_table_is_told_as_of_its_own(
     own_bench.state.loading.wait(SECONDS)
     assert f"of {own / 'a'}, which was open" in own_bench.run.other.value
     assert own_bench.run.section() is None
-    assert own_bench.state.files.num_files == 10
+    assert files_of(own_bench).num_files == 10
     own_bench.state.name = str(own / "else" / "a")
     assert own_bench.run.other.layout.display == "none"
     assert own_bench.run.outcome.layout.display == "none"
@@ -410,6 +432,7 @@ def test_nothing_is_deleted_by_the_plan_for_another_retention(
     assert "Nothing was deleted" in vacuum.bar.error.value
     go.set()
     vacuum.state.planning.wait(SECONDS)
+    assert vacuum.state.plan is not None
     assert vacuum.state.plan.is_empty
     assert vacuum.danger.layout.display == "none"
 
@@ -422,6 +445,7 @@ def test_a_name_arms_the_plan_that_it_was_typed_under_and_no_other(own_bench: Wo
     own_bench.state.name = str(own / "else" / "a")
     own_bench.state.loading.wait(SECONDS)
     vacuum.state.planning.wait(SECONDS)
+    assert vacuum.state.plan is not None
     assert vacuum.state.plan.num_files == 1
     assert vacuum.run_button.disabled
     vacuum.run_button.click()
@@ -442,7 +466,7 @@ def test_what_others_commit_is_seen(own_bench: Workbench, own: Path, ask: str) -
         show(own_bench, "Files")
     own_bench.state.loading.wait(SECONDS)
     version = ck.open_table(own / "a").version
-    assert (own_bench.state.files.version, own_bench.state.plan.version) == (version, version)
+    assert (files_of(own_bench).version, plan_of(own_bench).version) == (version, version)
     assert f"version {version} · 5 files" in own_bench.picker.about.value
     assert own_bench.picker.choice.value == str(own / "a")
     assert own_bench.plan.order.value == "ingest"
@@ -476,7 +500,7 @@ def test_a_folder_that_is_yet_to_be_made_offers_to_make_a_table(tmp_path: Path) 
     shaped_table(tmp_path / "data" / "mine", partitions=0, files=2, rows=10)
     bench.picker.refresh.click()
     bench.state.loading.wait(SECONDS)
-    assert bench.state.files.num_files == 2
+    assert files_of(bench).num_files == 2
     assert bench.picker.empty.layout.display == "none"
 
 
@@ -506,7 +530,7 @@ def test_a_part_that_can_t_be_drawn_says_so_and_shows_nothing_old(
 ) -> None:
     show(bench, "Plan")
     assert bench.plan.image.layout.display == ""
-    plan = type(bench.state.plan)
+    plan = type(plan_of(bench))
     with monkeypatch.context() as broken:
         broken.setattr(plan, "explain", lambda self: 1 / 0)
         bench.state.max_file_size = 8 * KIB
@@ -574,8 +598,12 @@ def test_what_is_folded_away_is_not_of_another_table_when_it_is_unfolded(
 
 def test_the_footer_tells_of_a_vacuum_and_claims_nothing_of_the_past(bench: Workbench) -> None:
     assert "ready; looking and planning change nothing" in bench.footer.value
-    result = SimpleNamespace(num_files=4, size_bytes=5 * KIB)
-    bench.vacuum.state.result = result
+    sizes = pa.array([KIB, KIB, KIB, 2 * KIB])
+    deleted = pa.table({"path": ["a", "b", "c", "d"], "size_bytes": sizes})
+    nothing = pa.table({})
+    bench.vacuum.state.result = VacuumResult(
+        deleted, nothing, (), (), (), nothing, nothing, [], {}, versions_lost_as_planned=True, seconds=1.0
+    )
     assert "● vacuum done: 4 files deleted, 5 KiB freed" in bench.footer.value
     bench.vacuum.state.running.message = "Deleting"
     bench.vacuum.state.running.status = "running"

@@ -1,7 +1,9 @@
+"""The small widgets: what is typed and moved, and what is shown of a job."""
+
 import pytest
 
 from compaction_kit.text import GIB, MIB
-from compaction_kit.widgets.slider import SizeSlider
+from compaction_kit.widgets.parts import SizeSlider
 
 
 @pytest.fixture

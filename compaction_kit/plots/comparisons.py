@@ -1,0 +1,199 @@
+"""Figures with a row a thing: layouts of a table, one query at two versions, the tables of a survey."""
+
+import os
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+import pyarrow as pa
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator, NullLocator
+
+from compaction_kit.plots import style
+from compaction_kit.plots.style import INK, LIVE, MUTED, NEW, SMALL, SMALL_HATCH, Chart
+from compaction_kit.text import format_count, format_seconds, format_size
+
+_LONGEST_QUERY = 110
+_MOST_TABLES, _MOST_IN_LABEL = 30, 10
+# Where the columns of text beside a survey's bars end, in points from the axes.
+_FILES_END, _GAIN_END = 92, 158
+
+Row = dict[str, Any]
+
+
+def layouts(table: pa.Table, column: str) -> Chart:
+    """How many files a narrow range of a column touches, a bar a layout.
+
+    Args:
+        table: Layouts as `plan.compare` gives them.
+        column: The column.
+    """
+    names, touched = table["layout"].to_pylist(), table["range_files"].to_pylist()
+    values = [value or 0 for value in touched]
+    best = names[values.index(min(values))]
+    title = f"A narrow range of {style.short(column)} touches the fewest files {style.short(best)}"
+    figure = style.chart(7.2, 1.2 + 0.4 * len(names), title)
+    figure.set_label(f"A narrow range of {column} touches the fewest files {best}")
+    axis = figure.subplots()
+    axis.barh(range(len(names)), values, color=[LIVE, *[NEW] * (len(names) - 1)], height=0.7)
+    for row, (value, count) in enumerate(zip(touched, table["num_files"].to_pylist(), strict=True)):
+        text = "unknown" if value is None else f"{value:,.1f} of {count:,} files"
+        style.note(axis, text, (values[row], row), va="center")
+    axis.set_yticks(range(len(names)), list(map(style.short, names)))
+    axis.set(ylim=(len(names) - 0.4, -0.6), xlim=(0, max([*values, 1]) * 1.3), xlabel="files touched")
+    style.calm(axis, "x")
+    return figure
+
+
+def reads(
+    query: str,
+    finding: str,
+    versions: tuple[int, int],
+    runs: Sequence[Sequence[float]],
+    files_read: Sequence[int],
+    bytes_read: Sequence[int | None],
+) -> Chart:
+    """Median seconds as bars with the single runs as points, and the files read, before and after.
+
+    Args:
+        query: The query.
+        finding: The title.
+        versions: Those that were read.
+        runs: For each version the seconds of each run.
+        files_read: How many files each reads.
+        bytes_read: The bytes of these files; None where they are not known.
+    """
+    query = " ".join(query.split())
+    figure = style.chart(7.2, 2.3, finding, f"The query is {query}")
+    seconds, files = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+    medians, ends = [median(times) for times in runs], [max(times) for times in runs]
+    for row, times in enumerate(runs):
+        # One above another where they would hide each other.
+        offsets = [row + 0.36 * ((i + 0.5) / len(times) - 0.5) for i in range(len(times))]
+        seconds.scatter(times, offsets, s=14, color="white", edgecolors=INK, linewidths=0.8, zorder=3)
+    _draw_two_bars(seconds, medians, ends, [f"median {format_seconds(value)}" for value in medians])
+    seconds.set(xlim=(0, max(ends) * 1.35), xlabel="seconds, with each run")
+    seconds.xaxis.set_major_locator(MaxNLocator(5))
+    texts = [
+        format_count(count, "file") + ("" if size is None else f", {format_size(size)}")
+        for count, size in zip(files_read, bytes_read, strict=True)
+    ]
+    _draw_two_bars(files, files_read, files_read, texts)
+    files.set(xlim=(0, max([*files_read, 1]) * 1.75), xlabel="files read")
+    style.count_ticks(files.xaxis, 4)
+    seconds.set_yticks([0, 1], [f"version {version}" for version in versions])
+    seconds.set_ylim(1.55, -0.55)
+    shown = query if len(query) <= _LONGEST_QUERY else f"{query[: _LONGEST_QUERY - 1]}…"
+    figure.supxlabel(shown, x=0.01, ha="left", fontsize=8, color=MUTED, family="monospace")
+    return figure
+
+
+def _draw_two_bars(axis: Axes, values: Sequence[float], ends: Sequence[float], texts: Sequence[str]) -> None:
+    """Before and after, each with a text from where it ends."""
+    axis.barh([0, 1], values, color=[LIVE, NEW], height=0.6)
+    for row, (end, text) in enumerate(zip(ends, texts, strict=True)):
+        style.note(axis, text, (end, row), (6, 0), va="center", fontweight="bold")
+    style.calm(axis, "x")
+    axis.tick_params(axis="y", length=0)
+
+
+def survey(tables: pa.Table, finding: str) -> Chart:
+    """Of each table the share of small files, its files now and after compaction, and the gain.
+
+    Args:
+        tables: What `Survey.to_arrow()` returns; those with an error are counted, not drawn.
+        finding: The title.
+    """
+    rows = tables.filter(tables["error"].is_null()).to_pylist()
+    shown = rows[:_MOST_TABLES]
+    names = _without_shared_folder([row["table"] for row in shown])
+    notes = []
+    if len(shown) < len(rows):
+        notes.append(f"the first {len(shown)} of {format_count(len(rows), 'table')} are shown")
+    if len(rows) < len(tables):
+        notes.append(f"{format_count(len(tables) - len(rows), 'table')} can't be surveyed, or not in full")
+    sentences = [
+        f"{name}: {format_count(row['num_files'], 'file')}, {row['num_small_files']:,} of them small, "
+        f"{_num_after(row):,} after compaction, which would spare {format_size(row['gain'])}"
+        for row, name in zip(shown[:_MOST_IN_LABEL], names, strict=False)
+    ]
+    figure = style.chart(9.6, 1.3 + 0.26 * len(shown) + 0.2 * bool(notes), finding, *sentences, *notes)
+    if shown:
+        share, files = figure.subplots(1, 2, sharey=True, width_ratios=(1, 4.5))
+        _draw_share(share, shown)
+        _draw_files(files, shown)
+        _draw_outcomes(files, shown)
+        share.set_yticks(range(len(shown)), names)
+        share.set_ylim(len(shown) - 0.4, -0.6)
+        for axis in (share, files):
+            axis.tick_params(axis="y", length=0)
+    if notes:
+        figure.supxlabel("; ".join(notes), x=0.01, ha="left", fontsize=8, color=INK)
+    return figure
+
+
+def _without_shared_folder(names: list[str]) -> list[str]:
+    """Paths without the folder that all are in, and of long names the end."""
+    try:
+        shared = os.path.commonpath({os.path.dirname(name) for name in names})
+    except ValueError:
+        # There are none, or some are relative and others are not.
+        shared = ""
+    return [style.short(os.path.relpath(name, shared) if shared else name) for name in names]
+
+
+def _draw_share(axis: Axes, rows: list[Row]) -> None:
+    """Which part of the files is small."""
+    positions = range(len(rows))
+    small = [row["num_small_files"] / row["num_files"] for row in rows]
+    axis.barh(positions, small, **style.fill((SMALL, SMALL_HATCH)), linewidth=0, height=0.6)
+    axis.barh(positions, [1 - part for part in small], left=small, color=LIVE, height=0.6)
+    axis.set(xlim=(0, 1), xlabel="small files")
+    axis.set_xticks([0, 0.5, 1], ["0", "50", "100 %"])
+    style.calm(axis, "x")
+    axis.grid(False)
+
+
+def _draw_files(axis: Axes, rows: list[Row]) -> None:
+    """Files now and after compaction, on a scale on which equal lengths are equal factors."""
+    positions = range(len(rows))
+    now, after = [row["num_files"] for row in rows], [_num_after(row) for row in rows]
+    axis.hlines(positions, after, now, color=NEW, alpha=0.35, linewidth=4, zorder=2)
+    axis.scatter(now, positions, s=34, color=LIVE, marker="o", zorder=3, label="files now")
+    compacted = [position for position in positions if rows[position]["files_removed"]]
+    left = [after[position] for position in compacted]
+    axis.scatter(left, compacted, s=34, color=NEW, marker="D", zorder=4, label="after compaction")
+    if min(after):
+        axis.set_xscale("log")
+        axis.set_xlim(0.8, max(*now, 10) * 1.3)
+    else:
+        # A table of which no row is left; a logarithm has no zero.
+        axis.set_xscale("symlog", linthresh=1)
+        axis.set_xlim(-0.1, max(*now, 10) * 1.3)
+    axis.xaxis.set_major_formatter("{x:,.0f}")
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.set_xlabel("files")
+    style.calm(axis, "x")
+    style.legend(axis, "lower left", bbox_to_anchor=(0, 1), ncols=2, borderpad=0.2, handletextpad=0.2)
+
+
+def _draw_outcomes(axis: Axes, rows: list[Row]) -> None:
+    """Files and bytes that compaction gains for each table, in two columns beside the bars."""
+
+    def write(row: float, files: str, gain: str, color: str, weight: str = "normal") -> None:
+        how = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center"}
+        for text, end, bold in ((files, _FILES_END, "normal"), (gain, _GAIN_END, weight)):
+            style.note(axis, text, (1, row), (end, 0), color, fontweight=bold, annotation_clip=False, **how)
+
+    write(-0.9, "now → after", "spared", MUTED)
+    for position, row in enumerate(rows):
+        if row["files_removed"]:
+            files = f"{row['num_files']:,} → {_num_after(row):,}"
+            write(position, files, format_size(row["gain"]), INK, "bold")
+        else:
+            write(position, f"{row['num_files']:,}", "nothing", MUTED)
+
+
+def _num_after(row: Row) -> int:
+    after: int = row["num_files"] - row["files_removed"] + row["files_added"]
+    return after

@@ -1,0 +1,252 @@
+"""The parts that lead to a compaction: the table's files, the plan for them, its run."""
+
+from functools import partial
+from typing import Any
+
+import ipywidgets as w
+
+from compaction_kit.files import Files
+from compaction_kit.plan.order import INGEST, SIZE
+from compaction_kit.skipping import Overlap
+from compaction_kit.text import Html, as_html_table, format_size, joined, paragraph
+from compaction_kit.widgets import parts
+from compaction_kit.widgets.job import attempt
+from compaction_kit.widgets.state import WorkbenchState
+
+_MOST_PARTITIONS = 10
+_STRATEGIES = {
+    "auto: arrow where it can, else OPTIMIZE": "auto",
+    "arrow: one Spark job, by pyarrow": "arrow",
+    "optimize: Delta's OPTIMIZE": "optimize",
+    "rewrite: overwrite with dataChange=false": "rewrite",
+}
+_BINS, _COMPARISON, _WHY = range(3)
+
+
+class FilesView(parts.Part):
+    """The live files of the latest version: their sizes, where they are, how much they overlap."""
+
+    title = "Files"
+
+    def __init__(self, state: WorkbenchState):
+        self.state = state
+        self.sentence = parts.Text()
+        self.image = parts.FigureView("ck-files-figure")
+        self.partitions = w.HTML().add_class("ck-partitions")
+        self.column = parts.dropdown("Column", "ck-overlap-column", "300px")
+        self.overlap = parts.Text("text", "overlap")
+        self.more = w.Accordion(
+            [self.partitions, w.VBox([self.column, self.overlap])],
+            titles=("Partitions", "Overlap: what data skipping is worth"),
+        )
+        super().__init__(self.sentence, self.image, self.more)
+        self.watch(state, ["files"])
+        self.more.observe(self._render_more, "selected_index")
+        self.column.observe(self._render_overlap, "value")
+
+    def _render(self) -> None:
+        files = self.state.files
+        parts.show_if(files is not None and bool(files.num_files), self.more)
+        if files is None:
+            self.image.show(None)
+            self.sentence.show("No table is open.")
+        else:
+            self.image.show(files.plot if files.num_files else None)
+            stats = files.stats()
+            self.sentence.show(
+                f"Half of the files are under {format_size(stats.median_size_bytes)}, the largest has "
+                f"{format_size(stats.max_size_bytes)}. The log takes {format_size(stats.log_bytes)} to read, "
+                f"{stats.num_commits:,} commits since the checkpoint."
+            )
+            if self.column.options != files.data_columns:
+                self.column.options = files.data_columns
+                self.column.value = next(iter(files.data_columns), None)
+        self._render_more()
+
+    def _render_more(self, _: object = None) -> None:
+        files, chosen = self.state.files, self.more.selected_index
+        self.partitions.value = "" if files is None or chosen != 0 else _partitions(files)
+        self._render_overlap()
+
+    def _render_overlap(self, _: object = None) -> None:
+        files, column = self.state.files, self.column.value
+        if files is None or not column or self.more.selected_index != 1:
+            self.overlap.show("")
+            return
+        found, error = attempt(partial(files.overlap, column))
+        self.overlap.show(error if found is None else _overlap_sentence(column, found))
+
+    def _code(self) -> str:
+        files = parts.call("files", where=self.state.where or None)
+        return (
+            f"files = ck.open_table({self.state.name!r}).{files}\n"
+            "files.plot()\n"
+            "files.by_partition()\n"
+            f"files.overlap({self.column.value!r})"
+        )
+
+    def _records(self) -> tuple[Any, ...]:
+        files = self.state.files
+        return () if files is None or not files.num_files else (files.stats(), files.plot())
+
+
+def _overlap_sentence(column: str, found: Overlap) -> str:
+    return (
+        f"A query for one value of {column} opens {found.mean:,.1f} of {found.num_files:,} files on average, "
+        f"{found.max:,} at worst. {found.num_unknown:,} files don't say which values they hold."
+    )
+
+
+def _partitions(files: Files) -> Html:
+    table = files.by_partition()
+    names = [name for name in table.column_names if name.startswith("partition.")]
+    rows = [
+        (
+            ", ".join(f"{name.removeprefix('partition.')}={row[name]}" for name in names) or "the table",
+            f"{row['num_files']:,}",
+            f"{row['num_small_files']:,}",
+            format_size(row["size_bytes"]),
+        )
+        for row in table.slice(0, _MOST_PARTITIONS).to_pylist()
+    ]
+    more = len(table) - len(rows)
+    notes = [paragraph(f"and {more:,} partitions with fewer files")] if more else []
+    return joined(as_html_table(("partition", "files", "small", "size"), rows), *notes)
+
+
+class PlanView(parts.Part):
+    """What a compaction would do: thresholds in, plan out, while a slider moves."""
+
+    title = "Plan"
+
+    def __init__(self, state: WorkbenchState):
+        self.state = state
+        self.smaller = parts.SizeSlider("Files smaller than", "ck-min")
+        self.target = parts.SizeSlider("Fill bins up to", "ck-max")
+        self.where = parts.field("Where", "SQL over partition columns; empty for all", "ck-where")
+        self.order = parts.dropdown("Order", "ck-order", "200px", "70px")
+        self.budget = parts.field("Budget", "such as 10 GiB", "ck-budget", "210px")
+        parts.bind(state, "size_bytes", min_file_size=self.smaller, max_file_size=self.target)
+        parts.bind(state, where=self.where, budget=self.budget)
+        parts.set_by_choice(state, "order", self.order)
+        self.error = parts.Text("error", "where-error")
+        self.sentence = parts.Text("text", "plan")
+        self.image = parts.FigureView("ck-plan-figure")
+        self.bins = parts.FigureView("ck-bins-figure")
+        self.comparison = parts.FigureView("ck-comparison-figure")
+        self.why = parts.Text()
+        self.more = w.Accordion(
+            [self.bins, self.comparison, self.why],
+            titles=("Bins", "Files that a query touches", "Why these files"),
+        )
+        right = w.VBox([self.where, w.HBox([self.order, self.budget]), self.error])
+        controls = parts.row(w.VBox([self.smaller, self.target]), right)
+        super().__init__(controls, self.sentence, self.image, self.more)
+        self.watch(state, ["plan", "error"])
+        self.watch(state, ["pending"], lambda: state.plan is None)
+        state.observe(self._on_files, ["files", "order"])
+        self.more.observe(self._render_more, "selected_index")
+        self._on_files()
+
+    def _on_files(self, _: object = None) -> None:
+        files = self.state.files
+        names = {"size, as OPTIMIZE": SIZE, "ingestion": INGEST}
+        names |= {name: name for name in (files.data_columns if files is not None else ())}
+        parts.offer(self.order, names.items(), self.state.order)
+
+    def _render(self) -> None:
+        state = self.state
+        self.error.show(state.error if state.table is not None else "")
+        if state.plan is None:
+            self.image.show(None)
+            self.sentence.show("" if state.error else _no_plan(state))
+        else:
+            self.image.show(state.plan.plot_sizes if state.plan.source.num_files else None)
+            self.sentence.show(state.plan.explain())
+        self._render_more()
+
+    def _render_more(self, _: object = None) -> None:
+        plan, chosen = self.state.plan, self.more.selected_index
+        drawn = None if plan is None or plan.is_empty else plan
+        self.bins.show(drawn.plot_bins if drawn and chosen == _BINS else None)
+        self.comparison.show((lambda: drawn.compare().plot()) if drawn and chosen == _COMPARISON else None)
+        why = "No plan yet." if plan is None else str(plan.exact)
+        self.why.show(why if chosen == _WHY else "")
+
+    def _code(self) -> str:
+        return _plan_code(self.state)
+
+    def _records(self) -> tuple[Any, ...]:
+        return () if self.state.plan is None else (self.state.plan,)
+
+
+class RunView(parts.Part):
+    """Run the plan, watch it, cancel it: the only part that rewrites data files."""
+
+    title = "Run"
+
+    def __init__(self, state: WorkbenchState):
+        self.state = state
+        self.sentence = parts.Text("text", "run-plan")
+        self.strategy = parts.dropdown("Strategy", "ck-strategy", "400px", "70px", _STRATEGIES.items())
+        self.verify = w.Checkbox(True, description="Prove that the content is the same", indent=False)
+        self.verify.add_class("ck-verify")
+        parts.bind(state, strategy=self.strategy, verify=self.verify)
+        self.run_button = parts.button("Run this plan", "ck-run", state.run, style="primary")
+        self.other = parts.Text("warning", "other-table")
+        self.bar = parts.JobBar(state.running, "ck-progress")
+        self.outcome = parts.Text("good", "outcome")
+        self.image = parts.FigureView("ck-result-figure")
+        self.timeline = parts.FigureView("ck-timeline-figure")
+        self.more = w.Accordion([self.timeline], titles=("Where the time went",))
+        super().__init__(
+            *(self.sentence, parts.row(self.strategy, self.verify), self.run_button, self.other, self.bar),
+            *(self.outcome, self.image, self.more),
+        )
+        self.watch(state, ["plan", "result", "ran"])
+        self.watch(state, ["pending"], lambda: state.plan is None)
+        state.observe(self._arm, ["pending", "inputs"])
+        self.watch(state.running, ["status"])
+
+    def _render(self) -> None:
+        state, plan, result = self.state, self.state.plan, self.state.result
+        done = result if result is not None and result.versions else None
+        self.image.show(done.plot if done else None)
+        self.timeline.show(done.plot_timeline if done else None)
+        self.sentence.show(plan.explain() if plan is not None else _no_plan(state))
+        self.other.show(state.of_another_table(state.name))
+        self._arm()
+        self.verify.disabled = self.strategy.disabled = state.running.running
+        self.outcome.show("" if result is None else result.summary())
+        parts.show_if(done is not None, self.more)
+
+    def _arm(self, _: object = None) -> None:
+        self.run_button.disabled = self.state.running.running or not self.state.can_run
+
+    def _code(self) -> str:
+        state = self.state
+        strategy = None if state.strategy == "auto" else state.strategy
+        verify = None if state.verify else False
+        run = parts.call("plan.run", strategy=strategy, verify=verify, progress=True)
+        return f"{_plan_code(state)}\nresult = {run}"
+
+    def _records(self) -> tuple[Any, ...]:
+        result = self.state.result if self.state.ran == self.state.name else None
+        return () if result is None else (result,)
+
+
+def _no_plan(state: WorkbenchState) -> str:
+    return "Planning …" if state.opened.pending else "No plan yet: open a table."
+
+
+def _plan_code(state: WorkbenchState) -> str:
+    thresholds = None if state.plan is None else state.plan.thresholds
+    plan = parts.call(
+        "table.plan_compaction",
+        where=state.where or None,
+        min_file_size=thresholds and thresholds.min_file_size,
+        max_file_size=thresholds and thresholds.max_file_size,
+        order=None if state.order == SIZE else state.order,
+        budget=state.budget or None,
+    )
+    return f"table = ck.open_table({state.name!r})\nplan = {plan}"

@@ -1,0 +1,180 @@
+"""The versions of the open table: when each file lived, which versions can be read, what differs."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import ipywidgets as w
+import pyarrow as pa
+from matplotlib.figure import Figure
+from traitlets import Instance, Int, observe
+
+from compaction_kit import plots
+from compaction_kit.files import Files
+from compaction_kit.history import Diff
+from compaction_kit.table import Table
+from compaction_kit.times import in_zone, session_zone, show_time
+from compaction_kit.widgets import parts
+from compaction_kit.widgets.job import Job, Watched, attempt
+from compaction_kit.widgets.state import WorkbenchState
+
+_CAN = {
+    "yes": "can be read",
+    "blocked": "is refused by Delta, for it is older than the table keeps removed files",
+    "missing files": "can't be read any more: files that it needs are gone",
+    "log gone": "can't be read any more: its part of the log is gone",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Past:
+    """What is known of the versions of a table, which belongs together; replaced as a whole.
+
+    Attributes:
+        versions: What `Table.versions()` returns; None if it was not read.
+        ledger: What `Table.history()` returns.
+        lives: The files' lifetimes, as the log has them.
+        diff: From the version looked at to the latest.
+        error: Why the versions, or the one looked at, can't be read, in one sentence.
+    """
+
+    versions: Any = None
+    ledger: Any = None
+    lives: Any = None
+    diff: Diff | None = None
+    error: str = ""
+
+
+class HistoryState(Watched):
+    """The versions of the open table; `version` is set by anybody, `past` only here.
+
+    The fields of `past` can be observed by their names.
+    """
+
+    version = Int(0, help="The version looked at")
+    past = Instance(Past, (), help="The versions of the table")
+
+    def __init__(self, bench: WorkbenchState):
+        super().__init__()
+        self.bench = bench
+        self.reading = Job()
+        self.observe_fields("past")
+        bench.observe(self._forget, ["table", "files"])
+
+    def _forget(self, _: object = None) -> None:
+        self.past = Past()
+
+    def read(self) -> None:
+        """Read the history, in the background, unless that has been done."""
+        opened = self.bench.opened
+        table, files = opened.table, opened.files
+        if self.past.versions is None and not self.past.error and table is not None:
+            self.reading.start_next(lambda job: self._read(table, files))
+
+    def _read(self, table: Table, files: Files | None) -> None:
+        if self.past.versions is not None:
+            return
+        past, error = attempt(lambda: Past(table.versions(), table.history(), table.log.lifetimes()[1]))
+        with self.bench.changing:
+            if table is not self.bench.table or files is not self.bench.files:
+                return
+            if past is not None:
+                self.version = past.versions["version"][-1].as_py()
+            self.past = Past(error=error) if past is None else self._compared(past)
+
+    @observe("version")
+    def _compare(self, _: object = None) -> None:
+        self.past = self._compared(self.past)
+
+    def _compared(self, past: Past) -> Past:
+        table = self.bench.table
+        if past.versions is None or table is None:
+            return past
+        latest = past.versions["version"][-1].as_py()
+        diff, error = attempt(lambda: table.diff(self.version, latest))
+        return replace(past, diff=diff, error=error)
+
+    def row(self) -> dict[str, Any]:
+        """The row of `past.versions` of the version looked at."""
+        versions = self.past.versions
+        position = int(versions["version"].index(pa.scalar(self.version, pa.int64())).as_py())
+        found: dict[str, Any] = versions.slice(position, 1).to_pylist()[0]
+        return found
+
+
+class HistoryView(parts.Part):
+    """A slider over versions, and what the chosen version was."""
+
+    title = "History"
+
+    def __init__(self, state: HistoryState):
+        self.state = state
+        self.bar = parts.JobBar(state.reading, "ck-reading")
+        self.slider = parts.Slider(label="Version").add_class("ck-version")
+        self.sentence = parts.Text("text", "version-text")
+        self.error = parts.Text("error")
+        self.image = parts.FigureView("ck-lifetimes-figure")
+        self.strip = parts.FigureView("ck-readable-figure")
+        self.diff = w.HTML().add_class("ck-diff")
+        self.more = w.Accordion([self.diff], titles=("What differs from the latest version",))
+        super().__init__(
+            *(self.bar, self.slider, self.sentence, self.error, self.image, self.strip, self.more)
+        )
+        self.slider.observe(lambda change: setattr(state, "version", change.new), "value")
+        self.watch(state, ["versions", "diff", "error"])
+        self.watch(state.bench, ["files"])
+
+    def _render(self) -> None:
+        state, past = self.state, self.state.past
+        known = past.versions is not None
+        parts.show_if(known, self.slider, self.more)
+        self.error.show(past.error)
+        self.diff.value = past.diff._repr_html_() if past.diff is not None else ""
+        if not known:
+            self.image.show(None)
+            self.strip.show(None)
+            self.sentence.show("" if state.bench.table is not None else "No table is open.")
+            state.read()
+            return
+        versions = past.versions["version"].to_pylist()
+        self.slider.min, self.slider.max = versions[0], versions[-1]
+        self.slider.value, self.slider.text = state.version, f"version {state.version}"
+        self.image.show(self._lifetimes)
+        self.strip.show(self._readability)
+        self.sentence.show(_sentence(state.row()))
+
+    def _lifetimes(self) -> Figure:
+        return plots.lifetimes(self.state.past.lives, self.state.past.ledger, self.state.version)
+
+    def _readability(self) -> Figure:
+        return plots.readability({"readable": self.state.past.versions})
+
+    def _code(self) -> str:
+        versions = self.state.past.versions
+        latest = "table.version" if versions is None else versions["version"][-1]
+        return (
+            f"table = ck.open_table({self.state.bench.name!r})\n"
+            "table.versions()\n"
+            f"table.diff({self.state.version}, {latest})"
+        )
+
+    def _records(self) -> tuple[Any, ...]:
+        if self.state.past.versions is None:
+            return ()
+        return _sentence(self.state.row()), self._lifetimes(), self._readability()
+
+
+def _sentence(row: dict[str, Any]) -> str:
+    zone = session_zone()
+    when = f" of {show_time(in_zone(row['timestamp'], zone), 'seconds')}" if row["timestamp"] else ""
+    operation, can = row["operation"] or "no commit", _CAN[row["readable"]]
+    lines = [f"Version {row['version']}{when}, {operation}: it {can}."]
+    if row["readable_until"]:
+        until = show_time(in_zone(row["readable_until"], zone))
+        lines.append(f"If VACUUM runs on schedule, it can be read until {until}.")
+    if row["read_instead"] is not None:
+        lines.append(f"By the log, its content can be read as version {row['read_instead']}.")
+    elif row["same_content_as"] is not None:
+        lines.append(f"Version {row['same_content_as']} has the same content: {row['same_content_by']}.")
+    if row["content_claim"]:
+        lines.append(f"That it changed no data is {row['content_claim']}.")
+    return "\n".join(lines)

@@ -1,0 +1,119 @@
+"""Which table is open: one that is found under a folder, named, or picked from the survey."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ipywidgets as w
+
+from compaction_kit.survey.survey import GAIN
+from compaction_kit.text import format_count, format_size
+from compaction_kit.widgets import parts
+from compaction_kit.widgets.state import WorkbenchState
+
+_MOST_ROWS = 30
+
+
+class TablePicker(w.VBox):
+    """Find tables under a folder, or name one."""
+
+    def __init__(self, state: WorkbenchState):
+        self.state = state
+        self.root = parts.field("Folder or table", "", "ck-root", label_width="104px")
+        self.choice = parts.dropdown("Table", "ck-table", "460px", "50px")
+        parts.bind(state, root=self.root)
+        parts.set_by_choice(state, "name", self.choice)
+        again = "Look again: for tables, and for what others have committed"
+        self.refresh = parts.button("Refresh", "ck-refresh", state.refresh, tooltip=again)
+        self.refresh.icon = "refresh"
+        self.about = parts.Text("text", "about")
+        self.empty = parts.Text("hint", "empty")
+        self.make = parts.button("Make the flights table", "ck-make", state.make_flights, style="primary")
+        self.making = parts.JobBar(state.making, "ck-making")
+        self.error = parts.Text("error", "table-error")
+        which = w.HBox([self.root, self.choice, self.refresh])
+        super().__init__([which, self.about, self.empty, self.make, self.making, self.error])
+        state.observe(self._render, ["tables", "name", "table", "error"])
+        state.observe(self._render_about, "files")
+        state.making.observe(self._render, "status")
+        self._render()
+        self._render_about()
+
+    def _render(self, _: object = None) -> None:
+        state = self.state
+        parts.offer(self.choice, state.tables, state.name)
+        nothing = not state.tables and state.table is None and not state.error
+        self.empty.show(_no_table(state.root) if nothing else "")
+        parts.show_if(nothing and not state.making.running, self.make)
+        parts.show_if(state.making.status in ("running", "failed", "cancelled"), self.making)
+        self.error.show(state.error)
+
+    def _render_about(self, _: object = None) -> None:
+        opened = self.state.opened
+        files, about = opened.files, ""
+        if files is not None:
+            scope = f" where {opened.where}" if opened.where else ""
+            partitions = format_count(files.stats().num_partitions, "partition")
+            size = format_size(files.size_bytes)
+            about = f"version {files.version} · {files.num_files:,} files{scope} · {size} · {partitions}"
+        self.about.show(about)
+
+
+def _no_table(root: str) -> str:
+    if root and not Path(root).is_dir():
+        what = f"There is no {root} yet: check the spelling, name"
+    else:
+        what = f"There is no Delta table under {root or 'the current folder'} yet. Name"
+    return (
+        f"{what} another folder or a table, or make one to practise on: 336,776 flights in 1,095 small files."
+    )
+
+
+class SurveyView(parts.Part):
+    """The tables under the folder, ranked by what compaction would gain; a click opens one."""
+
+    title = "Survey"
+
+    def __init__(self, state: WorkbenchState, on_open: Callable[[str], object]):
+        self.state = state
+        self._on_open = on_open
+        self.sentence = parts.Text("text", "survey")
+        self.bar = parts.JobBar(state.surveying, "ck-surveying")
+        self.rows = w.VBox()
+        self.image = parts.FigureView("ck-survey-figure")
+        self.failures = parts.Text("warning", "survey-errors")
+        super().__init__(self.sentence, self.bar, self.rows, self.image, self.failures)
+        self.watch(state, ["survey", "tables"])
+
+    def _render(self) -> None:
+        state, survey = self.state, self.state.survey
+        if survey is None:
+            many = format_count(len(state.tables), "table")
+            self.sentence.show(f"{many} to look at." if state.tables else "No table was found.")
+            self.rows.children = ()
+            self.image.show(None)
+            self.failures.show("")
+            state.look_around()
+            return
+        rows = survey.to_arrow().to_pylist()
+        good = [row for row in rows if row["num_files"] is not None]
+        self.image.show(survey.plot if good else None)
+        self.sentence.show(GAIN if good else survey.summary().splitlines()[0])
+        self.rows.children = [self._row(row) for row in good[:_MOST_ROWS]]
+        self.failures.show("\n".join(row["error"] for row in rows if row["error"]))
+
+    def _row(self, row: dict[str, Any]) -> w.HBox:
+        name = row["table"]
+        opener = parts.button(name, "ck-open", partial(self._on_open, name), tooltip=f"Open {name}")
+        gain = f"gain {format_size(row['gain'])}" if row["gain"] else "nothing to gain"
+        small = f"{row['num_small_files']:,} of {row['num_files']:,} files are small"
+        about = parts.Text()
+        about.show(f"{small} · {format_size(row['size_bytes'])} · {gain}")
+        return w.HBox([opener, about]).add_class("ck-survey-row")
+
+    def _code(self) -> str:
+        return f"ck.survey({self.state.root!r})"
+
+    def _records(self) -> tuple[Any, ...]:
+        return () if self.state.survey is None else (self.state.survey,)

@@ -1,0 +1,83 @@
+"""The figures of sizes and bins say what they show: titles and labels are read, pixels are not."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from compaction_kit import plots
+from compaction_kit.histogram import Histogram
+from compaction_kit.text import KIB, MIB
+
+SIZES = np.array([10 * KIB, 12 * KIB, 3 * MIB, 40 * MIB])
+
+
+def heights(axes: Axes) -> float:
+    bars = [np.asarray(path.vertices)[:, 1] for bars in axes.collections for path in bars.get_paths()]
+    return sum(float(np.ptp(bar)) for bar in bars)
+
+
+def widths(axes: Axes) -> float:
+    return sum(patch.get_width() for patch in axes.patches if isinstance(patch, Rectangle))
+
+
+def test_the_sizes_figure_says_how_many_are_small_and_draws_every_file() -> None:
+    figure = plots.file_sizes(Histogram.of(SIZES), 16 * MIB)
+    assert str(figure.get_label()) == "3 of 4 files are under 16 MiB"
+    files, size = figure.axes
+    assert heights(files) == 4
+    assert heights(size) == SIZES.sum()
+
+
+def test_the_sizes_figure_of_nothing_says_so() -> None:
+    figure = plots.file_sizes(Histogram.of(np.array([], np.int64)), MIB)
+    assert str(figure.get_label()) == "The table has no files"
+    assert plots.to_png(figure).startswith(b"\x89PNG")
+
+
+def test_before_and_after_are_on_one_scale() -> None:
+    figure = plots.before_after(SIZES, np.array([44 * MIB]))
+    assert str(figure.get_label()).startswith("4 → 1 files, 43.0 MiB → 44 MiB")
+    before, after = figure.axes[0], figure.axes[1]
+    assert before.get_xlim() == after.get_xlim()
+    assert before.get_ylim() == after.get_ylim()
+    assert (heights(before), heights(after)) == (4, 1)
+
+
+def test_a_prediction_says_that_it_is_one() -> None:
+    figure = plots.before_after(SIZES, SIZES[2:], min_file_size=MIB, max_file_size=4 * MIB, predicted=True)
+    assert str(figure.get_label()).startswith("4 → 2 files, ")
+    assert " → about " in str(figure.get_label())
+    assert "predicted" in figure.axes[1].get_title(loc="left")
+
+
+@pytest.mark.parametrize("after", [[], [MIB]], ids=["none", "one"])
+def test_no_files_before_are_drawn_too(after: list[int]) -> None:
+    nothing = np.array([], np.int64)
+    figure = plots.before_after(nothing, np.array(after, np.int64), min_file_size=MIB, max_file_size=MIB)
+    assert str(figure.get_label()).startswith(f"0 → {len(after)} files")
+    assert plots.to_png(figure, dpi=50).startswith(b"\x89PNG")
+
+
+def bins_table(sizes: list[int], bin_ids: list[int]) -> pa.Table:
+    return pa.table({"size_bytes": pa.array(sizes, pa.int64()), "bin_id": pa.array(bin_ids, pa.int64())})
+
+
+def test_the_bins_figure_has_a_segment_a_file() -> None:
+    figure = plots.bins(bins_table([10, 20, 30, 40], [0, 0, 1, 1]), np.array([25, 60]), 100)
+    assert str(figure.get_label()) == "4 files in 2 bins of at most 100 B"
+    assert len(figure.axes[0].patches) == 4
+    assert widths(figure.axes[0]) == 100
+
+
+def test_the_bins_figure_says_when_it_shows_only_the_first() -> None:
+    figure = plots.bins(bins_table([1] * 200, [i // 2 for i in range(200)]), np.full(100, 2), 2)
+    assert "in 100 bins" in str(figure.get_label())
+    assert "(the first 60)" in str(figure.get_label())
+
+
+def test_the_bins_figure_of_an_empty_plan_is_drawn() -> None:
+    figure = plots.bins(bins_table([], []), np.array([]), MIB)
+    assert str(figure.get_label()).startswith("0 files in 0 bins")
+    assert plots.to_png(figure, dpi=50).startswith(b"\x89PNG")

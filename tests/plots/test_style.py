@@ -1,0 +1,96 @@
+"""What all figures share: names as they are, the page's theme, nothing of the process's settings changed."""
+
+import html
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import matplotlib as mpl
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from compaction_kit import plots
+from compaction_kit.histogram import Histogram
+from compaction_kit.text import KIB, MIB
+
+SIZES = np.array([10 * KIB, 12 * KIB, 3 * MIB, 40 * MIB])
+
+
+def test_html_holds_the_picture_and_its_words() -> None:
+    figure = plots.file_sizes(Histogram.of(SIZES), MIB)
+    figure.set_label('1 < 2 & "so"')
+    page = plots.to_html(figure)
+    assert 'aria-label="1 &lt; 2 &amp; &quot;so&quot;"' in page
+    assert page.startswith("<svg ")
+
+
+def test_html_follows_the_pages_theme_and_leaves_the_page_alone() -> None:
+    first, second = (plots.to_svg(plots.file_sizes(Histogram.of(SIZES), MIB)) for _ in range(2))
+    assert "var(--jp-ui-font-color1, " in first
+    assert "<style" not in first
+    assert " fill: #333333" not in first
+    ids = [set(re.findall(r' id="([^"]+)"', drawn)) for drawn in (first, second)]
+    assert not ids[0] & ids[1]
+    assert set(re.findall(r'(?:url\(#|href="#)([^")]+)', first)) == ids[0]
+
+
+def test_a_figure_of_many_parts_is_shown_as_pixels() -> None:
+    figure = plots.file_sizes(Histogram.of(SIZES), MIB)
+    figure.axes[0].scatter(range(9_000), range(9_000), s=range(9_000))
+    assert 'src="data:image/png;base64,' in plots.to_html(figure)
+
+
+ODD_NAMES = {
+    "mathematics": "price $x$ and $y_1$",
+    "wrong mathematics": "a$b_{$c",
+    "TeX": r"\frac{1}{2} 50% of #1 & ~",
+    "a colour": "#333333 'DejaVu Sans' id=\"a_1\"",
+    "HTML": "</text><script>&lt;",
+    "lines": "one\ntwo\r\nthree\tfour",
+    "controls": "\x00\x1b[31m \u202e",
+    "not Unicode": "\udc80",
+    "another script": "値段 цена",
+    "an underscore": "_hidden",
+    "long": "x" * 400,
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ODD_NAMES.values(), ids=ODD_NAMES)
+def test_a_name_is_drawn_as_it_is(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    # Arrow holds Unicode alone.
+    told = name.encode("utf-8", "replace").decode()
+    layouts = {"layout": ["now", f"by {told}"], "num_files": [9, 3], "range_files": [9.0, None]}
+    spans = {"step": [told], "label": [told], "bin_id": [0], "start": [0.0], "seconds": [1.0]}
+    ledger = pa.table(
+        {
+            "version": [0, 1],
+            "operation": ["WRITE", told],
+            "num_files": [2, 1],
+            "num_small_files": [2, 1],
+            "num_removed": [0, 2],
+            "data_change": [True, False],
+        }
+    )
+    for figure in (
+        plots.layouts(pa.table(layouts), name),
+        plots.timelines({name: pa.table(spans)}),
+        plots.history(ledger),
+    ):
+        drawn = plots.to_svg(figure)
+        plots.to_png(figure, dpi=40)
+        said = [html.unescape(text) for text in re.findall(r">([^<]+)</text>", drawn)]
+        assert name[:9] in "".join(said) or not name.isprintable() or len(name) > 36
+        assert "$\\mathdefault" not in drawn
+        label = re.search(r'aria-label="([^"]*)"', drawn)
+        assert label is not None
+    assert not caplog.records
+
+
+def test_settings_of_matplotlib_are_left_alone_by_figures_drawn_at_once() -> None:
+    before = dict(mpl.rcParams)
+    figures = [plots.file_sizes(Histogram.of(SIZES), MIB) for _ in range(6)]
+    with ThreadPoolExecutor(3) as pool:
+        drawn = list(pool.map(plots.to_svg, figures))
+    assert all("</text>" in svg for svg in drawn)
+    assert dict(mpl.rcParams) == before
