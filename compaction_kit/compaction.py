@@ -32,29 +32,29 @@ class CompactionPlan(BinPlan):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What one should know before it is run, a sentence each; `explain()` says it too."""
+        """What one should know before it is run, a sentence each; also in `explain()`."""
         return warnings(self)
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """What OPTIMIZE's result row will say; see `explain.metrics`."""
+        """OPTIMIZE's result row, as predicted; see `explain.metrics`."""
         return metrics(self)
 
     @property
     def exact(self) -> Exactness:
-        """What of the plan is certain, and what is not."""
+        """Which parts of the plan are certain."""
         return exactness(self)
 
     def explain(self) -> str:
-        """What the plan does and why, in a few sentences."""
+        """Say what the plan does and why, in a few sentences."""
         return explain(self)
 
     def compare(self, column: str | None = None) -> Comparison:
-        """The table's layout now, after OPTIMIZE, and after each order; see `compare.compare`."""
+        """Compare the table's layout now, after OPTIMIZE, and after each order; see `compare.compare`."""
         return compare(self, column)
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as it can be stored, in values that JSON has; "format" is 1."""
+        """The plan in values that JSON has, to be stored; "format" is 1."""
         thresholds = self.thresholds
         return {
             "format": _FORMAT,
@@ -85,20 +85,20 @@ class CompactionPlan(BinPlan):
         max_threads: int | None = None,
         repartition: bool | None = None,
     ) -> CompactionResult:
-        """Compact the table as planned; run again what was interrupted, and it goes on.
+        """Compact the table as planned; run an interrupted plan again, and it goes on.
 
         Outputs of pyarrow are compared before they are committed. OPTIMIZE and an overwrite are
         compared after their commit, which is undone (by RESTORE) if the content differs, can't be
-        read, or the comparison is cancelled. Only where that is impossible does a commit stay that
-        isn't proved, and the error says so: the session died, files are gone, or another writer has
-        committed since (a comparison that was cancelled is then done after all).
+        read, or the comparison is cancelled. If that is impossible, the commit stays and the error
+        says that it isn't proved: the session died, files are gone, or another writer has committed
+        since (a comparison that was cancelled is then done after all).
 
         Args:
             strategy: "arrow" is one Spark job that rewrites bins with pyarrow, committed by
                 Delta; it alone runs other orders and budgets, and leaves to OPTIMIZE what it
                 can't rewrite. "optimize" is Delta's OPTIMIZE. "rewrite" is Delta's overwrite that
                 changes no data, of the whole partitions in which there are bins. "auto" is arrow
-                where that can rewrite the table, else optimize; the result says why.
+                if that can rewrite the table, else optimize; the result says why.
             verify: Compare, as Spark reads them, the rows of the files that are replaced and of
                 those that replace them.
             progress: True for a bar, or a callable that takes an `execute.Progress` now and
@@ -116,8 +116,7 @@ class CompactionPlan(BinPlan):
             StalePlanError: The plan has been run, another writer has committed since, or the table
                 was made anew.
             ReadOnlyTableError: The table's folder can't be written to.
-            UnsupportedTableError: The strategy can't rewrite such a table faithfully, or what is left of
-                the plan.
+            UnsupportedTableError: The strategy can't rewrite the table, or the rest of the plan, faithfully.
             RunFailedError: A file could not be read or written; the message says what is committed.
             ConflictError: Other writers took the files of the plan; the message says the same.
             RunCancelled: It was cancelled; the message says the same.

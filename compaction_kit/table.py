@@ -31,7 +31,7 @@ from compaction_kit.history import (
 )
 from compaction_kit.log import TransactionLog
 from compaction_kit.plan import Planner, Thresholds
-from compaction_kit.plan.estimate import sampled_model
+from compaction_kit.plan.predict import sampled_model
 from compaction_kit.plan.thresholds import session_rules, thresholds
 from compaction_kit.predicate import select_partitions
 from compaction_kit.storage import local_path as local_path

@@ -15,37 +15,33 @@ _SALT = 0x5EED
 class Fingerprint:
     """Rows, and the sums of two independent hashes of each row over all columns.
 
-    Equal for equal content in whatever order and files. Two tables that differ agree by
-    chance with a probability of about 2^-128.
+    Equal for equal content in whatever order and files. Two tables that differ have the same one
+    with a probability of about 2^-128.
     """
 
     num_rows: int
     hash_sums: tuple[int, int]
 
     def __add__(self, other: "Fingerprint") -> "Fingerprint":
-        """That of the rows of both together."""
-        first, second = self.hash_sums
-        return Fingerprint(
-            self.num_rows + other.num_rows, (first + other.hash_sums[0], second + other.hash_sums[1])
-        )
+        """The fingerprint of the rows of both together."""
+        (first, second), (third, fourth) = self.hash_sums, other.hash_sums
+        return Fingerprint(self.num_rows + other.num_rows, (first + third, second + fourth))
 
     def __sub__(self, other: "Fingerprint") -> "Fingerprint":
-        """That of the rows without those of the other, which are among them."""
-        first, second = self.hash_sums
-        return Fingerprint(
-            self.num_rows - other.num_rows, (first - other.hash_sums[0], second - other.hash_sums[1])
-        )
+        """The fingerprint of the rows without those of the other, which are among them."""
+        first, second = other.hash_sums
+        return self + Fingerprint(-other.num_rows, (-first, -second))
 
     def __str__(self) -> str:
         return f"{self.num_rows:,} rows, 2 hashes over every column"
 
 
 def fingerprint(rows: DataFrame) -> Fingerprint:
-    """The fingerprint of a DataFrame's rows: one Spark job that reads every column once."""
+    """Compute the fingerprint of a DataFrame's rows: one Spark job that reads every column once."""
     columns = [F.col(quoted(field.name)) for field in rows.schema.fields]
     kinds = [field.dataType for field in rows.schema.fields]
     values = _with_nulls(columns, kinds)
-    # Both hashes are seeded alike, so that the second takes a salt, and the columns backwards.
+    # Both hashes have the same seed, so the second takes a salt, and the columns backwards.
     first = F.xxhash64(*values).alias("first")
     second = F.xxhash64(F.lit(_SALT), *reversed(values)).alias("second")
     wide = "decimal(38,0)"
@@ -62,18 +58,18 @@ def fingerprint(rows: DataFrame) -> Fingerprint:
 
 
 def _with_nulls(columns: list[Column], kinds: list[DataType]) -> list[Column]:
-    """What to hash for these columns: their values, and which of them are null.
+    """The values to hash for these columns, and which of them are null.
 
-    Spark's hashes pass over nulls, so that without the flags (1, null) and (null, 1) would agree.
+    Spark's hashes ignore nulls: without the flags (1, null) and (null, 1) would have the same.
     """
     values = [_hashable(column, kind) for column, kind in zip(columns, kinds, strict=True)]
     return values + [column.isNull() for column in columns]
 
 
 def _hashable(column: Column, kind: DataType) -> Column:
-    """A nested value laid out so that different values hash differently.
+    """A column in a form in which different values have different hashes.
 
-    Spark's hashes run through nested values without marking where one ends, and take no maps.
+    Spark's hashes flatten nested values without a mark where one ends, and take no maps.
     """
     if isinstance(kind, StructType):
         fields = [column[field.name] for field in kind.fields]
@@ -90,7 +86,7 @@ def _hashable(column: Column, kind: DataType) -> Column:
         )
         return F.struct(F.size(column), F.array_sort(entries))
     if isinstance(kind, (DoubleType, FloatType)):
-        # Hashes take -0.0 for 0.0, and so do most functions; as text it has its sign.
+        # Hashes and most functions take -0.0 for 0.0; as text it has its sign.
         sign = F.when(column == 0, column.cast("string"))
         return F.struct(column, sign)
     return F.to_json(column) if isinstance(kind, VariantType) else column

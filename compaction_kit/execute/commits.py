@@ -1,4 +1,4 @@
-"""What a run has committed, read back from the log: its commits are known by what they say of themselves."""
+"""The commits of a run, read back from the log: their userMetadata names the plan."""
 
 import contextlib
 import json
@@ -22,9 +22,9 @@ from compaction_kit.sql import table_name
 from compaction_kit.storage import Store
 from compaction_kit.text import format_count, format_size
 
-# Delta writes it into the commits of the session, and DESCRIBE HISTORY shows it.
+# Delta writes its value to the session's commits, and DESCRIBE HISTORY shows it.
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-# Settings are the session's: of two runs at once each would go by the other's.
+# The settings of a session are of all its threads: two runs at once would use each other's.
 _SETTINGS = threading.RLock()
 _TAG = re.compile(r"compaction_kit (\w+), plan (\w+)$")
 
@@ -33,13 +33,13 @@ _TAG = re.compile(r"compaction_kit (\w+), plan (\w+)$")
 def settings(
     spark: SparkSession, strategy: str, plan_id: str, confs: Mapping[str, str] | None = None
 ) -> Iterator[None]:
-    """Let the session's commits say which plan they are of, after what they say anyway.
+    """Append the plan's id to the userMetadata of the session's commits, for the time of a `with` block.
 
     Args:
         spark: The session; other runs wait for it.
         strategy: Which makes the commits.
         plan_id: Of the plan.
-        confs: Other settings for the time of the `with` block.
+        confs: Other settings for the same time.
     """
     tag = f"compaction_kit {strategy}, plan {plan_id}"
     with _SETTINGS:
@@ -50,7 +50,7 @@ def settings(
 
 
 def has_tag(user_metadata: str | None) -> bool:
-    """Whether a commit says that it is of a plan of this kit."""
+    """Whether a commit is of a plan of this kit, by its userMetadata."""
     return _TAG.search(user_metadata or "") is not None
 
 
@@ -119,9 +119,9 @@ def _commit(store: Store, file: LogFile, plan_id: str) -> Commit | None:
 
 
 def unnamed_files(store: Store, log: TransactionLog, since: float) -> str:
-    """What is said of files that came into a table's folder and are in no version; nothing if none came.
+    """Count new files in a table's folder that are in no version; returns a part of a sentence, or "".
 
-    Such are the outputs of Spark tasks whose commit did not come about: Delta doesn't delete them.
+    They are outputs of Spark tasks whose commit failed: Delta doesn't delete them.
 
     Args:
         store: The table's files.
@@ -154,10 +154,7 @@ def removed_paths(commits: Sequence[Commit]) -> set[str]:
 
 
 def net_files(commits: Sequence[Commit]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The files that commits replaced together, and those that replaced them, as add actions.
-
-    What one commit adds and a later one removes is neither.
-    """
+    """The files that commits removed and those that they added, as add actions; not those that did both."""
     added = {_key(add): add for commit in commits for add in commit.adds}
     removed = {_key(remove): remove for commit in commits for remove in commit.removes}
     gone = [as_add(remove) for key, remove in removed.items() if key not in added]

@@ -1,4 +1,4 @@
-"""One sentence of ours for what Spark, Delta or the disk raised."""
+"""Errors of this package, one sentence each, for what Spark, Delta or the disk raised."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ from compaction_kit.execute.jvm import is_conflict
 _CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w.$]+: )?(.*\S)", re.MULTILINE)
 _NO_PERMISSION = ("Permission denied", "AccessDenied", "Read-only file system")
 _NO_SPACE = ("No space left on device", "Disk quota exceeded")
-# Nothing else is said of one that the system has killed.
+# The message for a worker that the system has killed.
 _WORKER_DIED = "Python worker exited unexpectedly"
 
 
@@ -26,11 +26,11 @@ class BinFailed(Exception):
 
 
 class TableChanged(Exception):
-    """The table isn't any more what the plan was made for; the message says in what."""
+    """The table is no longer the one that was planned; the message says what changed."""
 
 
 class ContentDiffers(Exception):
-    """Files that replace others have other rows; the message says which, `advice` what to do."""
+    """Files have other rows than those that they replace; the message says which, `advice` what to do."""
 
     def __init__(self, evidence: str, advice: str = "report this"):
         super().__init__(evidence)
@@ -51,12 +51,12 @@ def stale(plan: _Plan, latest: int) -> StalePlanError:
 
 
 def translate(error: Exception, table: Path, outcome: str) -> CompactionKitError:
-    """The error to raise instead of another.
+    """Make the error to raise instead of another.
 
     Args:
         error: What was raised.
         table: The table's folder.
-        outcome: What became of the table, in words.
+        outcome: What became of the table, as a part of a sentence.
     """
     text = str(error)
     if isinstance(error, ContentDiffers):

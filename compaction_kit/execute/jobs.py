@@ -17,16 +17,16 @@ from compaction_kit.execute.jvm import job_span
 
 T = TypeVar("T")
 _POLL_SECONDS = 0.1
-# What a look at the jobs of a session that has died raises: nobody cancelled its work.
+# Errors of a session that has died: nobody cancelled its work.
 _DEAD = (Py4JNetworkError, ConnectionError)
-# How long tasks that were cancelled are waited for.
+# How long to wait for tasks that were cancelled.
 _ENDING_SECONDS = 30
 # With these set, Spark would pass over rows of files that it can't read.
 WHOLE_FILES = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
 }
-# Of each setting of a session the value before all blocks that set it, and that of each block.
+# For each setting of a session its value before all blocks that set it, and that of each block.
 _values: dict[tuple[int, str], dict[object, str | None]] = {}
 _CONFS = threading.RLock()
 
@@ -35,7 +35,7 @@ class WorkCancelled(Exception):
     """Work was stopped by its watcher, or by Ctrl-C; that is its cause."""
 
 
-class Job(NamedTuple):
+class SparkJob(NamedTuple):
     """A Spark job that is done: the name of its last stage, and when it began and ended.
 
     Times are in seconds since 1970.
@@ -56,7 +56,7 @@ class Watched:
         num_tasks: How many tasks those have.
     """
 
-    jobs: list[Job]
+    jobs: list[SparkJob]
     tasks: int
     num_tasks: int
 
@@ -64,22 +64,8 @@ class Watched:
 def run_watched(
     spark: SparkSession, work: Callable[[], T], watch: Callable[[Watched], None], is_final: bool = True
 ) -> T:
-    """Call `work` as `run_cancellable` does, and tell how far its jobs are.
-
-    Args:
-        spark: The session that `work` uses.
-        work: The Spark work.
-        watch: As `tick`, with the jobs.
-        is_final: As there.
-
-    Returns:
-        What `work` returned.
-
-    Raises:
-        WorkCancelled: `watch` raised, and that stopped it.
-        BaseException: What `work` raised.
-    """
-    done: dict[int, Job] = {}
+    """Call `work` as `run_cancellable` does, with its jobs as the argument of `watch` instead of `tick`."""
+    done: dict[int, SparkJob] = {}
     return run_cancellable(spark, work, lambda group: watch(_look(spark, group, done)), is_final)
 
 
@@ -93,10 +79,10 @@ def run_cancellable(
         work: The Spark work.
         tick: Called about ten times a second, and once when all is done, with the group's name. When
             it raises, or Ctrl-C is pressed, the group's jobs are cancelled.
-        is_final: Whether what `work` has done stands though a cancellation came before its end.
+        is_final: Whether a cancellation that comes too late to stop `work` is ignored.
 
     Returns:
-        What `work` returned; if it is final, even if a cancellation came too late to stop it.
+        What `work` returned.
 
     Raises:
         WorkCancelled: `tick` raised, and that stopped it.
@@ -135,8 +121,8 @@ def run_cancellable(
 def _end_tasks(spark: SparkSession, group: str) -> None:
     """Cancel what is left of work that has failed or was cancelled, and wait until none of its tasks runs.
 
-    What they write is not in sight before that. Delta rewrites bins in threads of its own, whose jobs
-    go on when the first has failed.
+    They may still write files. Delta rewrites bins in threads of its own, whose jobs go on when the first has
+    failed.
     """
     end = time.monotonic() + _ENDING_SECONDS
     with contextlib.suppress(Exception):
@@ -169,7 +155,7 @@ def in_thread(work: Callable[[], T]) -> Future[T]:
     return outcome
 
 
-def _look(spark: SparkSession, group: str, done: dict[int, Job]) -> Watched:
+def _look(spark: SparkSession, group: str, done: dict[int, SparkJob]) -> Watched:
     """Add the jobs that have succeeded meanwhile to those done; count the tasks of the others."""
     tracker = spark.sparkContext.statusTracker()
     tasks = num_tasks = 0
@@ -180,7 +166,7 @@ def _look(spark: SparkSession, group: str, done: dict[int, Job]) -> Watched:
         stages = [tracker.getStageInfo(stage) for stage in sorted(info.stageIds)]
         span = job_span(spark, job) if info.status == "SUCCEEDED" else None
         if span is not None:
-            done[job] = Job(stages[-1].name if stages and stages[-1] is not None else "", *span)
+            done[job] = SparkJob(stages[-1].name if stages and stages[-1] is not None else "", *span)
         else:
             tasks += sum(stage.numCompletedTasks for stage in stages if stage is not None)
             num_tasks += sum(stage.numTasks for stage in stages if stage is not None)
@@ -191,7 +177,7 @@ def _look(spark: SparkSession, group: str, done: dict[int, Job]) -> Watched:
 def session_confs(spark: SparkSession, confs: Mapping[str, str]) -> Iterator[None]:
     """Set session settings for the time of a `with` block, then put the old ones back.
 
-    Of blocks in several threads at once the last that was entered and isn't left counts.
+    With blocks in several threads, the last one entered and not yet left counts.
     """
     with contextlib.ExitStack() as stack:
         for key, value in confs.items():

@@ -1,7 +1,7 @@
-"""What no public API offers, through py4j; nothing else that commits touches the JVM.
+"""Calls into the JVM that no public API offers: the one module that commits through py4j.
 
-A commit of given file actions by Delta's own transaction, the rows of given files, and when a job ran. What
-is called here is the same in Delta 3.3, 4.0 and 4.4 but where said.
+A commit of given file actions by Delta's own transaction, the rows of given files, and when a job ran.
+The methods called are the same in Delta 3.3, 4.0 and 4.4, except where noted.
 """
 
 import json
@@ -53,7 +53,7 @@ def is_conflict(error: BaseException) -> bool:
 def rows_of(
     spark: SparkSession, table: Path, adds: Iterable[Mapping[str, Any]], version: int | None = None
 ) -> DataFrame:
-    """The rows of some files as Delta reads them; deletion vectors are honoured.
+    """Read the rows of some files as Delta does, with their deletion vectors.
 
     Args:
         spark: The session.
@@ -124,7 +124,7 @@ def _nothing(spark: SparkSession) -> Any:
 
 
 def _make_active(spark: SparkSession) -> None:
-    """Tell this thread's session, whose settings Delta asks for."""
+    """Set the active session of this thread, whose settings Delta uses."""
     # Before Spark 4 there was but one class.
     package = "org.apache.spark.sql.classic" if spark.version >= "4" else "org.apache.spark.sql"
     java_class(spark, f"{package}.SparkSession").setActiveSession(spark._jsparkSession)
@@ -143,10 +143,7 @@ def _snapshot_at(log: Any, version: int, nothing: Any) -> Any:
 
 
 def _as_delta_has(spark: SparkSession, actions: Iterable[str]) -> Any:
-    """Actions in JSON as Delta has them: it reads them from a log made for this.
-
-    Thousands would otherwise take as many calls into the JVM.
-    """
+    """Delta's objects of actions in JSON, read from a scratch log: else each takes a call into the JVM."""
     nothing = _nothing(spark)
     with tempfile.TemporaryDirectory(prefix="compaction-kit-") as scratch:
         log = Path(scratch) / LOG_FOLDER

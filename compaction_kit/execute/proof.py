@@ -1,7 +1,7 @@
-"""Prove that files that replace others hold the same rows; undo commits of which that isn't proved.
+"""Prove that files that replace others hold the same rows; undo commits that aren't proved.
 
-The strategy "arrow" compares before it commits, so that nothing is ever to be undone. OPTIMIZE and
-an overwrite write and commit in one go, and what they committed is compared afterwards:
+The strategy "arrow" compares before it commits, so that nothing has to be undone. OPTIMIZE and
+an overwrite write and commit in one go, and are compared afterwards:
 
 - If it differs, can't be read, or the comparison is cancelled, the table is restored to the version
   before. A cancelled comparison is done after all where another writer has committed since, for
@@ -27,17 +27,15 @@ from compaction_kit.retention import GUARD
 from compaction_kit.verify import Fingerprint, fingerprint
 
 Adds = Sequence[Mapping[str, Any]]
-# Delta refuses to go back to a version older than the retention of deleted files, which are all
-# there: they were live a moment ago.
+# Delta refuses to go back to a version older than the retention of deleted files, which all exist: they
+# were live a moment ago.
 ANY_VERSION = {GUARD: "false"}
-# By its commits' tags: what this strategy commits was compared before.
+# The strategy that compares before it commits.
 _PROVED = "arrow"
 
 
 def compare(work: Work, gone: Adds, new: Adds) -> Fingerprint:
-    """Compare the rows of files that are replaced and of those that replace them, as Spark reads them.
-
-    No other file is read.
+    """Compare the rows of replaced files and of those that replace them, as Spark reads them.
 
     Args:
         work: The table and the session.
@@ -51,15 +49,15 @@ def compare(work: Work, gone: Adds, new: Adds) -> Fingerprint:
         ContentDiffers: They differ.
         PySparkException, WorkCancelled: They can't be read, or it was cancelled.
     """
-    size_bytes = sum(int(one["add"]["size"]) for one in gone)
+    size_bytes = sum(int(action["add"]["size"]) for action in gone)
     metadata = work.log.snapshot().metadata
-    # Delta sees to it only where it plans the read itself.
+    # Delta sets it only where it plans the read itself.
     by_id = {"spark.sql.parquet.fieldId.read.enabled": "true"} if metadata.is_mapped_by_id else {}
     with session_confs(work.spark, WHOLE_FILES | by_id):
         before, after = (
             _fingerprint(work, rows, size_bytes, half) for half, rows in enumerate(_rows(work, gone, new))
         )
-    work.record.compared(size_bytes)
+    work.record.bytes_compared += size_bytes
     if before == after:
         return after
     raise ContentDiffers(
@@ -69,7 +67,7 @@ def compare(work: Work, gone: Adds, new: Adds) -> Fingerprint:
 
 
 def _rows(work: Work, *files: Adds) -> list[DataFrame]:
-    """The rows of each set of files, all with the same columns though somebody may add one meanwhile."""
+    """The rows of each set of files, with the same columns: somebody may add one meanwhile."""
     while True:
         found = [rows_of(work.spark, work.table, adds) for adds in files]
         if all(rows.schema == found[0].schema for rows in found):
@@ -85,7 +83,7 @@ def _fingerprint(work: Work, rows: DataFrame, size_bytes: int, half: int) -> Fin
 
 
 def unproved(work: Work, commits: Sequence[Commit], differs: bool = False) -> list[Commit]:
-    """Those of a run's commits whose content is still to be compared, or is known to differ."""
+    """The commits of a run whose content is still to be compared, or is known to differ."""
     return [commit for commit in commits if commit.strategy != _PROVED and (work.verify or differs)]
 
 
@@ -100,12 +98,12 @@ def settle(work: Work, commits: Sequence[Commit], is_begun: bool, is_cancelled: 
 
     Args:
         work: The table and the session.
-        commits: Those of the run that aren't proved, with no other of the run after them.
-        is_begun: Whether the proof was begun, and didn't come to its end.
-        is_cancelled: Whether that was for it was cancelled.
+        commits: The last of the run, those that aren't proved.
+        is_begun: Whether the proof was begun and not finished.
+        is_cancelled: Whether it was cancelled.
 
     Returns:
-        Why they stay or don't, in words; nothing if they are proved.
+        What became of them and why; "" if they are proved.
     """
     others = _others(work, commits)
     if not is_begun or (is_cancelled and others):
@@ -119,7 +117,7 @@ def settle(work: Work, commits: Sequence[Commit], is_begun: bool, is_cancelled: 
 
 
 def _others(work: Work, commits: Sequence[Commit]) -> str:
-    """What RESTORE would undo beside some commits, in words; nothing if nothing."""
+    """What RESTORE would undo beside some commits, as a sentence; "" for nothing."""
     first, last = commits[0].version - 1, commits[-1].version
     latest = work.log.segment().version
     if latest == last and last - first == len(commits):
@@ -128,7 +126,7 @@ def _others(work: Work, commits: Sequence[Commit]) -> str:
 
 
 def _undo(work: Work, commits: Sequence[Commit]) -> str:
-    """Restore the table, if that undoes these commits and nothing else; what was done, in words."""
+    """Restore the table, if that undoes these commits and nothing else; returns what was done."""
     first, versions = commits[0].version - 1, ", ".join(str(commit.version) for commit in commits)
     others = _others(work, commits)
     by_hand = (
@@ -147,7 +145,7 @@ def _undo(work: Work, commits: Sequence[Commit]) -> str:
         try:
             wait([outcome])
         except KeyboardInterrupt:
-            # Half an undoing is worse than none: it takes but a moment.
+            # To undo half is worse than nothing, and it takes but a moment.
             continue
     error = outcome.exception()
     if error is not None:

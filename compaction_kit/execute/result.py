@@ -1,7 +1,7 @@
 """What a run did, by the log."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -44,58 +44,53 @@ class CompactionResult(Result):
         strategy: What ran: "arrow", "optimize", "rewrite", or "none" if nothing was committed.
         reason: Why that one.
         versions: Those committed.
-        batches: One row a commit: version, strategy, num_files_removed, num_files_added,
-            bytes_removed, bytes_added, seconds (since the one before), conflicts (with other writers,
-            before it), metrics (as the history has them).
+        batches: One row a commit: version (int64), strategy (string), num_files_removed,
+            num_files_added, bytes_removed and bytes_added (int64), seconds (double, since the one
+            before), conflicts (int64, with other writers, before it), metrics (map of string to
+            string, as the history has them).
         num_bins: How many of the plan's bins were done.
         seconds: The whole run, proof included.
         conflicts: What other writers did that was in the way, as Delta or the log has it.
         verified: True if the content was compared and is the same, None if it wasn't compared.
+        fingerprint: That of the rows that were compared.
         refusals: Why bins weren't rewritten by pyarrow, by their number; OPTIMIZE did them, if it
             is among the batches' strategies.
         as_planned: Whether exactly the planned files were rewritten.
         peak_bytes: The most memory that a Python worker has held in its life; 0 without one.
         sizes_before, sizes_after: The bytes of every live file at the versions before and after.
-        timeline: One row a step, or a bin's part in it: step ("rewrite", "join", "commit",
-            "proof"), label, bin_id (null for another than pyarrow), start (seconds since the run
-            began), seconds.
+        timeline: One row a step, or a bin's part in it: step (string: "rewrite", "join", "commit",
+            "proof"), label (string), bin_id (int64, null for another than pyarrow), start (double,
+            seconds since the run began), seconds (double).
+        reads: Measures a query at the versions before and after.
     """
 
     strategy: str
     reason: str
-    versions: tuple[int, ...]
-    batches: pa.Table
-    num_bins: int
-    num_files_added: int
-    num_files_removed: int
-    bytes_added: int
-    bytes_removed: int
-    seconds: float
-    conflicts: tuple[str, ...]
-    verified: bool | None
-    fingerprint: Fingerprint | None
-    refusals: Mapping[int, str]
-    as_planned: bool
-    peak_bytes: int
     sizes_before: np.ndarray
     sizes_after: np.ndarray
-    timeline: pa.Table
+    versions: tuple[int, ...] = ()
+    batches: pa.Table = field(default_factory=BATCHES.empty_table)
+    num_bins: int = 0
+    num_files_added: int = 0
+    num_files_removed: int = 0
+    bytes_added: int = 0
+    bytes_removed: int = 0
+    seconds: float = 0.0
+    conflicts: tuple[str, ...] = ()
+    verified: bool | None = None
+    fingerprint: Fingerprint | None = None
+    refusals: Mapping[int, str] = field(default_factory=dict)
+    as_planned: bool = True
+    peak_bytes: int = 0
+    timeline: pa.Table = field(default_factory=TIMELINE.empty_table)
     reads: Callable[[Query, int], ReadComparison] | None = None
 
     @classmethod
     def of(
         cls, work: Work, commits: Sequence[Commit], strategy: str, reason: str, refusals: Mapping[int, str]
     ) -> "CompactionResult":
-        """What a run did, by its commits.
-
-        Args:
-            work: The plan, the table, and the record of the run.
-            commits: The run's.
-            strategy: What ran.
-            reason: Why that one.
-            refusals: Why bins weren't rewritten by pyarrow, by their number.
-        """
-        plan, is_proved = work.plan, work.verify and bool(commits)
+        """Make the result of a run by its commits; see the class for the other arguments."""
+        plan, record, is_proved = work.plan, work.record, work.verify and bool(commits)
         removed = removed_paths(commits)
         added = sum(len(commit.adds) for commit in commits)
         versions = tuple(commit.version for commit in commits)
@@ -114,47 +109,23 @@ class CompactionResult(Result):
             num_files_removed=sum(len(commit.removes) for commit in commits),
             bytes_added=sum(commit.bytes_added for commit in commits),
             bytes_removed=sum(commit.bytes_removed for commit in commits),
-            seconds=work.record.seconds,
-            conflicts=tuple(text for _, text in work.record.conflicts),
+            seconds=record.seconds,
+            conflicts=tuple(text for _, text in record.conflicts),
             verified=True if is_proved else None,
-            fingerprint=work.record.fingerprint if is_proved else None,
+            fingerprint=record.fingerprint if is_proved else None,
             refusals=refusals,
             as_planned=as_planned,
-            peak_bytes=work.record.peak_bytes,
+            peak_bytes=record.peak_bytes,
             sizes_before=work.log.snapshot(before).live["size_bytes"].to_numpy(),
             sizes_after=work.log.snapshot(after).live["size_bytes"].to_numpy(),
-            timeline=work.record.timeline(),
+            timeline=record.timeline(),
             reads=partial(_measure_reads, work, before, versions[-1]) if versions else None,
         )
 
     @classmethod
     def nothing(cls, sizes: np.ndarray) -> "CompactionResult":
-        """The result of an empty plan.
-
-        Args:
-            sizes: The bytes of every live file.
-        """
-        return cls(
-            strategy="none",
-            reason="the plan is empty",
-            versions=(),
-            batches=BATCHES.empty_table(),
-            num_bins=0,
-            num_files_added=0,
-            num_files_removed=0,
-            bytes_added=0,
-            bytes_removed=0,
-            seconds=0.0,
-            conflicts=(),
-            verified=None,
-            fingerprint=None,
-            refusals={},
-            as_planned=True,
-            peak_bytes=0,
-            sizes_before=sizes,
-            sizes_after=sizes,
-            timeline=TIMELINE.empty_table(),
-        )
+        """Make the result of an empty plan; `sizes` are the bytes of every live file."""
+        return cls("none", "the plan is empty", sizes, sizes)
 
     def measure_reads(self, query: Query, repeats: int = 5) -> ReadComparison:
         """Run a query at the versions before and after, side by side; see `reads.measure_reads`.
@@ -207,23 +178,21 @@ class CompactionResult(Result):
 
 
 def _batches(work: Work, commits: Sequence[Commit]) -> pa.Table:
-    rows = []
-    start = work.record.start
-    for commit in commits:
-        rows.append(
-            {
-                "version": commit.version,
-                "strategy": commit.strategy,
-                "num_files_removed": len(commit.removes),
-                "num_files_added": len(commit.adds),
-                "bytes_removed": commit.bytes_removed,
-                "bytes_added": commit.bytes_added,
-                "seconds": max(commit.time - start, 0.0),
-                "conflicts": sum(start < time <= commit.time for time, _ in work.record.conflicts),
-                "metrics": commit.metrics,
-            }
-        )
-        start = commit.time
+    starts = [work.record.start, *(commit.time for commit in commits)]
+    rows = [
+        {
+            "version": commit.version,
+            "strategy": commit.strategy,
+            "num_files_removed": len(commit.removes),
+            "num_files_added": len(commit.adds),
+            "bytes_removed": commit.bytes_removed,
+            "bytes_added": commit.bytes_added,
+            "seconds": max(commit.time - start, 0.0),
+            "conflicts": sum(start < time <= commit.time for time, _ in work.record.conflicts),
+            "metrics": commit.metrics,
+        }
+        for start, commit in zip(starts, commits, strict=False)
+    ]
     return pa.Table.from_pylist(rows, schema=BATCHES)
 
 

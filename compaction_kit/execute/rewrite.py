@@ -32,20 +32,20 @@ _CONFS = {
 }
 _SCAN_BYTES = 128 * MIB
 _SLOT = "__compaction_kit_slot"
-# Stretches of rows that go to each output: many, so that outputs are of one size, and long, as
-# rows that came together are alike and compress well.
-_STRETCHES = 1_000
+# Runs of rows that go to each output: many, so that outputs are of one size, and long, for neighbouring
+# rows are alike and compress well.
+_RUNS = 1_000
 
 
 @dataclass(frozen=True)
 class Spread:
-    """How many files the rows of each partition become.
+    """The number of files that the rows of each partition become.
 
     Attributes:
         source: The files considered.
-        positions: Those of them that are rewritten: all files of the partitions that have bins.
-        counts: How many files the partition of each of these becomes, int64, one a position.
-        num_files: How many files come out, in all.
+        positions: Positions in it of the rewritten files: all files of the partitions that have bins.
+        counts: The number of files that the partition of each of these becomes, int64, one a position.
+        num_files: The number of files in all.
         num_rows: The rows of all, as far as the log says.
     """
 
@@ -70,13 +70,13 @@ class Spread:
         return cls(plan.source, positions, counts[groups], int(counts.sum()), num_rows)
 
     def apply(self, rows: DataFrame, num_tasks: int) -> DataFrame:
-        """The same rows, so distributed over tasks that each writes one file of a partition.
+        """Distribute rows over tasks so that each task writes one file of a partition.
 
         Args:
-            rows: Rows of the partitions in question; of others, each partition becomes one file.
-            num_tasks: At least as many as a partition becomes files.
+            rows: Rows of the partitions in question; every other partition becomes one file.
+            num_tasks: At least the number of files that a partition becomes.
         """
-        # Not Spark's repartition(n): that sorts all rows, and strews those that came together.
+        # Not Spark's repartition(n): that sorts all rows, and separates neighbours.
         part = self._part(rows.sparkSession)
         columns = [F.col(quoted(name)) for name in self.source.partition_columns]
         tasks = F.lit(num_tasks)
@@ -88,9 +88,9 @@ class Spread:
         return slotted.repartition(num_tasks, _SLOT).drop(_SLOT)
 
     def _part(self, spark: SparkSession) -> Column:
-        """Which of its partition's files each row goes to."""
-        stretch = max(self.num_rows // (self.num_files * _STRETCHES), 1)
-        turn = F.expr(f"monotonically_increasing_id() div {stretch}")
+        """The file of its partition that each row goes to, by number."""
+        length = max(self.num_rows // (self.num_files * _RUNS), 1)
+        turn = F.expr(f"monotonically_increasing_id() div {length}")
         if not self.source.partition_columns:
             return F.pmod(turn, F.lit(int(self.counts[0])))
         part = F.lit(0)
@@ -101,7 +101,7 @@ class Spread:
 
 
 def whole_partitions(plan: BinPlan) -> np.ndarray:
-    """The files of all partitions in which a plan has bins: their positions among those considered."""
+    """Positions in the plan's source of all files of the partitions that have bins."""
     positions: np.ndarray = np.flatnonzero(np.isin(plan.groups, np.unique(plan.groups[plan.members[0]])))
     return positions
 
@@ -109,26 +109,24 @@ def whole_partitions(plan: BinPlan) -> np.ndarray:
 def run_rewrite(work: Work) -> None:
     """Overwrite the partitions in which a plan has bins with their own rows, in one commit.
 
-    All files of these partitions are rewritten, large and lone ones too; the whole table, where it
+    All files of these partitions are rewritten, large and lone ones too; the whole table, if it
     has no partitions. Each partition becomes as few files as are predicted to stay within
-    `max_file_size`, of equal rows.
+    `max_file_size`, of equal rows. Batches become one commit.
 
     The rows are read without naming a version, so that Delta scans the snapshot of the very
-    transaction that overwrites them; a named version, or a DataFrame that is cached, would drop
-    what others committed in between, and Delta would not notice. So, whoever writes meanwhile:
+    transaction that overwrites them; a named version, or a cached DataFrame, would drop what others
+    committed in between, and Delta would not notice. So, whoever writes meanwhile:
 
-    - No row is lost or comes twice. What is committed before the transaction begins is read by it;
-      appends after that stay beside it; a delete, update or OPTIMIZE of files that it read makes
-      Delta refuse the commit (a transaction of dataChange=false alone has snapshot isolation).
-    - It begins at the planned version but for a moment between the last look and Delta's
-      transaction. If somebody commits in that moment, what is rewritten is the later version, and
-      a warning says so.
+    - No row is lost or duplicated. The transaction reads what is committed before it begins; later
+      appends stay beside it; a delete, update or OPTIMIZE of files that it read makes Delta refuse
+      the commit (a transaction of dataChange=false alone has snapshot isolation).
+    - It begins at the planned version, unless somebody commits in the moment between the last check
+      and Delta's transaction. Then the later version is rewritten, and a warning says so.
     - If a column was added and filled in that moment, its values are lost in the new version, which
       Delta does not prevent. The run then restores the version before, and fails.
 
     Args:
-        work: The plan, as OPTIMIZE would pack it (batches are not kept apart), the table, and the
-            session, whose settings are put back afterwards.
+        work: The plan, the table, and the session, whose settings are put back afterwards.
 
     Raises:
         UnsupportedTableError: An overwrite would change more than files, or Delta refuses it.
@@ -140,12 +138,15 @@ def run_rewrite(work: Work) -> None:
     if reason is not None:
         raise UnsupportedTableError(f'strategy="rewrite" can\'t run this plan, for {reason}.')
     spread = Spread.of(plan)
-    predicate = _predicate(work.spark, plan, spread)
+    is_whole_table = len(spread.positions) == plan.source.snapshot.live.num_rows
+    predicate = None if is_whole_table else partitions_predicate(work.spark, plan.source, spread.positions)
     with settings(work.spark, "rewrite", plan.id, _CONFS):
         num_tasks = _num_tasks(work.spark, spread, plan)
         rows = spread.apply(_rows(work.spark, work.table, predicate), num_tasks)
-        # After the columns are fixed and as late as can be: what comes later is told by `_check_start`.
-        _check_version(work)
+        # After the columns are fixed and as late as can be: `_check_start` finds what comes later.
+        latest = work.log.segment().version
+        if latest != plan.version:
+            raise stale(plan, latest)
         run_watched(
             work.spark, lambda: _write(rows, work.table, predicate), _bins_done(work, spread, num_tasks)
         )
@@ -153,12 +154,12 @@ def run_rewrite(work: Work) -> None:
 
 
 def rewritten_paths(plan: BinPlan) -> set[str]:
-    """The files that a rewrite takes away, by path as the log writes it: more than the plan's own."""
+    """The files that a rewrite removes, by path as the log writes it: more than the plan's own."""
     return set(plan.source.paths(whole_partitions(plan)).to_pylist())
 
 
 def _refusal(plan: BinPlan) -> str | None:
-    """Why a plan can't be run so, and what to do; None if it can."""
+    """Why a plan can't be run by an overwrite, and what to do; None if it can."""
     metadata = plan.source.snapshot.metadata
     if plan.zorder_by:
         return 'it orders no rows: run it with strategy="optimize"'
@@ -169,13 +170,15 @@ def _refusal(plan: BinPlan) -> str | None:
             "the table has row tracking and the ids of its rows would change: run it with "
             'strategy="optimize", which keeps them'
         )
-    generated = [field["name"] for field in metadata.schema["fields"] if _is_generated_always(field)]
+    columns = [(field["name"], field.get("metadata") or {}) for field in metadata.schema["fields"]]
+    generated = [name for name, known in columns if known.get("delta.identity.allowExplicitInsert") is False]
     if generated:
         return (
             f"Delta takes no values for {', '.join(generated)}, which is GENERATED ALWAYS AS IDENTITY: "
             'run it with strategy="optimize"'
         )
-    empty = [name for name in plan.source.partition_columns if _has_empty_text(plan, name)]
+    values = {name: plan.source.partitions[f"partition.{name}"] for name in plan.source.partition_columns}
+    empty = [name for name, texts in values.items() if pc.any(pc.equal(texts, "")).as_py()]
     if empty:
         return (
             f'{", ".join(empty)} is "" in some files, which a write would turn into null: correct those rows '
@@ -184,26 +187,11 @@ def _refusal(plan: BinPlan) -> str | None:
     return None
 
 
-def _is_generated_always(field: dict[str, object]) -> bool:
-    known = field.get("metadata") or {}
-    return isinstance(known, dict) and known.get("delta.identity.allowExplicitInsert") is False
-
-
-def _has_empty_text(plan: BinPlan, column: str) -> bool:
-    return pc.any(pc.equal(plan.source.partitions[f"partition.{column}"], "")).as_py() is True
-
-
-def _predicate(spark: SparkSession, plan: BinPlan, spread: Spread) -> str | None:
-    """What selects the partitions to be overwritten; None for all of the table."""
-    is_whole_table = len(spread.positions) == plan.source.snapshot.live.num_rows
-    return None if is_whole_table else partitions_predicate(spark, plan.source, spread.positions)
-
-
 def _rows(spark: SparkSession, table: Path, predicate: str | None) -> DataFrame:
-    """The table's rows as they will be when they are read."""
+    """The table's rows when they are read, not now."""
     rows = spark.read.format("delta").load(uri(table))
-    # Always true. But a table that the session has cached is not looked up where _metadata is
-    # asked for, and what is cached may be older than the transaction.
+    # Always true. But with _metadata Spark doesn't use a table that the session has cached, which may be
+    # older than the transaction.
     rows = rows.where(rows.metadataColumn("_metadata").isNotNull())
     return rows if predicate is None else rows.where(predicate)
 
@@ -216,7 +204,7 @@ def _write(rows: DataFrame, table: Path, predicate: str | None) -> None:
 
 
 def _num_tasks(spark: SparkSession, spread: Spread, plan: BinPlan) -> int:
-    """Tasks that write: one a file, as long as that isn't many tasks for few bytes."""
+    """The number of tasks that write: one a file, but not many tasks for few bytes."""
     num_bytes = int(plan.source.sizes[spread.positions].sum())
     enough = max(
         int(spark.conf.get("spark.sql.shuffle.partitions") or 1),
@@ -227,11 +215,11 @@ def _num_tasks(spark: SparkSession, spread: Spread, plan: BinPlan) -> int:
 
 
 def _bins_done(work: Work, spread: Spread, num_tasks: int) -> Callable[[Watched], None]:
-    """Turns tasks that are done, first of reading and then of writing, into bins and bytes."""
+    """Make a callback that reports tasks done, first of reading and then of writing, as bins and bytes."""
     plan, record = work.plan, work.record
     cost = int((plan.source.sizes[spread.positions] + OPEN_COST).sum())
     reading = max(math.ceil(cost / _SCAN_BYTES), work.spark.sparkContext.defaultParallelism)
-    # Of the jobs that are over, and of those that run.
+    # Of finished jobs, and of running ones.
     tasks = [0, 0]
     seen = 0
 
@@ -249,14 +237,8 @@ def _bins_done(work: Work, spread: Spread, num_tasks: int) -> Callable[[Watched]
     return report
 
 
-def _check_version(work: Work) -> None:
-    latest = work.log.segment().version
-    if latest != work.plan.version:
-        raise stale(work.plan, latest)
-
-
 def _check_start(work: Work) -> None:
-    """Say so if the transaction didn't begin at the planned version."""
+    """Warn if the transaction didn't begin at the planned version; raise if columns have changed."""
     planned = work.plan.version
     commits = commits_of(work.store, work.plan.id, planned)
     if not commits or commits[-1].read_version == planned:

@@ -1,7 +1,7 @@
 """Run a plan: check, compact, read back from the log what was done, prove it."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 from py4j.protocol import Py4JError
@@ -22,11 +22,11 @@ from compaction_kit.execute.commits import Commit, commits_of, removed_paths, un
 from compaction_kit.execute.failures import BinFailed, ContentDiffers, TableChanged, stale, translate
 from compaction_kit.execute.jobs import WorkCancelled
 from compaction_kit.execute.jvm import check_jvm
-from compaction_kit.execute.optimize import optimize_partitions, run_optimize
+from compaction_kit.execute.optimize import run_optimize
 from compaction_kit.execute.proof import prove, settle, unproved
 from compaction_kit.execute.result import CompactionResult
 from compaction_kit.execute.rewrite import run_rewrite
-from compaction_kit.execute.work import Options, ProgressBar, Recorder, Report, Work, nobody
+from compaction_kit.execute.work import ProgressBar, Recorder, Report, Work, nobody
 from compaction_kit.handle import Handle
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.log.reconcile import file_keys
@@ -57,7 +57,8 @@ def run_plan(
     repartition: bool | None = None,
 ) -> CompactionResult:
     """Do what a plan says; see `CompactionPlan.run` for the arguments and errors."""
-    options = Options(max_threads, repartition)
+    given = {"max_threads": max_threads, "repartition": repartition}
+    options = {name: value for name, value in given.items() if value is not None}
     _check_strategy(plan, strategy, options)
     left = _what_is_left(handle, plan)
     if left.is_empty:
@@ -69,33 +70,25 @@ def run_plan(
         with quiet_errors():
             check_jvm(handle.spark, _NO_JVM)
             record = Recorder(report, left, verify)
-            work = Work(handle, left, options, record, verify, is_rest=left is not plan)
-            return _run(work, strategy)
+            return _run(Work(handle, left, options, record, verify, is_rest=left is not plan), strategy)
     finally:
         if bar is not None:
             bar.close()
 
 
-def _check_strategy(plan: BinPlan, strategy: str, options: Options) -> None:
-    """Refuse what can't be asked for.
-
-    Raises:
-        InvalidArgumentError: There is no such strategy, it doesn't run such a plan, or options of
-            OPTIMIZE are given for another.
-    """
+def _check_strategy(plan: BinPlan, strategy: str, options: Mapping[str, Any]) -> None:
     if strategy not in STRATEGIES:
         raise InvalidArgumentError(f'strategy="{strategy}" is unknown: use one of {", ".join(STRATEGIES)}.')
     if strategy not in ("auto", "arrow") and not plan.is_optimize:
         raise InvalidArgumentError(
-            f'order="{plan.order}" and budget={plan.budget} are not for Delta\'s own ways, which take all '
-            'that they find by size: run it with strategy="arrow".'
+            f'order="{plan.order}" and budget={plan.budget} are not for Delta\'s own strategies, which take '
+            'all files that they find, by size: run it with strategy="arrow".'
         )
-    given = {name: value for name, value in vars(options).items() if value is not None}
-    if given and strategy in ("rewrite", "arrow"):
-        names = " and ".join(f"{name}={value}" for name, value in given.items())
+    if options and strategy in ("rewrite", "arrow"):
+        names = " and ".join(f"{name}={value}" for name, value in options.items())
         raise InvalidArgumentError(f'{names} is for OPTIMIZE: leave it out, or run with strategy="optimize".')
-    if options.max_threads is not None and options.max_threads < 1:
-        raise InvalidArgumentError(f"max_threads={options.max_threads} is too few: give 1 or more.")
+    if options.get("max_threads", 1) < 1:
+        raise InvalidArgumentError(f"max_threads={options['max_threads']} is too few: give 1 or more.")
 
 
 def _run(work: Work, strategy: str) -> CompactionResult:
@@ -120,7 +113,7 @@ def _run(work: Work, strategy: str) -> CompactionResult:
 
 
 def _rewrite(work: Work, strategy: str, choice: Choice) -> tuple[Choice, Mapping[int, str]]:
-    """Rewrite and commit; by what, and why pyarrow left bins alone, by their number."""
+    """Rewrite and commit; returns what did it, and the bins that pyarrow left alone, with the reasons."""
     plan = work.plan
     if choice.strategy != "arrow":
         (run_optimize if choice.strategy == "optimize" else run_rewrite)(work)
@@ -128,20 +121,20 @@ def _rewrite(work: Work, strategy: str, choice: Choice) -> tuple[Choice, Mapping
     refusals = run_arrow(work)
     if refusals and len(refusals) == plan.num_bins and not (work.is_rest and plan.is_optimize):
         # Some reasons show in the files alone, after the choice.
-        choice = _instead_of_arrow(work, strategy, "; ".join(sorted(set(refusals.values()))))
+        choice = _instead_of_arrow(work, strategy, _joined(refusals))
         run_optimize(work)
         return choice, {}
     if refusals and plan.is_optimize:
-        optimize_partitions(work, set(plan.bin_groups[list(refusals)].tolist()))
+        run_optimize(work, set(plan.bin_groups[list(refusals)].tolist()))
     return choice, refusals
 
 
 def _choose(work: Work, strategy: str) -> Choice:
-    """What "auto" stands for: arrow where it can rewrite most of the bytes, else OPTIMIZE."""
+    """Decide what "auto" is: arrow where it can rewrite most of the bytes, else OPTIMIZE."""
     plan = work.plan
     if strategy in ("optimize", "rewrite"):
         return Choice(strategy, "as asked for")
-    if strategy == "auto" and work.options != Options():
+    if strategy == "auto" and work.options:
         return Choice("optimize", "optimize, for options of OPTIMIZE were given")
     reason = refuse_table(work.spark, plan)
     if reason is not None:
@@ -153,19 +146,19 @@ def _choose(work: Work, strategy: str) -> Choice:
     refusals = refuse_bins(plan)
     left = sum(int(plan.outcome.bytes_removed[number]) for number in refusals)
     if 2 * left > plan.bytes_removed:
-        return Choice("optimize", f"optimize, for {'; '.join(sorted(set(refusals.values())))}")
+        return Choice("optimize", f"optimize, for {_joined(refusals)}")
     return Choice(
         "arrow",
         "arrow: one Spark job rewrites all bins with pyarrow, where OPTIMIZE starts a job for each",
     )
 
 
-def _instead_of_arrow(work: Work, strategy: str, reason: str) -> Choice:
-    """OPTIMIZE, if the caller left the choice to us.
+def _joined(refusals: Mapping[int, str]) -> str:
+    return "; ".join(sorted(set(refusals.values())))
 
-    Raises:
-        UnsupportedTableError: The caller asked for arrow, or OPTIMIZE doesn't run such a plan.
-    """
+
+def _instead_of_arrow(work: Work, strategy: str, reason: str) -> Choice:
+    """OPTIMIZE, if the caller left the choice to us, and if it runs such a plan; else an error."""
     plan, what = work.plan, "what is left of this plan" if work.is_rest else "this plan"
     if strategy == "auto" and plan.is_optimize:
         return Choice("optimize", f"optimize, for {reason}")
@@ -176,30 +169,30 @@ def _instead_of_arrow(work: Work, strategy: str, reason: str) -> Choice:
 
 
 def _fail(work: Work, since: int, error: BaseException, is_written: bool) -> None:
-    """Prove or undo what was committed, and say in a sentence what became of the table."""
-    outcome, left = _what_is_done(work, since, error, is_written)
+    """Prove or undo what was committed, and raise an error that says what became of the table."""
+    outcome, left = _outcome(work, since, error, is_written)
     if _is_cancelled(error):
         raise RunCancelled(f"The run was cancelled: {outcome}{left}.") from error.__cause__ or error
     if isinstance(error, _FAILURES):
-        told = translate(error, work.table, outcome)
-        raise (type(told)(f"{str(told).rstrip('.')}{left}.") if left else told) from error
+        ours = translate(error, work.table, outcome)
+        raise (type(ours)(f"{str(ours).rstrip('.')}{left}.") if left else ours) from error
     if not isinstance(error, CompactionKitError):
         error.add_note(f"{outcome}{left}")
 
 
-def _what_is_done(work: Work, since: int, error: BaseException, is_written: bool) -> tuple[str, str]:
-    """What stands of a run, and what files it left, in words."""
+def _outcome(work: Work, since: int, error: BaseException, is_written: bool) -> tuple[str, str]:
+    """What is committed of a run, and the files that it left, as parts of a sentence."""
     if not work.store.is_folder(LOG_FOLDER):
         return "the table's folder is gone", ""
     try:
         commits = commits_of(work.store, work.plan.id, since)
-        stands = _what_stands(work, commits, error, is_written)
-        return stands, unnamed_files(work.store, work.log, work.record.start)
+        outcome = _committed(work, commits, error, is_written)
+        return outcome, unnamed_files(work.store, work.log, work.record.start)
     except CompactionKitError as unreadable:
-        return f"what is committed can't be told, for the log can't be read ({unreadable})", ""
+        return f"it is unknown what is committed, for the log can't be read ({unreadable})", ""
 
 
-def _what_stands(work: Work, commits: Sequence[Commit], error: BaseException, is_written: bool) -> str:
+def _committed(work: Work, commits: Sequence[Commit], error: BaseException, is_written: bool) -> str:
     differs = isinstance(error, ContentDiffers)
     doubtful = unproved(work, commits, differs)
     if doubtful:
@@ -230,12 +223,7 @@ def _versions(commits: Sequence[Commit]) -> str:
 
 
 def _what_is_left(handle: Handle, plan: BinPlan) -> BinPlan:
-    """The bins that no earlier run of the plan has done.
-
-    Raises:
-        StalePlanError: All are done, another writer has committed since the plan was made, or the
-            table was made anew.
-    """
+    """The bins that no earlier run of the plan has done; raises StalePlanError if none can be done."""
     log = handle.log
     latest = log.segment().version
     if latest == plan.version:
@@ -245,15 +233,13 @@ def _what_is_left(handle: Handle, plan: BinPlan) -> BinPlan:
     if not commits:
         raise stale(plan, latest)
     done = removed_paths(commits)
-    if done.intersection(log.snapshot(latest).live["path"].to_pylist()):
-        raise StalePlanError(
-            f"The plan has been run, as version {_versions(commits)}, and undone since: make a new plan; "
-            "nothing was changed."
-        )
     left = plan.without(done)
-    if left.is_empty:
+    is_undone = bool(done.intersection(log.snapshot(latest).live["path"].to_pylist()))
+    if is_undone or left.is_empty:
+        undone = ", and undone since" if is_undone else ""
         raise StalePlanError(
-            f"The plan has been run, as version {_versions(commits)}: make a new plan; nothing was changed."
+            f"The plan has been run, as version {_versions(commits)}{undone}: make a new plan; nothing was "
+            "changed."
         )
     return left
 

@@ -2,9 +2,10 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -38,7 +39,7 @@ class Measured:
 
     @property
     def seconds_left(self) -> float | None:
-        """The rest at the pace so far; None while there is no pace to go by."""
+        """Seconds for the rest at the pace so far; None while the pace isn't known."""
         return None if self.fraction < 0.02 else self.seconds * (1 - self.fraction) / self.fraction
 
 
@@ -47,7 +48,7 @@ class Progress(Measured):
     """How far a run is.
 
     Attributes:
-        step: What it is at.
+        step: The current step.
         fraction: The share of the whole that is done, 0 to 1.
         bins_done: Bins that are rewritten, of `num_bins`.
         bytes_done: Their bytes, of `size_bytes`.
@@ -98,19 +99,27 @@ class ProgressBar:
 
 
 class Recorder:
-    """Tells how far a run is, and keeps when what was done."""
+    """Reports how far a run is, and records its steps.
+
+    Attributes:
+        start: When the run began, in seconds since 1970.
+        bins_done: Bins that are rewritten.
+        bytes_done: Their bytes.
+        bytes_compared: Bytes of files whose content was compared.
+        conflicts: When another writer was in the way, in seconds since 1970, and how.
+        peak_bytes: The most memory that a worker has held.
+        fingerprint: That of the rows compared.
+    """
 
     def __init__(self, report: Report, plan: BinPlan, verify: bool):
         self._report = report
         self._plan = plan
         self._rewriting = _REWRITING if verify else 1.0
-        self.bins_done = self.bytes_done = 0
-        self._bytes_compared = 0
         self._fraction = 0.0
-        self._spans: list[dict[str, object]] = []
+        self._spans: list[tuple[object, ...]] = []
         self.start = time.time()
+        self.bins_done = self.bytes_done = self.bytes_compared = self.peak_bytes = 0
         self.conflicts: list[tuple[float, str]] = []
-        self.peak_bytes = 0
         self.fingerprint = Fingerprint(0, (0, 0))
 
     @property
@@ -119,26 +128,22 @@ class Recorder:
         return time.time() - self.start
 
     def rewriting(self, bins_done: int, bytes_done: int) -> None:
-        """Tell how many bins are done, and their bytes; it never goes back."""
+        """Report how many bins are done, and their bytes; it never goes back."""
         plan = self._plan
         self.bins_done = min(max(bins_done, self.bins_done), plan.num_bins)
         self.bytes_done = min(max(bytes_done, self.bytes_done), plan.bytes_removed)
-        self._tell("Rewriting", self._bytes_compared)
+        self._tell("Rewriting", self.bytes_compared)
 
     def comparing(self, size_bytes: float) -> None:
-        """Tell how many bytes are compared of those that are compared now."""
-        self._tell("Comparing the content", self._bytes_compared + size_bytes)
-
-    def compared(self, size_bytes: int) -> None:
-        """Keep that so many bytes more are compared."""
-        self._bytes_compared += size_bytes
+        """Report how many bytes of the current comparison are done."""
+        self._tell("Comparing the content", self.bytes_compared + size_bytes)
 
     def mute(self) -> None:
-        """Tell nothing any more: nobody can cancel what comes."""
+        """Report nothing any more: nobody can cancel what comes."""
         self._report = nobody
 
     def done(self) -> None:
-        """Tell that all is done."""
+        """Report that all is done."""
         self.bins_done, self.bytes_done = self._plan.num_bins, self._plan.bytes_removed
         # Too late to cancel.
         with contextlib.suppress(Exception):
@@ -146,28 +151,16 @@ class Recorder:
             self._tell("Done", self._plan.bytes_removed)
 
     def conflict(self, error: Exception) -> None:
-        """Keep that another writer was in the way."""
+        """Record that another writer was in the way."""
         self.conflicts.append((time.time(), str(error).splitlines()[0]))
 
-    def memory(self, peak_bytes: int) -> None:
-        """Keep the most memory that a worker has held."""
-        self.peak_bytes = max(self.peak_bytes, peak_bytes)
-
     def span(self, step: str, start: float, end: float, label: str = "", bin_id: int | None = None) -> None:
-        """Keep when a step began and ended, in seconds since 1970."""
-        self._spans.append(
-            {
-                "step": step,
-                "label": label,
-                "bin_id": bin_id,
-                "start": start - self.start,
-                "seconds": end - start,
-            }
-        )
+        """Record when a step began and ended, in seconds since 1970."""
+        self._spans.append((step, label, bin_id, start - self.start, end - start))
 
     @contextlib.contextmanager
     def step(self, name: str, label: str = "") -> Iterator[None]:
-        """Keep how long a `with` block took."""
+        """Record how long a `with` block took."""
         start = time.time()
         try:
             yield
@@ -176,7 +169,8 @@ class Recorder:
 
     def timeline(self) -> pa.Table:
         """The steps, by their beginning; see `CompactionResult.timeline` for the columns."""
-        return pa.Table.from_pylist(self._spans, schema=TIMELINE).sort_by("start")
+        rows = [dict(zip(TIMELINE.names, span, strict=True)) for span in self._spans]
+        return pa.Table.from_pylist(rows, schema=TIMELINE).sort_by("start")
 
     def _tell(self, step: str, bytes_compared: float) -> None:
         plan = self._plan
@@ -184,31 +178,8 @@ class Recorder:
         rewritten, compared = self.bytes_done / size_bytes, min(bytes_compared / size_bytes, 1.0)
         fraction = self._rewriting * rewritten + (1 - self._rewriting) * compared
         self._fraction = max(self._fraction, fraction)
-        self._report(
-            Progress(
-                step,
-                self._fraction,
-                self.bins_done,
-                plan.num_bins,
-                self.seconds,
-                self.bytes_done,
-                plan.bytes_removed,
-            )
-        )
-
-
-@dataclass(frozen=True)
-class Options:
-    """What may be said of how OPTIMIZE runs; None leaves it as the session has it.
-
-    Attributes:
-        max_threads: How many bins it rewrites at once (optimize.maxThreads).
-        repartition: Whether it shuffles the rows of a bin instead of reading them in one task
-            (optimize.repartition.enabled).
-    """
-
-    max_threads: int | None = None
-    repartition: bool | None = None
+        done = self.bins_done, plan.num_bins, self.seconds, self.bytes_done, plan.bytes_removed
+        self._report(Progress(step, self._fraction, *done))
 
 
 @dataclass(frozen=True)
@@ -218,14 +189,15 @@ class Work:
     Attributes:
         handle: The table.
         plan: What to do.
-        record: Where it is told how far the work is.
+        options: `max_threads` and `repartition`, for OPTIMIZE, if they are given.
+        record: Of the run.
         verify: Whether the content is to be compared.
         is_rest: Whether an earlier run has done a part of the plan.
     """
 
     handle: Handle
     plan: BinPlan
-    options: Options
+    options: Mapping[str, Any]
     record: Recorder
     verify: bool
     is_rest: bool

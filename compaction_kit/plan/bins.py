@@ -1,4 +1,4 @@
-"""A plan's bins: which files would be rewritten together, and what would come of it."""
+"""A plan's bins: which files would be rewritten together, with what outputs."""
 
 import uuid
 from collections.abc import Collection, Sequence
@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from compaction_kit.files import Files
 from compaction_kit.plan.order import SIZE
-from compaction_kit.plan.outcome import Outcome
 from compaction_kit.plan.packing import Packing
 from compaction_kit.plan.planner import Planner
+from compaction_kit.plan.predict import Outcome
 from compaction_kit.plan.thresholds import LARGE, Thresholds, reasons
 from compaction_kit.records import Plan
 
@@ -23,8 +23,7 @@ from compaction_kit.records import Plan
 class BinPlan(Plan):
     """Bins of files, each to be rewritten as one; `CompactionPlan` explains, draws and runs it.
 
-    It can be pickled, and run in another process, which opens the table by its path. Its commits are known
-    by `id`, which is in their userMetadata.
+    It can be pickled, and run in another process, which opens the table by its path.
 
     Attributes:
         planner: The files, prepared.
@@ -35,7 +34,7 @@ class BinPlan(Plan):
         zorder_by: Columns to sort the rows of each partition by.
         packed: The bins, those within the budget.
         unbounded: The bins without a budget.
-        id: What the plan's commits are known by.
+        id: Identifies the plan's commits, in their userMetadata.
     """
 
     planner: Planner
@@ -59,14 +58,14 @@ class BinPlan(Plan):
         zorder_by: Sequence[str] = (),
         **more: Any,
     ) -> Self:
-        """The plan with these thresholds; see `Table.plan_compaction` for the others.
+        """Plan with these thresholds.
 
         Args:
             planner: The files, prepared.
             thresholds: Sizes in bytes, and the ratio of deleted rows.
             where: The predicate that selected the files, for the record.
             order: "size", "ingest" or a column.
-            budget: Bytes that may be rewritten; None for as many as there are.
+            budget: Bytes that may be rewritten; None for no limit.
             zorder_by: Columns to sort the rows of each partition by.
             more: Other fields of the class.
 
@@ -74,7 +73,7 @@ class BinPlan(Plan):
             InvalidArgumentError: There is no such order or column.
         """
         if order != SIZE or budget is not None:
-            # That is OPTIMIZE's own, which doesn't run such a plan.
+            # A setting of OPTIMIZE, which doesn't run such a plan.
             thresholds = replace(thresholds, max_records_per_file=0)
         unbounded = planner.pack(thresholds, order, zorder_by)
         packed = unbounded if budget is None else planner.within_budget(unbounded, budget)
@@ -102,7 +101,7 @@ class BinPlan(Plan):
 
     @property
     def is_optimize(self) -> bool:
-        """Whether this is what OPTIMIZE does: its own order, and all that it finds."""
+        """Whether OPTIMIZE does the same: its own order, and no budget."""
         return self.order == SIZE and self.budget is None
 
     @property
@@ -122,27 +121,27 @@ class BinPlan(Plan):
 
     @property
     def num_files_added(self) -> int:
-        """How many files come out; none of a bin whose rows are all deleted."""
+        """How many files are added; none for a bin whose rows are all deleted."""
         return int(self.outcome.files_added.sum())
 
     @property
     def bytes_added(self) -> int:
-        """The bytes that come out, as predicted; `size_basis` says from what."""
+        """The predicted bytes of the added files; `size_basis` says by what."""
         return int(self.outcome.bytes_added.sum())
 
     @property
     def size_basis(self) -> str:
-        """What the prediction of bytes rests on."""
+        """How bytes are predicted."""
         return self.planner.model.basis
 
     @property
     def num_partitions(self) -> int:
-        """In how many partitions files are rewritten."""
+        """The number of partitions in which files are rewritten."""
         return len(np.unique(self.groups[self.members[0]]))
 
     @property
     def num_batches(self) -> int:
-        """Into how many batches OPTIMIZE packs the bins; one that adds no file is not committed."""
+        """The number of batches of OPTIMIZE; one that adds no file is not committed."""
         if self.thresholds.batch_size is None:
             return 1
         return int(self.full_outcome.batch_ids.max(initial=-1)) + 1
@@ -159,14 +158,14 @@ class BinPlan(Plan):
 
     @property
     def gain(self) -> int:
-        """What a full read of the table is spared, in bytes; see `packing.gains`."""
+        """Bytes that a full read of the table saves; see `packing.gains`."""
         return int(self.outcome.gains.sum())
 
     @cached_property
     def files(self) -> pa.Table:
         """The files to be rewritten, bin by bin.
 
-        Columns: path (as the log writes it), size_bytes, bin_id.
+        Columns: path (string, as the log writes it), size_bytes, bin_id (int64).
         """
         source = self.source
         positions, bin_ids = self.members
@@ -182,25 +181,18 @@ class BinPlan(Plan):
     def bins(self) -> pa.Table:
         """One row a bin.
 
-        Columns: bin_id, num_files, size_bytes, num_records (null where a file has no
-        statistics), partition.<column>, num_deletion_vectors, num_files_added, bytes_added
-        (predicted), gain (bytes that a full read is spared, see `packing.gains`), batch_id (the
-        commit), gain_per_byte (of those that are rewritten).
+        Columns: bin_id, num_files, size_bytes, num_records (int64, null where a file has no
+        statistics), partition.<column> (string), num_deletion_vectors, num_files_added, bytes_added
+        (int64, predicted), gain (int64, bytes that a full read saves, see `packing.gains`), batch_id
+        (int64, the commit), gain_per_byte (double, for each byte that is rewritten).
         """
         positions, bin_ids = self.members
         table = self.source.to_arrow().take(pa.array(positions)).append_column("bin_id", pa.array(bin_ids))
         partitions = _partition_columns(table)
         keep_null = pc.ScalarAggregateOptions(skip_nulls=False)
-        grouped = table.group_by("bin_id").aggregate(
-            [
-                ("path", "count"),
-                ("size_bytes", "sum"),
-                ("num_records", "sum", keep_null),
-                *((name, "min") for name in partitions),
-            ]
-        )
-        names = ["path_count", "size_bytes_sum", "num_records_sum", *(f"{name}_min" for name in partitions)]
-        bins = grouped.select(["bin_id", *names]).sort_by("bin_id")
+        sums: list[Any] = [("path", "count"), ("size_bytes", "sum"), ("num_records", "sum", keep_null)]
+        sums += [(name, "min") for name in partitions]
+        bins = table.group_by("bin_id").aggregate(sums).sort_by("bin_id")
         bins = bins.rename_columns(["bin_id", "num_files", "size_bytes", "num_records", *partitions])
         outcome = self.outcome
         predicted = {
@@ -218,39 +210,32 @@ class BinPlan(Plan):
     def partitions(self) -> pa.Table:
         """One row a partition that has bins, the one that gains the most for a byte first.
 
-        Columns: partition.<column>, num_bins, num_files, size_bytes, num_files_added,
-        bytes_added (predicted), gain, gain_per_byte.
+        Columns: partition.<column> (string), num_bins, num_files, size_bytes, num_files_added,
+        bytes_added (int64, predicted), gain (int64), gain_per_byte (double).
         """
         names = _partition_columns(self.bins)
         sums = ("num_files", "size_bytes", "num_files_added", "bytes_added", "gain")
         # By number and not by value: values that look different may be one partition.
         bins = self.bins.append_column("number", pa.array(self.bin_groups))
-        grouped = bins.group_by("number").aggregate(
-            [*((name, "min") for name in names), ("bin_id", "count"), *((name, "sum") for name in sums)]
-        )
-        kept = [*(f"{name}_min" for name in names), "bin_id_count", *(f"{name}_sum" for name in sums)]
-        partitions = _with_rate(grouped.select(kept).rename_columns([*names, "num_bins", *sums]))
+        partitions = _with_rate(_summed(bins, "number", names, sums).drop_columns("number"))
         return partitions.sort_by([("gain_per_byte", "descending")])
 
     @cached_property
     def batches(self) -> pa.Table:
         """One row a batch, in the order of OPTIMIZE's commits; one that would add no file is left out.
 
-        Columns: batch_id, num_bins, num_files, size_bytes, num_deletion_vectors, num_files_added.
+        Columns: batch_id, num_bins, num_files, size_bytes, num_deletion_vectors, num_files_added (int64).
         """
-        names = ("num_files", "size_bytes", "num_deletion_vectors", "num_files_added")
-        sums = [(name, "sum") for name in names]
-        grouped = self.bins.group_by("batch_id").aggregate([("bin_id", "count"), *sums]).sort_by("batch_id")
-        summed = grouped.select(["batch_id", "bin_id_count", *(f"{name}_sum" for name in names)])
-        return summed.rename_columns(["batch_id", "num_bins", *names])
+        sums = ("num_files", "size_bytes", "num_deletion_vectors", "num_files_added")
+        return _summed(self.bins, "batch_id", (), sums)
 
     @cached_property
     def steps(self) -> pa.Table:
-        """Every file considered, in the order of packing, and what becomes of it.
+        """Every file considered, in the order of packing, and whether it is packed.
 
-        Columns: path, size_bytes, partition.<column>, reason ("small", "deleted rows", "Z-order";
-        "large" for no candidate), outcome ("packed", "large", "alone" in its bin, "over budget",
-        "no rows" left in a whole batch), bin_id (null if it stays).
+        Columns: path (string), size_bytes (int64), partition.<column> (string), reason (string: "small",
+        "deleted rows", "Z-order"; "large" for no candidate), outcome (string: "packed", "large", "alone" in
+        its bin, "over budget", "no rows" left in a whole batch), bin_id (int64, null if it stays).
         """
         source = self.source
         reason = np.full(source.num_files, "Z-order") if self.zorder_by else reasons(source, self.thresholds)
@@ -281,7 +266,7 @@ class BinPlan(Plan):
         return np.r_[self.source.sizes[stay], self.outcome.sizes]
 
     def without(self, paths: Collection[str]) -> Self:
-        """The plan less the bins that have a file with one of these paths, as the log writes them."""
+        """Remove the bins that have a file with one of these paths, as the log writes them."""
         if not paths:
             return self
         positions, bin_ids = self.packed.members()
@@ -290,8 +275,8 @@ class BinPlan(Plan):
         return replace(self, packed=self.packed.select(hits == 0))
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields: what was worked out from them is worked out again."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        """The fields, without cached values."""
+        return {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
 
     @cached_property
     def members(self) -> tuple[np.ndarray, np.ndarray]:
@@ -300,19 +285,17 @@ class BinPlan(Plan):
 
     @cached_property
     def outcome(self) -> Outcome:
-        """What comes of each bin that is rewritten."""
+        """The outputs of the bins that are rewritten."""
         if self.planner.every_file_has_rows:
             return self.full_outcome
         return self.full_outcome.select(self.full_outcome.is_committed)
 
     @cached_property
     def full_outcome(self) -> Outcome:
-        """What comes of each bin, those too whose batch leaves no row and is not committed."""
-        planner = self.planner
-        zorder = bool(self.zorder_by)
-        return Outcome.of(
-            planner.files, planner.rows, self.packed, self.thresholds, zorder, lambda: planner.model
-        )
+        """The outputs of all bins; a batch that leaves no row is not committed."""
+        planner, zorder = self.planner, bool(self.zorder_by)
+        files, rows = planner.files, planner.rows
+        return Outcome.of(files, rows, self.packed, self.thresholds, zorder, lambda: planner.model)
 
     @property
     def packing(self) -> Packing:
@@ -320,8 +303,14 @@ class BinPlan(Plan):
         return self.outcome.packing
 
 
+def _summed(bins: pa.Table, key: str, names: Sequence[str], sums: Sequence[str]) -> pa.Table:
+    """Number of bins and sums for each key; `names` are columns with one value for each."""
+    values = [(name, "min") for name in names]
+    grouped = bins.group_by(key).aggregate([*values, ("bin_id", "count"), *((name, "sum") for name in sums)])
+    return grouped.sort_by(key).rename_columns([key, *names, "num_bins", *sums])
+
+
 def _with_rate(table: pa.Table) -> pa.Table:
-    """A table with what is gained for each byte that is rewritten."""
     rate = table["gain"].to_numpy() / np.maximum(table["size_bytes"].to_numpy(), 1)
     return table.append_column("gain_per_byte", pa.array(rate, pa.float64()))
 

@@ -1,4 +1,4 @@
-"""What a table's layout would be after this plan or that, and what queries would touch in it."""
+"""Compare the layouts of a table after different plans: how many files queries touch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from compaction_kit.records import Record
 from compaction_kit.skipping import Bounds, files_touched
 from compaction_kit.text import as_html_table, format_size
 
-# A narrow range query spans so much of the values that bound the files now.
+# A narrow range query spans this share of the values that bound the files now.
 RANGE_SHARE = 0.01
 
 
@@ -27,9 +27,9 @@ class Comparison(Record):
 
     Attributes:
         column: The column that queries ask for.
-        layouts: One row a layout: layout ("now", "OPTIMIZE", "by ingestion", "by <column>"),
-            num_files, bytes_rewritten, point_files and range_files (files that a query for one
-            value, or for a narrow range, touches on average; null if no file says its bounds).
+        layouts: One row a layout: layout (string: "now", "OPTIMIZE", "by ingestion", "by <column>"),
+            num_files, bytes_rewritten (int64), point_files and range_files (double, files that a query
+            for one value, or for a narrow range, touches on average; null if no file has bounds).
     """
 
     column: str
@@ -45,7 +45,7 @@ class Comparison(Record):
 
     def facts(self) -> dict[str, str]:
         """The files that a narrow range touches, of those that a layout has."""
-        return {layout[0]: f"{layout[4]} of {layout[1]} files" for layout in self._rows()}
+        return {layout: f"{touched} of {files} files" for layout, files, _, _, touched in self._rows()}
 
     def parts(self) -> Sequence[object]:
         """The layouts as a table, and drawn."""
@@ -53,21 +53,26 @@ class Comparison(Record):
         return as_html_table(head, self._rows()), self.plot()
 
     def _rows(self) -> list[list[str]]:
-        return [_row(layout) for layout in self.layouts.to_pylist()]
+        rows = []
+        for layout in self.layouts.to_pylist():
+            touched = [layout[name] for name in ("point_files", "range_files")]
+            cells = [layout["layout"], f"{layout['num_files']:,}", format_size(layout["bytes_rewritten"])]
+            rows.append(cells + ["unknown" if files is None else f"{files:,.1f}" for files in touched])
+        return rows
 
 
 def compare(plan: BinPlan, column: str | None = None) -> Comparison:
-    """The layouts now, after OPTIMIZE with the plan's thresholds, and after each order.
+    """Compare the layouts now, after OPTIMIZE with the plan's thresholds, and after each order.
 
-    Queries are for the values that bound the files now: each of them by itself, and each range
-    from one to the one that is 1 % of them further on. A file is touched if its bounds in the
-    stats don't rule it out; one without bounds always is. After a rewrite, a bin's output is
-    taken to be one file with the bounds of all its inputs.
+    Queries are for the values that bound the files now: for each of them, and for each range from one
+    to that 1 % of the values further on. A file is touched if its bounds in the stats don't exclude it;
+    one without bounds always is. After a rewrite, a bin's output is taken to be one file with the
+    bounds of all its inputs.
 
     Args:
-        plan: The plan; its files and thresholds count, and its budget for its own order.
-        column: The column to ask for. None: the plan's order if that is a column, else the first
-            column that files have bounds of.
+        plan: The plan, for its files and thresholds, and its budget for its own order.
+        column: The column that queries ask for. None: the plan's order if that is a column, else the
+            first column of which files have bounds.
 
     Raises:
         InvalidArgumentError: There is no such column, or no file has bounds of any.
@@ -131,9 +136,3 @@ def _after(bounds: Bounds, packing: Packing) -> Bounds:
         np.r_[bounds.highs[stay], highs],
         bounds.num_ranks,
     )
-
-
-def _row(layout: dict[str, Any]) -> list[str]:
-    touched = [layout[name] for name in ("point_files", "range_files")]
-    cells = [layout["layout"], f"{layout['num_files']:,}", format_size(layout["bytes_rewritten"])]
-    return cells + ["unknown" if files is None else f"{files:,.1f}" for files in touched]

@@ -1,4 +1,4 @@
-"""What a plan says: in a few sentences, as OPTIMIZE will say it, and how far that is certain."""
+"""Explain a plan: in a few sentences, as OPTIMIZE's metrics, and which of it is certain."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,29 +16,36 @@ from compaction_kit.text import format_count, format_size
 
 
 def explain(plan: BinPlan) -> str:
-    """What a plan does and why, step by step, a sentence a line."""
+    """Say what a plan does and why, step by step, a sentence a line."""
     lines = [_candidates(plan)]
     if plan.is_empty:
         return "\n".join([*lines, _why_empty(plan), *warnings(plan)])
-    lines += [_packing(plan), *_left_alone(plan), *_commits(plan), _outcome(plan)]
-    exact = exactness(plan)
-    if plan.is_optimize and not exact.members:
+    lines += [_packing(plan), *_left_alone(plan)]
+    if plan.thresholds.batch_size is not None:
+        batches, size = format_count(plan.num_batches, "commit"), format_size(plan.thresholds.batch_size)
+        lines.append(f"They go into {batches} of at most {size}, smallest bins first.")
+    lines.append(
+        f"{format_count(plan.num_files_removed, 'file')} of {format_size(plan.bytes_removed)} become "
+        f"{format_count(plan.num_files_added, 'file')} of about {format_size(plan.bytes_added)} "
+        f"(predicted: {plan.size_basis})."
+    )
+    if plan.is_optimize and not exactness(plan).members:
         lines.append(
-            "Files of one size stand at the edge of a bin: sums are exact, and which of them goes where is "
-            "as Delta's snapshot orders them."
+            "Files of one size are at the edge of a bin: sums are exact, and which of them are in which bin "
+            "follows their order in Delta's snapshot."
         )
     return "\n".join([*lines, *warnings(plan)])
 
 
 def warnings(plan: BinPlan) -> tuple[str, ...]:
-    """See `CompactionPlan.warnings`."""
+    """Say what one should know before a plan is run, a sentence each."""
     lower, upper = plan.thresholds.min_file_size, plan.thresholds.max_file_size
     if plan.zorder_by or lower <= upper:
         return ()
     return (
         f"The minimum file size of {format_size(lower)} is above the maximum of {format_size(upper)}, so "
-        "that every run takes up the last one's output again, and rewrites what of it fits together: lower "
-        "the first or raise the second.",
+        "that every run selects the last one's output again, and rewrites files of it that fit together: "
+        "lower the first or raise the second.",
     )
 
 
@@ -58,7 +65,7 @@ def _why_empty(plan: BinPlan) -> str:
     if plan.source.num_files == 0:
         return "No file matches, so there is nothing to do."
     if plan.packed.num_bins:
-        return "No row is left in the files that share a bin, and then OPTIMIZE commits nothing."
+        return "All rows of the files that share a bin are deleted, and then OPTIMIZE commits nothing."
     if plan.unbounded.num_bins:
         sizes = plan.unbounded.totals(plan.source.sizes)
         return (
@@ -67,7 +74,7 @@ def _why_empty(plan: BinPlan) -> str:
         )
     if not candidates(plan.source, plan.thresholds).any():
         return "No file is under that size, so there is nothing to do."
-    return "None of them has a partner in its partition to share a bin with: nothing to do."
+    return "Each of them would be alone in its bin, so there is nothing to do."
 
 
 def _packing(plan: BinPlan) -> str:
@@ -77,16 +84,18 @@ def _packing(plan: BinPlan) -> str:
         return (
             f"Each partition is a bin, {bins} in all, with its rows ordered by {', '.join(plan.zorder_by)}."
         )
-    how = {SIZE: "from the smallest on", INGEST: "from the oldest on"}.get(plan.order, f"by {plan.order}")
+    how = {SIZE: "smallest first", INGEST: "oldest first"}.get(plan.order, f"by {plan.order}")
+    most_bins = int(np.unique(plan.bin_groups, return_counts=True)[1].max())
     return (
         f"Of these, {plan.num_files_removed:,} fill {bins} of at most "
         f"{format_size(plan.thresholds.max_file_size)} in {partitions}, {how}; the fullest partition gets "
-        f"{_most_bins(plan):,}."
+        f"{most_bins:,}."
     )
 
 
 def _left_alone(plan: BinPlan) -> list[str]:
-    alone = _num_candidates(plan) - len(plan.unbounded.members()[0])
+    selected = np.count_nonzero(candidates(plan.source, plan.thresholds))
+    alone = (plan.source.num_files if plan.zorder_by else int(selected)) - len(plan.unbounded.members()[0])
     over = plan.unbounded.num_bins - plan.packed.num_bins
     lines = []
     if alone:
@@ -96,31 +105,6 @@ def _left_alone(plan: BinPlan) -> list[str]:
         budget = format_size(plan.budget or 0)
         lines.append(f"{bins} less for each byte {_stay(over)}, for the budget is {budget}.")
     return lines
-
-
-def _num_candidates(plan: BinPlan) -> int:
-    if plan.zorder_by:
-        return plan.source.num_files
-    return int(np.count_nonzero(candidates(plan.source, plan.thresholds)))
-
-
-def _commits(plan: BinPlan) -> list[str]:
-    if plan.thresholds.batch_size is None:
-        return []
-    batches, size = format_count(plan.num_batches, "commit"), format_size(plan.thresholds.batch_size)
-    return [f"They go into {batches} of at most {size}, smallest bins first."]
-
-
-def _outcome(plan: BinPlan) -> str:
-    return (
-        f"{format_count(plan.num_files_removed, 'file')} of {format_size(plan.bytes_removed)} become "
-        f"{format_count(plan.num_files_added, 'file')} of about {format_size(plan.bytes_added)} "
-        f"(predicted: {plan.size_basis})."
-    )
-
-
-def _most_bins(plan: BinPlan) -> int:
-    return int(np.unique(plan.bin_groups, return_counts=True)[1].max())
 
 
 def _stay(count: int) -> str:
@@ -133,11 +117,10 @@ class Exactness:
 
     Attributes:
         sums: How many files and bytes are in each bin.
-        members: Which files are in each bin. Where files of one size stand at the edge of a bin,
-            the plan has them as Delta's snapshot does (see `state_order`); which of them it is
-            depends on the setting spark.databricks.delta.snapshotPartitions at the time when
-            the session first read the table.
-        num_files_added: How many files come out.
+        members: Which files are in each bin. Files of one size at the edge of a bin are in the order
+            of Delta's snapshot (see `state_order`), which depends on the setting
+            spark.databricks.delta.snapshotPartitions at the time when the session first read the table.
+        num_files_added: How many files are added.
         commits: Which bins go into which commit.
     """
 
@@ -150,7 +133,7 @@ class Exactness:
         names = {
             "sums": "files and bytes of each bin",
             "members": "which of equal-sized files go into which bin",
-            "num_files_added": "how many files come out",
+            "num_files_added": "how many files are added",
             "commits": "which of equal-sized bins go into which commit",
         }
         exact = [text for name, text in names.items() if getattr(self, name)]
@@ -159,7 +142,7 @@ class Exactness:
 
 
 def exactness(plan: BinPlan) -> Exactness:
-    """How far a plan is certain."""
+    """Find which parts of a plan are certain."""
     return Exactness(
         sums=True,
         members=plan.order != SIZE or bool(plan.zorder_by) or not _ties_at_edges(plan),
@@ -169,9 +152,9 @@ def exactness(plan: BinPlan) -> Exactness:
 
 
 def metrics(plan: BinPlan) -> dict[str, Any]:
-    """What OPTIMIZE's result row says, as far as it can be known before (OptimizeStats).
+    """Predict OPTIMIZE's result row, as far as it can be known before (OptimizeStats).
 
-    It counts the bins of batches that aren't committed, too, for no row was left in them.
+    It counts bins of batches without rows too, which aren't committed.
     """
     source, outcome = plan.source, plan.full_outcome
     positions, _ = outcome.packing.members()
@@ -211,7 +194,7 @@ def _size_stats(sizes: np.ndarray) -> Mapping[str, Any]:
 
 
 def _ties_at_edges(plan: BinPlan) -> bool:
-    """Whether a bin begins or ends between files that could change places."""
+    """Whether a bin begins or ends between files that could be swapped."""
     packing, source = plan.packed, plan.source
     begins = packing.starts[packing.starts > 0]
     ends = packing.ends[packing.ends < len(packing.order)]

@@ -1,4 +1,4 @@
-"""The orders in which the files of a partition are packed, and OPTIMIZE's among files of one size."""
+"""Orders of packing the files of a partition, with OPTIMIZE's order of files of one size."""
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ _PIECE = 1 << 15
 
 
 def by_size(files: Files, groups: np.ndarray, snapshot_partitions: int = DEFAULT_PARTITIONS) -> np.ndarray:
-    """OPTIMIZE's order: the smallest first, among equals as Delta's snapshot has them.
+    """Order files as OPTIMIZE does: the smallest first, files of one size as in Delta's snapshot.
 
     Args:
         files: The files.
@@ -43,10 +43,7 @@ def by_size(files: Files, groups: np.ndarray, snapshot_partitions: int = DEFAULT
 
 
 def column_of(order: str) -> str | None:
-    """The column that an order goes by; None for "size" and "ingest".
-
-    A column of one of those names is told apart by backticks.
-    """
+    """The column of an order; None for "size" and "ingest". Columns of these names are in backticks."""
     return None if order in (SIZE, INGEST) else order.removeprefix("`").removesuffix("`")
 
 
@@ -56,19 +53,19 @@ def order_by(column: str) -> str:
 
 
 def by_ingestion(files: Files, groups: np.ndarray) -> np.ndarray:
-    """The oldest first, by the time at which each file was written."""
+    """Order files by the time at which they were written, the oldest first."""
     times = files.to_arrow()["modification_time"].cast(pa.int64()).to_numpy()
     return np.lexsort((np.arange(len(groups)), times, groups))
 
 
 def by_bounds(bounds: Bounds, groups: np.ndarray) -> np.ndarray:
-    """By the least value of a column; files that say none come last."""
+    """Order files by the minimum of a column; files without one come last."""
     lows = np.where(bounds.known, bounds.lows, bounds.num_ranks)
     return np.lexsort((np.arange(len(groups)), bounds.highs, lows, groups))
 
 
 def tied_across(sizes: np.ndarray, groups: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Whether two files could change places without OPTIMIZE's rule being broken."""
+    """Whether pairs of files could be swapped: they have the same size and partition."""
     tied: np.ndarray = (sizes[before] == sizes[after]) & (groups[before] == groups[after])
     return tied
 
@@ -77,15 +74,15 @@ def _sorted(sizes: np.ndarray, groups: np.ndarray) -> np.ndarray:
     largest, num_groups = int(sizes.max(initial=0)), int(groups.max(initial=0)) + 1
     if largest >> _SIZE_BITS or num_groups >> (63 - _SIZE_BITS) or sizes.min(initial=0) < 0:
         return np.lexsort((sizes, groups))
-    # One number to sort by is several times as fast as two.
+    # To sort by one number is several times as fast as by two.
     return np.argsort(groups << _SIZE_BITS | sizes)
 
 
 def state_order(paths: pa.Array, num_partitions: int = DEFAULT_PARTITIONS) -> np.ndarray:
-    """The place of each file in the order in which Delta's snapshot hands them out.
+    """Find the place of each file in Delta's snapshot.
 
-    Delta spreads the files over Spark partitions by a hash of their path, and sorts each by path
-    (Snapshot.scala, stateReconstruction). OPTIMIZE's sort by size keeps that order among equals.
+    Delta distributes the files over Spark partitions by a hash of their path, and sorts each by path
+    (Snapshot.scala, stateReconstruction). OPTIMIZE's sort by size is stable.
 
     Args:
         paths: As the log writes them.

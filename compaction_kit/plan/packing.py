@@ -1,4 +1,4 @@
-"""Next-fit bins over all partitions at once, what each gains, and in which commit it goes; NumPy alone."""
+"""Next-fit bins over all partitions at once, their gains, and their commits; NumPy alone."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from compaction_kit.text import MIB
 
-# What Spark reckons a file's opening to cost, in bytes read (spark.sql.files.openCostInBytes).
+# The cost of opening a file, in bytes read (Spark's default of spark.sql.files.openCostInBytes).
 OPEN_COST = 4 * MIB
 
 
@@ -53,8 +53,8 @@ class Packer:
     def __init__(self, order: np.ndarray, weights: np.ndarray, groups: np.ndarray):
         """
         Args:
-            order: Positions of the files as they are to be packed: one partition after another.
-            weights: What each file takes of a bin, int64 ≥ 0.
+            order: Positions of the files in the order of packing: one partition after another.
+            weights: The size of each file in a bin, int64 ≥ 0.
             groups: The partition of each file, as a number.
         """
         self.order = order
@@ -66,13 +66,13 @@ class Packer:
     def pack(self, candidates: np.ndarray, capacity: int, keep_lone: bool = False) -> Packing:
         """Fill bins with the candidates, in order, and drop bins of one.
 
-        A bin is closed when the next file would make it exceed the capacity, and never looked
-        at again; a file larger than that stands alone. Rewriting a lone file gains nothing, so
-        its bin is dropped (OptimizeExecutor, groupFilesIntoBins).
+        A bin is closed when the next file would make it exceed the capacity; a file larger than that
+        is alone in its bin. To rewrite a lone file gains nothing, so its bin is dropped
+        (OptimizeExecutor, groupFilesIntoBins).
 
         Args:
             candidates: Whether each file may be packed, bool, by position.
-            capacity: How much a bin may hold.
+            capacity: The most that a bin holds.
             keep_lone: Keep bins of one.
         """
         keep = candidates[self.order]
@@ -102,10 +102,9 @@ class Packer:
 
 
 def batch_of_bins(sizes: np.ndarray, batch_size: int | None) -> np.ndarray:
-    """The commit that each bin goes into (BinPackingUtils, binPackBySize).
+    """Assign bins to commits (BinPackingUtils, binPackBySize).
 
-    Bins are taken from the smallest on; a batch is closed when the next bin would make it
-    exceed its size.
+    Bins are taken smallest first; a batch is closed when the next bin would make it exceed its size.
 
     Args:
         sizes: Bytes of each bin.
@@ -129,12 +128,11 @@ def batch_of_bins(sizes: np.ndarray, batch_size: int | None) -> np.ndarray:
 
 
 def gains(num_files: np.ndarray, bytes_before: np.ndarray, bytes_after: np.ndarray) -> np.ndarray:
-    """What each bin saves whoever reads all of it, in bytes.
+    """Bytes that a full read of each bin saves.
 
         gain = (files - 1) × 4 MiB + bytes before - bytes after
 
-    Opening a file counts as much as reading 4 MiB, as Spark reckons when it spreads files over
-    tasks; what the files weigh less than before needn't be read either.
+    To open a file costs as much as to read 4 MiB, as when Spark distributes files over tasks.
 
     Args:
         num_files: Files in each bin.
@@ -146,12 +144,12 @@ def gains(num_files: np.ndarray, bytes_before: np.ndarray, bytes_after: np.ndarr
 
 
 def within_budget(worth: np.ndarray, costs: np.ndarray, budget: int) -> np.ndarray:
-    """The bins to rewrite for a budget: those that gain the most for a byte, as long as they fit.
+    """Select bins for a budget: those that gain the most for a byte, as long as they fit.
 
     Args:
-        worth: What each bin gains.
-        costs: The bytes that rewriting it reads.
-        budget: Bytes to spend in all.
+        worth: The gain of each bin.
+        costs: The bytes to read for it.
+        budget: Bytes to read in all.
 
     Returns:
         The numbers of the bins, the best first.

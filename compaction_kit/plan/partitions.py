@@ -1,4 +1,4 @@
-"""What partition values mean, and which of them are the same to OPTIMIZE.
+"""Parse partition values, and group files by those that are the same to OPTIMIZE.
 
 From Delta 4.3 on, OptimizeExecutor groups files by partition values parsed to the column's type
 (conf normalizePartitionValuesOnRead): int "1" and "01" are one partition. Before, by their text.
@@ -58,14 +58,7 @@ def partition_groups(
 
 
 def text_groups(partitions: pa.Table) -> np.ndarray:
-    """Number the partitions by their values as they are written, as Delta did before 4.3.
-
-    Args:
-        partitions: partition.<column> of each file, as the log writes it (text).
-
-    Returns:
-        int64, one a file, from 0 on.
-    """
+    """Number the partitions by their values as written, as Delta did before 4.3; see `partition_groups`."""
     codes = np.zeros(partitions.num_rows, dtype=np.int64)
     for column in partitions.columns:
         encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
@@ -92,7 +85,7 @@ def typed_value(value: str | None, column: str, kind: Any, time_zone: datetime.t
         time_zone: The session's, for timestamps written without one; None for the machine's.
 
     Returns:
-        What pyarrow converts to the type; of a date the days since 1970. None for null.
+        A value that pyarrow converts to the type; a date as days since 1970. None for null.
 
     Raises:
         UnsupportedTableError: It can't be parsed; OPTIMIZE would turn it into null.
@@ -103,30 +96,30 @@ def typed_value(value: str | None, column: str, kind: Any, time_zone: datetime.t
         return _parser(kind, time_zone)(value if kind in ("string", "binary") else value.strip())
     except (ValueError, ArithmeticError, TypeError, UnsupportedTableError) as error:
         raise UnsupportedTableError(
-            f'The partition value "{value}" of column {column} is not to be read as {kind}: OPTIMIZE '
-            "would turn it into null; correct those rows first."
+            f'The partition value "{value}" of column {column} can\'t be read as {kind}: OPTIMIZE would turn '
+            "it into null; correct those rows first."
         ) from error
 
 
 def _parser(kind: Any, time_zone: datetime.tzinfo | None) -> Callable[[str], Any]:
-    if isinstance(kind, str) and kind in _INTEGER_BITS:
+    if not isinstance(kind, str):
+        return _text
+    if kind in _INTEGER_BITS:
         return lambda text: _integer(text, _INTEGER_BITS[kind])
-    if kind in ("float", "double"):
-        return float
-    if kind == "boolean":
-        return _boolean
-    if kind == "date":
-        return _date
-    if kind == "timestamp":
-        return lambda text: _timestamp(text, time_zone)
-    if kind == "timestamp_ntz":
-        return lambda text: parse_fields(text).replace(tzinfo=None)
-    decimal = _DECIMAL.fullmatch(kind) if isinstance(kind, str) else None
+    decimal = _DECIMAL.fullmatch(kind)
     if decimal:
-        return lambda text: _decimal(text, int(decimal[1]), int(decimal[2]))
-    if kind == "binary":
-        return lambda text: _text(text).encode()
-    return _text
+        context, unit = Context(int(decimal[1])), Decimal(1).scaleb(-int(decimal[2]))
+        return lambda text: Decimal(text).quantize(unit, ROUND_HALF_UP, context)
+    parsers: dict[str, Callable[[str], Any]] = {
+        "float": float,
+        "double": float,
+        "boolean": _boolean,
+        "date": _date,
+        "timestamp": lambda text: in_zone(parse_fields(text), time_zone).astimezone(datetime.UTC),
+        "timestamp_ntz": lambda text: parse_fields(text).replace(tzinfo=None),
+        "binary": lambda text: _text(text).encode(),
+    }
+    return parsers.get(kind, _text)
 
 
 def _integer(text: str, bits: int) -> int:
@@ -134,10 +127,6 @@ def _integer(text: str, bits: int) -> int:
     if "_" in text or not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
         raise ValueError(text)
     return number
-
-
-def _decimal(text: str, precision: int, scale: int) -> Decimal:
-    return Decimal(text).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, Context(precision))
 
 
 def _text(text: str) -> str:
@@ -161,7 +150,3 @@ def _date(text: str) -> int:
     datetime.date(min(max(year, 1), 9999), month, day)
     first = np.datetime64(12 * (year - 1970) + month - 1, "M").astype("datetime64[D]")
     return int(first.astype(np.int64)) + day - 1
-
-
-def _timestamp(text: str, time_zone: datetime.tzinfo | None) -> datetime.datetime:
-    return in_zone(parse_fields(text), time_zone).astimezone(datetime.UTC)

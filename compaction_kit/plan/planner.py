@@ -1,4 +1,4 @@
-"""Files prepared for packing: what can be done once is, so that other thresholds cost little."""
+"""Files prepared for packing once, so that plans with other thresholds cost little."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -16,10 +16,10 @@ from compaction_kit.errors import (
 )
 from compaction_kit.files import Files
 from compaction_kit.log.reading import DAMAGE, first_line
-from compaction_kit.plan.estimate import SizeModel, live_rows
 from compaction_kit.plan.order import INGEST, SIZE, by_bounds, by_ingestion, by_size, column_of
 from compaction_kit.plan.packing import Packer, Packing, gains, within_budget
 from compaction_kit.plan.partitions import partition_groups, text_groups
+from compaction_kit.plan.predict import SizeModel, live_rows
 from compaction_kit.plan.thresholds import SessionRules, Thresholds, candidates
 from compaction_kit.times import parse_time_zone
 
@@ -40,7 +40,7 @@ class Planner:
         Args:
             files: The live files to choose from: all of a version, or those a predicate selects.
             rules: The session's.
-            make_model: Judges how large outputs will be, when that is first asked for.
+            make_model: Makes the model of output sizes, when it is first needed.
 
         Raises:
             EmptyTableError: The version has no live file at all.
@@ -65,7 +65,7 @@ class Planner:
         self._packer = cache(self._make_packer)
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but what is prepared again when it is asked for."""
+        """All but the packers, which are made again."""
         return {name: value for name, value in vars(self).items() if name != "_packer"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -74,7 +74,7 @@ class Planner:
 
     @cached_property
     def model(self) -> SizeModel:
-        """What the files' bytes are made of."""
+        """The model of output sizes."""
         return self._make_model(self.files)
 
     @cached_property
@@ -84,21 +84,21 @@ class Planner:
 
     @cached_property
     def every_file_has_rows(self) -> bool:
-        """Whether no file is without rows, as far as the log says."""
+        """Whether every file has rows, as far as the log says."""
         return not (self.rows <= 0).any()
 
     def prepared(self) -> "Planner":
-        """The planner, with all done that takes long: later plans come at once."""
+        """Do what takes long now, so that later plans are quick; returns the planner."""
         self._packer(SIZE)
         _ = self.model, self.every_file_has_rows
         return self
 
     def order(self, name: str) -> np.ndarray:
-        """Positions of all files as they are packed in an order: one partition after another."""
+        """Positions of all files in the order of packing: one partition after another."""
         return self._packer(name).order
 
     def pack(self, thresholds: Thresholds, order: str = SIZE, zorder_by: Sequence[str] = ()) -> Packing:
-        """The bins with these thresholds.
+        """Pack the files into bins.
 
         Args:
             thresholds: Sizes in bytes, and the ratio of deleted rows.
@@ -108,7 +108,12 @@ class Planner:
         Raises:
             InvalidArgumentError: There is no such order or column.
         """
-        self._check_zorder(zorder_by)
+        for name in zorder_by:
+            if name not in self.files.data_columns:
+                raise InvalidArgumentError(
+                    f'zorder_by="{name}" is not a data column of the table: choose from '
+                    f"{', '.join(self.files.data_columns)}."
+                )
         if zorder_by:
             # All files of a partition are one bin, however few or large they are
             # (OptimizeExecutor, filterCandidateFileList; ZOrderStrategy.maxBinSize).
@@ -133,16 +138,8 @@ class Planner:
             )
         return Packer(by_bounds(files.bounds(column), groups), self.model.weights, groups)
 
-    def _check_zorder(self, columns: Sequence[str]) -> None:
-        for name in columns:
-            if name not in self.files.data_columns:
-                raise InvalidArgumentError(
-                    f'zorder_by="{name}" is not a data column of the table: choose from '
-                    f"{', '.join(self.files.data_columns)}."
-                )
-
     def within_budget(self, packing: Packing, budget: int) -> Packing:
-        """Those of some bins that are worth the most, for so many bytes to be rewritten."""
+        """Select the bins that gain the most, for at most so many bytes to be rewritten."""
         positions, bin_ids = packing.members()
         sizes = packing.totals(self.files.sizes)
         outputs = self.model.output_bytes(positions, bin_ids, packing.num_bins)
@@ -159,7 +156,7 @@ def _zone(files: Files, rules: SessionRules) -> tzinfo | None:
 
 
 def _refuse_clustered(files: Files) -> None:
-    """OPTIMIZE clusters such a table's rows anew, by rules of its own (ClusteringStrategy)."""
+    """OPTIMIZE clusters the rows of a clustered table anew, by its own rules (ClusteringStrategy)."""
     domain = files.snapshot.domains.get("delta.clustering")
     try:
         columns = json.loads(domain["configuration"]).get("clusteringColumns") if domain else None

@@ -1,9 +1,9 @@
-"""Which files OPTIMIZE takes up: its thresholds, from the caller or the session, and what is below them."""
+"""Which files OPTIMIZE selects: its thresholds, from the caller or the session, and the files below them."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
+from typing import TypeVar
 
 import numpy as np
 from pyspark.sql import SparkSession
@@ -25,14 +25,15 @@ _MAX_RECORDS = "spark.sql.files.maxRecordsPerFile"
 # The value of a setting of the session, or None if it has none.
 Conf = Callable[[str], str | None]
 Size = int | str | None
+D = TypeVar("D", int, None)
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What OPTIMIZE goes by; the defaults are its own (DeltaSQLConf, optimize.*).
+    """OPTIMIZE's thresholds, with its defaults (DeltaSQLConf, optimize.*).
 
-    Sizes are in bytes. `batch_size` is what the bins of one commit may hold; None puts all in one.
-    `max_records_per_file` is Spark's spark.sql.files.maxRecordsPerFile; 0 for as many as there are.
+    Sizes are in bytes. `batch_size` limits the bins of one commit; None puts all in one.
+    `max_records_per_file` is Spark's spark.sql.files.maxRecordsPerFile; 0 for no limit.
     """
 
     min_file_size: int = GIB
@@ -44,14 +45,13 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class SessionRules:
-    """What the session decides of OPTIMIZE's ways.
+    """Session settings that change how OPTIMIZE groups and orders files.
 
     Attributes:
-        time_zone: The name of that in which timestamps of partitions are, if they don't say; None
-            for the machine's.
+        time_zone: The name of the zone of partition timestamps without one; None for the machine's.
         snapshot_partitions: spark.databricks.delta.snapshotPartitions, which decides between
             files of one size.
-        by_type: Whether partitions are told apart by their values as typed, or as written.
+        by_type: Whether partition values are compared as typed, or as written.
     """
 
     time_zone: str | None = None
@@ -67,26 +67,25 @@ def thresholds(
     batch_size: Size = None,
     even: bool = False,
 ) -> Thresholds:
-    """The thresholds to plan with.
+    """Choose the thresholds of a plan.
 
     Args:
         conf: Reads the session's settings.
-        min_file_size: Files below this size are rewritten. None: as OPTIMIZE is set in the
-            session, or `max_file_size` if that is less.
-        max_file_size: The size that a bin may have. None: as OPTIMIZE is set, or `min_file_size`
-            if that is more. Given both, the minimum may be above the maximum, as OPTIMIZE allows.
-        max_deleted_rows_ratio: The share of deleted rows from which on a file is rewritten
-            whatever its size.
-        batch_size: Bytes of the bins of one commit. None: as OPTIMIZE is set.
-        even: Leave alone what is half as large as a bin may be, unless `min_file_size` is given.
+        min_file_size: Files below this size are rewritten. None: OPTIMIZE's setting in the session, or
+            `max_file_size` if that is less.
+        max_file_size: The size that a bin may have. None: OPTIMIZE's setting, or `min_file_size` if
+            that is more. Given both, the minimum may be above the maximum, as OPTIMIZE allows.
+        max_deleted_rows_ratio: Files with a greater share of deleted rows are rewritten whatever
+            their size.
+        batch_size: Bytes of the bins of one commit. None: OPTIMIZE's setting.
+        even: Keep files of at least half of `max_file_size`, unless `min_file_size` is given.
 
     Raises:
         InvalidArgumentError: A size or the ratio can't be used.
     """
     default = Thresholds()
-    lower, upper = _set_size(conf, "minFileSize"), _set_size(conf, "maxFileSize")
-    lower = default.min_file_size if lower is None else lower
-    upper = default.max_file_size if upper is None else upper
+    lower = _set_size(conf, "minFileSize", default.min_file_size)
+    upper = _set_size(conf, "maxFileSize", default.max_file_size)
     if min_file_size is not None:
         lower = parse_size(min_file_size, "min_file_size")
     if max_file_size is not None:
@@ -100,30 +99,16 @@ def thresholds(
     ratio = max_deleted_rows_ratio
     if ratio is None:
         ratio = float(conf(f"{_OPTIMIZE}.maxDeletedRowsRatio") or default.max_deleted_rows_ratio)
-    return Thresholds(
-        lower,
-        upper,
-        check_ratio(ratio),
-        _set_size(conf, "batchSize") if batch_size is None else parse_size(batch_size, "batch_size"),
-        int(conf(_MAX_RECORDS) or 0),
-    )
-
-
-def check_ratio(ratio: float) -> float:
-    """The ratio of deleted rows, if it is one.
-
-    Raises:
-        InvalidArgumentError: It isn't between 0 and 1.
-    """
-    if isinstance(ratio, bool) or not isinstance(ratio, Real) or not 0 <= ratio <= 1 or math.isnan(ratio):
+    if isinstance(ratio, bool) or not isinstance(ratio, Real) or not 0 <= ratio <= 1:
         raise InvalidArgumentError(
             f"max_deleted_rows_ratio={ratio!r} is not a share: give a number from 0 to 1."
         )
-    return float(ratio)
+    batch = _set_size(conf, "batchSize", None) if batch_size is None else parse_size(batch_size, "batch_size")
+    return Thresholds(lower, upper, float(ratio), batch, int(conf(_MAX_RECORDS) or 0))
 
 
 def session_rules(conf: Conf, spark: SparkSession | None) -> SessionRules:
-    """What the session's settings, and the release of Delta, decide of OPTIMIZE's ways."""
+    """Read the rules from the session's settings and the release of Delta."""
     release = delta_version(spark)
     is_typed = release is None or tuple(map(int, release.split(".")[:2])) >= _GROUPS_BY_TYPE
     return SessionRules(
@@ -133,10 +118,10 @@ def session_rules(conf: Conf, spark: SparkSession | None) -> SessionRules:
     )
 
 
-def _set_size(conf: Conf, name: str) -> int | None:
-    """A size that OPTIMIZE is set to, None if it isn't; 0 is one there, and no file is below it."""
+def _set_size(conf: Conf, name: str, default: D) -> int | D:
+    """OPTIMIZE's setting of a size; 0 is one too, and no file is below it."""
     value = conf(f"{_OPTIMIZE}.{name}")
-    return None if not value else parse_spark_size(value, f"{_OPTIMIZE}.{name}")
+    return parse_spark_size(value, f"{_OPTIMIZE}.{name}") if value else default
 
 
 def small_files(files: Files, thresholds: Thresholds) -> np.ndarray:
@@ -145,7 +130,7 @@ def small_files(files: Files, thresholds: Thresholds) -> np.ndarray:
 
 
 def files_with_many_deleted_rows(files: Files, thresholds: Thresholds) -> np.ndarray:
-    """Whether a vector deletes too many rows of each file, or the log doesn't say of how many."""
+    """Whether a deletion vector deletes too many rows of each file, or the log hasn't its number of rows."""
     if not files.snapshot.has_vectors:
         return np.zeros(files.num_files, dtype=bool)
     table = files.to_arrow()
@@ -160,7 +145,7 @@ def files_with_many_deleted_rows(files: Files, thresholds: Thresholds) -> np.nda
 
 
 def candidates(files: Files, thresholds: Thresholds) -> np.ndarray:
-    """Whether each file is taken up."""
+    """Whether each file is selected."""
     return small_files(files, thresholds) | files_with_many_deleted_rows(files, thresholds)
 
 

@@ -292,7 +292,7 @@ def test_an_unknown_strategy_is_refused_by_name(spark: SparkSession, shaped: Pat
 
 def test_without_a_jvm_nothing_is_begun(shaped: Path) -> None:
     before, table = folders.listing(shaped), open_table(shaped)
-    remote = Handle(table.name, table.path, object())  # type: ignore[arg-type]
+    remote = Handle(table.name, table.handle.store, object())  # type: ignore[arg-type]
     with pytest.raises(SessionError, match="has no JVM in reach"):
         replace(table.plan_compaction(), handle=remote).run()
     assert folders.listing(shaped) == before

@@ -164,7 +164,7 @@ def test_partitions_are_grouped_by_type_and_null_stands_alone(tmp_path: Path) ->
 
 def test_a_partition_value_that_optimize_would_destroy_is_refused(tmp_path: Path) -> None:
     files = files_of(tmp_path, handmade.add("a", partition={"n": "x"}), n="integer")
-    with pytest.raises(UnsupportedTableError, match='"x" of column n is not to be read as integer'):
+    with pytest.raises(UnsupportedTableError, match='"x" of column n'):
         Planner(files)
 
 
@@ -200,8 +200,8 @@ def test_counts_of_a_plan_agree_with_each_other(
     ("sizes", "sentence"),
     [
         ([500, 600], "No file is under that size, so there is nothing to do."),
-        ([10, 500], "None of them has a partner in its partition"),
-        ([10, 20], "Of these, 2 fill 1 bin of at most 100 B in 1 partition, from the smallest on"),
+        ([10, 500], "Each of them would be alone in its bin"),
+        ([10, 20], "Of these, 2 fill 1 bin of at most 100 B in 1 partition, smallest first"),
         ([60, 61, 40, 30], "2 files would be alone in a bin and so stay."),
     ],
     ids=str,
@@ -289,7 +289,7 @@ def test_a_batch_that_leaves_no_row_is_not_committed(tmp_path: Path) -> None:
     empty = [handmade.add(name, 10, records=0) for name in "ab"]
     plan = plan_of(files_of(tmp_path, *empty))
     assert plan.is_empty
-    assert "No row is left in the files that share a bin" in plan.explain()
+    assert "All rows of the files that share a bin are deleted" in plan.explain()
     assert {row["outcome"] for row in plan.steps.to_pylist()} == {"no rows"}
     assert (plan.num_files_removed, plan.num_files_added, plan.num_files_after) == (0, 0, 2)
     # OPTIMIZE's result row counts them all the same.

@@ -1,6 +1,8 @@
-"""What the strategy "arrow" leaves to OPTIMIZE, and why."""
+"""What the strategy "arrow" can rewrite, as Arrow types, and what it leaves to OPTIMIZE, and why."""
 
 import json
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,14 +11,12 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from compaction_kit.errors import UnsupportedTableError
-from compaction_kit.execute.arrow.types import data_schema, has_partition_columns
-from compaction_kit.log.metadata import Protocol
+from compaction_kit.log.metadata import Metadata, Protocol
 from compaction_kit.log.paths import is_remote, is_unreadable, places
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import BinPlan
 
-# Writer features that a rewrite of files, row by row and column by column, leaves intact; Delta
-# sees to the rest of them in its commit.
+# Writer features that stay intact when files are rewritten row by row; Delta's commit does the rest.
 _HARMLESS = frozenset(
     {
         "allowColumnDefaults",
@@ -40,24 +40,40 @@ _HARMLESS = frozenset(
 )
 # Years of more or less than four digits have a sign.
 _FAR_TIME = r'"[+-]\d{4,}-\d\d-\d\d[T ]'
-# Writer versions from which on features are named instead (protocol, "Table Features").
+# The last writer version: its features are named (protocol, "Table Features").
 _NAMED_FEATURES = 7
+_SIMPLE = {
+    "string": pa.string(),
+    "long": pa.int64(),
+    "integer": pa.int32(),
+    "short": pa.int16(),
+    "byte": pa.int8(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+_FIELD_ID = b"PARQUET:field_id"
 
 
 def refuse_table(spark: SparkSession, plan: BinPlan) -> str | None:
-    """Why none of a plan's bins can be rewritten with pyarrow; None if they can."""
+    """Why no bin of a plan can be rewritten with pyarrow; None if bins can."""
     snapshot = plan.source.snapshot
     if plan.zorder_by:
-        return "ordering the rows of a partition takes Spark"
+        return "Z-ordering needs Spark"
     if plan.thresholds.max_records_per_file:
         return "spark.sql.files.maxRecordsPerFile is set, by which a bin becomes several files"
     return _refuse_protocol(snapshot.protocol) or _refuse_types(snapshot) or _refuse_settings(spark)
 
 
 def refuse_changes(before: Snapshot, after: Snapshot) -> str | None:
-    """Why files that were rewritten by one state of the table don't fit another; None if they do.
+    """Why files that were rewritten for one version of the table don't fit a later one; None if they do.
 
-    Columns that came in between are no harm: in older files they are null.
+    Columns added in between do no harm: in older files they are null.
     """
     metadata = after.metadata
     if (before.metadata.id, before.metadata.partition_columns) != (metadata.id, metadata.partition_columns):
@@ -65,16 +81,16 @@ def refuse_changes(before: Snapshot, after: Snapshot) -> str | None:
     reason = _refuse_protocol(after.protocol) or _refuse_types(after)
     if reason is not None:
         return f"{reason} now"
-    were, are = (has_partition_columns(one.metadata, one.protocol) for one in (before, after))
+    were, are = (has_partition_columns(snapshot.metadata, snapshot.protocol) for snapshot in (before, after))
     if are != were:
         return f"data files are {'to have' if are else 'to be without'} the partition columns now"
-    now, known = (data_schema(one.metadata, one.protocol) for one in (after, before))
+    now, known = (data_schema(snapshot.metadata, snapshot.protocol) for snapshot in (after, before))
     changed = [f.name for f in known if f.name in now.names and not f.equals(now.field(f.name))]
     return f"the column {changed[0]} is of another type now" if changed else None
 
 
 def refuse_bins(plan: BinPlan) -> dict[int, str]:
-    """Why some of a plan's bins can't be, by their number."""
+    """Why some of a plan's bins can't be rewritten with pyarrow, by their number."""
     positions, bin_ids = plan.members
     files = plan.source.to_arrow()
     has_vector = files["deletion_vector_cardinality"].is_valid().to_numpy()[positions]
@@ -90,7 +106,7 @@ def refuse_bins(plan: BinPlan) -> dict[int, str]:
 
 
 def _far_times(plan: BinPlan, positions: np.ndarray) -> np.ndarray:
-    """Of each of some files, whether stats tell of years before 1 or after 9999, which INT96 may hold."""
+    """Whether the stats of each file have years before 1 or after 9999, which INT96 may hold."""
     snapshot = plan.source.snapshot
     if '"timestamp"' not in json.dumps(snapshot.metadata.schema):
         return np.zeros(len(positions), dtype=bool)
@@ -106,7 +122,7 @@ def _refuse_protocol(protocol: Protocol) -> str | None:
 
 
 def _refuse_settings(spark: SparkSession) -> str | None:
-    """Files that don't say by which calendar their dates are, Spark reads as it is set to."""
+    """Spark reads files whose footers don't name the calendar of their dates by a setting."""
     for name in ("datetimeRebaseModeInRead", "int96RebaseModeInRead"):
         if (spark.conf.get(f"spark.sql.parquet.{name}", None) or "").upper() == "LEGACY":
             return f"spark.sql.parquet.{name} is LEGACY, so that dates may be of the old calendar"
@@ -122,3 +138,48 @@ def _refuse_types(snapshot: Snapshot) -> str | None:
     except UnsupportedTableError as error:
         return str(error).rstrip(".")
     return None
+
+
+def data_schema(metadata: Metadata, protocol: Protocol) -> pa.Schema:
+    """The schema of the data files that Delta writes: physical names, field ids, partition columns last.
+
+    Raises:
+        UnsupportedTableError: A column's type isn't known here.
+    """
+    fields = {field["name"]: field for field in metadata.schema["fields"]}
+    names = [name for name in fields if name not in metadata.partition_columns]
+    if has_partition_columns(metadata, protocol):
+        names += metadata.partition_columns
+    return pa.schema([_field(fields[name], metadata) for name in names])
+
+
+def has_partition_columns(metadata: Metadata, protocol: Protocol) -> bool:
+    """Whether Delta writes partition columns to data files (TransactionalWrite.writeFiles in Delta 4.4)."""
+    written = metadata.configuration.get("delta.writePartitionColumnsToParquet", "true")
+    return "materializePartitionColumns" in protocol.writer_features or written.lower() == "true"
+
+
+def _field(field: Mapping[str, Any], metadata: Metadata) -> pa.Field:
+    known = (field.get("metadata") or {}) if metadata.is_mapped else {}
+    number = known.get("delta.columnMapping.id")
+    ids = {_FIELD_ID: str(number).encode()} if number is not None else None
+    kind = _type(field["type"], field["name"], metadata)
+    return pa.field(metadata.physical_name(field), kind, nullable=True, metadata=ids)
+
+
+def _type(kind: Any, column: str, metadata: Metadata) -> pa.DataType:
+    if isinstance(kind, str):
+        decimal = _DECIMAL.fullmatch(kind)
+        if decimal:
+            return pa.decimal128(int(decimal[1]), int(decimal[2]))
+        if kind in _SIMPLE:
+            return _SIMPLE[kind]
+    elif kind["type"] == "struct":
+        return pa.struct([_field(field, metadata) for field in kind["fields"]])
+    elif kind["type"] == "array":
+        return pa.list_(pa.field("element", _type(kind["elementType"], column, metadata)))
+    elif kind["type"] == "map":
+        value = pa.field("value", _type(kind["valueType"], column, metadata))
+        return pa.map_(_type(kind["keyType"], column, metadata), value)
+    name = kind if isinstance(kind, str) else kind["type"]
+    raise UnsupportedTableError(f"Column {column} is of type {name}, which pyarrow can't rewrite faithfully.")

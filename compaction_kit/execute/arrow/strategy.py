@@ -22,7 +22,7 @@ from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.text import format_count
 from compaction_kit.verify import Fingerprint
 
-# How many conflicts a run bears.
+# Conflicts after which a run gives up.
 MOST_CONFLICTS = 5
 _NO_CHECKSUM = {
     "spark.databricks.delta.writeChecksumFile.enabled": "false",
@@ -31,34 +31,37 @@ _NO_CHECKSUM = {
 
 
 def run_arrow(work: Work) -> Mapping[int, str]:
-    """Rewrite a plan's bins with pyarrow, prove the outputs, and commit them as OPTIMIZE would.
+    """Rewrite a plan's bins with pyarrow, compare the outputs, and commit them as OPTIMIZE would.
 
     Bins that can't be rewritten so are left alone, with all bins of their partitions if the plan is one
     that OPTIMIZE runs, for it packs a partition by itself.
 
     Args:
-        work: What to do.
+        work: The plan, the table, the session.
 
     Returns:
-        Why some bins were not rewritten so, by their number.
+        The refused bins: the reason by the bin's number.
 
     Raises:
-        TableChanged: Another writer changed what columns there are, or how they are stored.
+        TableChanged: Another writer changed the columns or how they are stored.
         BinFailed: A file can't be read or written; its batch was not committed.
         ContentDiffers: Spark reads other rows from the outputs; their batch was not committed.
         WorkCancelled: It was cancelled; its batch was not committed.
     """
-    return _ArrowRun(work).run()
+    run = _ArrowRun(work)
+    for batch in run.batches():
+        run.run_batch(batch)
+    return run.refusals
 
 
 class _ArrowRun:
-    """One run: which bins are refused, and what other writers took away."""
+    """One run, with the bins that are refused on the way."""
 
     def __init__(self, work: Work):
         self._work = work
         self._source = work.plan.source
         self._job = BinJob(work.spark, work.store, self._source, work.record)
-        self._refusals = refuse_bins(work.plan)
+        self.refusals = refuse_bins(work.plan)
         packing = work.plan.packing
         self._bins = [
             Bin(number, packing.order[start:end])
@@ -66,48 +69,44 @@ class _ArrowRun:
         ]
         self._partition_of = work.plan.bin_groups.tolist()
 
-    def run(self) -> dict[int, str]:
-        for batch in self._batches():
-            self._run_batch(self._left(batch))
-        return self._refusals
-
-    def _batches(self) -> Iterator[list[Bin]]:
+    def batches(self) -> Iterator[list[Bin]]:
         batch_ids = self._work.plan.outcome.batch_ids
         for batch in np.unique(batch_ids).tolist():
             yield [self._bins[i] for i in np.flatnonzero(batch_ids == batch).tolist()]
 
     def _left(self, bins: Iterable[Bin]) -> list[Bin]:
-        """Those that are to be rewritten here: a partition that OPTIMIZE gets, it gets whole."""
+        """The bins to rewrite here: OPTIMIZE gets whole partitions."""
         if not self._work.plan.is_optimize:
-            return [one for one in bins if one.number not in self._refusals]
-        theirs = {self._partition_of[number] for number in self._refusals}
-        return [one for one in bins if self._partition_of[one.number] not in theirs]
+            return [bin_ for bin_ in bins if bin_.number not in self.refusals]
+        theirs = {self._partition_of[number] for number in self.refusals}
+        return [bin_ for bin_ in bins if self._partition_of[bin_.number] not in theirs]
 
-    def _run_batch(self, bins: list[Bin]) -> None:
-        bins = self._live_part(bins, self._work.log.segment().version)
+    def run_batch(self, bins: list[Bin]) -> None:
+        bins = self._live_part(self._left(bins), self._work.log.segment().version)
         while bins:
             # Delta begins while the tasks write, and stats are merged.
             meanwhile = in_thread(partial(self._prepare, bins))
             done = self._job.run(bins)
-            # What no commit has named yet, and is deleted if none will.
-            pending = {one.number: one for one in done}
+            # Outputs that no commit has named yet: deleted if none will.
+            pending = {output.number: output for output in done}
             try:
                 transaction, replaced = meanwhile.result()
-                self._check_failures(done)
-                self._refusals |= {one.number: one.refusal for one in done if one.refusal is not None}
-                kept = [one for one in self._left(bins) if pending[one.number].path]
+                failure = next((output.failure for output in done if output.failure is not None), None)
+                if failure is not None:
+                    raise BinFailed(failure)
+                self.refusals |= {
+                    output.number: output.refusal for output in done if output.refusal is not None
+                }
+                kept = [bin_ for bin_ in self._left(bins) if pending[bin_.number].path]
                 bins = self._commit(transaction, kept, replaced, pending)
             finally:
                 discard(self._work.store, pending.values())
 
     def _prepare(self, bins: list[Bin]) -> tuple[OptimizeTransaction, dict[int, Replaced]]:
-        """A transaction at the latest version, and what the log will say of the files of each bin."""
-        transaction = self._begin()
+        """A transaction at the latest version, and the actions of each bin's inputs."""
+        transaction = OptimizeTransaction(self._work.spark, self._work.table)
         replaced = replace_files(self._source, bins)
-        return transaction, {one.number: files for one, files in zip(bins, replaced, strict=True)}
-
-    def _begin(self) -> OptimizeTransaction:
-        return OptimizeTransaction(self._work.spark, self._work.table)
+        return transaction, {bin_.number: files for bin_, files in zip(bins, replaced, strict=True)}
 
     def _commit(
         self,
@@ -116,30 +115,30 @@ class _ArrowRun:
         replaced: Mapping[int, Replaced],
         pending: dict[int, Rewritten],
     ) -> list[Bin]:
-        """Prove and commit what is written; what is left of bins that lost files comes back."""
+        """Compare and commit outputs; returns the live part of bins of which other writers took files."""
         work, lost = self._work, list[Bin]()
         proof: Fingerprint | None = None
-        is_told = False
+        is_counted = False
         while bins:
             left = self._live_part(bins, transaction.version)
-            sizes = {one.number: len(one.positions) for one in left}
-            whole = [one for one in bins if sizes.get(one.number) == len(one.positions)]
-            gone = [one.number for one in bins if sizes.get(one.number) != len(one.positions)]
-            if gone and not is_told:
-                self._bear(TableChanged(f"files of {format_count(len(gone), 'bin')} are gone"))
+            sizes = {bin_.number: len(bin_.positions) for bin_ in left}
+            whole = [bin_ for bin_ in bins if sizes.get(bin_.number) == len(bin_.positions)]
+            gone = [bin_.number for bin_ in bins if sizes.get(bin_.number) != len(bin_.positions)]
+            if gone and not is_counted:
+                self._count_conflict(TableChanged(f"files of {format_count(len(gone), 'bin')} are gone"))
             if gone and proof is not None:
-                # What is the same of all and of these is the same of the rest.
+                # If all bins and these have the same content as their outputs, so have the rest.
                 proof -= self._compare(self._actions(gone, replaced, pending))
-            lost += [one for one in left if one.number in gone]
+            lost += [bin_ for bin_ in left if bin_.number in gone]
             bins = whole
-            numbers = [one.number for one in bins]
+            numbers = [bin_.number for bin_ in bins]
             if not any(pending[number].num_rows for number in numbers):
                 break
             actions = self._actions(numbers, replaced, pending)
             metrics = commit_metrics(*_picked(numbers, replaced, pending))
             if work.verify and proof is None:
                 proof = self._compare(actions)
-            # After an error that is no conflict the commit may stand: then they are the table's files.
+            # After an error that is no conflict the commit may have been made: then they are live files.
             named = {number: pending.pop(number) for number in numbers if pending[number].num_rows}
             try:
                 confs = self._checksum_confs(transaction.version)
@@ -150,8 +149,8 @@ class _ArrowRun:
                 if not is_conflict(error):
                     raise
                 pending |= named
-                self._bear(error)
-                transaction, is_told = self._begin(), True
+                self._count_conflict(error)
+                transaction, is_counted = OptimizeTransaction(work.spark, work.table), True
         if proof is not None:
             work.record.fingerprint += proof
         return lost
@@ -162,7 +161,7 @@ class _ArrowRun:
         return file_actions(self._work.store, *_picked(numbers, replaced, pending))
 
     def _compare(self, lines: Iterable[str]) -> Fingerprint:
-        """Prove what file actions do, before they are committed."""
+        """Compare the rows that file actions remove and add, before they are committed."""
         actions = [json.loads(line) for line in lines]
         gone = [as_add(action["remove"]) for action in actions if "remove" in action]
         return compare(self._work, gone, [action for action in actions if "add" in action])
@@ -172,14 +171,13 @@ class _ArrowRun:
         has_one = self._work.store.is_taken(f"{LOG_FOLDER}/{version:020d}.crc")
         return {} if has_one else _NO_CHECKSUM
 
-    def _bear(self, error: Exception) -> None:
-        """Count a conflict; one too many ends the run."""
+    def _count_conflict(self, error: Exception) -> None:
         self._work.record.conflict(error)
         if len(self._work.record.conflicts) > MOST_CONFLICTS:
             raise error
 
     def _live_part(self, bins: list[Bin], version: int) -> list[Bin]:
-        """What of the bins' files is still live at a version; bins of which one file is left are none."""
+        """The bins with their files that are still live at a version, if more than one is."""
         if version == self._work.plan.version or not bins:
             return bins
         snapshot = self._work.log.snapshot(version)
@@ -187,21 +185,16 @@ class _ArrowRun:
         if reason is not None:
             raise TableChanged(reason)
         live = self._are_live(snapshot, bins)
-        trimmed = [Bin(one.number, one.positions[live[one.number]]) for one in bins]
-        return [one for one in trimmed if len(one.positions) > 1]
+        trimmed = [Bin(bin_.number, bin_.positions[live[bin_.number]]) for bin_ in bins]
+        return [bin_ for bin_ in trimmed if len(bin_.positions) > 1]
 
     def _are_live(self, snapshot: Snapshot, bins: Sequence[Bin]) -> dict[int, np.ndarray]:
-        """Whether each file of each bin is still live, and has no vector that it had not."""
+        """Whether each file of each bin is still live, and without a deletion vector."""
         whole = snapshot.live.filter(pc.is_null(snapshot.live["deletion_vector_id"]))
-        paths = self._source.paths(np.concatenate([one.positions for one in bins]))
+        paths = self._source.paths(np.concatenate([bin_.positions for bin_ in bins]))
         is_live = pc.is_in(paths, value_set=whole["path"].combine_chunks()).to_numpy()
-        parts = np.split(is_live, np.cumsum([len(one.positions) for one in bins])[:-1])
-        return {one.number: part for one, part in zip(bins, parts, strict=True)}
-
-    def _check_failures(self, done: Sequence[Rewritten]) -> None:
-        failure = next((one.failure for one in done if one.failure is not None), None)
-        if failure is not None:
-            raise BinFailed(failure)
+        parts = np.split(is_live, np.cumsum([len(bin_.positions) for bin_ in bins])[:-1])
+        return {bin_.number: part for bin_, part in zip(bins, parts, strict=True)}
 
 
 def _picked(

@@ -402,5 +402,5 @@ def test_what_it_does_not_know_is_refused_by_name(
 
 def test_z_order_is_refused(spark: SparkSession, changed: Path) -> None:
     plan = open_table(changed).plan_compaction(zorder_by="id")
-    with pytest.raises(UnsupportedTableError, match="ordering the rows of a partition takes Spark"):
+    with pytest.raises(UnsupportedTableError, match="Z-ordering needs Spark"):
         plan.run(strategy="arrow", verify=False)

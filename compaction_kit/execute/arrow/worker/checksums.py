@@ -1,10 +1,8 @@
-"""Checksums of data files: those that Hadoop has beside them, and those of Parquet's pages.
-
-What is copied without being decoded would otherwise take damage along, and lose what shows it.
+"""Checksums that Hadoop has beside data files: what is rewritten would otherwise take damage along.
 
 On a local disk Hadoop writes a hidden file `.<name>.crc` for each file: "crc", a zero byte, the number
 of bytes that a checksum is of, and the CRC-32 of each such chunk, big-endian
-(org.apache.hadoop.fs.ChecksumFileSystem). A page's CRC-32 is in its header (parquet.thrift, PageHeader).
+(org.apache.hadoop.fs.ChecksumFileSystem).
 
 A call for each of Hadoop's chunks of 512 bytes takes longer than the bytes do. So a file's own CRC-32 is
 compared with the one that follows from those of its chunks, and outputs are written with larger chunks:
@@ -14,14 +12,11 @@ readers go by the number that the file begins with.
 import os
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
-from functools import lru_cache, partial, reduce
+from collections.abc import Iterator
+from functools import reduce
 from io import BufferedReader
 
 import numpy as np
-
-from compaction_kit.execute.arrow.worker.pages import read_pages
-from compaction_kit.execute.arrow.worker.thrift import read_integer
 
 _MAGIC, _HEADER_BYTES = b"crc\0", 8
 # One checksum is written for so many bytes: to read some of them, all are read.
@@ -31,8 +26,8 @@ _BLOCK_BYTES = 1 << 20
 # Fewer checksums are compared one by one sooner than they are joined.
 _FEW = 200
 _BITS, _MOST_TABLES = np.uint32(1) << np.arange(32, dtype=np.uint32), 256
-# compressed_page_size and crc.
-_PAGE = {3: read_integer, 4: read_integer}
+# By the number of bytes that follow. No lru_cache: pickle has it by its module, which executors may lack.
+_tables: dict[int, list[np.ndarray]] = {}
 
 
 def checksum_path(path: str) -> str:
@@ -80,37 +75,22 @@ def write_checksums(path: str) -> None:
         out.write(_MAGIC + _CHUNK_BYTES.to_bytes(4) + sums)
 
 
-def check_pages(path: str, chunks: Iterable[tuple[int, int]]) -> None:
-    """Compare a Parquet file's pages with the checksums in their headers, where they have one.
-
-    Args:
-        path: The file's path.
-        chunks: Where each column chunk's pages begin and end, in bytes.
-
-    Raises:
-        OSError: They differ.
-    """
-    with open(path, "rb") as file:
-        for start, stop in chunks:
-            try:
-                is_sound = all(_are_sound(file.fileno(), start, stop))
-            except (LookupError, TypeError, ValueError) as error:
-                raise OSError(f"{path} has a damaged page header: {error}") from error
-            if not is_sound:
-                raise OSError(f"{path} has a page that differs from its checksum: it is damaged")
-
-
-def _are_sound(file: int, start: int, stop: int) -> Iterator[bool]:
-    """Whether each page agrees with its checksum, if it has one."""
-    for page, at in read_pages(partial(os.pread, file), start, stop, _PAGE):
-        yield 4 not in page or zlib.crc32(os.pread(file, page[3], at)) == page[4] & 0xFFFFFFFF
+def _damaged(path: str) -> OSError:
+    name = os.path.basename(checksum_path(path))
+    return OSError(f"{path} differs from its checksums in {name}, so that one of the two is damaged")
 
 
 def _blocks(file: BufferedReader) -> Iterator[memoryview]:
-    """A file's bytes from where it stands, so many at once; what came before is overwritten."""
+    """A file's bytes, so many at once; each block overwrites the one before."""
     block = memoryview(bytearray(_BLOCK_BYTES))
     while length := file.readinto(block):
         yield block[:length]
+
+
+def _sums(data: bytes | memoryview, size: int) -> bytes:
+    crc32, view = zlib.crc32, memoryview(data)
+    sums = [crc32(view[at : at + size]) for at in range(0, len(data), size)]
+    return struct.pack(f">{len(sums)}I", *sums)
 
 
 def _crc_of(path: str) -> int:
@@ -134,12 +114,16 @@ def _joined(sums: np.ndarray, size: int, num_bytes: int) -> int:
 
 def _followed(sums: np.ndarray, size: int) -> np.ndarray:
     """What checksums add to those of the bytes that follow, so many of them: linear in their bits."""
+    tables = _tables.get(size)
+    if tables is None:
+        if len(_tables) >= _MOST_TABLES:
+            _tables.clear()
+        tables = _tables[size] = _made_tables(size)
     octets = np.ascontiguousarray(sums, "<u4").view(np.uint8).reshape(-1, 4)
-    return np.bitwise_xor.reduce([table[octets[:, i]] for i, table in enumerate(_tables(size))])
+    return np.bitwise_xor.reduce([table[octets[:, i]] for i, table in enumerate(tables)])
 
 
-@lru_cache(_MOST_TABLES)
-def _tables(size: int) -> list[np.ndarray]:
+def _made_tables(size: int) -> list[np.ndarray]:
     """What `_followed` makes of each value of each of the four bytes."""
     bits = _BITS
     if size == 1:
@@ -154,14 +138,3 @@ def _tables(size: int) -> list[np.ndarray]:
             table = np.concatenate([table, table ^ bit])
         tables.append(table)
     return tables
-
-
-def _sums(data: bytes | memoryview, size: int) -> bytes:
-    crc32, view = zlib.crc32, memoryview(data)
-    sums = [crc32(view[at : at + size]) for at in range(0, len(data), size)]
-    return struct.pack(f">{len(sums)}I", *sums)
-
-
-def _damaged(path: str) -> OSError:
-    name = os.path.basename(checksum_path(path))
-    return OSError(f"{path} differs from its checksums in {name}, so that one of the two is damaged")

@@ -1,9 +1,9 @@
-"""How many bytes the rows of a file take when they are decoded, which its own size says little of.
+"""How many bytes the rows of a file take when they are decoded, which the size of the file doesn't say.
 
 A dictionary holds each value once and runs are stored as their length, so that a few kilobytes may be
-gigabytes of rows. Of values of fixed width the footer tells how many there are, and of texts most writers
-tell how many bytes they take (parquet.thrift, SizeStatistics). Where it leaves that open, texts are read
-as dictionaries, which tell; those that are far larger than these are written as they were read.
+gigabytes of rows. For values of fixed width the footer has how many there are, and for texts most writers
+have how many bytes they take (parquet.thrift, SizeStatistics). Without that, texts are read as dictionaries,
+which tell; those that are far larger than these are written as they were read.
 """
 
 from collections import defaultdict
@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from compaction_kit.execute.arrow.worker.encoding import all_leaves
-from compaction_kit.execute.arrow.worker.fitting import Refused, TextsFound
+from compaction_kit.execute.arrow.worker.columns import Refused, all_leaves
 from compaction_kit.execute.arrow.worker.thrift import Reader, read_integer, read_list, read_struct
 
 # Files whose rows take no more are decoded at once, those of others in batches of about so many bytes.
@@ -30,8 +29,8 @@ _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE
 # Texts have an offset each, decimals 128 bits however they are stored, values in lists two levels of
 # 16 bits.
 _TEXT, _OFFSET_BYTES, _DECIMAL_BYTES, _LEVEL_BYTES = "BYTE_ARRAY", 4, 16, 4
-_SHARED = {"RLE_DICTIONARY", "PLAIN_DICTIONARY"}
-_SHARED_BEGINNINGS = "DELTA_BYTE_ARRAY"
+_DICTIONARIES = {"RLE_DICTIONARY", "PLAIN_DICTIONARY"}
+_SHARED_PREFIXES = "DELTA_BYTE_ARRAY"
 # From a footer (parquet.thrift, FileMetaData): row_groups, columns, meta_data, size_statistics,
 # unencoded_byte_array_data_bytes.
 _SIZES: dict[int, Reader] = {1: read_integer}
@@ -39,6 +38,14 @@ _META: dict[int, Reader] = {16: lambda data, pos, kind: read_struct(data, pos, _
 _CHUNK: dict[int, Reader] = {3: lambda data, pos, kind: read_struct(data, pos, _META)}
 _GROUP: dict[int, Reader] = {1: partial(read_list, lambda data, pos, kind: read_struct(data, pos, _CHUNK))}
 _FILE: dict[int, Reader] = {4: partial(read_list, lambda data, pos, kind: read_struct(data, pos, _GROUP))}
+
+
+class TextsFound(Exception):
+    """The text columns `columns`, by their path in Parquet, are far larger than their dictionaries."""
+
+    def __init__(self, columns: set[str]):
+        super().__init__(columns)
+        self.columns = columns
 
 
 class Leaf(NamedTuple):
@@ -51,7 +58,7 @@ class Leaf(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """What a row takes: `width` bytes, and what some leaf columns take."""
+    """The bytes of a row: `width`, and those of some leaf columns."""
 
     width: int
     leaves: list[Leaf]
@@ -72,10 +79,9 @@ class Decoding(NamedTuple):
 
 
 def layout_of(schema: pq.ParquetSchema, columns: Collection[str]) -> Layout:
-    """What a row takes of some columns, named by what they are at the top level."""
+    """The bytes of a row of some top-level columns, given by name."""
     width, leaves = 0, []
-    for number in range(len(schema)):
-        leaf = schema.column(number)
+    for number, leaf in enumerate(map(schema.column, range(len(schema)))):
         if leaf.path.split(".", 1)[0] not in columns:
             continue
         is_text, is_repeated = leaf.physical_type == _TEXT, leaf.max_repetition_level > 0
@@ -95,16 +101,15 @@ def decoding_of(metadata: pq.FileMetaData, layout: Layout, read_footer: Callable
 
     Args:
         metadata: Of its footer.
-        layout: What a row takes of the columns that are wanted.
-        read_footer: Gives the footer's bytes, which tell of sizes that `metadata` leaves out.
+        layout: The bytes of a row of the columns that are wanted.
+        read_footer: Gives the footer's bytes, which have sizes that `metadata` leaves out.
 
     Raises:
-        Refused: What its rows take can't be known.
+        Refused: The bytes of its rows can't be known.
     """
     total = bounds = most = 0
     texts: dict[str, list[pq.ColumnChunkMetaData]] = defaultdict(list)
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
         size = group.num_rows * layout.width
         for leaf in layout.leaves:
             chunk = group.column(leaf.number)
@@ -124,14 +129,14 @@ def decoding_of(metadata: pq.FileMetaData, layout: Layout, read_footer: Callable
         return Decoding(True, batch_rows, [])
     encodings = {path: set().union(*(chunk.encodings for chunk in texts[path])) for path in texts}
     for path, found in encodings.items():
-        if _SHARED_BEGINNINGS in found:
-            raise Refused(f"the texts of column {path} are stored without what they have in common")
-    unsure = [path for path, found in encodings.items() if found & _SHARED]
+        if _SHARED_PREFIXES in found:
+            raise Refused(f"the texts of column {path} are stored without their common prefixes")
+    unsure = [path for path, found in encodings.items() if found & _DICTIONARIES]
     return Decoding(total <= _WHOLE_BYTES, batch_rows, unsure)
 
 
 def _text_bytes(footer: bytes, leaves: Collection[int]) -> int | None:
-    """What the texts of some leaf columns take, each written out; None if the footer doesn't tell."""
+    """The bytes of the texts of some leaf columns, each written out; None if the footer hasn't them."""
     found, _ = read_struct(footer, 0, _FILE)
     chunks = [group[1][number].get(3, {}) for group in found[4] for number in leaves]
     sizes = [chunk.get(16, {}).get(1) for chunk in chunks]
@@ -139,7 +144,7 @@ def _text_bytes(footer: bytes, leaves: Collection[int]) -> int | None:
 
 
 def check_texts(rows: pa.Table, columns: Collection[str]) -> None:
-    """Look at how large texts are that were read as dictionaries.
+    """Measure texts that were read as dictionaries.
 
     Args:
         rows: Some of a file's.

@@ -25,8 +25,8 @@ from compaction_kit.execute.arrow.worker.thrift import (
 
 MAGIC, _MAGIC_ENCRYPTED = b"PAR1", b"PARE"
 _TAIL_BYTES = 1 << 16
-_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
-# What becomes of a number in a row group's bytes.
+_CODECS = dict(enumerate(("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")))
+# How a number in a row group's bytes is replaced.
 SHIFTED, ORDINAL, INDEX_OFFSET, INDEX_LENGTH, ZERO = range(5)
 
 
@@ -43,12 +43,11 @@ class PageIndex(NamedTuple):
 
 
 class RowGroup(NamedTuple):
-    """A row group: its rows, its pages' bytes as they are in the file, and how to write it anew.
+    """A row group, and how to write it to another file.
 
     `start` and `stop` are where its pages begin and end, in bytes from the file's start, `chunks`
-    where each column's do.
-    `pieces` is its thrift, cut at the numbers that depend on where it is in a file: bytes, and
-    what is to be written behind them.
+    where each column's do. `pieces` is its thrift, cut at the numbers that depend on its place in a
+    file: bytes, and the kind and value of the number after them.
     """
 
     num_rows: int
@@ -63,12 +62,12 @@ class RowGroup(NamedTuple):
 
 
 class Footer(NamedTuple):
-    """What a Parquet file's footer tells, and what stitching needs to know of the file.
+    """A Parquet file's footer, as far as stitching needs it.
 
-    Files whose `schema` is equal have the same columns; the root's name, which differs between
-    writers, isn't in it. `row_groups` has only those with rows. `codecs` are CompressionCodec's
-    names. What is copied ends `body_end` bytes from the file's start: behind it are page indexes
-    and the footer. `encoded` has fields of FileMetaData as they are in the file.
+    Files of equal `schema` have the same columns; the root's name, which differs between writers, is left
+    out. `row_groups` has only those with rows. `codecs` are CompressionCodec's names. `body_end` is
+    where the copied bytes end, from the file's start: page indexes and the footer come after it.
+    `encoded` has fields of FileMetaData as they are in the file.
     """
 
     path: str
@@ -92,7 +91,7 @@ def read_footer(path: str) -> Footer:
         path: The file's path.
 
     Raises:
-        NotStitchable: The file is encrypted, or its footer says what isn't understood here.
+        NotStitchable: The file is encrypted, or its footer has fields that aren't known here.
         OSError: The file can't be read, isn't a Parquet file or is damaged.
     """
     with open(path, "rb", buffering=0) as file:
@@ -143,7 +142,7 @@ def _footer(path: str, status: os.stat_result, start: int, data: bytes, fields: 
 
 
 def _body_end(groups: Iterable[RowGroup], footer_start: int) -> int:
-    """Where the page indexes begin that lie right before the footer; else where that does."""
+    """Where the page indexes right before the footer begin; without them, where the footer does."""
     end = footer_start
     for index in sorted((index for group in groups for index in group.indexes), reverse=True):
         if index.offset + index.length == end:
@@ -172,7 +171,7 @@ def _row_group(data: bytes, pos: int, kind: int) -> tuple[RowGroup, int]:
     group = RowGroup(
         num_rows=fields[3],
         size_bytes=sum(chunk[3][7] for chunk in fields[1]),
-        codecs=frozenset(_codec(chunk[3][4]) for chunk in fields[1]),
+        codecs=frozenset(_CODECS.get(chunk[3][4], str(chunk[3][4])) for chunk in fields[1]),
         start=first_page,
         stop=max((span[1] for span in spans), default=len(MAGIC)),
         chunks=tuple(
@@ -200,8 +199,8 @@ def _mark_chunk(
     offsets = [column[number] for number in (9, 10, 11, 14) if number in column and column[number][0]]
     marks += [(begin, end, SHIFTED, value) for value, begin, end in offsets]
     pages = [column[number][0] for number in (9, 11) if number in column and column[number][0]]
-    # parquet-java means the first page. Others wrote a copy of the metadata there, which will tell
-    # old offsets: 0 is for those who have none.
+    # In parquet-java's files it is the first page. Others wrote a copy of the metadata there, which will
+    # have old offsets: 0 stands for no copy.
     value, begin, end = chunk[2]
     marks.append((begin, end, SHIFTED if value in pages else ZERO, value))
     for number in (4, 6):
@@ -211,10 +210,6 @@ def _mark_chunk(
             indexes.append(PageIndex(chunk[number][0], chunk[number + 1][0], number == 4))
     start = min(pages, default=0)
     return start, max([start + column[7], *(value for value, _, _ in offsets)])
-
-
-def _codec(number: int) -> str:
-    return _CODECS[number] if 0 <= number < len(_CODECS) else str(number)
 
 
 def _schema(data: bytes, pos: int, kind: int) -> tuple[Hashable, int]:
@@ -232,7 +227,7 @@ def check_known(name: str, fields: Fields, last: int) -> None:
 
 
 def footer_bytes(path: str, data: bytes | None) -> bytes:
-    """The footer of a file; `data` are its bytes, if they have been read."""
+    """Read the footer of a file; `data` are the file's bytes, if they have been read."""
     with pa.memory_map(path) if data is None else pa.BufferReader(data) as file:
         size = file.size()
         file.seek(size - 8)

@@ -13,31 +13,18 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from compaction_kit.execute.arrow.worker.checksums import (
-    check_file,
-    check_pages,
-    checksum_path,
-    write_checksums,
-)
-from compaction_kit.execute.arrow.worker.codecs import Codec
-from compaction_kit.execute.arrow.worker.constants import has_constants, with_constants
-from compaction_kit.execute.arrow.worker.encoding import dictionary_columns, nan_columns
-from compaction_kit.execute.arrow.worker.fitting import Columns, Refused, TextsFound, fitted
+from compaction_kit.execute.arrow.worker.checksums import check_file, checksum_path, write_checksums
+from compaction_kit.execute.arrow.worker.columns import Columns, Refused, has_constants
+from compaction_kit.execute.arrow.worker.decoding import TextsFound
 from compaction_kit.execute.arrow.worker.footer import Footer, NotStitchable, read_footer
-from compaction_kit.execute.arrow.worker.reading import Reader
+from compaction_kit.execute.arrow.worker.inputs import FileReader
+from compaction_kit.execute.arrow.worker.outputs import NanFound, nan_columns, row_groups, write_file
+from compaction_kit.execute.arrow.worker.pages import check_pages
 from compaction_kit.execute.arrow.worker.stitch import stitch
 
-# A row group is closed at so many bytes in memory. With what is read ahead and what is encoded, a
-# task holds a few times these, whatever the size of its bin.
-GROUP_BYTES = 128 << 20
 # Row groups of at least so many bytes are copied as they are: larger ones would gain little.
 WHOLE_BYTES = 8 << 20
-# Inputs of so many bytes together, whose rows take so many, become an output that is written at once.
-_AT_ONCE_BYTES, _AT_ONCE_ROWS = 4 << 20, 64 << 20
-# What a value takes, in memory, in a column that a file lacks.
-_LACKING_BYTES = 8
 _STEM = ".c000."
 
 
@@ -49,13 +36,13 @@ class Share(NamedTuple):
         part: Which of the bin's shares it is.
         parts: How many the bin has.
         inputs: Absolute paths, with the bytes of each.
-        output: What the output's path begins with: each try of a task ends it in its own way, so
-            that two of them never write to one file.
+        output: What the output's path begins with. Each try of a task ends it differently, so that two of
+            them never write to one file.
         schema: Of the output, serialized: the columns of `constants` last.
-        constants: The columns, and the value of all rows, that aren't read from the inputs: what the log
-            says of partition columns.
-        by_id: Whether readers go by the ids of fields and not by their names.
-        footer: What the output's footer says of its writer.
+        constants: The columns that aren't read from the inputs, and the value of all rows: partition
+            columns, as the log has them.
+        by_id: Whether readers match columns by field id and not by name.
+        footer: The output's key-value metadata.
     """
 
     number: int
@@ -75,7 +62,7 @@ class Share(NamedTuple):
 
 
 class Rewritten(NamedTuple):
-    """What came of a share, or of a bin; `refusal` or `failure` says why nothing did, if so.
+    """The output of a share or a bin; if there is none, `refusal` or `failure` says why.
 
     `start` and `end` are in seconds since 1970, `modification_time` in milliseconds; `peak_bytes` is
     the most memory that the worker has held in its life.
@@ -95,72 +82,48 @@ class Rewritten(NamedTuple):
 
 
 def rewrite_shares(
-    shares: Iterable[tuple[Any, ...]], tell: Callable[[Share], None]
+    shares: Iterable[tuple[Any, ...]], report: Callable[[Share], None]
 ) -> Iterator[tuple[Any, ...]]:
     """Rewrite shares one after another.
 
     Args:
         shares: Of one table, in the order of `Share`'s fields.
-        tell: Called with each one that is done.
+        report: Called with each one that is done.
 
     Returns:
         Plain tuples in the order of `Rewritten`'s fields.
     """
-    _freeze_imports()
+    if not gc.get_freeze_count():
+        # PySpark's worker collects garbage after each task (pyspark/daemon.py), and to go through all
+        # modules that were ever imported takes it some 20 milliseconds.
+        gc.freeze()
     columns: Columns | None = None
     for share in itertools.starmap(Share, shares):
         if not os.path.isdir(os.path.dirname(share.output)):
             # The run was cancelled, or another try of the task was the quicker.
             return
         columns = columns or _columns(share)
-        yield tuple(_told(share.number, share.part, partial(_rewritten, share, columns)))
-        tell(share)
+        yield tuple(_output_of(share.number, share.part, partial(_rewritten, share, columns)))
+        report(share)
 
 
-def _freeze_imports() -> None:
-    """Keep all that is there by now out of the collection of garbage.
-
-    PySpark's worker goes through it after each task (pyspark/daemon.py), and all modules that were
-    ever imported take it some 20 milliseconds.
-    """
-    if not gc.get_freeze_count():
-        gc.freeze()
-
-
-def _rewritten(share: Share, columns: Columns) -> tuple[str, int]:
-    """Rewrite a share; its output has checksums beside it if its first input has."""
-    path, num_rows = rewrite_share(share, columns)
-    if share.inputs and os.path.exists(checksum_path(share.inputs[0][0])):
-        write_checksums(path)
-    return path, num_rows
-
-
-def join_parts(bins: Iterable[tuple[int, Sequence[str], str, dict[str, str]]]) -> Iterator[tuple[Any, ...]]:
+def join_parts(bins: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     """Make one file of the parts of each bin; the parts stay.
 
     Args:
-        bins: Number, paths of the parts in their order, what the output's path begins with, and
-            what its footer says of its writer.
+        bins: As shares whose inputs are the parts, in the order of `Share`'s fields.
 
     Returns:
         As `rewrite_shares` does.
     """
-    for number, parts, output, footer in bins:
-        yield tuple(_told(number, 0, partial(_join, parts, output, footer)))
+    for share in itertools.starmap(Share, bins):
+        yield tuple(_output_of(share.number, 0, partial(_join, share)))
 
 
-def _join(parts: Sequence[str], output: str, footer: dict[str, str]) -> tuple[str, int]:
-    path = _unique(output, parts[0].rpartition(_STEM)[2])
-    num_rows = stitch([read_footer(part) for part in parts], path, footer)
-    if os.path.exists(checksum_path(parts[0])):
-        write_checksums(path)
-    return path, num_rows
+def _output_of(number: int, part: int, work: Callable[[], tuple[str, int]]) -> Rewritten:
+    """The output of some work, which gives a path and a number of rows.
 
-
-def _told(number: int, part: int, work: Callable[[], tuple[str, int]]) -> Rewritten:
-    """What came of some work, which gives a path and a number of rows.
-
-    Errors are told, not raised: else Spark would try again, and other outputs were lost.
+    Errors are returned, not raised: else Spark would try again, and other outputs were lost.
     """
     start = time.time()
     done = Rewritten(number, part)
@@ -180,16 +143,39 @@ def _told(number: int, part: int, work: Callable[[], tuple[str, int]]) -> Rewrit
     return done._replace(start=start, end=time.time(), peak_bytes=peak)
 
 
-def _columns(share: Share) -> Columns:
-    return Columns(pa.ipc.read_schema(pa.py_buffer(share.schema)), share.by_id, share.constants)
-
-
 def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
+def _rewritten(share: Share, columns: Columns) -> tuple[str, int]:
+    path, num_rows = rewrite_share(share, columns)
+    return _with_checksums(path, share.inputs[0][0]), num_rows
+
+
+def _join(share: Share) -> tuple[str, int]:
+    parts = [path for path, _ in share.inputs]
+    path = _unique(share.output, parts[0].rpartition(_STEM)[2])
+    try:
+        num_rows = stitch([read_footer(part) for part in parts], path, share.footer)
+    except NotStitchable:
+        # One has the row groups of a writer that lays out columns in another way than ours.
+        path, num_rows = rewrite_share(share)
+    return _with_checksums(path, parts[0]), num_rows
+
+
+def _with_checksums(path: str, source: str) -> str:
+    """The path of an output, which gets checksums beside it if what it is made of has some."""
+    if os.path.exists(checksum_path(source)):
+        write_checksums(path)
+    return path
+
+
 def _unique(output: str, suffix: str) -> str:
     return f"{output}-{uuid.uuid4().hex[:8]}{_STEM}{suffix}"
+
+
+def _columns(share: Share) -> Columns:
+    return Columns(pa.ipc.read_schema(pa.py_buffer(share.schema)), share.by_id, share.constants)
 
 
 def rewrite_share(share: Share, columns: Columns | None = None) -> tuple[str, int]:
@@ -200,40 +186,36 @@ def rewrite_share(share: Share, columns: Columns | None = None) -> tuple[str, in
         columns: Of its table, if they are known from another share.
 
     Returns:
-        The file's path, and how many rows there are.
+        The file's path, and the number of rows.
 
     Raises:
         Refused: A file can't be rewritten faithfully.
     """
     columns = columns or _columns(share)
-    reader = Reader(columns)
+    reader = FileReader(columns)
     constants = [
         pa.array([value], columns.output.field(name).type) for name, value in share.constants.items()
     ]
-    whole = _whole(share, reader, columns.plain, constants)
-    if whole:
-        for footer in whole:
+    # What can't be copied can be decoded.
+    with contextlib.suppress(NotStitchable):
+        footers = _whole(share, reader, columns.plain, constants)
+        for footer in footers:
             check_file(footer.path)
             check_pages(footer.path, (chunk for group in footer.row_groups for chunk in group.chunks))
-        path = _unique(share.output, reader.codec.suffix)
-        with contextlib.suppress(NotStitchable):
-            return path, stitch(whole, path, share.footer)
+        if footers:
+            path = _unique(share.output, reader.codec.suffix)
+            return path, stitch(footers, path, share.footer)
     with_nan: set[str] = set()
     while True:
         path = ""
         try:
-            groups = _groups(reader.tables(share.inputs), columns, constants)
+            groups = row_groups(reader.tables(share.inputs), columns, constants)
             first = next(groups, columns.output.empty_table())
             with_nan |= nan_columns(first)
             path = _unique(share.output, reader.codec.suffix)
-            with (
-                _sink(path, share.size_bytes, first) as sink,
-                _writer(sink, columns, reader.codec, first, with_nan) as writer,
-            ):
-                num_rows = _write(writer, itertools.chain([first], groups), with_nan)
-                writer.add_key_value_metadata(share.footer)
-            return path, num_rows
-        except _NanFound as found:
+            codec, size_bytes = reader.codec, share.size_bytes
+            return path, write_file(path, first, groups, columns, codec, with_nan, size_bytes, share.footer)
+        except NanFound as found:
             # Statistics are promised for all row groups or none: begin anew.
             _remove(path)
             with_nan |= found.columns
@@ -241,18 +223,10 @@ def rewrite_share(share: Share, columns: Columns | None = None) -> tuple[str, in
             # So are the types of columns.
             _remove(path)
             columns = columns.leaving(found.columns)
-            reader = Reader(columns)
+            reader = FileReader(columns)
         except BaseException:
             _remove(path)
             raise
-
-
-class _NanFound(Exception):
-    """Columns hold NaN that were to have statistics."""
-
-    def __init__(self, columns: set[str]):
-        super().__init__(columns)
-        self.columns = columns
 
 
 def _remove(path: str) -> None:
@@ -261,59 +235,7 @@ def _remove(path: str) -> None:
         os.remove(path)
 
 
-@contextlib.contextmanager
-def _sink(path: str, size_bytes: int, first: pa.Table) -> Iterator[str | pa.BufferOutputStream]:
-    """Where to write a file made of so many bytes, with these rows first; small ones are written at once."""
-    # After fewer rows than make a row group there come no others.
-    if size_bytes > _AT_ONCE_BYTES or first.nbytes > _AT_ONCE_ROWS:
-        yield path
-        return
-    buffer = pa.BufferOutputStream()
-    yield buffer
-    with open(path, "xb") as file:
-        file.write(buffer.getvalue())
-
-
-def _writer(
-    sink: str | pa.BufferOutputStream,
-    columns: Columns,
-    codec: Codec,
-    first: pa.Table,
-    with_nan: set[str],
-) -> pq.ParquetWriter:
-    """Writes a file as Spark does; `first` are the rows that tell where dictionaries pay."""
-    return pq.ParquetWriter(
-        sink,
-        columns.output,
-        compression=codec.name,
-        compression_level=codec.level,
-        use_dictionary=dictionary_columns(first.select(columns.schema.names)) + columns.constants.names,
-        write_statistics=[name for name in columns.leaves if name not in with_nan],
-        version="2.6",
-        store_schema=False,
-        store_decimal_as_integer=True,
-        write_page_checksum=True,
-    )
-
-
-def _write(writer: pq.ParquetWriter, groups: Iterator[pa.Table], with_nan: set[str]) -> int:
-    """Write row groups, and count the rows.
-
-    Raises:
-        _NanFound: A later one than the first has NaN in columns that the first had none in.
-    """
-    num_rows = 0
-    for number, group in enumerate(groups):
-        found = nan_columns(group) - with_nan if number else set()
-        if found:
-            raise _NanFound(found)
-        # By several dictionaries for one column, pyarrow would decode it.
-        writer.write_table(group.unify_dictionaries(), row_group_size=len(group) or None)
-        num_rows += len(group)
-    return num_rows
-
-
-def _whole(share: Share, reader: Reader, schema: pa.Schema, constants: list[pa.Array]) -> list[Footer]:
+def _whole(share: Share, reader: FileReader, schema: pa.Schema, constants: list[pa.Array]) -> list[Footer]:
     """The inputs' footers, if all hold large row groups of just the output's columns, laid out alike."""
     if min(size for _, size in share.inputs) < WHOLE_BYTES:
         return []
@@ -331,30 +253,3 @@ def _whole(share: Share, reader: Reader, schema: pa.Schema, constants: list[pa.A
             if not has_constants(file.metadata, constants):
                 return []
     return footers
-
-
-def _groups(tables: Iterator[pa.Table], columns: Columns, constants: list[pa.Array]) -> Iterator[pa.Table]:
-    """The rows in pieces as large as a row group, with the output's columns and types."""
-    ready: list[pa.Table] = []
-    held: list[pa.Table] = []
-    size = 0
-    for table in tables:
-        # Tables of one schema are fitted together, for each may have but a few rows.
-        if held and not table.schema.equals(held[0].schema):
-            ready.append(fitted(pa.concat_tables(held), columns.schema))
-            held = []
-        held.append(table)
-        lacking = len(columns.output) - table.num_columns
-        size += table.get_total_buffer_size() + len(table) * _LACKING_BYTES * lacking
-        if size >= GROUP_BYTES:
-            yield _whole_rows(ready, held, columns, constants)
-            ready, held, size = [], [], 0
-    if held:
-        yield _whole_rows(ready, held, columns, constants)
-
-
-def _whole_rows(
-    ready: list[pa.Table], held: list[pa.Table], columns: Columns, constants: list[pa.Array]
-) -> pa.Table:
-    rows = pa.concat_tables([*ready, fitted(pa.concat_tables(held), columns.schema)])
-    return with_constants(rows, constants, columns.output)

@@ -43,8 +43,8 @@ _COPY_BYTES = 1 << 20
 # parquet-java and Arrow read no footer of more than 100 MB; an ordinal is an i16.
 _MAX_FOOTER_BYTES = 64 << 20
 _MAX_ROW_GROUPS = (1 << 15) - 1
-# Writers whose statistics or pages readers take with a grain of salt, by created_by (Arrow's
-# ApplicationVersion, parquet-java's CorruptStatistics).
+# Values of created_by whose statistics or pages readers don't trust (Arrow's ApplicationVersion,
+# parquet-java's CorruptStatistics).
 _MISTRUSTED = re.compile(rb"parquet-mr(?! version (1\.[1-9]\d|[2-9]|\d\d))|parquet-cpp(?!-)|$")
 _INDEX_READERS: dict[int, Reader] = {
     1: partial(read_list, lambda data, pos, kind: read_struct(data, pos, {1: read_located}))
@@ -57,10 +57,10 @@ def stitch(parts: Sequence[Footer], output: str, key_values: Mapping[str, str]) 
     Args:
         parts: The files, at least one; of different codecs if need be.
         output: The path to write to, where nothing may be yet; if writing fails, nothing is.
-        key_values: FileMetaData.key_value_metadata of the output; that of the parts is left out.
+        key_values: The output's key-value metadata; that of the parts is left out.
 
     Returns:
-        How many rows there are.
+        The number of rows.
 
     Raises:
         NotStitchable: The parts don't fit together.
@@ -106,7 +106,7 @@ def _write_row_groups(parts: Sequence[Footer], out: BinaryIO) -> list[bytes]:
             _check_unchanged(file, part)
         at += part.body_end - len(MAGIC)
     places: list[dict[int, int]] = [{} for _ in groups]
-    # Side by side and at the end, as they are expected: parquet-rs reads from the first to the last.
+    # Next to each other and at the end, as readers expect: parquet-rs reads from the first to the last.
     for is_offset_index in (False, True):
         for (group, _, indexes), offsets in zip(groups, places, strict=True):
             for number, data in enumerate(indexes):
@@ -145,7 +145,7 @@ def _read_indexes(file: BinaryIO, group: RowGroup, shift: int) -> list[bytes]:
 
 
 def _shifted_index(file: BinaryIO, data: bytes, shift: int) -> bytes:
-    """An OffsetIndex whose pages are elsewhere: PageLocation.offset is of the file."""
+    """An OffsetIndex after its pages have moved: PageLocation.offset is from the file's start."""
     try:
         fields, end = read_struct(data, 0, _INDEX_READERS)
         if end != len(data):
@@ -172,7 +172,7 @@ def _copy(file: BinaryIO, out: BinaryIO, start: int, stop: int) -> None:
             if not copied:
                 break
     except OSError:
-        # Not between these two file systems, it may be; what really is wrong shows below.
+        # Perhaps it can't copy between these file systems; other errors are raised below.
         pass
     file.seek(start)
     while start < stop:
@@ -204,7 +204,7 @@ def _file_metadata(
         fields[5] = (LIST, encode_structs(pairs))
     if 6 in first:
         fields[6] = (BINARY, first[6])
-    # Statistics are read by these orders: where they differ, better by none.
+    # The column orders say how to read statistics: without them, readers don't use those.
     if 7 in first and all(part.encoded.get(7) == first[7] for part in parts):
         fields[7] = (LIST, first[7])
     return encode_struct(fields)

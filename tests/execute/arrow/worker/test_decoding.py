@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from compaction_kit.execute.arrow.worker import Share, decoding
-from compaction_kit.execute.arrow.worker.fitting import Refused
+from compaction_kit.execute.arrow.worker.columns import Refused
 from compaction_kit.execute.arrow.worker.footer import footer_bytes
 from compaction_kit.execute.arrow.worker.shares import rewrite_share
 from tests.execute.arrow.worker.test_shares import share_of
@@ -140,14 +140,14 @@ def test_texts_of_which_the_size_can_not_be_known_are_refused(
     table = pa.table({"s": ["x" * 500] * 100})
     options = {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY"}
     one: Share = share_of(tmp_path, [table], **options)
-    with pytest.raises(Refused, match="the texts of column s are stored without what they have in common"):
+    with pytest.raises(Refused, match="the texts of column s are stored without their common prefixes"):
         rewrite_share(one)
     assert not list(tmp_path.glob("part-*"))
 
 
 def test_rows_of_very_different_sizes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "_WHOLE_BYTES", 1_000)
-    monkeypatch.setattr("compaction_kit.execute.arrow.worker.reading.MOST_BATCH_BYTES", 1 << 20)
+    monkeypatch.setattr("compaction_kit.execute.arrow.worker.inputs.MOST_BATCH_BYTES", 1 << 20)
     table = pa.table(
         {"l": pa.array([[7] * 500_000, *[[]] * 1_000], pa.list_(pa.field("element", pa.int64())))}
     )

@@ -2,6 +2,8 @@
 
 import datetime
 import struct
+import subprocess
+import sys
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
@@ -11,17 +13,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark import cloudpickle
 
+from compaction_kit.execute.arrow import worker
 from compaction_kit.execute.arrow.worker import (
     Rewritten,
     Share,
     decoding,
+    inputs,
     join_parts,
-    reading,
+    outputs,
     rewrite_shares,
     shares,
 )
-from compaction_kit.execute.arrow.worker.fitting import Columns, Refused
+from compaction_kit.execute.arrow.worker.checksums import write_checksums
+from compaction_kit.execute.arrow.worker.columns import Columns, Refused
 from compaction_kit.execute.arrow.worker.shares import rewrite_share
 
 UTC = datetime.UTC
@@ -73,6 +79,11 @@ def share_of(folder: Path, tables: list[pa.Table], schema: pa.Schema | None = No
 
 def results_of(*of: Share) -> list[Rewritten]:
     return [Rewritten(*one) for one in rewrite_shares(map(tuple, of), lambda _: None)]
+
+
+def joined(share: Share, parts: list[Rewritten]) -> Rewritten:
+    (done,) = join_parts([tuple(share._replace(inputs=[(part.path, part.size_bytes) for part in parts]))])
+    return Rewritten(*done)
 
 
 def test_every_type_comes_out_as_it_went_in(tmp_path: Path) -> None:
@@ -194,7 +205,7 @@ def test_old_timestamps_are_looked_at_in_all_pages_of_any_layout(
     is_loaded: bool,
 ) -> None:
     """Also in those after a dictionary that has become too large, and of later row groups."""
-    monkeypatch.setattr(reading, "_SMALL_BYTES", (1 << 20) * is_loaded)
+    monkeypatch.setattr(inputs, "_SMALL_BYTES", (1 << 20) * is_loaded)
     kept: list[int | None] = [None, 2**63 - 1 - 86_400 * 10**6, *range(0, 10**15, 10**12)]
     zoned = pa.timestamp("us", "UTC")
     schema = pa.schema([("a", pa.int64()), ("t", zoned), ("n", pa.list_(pa.field("element", zoned)))])
@@ -286,7 +297,7 @@ def test_a_small_file_of_many_rows_is_read_piece_by_piece(
         held.extend(len(chunk) for chunk in rows["a"].chunks)
         return rows
 
-    monkeypatch.setattr(shares, "fitted", seen)
+    monkeypatch.setattr(outputs, "fitted", seen)
     path, num_rows = rewrite_share(one)
     assert (num_rows, sum(held), max(held)) == (100_000, 100_000, 1 << 16)
     assert pq.read_table(path).equals(table)
@@ -299,7 +310,7 @@ def test_the_rows_of_a_batch_go_by_their_bytes(tmp_path: Path, monkeypatch: pyte
     # Runs of one number: some bytes in the file, and 10 KiB a row in memory.
     values, offsets = pa.repeat(7, 1_280 * 5_000), pa.array(range(0, 1_280 * 5_001, 1_280), pa.int32())
     pq.write_table(pa.table([pa.ListArray.from_arrays(offsets, values).cast(schema.types[0])], schema), path)
-    batches = list(reading.Reader(Columns(schema, by_id=False)).tables([(path, 5 << 20)]))
+    batches = list(inputs.FileReader(Columns(schema, by_id=False)).tables([(path, 5 << 20)]))
     assert sum(map(len, batches)) == 5_000
     assert max(batch.nbytes for batch in batches) <= 1.1 * (1 << 20)
 
@@ -347,9 +358,9 @@ def test_a_file_that_is_gone_is_a_failure(tmp_path: Path) -> None:
 def test_large_files_are_read_piece_by_piece_and_groups_are_of_a_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "_SMALL_BYTES", 2_000)
+    monkeypatch.setattr(inputs, "_SMALL_BYTES", 2_000)
     monkeypatch.setattr(decoding, "MOST_ROWS", 100)
-    monkeypatch.setattr(shares, "GROUP_BYTES", 8 * 500)
+    monkeypatch.setattr(outputs, "GROUP_BYTES", 8 * 500)
     sizes = [1_234, 10, 10, 777]
     tables = [
         pa.table({"a": range(start, start + size)})
@@ -372,6 +383,22 @@ def test_large_row_groups_are_copied_as_they_are(tmp_path: Path, monkeypatch: py
     path, num_rows = rewrite_share(one)
     groups = pq.ParquetFile(path).metadata
     assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [1_000] * 4
+    assert num_rows == 4_000
+    assert pq.read_table(path).equals(pa.concat_tables(tables))
+
+
+def test_row_groups_are_decoded_where_a_footer_is_of_a_later_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shares, "WHOLE_BYTES", 1_000)
+    tables = [pa.table({"a": range(start, start + 2_000)}) for start in (0, 5_000)]
+    one = share_of(tmp_path, tables)
+    later = Path(one.inputs[1][0])
+    data = later.read_bytes()
+    # Field 12 of FileMetaData: a binary of no bytes.
+    end = (int.from_bytes(data[-8:-4], "little") + 2).to_bytes(4, "little") + b"PAR1"
+    later.write_bytes(data[:-9] + b"\x58\0\0" + end)
+    path, num_rows = rewrite_share(one._replace(inputs=[(p, Path(p).stat().st_size) for p, _ in one.inputs]))
     assert num_rows == 4_000
     assert pq.read_table(path).equals(pa.concat_tables(tables))
 
@@ -462,13 +489,33 @@ def test_two_tries_of_a_share_never_write_to_one_file(tmp_path: Path) -> None:
 
 def test_parts_are_joined_in_their_order_and_stay_for_another_try(tmp_path: Path) -> None:
     halves = [everything(), everything().slice(1)]
-    written = results_of(*(share_of(tmp_path / str(i), [half]) for i, half in enumerate(halves)))
-    parts = [one.path for one in written]
-    (done,) = (Rewritten(*one) for one in join_parts([(3, parts, str(tmp_path / "out"), {"by": "us"})]))
+    shares = [share_of(tmp_path / str(i), [half]) for i, half in enumerate(halves)]
+    written = results_of(*shares)
+    done = joined(shares[0]._replace(number=3, footer={"by": "us"}), written)
     assert (done.number, done.num_rows, done.failure) == (3, 5, None)
     assert pq.read_table(done.path).to_pylist() == pa.concat_tables(halves).to_pylist()
     assert pq.ParquetFile(done.path).metadata.metadata == {b"by": b"us"}
-    assert all(Path(part).exists() for part in parts)
+    assert all(Path(part.path).exists() for part in written)
+
+
+def test_parts_are_decoded_where_one_was_copied_from_another_layout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of decimals that aren't stored as integers: the files differ in their schemas."""
+    monkeypatch.setattr(shares, "WHOLE_BYTES", 10_000)
+    schema = pa.schema([("a", pa.decimal128(9, 2)), ("p", pa.int64())])
+    tables = [
+        pa.table({"a": pa.array(map(Decimal, range(count)), pa.decimal128(9, 2)), "p": [7] * count})
+        for count in (20_000, 10)
+    ]
+    given = [share_of(tmp_path / str(i), [table], schema) for i, table in enumerate(tables)]
+    given = [with_values(one, schema, {"p": 7}) for one in given]
+    written = results_of(*given)
+    kinds = [pq.ParquetFile(one.path).schema.column(0).physical_type for one in written]
+    assert kinds == ["FIXED_LEN_BYTE_ARRAY", "INT32"]
+    done = joined(given[0], written)
+    assert (done.num_rows, done.refusal, done.failure) == (20_010, None, None)
+    assert pq.read_table(done.path).equals(pa.concat_tables(tables))
 
 
 def test_readers_by_id_get_the_column_that_has_the_id(tmp_path: Path) -> None:
@@ -491,7 +538,7 @@ def test_columns_with_nan_have_no_statistics_though_it_comes_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Readers to whom NaN is the greatest would skip its row group by pyarrow's statistics."""
-    monkeypatch.setattr(shares, "GROUP_BYTES", 1)
+    monkeypatch.setattr(outputs, "GROUP_BYTES", 1)
     tables = [
         pa.table({"a": [1.0, 2.0], "b": [1.0, 2.0]}),
         pa.table({"a": [3.0, float("nan")], "b": [3.0, 4.0]}),
@@ -514,3 +561,27 @@ def test_field_ids_are_kept(tmp_path: Path) -> None:
 def test_files_without_rows_make_one_without_rows(tmp_path: Path) -> None:
     path, num_rows = rewrite_share(share_of(tmp_path, [pa.table({"a": pa.array([], pa.int64())})] * 2))
     assert (num_rows, pq.read_table(path).num_rows) == (0, 0)
+
+
+def test_executors_need_not_have_this_package(tmp_path: Path) -> None:
+    """Neither to check, rewrite and write files, nor to join them."""
+    parts = [share_of(tmp_path, [pa.table({"i": range(600_000)})], compression="none", use_dictionary=False)]
+    parts.append(parts[0]._replace(part=1))
+    # Of so many bytes that the checksums of chunks are joined.
+    write_checksums(parts[0].inputs[0][0])
+    cloudpickle.register_pickle_by_value(worker)  # type: ignore[no-untyped-call]
+
+    def work() -> list[tuple[Any, ...]]:
+        written = [Rewritten(*one) for one in rewrite_shares(map(tuple, parts), lambda _: None)]
+        inputs = [(one.path, one.size_bytes) for one in written]
+        (done,) = join_parts([tuple(parts[0]._replace(inputs=inputs))])
+        return [(one.num_rows, one.refusal, one.failure) for one in (*written, Rewritten(*done))]
+
+    (tmp_path / "task").write_bytes(cloudpickle.dumps(work))  # type: ignore[no-untyped-call]
+    program = (
+        "import pickle, sys; sys.modules['compaction_kit'] = sys.modules['tests'] = None;"
+        "import pyspark.cloudpickle; print(*pickle.load(open(sys.argv[1], 'rb'))(), sep='\\n')"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "task")]
+    found = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert found == [f"({num_rows}, None, None)" for num_rows in (600_000, 600_000, 1_200_000)]

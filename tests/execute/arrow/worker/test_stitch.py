@@ -3,8 +3,6 @@
 import datetime
 import errno
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -15,9 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark import cloudpickle
 
-from compaction_kit.execute.arrow import worker
 from compaction_kit.execute.arrow.worker import stitch as stitching
 from compaction_kit.execute.arrow.worker.footer import Footer, NotStitchable, read_footer
 from compaction_kit.execute.arrow.worker.stitch import stitch
@@ -250,18 +246,3 @@ def test_orders_that_differ_are_left_out(tmp_path: Path) -> None:
     stitch([footers[0], footers[1]._replace(encoded=without)], str(tmp_path / "output"), {})
     assert read(tmp_path / "output")["s"].to_pylist() == ["a", "b"] * 2
     assert 7 not in read_footer(str(tmp_path / "output")).encoded
-
-
-def test_executors_need_not_have_this_package(tmp_path: Path) -> None:
-    path = write(tmp_path / "part", pa.table({"i": [1, 2]}))
-    cloudpickle.register_pickle_by_value(worker)  # type: ignore[no-untyped-call]
-    task = cloudpickle.dumps(  # type: ignore[no-untyped-call]
-        lambda: stitch([read_footer(str(path))], str(tmp_path / "output"), {})
-    )
-    (tmp_path / "task").write_bytes(task)
-    program = (
-        "import pickle, sys; sys.modules['compaction_kit'] = sys.modules['tests'] = None;"
-        "import pyspark.cloudpickle; print(pickle.load(open(sys.argv[1], 'rb'))())"
-    )
-    command = [sys.executable, "-c", program, str(tmp_path / "task")]
-    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "2\n"

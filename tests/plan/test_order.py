@@ -1,20 +1,24 @@
-"""Plans that OPTIMIZE doesn't make: other orders, and a budget."""
+"""Orders of packing: OPTIMIZE's among files of one size, and those of other plans; a budget."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.plan.order import spark_hash, state_order
 from compaction_kit.plan.packing import OPEN_COST, gains, within_budget
 from tests import handmade
 
+TEXTS = ["", "a", "ab", "abc", "abcd", "abcde", "ü€", "日本語", "p=a%20b/part-00000.parquet", "\x7f\x80é"]
 Span = tuple[int, int]
 SPANS = st.tuples(st.integers(0, 50), st.integers(0, 20)) | st.none()
 
@@ -211,7 +215,7 @@ def test_a_budget_below_the_smallest_bin_makes_an_empty_plan_that_says_why(tmp_p
 @pytest.mark.parametrize("options", [{"order": "c"}, {"budget": "1 MiB"}, {"order": "ingest"}], ids=str)
 def test_optimize_does_not_run_what_it_would_do_otherwise(tmp_path: Path, options: dict[str, Any]) -> None:
     table = open_table(table_of(tmp_path, ranged("a", 60, (0, 1)), ranged("b", 50, (0, 1))))
-    with pytest.raises(InvalidArgumentError, match="which take all that they find by size: run it with"):
+    with pytest.raises(InvalidArgumentError, match='run it with strategy="arrow"'):
         table.plan_compaction(max_file_size="1 KiB", **options).run(strategy="optimize")
 
 
@@ -270,3 +274,27 @@ def test_other_orders_have_batches_too(tmp_path: Path) -> None:
     plan = table.plan_compaction(max_file_size=130, order="c", batch_size=50)
     assert plan.num_bins > 1
     assert plan.num_batches == plan.num_bins
+
+
+@pytest.mark.spark
+def test_the_hash_is_sparks(spark: SparkSession) -> None:
+    rng = np.random.default_rng(0)
+    texts = TEXTS + [rng.bytes(int(rng.integers(0, 60))).decode("latin1") for _ in range(300)]
+    rows = (
+        spark.createDataFrame([(text,) for text in texts], "text string").selectExpr("hash(text)").collect()
+    )
+    assert spark_hash(pa.array(texts)).tolist() == [row[0] for row in rows]
+
+
+@given(st.lists(st.text(max_size=20), max_size=30), st.integers(0, 5))
+def test_a_slice_of_texts_has_the_same_hashes(texts: list[str], start: int) -> None:
+    array = pa.array(texts, pa.string())
+    assert spark_hash(array.slice(start)).tolist() == spark_hash(array)[start:].tolist()
+
+
+@given(st.lists(st.text(max_size=8), unique=True, max_size=40), st.integers(1, 7))
+def test_files_go_by_their_partition_and_then_by_path(paths: list[str], num_partitions: int) -> None:
+    array = pa.array(paths, pa.string())
+    partition = spark_hash(array).astype(int) % num_partitions
+    expected = sorted(range(len(paths)), key=lambda i: (partition[i], paths[i].encode()))
+    assert np.argsort(state_order(array, num_partitions)).tolist() == expected

@@ -6,24 +6,23 @@ from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from compaction_kit.execute.arrow.worker.checksums import check_file
-from compaction_kit.execute.arrow.worker.codecs import Codec, codec_of
+from compaction_kit.execute.arrow.worker.columns import Columns, Refused, fitted
 from compaction_kit.execute.arrow.worker.decoding import (
     MOST_BATCH_BYTES,
     MOST_ROWS,
-    Decoding,
     Layout,
     check_texts,
     decoding_of,
     layout_of,
 )
-from compaction_kit.execute.arrow.worker.fitting import Columns, Refused, fitted
 from compaction_kit.execute.arrow.worker.footer import footer_bytes
-from compaction_kit.execute.arrow.worker.int96 import check_int96, int96_columns
+from compaction_kit.execute.arrow.worker.pages import check_int96, int96_columns
 
 # Files of at most so many bytes are read whole, so many bytes and files of them ahead.
 _SMALL_BYTES = 4 << 20
@@ -31,7 +30,7 @@ _AHEAD_BYTES = 8 << 20
 _AHEAD_FILES = 64
 # Of others, each column is read ahead by so many bytes.
 _BUFFER_BYTES = 1 << 20
-# Footers that say so hold dates or times in the calendar of old, and so do those of Spark before
+# Footers with one of these keys have dates or times in the old calendar, and so have those of Spark before
 # 3.1 (DataSourceUtils, datetimeRebaseSpec and int96RebaseSpec).
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _VERSION = b"org.apache.spark.version"
@@ -40,8 +39,30 @@ _FIRST_OF_TODAY = (3, 1)
 Input = tuple[str, int]
 
 
-class Reader:
-    """Reads files of one table; `codec` is that of the first one opened."""
+class Codec(NamedTuple):
+    """What pyarrow calls a codec, the level that Spark has, and the end of a file's name."""
+
+    name: str
+    level: int | None
+    suffix: str
+
+
+_SNAPPY = Codec("snappy", None, "snappy.parquet")
+# By the names that pyarrow gives in footers.
+_CODECS = {
+    "UNCOMPRESSED": Codec("none", None, "parquet"),
+    "SNAPPY": _SNAPPY,
+    "GZIP": Codec("gzip", 6, "gz.parquet"),
+    "ZSTD": Codec("zstd", 3, "zstd.parquet"),
+    "LZ4": Codec("lz4", None, "lz4raw.parquet"),
+    "BROTLI": Codec("brotli", None, "br.parquet"),
+}
+# pyarrow has no name for this one.
+_NAMELESS = {"UNKNOWN": "Hadoop-framed LZ4"}
+
+
+class FileReader:
+    """Reads files of one table; `codec` is that of the first one, or Spark's default if it has no rows."""
 
     codec: Codec
 
@@ -58,11 +79,14 @@ class Reader:
         self._footer: dict[bytes, bytes] | None = None
 
     def tables(self, inputs: Sequence[Input]) -> Iterator[pa.Table]:
-        """The rows of files, given with their bytes, in order, with the table's columns that they have.
+        """The rows of files, in order, with the table's columns that each file has.
+
+        Args:
+            inputs: Their paths and sizes in bytes.
 
         Raises:
             Refused: A file can't be rewritten faithfully.
-            TextsFound: Texts are far larger than their dictionaries, and not left in them.
+            TextsFound: Texts are far larger than their dictionaries, and aren't left in them.
             OSError, ArrowException: A file can't be read.
         """
         for path, data in _loaded(list(_chunks(inputs))):
@@ -73,11 +97,14 @@ class Reader:
                 raise error if path in str(error) else OSError(f"{path} can't be read: {error}") from error
 
     def opened(self, path: str, data: bytes | None = None) -> pq.ParquetFile:
-        """A file, when its dates and its columns have been looked at.
+        """Open a file, and check its calendar and its columns.
 
         Args:
             path: Where it is.
             data: Its bytes, if they have been read.
+
+        Raises:
+            Refused: It can't be rewritten faithfully.
         """
         file = self._open(path, data)
         footer = file.metadata.metadata or {}
@@ -87,7 +114,7 @@ class Reader:
                 file.close()
                 raise Refused(f"a file has dates of the old calendar ({sign})")
             if self._footer is None:
-                self.codec = codec_of(file)
+                self.codec = _codec_of(file.metadata)
             self._footer = footer
         wanted = self._columns.found_in(file.schema_arrow)
         # Of one schema in Arrow there are several in Parquet.
@@ -101,11 +128,11 @@ class Reader:
         count = 0
         with self.opened(path, data) as file:
             promised = file.metadata.num_rows
-            if not self._wanted:
+            if self._wanted:
+                tables = self._decoded(path, data, file)
+            else:
                 # A table without columns would not keep its number of rows.
                 tables = _nulls(self._columns.schema, promised)
-            else:
-                tables = self._decoded(path, data, file)
             for table in tables:
                 count += len(table)
                 yield table
@@ -113,18 +140,20 @@ class Reader:
             raise OSError(f"{path} has {promised} rows by its footer, and {count} were read")
 
     def _decoded(self, path: str, data: bytes | None, file: pq.ParquetFile) -> Iterator[pa.Table]:
-        """The rows of a file, as many at once as memory bears."""
         decoding = decoding_of(file.metadata, self._layout, partial(footer_bytes, path, data))
         if self._int96:
             self._check_int96(path, data, file.metadata)
         unsure = set(decoding.unsure) - self._columns.in_dictionaries
-        if unsure:
-            with self._open(path, data, unsure) as file:
-                for batch in self._batches(file, decoding, data is not None):
-                    check_texts(batch, unsure)
-                    yield fitted(batch, self._columns.schema)
-        else:
-            yield from self._batches(file, decoding, data is not None)
+        # No batches for a small file: that is slower.
+        is_whole = data is not None and decoding.is_small and file.metadata.num_rows <= MOST_ROWS
+        batch_rows = None if is_whole else decoding.batch_rows
+        if not unsure:
+            yield from self._batches(file, batch_rows)
+            return
+        with self._open(path, data, unsure) as file:
+            for batch in self._batches(file, batch_rows):
+                check_texts(batch, unsure)
+                yield fitted(batch, self._columns.schema)
 
     def _check_int96(self, path: str, data: bytes | None, metadata: pq.FileMetaData) -> None:
         if data is not None:
@@ -133,11 +162,11 @@ class Reader:
         with open(path, "rb", buffering=0) as file:
             check_int96(partial(os.pread, file.fileno()), metadata, self._int96)
 
-    def _batches(self, file: pq.ParquetFile, decoding: Decoding, is_loaded: bool) -> Iterator[pa.Table]:
-        if is_loaded and decoding.is_small and file.metadata.num_rows <= MOST_ROWS:
+    def _batches(self, file: pq.ParquetFile, batch_rows: int | None) -> Iterator[pa.Table]:
+        if batch_rows is None:
             yield file.read(columns=self._wanted, use_threads=False)
             return
-        for batch in file.iter_batches(decoding.batch_rows, columns=self._wanted):
+        for batch in file.iter_batches(batch_rows, columns=self._wanted):
             if batch.nbytes > MOST_BATCH_BYTES:
                 raise Refused(f"some of a file's rows take {batch.nbytes >> 20} MiB in memory")
             yield pa.Table.from_batches([batch])
@@ -146,10 +175,11 @@ class Reader:
         left = self._columns.in_dictionaries.union(unsure)
         source = path if data is None else pa.BufferReader(data)
         metadata = pq.read_metadata(source) if left else None
+        leaves = map(metadata.schema.column, range(len(metadata.schema))) if metadata else ()
         return pq.ParquetFile(
             source,
             metadata=metadata,
-            read_dictionary=[leaf for leaf in _paths(metadata) if leaf in left] if metadata else None,
+            read_dictionary=[leaf.path for leaf in leaves if leaf.path in left] or None,
             # Else all columns of a row group are read before the first row is decoded.
             buffer_size=_BUFFER_BYTES if data is None else 0,
             coerce_int96_timestamp_unit="us",
@@ -158,12 +188,25 @@ class Reader:
         )
 
 
-def _paths(metadata: pq.FileMetaData) -> list[str]:
-    return [metadata.schema.column(i).path for i in range(len(metadata.schema))]
+def _codec_of(metadata: pq.FileMetaData) -> Codec:
+    """The codec of a file's first column; Spark's default, if it has none."""
+    if not metadata.num_row_groups or not metadata.num_columns:
+        return _SNAPPY
+    name = metadata.row_group(0).column(0).compression
+    if name not in _CODECS:
+        raise Refused(f"a file is compressed with {_NAMELESS.get(name, name)}, which pyarrow can't write")
+    return _CODECS[name]
+
+
+def _legacy_sign(footer: dict[bytes, bytes]) -> str | None:
+    marks = [key.decode() for key in _LEGACY if key in footer]
+    version = footer.get(_VERSION, b"").decode()
+    numbers = [int(part) for part in version.split(".")[:2] if part.isdigit()]
+    is_old = bool(version) and tuple(numbers) < _FIRST_OF_TODAY
+    return marks[0] if marks else f"Spark {version}" if is_old else None
 
 
 def _nulls(schema: pa.Schema, num_rows: int) -> Iterator[pa.Table]:
-    """Rows of nulls."""
     for start in range(0, num_rows, MOST_ROWS):
         count = min(MOST_ROWS, num_rows - start)
         yield pa.table([pa.nulls(count, field.type) for field in schema], schema=schema)
@@ -209,11 +252,3 @@ def _load(chunk: Sequence[Input]) -> list[tuple[str, bytes | None]]:
         check_file(path, data)
         loaded.append((path, data))
     return loaded
-
-
-def _legacy_sign(footer: dict[bytes, bytes]) -> str | None:
-    marks = [key.decode() for key in _LEGACY if key in footer]
-    version = footer.get(_VERSION, b"").decode()
-    numbers = [int(part) for part in version.split(".")[:2] if part.isdigit()]
-    is_old = bool(version) and tuple(numbers) < _FIRST_OF_TODAY
-    return marks[0] if marks else f"Spark {version}" if is_old else None

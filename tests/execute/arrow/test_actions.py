@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction_kit.execute.arrow.stats import merge_stats, physical_schema
+from compaction_kit.execute.arrow.actions import merge_stats, physical_schema
 from compaction_kit.log.metadata import Metadata
 
 SCHEMA = {

@@ -1,4 +1,4 @@
-"""Which columns get a dictionary, beside what Spark's own writer makes of them."""
+"""Which columns get a dictionary, compared with Spark's own writer, and which no statistics."""
 
 import random
 from pathlib import Path
@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from compaction_kit.execute.arrow.worker.encoding import dictionary_columns, leaf_columns, nan_columns
+from compaction_kit.execute.arrow.worker.columns import Columns
+from compaction_kit.execute.arrow.worker.outputs import dictionary_columns, nan_columns
 
 ROWS = 60_000
 
@@ -89,7 +90,7 @@ def test_columns_with_nan_are_found_wherever_they_are() -> None:
     )
     expected = {"nan", "short", "list.list.element", "map.key_value.value", "struct.y.list.element.z"}
     assert nan_columns(table) == expected
-    assert expected < set(leaf_columns(table.schema)) == set(pq_columns(table))
+    assert expected < set(Columns(table.schema, by_id=False).leaves) == set(pq_columns(table))
 
 
 def pq_columns(table: pa.Table) -> list[str]:

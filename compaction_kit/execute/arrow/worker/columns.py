@@ -1,0 +1,223 @@
+"""The columns of a table's data files: which of them an older file has, and rows fitted to the table's types.
+
+Constants are columns of one value: partition columns, as the log has them. Delta writes them to data files,
+last and in the order of `partitionColumns`, and reads them from the log (see
+`refusals.has_partition_columns`). Older files, and those of other writers, lack them.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_FIELD_ID = b"PARQUET:field_id"
+
+
+class Refused(Exception):
+    """A file holds what can't be rewritten faithfully; the message says what."""
+
+
+class Columns:
+    """The columns of a table's data files, looked up once for many files.
+
+    Attributes:
+        plain: The schema of outputs, by physical names.
+        schema: The columns that are read.
+        constants: The columns after them that have one value each; texts are dictionaries.
+        output: Both.
+        leaves: The leaf columns of both, by their path in Parquet.
+        in_dictionaries: The leaf columns read that stay dictionaries.
+    """
+
+    def __init__(
+        self,
+        plain: pa.Schema,
+        by_id: bool,
+        constants: Collection[str] = (),
+        in_dictionaries: Collection[str] = (),
+    ):
+        """
+        Args:
+            plain: The schema of outputs, by physical names.
+            by_id: Whether readers match columns by field id and not by name.
+            constants: The names of the last columns, which have one value each and aren't read.
+            in_dictionaries: Text columns that stay dictionaries, by their path in Parquet.
+        """
+        self.plain = plain
+        self.leaves = [path for path, _ in all_leaves(plain.empty_table())]
+        self.in_dictionaries = frozenset(in_dictionaries)
+        self.schema = pa.schema([field for field in plain if field.name not in constants])
+        if in_dictionaries:
+            fields = [_with_dictionaries(field, field.name, self.in_dictionaries) for field in self.schema]
+            self.schema = pa.schema(fields)
+        self.constants = pa.schema([_constant(plain.field(name)) for name in constants])
+        self.output = pa.schema([*self.schema, *self.constants])
+        self._by_id = by_id
+        self._last: tuple[pa.Schema, list[str]] | None = None
+
+    def leaving(self, in_dictionaries: Collection[str]) -> "Columns":
+        """The same columns, of which more stay dictionaries."""
+        left = self.in_dictionaries.union(in_dictionaries)
+        return Columns(self.plain, self._by_id, self.constants.names, left)
+
+    def found_in(self, found: pa.Schema) -> list[str]:
+        """The table's columns that a file has; the same list for files of the same schema in a row.
+
+        Raises:
+            Refused: The file has one under a name of another case, which Spark takes for the same, or
+                its names and field ids contradict each other.
+        """
+        if self._last is None or not found.equals(self._last[0], check_metadata=True):
+            self._last = found, self._wanted(found)
+        return self._last[1]
+
+    def _wanted(self, found: pa.Schema) -> list[str]:
+        have = set(found.names)
+        lacking = {name.lower(): name for name in self.schema.names if name not in have}
+        for name in found.names:
+            if name.lower() in lacking:
+                raise Refused(f"a file has the column {name} where the table has {lacking[name.lower()]}")
+        if self._by_id:
+            _check_ids(list(found), list(self.schema))
+        return [name for name in self.schema.names if name in have]
+
+
+def all_leaves(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
+    """The leaf columns with their paths in Parquet."""
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        yield from _leaves(name, column.combine_chunks())
+
+
+def _leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    kind = values.type
+    if pa.types.is_struct(kind):
+        for field, inner in zip(kind, values.flatten(), strict=True):
+            yield from _leaves(f"{path}.{field.name}", inner)
+    elif pa.types.is_map(kind):
+        yield from _leaves(f"{path}.key_value.key", values.keys)
+        yield from _leaves(f"{path}.key_value.value", values.items)
+    elif pa.types.is_list(kind):
+        yield from _leaves(f"{path}.list.element", values.flatten())
+    else:
+        yield path, values
+
+
+def _constant(field: pa.Field) -> pa.Field:
+    """A column of one value: a dictionary, if it is a text, so that the text isn't repeated."""
+    is_text = pa.types.is_string(field.type) or pa.types.is_binary(field.type)
+    return field.with_type(pa.dictionary(pa.int8(), field.type)) if is_text else field
+
+
+def _with_dictionaries(field: pa.Field, path: str, paths: Collection[str]) -> pa.Field:
+    """A column whose leaves at these paths in Parquet are dictionaries."""
+    kind = field.type
+    if pa.types.is_struct(kind):
+        fields = [_with_dictionaries(inner, f"{path}.{inner.name}", paths) for inner in kind]
+        return field.with_type(pa.struct(fields))
+    if pa.types.is_map(kind):
+        key = _with_dictionaries(kind.key_field, f"{path}.key_value.key", paths)
+        value = _with_dictionaries(kind.item_field, f"{path}.key_value.value", paths)
+        return field.with_type(pa.map_(key, value))
+    if pa.types.is_list(kind):
+        return field.with_type(pa.list_(_with_dictionaries(kind.value_field, f"{path}.list.element", paths)))
+    return field.with_type(pa.dictionary(pa.int32(), kind)) if path in paths else field
+
+
+def _check_ids(found: list[pa.Field], wanted: list[pa.Field]) -> None:
+    table = {field.name: field for field in wanted}
+    names = {_id(field): field.name for field in wanted}
+    for field in found:
+        number, same = _id(field), table.get(field.name)
+        if (same is not None and number != _id(same)) or names.get(number, field.name) != field.name:
+            raise Refused(f"a file has the id {number} for the column {field.name}, the table another")
+    for field in found:
+        same = table.get(field.name)
+        if same is None or field.type.num_fields != same.type.num_fields:
+            continue
+        if pa.types.is_struct(field.type):
+            _check_ids(*([kind.field(i) for i in range(kind.num_fields)] for kind in (field.type, same.type)))
+
+
+def _id(field: pa.Field) -> str | None:
+    number = (field.metadata or {}).get(_FIELD_ID)
+    return None if number is None else number.decode()
+
+
+def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows with the table's columns and types; a column that an older file lacks is null.
+
+    Raises:
+        Refused: A column is of another type.
+    """
+    if table.schema.equals(schema):
+        return table
+    columns = [
+        _cast(table[field.name], field.type)
+        if field.name in table.column_names
+        else pa.chunked_array([pa.nulls(len(table), field.type)])
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _cast(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    if column.type == wanted:
+        return column
+    if _is_same(column.type, wanted):
+        return column.cast(wanted)
+    raise Refused(f"a file has {column.type} where the table has {wanted}")
+
+
+def _is_same(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a cast from one type to the other changes no value."""
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    if pa.types.is_dictionary(wanted):
+        wanted = wanted.value_type
+    if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
+        # INT96 has no zone in its type, and Spark means UTC.
+        return bool(found.unit == wanted.unit)
+    if pa.types.is_struct(found) and pa.types.is_struct(wanted):
+        names = [field.name for field in wanted]
+        return names == [field.name for field in found] and all(
+            _is_same(found.field(i).type, wanted.field(i).type) for i in range(len(names))
+        )
+    if pa.types.is_map(found) and pa.types.is_map(wanted):
+        return _is_same(found.key_type, wanted.key_type) and _is_same(found.item_type, wanted.item_type)
+    if (pa.types.is_list(found) or pa.types.is_large_list(found)) and pa.types.is_list(wanted):
+        return _is_same(found.value_type, wanted.value_type)
+    if pa.types.is_string(wanted):
+        return bool(pa.types.is_large_string(found) or pa.types.is_string_view(found) or found == wanted)
+    if pa.types.is_binary(wanted):
+        return bool(pa.types.is_large_binary(found) or pa.types.is_binary_view(found) or found == wanted)
+    return bool(found == wanted)
+
+
+def with_constants(rows: pa.Table, constants: Sequence[pa.Array], schema: pa.Schema) -> pa.Table:
+    """Append columns of one value, given as arrays of length 1; `schema` is that of the result."""
+    if not constants:
+        return rows
+    firsts = pa.array(np.zeros(len(rows), np.int32))
+    return pa.Table.from_arrays([*rows.columns, *(value.take(firsts) for value in constants)], schema=schema)
+
+
+def has_constants(metadata: pq.FileMetaData, constants: Sequence[pa.Array]) -> bool:
+    """Whether the last columns of a file hold these values alone, as far as its statistics say."""
+    start = metadata.num_columns - len(constants)
+    return all(
+        _holds_only(metadata.row_group(i).column(number).statistics, value)
+        for i in range(metadata.num_row_groups)
+        for number, value in enumerate(constants, start)
+    )
+
+
+def _holds_only(statistics: pq.Statistics | None, value: pa.Array) -> bool:
+    if statistics is None or not statistics.has_null_count:
+        return False
+    if value.null_count:
+        return bool(statistics.num_values == 0)
+    if statistics.null_count or not statistics.has_min_max:
+        return False
+    bounds = pa.array([statistics.min, statistics.max], value.type)
+    return bool(bounds.equals(pa.concat_arrays([value, value])))
