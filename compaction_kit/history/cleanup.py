@@ -246,6 +246,6 @@ def _file_table(files: Sequence[LogFile], going: set[str], cutoff: int, retentio
     is_sidecar = pc.equal(table["kind"], Kind.SIDECAR.value)
     taken = pc.if_else(is_sidecar, "no checkpoint names it", "expired, before a later checkpoint")
     is_young = pc.greater(modified, cutoff)
-    kept = pc.if_else(is_young, "younger than the retention", "needed to read what stays")
+    kept = pc.if_else(is_young, "younger than the retention", "needed by remaining versions")
     table = table.append_column("expires", pa.array(log_expiry(modified.to_numpy(), retention), _STAMP))
     return table.append_column("goes", goes).append_column("reason", pc.if_else(goes, taken, kept))
