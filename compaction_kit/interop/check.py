@@ -165,6 +165,10 @@ def check_manifest(table: Table) -> ManifestCheck:
     Examples:
         >>> table = ck.open_table("data/flights")
         >>> ck.interop.generate_manifest(table)
+        >>> ck.interop.read_manifest(table).schema
+        partition: string
+        path: string
+        size_bytes: int64
         >>> check = ck.interop.check_manifest(table)
         >>> print(check.explain())
         manifest         lists the 1,095 live files of version 365, the latest

@@ -124,7 +124,8 @@ def generate_manifest(table: Table) -> None:
     """Generate the manifest of the latest version with Delta's GENERATE, which makes no commit.
 
     GENERATE replaces the manifests of the partitions one after the other, so that readers may see a mix of
-    two versions until it is done. Add new partitions to the metastore afterwards.
+    two versions until it is done. Add new partitions to the metastore afterwards. `check_manifest` has an
+    example.
 
     Args:
         table: The table.
@@ -132,14 +133,6 @@ def generate_manifest(table: Table) -> None:
     Raises:
         UnsupportedTableError: The table has column mapping or deletion vectors, which Delta refuses.
         RunFailedError, ReadOnlyTableError: The manifest could not be written.
-
-    Examples:
-        >>> table = ck.open_table("data/flights")
-        >>> ck.interop.generate_manifest(table)
-        >>> ck.interop.read_manifest(table).schema
-        partition: string
-        path: string
-        size_bytes: int64
     """
     _check(table)
     name = table_name(table.spark, table.path)

@@ -54,9 +54,11 @@ def sink_log(path: str | Path, spark: SparkSession | None = None, policy: Policy
         UnsupportedTableError: The path isn't on a local disk.
 
     Examples:
-        >>> rows = spark.readStream.schema("flight INT").parquet("data/flights/origin=JFK")
-        >>> query = rows.writeStream.trigger(availableNow=True).option("checkpointLocation", "checkpoint")
-        >>> query.start("output").awaitTermination()
+        >>> from pathlib import Path
+        >>> here = Path.cwd()
+        >>> rows = spark.readStream.schema("flight BIGINT").parquet(f"{here}/data/flights/origin=JFK")
+        >>> stream = rows.writeStream.trigger(availableNow=True)
+        >>> stream.start(f"{here}/output", checkpointLocation=f"{here}/checkpoint").awaitTermination()
         >>> ck.find_sink_logs(".")
         ['./checkpoint/sources/0', './output']
         >>> log = ck.sink_log("output")
