@@ -116,7 +116,7 @@ class ConvertPlan(Plan):
         """Convert the folder, and compare the rows that Spark reads before and after.
 
         No other program may write to the folder during the run: Parquet has no transactions to detect it.
-        After any error the folder is Parquet as before; a log that was already written is set aside.
+        After any error the files are as before; a log that the run has already written is set aside.
 
         Raises:
             InvalidArgumentError: The folder is a Delta table by now.

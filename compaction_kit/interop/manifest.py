@@ -3,8 +3,8 @@
 Delta writes a file named `manifest` for each partition, below `_symlink_format_manifest`, with one line per
 live file (GenerateSymlinkManifest.scala).
 
-A manifest lists the files of the version at which it was generated. An OPTIMIZE with optimize.batchSize makes
-several commits: GENERATE between two of them lists files that the next commits compact. Readers of the
+A manifest lists the files of the version at which it was generated. An OPTIMIZE with optimize.batchSize can
+make several commits: GENERATE between two of them lists files that the next commits compact. Readers of the
 manifest get the same rows until VACUUM deletes those files.
 """
 

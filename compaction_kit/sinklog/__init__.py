@@ -8,9 +8,9 @@ Most texts about them describe Spark 2.4. Spark 4.2 differs, as the tests of thi
   source's log, hold all entries in the driver's memory.
 - "delete" entries count as existing files: neither readers nor compactions look at `action`.
 - The cleanup runs after every batch, not only after compactions, and removes compaction files too.
-- `compactInterval` has an effect only on a log with at most one compaction file, where a divisor is used. If
-  it is decreased on a log without a compaction, the stream fails at its next compaction; before that the
-  cleanup may remove batches that are in no compaction.
+- `compactInterval` has an effect only on a log with at most one compaction file; with one, the interval is a
+  divisor of its length. If the setting is decreased on a log without a compaction, the stream fails at its
+  next compaction; before that the cleanup may remove batches that are in no compaction.
 - Spark doesn't compare the log's checksums: it doesn't notice if entries were cut off at the end of a line.
 """
 
