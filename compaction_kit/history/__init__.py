@@ -1,4 +1,4 @@
-"""Looking back: what each version did, which can be read, what differs between two, going back."""
+"""The history of a table: its commits, the versions that can be read, their differences, and RESTORE."""
 
 from compaction_kit.history.cleanup import LogCleanup, plan_log_cleanup
 from compaction_kit.history.diff import Diff, diff_versions

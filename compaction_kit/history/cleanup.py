@@ -1,4 +1,4 @@
-"""Which files of the log its next cleanup takes, and why."""
+"""Which files of the log the next cleanup deletes, and why."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -40,19 +40,18 @@ _FILE_COLUMNS = pa.schema(
 
 @dataclass(frozen=True, repr=False)
 class LogCleanup(Record):
-    """What a cleanup of the log would take at a time; Delta itself does it, after it wrote a checkpoint.
+    """What a cleanup of the log would delete; Delta itself runs it after it has written a checkpoint.
 
     Attributes:
-        at: The time.
+        at: The time of the cleanup.
         retention: How long the table keeps its log.
-        cutoff: Files of the log that are older have expired: the retention before `at`, back to the
-            midnight before (UTC).
-        checkpoint: The version whose checkpoint comes before the cleanup: the next one that Delta
-            writes, later than the latest version.
-        enabled: Whether the table's property delta.enableExpiredLogCleanup lets it happen.
-        files: One row a commit, checkpoint, checksum or sidecar: name, kind (string), version, size_bytes
-            (int64), modification_time (UTC), expires (UTC: from when on its age allows a cleanup to take
-            it), goes (bool), reason (string).
+        cutoff: Files up to this time have expired: `at` minus the retention, rounded down to midnight (UTC).
+        checkpoint: The version of the checkpoint that Delta writes next, just before the cleanup; it is
+            later than the latest version.
+        enabled: Whether the table property delta.enableExpiredLogCleanup allows a cleanup.
+        files: One row per commit, checkpoint, checksum and sidecar: name, kind, version, size_bytes,
+            modification_time, expires (the first time at which a cleanup may delete the file, by its age),
+            goes (whether this cleanup deletes it), reason.
     """
 
     at: datetime
@@ -64,44 +63,44 @@ class LogCleanup(Record):
 
     @cached_property
     def going(self) -> pa.Table:
-        """The files that go."""
+        """The rows of `files` that the cleanup deletes."""
         return self.files.filter(self.files["goes"])
 
     @property
     def size_bytes(self) -> int:
-        """Their bytes."""
+        """The size in bytes of the deleted files."""
         return pc.sum(self.going["size_bytes"]).as_py() or 0
 
     @property
     def versions_lost(self) -> list[int]:
-        """The versions whose commits go: neither history nor time travel knows them any more."""
+        """The versions whose commits are deleted: history and time travel lose them."""
         commits = self.going.filter(pc.equal(self.going["kind"], Kind.COMMIT.value))
         return commits["version"].to_pylist()
 
     def explain(self) -> str:
-        """What goes and why, in a few sentences."""
+        """Explain what the cleanup deletes and why, in a few sentences."""
         if not self.enabled:
-            return f"No cleanup takes anything: the table's property {_ENABLED} is false."
+            return f"A cleanup would delete nothing: the table property {_ENABLED} is false."
         number, lost = len(self.going), self.versions_lost
-        takes = f"{format_count(number, 'file')} of the log ({format_size(self.size_bytes)})"
+        deleted = f"{format_count(number, 'file')} of the log ({format_size(self.size_bytes)})"
         commits = f", with the commits of versions {lost[0]} to {lost[-1]}" if lost else ""
         why = (
-            "Only what is before a later checkpoint goes, up to that checkpoint at once, so that every "
-            "version that stays can be read."
+            "Delta deletes only files before a later checkpoint, and all files before it together, so that "
+            "every remaining version can be read."
         )
         return (
-            f"A cleanup at {show_time(self.at)}, after Delta's next checkpoint, of version "
-            f"{self.checkpoint}, would take {takes if number else 'nothing'}{commits}. "
-            f"{LOG_PROPERTY} keeps the log for {self.retention / timedelta(days=1):g} days, by whole days of "
-            "UTC: what was written by "
-            f"{show_time(self.cutoff)} has expired. {why if number else self._why_nothing()}"
+            f"A cleanup at {show_time(self.at)}, after Delta's next checkpoint (version {self.checkpoint}), "
+            f"would delete {deleted if number else 'nothing'}{commits}. "
+            f"{LOG_PROPERTY} keeps the log for {self.retention / timedelta(days=1):g} days, in whole UTC "
+            f"days: files written up to {show_time(self.cutoff)} have expired. "
+            f"{why if number else self._why_nothing()}"
         )
 
     def facts(self) -> dict[str, str]:
-        """The cleanup for people: name and value."""
+        """Return the cleanup for people: name and value."""
         lost = self.versions_lost
         return {
-            "cleanup": f"{show_time(self.at)}, after Delta's next checkpoint, of version {self.checkpoint}",
+            "cleanup": f"{show_time(self.at)}, after Delta's next checkpoint (version {self.checkpoint})",
             "takes": f"{format_count(len(self.going), 'file')}, {format_size(self.size_bytes)}",
             "versions lost": f"{lost[0]} to {lost[-1]}" if lost else "none",
             "why": self.explain(),
@@ -110,27 +109,41 @@ class LogCleanup(Record):
     def _why_nothing(self) -> str:
         expired = self.files.filter(pc.less_equal(self.files["modification_time"], self.cutoff))
         if not len(expired):
-            first = pc.min(self.files["expires"]).as_py()
-            return f"The oldest file has not: it does at {show_time(first.astimezone(self.at.tzinfo))}."
+            first = pc.min(self.files["expires"]).as_py().astimezone(self.at.tzinfo)
+            return f"No file has expired: the oldest expires at {show_time(first)}."
         return (
-            "What has expired is needed: the versions after it are read from it until a checkpoint that has "
-            "expired as well, or whose predecessors all have, takes its place."
+            "The expired files are still needed: later versions are read from them until all files before a "
+            "later checkpoint have expired."
         )
 
 
 def plan_log_cleanup(handle: Handle, at: datetime | str | None = None) -> LogCleanup:
-    """Tell which files of the log the cleanup takes that follows Delta's next checkpoint.
+    """Return which files of the log the cleanup after Delta's next checkpoint deletes.
 
-    Delta writes one after each commit whose version is a multiple of the table's property
-    delta.checkpointInterval, 10 by default, and cleans up then (CheckpointHook, MetadataCleanup.
-    cleanUpExpiredLogs). The commits that come before that are taken to be of the time of the cleanup.
+    Delta writes a checkpoint after each commit whose version is a multiple of the table property
+    delta.checkpointInterval, 10 by default, and then cleans up (CheckpointHook, MetadataCleanup.
+    cleanUpExpiredLogs). The commits still to come before it are assumed to have the time of the cleanup.
 
     Args:
         handle: The table.
-        at: When; None for now. Without a zone it is in the session's.
+        at: The time of the cleanup; None for now. Without a zone it is in the session's time zone.
 
     Raises:
-        InvalidArgumentError: It is no time.
+        InvalidArgumentError: `at` is not a time.
+
+    Examples:
+        >>> cleanup = ck.open_table("data/flights").plan_log_cleanup(at="2100-01-01")
+        >>> cleanup.explain()
+        "A cleanup at 2100-01-01 00:00+00:00, after Delta's next checkpoint (version 370), would delete ..."
+        >>> cleanup.files.schema
+        name: string
+        kind: string
+        version: int64
+        size_bytes: int64
+        modification_time: timestamp[ms, tz=UTC]
+        expires: timestamp[ms, tz=UTC]
+        goes: bool
+        reason: string
     """
     moment, metadata = handle.instant(at), handle.log.snapshot().metadata
     retention = log_retention(metadata)
@@ -151,10 +164,12 @@ def plan_log_cleanup(handle: Handle, at: datetime | str | None = None) -> LogCle
 
 
 def log_expiry(modified: np.ndarray, retention: timedelta) -> np.ndarray:
-    """When a cleanup of the log may take a file of it: it goes by days of UTC (MetadataCleanup.truncateDay).
+    """Return when a cleanup may delete each file of the log, in ms since 1970.
+
+    A cleanup counts in whole UTC days (MetadataCleanup.truncateDay).
 
     Args:
-        modified: The files' times, ms since 1970.
+        modified: The files' modification times, in ms since 1970.
         retention: How long the table keeps its log.
     """
     return -(-modified // _DAY_MILLIS) * _DAY_MILLIS + to_millis(retention)
@@ -167,14 +182,14 @@ def _next_checkpoint(latest: int, metadata: Metadata) -> int:
 
 
 def _expired(files: Sequence[LogFile], cutoff: int, last: int) -> list[LogFile]:
-    """The commits, checkpoints and checksums, given by name, that a cleanup takes.
+    """Return the commits, checkpoints and checksums, sorted by name, that a cleanup deletes.
 
-    What lies between two complete checkpoints goes together, with the first of the two, if the last
-    file of it has expired; at the first that hasn't, the cleanup ends. A file that is no younger than
-    the one before counts as a moment younger (DeltaHistoryManager.BufferingLogDeletionIterator).
-    `last` is the last version that may go.
+    A checkpoint and the files up to the next complete checkpoint are deleted together, if the last of
+    them has expired; otherwise the cleanup ends there. A file that is not younger than the one before
+    counts as 1 ms younger (DeltaHistoryManager.BufferingLogDeletionIterator). `last` is the last version
+    that may be deleted.
     """
-    gone: list[LogFile] = []
+    deleted: list[LogFile] = []
     waiting, before = [files[0]], files[0]
     parts: dict[tuple[int | None, int | None], list[LogFile]] = defaultdict(list)
     for file in files[1:]:
@@ -188,17 +203,17 @@ def _expired(files: Sequence[LogFile], cutoff: int, last: int) -> list[LogFile]:
                 newest = waiting[-1] if waiting else None
                 if newest is None or newest.modification_time > cutoff or (newest.version or 0) > last:
                     break
-                gone += waiting
+                deleted += waiting
                 waiting = list(whole)
                 whole.clear()
         else:
             waiting.append(file)
         before = file
-    return gone
+    return deleted
 
 
 def _to_come(latest: int, checkpoint: int, at: datetime) -> list[LogFile]:
-    """The checkpoint that comes before the cleanup, and the first of the commits before it."""
+    """Return the checkpoint to come before the cleanup, and the first commit to come before it."""
     names = [f"{checkpoint:020d}.checkpoint.parquet"]
     if checkpoint > latest + 1:
         names.append(f"{latest + 1:020d}.json")
@@ -208,10 +223,10 @@ def _to_come(latest: int, checkpoint: int, at: datetime) -> list[LogFile]:
 def _unused_sidecars(
     store: Store, files: Sequence[LogFile], going: set[str], cutoff: int, newest: Sequence[LogFile]
 ) -> set[str]:
-    """Sidecars go with the last checkpoint that names them, if they have expired.
+    """Return the sidecars to delete: expired, and named by no remaining checkpoint.
 
-    Those of the newest checkpoint so far stay once more: the cleanup leaves a copy of it under a
-    classic name, which names them (createSinglePartCheckpointForBackwardCompat).
+    Those of the newest checkpoint remain: the cleanup writes a copy of it under a classic name, which
+    names them too (createSinglePartCheckpointForBackwardCompat).
     """
     if not any(file.kind in _CHECKPOINTS and file.name in going for file in files):
         return set()
@@ -222,7 +237,7 @@ def _unused_sidecars(
 
 
 def _file_table(files: Sequence[LogFile], going: set[str], cutoff: int, retention: timedelta) -> pa.Table:
-    """See `LogCleanup.files`."""
+    """Make `LogCleanup.files`."""
     listed = [file for file in files if file.kind in (*_SWEPT, Kind.SIDECAR)]
     columns = {name: [getattr(file, name) for file in listed] for name in _FILE_COLUMNS.names}
     table = pa.table(columns, _FILE_COLUMNS)
@@ -231,6 +246,6 @@ def _file_table(files: Sequence[LogFile], going: set[str], cutoff: int, retentio
     is_sidecar = pc.equal(table["kind"], Kind.SIDECAR.value)
     taken = pc.if_else(is_sidecar, "no checkpoint names it", "expired, before a later checkpoint")
     is_young = pc.greater(modified, cutoff)
-    kept = pc.if_else(is_young, "younger than the retention", "needed to read what stays")
+    kept = pc.if_else(is_young, "younger than the retention", "needed by remaining versions")
     table = table.append_column("expires", pa.array(log_expiry(modified.to_numpy(), retention), _STAMP))
     return table.append_column("goes", goes).append_column("reason", pc.if_else(goes, taken, kept))

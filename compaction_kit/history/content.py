@@ -25,7 +25,7 @@ IDENTICAL, FINGERPRINT = "identical files", "equal fingerprints"
 CLAIMED = "claimed by its writer"
 CONTRADICTED = "claimed by its writer, contradicted by the row counts"
 REFUTED = "claimed by its writer, refuted by the fingerprints"
-# What rewrites files and leaves the rows (DeltaOperations); any writer may call its commit so.
+# Operations that rewrite files and keep the rows (DeltaOperations); any writer may use these names.
 _REWRITES = ("OPTIMIZE", "REORG")
 _SEED = 7
 # What Delta needs of an add action to read the file.
@@ -34,16 +34,16 @@ _ADD_FIELDS = ("path", "partitionValues", "size", "modificationTime", "dataChang
 
 @dataclass(frozen=True)
 class Content:
-    """What is known of the versions' content; a value a version in each array and list.
+    """What is known about the content of versions; each array and list has one value per version.
 
     Attributes:
-        first: The first of the versions.
-        states: A number for the set of live files and the schema, the same for the same ones.
-        groups: The lowest version whose content is known to be the same.
-        rewrites: How it is known that the commit, which replaced files, left the rows as they were:
-            what it calls itself, or `FINGERPRINT`; None if it isn't known.
-        claims: Of a commit that replaced files and says that it changed no data, without more to
-            show for it: `CLAIMED`, `CONTRADICTED` or `REFUTED`; else None.
+        first: The first version.
+        states: A number that is equal for equal sets of live files and equal schemas.
+        groups: The lowest version that is known to have the same content.
+        rewrites: How it is known that a commit which replaced files kept the rows: the name of its
+            operation, or `FINGERPRINT`; None if it isn't known.
+        claims: `CLAIMED`, `CONTRADICTED` or `REFUTED` for a commit that replaced files and says, without
+            further evidence, that it changed no data; else None.
     """
 
     first: int
@@ -52,24 +52,24 @@ class Content:
     rewrites: list[str | None]
     claims: list[str | None]
 
-    def evidence(self, one: int, other: int) -> str | None:
-        """How it is known that two versions have the same content; None if it isn't.
+    def evidence(self, version: int, other: int) -> str | None:
+        """Return how it is known that two versions have the same content; None if it isn't known.
 
         Returns:
             "identical files", "equal fingerprints", or "says OPTIMIZE, row counts agree".
         """
-        one, other = one - self.first, other - self.first
-        if self.groups[one] != self.groups[other]:
+        version, other = version - self.first, other - self.first
+        if self.groups[version] != self.groups[other]:
             return None
-        if self.states[one] == self.states[other]:
+        if self.states[version] == self.states[other]:
             return IDENTICAL
-        members = np.flatnonzero(self.groups == self.groups[one])
+        members = np.flatnonzero(self.groups == self.groups[version])
         names = sorted({name for i in members if (name := self.rewrites[i]) not in (None, FINGERPRINT)})
         return f"says {' and '.join(names)}, row counts agree" if names else FINGERPRINT
 
-    def claim(self, one: int, other: int) -> str | None:
-        """What writers claim of two versions that aren't known to have the same content; else None."""
-        low, high = sorted((one - self.first, other - self.first))
+    def claim(self, version: int, other: int) -> str | None:
+        """Return what writers claim about two versions that aren't known to be equal; else None."""
+        low, high = sorted((version - self.first, other - self.first))
         steps = range(low + 1, high + 1)
         if self.groups[low] == self.groups[high] or not all(
             self.groups[i] == self.groups[i - 1] or self.claims[i] for i in steps
@@ -80,18 +80,18 @@ class Content:
 
 
 def read_content(handle: Handle, verify: bool = False) -> Content:
-    """Find the versions of the same content.
+    """Find the versions that have the same content.
 
-    Two versions have it if they have the same files and the same schema, as after a RESTORE, or if
-    each commit from one to the other leaves them so or is one that rewrites files: it says of its
-    files that they change no data (dataChange; protocol, "Add File and Remove File"), calls itself
-    OPTIMIZE or REORG or is tagged by this kit, and adds as many rows as it removes, by the log's
-    statistics. dataChange alone proves nothing: any writer may set it, and Delta doesn't check it.
+    Two versions have the same content if they have the same files and schema, as after a RESTORE, or if
+    each commit between them keeps files and schema or only rewrites files. A commit only rewrites files if
+    its actions have dataChange=false (protocol, "Add File and Remove File"), its operation is OPTIMIZE or
+    REORG or it has this kit's tag, and it adds as many rows as it removes, by the statistics in the log.
+    dataChange alone proves nothing: any writer may set it, and Delta doesn't check it.
 
     Args:
         handle: The table.
-        verify: Compare by fingerprint what such a commit replaced, whatever it calls itself, as far as
-            the files are there.
+        verify: Whether to compare the fingerprints of the files that each commit with dataChange=false
+            replaced, whatever its operation; commits whose files are missing are not compared.
     """
     first, lifetimes = handle.log.lifetimes()
     columns = ["version", "operation", "user_metadata", "data_change", "schema"]
@@ -104,7 +104,7 @@ def read_content(handle: Handle, verify: bool = False) -> Content:
     suspects = np.flatnonzero((files[1:] != files[:-1]) & (schemas[1:] == schemas[:-1])) + 1
     for i in suspects.tolist():
         commit = commits.get(first.version + i)
-        # Of a commit that isn't there nothing is known.
+        # Nothing is known about a commit that is missing.
         if commit is not None and not commit["data_change"]:
             counts = counts or _row_counts(first, lifetimes)
             added, removed = (count.get(commit["version"], 0) for count in counts)
@@ -118,20 +118,20 @@ def read_content(handle: Handle, verify: bool = False) -> Content:
     return Content(first.version, states, groups, rewrites, claims)
 
 
-def compare_versions(handle: Handle, one: int, other: int) -> bool:
-    """Whether two versions have the same rows and columns: by reading the files that differ.
+def compare_versions(handle: Handle, version: int, other: int) -> bool:
+    """Return whether two versions have the same rows and columns, by reading the files that differ.
 
     Raises:
-        FileNotFoundError: Some of these are gone.
+        FileNotFoundError: Some of these files are missing.
         RunFailedError: They can't be read.
-        SessionError: The session has no JVM in reach.
+        SessionError: The session has no JVM, as in Spark Connect.
     """
-    before, after = handle.log.snapshot(one), handle.log.snapshot(other)
+    before, after = handle.log.snapshot(version), handle.log.snapshot(other)
     if before.metadata.schema != after.metadata.schema:
         return False
     spark = handle.spark
     check_jvm(spark, "versions can't be compared file by file: compare what queries return instead.")
-    # Delta sees to it only where it plans the read itself.
+    # Delta sets this only where it plans the read itself.
     by_id = {"spark.sql.parquet.fieldId.read.enabled": "true"} if before.metadata.is_mapped_by_id else {}
     try:
         with quiet_errors(), session_confs(spark, WHOLE_FILES | by_id):
@@ -139,22 +139,23 @@ def compare_versions(handle: Handle, one: int, other: int) -> bool:
     except SPARK_ERRORS as error:
         if any(sign in str(error) for sign in MISSING_FILE):
             raise FileNotFoundError(str(error)) from error
-        raise RunFailedError(f"Versions {one} and {other} can't be compared: {reason_of(error)}.") from error
+        raise RunFailedError(
+            f"Versions {version} and {other} can't be compared: {reason_of(error)}."
+        ) from error
 
 
 def not_in(snapshot: Snapshot, other: Snapshot) -> pa.Array:
-    """Which live files of a version another one hasn't, with the same deletion vector: bool."""
+    """Return for each live file whether `other` lacks it, with the same deletion vector (bool)."""
     return pc.invert(pc.is_in(file_keys(snapshot.live), value_set=file_keys(other.live)))
 
 
 def _judge(
     handle: Handle, commit: dict[str, Any], added: int | None, removed: int | None, verify: bool
 ) -> tuple[str | None, str | None]:
-    """What is known of a commit that replaced files and says that it changed no data: rewrite, claim."""
+    """Return `Content.rewrites` and `Content.claims` of a commit that says that it changed no data."""
     is_counted = added is not None and removed is not None
     if is_counted and added != removed:
         return None, CONTRADICTED
-    # A fingerprint of ours in the commit's userMetadata would be proof too; nothing writes one yet.
     if verify:
         try:
             is_same = compare_versions(handle, commit["version"] - 1, commit["version"])
@@ -166,7 +167,7 @@ def _judge(
 
 
 def _schemas(first: Snapshot, commits: dict[int, dict[str, Any]], latest: int) -> np.ndarray:
-    """A number for each version's schema, the same for the same one."""
+    """Number the schema of each version; equal schemas have equal numbers."""
     known: list[Any] = [first.metadata.schema]
     numbers = [0]
     for version in range(first.version + 1, latest + 1):
@@ -177,7 +178,7 @@ def _schemas(first: Snapshot, commits: dict[int, dict[str, Any]], latest: int) -
         try:
             schema = json.loads(text)
         except (ValueError, RecursionError):
-            # A version that can't be read, and a later one that can.
+            # This version can't be read, but a later one may be.
             schema = text
         if schema not in known:
             known.append(schema)
@@ -186,9 +187,9 @@ def _schemas(first: Snapshot, commits: dict[int, dict[str, Any]], latest: int) -
 
 
 def _file_sets(lifetimes: pa.Table, first: int, latest: int) -> np.ndarray:
-    """The sum of 64-bit numbers drawn for each live file: that of other files is another one.
+    """Sum, for each version, random 64-bit numbers of its live files: different files, different sums.
 
-    That it isn't has a chance of one in 10^19.
+    The chance that different files have the same sum is one in 10^19.
     """
     keys = file_keys(lifetimes).dictionary_encode().indices.to_numpy()
     draws = np.random.default_rng(_SEED).integers(0, 2**64, keys.max(initial=0) + 1, np.uint64)
@@ -196,7 +197,7 @@ def _file_sets(lifetimes: pa.Table, first: int, latest: int) -> np.ndarray:
 
 
 def _row_counts(first: Snapshot, lifetimes: pa.Table) -> tuple[dict[int, int | None], dict[int, int | None]]:
-    """The rows that versions added and removed; None where a file's statistics don't say."""
+    """Return the number of rows that versions added and removed; None where statistics are missing."""
     deleted = pc.fill_null(first.live_files["deletion_vector_cardinality"].combine_chunks(), 0)
     at_first = pc.subtract(first.num_records, deleted).take(lifetimes["row"].combine_chunks())
     records = pc.coalesce(lifetimes["num_records"].combine_chunks(), at_first)
@@ -211,7 +212,7 @@ def _row_counts(first: Snapshot, lifetimes: pa.Table) -> tuple[dict[int, int | N
 
 
 def _fingerprint(handle: Handle, snapshot: Snapshot, other: Snapshot) -> Fingerprint:
-    """The fingerprint of the files that a version has and another one hasn't."""
+    """Return the fingerprint of the files that a version has and another version lacks."""
     adds = list(_adds(snapshot, not_in(snapshot, other)))
     if not adds:
         return Fingerprint(0, (0, 0))
@@ -219,7 +220,7 @@ def _fingerprint(handle: Handle, snapshot: Snapshot, other: Snapshot) -> Fingerp
 
 
 def _adds(snapshot: Snapshot, chosen: pa.Array) -> Iterator[dict[str, Any]]:
-    """The add actions of some live files, as the log writes them."""
+    """Yield the add actions of the chosen live files, as in the log."""
     files = snapshot.live.filter(chosen)
     for number in pc.unique(files["source"]).to_pylist():
         rows = set(files.filter(pc.equal(files["source"], number))["row"].to_pylist())

@@ -1,4 +1,4 @@
-"""What differs between two versions, by the log."""
+"""The difference between two versions, by the log."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,25 +30,24 @@ _MOST_COMMITS = 8
 
 @dataclass(frozen=True, repr=False)
 class Diff(Record):
-    """What one has to add to a version, and to remove from it, to get another one, which may be older.
+    """The files to add and to remove to get from one version to another, which may be older.
 
-    A file whose deletion vector differs is removed as it was and added as it is.
+    A file whose deletion vector differs is both removed and added.
 
     Attributes:
         start, end: The two versions.
-        files: One row a file: path (string, as the log writes it), change (string: "added", "removed"),
-            size_bytes (int64), num_records (int64, without deleted rows; null where the log has no
-            statistics), partition.<column> (string).
-        commits: The commits between the two, as `TransactionLog.commits` has them: version (int64),
-            timestamp (UTC), operation (string), data_change (bool).
+        files: One row per file: path (as in the log), change ("added" or "removed"), size_bytes,
+            num_records (without deleted rows; null without statistics), partition.<column>.
+        commits: The commits between the two: version, timestamp, operation, data_change, as in
+            `TransactionLog.commits`.
         same_content_by: How it is known that both have the same rows and columns: "identical files",
-            "says OPTIMIZE, row counts agree" (of the commits between the two), "equal fingerprints";
+            "says OPTIMIZE, row counts agree" (about the commits between the two), "equal fingerprints";
             None if it isn't known. See `content.read_content`.
-        difference: How it is known that they haven't: "other columns", "100 rows fewer", "other
+        difference: How it is known that the content differs: "other columns", "100 rows fewer", "other
             fingerprints"; None if it isn't known.
-        content_claim: What the commits between the two say without more to show for it: "claimed by
-            its writer" if they say that they change no data, with ", contradicted by the row counts"
-            where they are wrong; else None.
+        content_claim: "claimed by its writer" if the commits between the two say, without further
+            evidence, that they change no data, with ", contradicted by the row counts" if the log shows
+            that this is wrong; else None.
     """
 
     start: int
@@ -61,47 +60,42 @@ class Diff(Record):
 
     @property
     def same_content(self) -> bool:
-        """Whether both are known to have the same rows and columns; a claim doesn't count."""
+        """Whether both versions are known to have the same rows and columns; a claim is not enough."""
         return self.same_content_by is not None
 
     @property
     def num_files_added(self) -> int:
-        """How many files the end has and the start hasn't."""
+        """The number of files that only the end has."""
         return len(self._of(ADDED))
 
     @property
     def num_files_removed(self) -> int:
-        """How many files the start has and the end hasn't."""
+        """The number of files that only the start has."""
         return len(self._of(REMOVED))
 
     @property
     def bytes_added(self) -> int:
-        """Their bytes."""
+        """The size in bytes of the added files."""
         return pc.sum(self._of(ADDED)["size_bytes"]).as_py() or 0
 
     @property
     def bytes_removed(self) -> int:
-        """Their bytes."""
+        """The size in bytes of the removed files."""
         return pc.sum(self._of(REMOVED)["size_bytes"]).as_py() or 0
 
     @property
     def records_added(self) -> int | None:
-        """The rows in the files added; None where the log doesn't say."""
+        """The number of rows in the added files; None if statistics are missing."""
         return _total(self._of(ADDED)["num_records"])
 
     @property
     def records_removed(self) -> int | None:
-        """The rows in the files removed; None where the log doesn't say."""
+        """The number of rows in the removed files; None if statistics are missing."""
         return _total(self._of(REMOVED)["num_records"])
 
     @cached_property
     def by_partition(self) -> pa.Table:
-        """One row a partition.
-
-        Returns:
-            partition.<column> (string), files_added, files_removed, bytes_added, bytes_removed,
-            records_added, records_removed (int64; records are null where the log doesn't say).
-        """
+        """The difference, one row per partition; records are null without statistics."""
         keys = [name for name in self.files.column_names if name.startswith(PARTITION)]
         table, names = self.files.select(keys), []
         counted = {"files": 1, "bytes": self.files["size_bytes"], "records": self.files["num_records"]}
@@ -117,7 +111,7 @@ class Diff(Record):
         return sums.sort_by([(key, "ascending") for key in keys]) if keys else sums
 
     def facts(self) -> dict[str, str]:
-        """The difference for people: name and value."""
+        """Return the difference for people: name and value."""
         changing = self.commits.filter(self.commits["data_change"])["version"].to_pylist()
         added, removed = _shown(self.records_added), _shown(self.records_removed)
         return {
@@ -130,7 +124,7 @@ class Diff(Record):
         }
 
     def parts(self) -> Sequence[object]:
-        """The facts, and the partitions in which files differ."""
+        """Return the facts, and a table of the partitions in which files differ."""
         rows = self.by_partition.slice(0, _MOST_PARTITIONS).to_pylist()
         keys = [name for name in self.by_partition.column_names if name.startswith(PARTITION)]
         if not keys or not rows:
@@ -150,7 +144,7 @@ class Diff(Record):
         return self.facts(), as_html_table(head, cells), *rest
 
     def paths(self, change: str) -> list[str]:
-        """The paths of the files "added" or "removed", as the log writes them."""
+        """Return the paths of the files "added" or "removed", as in the log."""
         return self._of(change)["path"].to_pylist()
 
     def _of(self, change: str) -> pa.Table:
@@ -167,16 +161,36 @@ class Diff(Record):
 
 
 def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) -> Diff:
-    """Compare two versions by the log alone, or their rows as well.
+    """Compare two versions by the log alone, or by their rows as well.
 
     Args:
         handle: The table.
         start: A version.
-        end: Another one, later or earlier.
-        verify: Compare the rows by the fingerprint of the files that differ, which are read.
+        end: Another version, later or earlier.
+        verify: Whether to read the files that differ and to compare their fingerprints.
 
     Raises:
-        InvalidArgumentError: One of them can't be read back, or not compared, for files are gone.
+        InvalidArgumentError: A version can't be read from the log, or files to compare are missing.
+
+    Examples:
+        >>> diff = ck.open_table("data/flights").diff(0, 2)
+        >>> diff
+        Diff(
+        versions                    0 → 2, 2 commits apart
+        files                       6 added, 0 removed
+        bytes                       ... added, 0 B removed
+        rows in them                1,785 added, 0 removed
+        commits that change data    1, 2
+        content                     different: 1,785 rows more
+        )
+        >>> diff.by_partition.schema
+        partition.origin: string
+        files_added: int64
+        files_removed: int64
+        bytes_added: int64
+        bytes_removed: int64
+        records_added: int64
+        records_removed: int64
     """
     start, end = whole_version(start), whole_version(end)
     before, after = handle.log.snapshot(start), handle.log.snapshot(end)
@@ -207,7 +221,7 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
 def _compared(
     handle: Handle, start: int, end: int, files: pa.Table, verify: bool
 ) -> tuple[str | None, str | None, str | None]:
-    """How it is known that both have the same content, how that they haven't, and what is claimed."""
+    """Return `Diff.same_content_by`, `Diff.difference` and `Diff.content_claim`."""
     content = read_content(handle)
     is_known = min(start, end) >= content.first
     claim = content.claim(start, end) if is_known else None
@@ -216,7 +230,7 @@ def _compared(
             is_same = compare_versions(handle, start, end)
         except FileNotFoundError as error:
             raise InvalidArgumentError(
-                f"Versions {start} and {end} can't be compared, for files that differ between them are gone: "
+                f"Versions {start} and {end} can't be compared, as files that differ are missing: "
                 "leave verify out, or choose versions that versions() calls readable."
             ) from error
         return (FINGERPRINT, None, None) if is_same else (None, "other fingerprints", claim)

@@ -1,4 +1,4 @@
-"""Go back to a version: what RESTORE would do, and do it."""
+"""Plan and run RESTORE to an earlier version."""
 
 import time
 import uuid
@@ -28,10 +28,10 @@ class RestoreResult(Result):
     """What a restore did, by its commit.
 
     Attributes:
-        version: The one that it committed.
-        restored: The version that the table has the content of again.
+        version: The version that the restore committed.
+        restored: The earlier version whose content it has.
         as_planned: Whether exactly the planned files were added and removed.
-        seconds: How long it took.
+        seconds: The duration of the run.
     """
 
     version: int
@@ -44,7 +44,7 @@ class RestoreResult(Result):
     seconds: float
 
     def facts(self) -> dict[str, str]:
-        """The outcome for people: name and value."""
+        """Return the outcome for people: name and value."""
         return {
             "version": f"{self.version}, with the content of {self.restored}",
             "files": f"{self.num_files_added:,} added back, {self.num_files_removed:,} removed, "
@@ -56,15 +56,15 @@ class RestoreResult(Result):
 
 @dataclass(frozen=True, repr=False)
 class RestorePlan(Plan):
-    """What RESTORE would do to the table; nothing is changed until `run()`.
+    """What RESTORE would do to the table; only `run()` changes it.
 
     Attributes:
         handle: The table.
-        version: The version that the table is at.
+        version: The latest version.
         target: The version to restore.
-        diff: What would be added back and removed.
-        missing: The paths that the target needs, those of deletion vectors too, and that aren't on disk.
-        is_blocked: Whether Delta refuses the target, for it is older than the retention of deleted files.
+        diff: The files that would be added back and removed.
+        missing: The paths of data files and deletion vectors that the target needs and that aren't on disk.
+        is_blocked: Whether Delta refuses the target, as it is older than the retention of deleted files.
     """
 
     handle: Handle = field(repr=False, compare=False)
@@ -76,35 +76,35 @@ class RestorePlan(Plan):
 
     @property
     def is_empty(self) -> bool:
-        """Whether both versions have the same files; `run()` commits a version all the same."""
+        """Whether both versions have the same files; even then `run()` commits a version."""
         return not len(self.diff.files)
 
     def explain(self) -> str:
-        """What would happen, a sentence a line."""
+        """Explain what would happen, one sentence per line."""
         added, removed = self._files()
         lines = [
             f"RESTORE to version {self.target} would add back {added[0]} ({added[1]}) and remove "
-            f"{removed[0]} ({removed[1]}), as version {self.version + 1}; version {self.version} stays "
-            "readable as long as its files do.",
+            f"{removed[0]} ({removed[1]}), as version {self.version + 1}; version {self.version} can be read "
+            "until VACUUM deletes its files.",
             self._streams(),
         ]
         return "\n".join(lines + self._obstacles())
 
     def run(self) -> RestoreResult:
-        """Restore the version, by Delta's RESTORE.
+        """Restore the version by Delta's RESTORE.
 
         Raises:
             StalePlanError: The table has changed since the plan was made.
-            InvalidArgumentError: Files that it needs are gone, Delta's guard blocks it, or the table
-                is at that version already.
-            ConflictError: Another writer committed meanwhile.
-            RunFailedError: Spark or Delta gave up; the message says what is committed.
-            RunCancelled: Ctrl-C was pressed; the message says the same.
+            InvalidArgumentError: Files that the version needs are missing, Delta's guard blocks it, or it
+                is the latest by now.
+            ConflictError: Another writer committed at the same time.
+            RunFailedError: Spark or Delta failed; the message says what was committed.
+            RunCancelled: Ctrl-C was pressed; the message says what was committed.
         """
         start, tag = time.monotonic(), uuid.uuid4().hex[:8]
         handle, spark = self.handle, self.handle.spark
         try:
-            # Other runs may have held the session until now.
+            # The plan is checked once other runs have released the session.
             with quiet_errors(), settings(spark, "restore", tag):
                 _check(self)
                 run_cancellable(spark, lambda: restore(spark, handle.path, self.target), lambda _: None)
@@ -116,7 +116,7 @@ class RestorePlan(Plan):
         return _result(self, tag, time.monotonic() - start)
 
     def facts(self) -> dict[str, str]:
-        """The plan for people: name and value."""
+        """Return the plan for people: name and value."""
         added, removed = self._files()
         return {
             "restore": f"version {self.target}, from version {self.version}",
@@ -127,7 +127,7 @@ class RestorePlan(Plan):
         }
 
     def _files(self) -> tuple[tuple[str, str], tuple[str, str]]:
-        """How many files are added and removed, and their sizes."""
+        """Return the number and size of the files to add back, and of those to remove."""
         diff = self.diff
         return (
             (format_count(diff.num_files_added, "file"), format_size(diff.bytes_added)),
@@ -137,27 +137,27 @@ class RestorePlan(Plan):
     def _streams(self) -> str:
         diff = self.diff
         if self.is_empty:
-            return "A stream that reads the table sees nothing of it."
-        again = f"gets the rows of {format_count(diff.num_files_added, 'file')} once more"
-        fails = "fails at the commit unless it is set to skipChangeCommits, which skips it"
+            return "A stream that reads the table is not affected."
+        again = f"reads the rows of {format_count(diff.num_files_added, 'file')} again"
+        fails = "fails at the commit unless its option skipChangeCommits is set, which skips the commit"
         if not diff.num_files_removed:
             return f"A stream that reads the table {again}: RESTORE adds them as new data."
-        instead = again if diff.num_files_added else "goes on, though what it has passed on is not taken back"
+        instead = again if diff.num_files_added else "continues, but the rows it has delivered stay delivered"
         return f"A stream that reads the table {fails}; with ignoreChanges it {instead}."
 
     def _obstacles(self) -> list[str]:
-        """Why the plan can't run, a sentence each; the last weighs most."""
+        """Return a sentence for each reason why the plan can't run; the last is the most important."""
         sentences = []
         if self.is_blocked:
             sentences.append(
                 f"version={self.target} can't be restored: Delta blocks versions older than {PROPERTY}; "
-                f"choose a later one, lengthen that, or set {GUARD} to false in the session if its files are "
-                "all there."
+                f"choose a later version, increase that property, or, if all files of the version exist, set "
+                f"{GUARD} to false in the session."
             )
         if self.missing:
             number, are = format_count(len(self.missing), "file"), "is" if len(self.missing) == 1 else "are"
             sentences.append(
-                f"version={self.target} can't be restored: {number} that it needs {are} gone "
+                f"version={self.target} can't be restored: {number} that it needs {are} missing "
                 f"({format_list(self.missing)}); choose a version that versions() calls readable, or put the "
                 "files back."
             )
@@ -165,14 +165,22 @@ class RestorePlan(Plan):
 
 
 def plan_restore(handle: Handle, version: int) -> RestorePlan:
-    """Plan what RESTORE to a version would do now (RestoreTableCommand).
+    """Plan RESTORE to a version (RestoreTableCommand).
 
     Args:
         handle: The table.
         version: The version to restore.
 
     Raises:
-        InvalidArgumentError: The version can't be read back, or is the latest.
+        InvalidArgumentError: The version can't be read from the log, or is the latest.
+
+    Examples:
+        >>> plan = ck.open_table("data/flights").plan_restore(7)
+        >>> plan.diff.num_files_added, plan.diff.num_files_removed
+        (0, 1074)
+        >>> print(plan.explain())
+        RESTORE to version 7 would add back 0 files (0 B) and remove 1,074 files (...), as version 366; ...
+        A stream that reads the table fails at the commit unless its option skipChangeCommits is set, ...
     """
     latest = handle.log.snapshot().version
     handle.log.segment(whole_version(version))
@@ -185,7 +193,7 @@ def plan_restore(handle: Handle, version: int) -> RestorePlan:
     status = state.statuses()[state.needs.versions == version]
     if LOG_GONE in status:
         raise InvalidArgumentError(
-            f"version={version} can't be restored: its commit is gone from the log; choose a version that "
+            f"version={version} can't be restored: its commit is no longer in the log; choose a version that "
             "versions() calls readable."
         )
     needed = state.needs.of_version(version)
@@ -194,13 +202,13 @@ def plan_restore(handle: Handle, version: int) -> RestorePlan:
 
 
 def _check(plan: RestorePlan) -> None:
-    """Refuse what can't be restored, and what isn't any more what the plan was made for."""
+    """Refuse a plan that can't run, or whose table has changed since it was made."""
     now = plan_restore(plan.handle, plan.target)
     if now.version != plan.version:
         raise stale(plan, now.version)
     if not now.diff.files.equals(plan.diff.files):
         raise StalePlanError(
-            f"The table was made anew since the plan was made, and version {plan.version} is another now: "
+            f"The table was created again since the plan was made, with another version {plan.version}: "
             "make a new plan; nothing was changed."
         )
     if now._obstacles():
@@ -208,7 +216,7 @@ def _check(plan: RestorePlan) -> None:
 
 
 def _outcome(plan: RestorePlan, tag: str) -> str:
-    """What is committed, after a run that ended early."""
+    """Say what was committed by a run that ended early."""
     commits = _commits(plan, tag)
     if not commits:
         return "nothing was committed, the table is as it was"
@@ -236,7 +244,7 @@ def _result(plan: RestorePlan, tag: str, seconds: float) -> RestoreResult:
 
 
 def _commits(plan: RestorePlan, tag: str) -> list[dict[str, Any]]:
-    """The commits of a run, as `TransactionLog.commits` has them."""
+    """Return the commits of a run as rows of `TransactionLog.commits`."""
     commits = plan.handle.log.commits()
     is_own = pc.ends_with(pc.fill_null(commits["user_metadata"], ""), tag)
     return commits.filter(is_own).to_pylist()

@@ -1,4 +1,4 @@
-"""Every version that the log knows: what it did, whether and until when it can be read, what it left."""
+"""The versions in the log: their commits, live files and storage, and until when they can be read."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -37,20 +37,19 @@ _MOST_MISSING = 10
 
 @dataclass(frozen=True)
 class Storage:
-    """The bytes of a table's data files, version by version, as far as the log tells of them.
+    """The bytes of a table's data files at each version in the log.
 
     Attributes:
-        versions: One row a version: version, live_bytes (of the files that it has), tombstoned_bytes
-            (of those that earlier versions had, and that are on disk now), gone_bytes (of those that
-            earlier versions had, and that are not); all int64.
-        orphaned_bytes: Of the files on disk that no version has.
+        versions: One row per version: version, live_bytes (live files), tombstoned_bytes (files of earlier
+            versions that are on disk now), gone_bytes (files of earlier versions that aren't).
+        orphaned_bytes: The bytes of the files on disk that no version needs.
     """
 
     versions: pa.Table
     orphaned_bytes: int
 
     def plot(self, versions: pa.Table) -> Figure:
-        """Draw the bytes that each version left, and which versions can be read.
+        """Draw the bytes at each version, and which versions can be read.
 
         Args:
             versions: What `Table.versions()` returns.
@@ -63,12 +62,12 @@ class Resolved:
     """The commit that time travel picks.
 
     Attributes:
-        version: Its version.
-        timestamp: When it was committed, as time travel has it, in the session's time zone; None where
-            its commit isn't in the log any more.
-        in_commit: Whether the commit itself says when, by its in-commit timestamp; if not, that is the
-            time of its file, which a copy of the table may have changed.
-        superseded_at: When the next version was committed: any time before stands for this version.
+        version: The version.
+        timestamp: Its commit time for time travel, in the session's time zone; None if its commit is no
+            longer in the log.
+        in_commit: Whether this is the in-commit timestamp; if not, it is the modification time of the
+            commit's file, which copying the table may change.
+        superseded_at: The commit time of the next version, up to which time travel picks this version;
             None for the latest.
     """
 
@@ -82,22 +81,26 @@ class Resolved:
         at, next_at = (
             time and show_time(time, "milliseconds") for time in (self.timestamp, self.superseded_at)
         )
-        when = f"committed {at} {by}" if at else "its commit is gone"
+        when = f"committed {at} {by}" if at else "its commit is no longer in the log"
         return f"version {self.version}: {when}{f', superseded {next_at}' if next_at else ', the latest'}"
 
 
 def resolve(handle: Handle, version: int | None = None, timestamp: datetime | str | None = None) -> Resolved:
-    """The commit that a version or a time stands for; the latest if neither is given.
+    """Return the commit of a version or of a time; the latest commit if neither is given.
 
     Args:
         handle: The table.
         version: A version.
-        timestamp: Instead of it a time: the last version committed by then. Without a zone it is in
-            the session's; see `times.to_instant`.
+        timestamp: A time instead, for the last version committed up to then. Without a zone it is in the
+            session's time zone; see `times.to_instant`.
 
     Raises:
-        InvalidArgumentError: The version can't be read back, no version has that time, or both were
-            given.
+        InvalidArgumentError: The version can't be read from the log, no version has that time, or both
+            were given.
+
+    Examples:
+        >>> ck.open_table("data/flights").at(3)
+        version 3: committed ... by the time of its file, superseded ...
     """
     if version is not None and timestamp is not None:
         raise InvalidArgumentError(
@@ -119,19 +122,25 @@ def resolve(handle: Handle, version: int | None = None, timestamp: datetime | st
 
 
 def read_history(handle: Handle, small_file_size: int | str = SMALL_FILE_SIZE) -> pa.Table:
-    """The commits, with the state that each version left.
+    """Return the commits, oldest first, with the live files after each.
 
     Args:
         handle: The table.
         small_file_size: Files below this size count as small.
 
     Returns:
-        The columns of `log.commits()`, with the timestamp as DESCRIBE HISTORY has it; num_files,
-        size_bytes, num_small_files (int64): the live files after each version, null where it can't be
-        read back; files_expire (UTC): when the retention of the files that it removed has passed, so
-        that VACUUM may delete those that no version brought back; null if it removed none; and
-        log_expires (UTC): when the retention of the commit has, so that a cleanup of the log may
-        take it if a checkpoint allows; see `plan_log_cleanup`. Oldest first.
+        The columns of `log.commits()`, the timestamp as in DESCRIBE HISTORY, and: num_files, size_bytes,
+        num_small_files of the live files, null if the version can't be read from the log; files_expire,
+        when the retention of the files that the commit removed ends, so that VACUUM may delete them unless
+        a later version added them again, null if it removed none; log_expires, when the retention of the
+        commit ends, so that a cleanup of the log may delete it; see `plan_log_cleanup`.
+
+    Examples:
+        >>> history = ck.open_table("data/flights").history()
+        >>> history.select(["num_small_files", "files_expire", "log_expires"]).schema
+        num_small_files: int64
+        files_expire: timestamp[ms, tz=UTC]
+        log_expires: timestamp[ms, tz=UTC]
     """
     threshold = parse_size(small_file_size, "small_file_size")
     log = handle.log
@@ -156,7 +165,18 @@ def read_history(handle: Handle, small_file_size: int | str = SMALL_FILE_SIZE) -
 
 
 def read_storage(handle: Handle) -> Storage:
-    """Read the log and look at the disk; hidden files are passed over, as VACUUM does."""
+    """Read from the log and the folder how many bytes each version stores; skip hidden files, as VACUUM.
+
+    Examples:
+        >>> storage = ck.open_table("data/flights").storage()
+        >>> storage.versions.schema
+        version: int64
+        live_bytes: int64
+        tombstoned_bytes: int64
+        gone_bytes: int64
+        >>> storage.orphaned_bytes
+        0
+    """
     needs = read_needs(handle)
     _, lifetimes = handle.log.lifetimes()
     on_disk = list_folder(handle.store, needs.snapshot.metadata.partition_columns)
@@ -164,7 +184,7 @@ def read_storage(handle: Handle) -> Storage:
     sizes = pc.fill_null(lifetimes["size_bytes"], 0).to_numpy()
     gone = pc.is_in(paths, value_set=missing_paths(handle.store, pa.chunked_array([paths]), on_disk["path"]))
     gone_sizes = sizes * gone.to_numpy(zero_copy_only=False)
-    # A file that came back, or got another vector, has been there since its first life.
+    # A file that was added again, or with another deletion vector, exists since it was first added.
     _, begins = np.unique(paths.dictionary_encode().indices.to_numpy(), return_index=True)
     ever = pa.table({"added": lifetimes["added"].take(begins), "removed": pa.nulls(len(begins), pa.int64())})
 
@@ -181,28 +201,41 @@ def read_storage(handle: Handle) -> Storage:
 
 
 def read_versions(handle: Handle, now: datetime | None = None, verify: bool = False) -> pa.Table:
-    """Every version that the log knows, oldest first.
+    """Return the versions in the log, oldest first, and whether each can be read.
 
     Args:
         handle: The table.
-        now: At which time, with the files that are there; None for now.
-        verify: Compare by fingerprint what was replaced by each commit that says that it changed no
-            data. False: nothing is read but the log.
+        now: The time, with the files as they are now; None for now.
+        verify: Whether to compare the fingerprints of the files that each commit with dataChange=false
+            replaced. False: no data file is read.
 
     Returns:
-        version (int64); timestamp (UTC, when it was committed, as time travel has it; null without a
-        commit); operation (string); readable (string: "yes", "blocked" by Delta's guard, "missing files",
-        "log gone": the version can't be read back from the log any more); num_missing (int64) and
-        missing (list of strings): how many of the files that it needs aren't on disk, and the first ten
-        of their paths; readable_until (UTC: when VACUUM may delete the first file that it needs, or
-        the guard blocks it, whichever is first; null if neither will, as for the latest, or if it can't
-        be read); same_content_as (int64, the lowest other version that is known to have the same rows
-        and columns; see `content.read_content`); same_content_by (string, how that is known: "identical
-        files", "says OPTIMIZE, row counts agree", "equal fingerprints"); content_claim (string, what
-        the commit says and nothing else shows: "claimed by its writer" if it replaced files and says
-        that it changed no data, with ", contradicted by the row counts" or ", refuted by the
-        fingerprints" where it is wrong); read_instead (int64, of a version that can't be read, the
-        latest of the same content that can).
+        timestamp is the commit time for time travel, null without a commit. readable is "yes", "blocked"
+        (by Delta's guard), "missing files" or "log gone" (the log no longer has the version); num_missing
+        counts the needed files that aren't on disk, and missing has the first ten. readable_until is when
+        VACUUM may delete the first needed file, or when the guard blocks the version; null if neither
+        happens, as for the latest version, or if it can't be read. same_content_as is the lowest other
+        version known to have the same rows and columns (see `content.read_content`), same_content_by how
+        that is known: "identical files", "says OPTIMIZE, row counts agree", "equal fingerprints".
+        content_claim is "claimed by its writer" if the commit replaced files and says, without further
+        evidence, that it changed no data, with ", contradicted by the row counts" or ", refuted by the
+        fingerprints" if that is wrong. read_instead is the latest readable version with the same content,
+        for a version that can't be read.
+
+    Examples:
+        >>> ck.open_table("data/flights").versions().schema
+        version: int64
+        timestamp: timestamp[ms, tz=UTC]
+        operation: string
+        readable: string
+        num_missing: int64
+        missing: list<item: string>
+          child 0, item: string
+        readable_until: timestamp[ms, tz=UTC]
+        same_content_as: int64
+        same_content_by: string
+        content_claim: string
+        read_instead: int64
     """
     metadata = handle.log.snapshot().metadata
     on_disk = list_folder(handle.store, metadata.partition_columns)
@@ -215,7 +248,7 @@ def read_versions(handle: Handle, now: datetime | None = None, verify: bool = Fa
     pairs = zip(needs.versions.tolist(), others.tolist(), strict=True)
     evidence = [content.evidence(version, other) if other >= 0 else None for version, other in pairs]
     versions = pa.array(np.union1d(commits["version"].to_numpy(), needs.versions))
-    # Where each version is among the commits, and among those that can be read back: neither has all.
+    # The row of each version in the commits and in `needs`: some versions are in only one of the two.
     commit = pc.index_in(versions, value_set=commits["version"])
     row = pc.index_in(versions, value_set=pa.array(needs.versions))
     return pa.table(
@@ -236,15 +269,16 @@ def read_versions(handle: Handle, now: datetime | None = None, verify: bool = Fa
 
 
 def _readable_until(state: Readability, on_disk: pa.Table) -> np.ndarray:
-    """When VACUUM may delete the first file that each version needs, or the guard blocks it: ms since 1970.
+    """Return `readable_until` in ms since 1970.
 
-    VACUUM keeps what is live, what a young tombstone names, and what is itself young.
+    VACUUM keeps live files, files with a tombstone younger than the retention, and files that are
+    themselves younger.
     """
     needs, kept = state.needs, to_millis(state.retention)
     paths = pc.unique(needs.files["path"])
     modified = latest_by_path(paths, on_disk, "modification_time")
     removed = latest_by_path(paths, needs.tombstones, "time")
-    # What isn't listed is elsewhere or hidden, and VACUUM doesn't look there.
+    # Files that aren't listed are elsewhere or hidden: VACUUM never deletes them.
     stays = pc.or_(pc.is_in(paths, value_set=needs.live["path"]), modified.is_null())
     expiry = pc.if_else(stays, _NEVER, pc.add(pc.max_element_wise(removed, modified), kept))
     spans = needs.files.select(["added", "removed"])
@@ -261,7 +295,7 @@ def _readable_until(state: Readability, on_disk: pa.Table) -> np.ndarray:
 def _alternatives(
     versions: np.ndarray, groups: np.ndarray, readable: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For each version the lowest other one of its group, and the latest one to read instead; -1 for none."""
+    """Return each version's same_content_as and read_instead; -1 for none."""
     others, instead = np.full(len(versions), -1), np.full(len(versions), -1)
     for group in np.unique(groups):
         members = np.flatnonzero(groups == group)
@@ -275,7 +309,7 @@ def _alternatives(
 
 
 def _first_missing(needs: Needs, paths: pa.Array) -> list[list[str]]:
-    """The first of the missing paths that each version needs."""
+    """Return, for each version, the first of the missing paths that it needs."""
     lacking = needs.files.filter(pc.is_in(needs.files["path"], value_set=paths)).sort_by("path")
     added, removed = lacking["added"].to_numpy(), lacking["removed"].to_numpy()
     needed = ((added <= version) & (version < removed) for version in needs.versions)

@@ -1,4 +1,4 @@
-"""Other readers and formats: symlink manifests, Parquet to Delta and back."""
+"""Other readers and formats: symlink manifests, conversion from Parquet to Delta and back."""
 
 from compaction_kit.interop.check import ManifestCheck, check_manifest
 from compaction_kit.interop.convert import ConvertPlan, ConvertResult, plan_convert

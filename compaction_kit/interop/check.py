@@ -36,21 +36,20 @@ class ManifestCheck(Record):
         table: The table's name.
         latest: The table's version.
         version: The newest version whose live files are exactly the listed ones; None if there is none.
-        partitions: One row a partition that is listed or live: partition (string, its folder), num_listed
-            (int64), num_live (int64), version (int64, the newest at which the partition's live files were
-            exactly the listed ones; null for none), matches (bool).
-        files: One row a file that is listed or live: path (string), partition (string), state (string;
-            "listed and live"; "listed, live with rows deleted": by a deletion vector, which a manifest
-            can't list; "live, not listed"; "listed, not live"), on_disk (bool), num_rows (int64, with deleted
-            ones; null where neither the log nor the file says), num_deleted (int64, by a deletion vector),
-            added and removed (int64, the versions that added it first and removed it last; null if the
-            log doesn't say, or the file is live).
+        partitions: One row per partition with listed or live files: partition (its folder), num_listed,
+            num_live, version (the newest whose live files of the partition are exactly the listed ones;
+            null for none), matches.
+        files: One row per listed or live file: path, partition, state ("listed and live"; "listed, live
+            with rows deleted": by a deletion vector, which a manifest can't list; "live, not listed";
+            "listed, not live"), on_disk, num_rows (with deleted rows; null if neither the log nor the
+            footer has it), num_deleted (by a deletion vector), added and removed (the first version that
+            added it and the last that removed it; null if the log doesn't have it, or the file is live).
         num_repeated: The number of lines that repeat another line of the same partition.
-        by_version: One row a version: version, num_live, num_listed (int64, how many of its live files are
-            listed).
-        damage: The rows that a reader reads twice, misses, or reads though they are outdated.
+        by_version: One row per version: version, num_live, num_listed (the number of its live files that
+            are listed).
+        damage: The rows that a reader reads twice, misses, or reads although they are outdated.
         kept: Whether Delta keeps the manifest up to date.
-        refusal: Why Delta would make no manifest now; None if it would.
+        refusal: Why Delta would refuse to generate a manifest now; None if it wouldn't.
     """
 
     table: str
@@ -66,12 +65,12 @@ class ManifestCheck(Record):
 
     @property
     def matches(self) -> bool:
-        """Whether a reader of the manifest reads the files of the current version."""
+        """Whether a reader of the manifest reads exactly the files of the latest version."""
         return self.count(LIVE) == len(self.files) and not self.num_gone and not self.num_repeated
 
     @property
     def same_rows(self) -> bool:
-        """Whether a reader of the manifest gets the current version's rows, even if from older files."""
+        """Whether a reader of the manifest gets the latest version's rows, even if from older files."""
         known = self.partitions["version"].null_count == 0
         return known and not self.num_gone and not self.damage
 
@@ -88,11 +87,11 @@ class ManifestCheck(Record):
         return pc.sum(pc.and_(listed, pc.invert(self.files["on_disk"]))).as_py() or 0
 
     def count(self, state: str) -> int:
-        """The number of files in a state."""
+        """Count the files in a state."""
         return pc.sum(pc.equal(self.files["state"], state)).as_py() or 0
 
     def facts(self) -> dict[str, str]:
-        """Which version is listed, what differs, and what readers get: name and value."""
+        """Return the listed version, the differences, and what readers get: name and value."""
         kept = f"yes, by {PROPERTY}" if self.kept else "no"
         facts = {"manifest": self._which(), "kept by Delta": kept}
         if self.matches:
@@ -117,16 +116,18 @@ class ManifestCheck(Record):
                 "rows of outdated files": self.damage.outdated,
             }
             facts |= {name: f"{count:,}" for name, count in rows.items() if count}
-        again = "make it again with interop.generate_manifest(table)"
-        facts["what to do"] = f"Delta makes no manifest now: {self.refusal}" if self.refusal else again
+        again = "generate it again with interop.generate_manifest(table)"
+        facts["what to do"] = (
+            f"Delta refuses to generate a manifest: {self.refusal}" if self.refusal else again
+        )
         return facts
 
     def parts(self) -> tuple[object, ...]:
-        """The facts and the figure."""
+        """Return the facts and the figure."""
         return self.facts(), self.plot()
 
     def explain(self) -> str:
-        """Which version the manifest lists, what differs, and what its readers get."""
+        """Explain which version the manifest lists, what differs, and what its readers get."""
         return self.summary()
 
     def plot(self) -> Figure:
@@ -137,9 +138,9 @@ class ManifestCheck(Record):
         now = f"the table is at version {self.latest}"
         if self.matches:
             count = format_count(self.count(LIVE), "live file")
-            return f"lists the {count} of version {self.latest}, the current one"
+            return f"lists the {count} of version {self.latest}, the latest"
         if self.version == self.latest:
-            return f"lists the files of version {self.version}, the current one"
+            return f"lists the files of version {self.version}, the latest"
         if self.version is not None:
             return f"lists the files of version {self.version}, and {now}"
         versions = self.partitions["version"]
@@ -149,7 +150,7 @@ class ManifestCheck(Record):
         mixed = [f"version{'s' * (len(known) > 1)} {', '.join(map(str, known))}"] if known else []
         if versions.null_count:
             mixed.append(f"no version in {format_count(versions.null_count, 'partition')}")
-        return f"mixes versions over its partitions ({'; '.join(mixed)}), and {now}"
+        return f"lists different versions in its partitions ({'; '.join(mixed)}), and {now}"
 
 
 def check_manifest(table: Table) -> ManifestCheck:
@@ -160,6 +161,24 @@ def check_manifest(table: Table) -> ManifestCheck:
 
     Raises:
         InvalidArgumentError: There is no manifest.
+
+    Examples:
+        >>> table = ck.open_table("data/flights")
+        >>> ck.interop.generate_manifest(table)
+        >>> ck.interop.read_manifest(table).schema
+        partition: string
+        path: string
+        size_bytes: int64
+        >>> check = ck.interop.check_manifest(table)
+        >>> print(check.explain())
+        manifest         lists the 1,095 live files of version 365, the latest
+        kept by Delta    no
+        >>> check.partitions.schema
+        partition: string
+        num_listed: int64
+        num_live: int64
+        version: int64
+        matches: bool
     """
     lines = read_manifest(table)
     listed = _with_keys(lines.group_by(["partition", "path"]).aggregate([]))
@@ -206,11 +225,11 @@ def _live_files(store: Store, snapshot: Snapshot) -> pa.Table:
 
 
 def _lives(lifetimes: pa.Table, snapshot: Snapshot, live: pa.Table, listed: pa.Table) -> pa.Table:
-    """The times that files were live up to a version, with their partitions and whether they are listed.
+    """Return the spans of versions in which files were live, with their partitions, and if they are listed.
 
-    The log has the partitions of live files; that of others is taken from the folder that they were in.
+    The log has the partitions of live files; those of others are taken from their folders.
     """
-    # Others may have committed since the snapshot was read.
+    # There may be new commits since the snapshot was read.
     lifetimes = lifetimes.filter(pc.less_equal(lifetimes["added"], snapshot.version))
     removed = pc.if_else(pc.less_equal(lifetimes["removed"], snapshot.version), lifetimes["removed"], _NEVER)
     paths = lifetimes["path"].combine_chunks()
@@ -223,19 +242,19 @@ def _lives(lifetimes: pa.Table, snapshot: Snapshot, live: pa.Table, listed: pa.T
         pa.table({"partition": partitions, "path": paths, "added": lifetimes["added"], "removed": removed})
     )
     is_listed = pc.is_in(lives["key"], value_set=listed["key"])
-    # A manifest can't list a file without the rows that a deletion vector deletes.
+    # A reader of the manifest ignores deletion vectors.
     whole = pc.and_(is_listed, pc.is_null(lifetimes["deletion_vector_id"]))
     return lives.append_column("listed", is_listed).append_column("whole", whole)
 
 
 def _partition(folder: str, columns: tuple[str, ...]) -> str:
-    """A folder as Delta would name it; unchanged if it doesn't have all partition values."""
+    """Return a folder as Delta would name it; unchanged if it lacks partition values."""
     values = partition_values(folder) or {}
     return folder_of(columns, tuple(values.values())) if tuple(values) == columns else folder
 
 
 def _files(store: Store, listed: pa.Table, live: pa.Table, lives: pa.Table) -> pa.Table:
-    """`ManifestCheck.files`, with keys."""
+    """Make `ManifestCheck.files`, with keys."""
     marked = pc.if_else(pc.greater(live["num_deleted"], 0), DELETED, LIVE)
     state = pc.if_else(pc.is_in(live["key"], value_set=listed["key"]), marked, MISSING)
     stale = listed.filter(pc.invert(pc.is_in(listed["key"], value_set=live["key"])))
@@ -266,7 +285,7 @@ def _files(store: Store, listed: pa.Table, live: pa.Table, lives: pa.Table) -> p
 
 
 def _by_version(lives: pa.Table, versions: np.ndarray) -> pa.Table:
-    """`ManifestCheck.by_version`."""
+    """Make `ManifestCheck.by_version`."""
     added = lives["added"].to_numpy() - versions[0]
     removed = pc.fill_null(lives["removed"], versions[-1] + 1).to_numpy() - versions[0]
 
@@ -280,14 +299,14 @@ def _by_version(lives: pa.Table, versions: np.ndarray) -> pa.Table:
 
 
 def _newest(by_version: pa.Table, num_listed: int) -> int | None:
-    """The newest version whose live files are exactly those listed."""
+    """Return the newest version whose live files are exactly the listed ones."""
     all_listed = pc.equal(by_version["num_live"], by_version["num_listed"])
     exact = by_version.filter(pc.and_(all_listed, pc.equal(by_version["num_listed"], num_listed)))
     return pc.max(exact["version"]).as_py()
 
 
 def _partitions(lives: pa.Table, files: pa.Table, versions: np.ndarray) -> pa.Table:
-    """`ManifestCheck.partitions`."""
+    """Make `ManifestCheck.partitions`."""
     marks = pa.table(
         {
             "partition": files["partition"],
@@ -306,8 +325,8 @@ def _partitions(lives: pa.Table, files: pa.Table, versions: np.ndarray) -> pa.Ta
     def newest(partition: str, num_listed: int, matches: bool) -> int | None:
         if matches:
             return int(versions[-1])
-        mine = lives.take(rows_of[partition].values) if partition in rows_of else lives.slice(0, 0)
-        return _newest(_by_version(mine, versions), num_listed)
+        own = lives.take(rows_of[partition].values) if partition in rows_of else lives.slice(0, 0)
+        return _newest(_by_version(own, versions), num_listed)
 
     arguments = (groups[name].to_pylist() for name in ("partition", "num_listed", "matches"))
     version = pa.array(map(newest, *arguments), pa.int64())
@@ -324,7 +343,7 @@ def _damage(lives: pa.Table, files: pa.Table, rewriting: np.ndarray) -> Damage:
     lives = lives.select(["partition", "added", "removed"])
     lives = lives.append_column("num_rows", num_rows).append_column("listed", listed)
     measured = measure_damage(lives, rewriting)
-    # Files that the log doesn't know, and rows that it knows only as deleted by a vector.
+    # Files that aren't in the log, and rows that deletion vectors delete.
     unknown = files.filter(pc.is_null(files["added"]))["num_rows"]
     deleted = files.filter(pc.equal(files["state"], DELETED))["num_deleted"]
     outdated = sum(pc.sum(rows).as_py() or 0 for rows in (unknown, deleted))

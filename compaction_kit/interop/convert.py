@@ -1,6 +1,6 @@
-"""Parquet to Delta: what CONVERT TO DELTA would make of a folder, and the conversion with proof.
+"""Plan and run CONVERT TO DELTA on a folder of Parquet files, and verify that no row changes.
 
-Where CONVERT would fail halfway, or find other rows than Spark reads, the folder is refused.
+A folder is refused where CONVERT would fail halfway, or find other rows than Spark reads.
 """
 
 import time
@@ -52,13 +52,13 @@ class ConvertPlan(Plan):
 
     Attributes:
         path: The folder.
-        files: One row a file, by path: path (string, relative to the folder), size_bytes (int64),
-            modification_time (int64, ns since 1970), num_rows (int64), schema_id (int64, the same for files
-            with the same columns), partition.<column> (string, as the folder has it).
+        files: One row per file, sorted by path: path (relative to the folder), size_bytes,
+            modification_time (ns since 1970), num_rows, schema_id (equal for files with the same columns),
+            partition.<column> (the value in the folder's name).
         schema: The table's columns: those of all files.
-        partition_columns: The columns that the folders are named by, in their order.
-        num_hidden: How many files are left out because their names, or those of their folders, begin with
-            an underscore or a dot.
+        partition_columns: The columns in the names of the folders, in their order.
+        num_hidden: The number of files that are left out, as their names, or those of their folders, begin
+            with an underscore or a dot.
     """
 
     path: Path
@@ -85,7 +85,7 @@ class ConvertPlan(Plan):
 
     @property
     def size_bytes(self) -> int:
-        """Their size in bytes."""
+        """The bytes of the table's files."""
         return pc.sum(self.files["size_bytes"]).as_py() or 0
 
     @property
@@ -99,7 +99,7 @@ class ConvertPlan(Plan):
         return StructType([self.schema[name] for name in self.partition_columns])
 
     def facts(self) -> dict[str, str]:
-        """The folder and what the run would do: name and value."""
+        """Return the folder and what the run would do: name and value."""
         rows = pc.sum(self.files["num_rows"]).as_py()
         by = ", ".join(f"{column.name} {column.dataType.simpleString()}" for column in self.partition_schema)
         hidden = f"; {format_count(self.num_hidden, 'hidden file')} left out" if self.num_hidden else ""
@@ -109,21 +109,21 @@ class ConvertPlan(Plan):
             "files": f"{self.num_files:,}, {format_size(self.size_bytes)}, {rows:,} rows{hidden}",
             "columns": f"{len(self.schema):,}{several}",
             "partitioned by": by or "nothing",
-            "what it does": "writes a log beside the files, which stay unchanged; version 0 lists them all",
+            "what it does": "writes a log beside the files and doesn't change them; version 0 adds them all",
         }
 
     def run(self) -> "ConvertResult":
         """Convert the folder, and compare the rows that Spark reads before and after.
 
-        Nobody else may write into the folder meanwhile: Parquet has no transactions that would show it.
+        No other program may write to the folder during the run: Parquet has no transactions to detect it.
+        After any error the files are as before; a log that the run has already written is set aside.
 
         Raises:
-            InvalidArgumentError: It is a Delta table by now.
-            StalePlanError: The folder's files are not those of the plan any more.
+            InvalidArgumentError: The folder is a Delta table by now.
+            StalePlanError: The folder's files have changed since the plan was made.
             RunFailedError, ReadOnlyTableError: Delta or Spark failed.
             RunCancelled: Ctrl-C was pressed.
-            VerificationError: The rows differ. After any of these the folder is Parquet as it was; a
-                log that was written already is set aside.
+            VerificationError: The rows differ.
         """
         refuse_logs(self.store)
         files, _ = list_files(self.store)
@@ -147,7 +147,7 @@ class ConvertPlan(Plan):
 
     def _undo(self) -> str:
         if not has_delta_log(self.store):
-            # CONVERT makes its folders first.
+            # CONVERT creates the folder of the log first.
             self.store.delete_empty(LOG_FOLDER)
             return "the folder is as it was"
         names = (f"{_UNVERIFIED}{f'_{number}' if number else ''}" for number in count())
@@ -158,7 +158,7 @@ class ConvertPlan(Plan):
 
 @dataclass(frozen=True, repr=False)
 class ConvertResult(Result):
-    """The result of a conversion to Delta: the table, and the rows' fingerprint before and after."""
+    """The result of a conversion to Delta: the table, and the fingerprint of the rows before and after."""
 
     table: Table
     plan: ConvertPlan
@@ -166,7 +166,7 @@ class ConvertResult(Result):
     seconds: float
 
     def facts(self) -> dict[str, str]:
-        """The table and the proof: name and value."""
+        """Return the table and the proof: name and value."""
         return {
             "table": f"{self.table.path}, version {self.table.version}",
             "files": f"{self.plan.num_files:,}, {format_size(self.plan.size_bytes)}, where they were",
@@ -178,24 +178,35 @@ class ConvertResult(Result):
 def plan_convert(
     path: str | Path, partition_by: str | StructType | None = None, spark: SparkSession | None = None
 ) -> ConvertPlan:
-    """Plan to convert a folder of Parquet files to Delta, by what CONVERT TO DELTA would find there.
+    """Plan CONVERT TO DELTA for a folder of Parquet files.
 
-    CONVERT must be given the partition columns and their types. Here the folders give the columns, and
-    Spark infers the types as it does when it reads: 1 from "01", so that for a column of codes you should
-    say that it is a STRING. Every file's footer is read, and Spark merges their schemas.
+    CONVERT must be given the partition columns and their types. Here the columns come from the folders'
+    names, and Spark infers the types as when it reads the folder: "01" becomes 1, so give `partition_by` for
+    a column of codes. The footer of every file is read, and Spark merges their schemas.
 
     Args:
         path: The folder.
         partition_by: The partition columns with their types, such as "origin STRING, day DATE"; None for
             those that Spark infers.
-        spark: The session to use; None for `get_spark()`.
+        spark: The session; None for `get_spark()`.
 
     Raises:
-        TableNotFoundError: There is no such folder.
+        TableNotFoundError: The folder doesn't exist.
         EmptyTableError: It holds no Parquet file.
         InvalidArgumentError: It is a Delta table already, or `partition_by` names other columns.
         UnsupportedTableError: CONVERT would fail, or not find the rows that Spark reads: files that aren't
-            Parquet, folders that aren't named by partition values, columns of types that can't be merged.
+            Parquet, folders without partition values in their names, columns whose types can't be merged.
+
+    Examples:
+        >>> plan = ck.interop.plan_convert("data/flights/origin=JFK")
+        >>> plan.num_files, plan.num_schemas, plan.partition_columns
+        (365, 1, ())
+        >>> plan.files.schema
+        path: string
+        size_bytes: int64
+        modification_time: int64
+        num_rows: int64
+        schema_id: int64
     """
     store = open_store(str(path))
     folder = Path(store.root)
@@ -204,7 +215,7 @@ def plan_convert(
     refuse_logs(store)
     files, num_hidden = list_files(store)
     if not files.num_rows:
-        raise EmptyTableError(f"{path} holds no Parquet file, so that there is nothing to convert.")
+        raise EmptyTableError(f"{path} holds no Parquet file, so there is nothing to convert.")
     paths = files["path"].to_pylist()
     partitions = read_partitions(paths)
     footers = read_all_footers(store, paths)
@@ -213,7 +224,7 @@ def plan_convert(
     if partition_by is not None:
         given = {column.name: column for column in _parsed(partition_by, tuple(partitions))}
         schema = StructType([given.get(column.name, column) for column in schema])
-    # The first line of a footer's schema has its address in memory.
+    # The first line of str(footer.schema) has an address in memory.
     schemas = pa.array([str(footer.schema).split("\n", 1)[1] for footer in footers.values()])
     columns = {
         "num_rows": pa.array([footer.num_rows for footer in footers.values()], pa.int64()),
@@ -232,9 +243,9 @@ def run_verified(
     convert: Callable[[], object],
     undo: Callable[[], str],
 ) -> Fingerprint:
-    """Convert a folder so that it can be cancelled, and undo it unless the rows are the same after it.
+    """Run a conversion that can be cancelled, and undo it if it fails or the rows differ after it.
 
-    `undo` is called before anything is raised, and returns the state of the folder in words.
+    `undo` is called before any error is raised, and returns the state of the folder as text.
     """
 
     def proof() -> Fingerprint:
@@ -268,7 +279,7 @@ def run_verified(
 
 
 def _parsed(partition_by: str | StructType, columns: tuple[str, ...]) -> StructType:
-    """The partition columns as the caller gives them, if they are those of the folders."""
+    """Parse the partition columns that the caller gives; refuse them if the folders have others."""
     given: object = partition_by
     try:
         if isinstance(partition_by, str):
@@ -283,7 +294,7 @@ def _parsed(partition_by: str | StructType, columns: tuple[str, ...]) -> StructT
     schema = given if isinstance(given, StructType) else StructType()
     if tuple(schema.names) != columns:
         raise InvalidArgumentError(
-            f"partition_by names {', '.join(schema.names) or 'no column'}, and the folders are named by "
+            f"partition_by names {', '.join(schema.names) or 'no column'}, but the folders are named by "
             f"{', '.join(columns) or 'none'}: give these, in this order, with their types."
         )
     return schema

@@ -1,4 +1,4 @@
-"""Which rows the reader of an old list of files reads twice, misses, or reads though they are outdated."""
+"""The rows that a reader of an old manifest reads twice, misses, or reads although they are outdated."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,13 @@ import pyarrow.compute as pc
 
 @dataclass(frozen=True)
 class Damage:
-    """Numbers of rows that the reader of a list gets wrong; at least so many, where a list mixes versions.
+    """The numbers of rows that a reader of a manifest gets wrong; lower bounds if it mixes versions.
 
     Attributes:
         twice: Rows read from a file and again from the file that it was compacted to.
         missed: Live rows that are in no listed file.
-        outdated: Rows of listed files that a commit which changed data has removed: some of them are
-            deleted or updated, the others are among the missed.
+        outdated: Rows of listed files that a commit with data changes removed: some of them were deleted or
+            updated, the others count as missed too.
     """
 
     twice: int
@@ -29,13 +29,13 @@ class Damage:
 def measure_damage(lives: pa.Table, rewriting: np.ndarray) -> Damage:
     """Compare the rows of listed files with those of live files.
 
-    Files that a commit without data changes has replaced have the same rows as the files that replaced
-    them, so that only the sums of such a family of files are compared.
+    Files replaced by a commit without data changes have the same rows as their replacements, so only the
+    sums over such a family of files are compared.
 
     Args:
-        lives: One row for each time that a file of the partitions was live: partition (string), added (int64,
-            the version), removed (int64, the first version without it; null if it is live), num_rows (int64;
-            of files that are neither live nor listed it doesn't matter), listed (bool).
+        lives: One row per span of versions in which a file was live: partition (string), added (int64),
+            removed (int64, the first version without it; null if it is live), num_rows (int64; ignored for
+            files that are neither live nor listed), listed (bool).
         rewriting: The versions that changed no data.
     """
     added, num_rows, listed = (lives[name].to_numpy() for name in ("added", "num_rows", "listed"))
@@ -61,11 +61,11 @@ def measure_damage(lives: pa.Table, rewriting: np.ndarray) -> Damage:
 def _families(
     added: np.ndarray, removed: np.ndarray, partitions: np.ndarray, rewriting: np.ndarray
 ) -> np.ndarray:
-    """Number the files; those that a rewriting commit removed and added in a partition have one number."""
+    """Number families: the files that a rewriting commit removed and added in a partition share a number."""
     rows = np.arange(len(added))
-    born, gone = np.isin(added, rewriting), np.isin(removed, rewriting)
-    files = np.concatenate([rows[born], rows[gone]])
-    versions = np.concatenate([added[born], removed[gone]])
+    is_output, is_input = np.isin(added, rewriting), np.isin(removed, rewriting)
+    files = np.concatenate([rows[is_output], rows[is_input]])
+    versions = np.concatenate([added[is_output], removed[is_input]])
     _, commits = np.unique(np.stack([versions, partitions[files]]), axis=1, return_inverse=True)
     commits = commits.reshape(-1)
     labels = rows

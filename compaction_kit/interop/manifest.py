@@ -1,11 +1,11 @@
-"""Symlink manifests: the lists of files by which Presto, Athena and Hive read a Delta table.
+"""Symlink manifests: the lists of files with which Presto, Athena and Hive read a Delta table.
 
-Delta writes a file named `manifest` for each partition, below `_symlink_format_manifest`, with one
-line for each live file (GenerateSymlinkManifest.scala).
+Delta writes a file named `manifest` for each partition, below `_symlink_format_manifest`, with one line per
+live file (GenerateSymlinkManifest.scala).
 
-A manifest lists the files of the version at which it was made. GENERATE between two commits of an OPTIMIZE
-that has several (optimize.batchSize; without it there is one) lists some files that are compacted
-a moment later. Readers of the manifest get the same rows until VACUUM deletes those files.
+A manifest lists the files of the version at which it was generated. An OPTIMIZE with optimize.batchSize can
+make several commits: GENERATE between two of them lists files that the next commits compact. Readers of the
+manifest get the same rows until VACUUM deletes those files.
 """
 
 from functools import reduce
@@ -38,20 +38,19 @@ LISTED = pa.schema([("partition", pa.string()), ("path", pa.string()), ("size_by
 
 
 def read_manifest(table: Table) -> pa.Table:
-    """Read the lines of a table's manifest; of the log nothing is read.
+    """Read the lines of a table's manifest, without reading the log.
 
     Args:
         table: The table.
 
     Returns:
-        One row a line: partition (string, the folder that the manifest is in, such as "origin=JFK"; "" for
-        a table without partitions), path (string, relative to the table, decoded; as the line has it if
-        the file is elsewhere), size_bytes (int64, on disk; null if there is no such file, or not on a
-        local disk).
+        One row per line. partition is the manifest's folder, such as "origin=JFK"; "" for a table without
+        partitions. path is relative to the table and decoded, or the line itself if the file is elsewhere.
+        size_bytes is null if the file doesn't exist or isn't on a local disk.
 
     Raises:
         InvalidArgumentError: There is no manifest.
-        CorruptLogError: A manifest is no text.
+        CorruptLogError: A manifest is not text.
     """
     store = table.handle.store
     found = (
@@ -61,7 +60,9 @@ def read_manifest(table: Table) -> pa.Table:
     if not folders:
         reason = refusal(table.log.snapshot())
         advice = (
-            f"and Delta makes none: {reason}" if reason else "make one with interop.generate_manifest(table)"
+            f"and Delta refuses to generate one: {reason}"
+            if reason
+            else "generate one with interop.generate_manifest(table)"
         )
         raise InvalidArgumentError(f"{table.name} has no symlink manifest, {advice}.")
     rows = []
@@ -71,8 +72,8 @@ def read_manifest(table: Table) -> pa.Table:
             lines = store.read(f"{folder}/manifest").decode().split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise CorruptLogError(
-                f"The manifest in {FOLDER}/{partition} can't be read ({first_line(error)}): make it again "
-                "with interop.generate_manifest(table)."
+                f"The manifest in {FOLDER}/{partition} can't be read ({first_line(error)}): generate it "
+                "again with interop.generate_manifest(table)."
             ) from error
         for line in filter(None, lines):
             path = _relative(line, store)
@@ -83,10 +84,10 @@ def read_manifest(table: Table) -> pa.Table:
 
 
 def read_through_manifest(table: Table) -> DataFrame:
-    """Read the rows that a reader of the manifest gets, by Spark.
+    """Read with Spark the rows that a reader of the manifest gets.
 
-    The listed files are read as plain Parquet, and the partition values are those of the folder that
-    the manifest is in. There is one scan for each partition: this shows what is read, and isn't fast.
+    The listed files are read as plain Parquet, and the partition values come from the manifest's folder.
+    Each partition needs a scan of its own, so this is slow; use it to compare rows.
 
     Args:
         table: The table.
@@ -102,9 +103,9 @@ def read_through_manifest(table: Table) -> DataFrame:
     missing = listed.filter(listed["size_bytes"].is_null())["path"].to_pylist()
     if missing:
         raise RunFailedError(
-            f"The manifest of {table.name} can't be read through: "
-            f"{format_count(len(missing), 'listed file')} missing, such as {missing[0]}; make it again with "
-            "interop.generate_manifest(table)."
+            f"The files that the manifest of {table.name} lists can't be read: "
+            f"{format_count(len(missing), 'listed file')} missing, such as {missing[0]}; generate it again "
+            "with interop.generate_manifest(table)."
         )
     metadata = table.log.snapshot().metadata
     schema = StructType.fromJson(dict(metadata.schema))
@@ -120,39 +121,40 @@ def read_through_manifest(table: Table) -> DataFrame:
 
 
 def generate_manifest(table: Table) -> None:
-    """Make the manifest of the latest version, by Delta's GENERATE; it makes no commit.
+    """Generate the manifest of the latest version with Delta's GENERATE, which makes no commit.
 
-    GENERATE replaces one partition's list after the other, so that a reader may meanwhile find some
-    of the old version and some of the new one. A metastore with partitions must be told of new ones.
+    GENERATE replaces the manifests of the partitions one after the other, so that readers may see a mix of
+    two versions until it is done. Add new partitions to the metastore afterwards. `check_manifest` has an
+    example.
 
     Args:
         table: The table.
 
     Raises:
-        UnsupportedTableError: Delta makes none for a table with column mapping or deletion vectors.
-        RunFailedError, ReadOnlyTableError: It could not be written.
+        UnsupportedTableError: The table has column mapping or deletion vectors, which Delta refuses.
+        RunFailedError, ReadOnlyTableError: The manifest could not be written.
     """
     _check(table)
     name = table_name(table.spark, table.path)
-    _run(table, f"GENERATE symlink_format_manifest FOR TABLE {name}", "the manifest may be old")
+    _run(table, f"GENERATE symlink_format_manifest FOR TABLE {name}", "the manifest may be outdated")
 
 
 def keep_manifest(table: Table, keep: bool = True) -> None:
-    """Have Delta update the manifest after each commit, or stop that.
+    """Make Delta update the manifest after each commit, or stop that.
 
-    Sets the table property delta.compatibility.symlinkFormatManifest.enabled, which is a commit; then
-    makes the manifest, as the property alone makes none. From then on every writer's Delta rewrites, after
-    each of its commits, the lists of the partitions that it has changed. Without `keep` the manifest stays
-    as it is, and is old after the next commit.
+    Set the table property delta.compatibility.symlinkFormatManifest.enabled, which is a commit; then
+    generate the manifest, as the property alone doesn't. From then on Delta rewrites, after each commit of
+    any writer, the manifests of the changed partitions. With keep=False the manifest is not changed, and is
+    outdated after the next commit.
 
     Args:
         table: The table.
-        keep: Whether to keep it up to date.
+        keep: Whether to keep the manifest up to date.
 
     Raises:
-        UnsupportedTableError: The table has column mapping, with which every later commit would
-            be made and then fail; or deletion vectors, with which Delta refuses the property.
-        RunFailedError, ReadOnlyTableError: It could not be written.
+        UnsupportedTableError: The table has column mapping, with which every later commit would be made
+            and then fail; or deletion vectors, with which Delta refuses the property.
+        RunFailedError, ReadOnlyTableError: The property or the manifest could not be written.
     """
     if keep:
         _check(table, keep=True)
@@ -165,11 +167,11 @@ def keep_manifest(table: Table, keep: bool = True) -> None:
 
 
 def refusal(snapshot: Snapshot, keep: bool = False) -> str | None:
-    """Why Delta makes no manifest of a version, or doesn't keep one; None if it does."""
+    """Return why Delta can't generate a manifest of a version, or keep it up to date; None if it can."""
     if snapshot.metadata.is_mapped:
         return (
-            "the table has column mapping, and other readers know columns by their names in the files; "
-            "copy its rows to a table without"
+            "the table has column mapping, and other readers find columns by their names in the files; "
+            "copy its rows to a table without it"
         )
     if snapshot.has_vectors:
         return (
@@ -187,7 +189,7 @@ def refusal(snapshot: Snapshot, keep: bool = False) -> str | None:
 def _check(table: Table, keep: bool = False) -> None:
     reason = refusal(table.log.snapshot(), keep)
     if reason is not None:
-        raise UnsupportedTableError(f"{table.name} can have no symlink manifest: {reason}.")
+        raise UnsupportedTableError(f"{table.name} can't have a symlink manifest: {reason}.")
 
 
 def _run(table: Table, statement: str, outcome: str) -> None:
@@ -199,9 +201,9 @@ def _run(table: Table, statement: str, outcome: str) -> None:
 
 
 def _relative(line: str, store: Store) -> str:
-    """A line's path, relative to the table; unchanged if it is elsewhere. Lines are not URL-encoded."""
+    """Return a line's path relative to the table, or the line if it is elsewhere; it is not URL-encoded."""
     if not line.startswith(("/", "file:")) or "\0" in line:
         return line
     path, prefix = "/" + line.removeprefix("file:").lstrip("/"), f"{store.root}/"
-    # The writer may have reached the table by a link.
+    # The writer may have used another path to the table, by a symbolic link.
     return (path if path.startswith(prefix) else store.real(path)).removeprefix(prefix)

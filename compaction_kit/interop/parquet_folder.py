@@ -1,6 +1,6 @@
-"""Folders of Parquet files: what Spark and CONVERT TO DELTA find in one, and how partition folders are named.
+"""Folders of Parquet files: what Spark and CONVERT TO DELTA read there, and the names of partition folders.
 
-Partition folders are named as Hive, Spark and Delta name them: `origin=JFK/day=2013-01-01`.
+Partition folders are named as in Hive, Spark and Delta: `origin=JFK/day=2013-01-01`.
 """
 
 import contextlib
@@ -31,25 +31,25 @@ _FILES = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("modific
 
 
 def has_delta_log(store: Store) -> bool:
-    """Whether a folder is a Delta table; an empty `_delta_log` makes none."""
+    """Return whether a folder is a Delta table; one with an empty `_delta_log` is not."""
     return any(entry.is_file for _, entries in store.walk(LOG_FOLDER) for entry in entries)
 
 
 def refuse_logs(store: Store) -> None:
-    """Refuse a folder with a log that says which of its files count."""
+    """Refuse a Delta table, and the output of a stream with a log of its files."""
     if has_delta_log(store):
         raise InvalidArgumentError(f"{store.root} is a Delta table already: open it with open_table.")
     if store.is_taken(_SINK_LOG):
         raise UnsupportedTableError(
-            f"{store.root} is the output of a stream, and its {_SINK_LOG} says which files count: stop the "
-            "stream, and copy the rows that Spark reads there to a new table."
+            f"{store.root} is the output of a stream, and its {_SINK_LOG} says which files are part of it: "
+            "stop the stream, and copy the rows that Spark reads there to a new table."
         )
 
 
 def list_files(store: Store) -> tuple[pa.Table, int]:
-    """List the files that Spark and CONVERT TO DELTA read, by path, and count those that both skip.
+    """List the files that Spark and CONVERT TO DELTA read, sorted by path, and count those that both skip.
 
-    A file that only one of the two reads is refused.
+    Refuse a folder with a file that only one of the two reads.
     """
     rows, num_hidden = [], 0
     for path, size_bytes, modification_time in sorted(_walk(store)):
@@ -62,14 +62,14 @@ def list_files(store: Store) -> tuple[pa.Table, int]:
             )
         if by_spark:
             rows.append({"path": path, "size_bytes": size_bytes, "modification_time": modification_time})
-        # Hadoop's checksums are nobody's data.
+        # Hadoop's checksum files hold no data, and aren't counted.
         elif not path.endswith(".crc"):
             num_hidden += 1
     return pa.Table.from_pylist(rows, _FILES), num_hidden
 
 
 def spark_reads(path: str) -> bool:
-    """Whether Spark reads a file, by its path in the folder (HadoopFSUtils.shouldFilterOutPathName)."""
+    """Return whether Spark reads a file at a path in a folder (HadoopFSUtils.shouldFilterOutPathName)."""
     return not any(
         (name.startswith("_") and "=" not in name) or name.startswith(".") or name.endswith("._COPYING_")
         for name in path.split("/")
@@ -77,14 +77,14 @@ def spark_reads(path: str) -> bool:
 
 
 def _convert_reads(path: str) -> bool:
-    """DeltaFileOperations.defaultHiddenFileFilter, and ConvertUtils.dirNameFilter for folders."""
+    """Return whether CONVERT reads a file (DeltaFileOperations.defaultHiddenFileFilter, dirNameFilter)."""
     *folders, name = path.split("/")
     hidden = [folder for folder in folders if folder.startswith(("_", ".")) and "=" not in folder]
     return not hidden and not name.startswith(("_", "."))
 
 
 def _walk(store: Store, folder: str = "") -> Iterator[tuple[str, int, int]]:
-    """The path, size and modification time of each file that Java finds."""
+    """Yield the path, size and modification time (ns since 1970) of each file that Java finds."""
     for entry in store.entries(folder):
         place = f"{folder}/{entry.name}" if folder else entry.name
         # Java finds neither broken links nor names that aren't UTF-8.
@@ -99,7 +99,7 @@ def _walk(store: Store, folder: str = "") -> Iterator[tuple[str, int, int]]:
 def read_parquet(
     spark: SparkSession, paths: Path | Iterable[Path], schema: StructType | None = None, **options: str
 ) -> DataFrame:
-    """Read a folder, or files, with Spark's Parquet reader, whatever characters are in the paths."""
+    """Read a folder or files with Spark's Parquet reader; paths may have any characters."""
     reader = spark.read.options(**options)
     if schema is not None:
         reader = reader.schema(schema)
@@ -107,7 +107,7 @@ def read_parquet(
 
 
 def read_footers(store: Store, places: Iterable[str]) -> list[pq.FileMetaData | None]:
-    """The footer of each Parquet file; None for a file that can't be read as Parquet."""
+    """Read the footer of each Parquet file; None for a file that can't be read as Parquet."""
 
     def read(place: str) -> pq.FileMetaData | None:
         with contextlib.suppress(OSError, pa.ArrowException):
@@ -119,7 +119,7 @@ def read_footers(store: Store, places: Iterable[str]) -> list[pq.FileMetaData | 
 
 
 def read_all_footers(store: Store, paths: Sequence[str]) -> dict[str, pq.FileMetaData]:
-    """The footer of each file in a folder, by path; a file that can't be read as Parquet is refused."""
+    """Read the footer of each file in a folder, by path; refuse files that aren't Parquet."""
     footers = dict(zip(paths, read_footers(store, paths), strict=True))
     unreadable = [path for path, footer in footers.items() if footer is None]
     if unreadable:
@@ -131,9 +131,9 @@ def read_all_footers(store: Store, paths: Sequence[str]) -> dict[str, pq.FileMet
 
 
 def merged_schema(spark: SparkSession, folder: Path, footers: Mapping[str, pq.FileMetaData]) -> StructType:
-    """The columns of all files of a folder, and its partition columns, as Spark infers them.
+    """Return the columns of all files of a folder, and its partition columns, as Spark infers them.
 
-    Types that can't be merged are refused, and names that Delta doesn't take.
+    Refuse types that can't be merged, and column names that Delta doesn't allow.
     """
     try:
         with quiet_errors(), session_confs(spark, WHOLE_FILES):
@@ -146,14 +146,14 @@ def merged_schema(spark: SparkSession, folder: Path, footers: Mapping[str, pq.Fi
     invalid = next((name for name in schema.names if _INVALID.intersection(name)), None)
     if invalid is not None:
         raise UnsupportedTableError(
-            f'The column "{invalid}" has a character in its name that Delta takes only with column mapping, '
+            f'The column "{invalid}" has a character in its name that Delta allows only with column mapping, '
             "which CONVERT doesn't set: copy the rows to a table with delta.columnMapping.mode=name."
         )
     return schema
 
 
 def _clash(footers: Mapping[str, pq.FileMetaData]) -> str | None:
-    """Two files with different types of one column, in words."""
+    """Describe two files with different types of one column; None if there are none."""
     seen: dict[str, tuple[pa.DataType, str]] = {}
     for path, footer in footers.items():
         for column in footer.schema.to_arrow_schema():
@@ -167,7 +167,7 @@ def partition_values(folder: str) -> dict[str, str | None] | None:
     """Read the partition values from a folder's path in the table; the inverse of `paths.folder_of`.
 
     Returns:
-        The value of each column as text, None for Hive's null; None if a part of the path isn't of the form
+        The value of each column as text, None for Hive's null; None if a part of the path isn't
         column=value.
     """
     values: dict[str, str | None] = {}
@@ -175,13 +175,13 @@ def partition_values(folder: str) -> dict[str, str | None] | None:
         name, _, value = part.partition("=")
         if not name or not value:
             return None
-        # Each %XX is a character of its own (ExternalCatalogUtils.unescapePathName).
+        # Each %XX is one character, never a byte of UTF-8 (ExternalCatalogUtils.unescapePathName).
         values[unquote(name, "latin-1")] = None if value == HIVE_NULL else unquote(value, "latin-1")
     return values
 
 
 def partition_folders(partitions: pa.Table) -> pa.Array:
-    """The folder of each row of partition.<column>, as Delta names it; "" for a table without partitions."""
+    """Return the folder of each row of partition.<column>, as in Delta; "" without partition columns."""
     if not partitions.num_columns:
         return pa.array([""] * partitions.num_rows, pa.string())
     columns = [name.removeprefix("partition.") for name in partitions.column_names]
@@ -191,9 +191,9 @@ def partition_folders(partitions: pa.Table) -> pa.Array:
 
 
 def read_partitions(paths: Sequence[str]) -> dict[str, list[str | None]]:
-    """For each partition column the value of each file, from the names of the files' folders.
+    """Read the values of each partition column, one per file, from the names of the files' folders.
 
-    Folders without partition values, or with those of different columns, are refused.
+    Refuse folders without partition values, or with different partition columns.
     """
     folders = [path.rpartition("/")[0] for path in paths]
     values_of: dict[str, dict[str, str | None]] = {}
@@ -201,13 +201,13 @@ def read_partitions(paths: Sequence[str]) -> dict[str, list[str | None]]:
         values = partition_values(folder)
         if values is None:
             raise UnsupportedTableError(
-                f"The folder {folder} isn't named column=value, so that CONVERT would take the files in it "
-                "and Spark doesn't read them: move it away, or begin its name with _."
+                f"The folder {folder} isn't named column=value, so that CONVERT would add the files in it "
+                "but Spark doesn't read them: move it away, or begin its name with _."
             )
         values_of[folder] = values
         if tuple(values) != tuple(values_of[folders[0]]):
             raise UnsupportedTableError(
-                f'The folders "{folders[0]}" and "{folder}" are of different partition columns: move '
+                f'The folders "{folders[0]}" and "{folder}" have different partition columns: move '
                 "the files of one of them elsewhere."
             )
     return {name: [values_of[folder][name] for folder in folders] for name in values_of[folders[0]]}

@@ -1,4 +1,4 @@
-"""Set a table's log and dead files aside, and put them back: each keeps its path, below another folder."""
+"""Move a table's log and dead files to another folder, with the same paths below it, and put them back."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,46 +13,46 @@ from compaction_kit.text import format_count
 
 
 def put_back(path: str | Path, set_aside: str | Path) -> Table:
-    """Make a folder of Parquet files the Delta table again that it was, with all its versions.
+    """Turn a folder of Parquet files back into the Delta table that it was, with all its versions.
 
-    `ParquetResult.undo` calls it; call it yourself after a run that was killed.
+    `ParquetResult.undo` calls this; call it yourself after a run that was killed.
 
     Args:
-        path: The folder that was the table's.
+        path: The folder of the former table.
         set_aside: The folder with its log and its dead files.
 
     Returns:
-        The table, at the version that it had. The folder `set_aside` is gone.
+        The table, at its former version. The folder `set_aside` is deleted.
 
     Raises:
-        InvalidArgumentError: There is no log to put back, or the folder's files aren't those of the
-            log's latest version any more, so that rows would be lost; nothing was changed.
+        InvalidArgumentError: There is no log to put back, or the folder's files are no longer those of the
+            log's latest version, so that rows would be lost; nothing was changed.
     """
     folder, aside = open_store(str(path)), open_store(str(set_aside))
     has_log = folder.is_folder(LOG_FOLDER)
     if not aside.is_folder():
         raise InvalidArgumentError(
-            f"{set_aside} is no folder, so that nothing can be put back: check the path."
+            f"{set_aside} is not a folder, so nothing can be put back: check the path."
         )
     if aside.is_folder(LOG_FOLDER) == has_log:
         where = "both hold" if has_log else "neither holds"
         raise InvalidArgumentError(
-            f"{folder.root} and {aside.root} {where} a {LOG_FOLDER}, so that nothing can be put back."
+            f"{folder.root} and {aside.root} {where} a {LOG_FOLDER}, so nothing can be put back."
         )
     changed = {} if has_log else changed_files(folder, open_table(aside.root))
     if changed:
         path, change = next(iter(changed.items()))
         raise InvalidArgumentError(
             f"{format_count(len(changed), 'file')} in {folder.root} new, gone or changed since it became "
-            f"Parquet, such as {path} ({change}): put such files back as they were, or make a new table of "
-            "the folder with interop.plan_convert."
+            f"Parquet, such as {path} ({change}): restore such files, or make a new table of the folder "
+            "with interop.plan_convert."
         )
     restore(folder, aside)
     return open_table(folder.root)
 
 
 def move_aside(paths: Iterable[str], store: Store, aside: Path) -> None:
-    """Move files, and the log last, so that until then the folder holds a whole Delta table."""
+    """Move files, and the log last, so that until then the folder is a complete Delta table."""
     store.make_folder(str(aside), exist_ok=False)
     for path in paths:
         parent, slash, name = path.rpartition("/")
@@ -63,7 +63,7 @@ def move_aside(paths: Iterable[str], store: Store, aside: Path) -> None:
 
 
 def restore(store: Store, aside: Store) -> None:
-    """Put the log back, if it was moved, then the files, and remove the folder that they were in."""
+    """Put back the log, if it was moved, then the files, and delete the folder that held them."""
     if aside.is_folder(LOG_FOLDER):
         aside.move(LOG_FOLDER, store.place(LOG_FOLDER))
     for place, entries in aside.walk():
@@ -75,7 +75,7 @@ def restore(store: Store, aside: Store) -> None:
 
 
 def changed_files(folder: Store, aside: Table) -> dict[str, str]:
-    """How files in a folder differ from the live ones of its log that was set aside: new, gone, changed."""
+    """Compare a folder with the live files of its log that was set aside: "new", "gone" or "changed"."""
     files = aside.files()
     paths = places(files.snapshot.live["path"], folder).to_pylist()
     live = dict(zip(paths, files.sizes.tolist(), strict=True))

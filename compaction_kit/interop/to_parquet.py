@@ -1,7 +1,7 @@
-"""Delta to Parquet: the live files remain, everything else is set aside, and nothing is deleted.
+"""Delta to Parquet: keep the live files, move everything else to another folder, and delete nothing.
 
-The usual recipe is VACUUM with a retention of 0 hours, and then to delete `_delta_log`. Both
-destroy; here dead files and log move to a folder beside the table, from which they can be put back.
+The usual recipe, VACUUM with a retention of 0 hours and then deleting `_delta_log`, can't be undone. Here the
+dead files and the log are moved to a folder beside the table, from which they can be put back.
 """
 
 import time
@@ -37,11 +37,11 @@ class ParquetPlan(Plan):
     Attributes:
         table: The table.
         version: The version whose rows the files will hold.
-        files: One row a live file, which stays where it is, by path: path (string, relative to the table,
-            decoded), size_bytes (int64).
-        moved: One row a file that is set aside with the log, by path: path (string), size_bytes (int64),
-            reason (string; "dead": an older version needs it; "unknown": no version in the log does).
-        set_aside: The folder that they are moved to; it doesn't exist yet.
+        files: One row per live file, which is not moved, sorted by path: path (relative to the table,
+            decoded), size_bytes.
+        moved: One row per file that is moved with the log, sorted by path: path, size_bytes, reason ("dead":
+            only older versions need it; "unknown": no version in the log needs it).
+        set_aside: The folder to move them to; it doesn't exist yet.
         versions_lost: The versions that can't be read without the log and the files set aside.
         schema: The table's columns.
     """
@@ -61,11 +61,11 @@ class ParquetPlan(Plan):
 
     @property
     def moved_bytes(self) -> int:
-        """The size in bytes of the files that are set aside, without the log."""
+        """The bytes of the files that are moved, without the log."""
         return pc.sum(self.moved["size_bytes"]).as_py() or 0
 
     def facts(self) -> dict[str, str]:
-        """What stays, what is set aside and where: name and value."""
+        """Return what is kept, what is moved and where: name and value."""
         size = format_size(pc.sum(self.files["size_bytes"]).as_py() or 0)
         num_unknown = pc.sum(pc.equal(self.moved["reason"], "unknown")).as_py() or 0
         unknown = f", {num_unknown:,} of them unknown to the log" if num_unknown else ""
@@ -75,30 +75,30 @@ class ParquetPlan(Plan):
             "set aside": f"the log, and {format_count(self.moved.num_rows, 'file')} that version "
             f"{self.version} doesn't need{unknown}, {format_size(self.moved_bytes)}",
             "where": str(self.set_aside),
-            "no longer there": f"{format_count(len(self.versions_lost), 'older version')}; whatever reads it "
-            "as a Delta table, such as a stream, fails",
+            "no longer there": f"{format_count(len(self.versions_lost), 'older version')}; what reads it as "
+            "a Delta table, such as a stream, fails",
             "undo": "nothing is deleted, and undo() puts everything back",
         }
 
     def run(self) -> "ParquetResult":
-        """Set the log and the dead files aside, and compare the rows that Spark reads before and after.
+        """Move the log and the dead files, and compare the rows that Spark reads before and after.
 
-        The dead files are moved first and the log last, so that at every moment the folder holds either
-        the table's latest version or its Parquet files. Nobody else may write meanwhile; if
-        somebody has, everything is put back.
+        The dead files are moved first and the log last, so that the folder always holds either the table's
+        latest version or its Parquet files. No other program may write during the run. After any error
+        everything is put back.
 
         Raises:
-            StalePlanError: The table, or what is in its folder, differs from what the plan was made for.
-            RunFailedError, ReadOnlyTableError: Spark or the disk failed; what was moved was put back.
-            RunCancelled: Ctrl-C was pressed; what was moved was put back.
-            VerificationError: The rows differ; everything was put back.
+            StalePlanError: The table or its folder has changed since the plan was made, or during the run.
+            RunFailedError, ReadOnlyTableError: Spark or the disk failed.
+            RunCancelled: Ctrl-C was pressed.
+            VerificationError: The rows differ.
         """
         table = self.table
         _check_set_aside(table, self.set_aside)
         if table.version != self.version or not _not_live(table).equals(self.moved):
             raise StalePlanError(
-                "The table, or what is in its folder, has changed since the plan was made at version "
-                f"{self.version}: make a new plan; nothing was changed."
+                f"The table or its folder has changed since the plan was made at version {self.version}: "
+                "make a new plan; nothing was changed."
             )
         start, spark = time.time(), table.spark
         differences: dict[str, str] = {}
@@ -109,7 +109,7 @@ class ParquetPlan(Plan):
             changes = set(changed_files(table.handle.store, aside).values())
             if aside.version != self.version or changes - {"changed"}:
                 raise StalePlanError(
-                    f"Somebody has written to {table.path} meanwhile: stop that and make a new plan; "
+                    f"Another program wrote to {table.path} during the run: stop it and make a new plan; "
                     "everything was put back."
                 )
             differences.update(_differences(self.schema, read_parquet(spark, table.path).schema))
@@ -130,11 +130,11 @@ class ParquetResult(Result):
 
     Attributes:
         plan: The plan that was run.
-        fingerprint: That of the rows, the same before and after.
-        differences: For each column that `spark.read.parquet(path)` reads otherwise than the table has it,
-            what it reads; empty if such a read gives the same rows.
-            `spark.read.schema(result.schema).parquet(path)` always does.
-        seconds: How long the run took, with the proof.
+        fingerprint: The fingerprint of the rows, the same before and after.
+        differences: The columns that `spark.read.parquet(path)` reads differently from the table, and what it
+            reads; empty if it reads the same rows. `spark.read.schema(result.schema).parquet(path)` always
+            reads the same rows.
+        seconds: The duration of the run, including the proof.
     """
 
     plan: ParquetPlan
@@ -158,11 +158,11 @@ class ParquetResult(Result):
         return self.plan.set_aside
 
     def undo(self) -> Table:
-        """Make it the Delta table again that it was, with all versions; see `put_back`."""
+        """Turn the folder back into the Delta table, with all versions; see `put_back`."""
         return put_back(self.path, self.set_aside)
 
     def facts(self) -> dict[str, str]:
-        """The folder, the proof and how to undo it: name and value."""
+        """Return the folder, the proof and how to undo the run: name and value."""
         columns = "; ".join(f"{name} {text}" for name, text in self.differences.items())
         return {
             "folder": f"{self.path}: {format_count(self.plan.files.num_rows, 'Parquet file')}",
@@ -175,27 +175,38 @@ class ParquetResult(Result):
 
 
 def plan_to_parquet(table: Table, set_aside: str | Path | None = None) -> ParquetPlan:
-    """Plan to make a Delta table plain Parquet: its live files, in the partition folders that they are in.
+    """Plan to turn a Delta table into plain Parquet: its live files, in their partition folders.
 
     Args:
         table: The table, opened by its path.
-        set_aside: The folder for the log and the files that aren't live: one that doesn't exist yet, on
-            the same disk and outside of the table. None for one beside the table's, such as
-            `_flights.delta-12`, whose name readers of Parquet skip.
+        set_aside: A new folder for the log and the files that aren't live, on the same disk and outside of
+            the table. None for a folder beside the table's, such as `_flights.delta-12`, whose name Parquet
+            readers skip.
 
     Raises:
         EmptyTableError: The table has no live file.
-        UnsupportedTableError: Its files alone are not its rows, as with deletion vectors, column mapping,
-            row tracking, files elsewhere, partition values that differ from the folders' names; or it is
-            in a catalog.
+        UnsupportedTableError: The table is in a catalog, or its files alone don't give its rows, as with
+            deletion vectors, column mapping, row tracking, files elsewhere, or folders whose names aren't
+            the partition values.
         InvalidArgumentError: `set_aside` can't be used.
+
+    Examples:
+        >>> plan = ck.interop.plan_to_parquet(ck.open_table("data/flights"))
+        >>> plan.files.num_rows, plan.moved.num_rows, len(plan.versions_lost)
+        (1095, 0, 365)
+        >>> plan.set_aside.name
+        '_flights.delta-365'
+        >>> plan.moved.schema
+        path: string
+        size_bytes: int64
+        reason: string
     """
     reason = _refusal(table)
     if reason is not None:
         raise UnsupportedTableError(f"{table.name} can't become plain Parquet: {reason}.")
     files = pa.table({"path": _live_paths(table), "size_bytes": table.files().sizes}).sort_by("path")
     if not files.num_rows:
-        raise EmptyTableError(f"{table.name} has no live file, so that there is nothing to read as Parquet.")
+        raise EmptyTableError(f"{table.name} has no live file, so there is nothing to read as Parquet.")
     version = table.version
     beside = table.path.parent / f"_{table.path.name}.delta-{version}"
     aside = beside if set_aside is None else Path(open_store(str(set_aside)).root)
@@ -210,7 +221,7 @@ def _live_paths(table: Table) -> pa.Array:
 
 
 def _not_live(table: Table) -> pa.Table:
-    """`ParquetPlan.moved`."""
+    """Make `ParquetPlan.moved`."""
     found = list_folder(table.handle.store, table.files().partition_columns).select(["path", "size_bytes"])
     moved = found.filter(pc.invert(pc.is_in(found["path"], value_set=_live_paths(table))))
     known = pc.is_in(moved["path"], value_set=read_needs(table.handle).files["path"])
@@ -220,11 +231,11 @@ def _not_live(table: Table) -> pa.Table:
 def _check_set_aside(table: Table, folder: Path) -> None:
     aside, parent = open_store(str(folder)), open_store(str(folder.parent))
     if aside.is_taken(""):
-        reason = "exists already, and may hold what an earlier run has set aside: see interop.put_back, or"
+        reason = "exists already, and may hold what an earlier run set aside: see interop.put_back, or"
     elif folder.is_relative_to(table.path):
         reason = "is within the table, and would be read with it:"
     elif not parent.is_folder():
-        reason = f"can't be made, as {folder.parent} is no folder:"
+        reason = f"can't be made, as {folder.parent} is not a folder:"
     elif not parent.may_move_to(table.handle.store):
         reason = "is on another disk, to which files can't be moved without a copy:"
     else:
@@ -233,15 +244,15 @@ def _check_set_aside(table: Table, folder: Path) -> None:
 
 
 def _refusal(table: Table) -> str | None:
-    """Why the files of a table alone are not its rows, and what to do."""
+    """Return why the files of a table alone don't give its rows, and what to do; None if they do."""
     if open_store(table.name) != table.handle.store:
-        return "a catalog has it as a Delta table and would keep it; drop it there, and open it by its path"
+        return "it is registered as a Delta table in a catalog; drop it there, and open it by its path"
     snapshot = table.log.snapshot()
     reason = manifest_refusal(snapshot)
     if reason is not None:
         return reason
     if _ROW_IDS in snapshot.metadata.configuration:
-        return "it has row tracking, which adds columns of its own to files; copy its rows to a table without"
+        return "it has row tracking, which adds columns to files; copy its rows to a table without it"
     places_of = _live_paths(table)
     outside = places_of.filter(is_outside(places_of))
     if len(outside):
@@ -251,7 +262,7 @@ def _refusal(table: Table) -> str | None:
     for path, folder in zip(paths, partition_folders(table.files().partitions).to_pylist(), strict=True):
         if path.rpartition("/")[0] != folder:
             partition = f"of the partition {folder}" if folder else "of no partition"
-            return f"{path} is {partition}, and is in another folder; rewrite the table"
+            return f"{path} is {partition}, but in another folder; rewrite the table"
         if not spark_reads(path):
             return f"{path} has a name that Spark skips when it reads Parquet; rewrite the table"
     missing = [path for path in paths if not table.handle.store.is_file(path)]
@@ -261,7 +272,7 @@ def _refusal(table: Table) -> str | None:
 
 
 def _differences(schema: StructType, plain: StructType) -> dict[str, str]:
-    """`ParquetResult.differences`, between the table's schema and the one that Spark infers."""
+    """Make `ParquetResult.differences` from the schema that Spark infers and the table's schema."""
     inferred, own = (
         {column.name: column.dataType.simpleString() for column in each} for each in (plain, schema)
     )

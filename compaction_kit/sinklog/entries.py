@@ -1,8 +1,8 @@
 """Parse the entries in a log's files, column by column.
 
-A file is a line "v1" and a JSON object a line (CompactibleFileStreamLog.serialize). Spark always writes the
-same fields in the same order, so that cutting lines at their commas does for most files; where it doesn't,
-the lines are parsed as JSON, which takes several times as long.
+A file has a line "v1" and then one JSON object per line (CompactibleFileStreamLog.serialize). Spark always
+writes the same fields in the same order, so most files can be split at commas, as CSV; the others are parsed
+as JSON, which takes several times as long.
 """
 
 import json
@@ -23,7 +23,7 @@ _LINE_BYTES = 1 << 16
 _VERSION = re.compile(rb"v(\d+)")
 _TIME = pa.timestamp("ms", "UTC")
 _CURE = "restore it from a backup"
-# Field of the JSON, column, type: of SinkFileStatus and of FileStreamSource.FileEntry, in their order.
+# JSON field, column and type of SinkFileStatus and of FileStreamSource.FileEntry, in the order of the fields.
 _FIELDS = {
     Kind.SINK: (
         ("path", "path", pa.string()),
@@ -40,7 +40,7 @@ _FIELDS = {
         ("batchId", "batch_id", pa.int64()),
     ),
 }
-# The JSON has times as numbers.
+# Times are numbers in JSON.
 _JSON = {
     kind: pa.schema([(name, pa.int64() if of == _TIME else of) for name, _, of in fields])
     for kind, fields in _FIELDS.items()
@@ -49,7 +49,7 @@ ENTRIES = {kind: pa.schema([(column, of) for _, column, of in fields]) for kind,
 
 
 def read_entries(store: Store, name: str, kind: Kind) -> pa.Table:
-    """Read the entries of one file of a log, in its order; `ENTRIES` has the columns.
+    """Read the entries of one file of a log, in the order of its lines; `ENTRIES` has the columns.
 
     Raises:
         CorruptLogError: The file is missing or damaged; the message says where.
@@ -69,7 +69,7 @@ def read_entries(store: Store, name: str, kind: Kind) -> pa.Table:
 
 
 def write_entries(store: Store, name: str, kind: Kind, entries: pa.Table) -> int:
-    """Write a file of a log with such entries, as Spark does; how many bytes it has."""
+    """Write entries as a file of a log, as Spark does; return its size in bytes."""
     fields = _JSON[kind]
     rows = entries.rename_columns(fields.names).cast(fields).to_pylist()
     lines = (json.dumps(row, separators=(",", ":"), ensure_ascii=False) for row in rows)
@@ -79,7 +79,7 @@ def write_entries(store: Store, name: str, kind: Kind, entries: pa.Table) -> int
 
 
 def count_entries(store: Store, name: str) -> int | None:
-    """Count the entries of a file by its lines; None if the file is missing."""
+    """Count the entries of a file by its lines; return None if the file is missing."""
     num_lines, ended = 0, True
     try:
         with store.open(name) as file:
@@ -91,7 +91,7 @@ def count_entries(store: Store, name: str) -> int | None:
 
 
 def field_names(store: Store, name: str) -> set[str] | None:
-    """Return the names of the fields of a file's first entry; None if there is none that can be read."""
+    """Return the field names of a file's first entry; None if it has none that can be read."""
     try:
         entry = json.loads(store.read(name, 0, _LINE_BYTES).splitlines()[1])
     except (OSError, IndexError, ValueError, RecursionError):
@@ -100,25 +100,25 @@ def field_names(store: Store, name: str) -> set[str] | None:
 
 
 def _start_of_entries(head: bytes, name: str) -> int:
-    """Where a file goes on after the line with the version (MetadataVersionUtil.validateVersion)."""
+    """Return the position after the line with the version (MetadataVersionUtil.validateVersion)."""
     if not head:
-        raise CorruptLogError(f"The log file {name} is empty, not even a version is in it: {_CURE}.")
+        raise CorruptLogError(f"The log file {name} is empty, without even a version: {_CURE}.")
     line, end, _ = head.partition(b"\n")
     version = _VERSION.fullmatch(line.rstrip(b"\r"))
     if version is None:
         raise CorruptLogError(f'The log file {name} does not begin with a line "v1", its version: {_CURE}.')
     if int(version[1]) != 1:
         raise CorruptLogError(
-            f"The log file {name} has the version v{int(version[1])}, and v1 alone is known to Spark and to "
-            "this kit: read it with the Spark that wrote it."
+            f"The log file {name} has the version v{int(version[1])}, but Spark and this kit know only v1: "
+            "read it with the Spark version that wrote it."
         )
     return len(line) + len(end)
 
 
 def _cut(file: pa.NativeFile, fields: pa.Schema) -> pa.Table | None:
-    """The fields of a file whose lines are laid out as Spark writes them; None if one isn't.
+    """Split the lines of a file at commas; return None if a line isn't laid out as Spark writes it.
 
-    Block by block: memory that is used for the first time costs more than what is done in it.
+    It works block by block, as allocating new memory costs more than the work itself.
     """
     batches = []
     try:
@@ -141,9 +141,9 @@ def _cut(file: pa.NativeFile, fields: pa.Schema) -> pa.Table | None:
 
 
 def _values(cells: pa.Array, field: pa.Field, fields: pa.Schema) -> pa.Array | None:
-    """The values of cells such as `"size":78`; None if one is written otherwise."""
+    """Return the values of cells such as `"size":78`; None if a cell is written in another way."""
     if len(cells) > 1 and pc.all(pc.equal(cells, cells[0])).as_py():
-        # As most fields are: then one is enough to look at.
+        # Most fields have equal values: then it is enough to parse the first.
         values = _values(cells.slice(0, 1), field, fields)
         return None if values is None else pa.repeat(values[0], len(cells))
     quote = '"' if field.type == pa.string() else ""
@@ -164,7 +164,7 @@ def _values(cells: pa.Array, field: pa.Field, fields: pa.Schema) -> pa.Array | N
 
 
 def _parse(text: bytes, fields: pa.Schema, name: str) -> pa.Table:
-    """The fields of lines of JSON, whatever their layout."""
+    """Parse lines of JSON, whatever their layout."""
     try:
         rows = parse_lines(text, fields, _BLOCK_BYTES)[0]
         is_whole = len(rows) == text.count(b"\n") + (not text.endswith(b"\n"))
@@ -176,15 +176,16 @@ def _parse(text: bytes, fields: pa.Schema, name: str) -> pa.Table:
 
 
 def _damaged_line(text: bytes, fields: pa.Schema, name: str) -> CorruptLogError:
-    """The error that says which line is no entry, and why."""
+    """Return an error that names the line that isn't an entry, and why."""
     lines = text.removesuffix(b"\n").split(b"\n")
     for number, line in enumerate(lines, start=2):
         reason = _what_is_wrong(line, fields)
         if reason:
             is_cut = number == len(lines) + 1 and not text.endswith(b"\n")
-            cut = " It is the last one: the file was cut off." if is_cut else ""
+            cut = " It is the last line: the file was cut off." if is_cut else ""
             return CorruptLogError(
-                f"Line {number:,} of the log file {name} is no entry ({reason}).{cut} {_CURE.capitalize()}."
+                f"Line {number:,} of the log file {name} is not an entry ({reason}).{cut} "
+                f"{_CURE.capitalize()}."
             )
     return CorruptLogError(f"The log file {name} is damaged: {_CURE}.")
 

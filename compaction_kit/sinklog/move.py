@@ -1,4 +1,4 @@
-"""Copy a sink's output to a Delta table: the files that its log lists, and proof that no row differs."""
+"""Copy the files that a sink's log lists to a Delta table, and verify that no row differs."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -42,14 +42,14 @@ _FORMAT = r"\.(?P<format>parquet|json|csv)(?:\.\w+)?$"
 
 @dataclass(frozen=True, repr=False)
 class MoveResult(Result):
-    """A Delta table with the rows that the sink's log lists; nothing of the output was changed.
+    """A Delta table with the rows of the files in the sink's log; the output was not changed.
 
     Attributes:
         table: The table's folder, for `open_table`.
-        num_files_read: Files of the output that were read: those that the log lists.
-        num_files_added, bytes_added: The table's files.
-        fingerprint: That of both, the output's rows and the table's; None if it wasn't asked for.
-        seconds: The whole run, proof included.
+        num_files_read: The number of files read: those that the log lists.
+        num_files_added, bytes_added: The number and size of the table's files.
+        fingerprint: The fingerprint of the rows, equal for output and table; None if they weren't compared.
+        seconds: The duration of the run, including the proof.
     """
 
     table: Path
@@ -61,11 +61,11 @@ class MoveResult(Result):
 
     @property
     def verified(self) -> bool | None:
-        """True if the content was compared and is the same; None if it wasn't compared."""
+        """True if the rows were compared and are the same; None if they weren't compared."""
         return None if self.fingerprint is None else True
 
     def facts(self) -> dict[str, str]:
-        """The outcome for people: name and value."""
+        """Return the outcome for people: name and value."""
         return {
             "table": str(self.table),
             "files": f"{self.num_files_read:,} → {self.num_files_added:,}, {format_size(self.bytes_added)}",
@@ -76,10 +76,10 @@ class MoveResult(Result):
 
 @dataclass(frozen=True, repr=False)
 class MovePlan(Plan):
-    """Which files of a sink's output a Delta table would be made of.
+    """The files of a sink's output that would be copied to a Delta table.
 
-    Stop the stream first. Start it again with the same checkpoint and the table as its sink, and it continues
-    where it was.
+    Stop the stream first. Start it again with the same checkpoint and the table as its sink: it continues
+    where it stopped.
 
     Attributes:
         log: The sink's log.
@@ -87,11 +87,11 @@ class MovePlan(Plan):
         format: The output's format: "parquet", "json" or "csv".
         schema: The output's schema, as Spark reads it.
         partition_by: The table's partition columns.
-        options: The options that the output is read with.
-        files: One row a file that the log lists: path (string, relative to the output), size_bytes (int64).
-        leftovers: One row a data file of the output that the log doesn't list: path (string), size_bytes
-            (int64). Batches that failed leave them, and a retention; a reader that doesn't go by the log
-            reads their rows as well. They aren't copied.
+        options: The options to read the output with.
+        files: One row per file in the log: path (string, relative to the output), size_bytes (int64).
+        leftovers: One row per data file of the output that isn't in the log: path (string), size_bytes
+            (int64). They come from failed batches or a retention. They aren't copied, but a reader that
+            ignores the log reads their rows too.
     """
 
     log: SinkLogState = field(repr=False)
@@ -110,28 +110,28 @@ class MovePlan(Plan):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the files to be copied."""
+        """The bytes of the files to copy."""
         return pc.sum(self.files["size_bytes"]).as_py() or 0
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to copy; never so, as an empty log is refused."""
+        """False: an empty log is refused."""
         return not len(self.files)
 
     def run(self, verify: bool = True) -> MoveResult:
         """Write the table in one commit, and compare its rows with the output's.
 
         Args:
-            verify: Whether to compare; both are read once more for it.
+            verify: Whether to compare the rows, which reads output and table once more.
 
         Raises:
             StalePlanError: The stream has written a batch since the plan was made.
             InvalidArgumentError: The table's folder exists by now.
-            RunFailedError: Spark or Delta gave up; the output is as it was.
+            RunFailedError: Spark or Delta failed; the output is unchanged.
             VerificationError: The table's rows differ from the output's.
         """
         _check_new(self.to)
-        begun, spark = time.perf_counter(), self.log.spark
+        start, spark = time.perf_counter(), self.log.spark
         try:
             with session_confs(spark, _reading(self.log)), quiet_errors():
                 rows = self._rows()
@@ -140,30 +140,32 @@ class MovePlan(Plan):
                 table = spark.read.format("delta").load(uri(self.to))
                 after = fingerprint(table) if verify else None
         except (PySparkException, Py4JJavaError) as error:
-            left = f"the output is as it was; delete what is in {self.to} before another try"
-            raise translate(error, self.to, left) from error
+            outcome = f"the output is unchanged; delete the folder {self.to} before you try again"
+            raise translate(error, self.to, outcome) from error
         if before != after:
             raise VerificationError(
                 f"The content differs: the output has {before} {before and before.hash_sums}, the table "
                 f"{after} {after and after.hash_sums}: don't use the table at {self.to}, and report this; "
-                "the output is as it was."
+                "the output is unchanged."
             )
         added = TransactionLog(self.to).snapshot().live_files["size_bytes"]
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - start
         return MoveResult(self.to, len(self.files), len(added), pc.sum(added).as_py() or 0, after, seconds)
 
     def explain(self) -> str:
-        """What would be copied and what not, in sentences."""
+        """Explain what would be copied and what not, one sentence per line."""
         facts, partitions = self.facts(), ", ".join(self.partition_by)
         by = f", partitioned by {partitions}" if partitions else ""
-        lines = [f"A Delta table at {self.to}{by} would be made of {facts['from']}."]
+        lines = [f"A Delta table at {self.to}{by} would be made from {facts['from']}."]
         if len(self.leftovers):
             size = format_size(pc.sum(self.leftovers["size_bytes"]).as_py())
-            lines.append(f"Left out: {facts['left out']} ({size}); readers without the log read them too.")
-        return "\n".join([*lines, "Nothing of the output is changed. Stop the stream first."])
+            lines.append(
+                f"Left out: {facts['left out']} ({size}); readers that ignore the log read them too."
+            )
+        return "\n".join([*lines, "The output is not changed. Stop the stream first."])
 
     def facts(self) -> dict[str, str]:
-        """The plan for people: name and value."""
+        """Return the plan for people: name and value."""
         num_files = format_count(len(self.files), f"{self.format} file")
         return {
             "from": f"{num_files} of {self.output}, {format_size(self.size_bytes)}",
@@ -174,13 +176,13 @@ class MovePlan(Plan):
         }
 
     def _rows(self) -> DataFrame:
-        """The rows of the output, from the files of the plan and no other."""
+        """Return the rows of the planned files; refuse other files."""
         rows = _load(self.log, self.format, self.options, self.schema)
-        # load() fixes the files to be read, so that no later batch can slip in.
+        # load() fixes the files to read, so no later batch is included.
         found = places(pa.array(rows.inputFiles(), pa.string()), open_store(str(self.output)))
         if set(found.to_pylist()) != set(self.files["path"].to_pylist()):
             raise StalePlanError(
-                f"The plan was made at batch {self.log.latest_batch} and the log lists other files by now: "
+                f"The plan was made at batch {self.log.latest_batch}, and the log lists other files by now: "
                 "stop the stream and make a new plan; nothing was changed."
             )
         return rows
@@ -193,20 +195,20 @@ def plan_move(
     schema: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> MovePlan:
-    """Plan to copy the sink's output to a new Delta table; see `MovePlan`.
+    """Plan to copy the sink's output to a new Delta table; see `MovePlan`, and `sink_log` for an example.
 
     Args:
         log: The sink's log.
-        to: The table's folder; there must be nothing yet.
-        partition_by: Its partition columns. None: as the output is partitioned.
-        schema: The output's schema in SQL, such as "id BIGINT, name STRING". None: as Spark infers it.
+        to: The table's folder, which must not exist yet.
+        partition_by: The table's partition columns. None for those of the output.
+        schema: The output's schema in SQL, such as "id BIGINT, name STRING". None: Spark infers it.
         options: Options to read the output with, such as {"header": "true"} for CSV.
 
     Raises:
         InvalidArgumentError: An argument can't be used, or the log is a source's.
         EmptyTableError: The log lists no file.
-        CorruptLogError: A file that it lists is missing, Spark can't read the log, or one of its files
-            differs from its checksums.
+        CorruptLogError: A listed file is missing, Spark can't read the log, or a file of the log differs
+            from its checksums.
         UnsupportedTableError: The files aren't Parquet, JSON or CSV.
     """
     to, options = local_path(str(to)), dict(options or {})
@@ -214,10 +216,10 @@ def plan_move(
     _check_new(to)
     if Path(open_store(str(to)).root).is_relative_to(log.output):
         raise InvalidArgumentError(
-            f"to={to} is inside of the output that is to be moved: name another folder."
+            f"to={to} is inside of the output that is to be copied: name another folder."
         )
     for file in log.needed:
-        # Spark reads it either way, and would not miss entries that were cut off.
+        # Spark doesn't compare checksums, and wouldn't notice entries that were cut off.
         read_checked(log.store, file.name)
     files = _listed(log)
     file_format = _format_of(files["path"])
@@ -238,7 +240,9 @@ def plan_move(
     unknown = ", ".join(column for column in chosen if column not in output_schema.names)
     if unknown:
         names = ", ".join(output_schema.names)
-        raise InvalidArgumentError(f"partition_by={unknown} is no column of the output: choose from {names}.")
+        raise InvalidArgumentError(
+            f"partition_by={unknown} is not a column of the output: choose from {names}."
+        )
     is_listed = pc.is_in(on_disk["path"], value_set=files["path"].combine_chunks())
     leftovers = on_disk.filter(pc.invert(is_listed)).select(["path", "size_bytes"]).sort_by("path")
     return MovePlan(log, to, file_format, output_schema, chosen, options, files, leftovers)
@@ -254,40 +258,39 @@ def _load(
 def _check_new(to: Path) -> None:
     if open_store(str(to)).is_taken(""):
         raise InvalidArgumentError(
-            f"to={to} exists already: name a folder that doesn't; nothing was changed."
+            f"to={to} exists already: name a folder that doesn't exist; nothing was changed."
         )
 
 
 def _reading(log: SinkLogState) -> dict[str, str]:
-    """Settings with which Spark reads an output by its log, and every file that the log lists."""
+    """Return settings with which Spark reads an output by its log, and every file that the log lists."""
     interval = log.policy.default_interval
     if not any(file.is_compaction for file in log.listed):
-        # Else Spark would look for compactions that nobody made.
+        # Otherwise Spark would look for compactions that don't exist.
         interval = max(interval, log.latest_batch + 2)
     return WHOLE_FILES | {_IGNORE_LOG: "false", setting(Kind.SINK, "compactInterval"): str(interval)}
 
 
 def _listed(log: SinkLogState) -> pa.Table:
-    """The files that the log lists, a row each: path (relative to the output), size_bytes."""
+    """Make `MovePlan.files`."""
     entries = log.entries.filter(pc.invert(log.entries["is_dir"]))
     if not len(entries):
-        raise EmptyTableError(f"The log of {log.name} lists no file, so that there is nothing to move.")
+        raise EmptyTableError(f"The log of {log.name} lists no file, so there is nothing to copy.")
     if log.unreadable is not None and any(file.is_compaction for file in log.listed):
         raise CorruptLogError(
-            f"Spark can't read the log: by its compactions it needs {log.unreadable}, which is missing; "
-            "restore it from a backup."
+            f"Spark can't read the log: {log.unreadable} is missing; restore it from a backup."
         )
     paths = pa.chunked_array([places(entries["path"], open_store(str(log.output)))])
     return pa.table({"path": paths, "size_bytes": entries["size_bytes"]})
 
 
 def _format_of(paths: pa.ChunkedArray) -> str:
-    """The one format of all files, by their names."""
+    """Return the format of the files, by their names; refuse several formats."""
     formats = pc.unique(pc.struct_field(pc.extract_regex(paths, _FORMAT), "format")).to_pylist()
     if len(formats) > 1 or formats[0] is None:
         kinds = ", ".join(filter(None, formats)) or Path(paths[0].as_py()).name
         raise UnsupportedTableError(
-            f"The output's files are {kinds}, and only Parquet, JSON or CSV are moved, one of them at a time."
+            f"The output's files are {kinds}: only output in one format, Parquet, JSON or CSV, can be copied."
         )
     return str(formats[0])
 
@@ -296,8 +299,7 @@ def _check_there(paths: pa.ChunkedArray, on_disk: pa.ChunkedArray) -> None:
     missing = paths.filter(pc.invert(pc.is_in(paths, value_set=on_disk.combine_chunks()))).to_pylist()
     if missing:
         cure = (
-            "the log has absolute paths, so that an output can't be read from another folder than it was "
-            "written to: move it back"
+            "the log has absolute paths, so an output can only be read from its original folder: move it back"
             if missing[0].startswith("/")
             else "restore it from a backup"
         )

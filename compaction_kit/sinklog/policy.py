@@ -14,12 +14,12 @@ _STREAMING = "spark.sql.streaming"
 # JavaUtils.timeStringAs, in milliseconds; a number alone is milliseconds.
 _TIME = re.compile(r"(\d+)([a-z]*)")
 _UNITS = {"us": 0.001, "ms": 1, "": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-# Enough for all lengths up to 10^12: no stream comes to so many batches.
+# Enough for all lengths up to 10^12 batches: no stream gets that far.
 _MOST_TRIED = 1_000_000
 
 
 class Kind(StrEnum):
-    """Whose log it is."""
+    """Whether a log is a sink's or a source's."""
 
     SINK = "sink"
     SOURCE = "source"
@@ -27,7 +27,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class BatchFile:
-    """One file of a log: the entries of one batch, or a compaction of all up to that batch.
+    """One file of a log: the entries of one batch, or a compaction of all entries up to that batch.
 
     `modification_time` is in ms since 1970.
     """
@@ -48,10 +48,10 @@ class Policy:
     """When a log is compacted, and which of its files are kept.
 
     Attributes:
-        default_interval: Every so many batches one is a compaction batch, unless the compaction files that
-            exist say otherwise (`interval_of`).
-        min_batches_to_retain: How many batches a stream must be able to go back.
-        cleanup_delay: How old a file has to be before it is removed.
+        default_interval: The number of batches from one compaction to the next, unless the existing
+            compaction files imply another (`interval_of`).
+        min_batches_to_retain: The number of batches that a stream must be able to go back.
+        cleanup_delay: The minimum age of a file that is removed.
         deletion: Whether files are removed at all.
     """
 
@@ -62,11 +62,11 @@ class Policy:
 
     @classmethod
     def of_session(cls, kind: Kind, conf: Callable[[str], str | None]) -> "Policy":
-        """Read the policy from a session's settings; Spark's defaults where a setting is missing.
+        """Read the policy from a session's settings, with Spark's defaults for missing settings.
 
         Args:
-            kind: Whose log it is.
-            conf: Returns the value of a setting, None if it has none.
+            kind: The kind of log.
+            conf: Returns the value of a setting, or None if it isn't set.
 
         Raises:
             InvalidArgumentError: A setting can't be used.
@@ -74,7 +74,7 @@ class Policy:
         interval = int(conf(setting(kind, "compactInterval")) or cls.default_interval)
         if interval < 1:
             raise InvalidArgumentError(
-                f"{setting(kind, 'compactInterval')}={interval} is no interval: set it to 1 or more."
+                f"{setting(kind, 'compactInterval')}={interval} is not an interval: set it to 1 or more."
             )
         delay = conf(setting(kind, "cleanupDelay"))
         return cls(
@@ -85,10 +85,10 @@ class Policy:
         )
 
     def interval_of(self, files: Iterable[BatchFile]) -> int:
-        """Return every how many batches a stream that starts on these files compacts.
+        """Return the compaction interval of a stream that starts with these files, in batches.
 
-        With two compaction files or more it is the distance of the last two, whatever is set; with one, a
-        divisor of its batch + 1, at least as large as the setting where there is one; with none, the setting
+        With two or more compaction files it is the distance between the last two, whatever the setting; with
+        one, a divisor of its batch + 1, if possible at least the setting; with none, the setting
         (CompactibleFileStreamLog.compactInterval).
         """
         compacted = sorted({file.batch for file in files if file.is_compaction})
@@ -97,16 +97,16 @@ class Policy:
         return _fitting(self.default_interval, compacted[0] + 1) if compacted else self.default_interval
 
     def first_kept(self, batch: int, interval: int) -> int:
-        """Return below which batch files may be removed once this one is written; 0 if none may.
+        """Return the first batch whose files are kept once `batch` is written; 0 if all files are kept.
 
-        It is the last compaction batch that leaves `min_batches_to_retain` batches after it
+        It is the last compaction batch with at least `min_batches_to_retain` batches after it
         (CompactibleFileStreamLog.deleteExpiredLog).
         """
         oldest = batch + 1 - self.min_batches_to_retain
         return oldest - oldest % interval - 1 if self.deletion and interval <= oldest else 0
 
     def expired(self, files: Iterable[BatchFile], batch: int, interval: int, time: int) -> list[BatchFile]:
-        """Return the files, oldest first, that are removed when a batch is written at a time in ms."""
+        """Return the files, oldest first, that are removed after a batch at a time (ms since 1970)."""
         first_kept = self.first_kept(batch, interval)
         if not first_kept:
             return []
@@ -116,36 +116,36 @@ class Policy:
 
 
 def file_name(batch: int, is_compaction: bool) -> str:
-    """Return the name of a batch's file (batchIdToPath)."""
+    """Return the name of a batch's file (CompactibleFileStreamLog.batchIdToPath)."""
     return f"{batch}.compact" if is_compaction else str(batch)
 
 
 def needed_files(listed: tuple[BatchFile, ...]) -> tuple[BatchFile, ...]:
-    """Return the latest compaction and all batches after it, which a reader reads (allFiles).
+    """Return the files that a reader reads: the latest compaction and all batches after it (allFiles).
 
     Args:
         listed: A log's files, the oldest batch first.
 
     Raises:
-        CorruptLogError: One of them is missing.
+        CorruptLogError: One of these files is missing.
     """
     first = max(((file.batch, True) for file in listed if file.is_compaction), default=(0, False))
     needed = tuple(file for file in listed if (file.batch, file.is_compaction) >= first)
-    there, latest = {file.batch for file in needed}, listed[-1].batch
-    # No list of all batches: a file's name may be any number.
-    missing = list(islice((batch for batch in range(first[0], latest) if batch not in there), 6))
+    existing, latest = {file.batch for file in needed}, listed[-1].batch
+    # Don't make a list of all batches: a file's name may be a huge number.
+    missing = list(islice((batch for batch in range(first[0], latest) if batch not in existing), 6))
     if missing:
         names = ", ".join(map(str, missing[:5])) + " …" * (len(missing) > 5)
-        last = f"{file_name(*first)} is the latest compaction" if first[1] else "no compaction is"
+        last = f"the latest compaction is {file_name(*first)}" if first[1] else "there is no compaction"
         raise CorruptLogError(
-            f"The log misses batch {names}: {last} there, and the latest batch is {latest}; restore the "
-            "missing files from a backup."
+            f"The log misses batch {names}: {last}, and the latest batch is {latest}; restore the missing "
+            "files from a backup."
         )
     return needed
 
 
 def is_compaction(batch: int, interval: int) -> bool:
-    """Whether a batch's file is a compaction: 9, 19, 29 … if the interval is 10."""
+    """Return whether a batch's file is a compaction: 9, 19, 29 … if the interval is 10."""
     return (batch + 1) % interval == 0
 
 
@@ -155,7 +155,7 @@ def next_compaction(batch: int, interval: int) -> int:
 
 
 def names_between(first: int, end: int, interval: int) -> Iterator[str]:
-    """Name the files of the batches from one up to, not including, another."""
+    """Yield the names of the files of the batches from `first` up to, not including, `end`."""
     return (file_name(batch, is_compaction(batch, interval)) for batch in range(max(first, 0), end))
 
 
@@ -165,10 +165,10 @@ def setting(kind: Kind, name: str) -> str:
 
 
 def _fitting(default: int, length: int) -> int:
-    """The interval for a single compaction file of so many batches (deriveCompactInterval)."""
+    """Return the interval for a single compaction file of `length` batches (deriveCompactInterval)."""
     if default >= length // 2:
         return length
-    # Of a divisor and its partner one is at most the root.
+    # Each pair of divisors has one that is at most the square root.
     small = [n for n in range(1, min(math.isqrt(length), _MOST_TRIED) + 1) if length % n == 0]
     return min((n for n in (*small, *(length // n for n in small)) if n >= default), default=length)
 
@@ -176,5 +176,5 @@ def _fitting(default: int, length: int) -> int:
 def _parse_time(text: str) -> timedelta:
     match = _TIME.fullmatch(text.strip().lower())
     if match is None or match[2] not in _UNITS:
-        raise InvalidArgumentError(f'"{text}" is not a length of time as Spark has it: set it to "10min".')
+        raise InvalidArgumentError(f'"{text}" is not a length of time for Spark: write it as "10min".')
     return timedelta(milliseconds=int(match[1]) * _UNITS[match[2]])

@@ -1,4 +1,4 @@
-"""Project a log: the files of its next batches, where a stream fails, what a driver needs to read it."""
+"""Project a log: the files of its next batches, the batch at which a stream fails, the driver's memory."""
 
 import tempfile
 from collections.abc import Callable, Sequence
@@ -24,9 +24,9 @@ from compaction_kit.sql import uri
 from compaction_kit.storage import LocalStore
 from compaction_kit.times import millis
 
-# A year: the next batches shall come before calendars end.
+# A year, so that the times of the next batches are still valid datetimes.
 _LONGEST = 366 * 86_400
-# Enough for what else goes on in the JVM not to show: some tens of KiB beside some MiB.
+# Some MiB of entries, beside which other changes of the heap, some tens of KiB, don't matter.
 _NUM_ENTRIES = 50_000
 _COPIES = 3
 _COLLECTIONS = 2
@@ -49,16 +49,16 @@ _REMOVALS = pa.schema(
 
 @dataclass(frozen=True)
 class DriverMemory:
-    """Bytes that the driver's heap holds for each entry of a log, as long as it uses the log.
+    """The bytes of the driver's heap that each entry of a log takes, as long as the log is in use.
 
-    For a sink they are the file index of a DataFrame that reads the output; for a source, the entries that a
-    stream takes in when it starts. What it takes to get there comes on top.
+    For a sink they hold the file index of a DataFrame that reads the output; for a source, the entries that a
+    stream reads when it starts. Reading the log takes more memory for a short time.
 
     Attributes:
-        entry_bytes: Bytes for each entry.
-        num_entries: How many entries it was measured with.
-        line_bytes: How long their lines are on average; longer paths take more.
-        java: The Java that it was measured on.
+        entry_bytes: The bytes per entry.
+        num_entries: The number of entries in the measurement.
+        line_bytes: The average length of their lines; entries with longer paths take more memory.
+        java: The version of Java in the measurement.
     """
 
     entry_bytes: float
@@ -67,31 +67,30 @@ class DriverMemory:
     java: str
 
     def bytes_for(self, num_entries: int) -> int:
-        """Return the bytes that so many entries take."""
+        """Return the bytes that a number of entries takes."""
         return round(self.entry_bytes * num_entries)
 
     def __str__(self) -> str:
         return (
-            f"{self.entry_bytes:,.0f} bytes of the driver's heap for an entry (measured: heap after garbage "
-            f"collection with {self.num_entries:,} more of them, less without, on Java {self.java})"
+            f"{self.entry_bytes:,.0f} bytes of the driver's heap per entry (measured: growth after garbage "
+            f"collection with {self.num_entries:,} more entries, on Java {self.java})"
         )
 
 
 @dataclass(frozen=True)
 class Projection:
-    """What the next batches will make of a log, by Spark's rules and the pace so far.
+    """The next batches of a log, by Spark's rules and the pace so far.
 
     Attributes:
-        batches: One row a batch to come: batch (int64), time (timestamp, UTC), kind (string, "batch" or
-            "compaction"), num_entries and size_bytes of its file (int64), num_live (int64, the entries that a
-            reader has to take in then), num_files and log_bytes (int64, of the log, after its cleanup).
-        removals: One row a file that is removed: batch (int64, after which), name (string), file_batch and
-            size_bytes (int64).
-        interval: Every how many batches there is a compaction.
+        batches: One row per batch to come: batch, time, kind ("batch" or "compaction"), num_entries and
+            size_bytes of its file, num_live (the entries that a reader has to load then), num_files and
+            log_bytes of the log after its cleanup.
+        removals: One row per removed file: batch (after which it is removed), name, file_batch, size_bytes.
+        interval: The number of batches from one compaction to the next.
         fails_at: The batch whose compaction fails, as a file that it reads is missing; else None.
         missing: That file.
         pace: How the log grows.
-        memory: What a driver needs, if it was measured.
+        memory: The memory that a driver needs, if it was measured.
         start: The names of the files at the start.
     """
 
@@ -105,17 +104,17 @@ class Projection:
     start: tuple[str, ...] = field(default=(), repr=False)
 
     def files_after(self, batch: int) -> list[str]:
-        """Name the log's files once a batch to come is done, sorted by batch.
+        """Return the names of the log's files after a projected batch, sorted by batch.
 
         Raises:
-            IndexError: It isn't one of the batches projected.
+            IndexError: The batch is not projected.
         """
         if batch not in self.batches["batch"].to_pylist():
             raise IndexError(f"batch {batch} is not projected")
         done = self.batches.filter(pc.less_equal(self.batches["batch"], batch)).to_pylist()
         written = (file_name(row["batch"], row["kind"] == "compaction") for row in done)
-        gone = self.removals.filter(pc.less_equal(self.removals["batch"], batch))["name"].to_pylist()
-        return sorted({*self.start, *written}.difference(gone), key=lambda name: int(name.split(".")[0]))
+        removed = self.removals.filter(pc.less_equal(self.removals["batch"], batch))["name"].to_pylist()
+        return sorted({*self.start, *written}.difference(removed), key=lambda name: int(name.split(".")[0]))
 
     @property
     def compactions(self) -> pa.Table:
@@ -124,7 +123,7 @@ class Projection:
 
     @property
     def driver_bytes(self) -> int | None:
-        """Bytes that a reader's driver holds at the last batch; None if memory wasn't measured."""
+        """The bytes in a reader's driver at the last batch; None if memory wasn't measured."""
         if self.memory is None or not len(self.batches):
             return None
         return self.memory.bytes_for(self.batches["num_live"][-1].as_py())
@@ -137,22 +136,22 @@ def project(
     seconds_between: float | None = None,
     memory: DriverMemory | None = None,
 ) -> Projection:
-    """Project what the next batches make of the log: its size, removed files, a failure.
+    """Project the next batches of the log: its size, removed files, a failure; see `sink_log` for an example.
 
-    As a stream would that starts now with the policy's settings, at the pace of the batches whose files are
-    there. Each batch writes its file, a compaction if it is its turn, and then removes the files that the
-    policy doesn't keep and that are old enough (CompactibleFileStreamLog.add). The interval stays as it is
-    at the start: a running stream takes it once.
+    The stream is assumed to start now with the policy's settings, at the pace of the batches whose files
+    exist. Each batch writes its file, or a compaction if one is due, and then removes the files that the
+    policy doesn't keep and that are old enough (CompactibleFileStreamLog.add). The interval doesn't change,
+    as a stream reads it only at its start.
 
     Args:
         log: The log.
-        num_batches: How many batches to come.
-        retention: What the sink's option of that name would be set to: "7 days". None for none.
-        seconds_between: Time from batch to batch. None: the median so far.
-        memory: What `measure_memory` returned, to say what a driver will need.
+        num_batches: The number of batches to project.
+        retention: A value of the sink's option `retention`, such as "7 days"; None for no retention.
+        seconds_between: The seconds from one batch to the next; None for the median so far.
+        memory: The result of `measure_memory`, to project the memory that a driver needs.
 
     Raises:
-        InvalidArgumentError: An argument can't be used, or is not for a source.
+        InvalidArgumentError: An argument can't be used, or `retention` was given for a source.
     """
     if isinstance(num_batches, bool) or not isinstance(num_batches, int) or num_batches < 0:
         raise InvalidArgumentError(f"num_batches={num_batches!r} is not a number of batches: give 0 or more.")
@@ -163,13 +162,13 @@ def project(
     if seconds_between is not None:
         if not isinstance(seconds_between, Real) or not 0 <= seconds_between < _LONGEST:
             raise InvalidArgumentError(
-                f"seconds_between={seconds_between!r} is no time between batches: give seconds."
+                f"seconds_between={seconds_between!r} is not a time between batches: give seconds."
             )
         pace = replace(pace, between=timedelta(seconds=seconds_between))
     interval, first, begin = log.compact_interval, log.latest_batch + 1, millis(log.read_at)
     step = pace.between // timedelta(milliseconds=1)
     column = "modification_time" if log.kind == Kind.SINK else "timestamp"
-    # The live entries: times of those at the start, and the first of the new batches whose are live.
+    # The live entries: the times of the old ones, and the number of the first new batch with live entries.
     old, first_live = np.sort(log.entries[column].cast(pa.int64()).to_numpy()), 0
     on_disk = {file.name: file for file in log.listed}
     log_bytes = sum(file.size_bytes for file in log.listed)
@@ -194,10 +193,10 @@ def project(
         file = BatchFile(batch, compacts, VERSION_BYTES + round(count * pace.entry_bytes), time)
         on_disk[file.name] = file
         log_bytes += file.size_bytes
-        for gone in log.policy.expired(on_disk.values(), batch, interval, time):
-            del on_disk[gone.name]
-            log_bytes -= gone.size_bytes
-            removals.append((batch, gone.name, gone.batch, gone.size_bytes))
+        for expired in log.policy.expired(on_disk.values(), batch, interval, time):
+            del on_disk[expired.name]
+            log_bytes -= expired.size_bytes
+            removals.append((batch, expired.name, expired.batch, expired.size_bytes))
         kind = "compaction" if compacts else "batch"
         rows.append((batch, time, kind, count, file.size_bytes, num_live, len(on_disk), log_bytes))
     return Projection(
@@ -213,18 +212,18 @@ def project(
 
 
 def measure_memory(log: SinkLogState) -> DriverMemory:
-    """Measure what Spark's driver holds for each entry of such a log; it takes some seconds.
+    """Measure the memory of Spark's driver per entry of the log; this takes some seconds.
 
-    Spark reads a log of 50,000 entries like these from a temporary folder, again and again; what counts is
-    by how much the JVM's heap has grown each time, after garbage collection.
+    Spark reads a log of 50,000 entries like these from a temporary folder several times. The result is how
+    much the JVM's heap grows each time, after garbage collection.
 
     Raises:
-        InvalidArgumentError: The log has no entry to go by.
+        InvalidArgumentError: The log has no entry.
     """
     if not log.num_entries:
-        raise InvalidArgumentError(f"The log of {log.name} has no entry, so that there is none to measure.")
+        raise InvalidArgumentError(f"The log of {log.name} has no entry, so there is nothing to measure.")
     many = log.entries.take(np.resize(np.arange(log.num_entries), _NUM_ENTRIES))
-    # Names differ in some places, as they do from batch to batch.
+    # Make the names of the repeated entries differ, as real names do.
     paths = [f"{path[:-8]}{number:08d}" for number, path in enumerate(many["path"].to_pylist())]
     many = many.set_column(0, "path", pa.array(paths, pa.string()))
     with tempfile.TemporaryDirectory(prefix="compaction-kit-") as scratch:
@@ -238,15 +237,15 @@ def measure_memory(log: SinkLogState) -> DriverMemory:
 
 
 def held_bytes(spark: SparkSession, hold: Callable[[], Any]) -> float:
-    """Measure by how much the heap grows with each further object that `hold` returns."""
+    """Measure how much the heap grows with each object that `hold` returns."""
     objects, used = [], []
     for _ in range(_COPIES + 1):
         objects.append(hold())
         used.append(_used_bytes(spark))
     for held in objects:
         spark.sparkContext._gateway.detach(held)  # type: ignore[union-attr]
-    # Not by how much it shrinks again: Py4J's threads let go of a value later. Not the first object's,
-    # which brings classes along. And the median, as what was left over before may go meanwhile.
+    # Growth, not shrinkage: Py4J's threads release a value later. The first object doesn't count, as it
+    # loads classes. The median, as older garbage may be collected in between.
     return median(after - before for before, after in pairwise(used))
 
 
@@ -258,7 +257,7 @@ def _read_by_spark(spark: SparkSession, kind: Kind, folder: Path) -> Any:
     if kind == Kind.SINK:
         return spark.read.schema("value STRING").text(uri(folder.parent))._jdf
     streaming = spark.sparkContext._jvm.org.apache.spark.sql.execution.streaming  # type: ignore[union-attr]
-    # Up to Spark 4.0 there was no package of that name.
+    # Spark 4.0 and older have no package `runtime`.
     runtime = streaming.runtime if spark.version >= "4.1" else streaming
     return runtime.FileStreamSourceLog(1, spark._jsparkSession, uri(folder)).allFiles()
 

@@ -1,4 +1,4 @@
-"""What the retention of a file sink will drop at the next compaction, and what it did drop."""
+"""The entries that a file sink's retention will drop at the next compaction, and those it has dropped."""
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -20,10 +20,10 @@ class RetentionResult(Result):
 
     Attributes:
         batch: The compaction batch; None if it hasn't been written yet.
-        dropped: The entries of the plan's log that are gone.
-        kept: Those that are still there.
-        as_planned: Whether the planned ones are gone, and no other that wasn't older than the retention when
-            the compaction was written; None without the compaction.
+        dropped: The entries of the plan's log that were dropped.
+        kept: The entries that were kept.
+        as_planned: Whether the planned entries were dropped, and others only if they were older than the
+            retention when the compaction was written; None without the compaction.
     """
 
     batch: int | None
@@ -32,7 +32,7 @@ class RetentionResult(Result):
     as_planned: bool | None
 
     def facts(self) -> dict[str, str]:
-        """The outcome for people: name and value."""
+        """Return the outcome for people: name and value."""
         if self.batch is None:
             return {"outcome": "no compaction yet: run the stream with the plan's options until there is one"}
         return {
@@ -44,20 +44,19 @@ class RetentionResult(Result):
 
 @dataclass(frozen=True, repr=False)
 class RetentionPlan(Record):
-    """What the sink's option `retention` drops at the next compaction; Spark's stream runs it.
+    """The entries that the sink's option `retention` drops at the next compaction, which the stream writes.
 
-    At each compaction the entries of files that were written longer ago are left out, by the time in the
-    entry (FileStreamSinkLog.shouldRetain, since Spark 3.1). Until then readers see them, as the option is the
-    stream's; afterwards their rows are gone for every reader that goes by the log, while the files stay on
-    disk, where nothing deletes them.
+    Each compaction drops the entries that are older than the retention, by the modification time in the entry
+    (FileStreamSinkLog.shouldRetain, since Spark 3.1). Until then readers see them; afterwards every reader
+    that uses the log misses their rows. The files are not deleted.
 
     Attributes:
-        log: The log that it is for.
-        retention: How old an entry may become.
-        at: When the compaction is assumed to be.
+        log: The sink's log.
+        retention: The maximum age of an entry.
+        at: The assumed time of the compaction.
         batch: The compaction batch.
-        dropped: The entries that will go, as in `SinkLog.entries`.
-        kept: Those that stay.
+        dropped: The entries to drop, as in `SinkLog.entries`.
+        kept: The entries to keep.
     """
 
     log: SinkLogState = field(repr=False)
@@ -74,39 +73,39 @@ class RetentionPlan(Record):
 
     @property
     def dropped_bytes(self) -> int:
-        """Bytes of the data files that no reader of the log will see any more."""
+        """The bytes of the data files whose entries are dropped."""
         return pc.sum(self.dropped["size_bytes"]).as_py() or 0
 
     def result(self) -> RetentionResult:
-        """Compare with the log as it is now; call it once the stream has written the compaction.
+        """Compare the plan with the log now; call this after the stream has written the compaction.
 
         Raises:
-            CorruptLogError: The log can't be read any more.
+            CorruptLogError: The log can no longer be read.
         """
         log, entries = SinkLogState.read(self.log.folder, self.log.session, self.log.policy), self.log.entries
         done = [file for file in log.listed if file.is_compaction and file.batch >= self.batch]
         if not done:
             return RetentionResult(None, entries.slice(0, 0), entries, None)
-        there = pc.is_in(entries["path"], value_set=log.entries["path"].combine_chunks())
-        dropped = entries.filter(pc.invert(there))
-        # A compaction later than the plan's time drops more.
+        is_kept = pc.is_in(entries["path"], value_set=log.entries["path"].combine_chunks())
+        dropped = entries.filter(pc.invert(is_kept))
+        # A compaction later than planned drops more entries.
         may_go = entries.filter(_is_old(entries, self.retention, done[-1].modification_time))
-        planned, gone, may = (set(part["path"].to_pylist()) for part in (self.dropped, dropped, may_go))
-        return RetentionResult(done[-1].batch, dropped, entries.filter(there), planned <= gone <= may)
+        planned, actual, allowed = (set(part["path"].to_pylist()) for part in (self.dropped, dropped, may_go))
+        return RetentionResult(done[-1].batch, dropped, entries.filter(is_kept), planned <= actual <= allowed)
 
     def explain(self) -> str:
-        """What would go and what it costs, in sentences."""
+        """Explain which entries would be dropped and what that means, in sentences."""
         if not len(self.dropped):
             return f"The compaction at batch {self.batch:,} would drop no entry: none is that old."
         return (
             f"The compaction at batch {self.batch:,} would drop {len(self.dropped):,} of "
-            f"{self.log.num_entries:,} entries, if it is on {show_time(self.at)}. The rows of their "
-            f"files ({format_size(self.dropped_bytes)}) are lost to readers of the output; the files stay "
-            "on disk, and nothing deletes them."
+            f"{self.log.num_entries:,} entries, if it is written on {show_time(self.at)}. Readers of the "
+            f"output then miss the rows of their files ({format_size(self.dropped_bytes)}), but no file is "
+            "deleted."
         )
 
     def facts(self) -> dict[str, str]:
-        """The plan for people: name and value."""
+        """Return the plan for people: name and value."""
         return {
             "next compaction": f"batch {self.batch:,}",
             "drops": f"{len(self.dropped):,} of {self.log.num_entries:,} entries, "
@@ -117,15 +116,15 @@ class RetentionPlan(Record):
 
 
 def plan_retention(log: SinkLogState, retention: str, at: datetime | str | None = None) -> RetentionPlan:
-    """Plan what the sink's option `retention` would drop at the next compaction; see `RetentionPlan`.
+    """Plan the sink's option `retention`; see `RetentionPlan`, and `sink_log` for an example.
 
     Args:
         log: The sink's log.
-        retention: How old an entry may become: "7 days".
-        at: When that compaction is; None for now. Without a zone it is in the session's.
+        retention: The maximum age of an entry, such as "7 days".
+        at: The time of the next compaction; None for now. Without a zone it is in the session's time zone.
 
     Raises:
-        InvalidArgumentError: It is no length of time, or the log is a source's.
+        InvalidArgumentError: `retention` is not a length of time, or the log is a source's.
     """
     log.check_sink(f'retention="{retention}"')
     length = parse_retention(retention)
@@ -136,5 +135,5 @@ def plan_retention(log: SinkLogState, retention: str, at: datetime | str | None 
 
 
 def _is_old(entries: pa.Table, retention: timedelta, at: int) -> pa.ChunkedArray:
-    """Which entries a compaction at a time (in ms since 1970) drops."""
+    """Return which entries a compaction at a time (ms since 1970) drops (bool)."""
     return pc.less(entries["modification_time"].cast(pa.int64()), at - retention // timedelta(milliseconds=1))

@@ -1,4 +1,4 @@
-"""Find the logs of file sinks and file sources, and read the state that one is in."""
+"""Find the logs of file sinks and file sources, and read the state of a log."""
 
 import re
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ SINK_FOLDER = "_spark_metadata"
 VERSION_BYTES = len("v1")
 _SOURCES_FOLDER = "sources"
 _BATCH = re.compile(r"(0|[1-9][0-9]*)(\.compact)?")
-# Spark's batches go up to 2^63; some of them are yet to come.
+# Spark's batch numbers are below 2^63; leave room for batches to come.
 _LARGEST = 2**62
 _ADVICE = (
     f"name the output folder of a file sink, its {SINK_FOLDER}, or a folder such as sources/0 in the "
@@ -41,14 +41,14 @@ _ADVICE = (
 
 @dataclass(frozen=True)
 class Pace:
-    """How a log grows: entries a batch, bytes an entry with its line's end, time between batches."""
+    """How a log grows: entries per batch, bytes per entry with its newline, time between batches."""
 
     entries_per_batch: float
     entry_bytes: float
     between: timedelta
 
     def written(self, num_batches: int) -> int:
-        """Return how many entries so many batches write: half an entry a batch is one every other batch."""
+        """Return how many entries a number of batches writes; 0.5 per batch is one in every second batch."""
         return int(self.entries_per_batch * num_batches + 1e-9)
 
 
@@ -83,12 +83,12 @@ class SinkLogState:
 
     @property
     def store(self) -> Store:
-        """The log's files."""
+        """The store of the log's files."""
         return open_store(str(self.folder))
 
     @property
     def output(self) -> Path:
-        """The output folder, of a sink's log."""
+        """The output folder of a sink's log."""
         return self.folder.parent
 
     @property
@@ -98,17 +98,17 @@ class SinkLogState:
 
     @property
     def num_entries(self) -> int:
-        """How many entries a reader sees."""
+        """The number of entries that a reader sees."""
         return len(self.entries)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that a reader reads."""
+        """The bytes of the log that a reader reads."""
         return sum(file.size_bytes for file in self.needed)
 
     @property
     def compact_interval(self) -> int:
-        """Every how many batches a stream that starts now compacts; see `Policy.interval_of`."""
+        """The compaction interval of a stream that starts now, in batches; see `Policy.interval_of`."""
         return self.policy.interval_of(self.listed)
 
     @property
@@ -118,25 +118,25 @@ class SinkLogState:
 
     @property
     def unreadable(self) -> str | None:
-        """The missing file that Spark, with these settings, needs to read the log; None if there is none.
+        """The missing file that Spark needs to read the log with these settings; None if there is none.
 
-        Spark goes by the interval alone. Set shorter than a log without a compaction file is long, it looks
-        for compactions that nobody made.
+        Spark uses only the interval. If the log has no compaction and more batches than the interval, Spark
+        looks for a compaction that doesn't exist.
         """
-        there = {file.name for file in self.listed}
+        existing = {file.name for file in self.listed}
         last_compaction = self.next_compaction_batch - self.compact_interval
         # CompactibleFileStreamLog.getAllValidBatches
         names = names_between(last_compaction, self.latest_batch + 1, self.compact_interval)
-        return next((name for name in names if name not in there), None)
+        return next((name for name in names if name not in existing), None)
 
     @cached_property
     def num_entries_in(self) -> dict[str, int | None]:
-        """How many entries each file has, by its name; None if the file is missing by now."""
+        """The number of entries of each file, by its name; None if the file is missing by now."""
         return {file.name: count_entries(self.store, file.name) for file in self.listed}
 
     @cached_property
     def pace(self) -> Pace:
-        """How the log has grown: by the batches' own files, as far as they are there."""
+        """How the log has grown, by the files of single batches that exist."""
         counts = [self.num_entries_in[file.name] for file in self.listed if not file.is_compaction]
         own = [count for count in counts if count is not None]
         per_batch = sum(own) / len(own) if own else self.num_entries / (self.latest_batch + 1)
@@ -146,29 +146,29 @@ class SinkLogState:
 
     @property
     def spark(self) -> SparkSession:
-        """The session that works on the log; started when first asked for."""
+        """The session that works on the log; it is started when first needed."""
         return self.session or get_spark()
 
     def check_sink(self, what: str) -> None:
-        """Raise InvalidArgumentError if it is a source's log; `what` was asked for."""
+        """Raise InvalidArgumentError if this is a source's log; `what` is the request to refuse."""
         if self.kind == Kind.SOURCE:
             raise InvalidArgumentError(
-                f"{what} is for sinks, and {self.name} is the log of a source: name the output folder of a "
+                f"{what} is for sinks, but {self.name} is the log of a source: name the output folder of a "
                 "file sink."
             )
 
 
 def find_sink_logs(root: str | Path) -> list[str]:
-    """Find the logs of file sinks and of streams' file sources in a folder.
+    """Find the logs of file sinks and file sources in a folder; see `sink_log` for an example.
 
-    Hidden folders are passed over, and so is what is more than six levels down. Inside of a table or a sink's
-    output only folders that begin with "_" are searched: streams are told to keep their checkpoints there.
+    Hidden folders, and folders more than six levels down, are skipped. Inside of a table or a sink's output
+    only folders that begin with "_" are searched, as streams often keep their checkpoints there.
 
     Args:
-        root: A folder on a local disk; one that doesn't exist holds no logs.
+        root: A folder on a local disk; if it doesn't exist, there are no logs.
 
     Returns:
-        Paths for `sink_log`, each beginning with `root`, sorted: a sink's output folder, or the folder of one
+        Paths for `sink_log`, sorted, each beginning with `root`: a sink's output folder, or the folder of one
         source in a checkpoint, such as `checkpoint/sources/0`.
     """
     found = []
@@ -188,7 +188,7 @@ def find_sink_logs(root: str | Path) -> list[str]:
 
 
 def _log_store(store: Store) -> Store:
-    """The folder of the log of an output folder or a checkpoint; else the folder itself."""
+    """Return the folder of the log in an output folder or a checkpoint; else the folder itself."""
     if store.status() is None:
         raise TableNotFoundError(f"No sink log at {store.root}: the path does not exist; check the spelling.")
     if not store.is_folder():
@@ -198,7 +198,7 @@ def _log_store(store: Store) -> Store:
 
 
 def _list_files(store: Store) -> tuple[BatchFile, ...]:
-    """The files of a log, the oldest batch first; other files in the folder are left out."""
+    """List the files of a log, the oldest batch first; skip other files in the folder."""
     found = []
     for entry in store.entries():
         match = _BATCH.fullmatch(entry.name)
@@ -208,13 +208,13 @@ def _list_files(store: Store) -> tuple[BatchFile, ...]:
 
 
 def _kind_of(store: Store, files: tuple[BatchFile, ...]) -> Kind:
-    """Whose log it is: by the folder's name, else by an entry, as other logs of a checkpoint look alike."""
+    """Return the kind of a log: by its folder's name, or by an entry, as checkpoints have other logs too."""
     folder = Path(store.root)
     if folder.name == SINK_FOLDER:
         if files:
             return Kind.SINK
         raise NotASinkLogError(
-            f"{folder} is empty: the stream has not committed a batch yet, and Spark reads no row there."
+            f"{folder} is empty: the stream has not committed a batch yet, so Spark reads no row there."
         )
     all_names = (field_names(store, file.name) for file in reversed(files))
     names = next((names for names in all_names if names is not None), None)
@@ -226,7 +226,7 @@ def _kind_of(store: Store, files: tuple[BatchFile, ...]) -> Kind:
         return Kind.SOURCE
     if names >= {"path", "action"}:
         return Kind.SINK
-    raise NotASinkLogError(f"{folder} holds another log of a stream, whose entries aren't files: {_ADVICE}.")
+    raise NotASinkLogError(f"{folder} has another log of a stream, whose entries aren't files: {_ADVICE}.")
 
 
 def _is_file_source(store: Store) -> bool:

@@ -1,4 +1,4 @@
-"""What VACUUM would take, which versions that costs, and a vacuum of just that."""
+"""Plan VACUUM: the files that it would delete and the versions that this makes unreadable; and run it."""
 
 from compaction_kit.vacuum.cost import Stream, running_streams
 from compaction_kit.vacuum.plan import VacuumPlan, plan_vacuum

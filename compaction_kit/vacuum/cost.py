@@ -1,4 +1,4 @@
-"""What a vacuum costs: versions that can't be read any more, and files that streams have yet to read."""
+"""The cost of a vacuum: versions that can no longer be read, and files that streams haven't read yet."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -17,32 +17,31 @@ from compaction_kit.retention import GUARD
 from compaction_kit.text import format_count
 from compaction_kit.vacuum.decide import Deletion
 
-# Whether VACUUM commits its start and its end, which it does on a local disk unless this says no.
+# Whether VACUUM commits its start and its end; on a local disk it does by default.
 _LOGGING = "spark.databricks.delta.vacuum.logging.enabled"
 _MOST_NAMED = 5
 
 
 @dataclass(frozen=True, repr=False)
 class Preview(Deletion):
-    """What VACUUM deletes, and which versions that costs.
+    """What VACUUM deletes, and which versions can no longer be read afterwards.
 
     Attributes:
-        versions: Every version that the log tells of: version (int64), timestamp (UTC), readable and
-            readable_after (string), as `Table.versions()` says it.
-        versions_lost: Those that can be read now and not after. The latest is one of them if it is
-            older than the retention, for VACUUM commits two versions on top of it and then Delta's
-            guard refuses it. What the guard refuses merely as time goes by until `at` is not
-            the vacuum's cost, and isn't counted.
-        blocked_versions_lost: Those that Delta's guard refuses now, and that would lose files: with the
-            guard off they can be read now and not after.
-        content_survives_as: For versions lost, the version that can be read after and is known to
-            have the same content.
+        versions: The versions in the log: version, timestamp, readable and readable_after, with the values
+            of `Table.versions()`.
+        versions_lost: The versions that can be read now but not afterwards. This includes the latest if it
+            is older than the retention: VACUUM commits two versions after it, and then Delta's guard
+            refuses it. Versions that the guard refuses only because time passes until `at` don't count.
+        blocked_versions_lost: The versions that Delta's guard refuses now and that would lose files: with
+            the guard off they can be read now but not afterwards.
+        content_survives_as: For versions lost, a version that can be read afterwards and is known to have
+            the same content.
         content_survives_by: How that is known: "identical files", "says OPTIMIZE, row counts agree",
             "equal fingerprints"; see `content.read_content`.
-        content_claimed_as: For versions lost without such a one, the version that can be read after
-            and that its writer claims to have the same content.
-        warnings: What to look at first: running streams that would lose files, versions that are
-            kept and yet refused.
+        content_claimed_as: For other versions lost, a version that can be read afterwards and that its
+            writer claims to have the same content.
+        warnings: Sentences about running streams that would lose files, and about kept versions that
+            Delta's guard refuses.
     """
 
     versions: pa.Table
@@ -56,13 +55,13 @@ class Preview(Deletion):
 
 @dataclass(frozen=True)
 class Stream:
-    """A running query and where it is in a table.
+    """A running streaming query and its position in a table.
 
     Attributes:
-        name: What it is called, or its id.
-        version: The version that it reads next; None while it hasn't said.
-        is_starting: Whether it still reads the files that were live at that version, as a new
-            stream does first.
+        name: The query's name, or its id.
+        version: The version that it reads next; None as long as it hasn't reported one.
+        is_starting: Whether it still reads the files that were live at that version, as a new stream
+            does first.
     """
 
     name: str
@@ -71,20 +70,20 @@ class Stream:
 
 
 def with_cost(deletion: Deletion, state: Readability, verify: bool) -> Preview:
-    """What a deletion costs.
+    """Add the cost to a deletion.
 
     Args:
-        deletion: What goes.
+        deletion: What would be deleted.
         state: Which versions can be read before.
-        verify: Compare the rows of what commits replaced that only claim to have changed no data.
+        verify: Whether to compare the rows of files that commits replaced which claim to change no data.
     """
     handle, needs = deletion.handle, state.needs
-    going = deletion.files["path"].combine_chunks()
-    # VACUUM's own commits make the latest version an older one, which the guard may refuse.
+    deleted = deletion.files["path"].combine_chunks()
+    # After VACUUM's own commits the latest version is an older one, which the guard may refuse.
     commits = not deletion.is_empty and (handle.conf(_LOGGING) or "true").lower() != "false"
-    before, after = state.statuses(), state.statuses(gone=going, superseded=commits)
+    before, after = state.statuses(), state.statuses(deleted=deleted, superseded=commits)
     lost = needs.versions[(before == YES) & (after != YES)].tolist()
-    has_all, loses = needs.count(state.missing) == 0, needs.count(going) > 0
+    has_all, loses = needs.count(state.missing) == 0, needs.count(deleted) > 0
     readable = needs.versions[after == YES].tolist()
     survives_as, survives_by, claimed_as = _survivors(handle, needs, lost, readable, commits, verify)
     refused = [version for version in deletion.keep_versions if after[version - needs.first] == BLOCKED]
@@ -97,16 +96,16 @@ def with_cost(deletion: Deletion, state: Readability, verify: bool) -> Preview:
         content_survives_as=survives_as,
         content_survives_by=survives_by,
         content_claimed_as=claimed_as,
-        warnings=(*_refused(refused), *_at_risk(streams, needs, going)),
+        warnings=(*_refused(refused), *_at_risk(streams, needs, deleted)),
     )
 
 
 def running_streams(handle: Handle, table_id: str) -> list[Stream]:
-    """The session's streams that read a table, by their last progress.
+    """Return the session's streams that read a table, by their last progress.
 
     Args:
         handle: The table.
-        table_id: The id in its metadata, which streams know it by.
+        table_id: The id in its metadata, which streams report.
     """
     try:
         queries = [] if handle.session is None else list(handle.session.streams.active)
@@ -115,10 +114,10 @@ def running_streams(handle: Handle, table_id: str) -> list[Stream]:
     streams = []
     for query in queries:
         progress = query.lastProgress
-        # One that hasn't finished a batch doesn't say what it reads.
+        # A query that hasn't finished a batch doesn't report its sources.
         for source in [] if progress is None else json.loads(progress.json)["sources"]:
             offset = _offset(source)
-            # DeltaSourceOffset's name for the table's id; a first batch may have no offset yet.
+            # The table's id in a DeltaSourceOffset; a first batch may have no offset yet.
             known = offset.get("reservoirId")
             is_described = source.get("description") == f"DeltaSource[file:{handle.path}]"
             if known == table_id if known else is_described:
@@ -128,12 +127,12 @@ def running_streams(handle: Handle, table_id: str) -> list[Stream]:
 
 
 def spent_versions(lost: Sequence[int], survives_as: Collection[int], now: int) -> str:
-    """How many of the versions readable before are lost, and how much of their content isn't.
+    """Say how many of the readable versions are lost, and for how many the content isn't.
 
     Args:
         lost: The versions lost.
-        survives_as: Those of them whose content can be read under another number.
-        now: How many versions could be read before.
+        survives_as: Those whose content can be read as another version.
+        now: The number of versions that can be read before.
     """
     readable = format_count(now, "readable version")
     if not lost:
@@ -145,7 +144,7 @@ def spent_versions(lost: Sequence[int], survives_as: Collection[int], now: int) 
 
 
 def ranges(versions: Sequence[int]) -> str:
-    """Versions for people: "0 to 3, 7"; the first of many ranges."""
+    """Write versions as ranges, such as "0 to 3, 7", and count those after the first five ranges."""
     array = np.array(versions)
     runs = np.split(array, np.flatnonzero(np.diff(array) != 1) + 1)
     shown = [f"{run[0]}" if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs[:_MOST_NAMED]]
@@ -156,9 +155,9 @@ def ranges(versions: Sequence[int]) -> str:
 def _survivors(
     handle: Handle, needs: Needs, lost: list[int], readable: list[int], commits: bool, verify: bool
 ) -> tuple[dict[int, int], dict[int, str], dict[int, int]]:
-    """The latest version of the same content for each version lost; how that is known; what is only claimed.
+    """Return content_survives_as, content_survives_by and content_claimed_as of `Preview`.
 
-    `readable` are the versions that can be read after, `commits` is whether VACUUM commits two more.
+    `readable` are the versions that can be read afterwards, `commits` is whether VACUUM commits two more.
     """
     if not lost:
         return {}, {}, {}
@@ -182,24 +181,24 @@ def _survivors(
 
 
 def _refused(kept: list[int]) -> list[str]:
-    """A sentence if Delta's guard refuses versions that are kept, files or no files."""
+    """Return a sentence if Delta's guard refuses versions that are kept."""
     if not kept:
         return []
     which = f"Version {kept[0]} is" if len(kept) == 1 else f"Versions {ranges(kept)} are"
     return [
-        f"{which} kept, and older than the retention, so that Delta's guard refuses to read what is "
-        f"there: set {GUARD} to false to read it."
+        f"{which} kept, but older than the retention, so that Delta's guard refuses to read "
+        f"{'it' if len(kept) == 1 else 'them'}: set {GUARD} to false to read what is kept."
     ]
 
 
-def _at_risk(streams: Sequence[Stream], needs: Needs, going: pa.Array) -> list[str]:
-    """A sentence for each stream that has files still to read that would go."""
-    hits = needs.files.filter(pc.is_in(needs.files["path"], value_set=going))
+def _at_risk(streams: Sequence[Stream], needs: Needs, deleted: pa.Array) -> list[str]:
+    """Return a sentence for each stream that may still have to read files that would be deleted."""
+    hits = needs.files.filter(pc.is_in(needs.files["path"], value_set=deleted))
     sentences = []
     for stream in streams:
         if stream.version is None:
             sentences.append(
-                f"The stream {stream.name} reads this table and hasn't said how far it is: wait for it."
+                f"The stream {stream.name} reads this table and hasn't reported its version yet: wait for it."
             )
             continue
         ahead = pc.greater_equal(hits["added"], stream.version)
@@ -209,7 +208,7 @@ def _at_risk(streams: Sequence[Stream], needs: Needs, going: pa.Array) -> list[s
         if number:
             sentences.append(
                 f"The stream {stream.name} is at version {stream.version} and may still have to read "
-                f"{format_count(number, 'file')} that would go: let it catch up first."
+                f"{format_count(number, 'file')} that would be deleted: let it catch up first."
             )
     return sentences
 

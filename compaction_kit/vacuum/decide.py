@@ -1,4 +1,4 @@
-"""Decide as VACUUM does what goes, and say of every file why."""
+"""Decide as VACUUM does which files are deleted, and give the reason for each file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,32 +29,30 @@ _NO_PATHS = pa.array([], pa.string())
 
 @dataclass(frozen=True, repr=False)
 class Deletion:
-    """What VACUUM deletes, and by what that is decided.
+    """What VACUUM deletes, and the inputs of that decision.
 
     Attributes:
         handle: The table.
-        version: The version that was planned; the plan runs on no other.
+        version: The version that the plan was made at; the plan runs at no other.
         table_id: The id in the table's metadata.
-        mode: "FULL", by the folder, or "LITE", by the log's commits alone.
-        at: When it runs.
+        mode: "FULL" (lists the folder) or "LITE" (reads only commits).
+        at: The time of the vacuum.
         retention: How long removed files are kept.
-        table_retention: How long the table's property says.
-        keep_versions: The versions of which no file goes.
-        files: One row a file that goes: path (string, relative to the table, decoded), size_bytes
-            (int64); reason (string: "tombstone": versions needed it; "change data": of the change data
-            feed; "orphan": no version that the log tells of knows it); since_version (int64, the first
-            version that doesn't need it), removed_at (UTC; both null for an orphan or where the log
-            doesn't tell any more), modification_time (UTC). Hadoop's own .<name>.crc beside a file goes
-            with it.
-        directories: The folders that VACUUM lists beside them: path (string), is_empty (bool); it
-            deletes those that are, and passes over the others.
-        kept: What stays and why: reason (string: "live", "removed less long ago" and "written less long
-            ago" than the retention, "needed by a kept version", "not among what LITE looks at",
-            "a colon in its name", which no VACUUM can take, "hidden, the log among it"), num_files,
-            size_bytes (int64).
-        storage: Bytes of what isn't hidden: kind (string: "live", "tombstoned", "orphaned"), size_bytes,
-            size_bytes_after (int64).
-        gone_already: Paths that VACUUM LITE lists though they are gone.
+        table_retention: How long the table property keeps them.
+        keep_versions: The versions whose files are all kept.
+        files: One row per file to delete: path (relative to the table, decoded), size_bytes, reason
+            ("tombstone": versions needed it; "change data": of the change data feed; "orphan": no version
+            in the log needs it), since_version (the first version that doesn't need it), removed_at (both
+            null for an orphan, or if the log no longer has them), modification_time. Hadoop's checksum
+            file .<name>.crc is deleted with its file.
+        directories: The folders that VACUUM lists as well: path (string), is_empty (bool); it deletes the
+            empty ones and skips the others.
+        kept: The number and bytes of kept files by reason: "live", "removed within the retention", "written
+            within the retention", "needed by a kept version", "not considered by LITE", "a colon in its
+            name" (VACUUM can't delete such a file), "hidden, such as the log".
+        storage: The bytes of files that aren't hidden, before and after, by kind: "live", "tombstoned",
+            "orphaned".
+        gone_already: Paths that VACUUM LITE lists although the files no longer exist.
     """
 
     handle: Handle = field(repr=False, compare=False)
@@ -73,34 +71,34 @@ class Deletion:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that would be freed."""
+        """The bytes that would be freed."""
         return pc.sum(self.files["size_bytes"]).as_py() or 0
 
     @property
     def num_files(self) -> int:
-        """How many files would go."""
+        """The number of files that would be deleted."""
         return self.files.num_rows
 
     @property
     def empty_directories(self) -> list[str]:
-        """The folders that would go, by their paths."""
+        """The paths of the folders that would be deleted."""
         return self.directories.filter(self.directories["is_empty"])["path"].to_pylist()
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing would go."""
+        """Whether nothing would be deleted."""
         return not self.num_files and not self.empty_directories
 
     @property
     def cutoff(self) -> int:
-        """What was removed or written from then on stays, ms since 1970."""
+        """The time (ms since 1970) from which removed and written files are kept."""
         return cutoff(self.at, self.retention)
 
 
 def decide(
     handle: Handle, retention: str | None, keep_versions: Sequence[int] | None, mode: str, at: datetime
 ) -> tuple[Deletion, Readability]:
-    """What VACUUM would delete, and what decides which versions can be read; see `plan.plan_vacuum`."""
+    """Return what VACUUM would delete, and the state of the versions; see `plan.plan_vacuum`."""
     if not isinstance(mode, str) or mode.upper() not in (FULL, LITE):
         raise InvalidArgumentError(f'mode={mode!r} is unknown: choose "FULL" or "LITE".')
     metadata = handle.log.snapshot().metadata
@@ -112,8 +110,8 @@ def decide(
     needs, keep = state.needs, _checked_versions(state, keep_versions)
     candidates = lite_candidates(handle.store, metadata, since) if is_lite else None
     wanted = pa.concat_arrays([_NO_PATHS, *map(needs.of_version, keep)])
-    is_going, stays = _sort_out(handle.store, folder, needs, wanted, candidates, since)
-    files = _files_table(folder.files.filter(is_going).sort_by("path"), handle.store, state)
+    is_deleted, kept = _split(handle.store, folder, needs, wanted, candidates, since)
+    files = _files_table(folder.files.filter(is_deleted).sort_by("path"), handle.store, state)
     gone_already = _NO_PATHS
     if candidates is not None:
         known = [needs.live["path"], needs.young_tombstones(since)["path"], folder.files["path"]]
@@ -129,15 +127,15 @@ def decide(
         keep_versions=keep,
         files=files,
         directories=_DIRECTORIES.empty_table() if is_lite else _directories(folder, needs, since),
-        kept=_kept_table(handle.store, folder, stays),
+        kept=_kept_table(handle.store, folder, kept),
         storage=storage_table(folder.files, needs, files["path"]),
         gone_already=gone_already,
     )
     return deletion, state
 
 
-def storage_table(on_disk: pa.Table, needs: Needs, going: pa.ChunkedArray) -> pa.Table:
-    """Bytes by kind, before and after some paths are gone; see `Deletion.storage`."""
+def storage_table(on_disk: pa.Table, needs: Needs, deleted: pa.ChunkedArray) -> pa.Table:
+    """Make `Deletion.storage`: the bytes by kind, before and after paths are deleted."""
     paths, sizes = on_disk["path"].combine_chunks(), on_disk["size_bytes"]
     live = _is_among(paths, needs.live["path"])
     known = _is_among(paths, needs.files["path"], needs.tombstones["path"])
@@ -146,8 +144,8 @@ def storage_table(on_disk: pa.Table, needs: Needs, going: pa.ChunkedArray) -> pa
         "tombstoned": pc.and_not(known, live),
         "orphaned": pc.invert(pc.or_(known, live)),
     }
-    stays = pc.invert(_is_among(paths, going))
-    masks = ((is_kind, pc.and_(is_kind, stays)) for is_kind in kinds.values())
+    is_kept = pc.invert(_is_among(paths, deleted))
+    masks = ((is_kind, pc.and_(is_kind, is_kept)) for is_kind in kinds.values())
     now, after = zip(
         *([pc.sum(sizes.filter(mask)).as_py() or 0 for mask in pair] for pair in masks), strict=True
     )
@@ -155,20 +153,22 @@ def storage_table(on_disk: pa.Table, needs: Needs, going: pa.ChunkedArray) -> pa
 
 
 def _checked_versions(state: Readability, versions: Sequence[int] | None) -> tuple[int, ...]:
-    """The versions to keep, each once, in order; refused if they can't be read already."""
+    """Return the versions to keep, sorted and each once; refuse any that can't be read now."""
     if versions is None:
         return ()
     if isinstance(versions, str) or not hasattr(versions, "__iter__"):
-        raise InvalidArgumentError(f"keep_versions={versions!r} is no list of versions: write it as [3, 5].")
+        raise InvalidArgumentError(
+            f"keep_versions={versions!r} is not a list of versions: write it as [3, 5]."
+        )
     needs, statuses = state.needs, state.statuses()
     for version in versions:
         if isinstance(version, bool) or not hasattr(version, "__index__"):
             raise InvalidArgumentError(
-                f"keep_versions has {version!r}, which is no version: give whole numbers, such as [3, 5]."
+                f"keep_versions has {version!r}, which is not a version: give whole numbers, such as [3, 5]."
             )
         if not needs.first <= version <= needs.latest:
             raise InvalidArgumentError(
-                f"keep_versions has {version}, which the log doesn't tell of: it has {needs.first} to "
+                f"keep_versions has {version}, which is not in the log: choose from {needs.first} to "
                 f"{needs.latest}."
             )
         missing = sorted({*needs.of_version(version).to_pylist()} & {*state.missing.to_pylist()})
@@ -176,37 +176,37 @@ def _checked_versions(state: Readability, versions: Sequence[int] | None) -> tup
         if missing or is_log_gone:
             lacking = (
                 f"{format_count(len(missing), 'file')} that it needs {'is' if len(missing) == 1 else 'are'} "
-                f"gone ({format_list(missing)})"
+                f"missing ({format_list(missing)})"
             )
             raise InvalidArgumentError(
-                f"keep_versions has {version}, which can't be read already: "
-                f"{'its commit is gone from the log' if is_log_gone else lacking}; leave it out."
+                f"keep_versions has {version}, which can't be read even now: "
+                f"{'its commit is no longer in the log' if is_log_gone else lacking}; leave it out."
             )
     return tuple(sorted({int(version) for version in versions}))
 
 
-def _sort_out(
+def _split(
     store: Store, folder: Folder, needs: Needs, wanted: pa.Array, candidates: pa.Array | None, since: int
 ) -> tuple[pa.Array, pa.Table]:
-    """Which files go, and the others with a column more: reason.
+    """Return which files are deleted (bool), and the other files with their reason.
 
-    `wanted` are the paths that versions to be kept need, `candidates` what LITE looks at.
+    `wanted` are the paths that the versions to keep need, `candidates` those that LITE considers.
     """
     files, paths = folder.files, folder.files["path"].combine_chunks()
     live, young = needs.live["path"], needs.young_tombstones(since)["path"]
-    # The first of these that is so says why a file stays.
-    reasons = {"live": _is_among(paths, live), "removed less long ago": _is_among(paths, young)}
+    # The first reason that applies to a file counts.
+    reasons = {"live": _is_among(paths, live), "removed within the retention": _is_among(paths, young)}
     if candidates is None:
         is_young = pc.greater_equal(files["modification_time"], since)
-        reasons["written less long ago"] = is_young.combine_chunks()
+        reasons["written within the retention"] = is_young.combine_chunks()
     else:
-        reasons["not among what LITE looks at"] = pc.invert(_is_among(paths, candidates))
+        reasons["not considered by LITE"] = pc.invert(_is_among(paths, candidates))
     reasons[NEEDED] = _is_among(paths, wanted)
     if folder.links:
         needed = [*live.to_pylist(), *young.to_pylist(), *wanted.to_pylist()]
         reasons |= _by_links(store, paths.to_pylist(), needed)
-    # Hadoop takes what is before the colon for a scheme, and VACUUM breaks off there: at a path that
-    # begins so, and at a file whose checksum it looks for (ChecksumFileSystem.getChecksumFile).
+    # Hadoop reads the text before a colon as a scheme, and VACUUM fails there: at a path with a colon in its
+    # first part, and at a file whose checksum it looks for (ChecksumFileSystem.getChecksumFile).
     reasons["a colon in its name"] = pc.match_substring_regex(paths, "^[^/]*:|:[^/]*$")
     masks = [mask.to_numpy(zero_copy_only=False) for mask in reasons.values()]
     numbers = np.select(masks, range(len(masks)), default=-1)
@@ -215,9 +215,9 @@ def _sort_out(
 
 
 def _by_links(store: Store, paths: list[str], needed: list[str]) -> dict[str, pa.Array]:
-    """Which files VACUUM takes though a link leads to them: from elsewhere, or from a path that is needed."""
+    """Return reasons to keep files reached by symbolic links, which VACUUM would delete."""
     root, kept = store.real(""), set(map(store.real, needed))
-    # A link to a file is deleted itself, and what it leads to stays.
+    # For a link to a file, VACUUM deletes the link and not its target.
     split = [path.rpartition("/") for path in paths]
     folders = [store.real(folder) for folder, _, _ in split]
     real = [f"{folder}/{name}" for folder, (_, _, name) in zip(folders, split, strict=True)]
@@ -229,11 +229,11 @@ def _by_links(store: Store, paths: list[str], needed: list[str]) -> dict[str, pa
 
 
 def _directories(folder: Folder, needs: Needs, since: int) -> pa.Table:
-    """The folders that VACUUM takes for empty, and whether they hold nothing but such folders.
+    """Return the folders that VACUUM lists as empty, and whether they hold nothing but such folders.
 
-    A folder counts as empty for it if no file below is older than the retention and no data file below
-    is live or was removed since then (VacuumCommand.gc, steps 3 to 6). It deletes no folder that holds
-    anything, and so leaves those that it empties itself to the next VACUUM.
+    VACUUM lists a folder as empty if no file below is older than the retention and no data file below is
+    live or was removed within the retention (VacuumCommand.gc, steps 3 to 6). It deletes only folders that
+    hold nothing, and so leaves those that it empties itself to the next VACUUM.
     """
     is_old = pc.less(folder.files["modification_time"], since)
     named = (files.filter(files["is_data"]) for files in (needs.live, needs.young_tombstones(since)))
@@ -246,21 +246,21 @@ def _directories(folder: Folder, needs: Needs, since: int) -> pa.Table:
                 path = path.rpartition("/")[0]
     listed = sorted(path for path in folder.directories if path not in occupied)
     left = dict(folder.directories)
-    # Inner ones first: each that is empty is one entry less for the folder that it is in.
+    # Inner folders first: each empty folder is one entry less in its parent.
     for path in sorted(listed, key=lambda path: -path.count("/")):
         outer = path.rpartition("/")[0]
         if not left[path] and outer in left:
             left[outer] -= 1
-    # Hadoop can't name one that begins with a colon's scheme; see `_sort_out`.
+    # Hadoop can't name a folder with a colon in its first part; see `_split`.
     is_empty = [not left[path] and ":" not in path.partition("/")[0] for path in listed]
     return pa.table({"path": listed, "is_empty": is_empty}, _DIRECTORIES)
 
 
-def _files_table(going: pa.Table, store: Store, state: Readability) -> pa.Table:
-    """See `Deletion.files`."""
-    paths, needs = going["path"].combine_chunks(), state.needs
+def _files_table(deleted: pa.Table, store: Store, state: Readability) -> pa.Table:
+    """Make `Deletion.files`."""
+    paths, needs = deleted["path"].combine_chunks(), state.needs
     since = latest_by_path(paths, needs.files, "removed")
-    # Its tombstone may be gone, or not say when; then the commit tells.
+    # Without a tombstone, or without a time in it, the time of the commit counts.
     times = latest_by_path(paths, needs.tombstones, "time")
     times = pc.if_else(pc.equal(times, 0), None, times)
     committed = pa.array([*state.times.tolist(), None]).take(pc.subtract(since, needs.first))
@@ -271,21 +271,21 @@ def _files_table(going: pa.Table, store: Store, state: Readability) -> pa.Table:
     return pa.table(
         {
             "path": paths,
-            "size_bytes": going["size_bytes"],
+            "size_bytes": deleted["size_bytes"],
             "reason": pc.if_else(known, "tombstone", unknown),
             "since_version": since,
             "removed_at": pc.coalesce(times, committed).cast(_STAMP),
-            "modification_time": going["modification_time"].cast(_STAMP),
+            "modification_time": deleted["modification_time"].cast(_STAMP),
         }
     )
 
 
-def _kept_table(store: Store, folder: Folder, stays: pa.Table) -> pa.Table:
-    """See `Deletion.kept`."""
-    groups = stays.group_by("reason").aggregate([("size_bytes", "count"), ("size_bytes", "sum")])
+def _kept_table(store: Store, folder: Folder, kept: pa.Table) -> pa.Table:
+    """Make `Deletion.kept`."""
+    groups = kept.group_by("reason").aggregate([("size_bytes", "count"), ("size_bytes", "sum")])
     groups = groups.select(["reason", "size_bytes_count", "size_bytes_sum"]).rename_columns(_KEPT.names)
     number, size_bytes = count_files(store, folder.hidden)
-    hidden = [{"reason": "hidden, the log among it", "num_files": number, "size_bytes": size_bytes}]
+    hidden = [{"reason": "hidden, such as the log", "num_files": number, "size_bytes": size_bytes}]
     both = [groups.cast(_KEPT), pa.Table.from_pylist(hidden if number else [], _KEPT)]
     return pa.concat_tables(both).sort_by([("size_bytes", "descending"), ("reason", "ascending")])
 

@@ -1,4 +1,4 @@
-"""What VACUUM LITE looks at: the removes and the change data of commits, instead of the folder."""
+"""The files that VACUUM LITE considers: remove actions and change data of commits, instead of the folder."""
 
 import json
 from collections.abc import Sequence
@@ -24,28 +24,28 @@ _NOTHING = pa.array([], pa.string())
 
 
 def lite_candidates(store: Store, metadata: Metadata, cutoff: int) -> pa.Array:
-    """The files that VACUUM LITE considers (VacuumCommand.getFilesFromDeltaLog).
+    """Return the files that VACUUM LITE considers (VacuumCommand.getFilesFromDeltaLog).
 
-    Those that commits up to the retention's beginning have removed before it, and their change data;
-    it goes on where the LITE before has ended, if no FULL came between.
+    These are the files that commits before the cutoff removed, and the change data of these commits. LITE
+    continues after the last commit that the LITE before has read, if there was no FULL in between.
 
     Args:
         store: The table's files.
-        metadata: Of the latest version.
-        cutoff: When the retention begins, ms since 1970.
+        metadata: The metadata of the latest version.
+        cutoff: When the retention begins, in ms since 1970.
 
     Returns:
-        Their paths, relative to the table, there or not.
+        Their paths, relative to the table; the files may no longer exist.
 
     Raises:
-        InvalidArgumentError: Commits that it would read are gone, so that Delta refuses LITE.
+        InvalidArgumentError: Commits that it would read were deleted, so that Delta refuses LITE.
     """
     commits, last = log_commits(store), last_commit(store, metadata, cutoff)
     if last is None:
         return _NOTHING
     earliest, done = commits[0].version or 0, _last_vacuumed(store)
     if earliest and (done is None or done < earliest):
-        since = "since the table's first" if done is None else f"after version {done}, the last one it read,"
+        since = "since the table's first" if done is None else f"after version {done}, which it read last,"
         raise InvalidArgumentError(
             f'mode="LITE" reads every commit {since} and the log begins at version {earliest}, so that Delta '
             'refuses it: use mode="FULL".'
@@ -55,7 +55,7 @@ def lite_candidates(store: Store, metadata: Metadata, cutoff: int) -> pa.Array:
     if not within:
         return _NOTHING
     removes = [_removed(store, block) for block in commit_blocks(within)]
-    # A file that was removed more than once counts by the last time.
+    # Of a file that was removed several times, the last time counts.
     latest = pa.concat_tables(removes).group_by("path").aggregate([("time", "max")])
     removed = latest.filter(pc.less(latest["time_max"], cutoff))["path"].combine_chunks()
     candidates = pc.unique(pa.concat_arrays([removed, change_data(store, within)]))
@@ -63,7 +63,7 @@ def lite_candidates(store: Store, metadata: Metadata, cutoff: int) -> pa.Array:
 
 
 def last_commit(store: Store, metadata: Metadata, time: int) -> int | None:
-    """The last version committed up to a time (ms since 1970); None if the log has none that old."""
+    """Return the last version committed up to a time (ms since 1970); None if all are later."""
     commits = log_commits(store)
     times = commit_times(store, commits, metadata)
     position = int(np.searchsorted(times, time, side="right")) - 1
@@ -71,12 +71,12 @@ def last_commit(store: Store, metadata: Metadata, time: int) -> int | None:
 
 
 def log_commits(store: Store) -> list[LogFile]:
-    """The commits in the log."""
+    """Return the commits in the log."""
     return [file for file in list_log(store) if file.kind is Kind.COMMIT]
 
 
 def change_data(store: Store, commits: Sequence[LogFile]) -> pa.Array:
-    """The change data files that commits name, relative to the table."""
+    """Return the change data files of commits, relative to the table."""
     paths: list[str] = []
     for file in commits:
         text = read_log_file(store, file)
@@ -88,7 +88,7 @@ def change_data(store: Store, commits: Sequence[LogFile]) -> pa.Array:
 
 
 def _removed(store: Store, commits: list[LogFile]) -> pa.Table:
-    """The files that commits remove, their deletion vectors' too, and when: path, time."""
+    """Return the files and deletion vector files that commits remove, and when: path, time."""
     raw = JsonSource(store, commits).rows([*CORE, "deletion_timestamp"])
     actions = file_actions(raw, 0)
     removes = actions.filter(pc.invert(actions["is_add"]))
@@ -98,10 +98,10 @@ def _removed(store: Store, commits: list[LogFile]) -> pa.Table:
 
 
 def _last_vacuumed(store: Store) -> int | None:
-    """The last commit that VACUUM LITE has read; None if there is none, or FULL came after it."""
+    """Return the last commit that VACUUM LITE has read; None if there is none, or a FULL came after it."""
     place = f"{LOG_FOLDER}/{_INFO}"
     try:
-        # Like Delta, which takes a damaged file for none.
+        # As in Delta, a damaged file counts as missing.
         with reading(_INFO):
             return int(json.loads(store.read(place))[_LAST_READ]) if store.is_file(place) else None
     except CorruptLogError:

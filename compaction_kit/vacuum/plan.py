@@ -1,4 +1,4 @@
-"""A vacuum as planned: what it would delete, what that costs, and why, in a few sentences."""
+"""The plan of a vacuum: what it would delete and why, and which versions can no longer be read."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ from compaction_kit.vacuum.result import VacuumResult
 from compaction_kit.vacuum.run import run_vacuum
 
 _REASONS = {
-    "tombstone": "that versions needed",
+    "tombstone": "that older versions need",
     "change data": "of the change data feed",
-    "orphan": "that no version knows of",
+    "orphan": "that no version in the log needs",
 }
 
 
@@ -31,42 +31,41 @@ _REASONS = {
 class VacuumPlan(Preview, Plan):
     """What VACUUM would delete at a time, and what that costs; only `run()` deletes.
 
-    What goes, what stays and why is in `files`, `directories`, `kept`, `storage` and `gone_already`; see
-    `decide.Deletion` for their columns. What it costs is in `versions`, `versions_lost`,
-    `blocked_versions_lost`, `content_survives_as`, `content_survives_by`, `content_claimed_as` and
-    `warnings`; see `cost.Preview`.
+    See `decide.Deletion` for what is deleted and kept: `files`, `directories`, `kept`, `storage`,
+    `gone_already`. See `cost.Preview` for the cost: `versions`, `versions_lost`, `blocked_versions_lost`,
+    `content_survives_as`, `content_survives_by`, `content_claimed_as`, `warnings`.
     """
 
     def run(
         self, parallel_delete: bool | None = None, progress: bool | Callable[[Any], None] | None = None
     ) -> VacuumResult:
-        """Delete what the plan shows, by Delta's VACUUM USING INVENTORY, and nothing else.
+        """Delete the planned files and nothing else, by Delta's VACUUM USING INVENTORY.
 
-        Delta checks each file once more by the log as it is then. No setting of the session is
-        weakened: with the retention check on, nothing younger than the table's retention goes.
+        Delta checks each file again against the log. No setting of the session is weakened: with the
+        retention check on, no file younger than the table's retention is deleted.
 
         Args:
-            parallel_delete: Whether Spark's tasks delete, or the driver, one file at a time. None: as the
-                session is set (spark.databricks.delta.vacuum.parallelDelete.enabled; the driver,
-                if it isn't).
-            progress: True for a bar, or a callable that takes a `VacuumProgress` now and then; an
-                exception that it raises cancels the run.
+            parallel_delete: Whether Spark's tasks delete the files, instead of the driver, one file at a
+                time. None for the session's setting (spark.databricks.delta.vacuum.parallelDelete.enabled;
+                by default the driver).
+            progress: True for a progress bar, or a callable that takes a `VacuumProgress`; an exception
+                that it raises cancels the run.
 
         Returns:
-            What went, what did not, and which versions that cost.
+            What was deleted, what wasn't, and which versions can no longer be read.
 
         Raises:
-            InvalidArgumentError: The plan is for a time that is yet to come, or an argument can't be used.
-            StalePlanError: The table, or a file of the plan, has changed since.
-            SessionError: The session has no JVM in reach.
+            InvalidArgumentError: The plan is for a time in the future, or an argument can't be used.
+            StalePlanError: The table, or a file of the plan, has changed since the plan was made.
+            SessionError: The session has no JVM, as in Spark Connect.
             ReadOnlyTableError: The table's log can't be written to.
-            RunFailedError: Spark or Delta gave up; the message says what is gone.
-            RunCancelled: It was cancelled; the message says the same.
+            RunFailedError: Spark or Delta failed; the message says what was deleted.
+            RunCancelled: It was cancelled; the message says what was deleted.
         """
         return run_vacuum(self, parallel_delete, progress)
 
     def explain(self) -> str:
-        """What it costs, what would go and what stays, a sentence a line."""
+        """Explain the cost, what would be deleted and what kept, one sentence per line."""
         day, kept_hours = show_time(self.at), hours(self.retention)
         kept = f"files removed less than {kept_hours} hours before are kept"
         if self.is_empty:
@@ -78,25 +77,24 @@ class VacuumPlan(Preview, Plan):
                 self._folders(),
             ]
             lines.append(
-                f"What began more than {kept_hours} hours before and still runs, a query or a write, may "
-                "need these files."
+                f"A query or write that began more than {kept_hours} hours before and still runs may need "
+                "these files."
             )
         if self.keep_versions:
             lines.append(self._kept_versions())
         if self.retention > self.table_retention:
             lines.append(
                 "Delta since 4.1 ignores RETAIN and would keep removed files for "
-                f"{hours(self.table_retention)} hours, as the table's property says; run() keeps them for "
-                f"{kept_hours}."
+                f"{hours(self.table_retention)} hours, the table property; run() keeps them for {kept_hours}."
             )
         if self.mode == LITE:
-            gone, is_are = len(self.gone_already), "is" if len(self.gone_already) == 1 else "are"
-            listed = f"; {format_count(gone, 'file')} that it lists {is_are} gone already" if gone else ""
-            lines.append(f"LITE looks at the log's commits alone: orphans stay{listed}.")
+            gone = len(self.gone_already)
+            lists = f"; {format_count(gone, 'file')} that it lists no longer exist{'s' * (gone == 1)}"
+            lines.append(f"LITE reads only the commits: orphans are kept{lists if gone else ''}.")
         return "\n".join(line for line in (*lines, *self.warnings) if line)
 
     def facts(self) -> dict[str, str]:
-        """The plan for people: name and value."""
+        """Return the plan for people: name and value."""
         lost = self.versions_lost
         return {
             "vacuum": f"{self.mode}, of version {self.version}, on {show_time(self.at)}",
@@ -106,13 +104,13 @@ class VacuumPlan(Preview, Plan):
         }
 
     def parts(self) -> tuple[object, ...]:
-        """The sentences, what stays, and the figure."""
+        """Return the sentences, a table of what is kept, and the figure."""
         kept = [
             (row["reason"], f"{row['num_files']:,}", format_size(row["size_bytes"]))
             for row in self.kept.to_pylist()
         ]
-        stays = [as_html_table(("what stays", "files", "bytes"), kept)] if kept else []
-        return self.explain(), *stays, self.plot()
+        table = [as_html_table(("reason to keep", "files", "bytes"), kept)] if kept else []
+        return self.explain(), *table, self.plot()
 
     def plot(self) -> Figure:
         """Draw the storage now and after, and which versions can be read now and after."""
@@ -131,23 +129,24 @@ class VacuumPlan(Preview, Plan):
             number = format_count(len(lost), "version")
             sentences = [f"{number} that can be read now would be lost: {ranges(lost)}."]
         if known:
-            spares = [f"{one} as {other} ({self.content_survives_by[one]})" for one, other in known.items()]
-            sentences.append(
-                f"The same content can still be read under another number: {format_list(spares)}."
-            )
+            pairs = [
+                f"{version} as {other} ({self.content_survives_by[version]})"
+                for version, other in known.items()
+            ]
+            sentences.append(f"The same content can still be read as another version: {format_list(pairs)}.")
         if claimed:
-            claims = [f"{one} as {other}" for one, other in claimed.items()]
-            one, other = next(iter(claimed.items()))
+            claims = [f"{version} as {other}" for version, other in claimed.items()]
+            version, other = next(iter(claimed.items()))
             sentences.append(
-                f"Its writer claims the same content under another number: {format_list(claims)}; nothing "
-                f"proves it, so compare them first: diff({one}, {other}, verify=True) does."
+                f"Their writers claim that other versions have the same content: {format_list(claims)}; "
+                f"nothing proves it, so compare them first with diff({version}, {other}, verify=True)."
             )
         lines = [" ".join(sentences)]
         if blocked:
             number = format_count(len(blocked), "version")
             lines.append(
-                f"{number} that Delta's guard refuses already, as it does what is older than the retention, "
-                f"would lose files: {ranges(blocked)}."
+                f"{number} that Delta's guard refuses already, as older than the retention, would lose "
+                f"files: {ranges(blocked)}."
             )
         return lines
 
@@ -160,21 +159,20 @@ class VacuumPlan(Preview, Plan):
 
     def _folders(self) -> str:
         number, has_folders = len(self.empty_directories), pc.match_substring(self.files["path"], "/")
-        empty = f"{format_count(number, 'empty folder')} would go too." if number else ""
-        later = "Folders that are emptied now stay until the next VACUUM."
+        empty = f"{format_count(number, 'empty folder')} would be deleted too." if number else ""
+        later = "Folders that this empties are kept until the next VACUUM."
         return f"{empty} {later if pc.any(has_folders).as_py() else ''}".strip()
 
     def _kept_versions(self) -> str:
-        one = len(self.keep_versions) == 1
-        whole = f"Version{'' if one else 's'} {ranges(self.keep_versions)} stay{'s' if one else ''} whole"
+        several = len(self.keep_versions) > 1
+        which = f"All files of version{'s' * several} {ranges(self.keep_versions)} are kept"
         kept = next((row for row in self.kept.to_pylist() if row["reason"] == NEEDED), None)
         if kept is None:
-            return f"{whole}, for which no file more than otherwise is kept."
+            return f"{which}; a plain VACUUM would keep them too."
         files = f"{format_count(kept['num_files'], 'file')} ({format_size(kept['size_bytes'])})"
-        is_are = "is" if kept["num_files"] == 1 else "are"
         return (
-            f"{whole}, for which {files} more than otherwise {is_are} kept; a plain VACUUM would take them. "
-            "Their commits stay as long as the log's retention says."
+            f"{which}; a plain VACUUM would delete {files} of them. Commits are kept only for the retention "
+            "of the log."
         )
 
 
@@ -186,12 +184,25 @@ def plan_vacuum(
     at: datetime | str | None = None,
     verify: bool = False,
 ) -> VacuumPlan:
-    """Preview VACUUM by the log, the folder and the clock, as VacuumCommand.gc decides.
+    """Plan VACUUM by the rules of VacuumCommand.gc.
 
-    FULL takes each file that no live file and no tombstone younger than the retention names, and
-    that was itself written before that. Hidden files and folders stay. LITE takes the same of the
-    files that commits have removed, and looks at no others. See `Table.plan_vacuum` for the arguments
-    and errors.
+    FULL deletes each file that is older than the retention, not live, and without a tombstone younger than
+    the retention. Hidden files and folders are kept. LITE does the same, but considers only files that
+    commits have removed. See `Table.plan_vacuum` for the arguments and errors.
+
+    Examples:
+        >>> vacuum = ck.open_table("data/flights").plan_vacuum(at="2100-01-01")
+        >>> vacuum.explain()
+        'VACUUM on 2100-01-01 00:00+00:00 would delete nothing: files removed less than 168 hours before ...'
+        >>> vacuum.kept.select(["reason", "num_files"]).to_pylist()
+        [{'reason': 'hidden, such as the log', 'num_files': ...}, {'reason': 'live', 'num_files': 1095}]
+        >>> vacuum.files.schema
+        path: string
+        size_bytes: int64
+        reason: string
+        since_version: int64
+        removed_at: timestamp[ms, tz=UTC]
+        modification_time: timestamp[ms, tz=UTC]
     """
     deletion, state = decide(handle, retention, keep_versions, mode, handle.instant(at))
     return VacuumPlan(**vars(with_cost(deletion, state, verify)))

@@ -1,4 +1,4 @@
-"""Run a plan: check it, let Delta vacuum just that, and look at what went."""
+"""Run the plan of a vacuum: check it, let Delta delete exactly its files, and measure the result."""
 
 import time
 import uuid
@@ -40,14 +40,14 @@ _MOST_LOOKED_AT = 1_000
 
 @dataclass(frozen=True)
 class VacuumProgress(Measured):
-    """How far a vacuum is, by what of a sample of its files is gone.
+    """The progress of a vacuum, estimated from a sample of its files.
 
     Attributes:
-        step: What it is at.
-        fraction: The share of the files that is gone, 0 to 1.
-        files_done: How many that makes, of `num_files`.
-        bytes_done: Their bytes, of `size_bytes`.
-        seconds: Since the run began.
+        step: The current step.
+        fraction: The share of the files that were deleted, 0 to 1.
+        files_done: The number of files deleted, out of `num_files`.
+        bytes_done: The bytes deleted, out of `size_bytes`.
+        seconds: The time since the run began.
     """
 
     step: str
@@ -70,13 +70,13 @@ def run_vacuum(
     parallel_delete: bool | None = None,
     progress: bool | Callable[[VacuumProgress], None] | None = None,
 ) -> VacuumResult:
-    """Do what a plan says; see `VacuumPlan.run` for the arguments and errors."""
+    """Run a plan; see `VacuumPlan.run` for the arguments and errors."""
     start = time.monotonic()
     if parallel_delete not in (None, True, False):
         raise InvalidArgumentError(f"parallel_delete={parallel_delete!r} is neither True, False nor None.")
     if plan.at > datetime.now(UTC):
         raise InvalidArgumentError(
-            f"The plan is a preview for {show_time(plan.at)}, which is yet to come: run it then, or "
+            f"The plan is a preview for {show_time(plan.at)}, which is in the future: run it then, or "
             "make a plan without at; nothing was deleted."
         )
     on_disk = _check_fresh(plan)
@@ -102,20 +102,20 @@ def run_vacuum(
 
 
 def _check_fresh(plan: Preview) -> pa.Table:
-    """Refuse a plan whose table, files or folders have changed since; the files that are there."""
+    """Refuse a plan whose table, files or folders have changed; return the files in the folder."""
     snapshot = plan.handle.log.snapshot()
     if snapshot.version != plan.version:
         raise _stale(f"The plan was made at version {plan.version} and the table is at {snapshot.version}")
     if snapshot.metadata.id != plan.table_id:
         raise _stale(
-            f"The table was made anew since the plan was made, and version {plan.version} is another now"
+            f"The table was created again since the plan was made, with another version {plan.version}"
         )
     folder = look_through(plan.handle.store, snapshot.metadata.partition_columns)
     planned = plan.files["path"]
     rows = pc.index_in(planned, value_set=folder.files["path"])
     gone = planned.filter(rows.is_null())
     if len(gone):
-        raise _stale(f"{_named(gone)} gone since the plan was made")
+        raise _stale(f"{_named(gone)} missing since the plan was made")
     now = folder.files.take(rows)
     same_time = pc.equal(plan.files["modification_time"].cast(pa.int64()), now["modification_time"])
     same = pc.and_(same_time, pc.equal(plan.files["size_bytes"], now["size_bytes"]))
@@ -135,13 +135,13 @@ def _check_directories(plan: Preview, folder: Folder) -> None:
             left[outer] = held - 1
     for path, entries in left.items():
         if entries is None:
-            raise _stale(f"The folder {path} is gone since the plan was made")
+            raise _stale(f"The folder {path} is missing since the plan was made")
         if entries:
-            raise _stale(f"The folder {path} is not empty any more")
+            raise _stale(f"The folder {path} is no longer empty")
 
 
 def _named(paths: pa.ChunkedArray) -> str:
-    """Some files, with the first of their paths and the verb."""
+    """Count files and name the first paths, followed by "is" or "are"."""
     number = format_count(len(paths), "planned file")
     return f"{number} ({format_list(paths.to_pylist())}) {'is' if len(paths) == 1 else 'are'}"
 
@@ -153,16 +153,16 @@ def _stale(what: str) -> StalePlanError:
 def _delete(
     plan: Preview, spark: SparkSession, parallel_delete: bool | None, look: Callable[[], None]
 ) -> None:
-    """Let Delta vacuum what the plan shows, by VACUUM … USING INVENTORY.
+    """Let Delta delete the planned files, by VACUUM … USING INVENTORY.
 
-    Delta takes of an inventory what the log doesn't name and what is older than the table's retention;
-    a shorter one has to be said once more, and it refuses that while its check is on.
+    Delta deletes the files of an inventory that the log doesn't need and that are older than the table's
+    retention. A shorter retention needs RETAIN, which Delta refuses while its retention check is on.
     """
     check_jvm(
         spark,
         "a vacuum could not be watched or cancelled: use a session that has one; nothing was deleted.",
     )
-    confs = {_LITE: str(_goes_on(plan)).lower()}
+    confs = {_LITE: str(_advances_lite(plan)).lower()}
     if parallel_delete is not None:
         confs[_PARALLEL_DELETE] = str(parallel_delete).lower()
     view = f"compaction_kit_{uuid.uuid4().hex}"
@@ -176,7 +176,7 @@ def _delete(
     except (PySparkException, Py4JJavaError, OSError) as error:
         raise translate(error, plan.handle.path, _outcome(plan)) from error
     except (WorkCancelled, KeyboardInterrupt) as error:
-        # What the caller's own code raised to cancel, or Ctrl-C.
+        # Either the caller's progress raised an exception, or Ctrl-C was pressed.
         sentence = f"The vacuum was cancelled, {_outcome(plan)}: make a new plan for what is left."
         raise RunCancelled(sentence) from error.__cause__ or error
     finally:
@@ -187,12 +187,12 @@ def _inventory(plan: Preview) -> pd.DataFrame:
     paths, folders = plan.files["path"].to_pylist(), plan.empty_directories
     times = plan.files["modification_time"].cast("int64").to_numpy()
     if plan.mode == LITE:
-        # It goes by when files were removed, and the plan has seen to that.
+        # LITE ignores modification times: the plan has already checked when files were removed.
         times = np.zeros_like(times)
     nothing = np.zeros(len(folders), np.int64)
     return pd.DataFrame(
         {
-            # As Hadoop writes a path: it is not encoded.
+            # Paths as Hadoop writes them, not URL-encoded.
             "path": [uri(plan.handle.path / path) for path in (*paths, *folders)],
             "length": np.append(plan.files["size_bytes"].to_numpy(), nothing),
             "isDir": np.repeat([False, True], [len(paths), len(folders)]),
@@ -201,11 +201,11 @@ def _inventory(plan: Preview) -> pd.DataFrame:
     )
 
 
-def _goes_on(plan: Preview) -> bool:
-    """Whether the next VACUUM LITE may begin after the commits that this one has read.
+def _advances_lite(plan: Preview) -> bool:
+    """Return whether the next VACUUM LITE may begin after the commits that this vacuum has read.
 
-    An inventory excludes the word LITE, and the setting has Delta note how far it came. Where the
-    plan leaves files for which those commits were to be read again, it must not.
+    USING INVENTORY can't be combined with LITE in SQL, but with this setting Delta records the last commit
+    read. It must not if the plan keeps files for which these commits have to be read again.
     """
     if plan.mode != LITE or plan.keep_versions or plan.retention != plan.table_retention:
         return False
@@ -218,7 +218,7 @@ def _outcome(plan: Preview) -> str:
     left = sum(still_there(plan))
     if left == plan.num_files:
         return "nothing was deleted"
-    return f"{plan.num_files - left:,} of {format_count(plan.num_files, 'planned file')} are gone"
+    return f"{plan.num_files - left:,} of {format_count(plan.num_files, 'planned file')} were deleted"
 
 
 def _progress(plan: Preview, places: list[str], step: str | None, seconds: float) -> VacuumProgress:

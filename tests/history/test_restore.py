@@ -96,7 +96,7 @@ def test_a_restore_whose_files_are_gone_lists_them_and_refuses(
     before = folders.listing(table)
     # The one that was made before looks anew.
     for one in (plan, again):
-        with pytest.raises(InvalidArgumentError, match="can't be restored: 1 file that it needs is gone"):
+        with pytest.raises(InvalidArgumentError, match="can't be restored: 1 file that it needs is missing"):
             one.run()
     assert folders.listing(table) == before
 
@@ -130,7 +130,7 @@ def test_a_version_that_lost_its_commit_can_not_be_restored(changed: Path) -> No
     deltalake.DeltaTable(str(changed)).create_checkpoint()
     handmade.remove_commits(changed, *range(5))
     handmade.write_commit(changed, 5, [handmade.add("a")])
-    with pytest.raises(InvalidArgumentError, match="version=4 can't be restored: its commit is gone"):
+    with pytest.raises(InvalidArgumentError, match=r"version=4 .*commit is no longer"):
         open_table(changed).plan_restore(4)
 
 
@@ -144,5 +144,5 @@ def test_a_plan_tells_what_streams_will_see(tmp_path: Path) -> None:
     assert "fails at the commit unless" in open_table(tmp_path).plan_restore(0).explain()
     handmade.write_commit(tmp_path, 3, [handmade.remove("b")])
     explained = open_table(tmp_path).plan_restore(0).explain()
-    assert "gets the rows of 1 file once more" in explained
+    assert "reads the rows of 1 file again" in explained
     assert "fails" not in explained

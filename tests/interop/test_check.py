@@ -99,7 +99,7 @@ def test_partitions_of_different_versions_are_a_mixture(life: Path) -> None:
     assert found.version is None
     assert found.partitions["version"].to_pylist() == [0, 3]
     assert found.damage == Damage(0, 3, 0)
-    assert "mixes versions over its partitions (versions 0, 3), and the table is" in found.explain()
+    assert "different versions in its partitions (versions 0, 3), and the table is" in found.explain()
 
 
 def test_a_file_beside_what_it_was_compacted_to_is_read_twice(life: Path) -> None:
@@ -181,7 +181,7 @@ def test_rows_deleted_by_a_vector_come_back(tmp_path: Path) -> None:
     found = check(tmp_path)
     assert states(found) == {"one": "listed, live with rows deleted"}
     assert (found.matches, found.version, found.damage) == (False, 0, Damage(0, 0, 1))
-    assert "Delta makes no manifest now: the table has deletion vectors" in found.explain()
+    assert "Delta refuses to generate a manifest: the table has deletion vectors" in found.explain()
 
 
 def test_a_file_that_was_live_twice_counts_once(tmp_path: Path) -> None:
@@ -215,9 +215,11 @@ def test_a_table_of_no_files_has_a_manifest_of_no_lines(tmp_path: Path) -> None:
 
 
 def test_without_a_manifest_one_sentence_says_how_to_get_one(life: Path, tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"make one with interop.generate_manifest\(table\)\.$"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"generate one with interop.generate_manifest\(table\)\.$"
+    ):
         check(life)
     mapped = handmade.metadata(configuration={"delta.columnMapping.mode": "name"})
     other = handmade.write_log(tmp_path / "mapped", [handmade.protocol(2, 5), mapped, handmade.add("x")])
-    with pytest.raises(InvalidArgumentError, match="Delta makes none: the table has column mapping"):
+    with pytest.raises(InvalidArgumentError, match="refuses to generate one: the table has column mapping"):
         check(other)

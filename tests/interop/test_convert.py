@@ -159,9 +159,9 @@ def make(folder: Path, *paths: str) -> None:
         (["a.parquet", "sub/b.parquet"], "The folder sub isn't named column=value"),
         (
             ["x=1/a.parquet", "y=1/b.parquet"],
-            'The folders "x=1" and "y=1" are of different partition columns',
+            'The folders "x=1" and "y=1" have different partition columns',
         ),
-        (["a.parquet", "x=1/b.parquet"], 'The folders "" and "x=1" are of different partition columns'),
+        (["a.parquet", "x=1/b.parquet"], 'The folders "" and "x=1" have different partition columns'),
         (["x=/a.parquet"], "The folder x= isn't named column=value"),
         (["a.parquet", ".x=1/b.parquet"], "CONVERT reads it and Spark skips it"),
         (["a.parquet", "_x=1.parquet"], "Spark reads it and CONVERT skips it"),
@@ -202,7 +202,7 @@ def test_columns_that_do_not_go_together_are_named(spark: SparkSession, tmp_path
 @pytest.mark.parametrize(
     ("partition_by", "message"),
     [
-        ("day DATE, code INT", "partition_by names day, code, and the folders are named by code, day"),
+        ("day DATE, code INT", "partition_by names day, code, but the folders are named by code, day"),
         ("code INT", "the folders are named by code, day: give these, in this order"),
         ("INT", "partition_by names no column"),
         ("code WORD, day DATE", 'partition_by="code WORD, day DATE" can\'t be read: '),

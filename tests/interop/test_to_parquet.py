@@ -186,7 +186,7 @@ def test_whatever_goes_wrong_all_is_put_back(
         handmade.write_commit(path, 2, [handmade.write_data(path, "p=01/late", ROWS, {"p": "01"})])
         return fingerprint(rows)
 
-    with pytest.raises(StalePlanError, match=r"Somebody has written to .* meanwhile"):
+    with pytest.raises(StalePlanError, match="everything was put back"):
         run_with(written_meanwhile)
     assert files_in(path).items() > before.items()
     assert open_table(path).version == 2
@@ -213,7 +213,7 @@ def test_a_run_that_was_killed_is_put_back_by_hand(tmp_path: Path) -> None:
         interop.plan_to_parquet(open_table(path))
     interop.put_back(path, plan.set_aside)
     assert files_in(path) == before
-    with pytest.raises(InvalidArgumentError, match="is no folder, so that nothing can be put back"):
+    with pytest.raises(InvalidArgumentError, match="nothing can be put back: check the path"):
         interop.put_back(path, plan.set_aside)
     # And after it.
     for name in ("p=01/one", "_delta_log"):
@@ -273,7 +273,7 @@ def test_a_table_whose_files_are_not_its_rows_is_refused(
 def test_deletion_vectors_and_catalog_tables_are_refused(spark: SparkSession, lived: Path) -> None:
     with pytest.raises(UnsupportedTableError, match=r"deletion vectors.*run REORG TABLE"):
         interop.plan_to_parquet(open_table(lived))
-    with pytest.raises(UnsupportedTableError, match="a catalog has it as a Delta table"):
+    with pytest.raises(UnsupportedTableError, match="a Delta table in a catalog"):
         interop.plan_to_parquet(Table(Handle("default.lived", open_store(str(lived)))))
 
 
@@ -281,7 +281,7 @@ def test_a_table_without_rows_or_a_place_for_its_log_is_refused(tmp_path: Path) 
     with pytest.raises(EmptyTableError):
         interop.plan_to_parquet(open_table(handmade.write_log(tmp_path / "empty", [])))
     table = open_table(by_parts(tmp_path / "t"))
-    places = {tmp_path / "t/_aside": "is within the table", tmp_path / "no/where": "is no folder"}
+    places = {tmp_path / "t/_aside": "is within the table", tmp_path / "no/where": "is not a folder"}
     for place, message in places.items():
         with pytest.raises(InvalidArgumentError, match=message):
             interop.plan_to_parquet(table, place)

@@ -90,7 +90,7 @@ def test_a_real_stream_leaves_what_was_projected_at_each_restart(
         for kind, folder in stream.folders.items():
             assert logs[kind].compact_interval == tuned[kind].default_interval
             assert names_in(folder) == logs[kind].project(3).files_after(28)
-            assert "has no effect while both are there" in logs[kind].explain()
+            assert "has no effect while both files exist" in logs[kind].explain()
 
 
 def test_an_interval_shorter_than_a_log_without_compactions_breaks_the_stream_and_loses_rows(

@@ -84,7 +84,7 @@ def test_csv_moves_with_the_options_it_was_written_with(spark: SparkSession, tmp
     plan = log.plan_move(tmp_path / "table", **csv)
     assert plan.format == "csv"
     stream.run(1, HEADER)
-    with pytest.raises(StalePlanError, match="made at batch 1 and the log lists other files"):
+    with pytest.raises(StalePlanError, match="made at batch 1, and the log lists other files"):
         plan.run()
     assert not (tmp_path / "table").exists()
     result = ck.sink_log(stream.output).plan_move(tmp_path / "table", **csv).run(verify=False)
@@ -99,7 +99,7 @@ def test_what_can_not_be_moved_is_refused(streamed: Stream, tmp_path: Path) -> N
     with pytest.raises(InvalidArgumentError, match="is inside of the output"):
         log.plan_move(streamed.output / "table")
     with pytest.raises(
-        InvalidArgumentError, match="partition_by=q is no column of the output: choose from id, p"
+        InvalidArgumentError, match="partition_by=q is not a column of the output: choose from id, p"
     ):
         log.plan_move(tmp_path / "table", partition_by="q")
     with pytest.raises(InvalidArgumentError, match="Spark can't read the output"):

@@ -65,9 +65,9 @@ def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        (("b0", "b2"), "misses batch 1: no compaction is there, and the latest batch is 2"),
+        (("b0", "b2"), "misses batch 1: there is no compaction, and the latest batch is 2"),
         (("b3",), "misses batch 0, 1, 2"),
-        (("b8", "c9", "b12"), "misses batch 10, 11: 9.compact is the latest compaction there"),
+        (("b8", "c9", "b12"), "misses batch 10, 11: the latest compaction is 9.compact"),
     ],
 )
 def test_a_gap_that_a_reader_falls_into_is_named(

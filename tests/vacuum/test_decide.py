@@ -70,11 +70,11 @@ def test_what_stays_is_told_with_its_reason_files_and_bytes(aged: Aged) -> None:
     drop_file(table, "a:b", 30)
     drop_file(table, "_hidden/secret", 30)
     kept = rows(open_table(table).plan_vacuum().kept)
-    assert kept.pop("hidden, the log among it")["num_files"] == 3
+    assert kept.pop("hidden, such as the log")["num_files"] == 3
     assert kept == {
         "live": {"num_files": 2, "size_bytes": 2},
-        "removed less long ago": {"num_files": 1, "size_bytes": 1},
-        "written less long ago": {"num_files": 1, "size_bytes": 1},
+        "removed within the retention": {"num_files": 1, "size_bytes": 1},
+        "written within the retention": {"num_files": 1, "size_bytes": 1},
         "a colon in its name": {"num_files": 1, "size_bytes": 1},
     }
 
@@ -95,7 +95,7 @@ def test_a_folder_goes_if_it_is_empty_and_is_listed_if_all_in_it_is_young_or_hid
         "young": {"is_empty": False},
     }
     assert plan.empty_directories == ["empty", "outer", "outer/inner"]
-    assert "3 empty folders would go too" in plan.explain()
+    assert "3 empty folders would be deleted too" in plan.explain()
 
 
 def test_nothing_goes_that_a_kept_version_needs(aged: Aged) -> None:
@@ -105,7 +105,7 @@ def test_nothing_goes_that_a_kept_version_needs(aged: Aged) -> None:
     assert plan.files["path"].to_pylist() == ["p/a"]
     assert plan.keep_versions == (1,)
     assert rows(plan.kept)["needed by a kept version"] == {"num_files": 1, "size_bytes": 1}
-    assert "Version 1 stays whole, for which 1 file (1 B) more than otherwise is kept" in plan.explain()
+    assert "version 1 are kept; a plain VACUUM would delete 1 file (1 B)" in plan.explain()
     assert plan.versions_lost == []
     assert open_table(table).plan_vacuum().versions_lost == [1]
 
@@ -113,7 +113,7 @@ def test_nothing_goes_that_a_kept_version_needs(aged: Aged) -> None:
 def test_a_kept_version_that_the_guard_refuses_is_kept_and_the_setting_told(aged: Aged) -> None:
     plan = open_table(three_versions(aged)).plan_vacuum(keep_versions=[0])
     (warning,) = plan.warnings
-    assert warning.startswith("Version 0 is kept, and older than the retention")
+    assert warning.startswith("Version 0 is kept, but older than the retention")
     assert GUARD in warning
     assert warning in plan.explain()
 
@@ -133,7 +133,7 @@ def test_the_latest_version_is_lost_to_the_guard_if_it_is_old_and_its_content_is
     assert plan.content_survives_as == {0: 2}
     cost, *_ = plan.explain().splitlines()
     assert cost.endswith(
-        "lost: 0. The same content can still be read under another number: 0 as 2 (identical files)."
+        "lost: 0. The same content can still be read as another version: 0 as 2 (identical files)."
     )
     finding = "VACUUM would cost 1 of 1 readable version, not its content, and free 1 B"
     assert str(plan.plot().get_label()).startswith(finding)
@@ -182,11 +182,11 @@ def test_lite_takes_what_commits_have_removed_and_no_orphan(aged: Aged) -> None:
     drop_file(table, "orphan", 30)
     plan = open_table(table).plan_vacuum(mode="LITE")
     assert plan.files["path"].to_pylist() == ["_change_data/c", "a"]
-    assert rows(plan.kept)["not among what LITE looks at"]["num_files"] == 1
+    assert rows(plan.kept)["not considered by LITE"]["num_files"] == 1
     (table / "a").unlink()
     plan = open_table(table).plan_vacuum(mode="LITE")
     assert (plan.files["path"].to_pylist(), plan.gone_already.to_pylist()) == (["_change_data/c"], ["a"])
-    assert "1 file that it lists is gone already" in plan.explain()
+    assert "1 file that it lists no longer exists" in plan.explain()
 
 
 def test_lite_goes_on_where_the_last_one_ended(aged: Aged) -> None:
@@ -212,12 +212,12 @@ def test_lite_goes_on_where_the_last_one_ended(aged: Aged) -> None:
         ({"at": "tomorrow"}, 'at="tomorrow" is not a time'),
         ({"retention": 168}, "retention=168 is not a length of time"),
         ({"retention": "999999999999 days"}, "longer than can be reckoned with"),
-        ({"keep_versions": 1}, "keep_versions=1 is no list of versions"),
-        ({"keep_versions": "1"}, "keep_versions='1' is no list of versions"),
-        ({"keep_versions": ["1"]}, "keep_versions has '1', which is no version"),
-        ({"keep_versions": [True]}, "keep_versions has True, which is no version"),
-        ({"keep_versions": [-1]}, "keep_versions has -1, which the log doesn't tell of: it has 0 to 2"),
-        ({"keep_versions": [3]}, "keep_versions has 3, which the log doesn't tell of: it has 0 to 2"),
+        ({"keep_versions": 1}, "keep_versions=1 is not a list"),
+        ({"keep_versions": "1"}, "keep_versions='1' is not a list"),
+        ({"keep_versions": ["1"]}, "keep_versions has '1', which is not a version"),
+        ({"keep_versions": [True]}, "keep_versions has True, which is not a version"),
+        ({"keep_versions": [-1]}, "keep_versions has -1, which is not in the log: choose from 0 to 2"),
+        ({"keep_versions": [3]}, "keep_versions has 3, which is not in the log: choose from 0 to 2"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(aged: Aged, arguments: dict[str, Any], words: str) -> None:
@@ -230,10 +230,10 @@ def test_bad_input_is_refused_in_one_sentence(aged: Aged, arguments: dict[str, A
 def test_versions_to_keep_that_lack_files_are_refused_with_the_files(aged: Aged) -> None:
     table = three_versions(aged)
     (table / "p/a").unlink()
-    with pytest.raises(InvalidArgumentError, match=r"1 file that it needs is gone \(p/a\); leave it out"):
+    with pytest.raises(InvalidArgumentError, match=r"1 file that it needs is missing \(p/a\); leave it out"):
         open_table(table).plan_vacuum(keep_versions=[2, 0])
     table = handmade.write_log(table / "other", [handmade.add("a%0Ab")])
-    with pytest.raises(InvalidArgumentError, match=r"1 file that it needs is gone \(a b\); leave it out"):
+    with pytest.raises(InvalidArgumentError, match=r"1 file that it needs is missing \(a b\); leave it out"):
         open_table(table).plan_vacuum(keep_versions=[0])
 
 
@@ -257,7 +257,7 @@ def test_the_page_shows_what_stays_and_the_figure(aged: Aged) -> None:
     table = three_versions(aged)
     later = open_table(table).plan_vacuum(at=datetime.now(UTC) + timedelta(days=8))
     page = later._repr_html_()
-    assert page.index("would be lost") < page.index("would delete") < page.index("what stays")
+    assert page.index("would be lost") < page.index("would delete") < page.index("reason to keep")
     assert 'aria-label="VACUUM would cost ' in page
 
 

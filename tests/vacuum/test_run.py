@@ -87,12 +87,12 @@ def make_anew(table: Path) -> None:
             lambda table: handmade.write_commit(table, 2, [add("b")]),
             "made at version 1 and the table is at 2",
         ),
-        (make_anew, "The table was made anew"),
-        (lambda table: (table / "a").unlink(), r"1 planned file \(a\) is gone"),
+        (make_anew, "The table was created again"),
+        (lambda table: (table / "a").unlink(), r"1 planned file \(a\) is missing"),
         (lambda table: (table / "a").write_text("xy"), r"1 planned file \(a\) is not the same"),
         (lambda table: os.utime(table / "orphan"), r"1 planned file \(orphan\) is not the same"),
-        (lambda table: drop_file(table, "empty/file"), "The folder empty is not empty any more"),
-        (lambda table: (table / "empty").rmdir(), "The folder empty is gone"),
+        (lambda table: drop_file(table, "empty/file"), "The folder empty is no longer empty"),
+        (lambda table: (table / "empty").rmdir(), "The folder empty is missing"),
     ],
 )
 def test_a_stale_plan_is_refused_and_nothing_is_touched(
@@ -109,7 +109,7 @@ def test_a_stale_plan_is_refused_and_nothing_is_touched(
 
 def test_a_preview_for_later_is_not_run(old: Path) -> None:
     plan = open_table(old).plan_vacuum(at=datetime.now(UTC) + timedelta(hours=1))
-    with pytest.raises(InvalidArgumentError, match="which is yet to come: run it then"):
+    with pytest.raises(InvalidArgumentError, match="in the future: run it then"):
         plan.run()
 
 
@@ -154,11 +154,8 @@ def test_what_another_writer_takes_back_meanwhile_stays_and_is_told(spark: Spark
 
     result = with_session(open_table(old, spark).plan_vacuum(), spark_after_a_commit).run()
     (row,) = result.not_deleted.to_pylist()
-    assert row == {
-        "path": "orphan",
-        "size_bytes": 1,
-        "why": f"version {result.commits[-1]} names it, which was committed meanwhile",
-    }
+    assert (row["path"], row["size_bytes"]) == ("orphan", 1)
+    assert f"version {result.commits[-1]}" in row["why"]
     assert not result.as_planned
     assert "1 file: orphan: version" in result.summary()
 
