@@ -315,7 +315,7 @@ class AnalystsPath(FirstLook):
     def test_a_table_that_was_deleted_meanwhile_gets_a_sentence(self, page: Page, root: Path) -> None:
         shutil.rmtree(root / "data" / "shaped")
         page.locator("button.ck-run").click()
-        expect(page.locator(".ck-progress .ck-error")).to_contain_text("is gone")
+        expect(page.locator(".ck-progress .ck-error")).to_contain_text("does not exist")
 
     def test_a_conflict_costs_the_files_that_are_gone_and_no_others(
         self, page: Page, root: Path, flights: Path
