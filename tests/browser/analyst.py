@@ -213,7 +213,7 @@ class AnalystsPath(FirstLook):
     def test_where_narrows_the_plan_and_a_data_column_gets_a_sentence(self, page: Page) -> None:
         type_into(page, ".ck-where", "month = 1")
         error = page.locator(".ck-where-error")
-        expect(error).to_contain_text("month, which is no partition column", timeout=60 * SECOND)
+        expect(error).to_contain_text("month, which is not a partition column", timeout=60 * SECOND)
         type_into(page, ".ck-where", "origin = 'JFK'")
         expect(page.locator(".ck-plan")).to_contain_text("365 live files where origin = 'JFK'")
         expect(error).to_be_hidden()
