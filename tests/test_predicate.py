@@ -171,6 +171,6 @@ def test_no_predicate_selects_an_empty_text_among_numbers(spark: SparkSession, t
     adds = [handmade.add("f", partition={"n": ""})]
     metadata = handmade.metadata({"id": "long", "n": "integer"}, ["n"])
     files = open_table(handmade.write_log(tmp_path, [metadata, *adds])).files()
-    with pytest.raises(UnsupportedTableError, match='value of n is "", which is not of type integer') as caught:
+    with pytest.raises(UnsupportedTableError, match='n is "", which is not of type integer') as caught:
         partitions_predicate(spark, files, np.array([0]))
     assert "\n" not in str(caught.value)

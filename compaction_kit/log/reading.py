@@ -106,7 +106,7 @@ class _CheckedFile(io.RawIOBase):
             self._differs()
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
