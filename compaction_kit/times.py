@@ -81,7 +81,7 @@ def now(spark: SparkSession | None = None) -> datetime:
 
 
 def in_zone(moment: datetime, zone: tzinfo | None) -> datetime:
-    """Convert a time to a zone (None: the machine's), in which it is if it has no zone of its own."""
+    """Convert a time to a zone (None: the machine's); a time without a zone is in that zone."""
     if moment.tzinfo is None and zone is not None:
         moment = moment.replace(tzinfo=zone)
     if moment.tzinfo is None:
