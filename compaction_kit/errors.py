@@ -1,24 +1,24 @@
-"""What can go wrong: one class a kind, one sentence a case.
+"""The errors of the package, one class for each kind.
 
-Every message says what is wrong, with the value, and what to do. Nothing has
-been changed when one of these is raised, unless its docstring says otherwise.
+Every message is a sentence with the wrong value and what to do. The table is unchanged when an error
+is raised, unless the docstring of its class says otherwise.
 """
 
 _MOST_SHOWN = 200
 
 
 def show_value(value: object) -> str:
-    """Write a value for an error: text in quotes, all in one line of at most 200 characters."""
+    """Format a value for an error message: text in quotes, on one line of at most 200 characters."""
     return one_line(f'"{value}"' if isinstance(value, str) else repr(value))
 
 
 def one_line(text: str) -> str:
-    """Text in one line of at most 200 characters."""
+    """Put text on one line of at most 200 characters."""
     return " ".join(text.split())[:_MOST_SHOWN]
 
 
 class CompactionKitError(Exception):
-    """Any error that this package raises on purpose; catch it to catch them all."""
+    """Base class of all errors that this package raises."""
 
 
 class InvalidArgumentError(CompactionKitError, ValueError):
@@ -30,7 +30,7 @@ class TableNotFoundError(CompactionKitError, FileNotFoundError):
 
 
 class NotADeltaTableError(CompactionKitError):
-    """The path exists and holds no Delta table."""
+    """The path exists but holds no Delta table."""
 
 
 class EmptyTableError(CompactionKitError):
@@ -38,15 +38,15 @@ class EmptyTableError(CompactionKitError):
 
 
 class NotASinkLogError(CompactionKitError):
-    """The path exists and holds no log of a file sink or a file source."""
+    """The path exists but holds no log of a file sink or a file source."""
 
 
 class CorruptLogError(CompactionKitError):
-    """A log can't be read back into a state: a gap, a damaged file, no protocol."""
+    """A version can't be read: a commit is missing, a file is damaged, or there is no protocol action."""
 
 
 class UnsupportedTableError(CompactionKitError):
-    """The table needs something that this package does not know how to read safely."""
+    """The table uses a feature that this package can't handle safely."""
 
 
 class ReadOnlyTableError(CompactionKitError, PermissionError):
@@ -54,15 +54,15 @@ class ReadOnlyTableError(CompactionKitError, PermissionError):
 
 
 class StalePlanError(CompactionKitError):
-    """The table has moved on, or the plan has run, since the plan was made."""
+    """The table was changed, or the plan was run, since the plan was made."""
 
 
 class ConflictError(CompactionKitError):
-    """Another writer won; the message says what it changed."""
+    """Another writer committed a conflicting change first; the message says what it changed."""
 
 
 class RunFailedError(CompactionKitError):
-    """Spark or Delta gave up during a run; the table stays at its last committed version."""
+    """Spark or Delta failed during a run; the table stays at its last committed version."""
 
 
 class RunCancelled(CompactionKitError):
@@ -74,8 +74,8 @@ class VerificationError(CompactionKitError):
 
 
 class SessionError(CompactionKitError):
-    """No Spark session that reads Delta could be had."""
+    """There is no Spark session that reads Delta, and none could be started."""
 
 
 class MissingDependencyError(CompactionKitError, ImportError):
-    """An optional package is needed and not installed."""
+    """An optional package that is needed is not installed."""

@@ -1,4 +1,4 @@
-"""The live files of one version: what they weigh and how many are small."""
+"""The live files of one version: their sizes, statistics and partitions."""
 
 import time
 from collections.abc import Mapping
@@ -28,14 +28,14 @@ _QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 @dataclass(frozen=True, repr=False)
 class FileStats(Record):
-    """How a version's files are distributed, what its log costs to read, and what is left behind.
+    """Statistics of a version's live files, its log and its tombstones.
 
-    Sizes are in bytes. `quantiles` gives the file size at 10, 25, 50, 75 and 90 percent; `skew`
-    is how many times as many files as the average partition the fullest has. `num_commits` and
-    `log_bytes` are what a reader of this version reads: the commits since the checkpoint, and
-    the bytes of both. `tombstoned_bytes` is what the log's tombstones weigh, as far as they say
-    (`num_unsized_tombstones` don't), and `reclaimable_bytes` the part of it that is older than
-    the retention; vacuum may have taken that already, which the log doesn't tell.
+    Sizes are in bytes. `quantiles` maps 10, 25, 50, 75 and 90 percent to file sizes. `skew` is the number
+    of files in the partition with the most, divided by the average. `num_commits` counts the commits after
+    the checkpoint, and `log_bytes` is their size and the checkpoint's, which every reader of this version
+    reads. `tombstoned_bytes` is the size of removed files, except for `num_unsized_tombstones` whose size
+    the log doesn't have. `reclaimable_bytes` is the part of it that is older than the retention; VACUUM may
+    have deleted these files already, which the log doesn't show.
     """
 
     num_files: int
@@ -57,9 +57,9 @@ class FileStats(Record):
     num_unsized_tombstones: int
 
     def facts(self) -> dict[str, str]:
-        """What there is to know, for people: name and value."""
+        """Return the statistics for people: names and values."""
         return {
-            "files": f"{self.num_files:,} in {self.num_partitions:,} partitions; the fullest has "
+            "files": f"{self.num_files:,} in {self.num_partitions:,} partitions; the largest has "
             f"{self.skew:,.1f} times the average",
             "size": format_size(self.size_bytes),
             f"under {format_size(self.small_file_size)}": f"{self.num_small_files:,} files, "
@@ -78,7 +78,7 @@ class FileStats(Record):
 class Files:
     """The live files of a table at a version, or those of some of its partitions.
 
-    `rows` picks files of the snapshot by position; None for all of them.
+    `rows` selects files of the snapshot by position; None for all of them.
     """
 
     snapshot: Snapshot
@@ -86,58 +86,66 @@ class Files:
 
     @property
     def version(self) -> int:
-        """The version that they are the files of."""
+        """The version whose files these are."""
         return self.snapshot.version
 
     @property
     def num_files(self) -> int:
-        """How many they are."""
+        """Number of files."""
         return len(self.sizes)
 
     @property
     def size_bytes(self) -> int:
-        """Their bytes in total."""
+        """Size of all files, in bytes."""
         return int(self.sizes.sum())
 
     @cached_property
     def sizes(self) -> np.ndarray:
-        """Bytes of each file, int64, in the order of `to_arrow()`."""
+        """Size of each file in bytes, int64, in the order of `to_arrow()`."""
         sizes = self.snapshot.live["size_bytes"].to_numpy()
         return sizes if self.rows is None else sizes[self.rows]
 
     def paths(self, positions: np.ndarray) -> pa.ChunkedArray:
-        """The paths of some of the files, as Delta's snapshot has them."""
+        """Return the paths of some of the files, as in Delta's snapshot."""
         return self.snapshot.live["path"].take(pa.array(self.in_snapshot(positions)))
 
     def in_snapshot(self, positions: np.ndarray) -> np.ndarray:
-        """Where some of the files are among the snapshot's."""
+        """Convert positions in these files to positions in the snapshot."""
         return positions if self.rows is None else self.rows[positions]
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
-        """The columns that the table is partitioned by."""
+        """Names of the partition columns."""
         return self.snapshot.metadata.partition_columns
 
     @property
     def data_columns(self) -> tuple[str, ...]:
-        """The table's other top-level columns."""
+        """Names of the other top-level columns."""
         metadata = self.snapshot.metadata
         return tuple(name for name in metadata.column_types if name not in metadata.partition_columns)
 
     @property
     def partitions(self) -> pa.Table:
-        """partition.<column> of each file, as the log writes it."""
+        """The columns partition.<column> of each file, as the log writes the values."""
         table = self.snapshot.live_files.select([f"partition.{name}" for name in self.partition_columns])
         return table if self.rows is None else table.take(pa.array(self.rows))
 
     def to_arrow(self) -> pa.Table:
-        """One row a file, in the order of the log.
+        """Return one row per file, in the order of the log.
 
         Returns:
-            path (as the log writes it, see `paths.canonical_paths`), size_bytes, num_records
-            (null where the log has no statistics; deleted rows count too), modification_time (UTC),
-            deletion_vector_cardinality (rows deleted by a vector, null without one),
-            partition.<column> (text, as the log writes it).
+            path is as the log writes it (see `paths.canonical_paths`). num_records counts deleted rows
+            too, and is null without stats. deletion_vector_cardinality counts the rows that a deletion
+            vector deletes.
+
+        Examples:
+            >>> ck.open_table("data/flights").files().to_arrow().schema
+            path: string
+            size_bytes: int64
+            num_records: int64
+            modification_time: timestamp[ms, tz=UTC]
+            deletion_vector_cardinality: int64
+            partition.origin: string
         """
         live = self.snapshot.live_files
         columns = {
@@ -152,12 +160,19 @@ class Files:
         return table if self.rows is None else table.take(pa.array(self.rows))
 
     def stats(self, small_file_size: int | str | None = None) -> FileStats:
-        """Count and weigh the files, the log and the tombstones.
+        """Return statistics of the files, the log and the tombstones.
 
         Args:
-            small_file_size: Files below this size count as small. None: half of the table's
-                property delta.targetFileSize, as auto compaction has it (AutoCompact.scala), or
-                16 MiB.
+            small_file_size: Files below this size (bytes, or text such as "16 MiB") count as small.
+                None: half of the table's property delta.targetFileSize, as for auto compaction
+                (AutoCompact.scala), or 16 MiB.
+
+        Examples:
+            >>> ck.open_table("data/flights").files().stats()
+            FileStats(
+            files           1,095 in 3 partitions; the largest has 1.0 times the average
+            size            ...
+            under 16 MiB    1,095 files, ...
         """
         threshold = self.small_file_size(small_file_size)
         sizes = self.sizes
@@ -182,18 +197,27 @@ class Files:
         )
 
     def small_file_size(self, size: int | str | None = None) -> int:
-        """Below how many bytes a file counts as small; see `stats`."""
+        """Return the size in bytes below which a file counts as small; see `stats`."""
         if size is not None:
             return parse_size(size, "small_file_size")
         target = self.snapshot.metadata.configuration.get(_TARGET_SIZE)
         return SMALL_FILE_SIZE if target is None else parse_spark_size(target, _TARGET_SIZE) // 2
 
     def by_partition(self, small_file_size: int | str | None = None) -> pa.Table:
-        """One row a partition, the one with the most files first.
+        """Return one row per partition, the one with the most files first.
 
-        Returns:
-            partition.<column> (text, as the log writes it), num_files, size_bytes,
-            num_small_files.
+        Args:
+            small_file_size: See `stats`.
+
+        Examples:
+            >>> partitions = ck.open_table("data/flights").files().by_partition()
+            >>> partitions.schema
+            partition.origin: string
+            num_files: int64
+            size_bytes: int64
+            num_small_files: int64
+            >>> partitions["num_files"].to_pylist()
+            [365, 365, 365]
         """
         names = [f"partition.{name}" for name in self.partition_columns]
         small = pa.array(self.sizes < self.small_file_size(small_file_size)).cast(pa.int64())
@@ -210,13 +234,13 @@ class Files:
         return result.sort_by([("num_files", "descending"), ("size_bytes", "descending")])
 
     def bounds(self, column: str) -> Bounds:
-        """The least and the greatest value of a column in each file, from the files' stats.
+        """Return the minimum and maximum of a column in each file, from the files' stats.
 
         Args:
             column: A top-level column that isn't a partition column.
 
         Raises:
-            InvalidArgumentError: There is no such column, or stats hold no bounds of its type.
+            InvalidArgumentError: There is no such column, or stats have no bounds for its type.
         """
         if column not in self.data_columns:
             raise InvalidArgumentError(
@@ -232,11 +256,22 @@ class Files:
         )
 
     def overlap(self, column: str) -> Overlap:
-        """How many files a point of a column falls in; see `bounds` for what the column may be."""
+        """Return how many files a query for one value of a column reads, according to their stats.
+
+        Args:
+            column: See `bounds`.
+
+        Examples:
+            >>> ck.open_table("data/flights").files().overlap("time_hour")
+            Overlap(
+            files                                       1,095, 0 of them without bounds
+            files that a point of time_hour falls in    2.5 on average, 3 in the median, 3 at most
+            )
+        """
         return measure_overlap(column, self.bounds(column))
 
     def histogram(self) -> Histogram:
-        """Files and bytes by size, in buckets between powers of two."""
+        """Return the number and the bytes of files by size, in buckets between powers of two."""
         return Histogram.of(self.sizes)
 
     def plot(self, small_file_size: int | str | None = None) -> Figure:
@@ -248,17 +283,17 @@ class Files:
 
 
 def _waste(snapshot: Snapshot) -> dict[str, int]:
-    """What the tombstones weigh; a file that is live under another deletion vector is none."""
+    """Sum up the tombstones, except those of files that are live with another deletion vector."""
     tombstones = snapshot.tombstones
     live = snapshot.live["path"].combine_chunks()
-    gone = tombstones.filter(pc.invert(pc.is_in(tombstones["path"], value_set=live)))
-    # VACUUM takes a tombstone without a time as older than any.
-    times = pc.fill_null(gone["deletion_timestamp"], 0).to_numpy()
+    removed = tombstones.filter(pc.invert(pc.is_in(tombstones["path"], value_set=live)))
+    # For VACUUM, a tombstone without a time is older than any other.
+    times = pc.fill_null(removed["deletion_timestamp"], 0).to_numpy()
     retention_ms = table_retention(snapshot.metadata) // timedelta(milliseconds=1)
-    sizes = pc.fill_null(gone["size_bytes"], 0).to_numpy()
+    sizes = pc.fill_null(removed["size_bytes"], 0).to_numpy()
     return {
-        "num_tombstones": len(gone),
+        "num_tombstones": len(removed),
         "tombstoned_bytes": int(sizes.sum()),
         "reclaimable_bytes": int(sizes[times < time.time() * 1000 - retention_ms].sum()),
-        "num_unsized_tombstones": gone["size_bytes"].null_count,
+        "num_unsized_tombstones": removed["size_bytes"].null_count,
     }

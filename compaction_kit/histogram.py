@@ -1,4 +1,4 @@
-"""Files counted and weighed by size."""
+"""Number and bytes of files by size."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 @dataclass(frozen=True)
 class Histogram:
-    """Files by size: bucket i holds sizes from edges[i] up to, not with, edges[i + 1].
+    """Files by size: bucket i counts sizes of at least edges[i] and less than edges[i + 1].
 
     `edges` has one element more than `num_files` and `size_bytes`; all are int64.
     """
@@ -19,10 +19,10 @@ class Histogram:
 
     @classmethod
     def of(cls, sizes: np.ndarray) -> "Histogram":
-        """Count sizes in bytes into buckets between powers of two."""
+        """Count file sizes (bytes) in buckets between powers of two."""
         if len(sizes) == 0:
             return cls(np.array([1, 2]), np.array([0]), np.array([0]))
-        # A file of zero bytes is no valid Parquet file, but a log may name one.
+        # An empty file is not valid Parquet, but a log may list it.
         exponents = np.frexp(np.maximum(sizes, 1).astype(float))[1] - 1
         lowest = int(exponents.min())
         num_files = np.bincount(exponents - lowest)
@@ -30,7 +30,15 @@ class Histogram:
         return cls(2 ** np.arange(lowest, lowest + len(num_files) + 1), num_files, size_bytes)
 
     def to_arrow(self) -> pa.Table:
-        """One row a bucket: min_size_bytes, max_size_bytes (exclusive), num_files, size_bytes."""
+        """Return one row per bucket; max_size_bytes is exclusive.
+
+        Examples:
+            >>> ck.open_table("data/flights").files().histogram().to_arrow().schema
+            min_size_bytes: int64
+            max_size_bytes: int64
+            num_files: int64
+            size_bytes: int64
+        """
         return pa.table(
             {
                 "min_size_bytes": self.edges[:-1],

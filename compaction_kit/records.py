@@ -1,7 +1,6 @@
-"""What all records of the kit share: text and HTML from the same facts, a dictionary from their fields.
+"""Base classes of plans, results and other records: text, HTML and dictionaries from the same facts.
 
-One pattern everywhere: a plan changes nothing, knows what would happen, and is the only thing that runs; its
-run gives a result.
+A plan changes nothing until `run()`, which returns a result.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,26 +15,26 @@ from compaction_kit.text import Html, as_text, shown
 
 
 class Record:
-    """A frozen dataclass, made with `repr=False`, that tells of itself."""
+    """Base class for frozen dataclasses (with `repr=False`) that show their facts as text and HTML."""
 
     def facts(self) -> dict[str, str]:
-        """What there is to know, for people: name and value."""
+        """Return what the record says, for people: names and values."""
         raise NotImplementedError
 
     def parts(self) -> Sequence[object]:
-        """What a notebook and a report show, in turn: facts, sentences, small tables, figures."""
+        """Return what notebooks and reports show, in order: facts, sentences, small tables, figures."""
         return (self.facts(),)
 
     def summary(self) -> str:
-        """The facts, one a line."""
+        """Return the facts, one per line."""
         return as_text(self.facts())
 
     def to_dict(self) -> dict[str, Any]:
-        """The record's fields in values that JSON has: sizes in bytes, times in ISO 8601, spans in seconds.
+        """Return the fields as JSON values: sizes in bytes, times in ISO 8601, durations in seconds.
 
-        Tables are lists of rows. What the record does its work with, such as a session, is left out.
+        Tables become lists of rows. Fields with `repr=False`, such as a session, are left out.
         """
-        return {one.name: _plain(getattr(self, one.name)) for one in fields(self) if one.repr}  # type: ignore[arg-type]
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self) if field.repr}  # type: ignore[arg-type]
 
     def _repr_html_(self) -> Html:
         return shown(*self.parts())
@@ -45,7 +44,7 @@ class Record:
 
 
 class Plan(Record):
-    """What would be done, and nothing is until `run()`."""
+    """Base class of plans: nothing is changed until `run()`."""
 
     @property
     def is_empty(self) -> bool:
@@ -53,33 +52,33 @@ class Plan(Record):
         raise NotImplementedError
 
     def explain(self) -> str:
-        """What the plan does and why, in a few sentences."""
+        """Return in a few sentences what the plan does and why."""
         return self.summary()
 
     def run(self) -> Any:
-        """Do what the plan says, and tell what was done."""
+        """Do what the plan says and return what was done."""
         raise NotImplementedError
 
 
 class Result(Record):
-    """What a run has done, by what the log and the folder say after it."""
+    """Base class of results: what a run has done, read from the log and the folder after it."""
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, pa.Table):
         return [_plain(row) for row in value.to_pylist()]
     if isinstance(value, (pa.Array, pa.ChunkedArray)):
-        return [_plain(one) for one in value.to_pylist()]
+        return [_plain(item) for item in value.to_pylist()]
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     if isinstance(value, Record):
         return value.to_dict()
     if is_dataclass(value):
-        return {one.name: _plain(getattr(value, one.name)) for one in fields(value) if one.repr}
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value) if field.repr}
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, (datetime, date)):
         return value.isoformat()
     if isinstance(value, timedelta):

@@ -1,4 +1,4 @@
-"""Modules by the names that they had: imported so, they warn and are what they are now."""
+"""Aliases for renamed modules: importing an old name warns and gives the new module's content."""
 
 import importlib
 import sys
@@ -39,7 +39,7 @@ class _Finder(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        # As a package: others may be below it.
+        # As a package, because old names may be below it.
         return ModuleSpec(fullname, self, is_package=True) if _now(fullname) else None
 
     def exec_module(self, module: ModuleType) -> None:
@@ -49,7 +49,7 @@ class _Finder(MetaPathFinder, Loader):
 
 
 def _now(fullname: str) -> str | None:
-    """The new name below this package, by the module's own entry or by that of the package it was in."""
+    """Return the new name in this package, from the entry of the module or of the package it was in."""
     package, _, name = fullname.partition(".")
     if package != _PACKAGE:
         return None
@@ -58,6 +58,6 @@ def _now(fullname: str) -> str | None:
 
 
 def find_renamed_modules() -> None:
-    """Have Python find modules of this package by the names that they had too."""
-    # First, for a folder of the old name may be left, with nothing in it but caches.
+    """Make Python find this package's modules by their old names too."""
+    # First in the path: a folder with the old name may be left, with only caches in it.
     sys.meta_path.insert(0, _Finder())

@@ -1,4 +1,4 @@
-"""A report: records with their words and figures on one page that needs no other file."""
+"""Write plans, results and figures as one HTML page that needs no other file."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +19,9 @@ class Section:
     """A part of a report.
 
     Attributes:
-        title: Its heading.
-        records: What it shows, in turn: records of the kit, figures, small Arrow tables, sentences.
-        code: The lines of Python that lead to the records, if any.
+        title: The heading.
+        records: The content, in this order: records of the kit, figures, small Arrow tables, sentences.
+        code: Python that makes the records; may be empty.
     """
 
     title: str
@@ -30,21 +30,27 @@ class Section:
 
 
 def write_report(path: str | Path, title: str, *parts: Any) -> Path:
-    """Write records with their words and figures into one HTML page.
+    """Write plans, results, figures and tables as one HTML page.
 
-    The page needs no other file and no network, follows its reader's light or dark theme, and prints.
+    The page needs no other file and no network, uses the browser's light or dark theme, and can be
+    printed.
 
     Args:
-        path: The file to write; one that is there is replaced.
+        path: The file to write; an existing one is replaced.
         title: The page's heading.
-        parts: What it shows, in turn: records that draw themselves, such as plans and results,
-            figures, small Arrow tables, sentences, or `Section`s of such.
+        parts: The content, in this order: records of the kit such as plans and results, figures,
+            small Arrow tables, sentences, or `Section`s of these.
 
     Returns:
         The path.
 
     Raises:
         InvalidArgumentError: A part can't be drawn, or the file can't be written.
+
+    Examples:
+        >>> table = ck.open_table("data/flights")
+        >>> ck.write_report("flights.html", "The flights of 2013", table.files().stats()).name
+        'flights.html'
     """
     try:
         Path(path).write_text(_page(title, parts), encoding="utf-8")
@@ -76,6 +82,6 @@ def _part(part: Any) -> Html:
 
 
 def _record(record: Any) -> Html:
-    # A plain Figure has a way to draw itself too, which is for servers of its own.
+    # A Figure's own _repr_html_ is for matplotlib's WebAgg server.
     part = to_html(record) if isinstance(record, Figure) else record
     return element("div", shown(part), class_="drawn")

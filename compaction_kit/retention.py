@@ -1,4 +1,4 @@
-"""How long a table keeps the files that it has removed, and what VACUUM may be told of that."""
+"""How long a table keeps removed files and its log, and which retention VACUUM accepts."""
 
 import re
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from compaction_kit.log.metadata import Metadata
 from compaction_kit.times import millis
 
 PROPERTY = "delta.deletedFileRetentionDuration"
-# The session's setting by which Delta refuses versions that are older than that.
+# With this setting of the session, Delta refuses to read versions older than that.
 GUARD = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 LOG_PROPERTY = "delta.logRetentionDuration"
 _DEFAULTS = {PROPERTY: "interval 1 week", LOG_PROPERTY: "interval 30 days"}
@@ -23,28 +23,28 @@ _LONGEST = timedelta(days=7_000 * 365)
 
 
 def table_retention(metadata: Metadata) -> timedelta:
-    """How long a table keeps removed files: by its property, or a week.
+    """Return how long a table keeps removed files: its property, or a week.
 
     Raises:
-        InvalidArgumentError: The property is no length of time.
+        InvalidArgumentError: The property is not a length of time.
     """
     return parse_retention(metadata.configuration.get(PROPERTY, _DEFAULTS[PROPERTY]))
 
 
 def log_retention(metadata: Metadata) -> timedelta:
-    """How long a table keeps its log: by its property, or 30 days.
+    """Return how long a table keeps its log: its property, or 30 days.
 
     Raises:
-        InvalidArgumentError: The property is no length of time.
+        InvalidArgumentError: The property is not a length of time.
     """
     return parse_retention(metadata.configuration.get(LOG_PROPERTY, _DEFAULTS[LOG_PROPERTY]))
 
 
 def parse_retention(text: str) -> timedelta:
-    """A length of time such as "168 hours", "7 days" or "interval 1 week".
+    """Parse a length of time such as "168 hours", "7 days" or "interval 1 week".
 
     Raises:
-        InvalidArgumentError: It is none.
+        InvalidArgumentError: The text is not a length of time.
     """
     is_length = isinstance(text, str) and _RETENTION.fullmatch(text.strip())
     lengths = re.findall(_LENGTH, text.lower()) if is_length else []
@@ -56,25 +56,25 @@ def parse_retention(text: str) -> timedelta:
         return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in lengths))
     except OverflowError as error:
         raise InvalidArgumentError(
-            f"retention={show_value(text)} is longer than can be reckoned with: give a million days at most."
+            f"retention={show_value(text)} is too long: give a million days at most."
         ) from error
 
 
 def vacuum_retention(
     metadata: Metadata, retention: str | None, conf: Callable[[str], str | None]
 ) -> timedelta:
-    """How long VACUUM keeps removed files.
+    """Return how long VACUUM keeps removed files.
 
-    Longer than the table's own retention is always safe. Shorter is what Delta refuses
-    (VacuumCommandImpl.checkRetentionPeriodSafety), unless the session says otherwise.
+    A retention longer than the table's own is always safe. Delta refuses a shorter one
+    (VacuumCommandImpl.checkRetentionPeriodSafety) unless the session allows it.
 
     Args:
-        metadata: The table's.
-        retention: Such as "168 hours"; None for the table's own.
-        conf: Gives the session's settings.
+        metadata: The table's metadata.
+        retention: A length of time such as "168 hours"; None for the table's own retention.
+        conf: Returns the value of a setting of the session.
 
     Raises:
-        InvalidArgumentError: It can't be read, or Delta would not go by it.
+        InvalidArgumentError: The retention can't be parsed, or Delta would refuse or change it.
     """
     configured = table_retention(metadata)
     chosen = configured if retention is None else parse_retention(retention)
@@ -86,11 +86,11 @@ def vacuum_retention(
             f"removed files for, which Delta's check {_CHECK} refuses: choose that or longer, or change its "
             f"property {PROPERTY}."
         )
-    # From 4.1 on; rounding makes 0 of less than half an hour, and that is not what was asked for.
+    # Since 4.1. Delta would round less than half an hour to 0, which it does not ignore.
     if chosen and _is_on(conf(_IGNORE)):
         raise InvalidArgumentError(
-            f'retention="{retention}" would be ignored: since 4.1 Delta goes by the table\'s property '
-            f"{PROPERTY} ({hours(configured)} hours) and by no RETAIN but 0; change the property, or set "
+            f'retention="{retention}" would be ignored: since 4.1 Delta uses the table\'s property '
+            f"{PROPERTY} ({hours(configured)} hours) unless RETAIN is 0; change the property, or set "
             f"{_IGNORE} to false."
         )
     if chosen % _HOUR:
@@ -102,17 +102,17 @@ def vacuum_retention(
 
 
 def cutoff(at: datetime, retention: timedelta) -> int:
-    """The time before which the retention has passed at another one, in ms since 1970."""
+    """Return the time before which files are older than the retention at time `at`, in ms since 1970."""
     return millis(at) - to_millis(retention)
 
 
 def to_millis(length: timedelta) -> int:
-    """A length of time in ms, of 7,000 years at most: a later time than 9999 has no datetime."""
+    """Convert a length of time to ms, 7,000 years at most: a datetime ends with the year 9999."""
     return min(length, _LONGEST) // timedelta(milliseconds=1)
 
 
 def hours(length: timedelta) -> str:
-    """A length of time in hours: "168", "0.5"."""
+    """Format a length of time in hours: "168", "0.5"."""
     return f"{length / _HOUR:g}"
 
 

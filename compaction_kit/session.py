@@ -1,4 +1,4 @@
-"""A Spark session that reads Delta: the one that is running, else a quiet local one."""
+"""Get a Spark session that reads Delta: the active one, else a new local one."""
 
 import atexit
 import contextlib
@@ -23,31 +23,33 @@ from compaction_kit.java import find_java_home
 from compaction_kit.sql import uri
 
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
-# Two threads of a notebook that both want a session get the same one.
+# Two threads of a notebook that need a session get the same one.
 _STARTING = threading.Lock()
-# What a process has of its own in the temporary folder, and the log in there.
+# Prefix of a process's own folder in the temporary folder, and its log in there.
 _SCRATCH, _LOG_NAME = "compaction-kit-spark-", "spark.log"
-# Open as long as this process runs.
+# Open as long as this process runs, which locks them.
 _LOGS: list[BinaryIO] = []
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 
 def get_spark(config: Mapping[str, Any] | None = None) -> SparkSession:
-    """The active Spark session if it can read Delta, else a new local one.
+    """Return the active Spark session if it can read Delta, else start a local one.
 
-    A new session runs in this process on all cores, has Delta's JARs (downloaded once, then
-    kept in the user's cache folder) and settings fit for one machine; Spark's own messages go
-    to a log file instead of the screen.
+    A new session runs in this process on all cores. It has Delta's JARs (downloaded once, then
+    kept in the user's cache folder) and settings for one machine; Spark writes its messages to a
+    log file, not to the screen.
 
     Args:
-        config: Spark settings for a new session, over ours. An active session is not changed.
-
-    Returns:
-        The session.
+        config: Spark settings for a new session, which override those of the kit. An active session
+            is not changed.
 
     Raises:
         SessionError: The active session can't read Delta, there is no Java 17, or Spark did
             not start.
+
+    Examples:
+        >>> ck.get_spark().range(3).count()
+        3
     """
     with _STARTING:
         active = active_spark()
@@ -62,7 +64,7 @@ def get_spark(config: Mapping[str, Any] | None = None) -> SparkSession:
 
 
 def active_spark() -> SparkSession | None:
-    """The session that is running in this process, if any."""
+    """Return the session that is running in this process, if any."""
     session = SparkSession.getActiveSession()
     if session is None and SparkContext._active_spark_context is not None:
         return SparkSession.builder.getOrCreate()
@@ -70,12 +72,12 @@ def active_spark() -> SparkSession | None:
 
 
 def has_jvm(spark: SparkSession) -> bool:
-    """Whether the session has a JVM in reach; one over Spark Connect hasn't."""
+    """Return whether the session's JVM can be reached; with Spark Connect it can't."""
     return hasattr(spark, "_jsparkSession")
 
 
 def delta_version(spark: SparkSession | None) -> str | None:
-    """The version of Delta: of the session's JARs, else of the Python package; None if there is neither."""
+    """Return the version of Delta: of the session's JARs, else of the Python package, else None."""
     if spark is not None and has_jvm(spark):
         return str(getattr(java_class(spark, "io.delta.package$"), "MODULE$").VERSION())
     with contextlib.suppress(PackageNotFoundError):
@@ -84,19 +86,19 @@ def delta_version(spark: SparkSession | None) -> str | None:
 
 
 def java_class(spark: SparkSession, name: str) -> Any:
-    """A Java class by its full name.
+    """Return a Java class by its full name.
 
-    As an attribute of py4j's JVM each part of the name is looked for as a class in all JARs, which
-    takes milliseconds.
+    This is faster than an attribute of py4j's JVM, which looks for each part of the name as a class in
+    all JARs, for milliseconds.
     """
     return JavaClass(name, spark.sparkContext._gateway._gateway_client)  # type: ignore[union-attr]
 
 
 @contextlib.contextmanager
 def quiet_errors() -> Iterator[None]:
-    """Keep PySpark from logging the Java stack trace of each error that is raised anyway."""
-    # Through PySpark's getLogger: a logger that is first made by logging.getLogger stays a plain
-    # one, and PySpark would fail on it with a TypeError at each later error.
+    """Stop PySpark from logging the Java stack trace of errors that it raises."""
+    # Not logging.getLogger: if that made the logger, it would not be a PySparkLogger, and PySpark
+    # would raise a TypeError at each later error.
     logger = PySparkLogger.getLogger("SQLQueryContextLogger")
     before = logger.disabled
     logger.disabled = True
@@ -134,14 +136,14 @@ def _laptop_settings(scratch: Path) -> dict[str, Any]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
-        # Else Spark makes a folder for managed tables wherever a notebook happens to be.
+        # Otherwise Spark makes a folder for managed tables in the notebook's folder.
         "spark.sql.warehouse.dir": uri(_cache_folder() / "warehouse"),
         "spark.local.dir": str(scratch),
         "spark.driver.defaultJavaOptions": f'"-Djava.io.tmpdir={scratch}"',
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Spark's and Delta's defaults are for clusters: 200 shuffle partitions, 50 for a
-        # snapshot, and up to 10,000 tasks to list the folders of one VACUUM.
+        # The defaults are for clusters: 200 shuffle partitions, 50 for a snapshot, and up to
+        # 10,000 tasks to list the folders of one VACUUM.
         "spark.sql.shuffle.partitions": 2 * cores,
         "spark.databricks.delta.snapshotPartitions": cores,
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": cores,
@@ -153,10 +155,10 @@ def _cache_folder() -> Path:
 
 
 def _add_delta(builder: SparkSession.Builder) -> Path:
-    """Have a new session find Delta's JARs.
+    """Add Delta's JARs to a new session.
 
     Returns:
-        The mark that all of them are in the cache, to be set once the session runs.
+        The file to create once the session runs: it marks that the cache holds all JARs.
 
     Raises:
         SessionError: Delta's Python package, which says what to download, is missing.
@@ -165,7 +167,7 @@ def _add_delta(builder: SparkSession.Builder) -> Path:
         from delta import configure_spark_with_delta_pip
     except ImportError as error:
         raise SessionError(
-            "Delta's Python package is missing, so that no session can be started: pip install delta-spark, "
+            "Delta's Python package is missing, so no session can be started: pip install delta-spark, "
             "or start a session that has Delta's JARs."
         ) from error
     coordinates = configure_spark_with_delta_pip(SparkSession.Builder())._options["spark.jars.packages"]
@@ -179,18 +181,18 @@ def _add_delta(builder: SparkSession.Builder) -> Path:
 
 
 def _scratch_folder() -> Path:
-    """A folder for what Spark writes while it runs; those of processes that are gone are deleted.
+    """Make the folder for Spark's temporary files; delete those of processes that have ended.
 
-    Its log is locked by this process and, as it is where that writes to, by Java: a folder is in
-    use as long as one of them lives, in whatever container.
+    This process and its Java, which writes to the log, hold a lock on the folder's log. So a folder is
+    in use while one of them runs, in whatever container.
     """
     place = Path(tempfile.gettempdir())
     for folder in place.glob(f"{_SCRATCH}*"):
         with contextlib.suppress(OSError), (folder / _LOG_NAME).open("rb") as old:
             fcntl.flock(old, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Not what a link leads to.
+            # Does not follow a link.
             shutil.rmtree(folder)
-    # It gets its name when it is locked.
+    # Renamed only when locked: otherwise another process could delete it.
     new = Path(tempfile.mkdtemp(prefix="compaction-kit-new-"))
     log = (new / _LOG_NAME).open("ab")
     fcntl.flock(log, fcntl.LOCK_EX)
@@ -202,7 +204,7 @@ def _scratch_folder() -> Path:
 
 @contextlib.contextmanager
 def _java_home(home: Path) -> Iterator[None]:
-    """JAVA_HOME for the processes started meanwhile."""
+    """Set JAVA_HOME for processes started in this context."""
     before = os.environ.get("JAVA_HOME")
     os.environ["JAVA_HOME"] = str(home)
     try:
@@ -216,10 +218,10 @@ def _java_home(home: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _output_to(log: BinaryIO) -> Iterator[None]:
-    """Processes started meanwhile keep writing to this file: their messages, and what they print."""
+    """Send the output and messages of processes started in this context to a file, as long as they run."""
     sys.stdout.flush()
     sys.stderr.flush()
-    # VACUUM prints how many files it has deleted.
+    # Java prints as well: VACUUM prints how many files it has deleted.
     saved = {number: os.dup(number) for number in (1, 2)}
     try:
         for number in saved:
@@ -232,7 +234,7 @@ def _output_to(log: BinaryIO) -> Iterator[None]:
 
 
 def _reason(log_path: Path, error: Exception) -> str:
-    """Why Spark did not start, in one sentence."""
+    """Return in one sentence why Spark did not start."""
     log = log_path.read_text(errors="replace")
     if "unresolved dependency" in log or "Server access error" in log:
         return (

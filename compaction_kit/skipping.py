@@ -1,4 +1,4 @@
-"""What data skipping by a column is worth: each file's least and greatest value, from the files' stats."""
+"""How well data skipping by a column works: the minimum and maximum of each file, from its stats."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ import pyarrow as pa
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.records import Record
 
-# How stats write values of a column that can be compared; anything else has no bounds there.
+# Delta types whose stats have bounds that can be compared, by how stats write their values.
 _INTEGERS = ("byte", "short", "integer", "long")
 _NUMBERS = ("float", "double", "decimal")
 _TEXTS = ("string", "date")
@@ -22,13 +22,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of one column, as ranks: numbers that compare as the values do.
+    """Minimum and maximum of one column in each file, as ranks: integers in the order of the values.
 
     Attributes:
-        known: Whether each file has bounds, bool; a file with nulls alone has none.
-        lows: The rank of each file's least value, int64; -1 without bounds.
-        highs: The rank of its greatest value; -1 without bounds.
-        num_ranks: How many different values the bounds have.
+        known: Whether each file has bounds, bool; a file with only nulls has none.
+        lows: The rank of each file's minimum, int64; -1 without bounds.
+        highs: The rank of each file's maximum, int64; -1 without bounds.
+        num_ranks: The number of distinct values among the bounds.
     """
 
     known: np.ndarray
@@ -38,16 +38,16 @@ class Bounds:
 
 
 def read_bounds(column: str, column_type: Any, physical_name: str, stats: pa.Array) -> Bounds:
-    """Read the bounds of a column out of stats.
+    """Read the bounds of a column from stats.
 
     Args:
         column: The column's name.
         column_type: Its Delta type.
-        physical_name: Its name in stats.
+        physical_name: Its name in the stats.
         stats: The stats of each file as JSON text, null for none.
 
     Raises:
-        InvalidArgumentError: Values of that type have no bounds in stats.
+        InvalidArgumentError: Stats have no bounds for that type.
     """
     parse = _parser(column, column_type)
     known = np.zeros(len(stats), dtype=bool)
@@ -57,7 +57,7 @@ def read_bounds(column: str, column_type: Any, physical_name: str, stats: pa.Arr
         if found is not None:
             known[row] = True
             values.append(found)
-    # As objects: texts of one array would all take the room of the longest.
+    # As objects: in a NumPy text array every element takes the memory of the longest.
     pairs = np.array(values, dtype=object).reshape(-1, 2)
     distinct, ranks = np.unique(pairs, return_inverse=True)
     lows, highs = np.full((2, len(stats)), -1)
@@ -76,8 +76,8 @@ def _parser(column: str, column_type: Any) -> Callable[[Any], Any]:
     if name in _TIMES:
         return _microseconds
     raise InvalidArgumentError(
-        f'column="{column}" is of type {name or column_type["type"]}, of which stats hold no bounds: choose '
-        "a column of numbers, texts, dates or times."
+        f'column="{column}" has the type {name or column_type["type"]}, for which stats have no bounds: '
+        "choose a column of numbers, texts, dates or times."
     )
 
 
@@ -109,11 +109,11 @@ def _bounds(text: str | None, name: str, parse: Callable[[Any], Any]) -> tuple[A
 
 @dataclass(frozen=True, repr=False)
 class Overlap(Record):
-    """How many files hold a point of a column, as far as their stats tell.
+    """How many files a query for one value of a column has to read, according to their stats.
 
-    The points are the files' own minima and maxima; `depths` has for each the number of files
-    whose range it falls in. `num_unknown` files have no bounds in their stats: every query reads
-    them. A file with nulls alone has no bounds either.
+    The values are the minima and maxima of the files; `depths` holds, for each, the number of files
+    whose range contains it. `num_unknown` files have no bounds in their stats, so every query reads
+    them; a file with only nulls is one of these.
     """
 
     column: str
@@ -123,21 +123,21 @@ class Overlap(Record):
 
     @property
     def mean(self) -> float:
-        """Files read for a point on average; 0 without any bounds."""
+        """Files read for a value, on average; 0 without any bounds."""
         return float(self.depths.mean()) if len(self.depths) else 0.0
 
     @property
     def median(self) -> float:
-        """Files read for the median point."""
+        """Files read for a value, in the median."""
         return float(np.median(self.depths)) if len(self.depths) else 0.0
 
     @property
     def max(self) -> int:
-        """Files read for the worst point."""
+        """Files read for the value that needs the most."""
         return int(self.depths.max(initial=0))
 
     def facts(self) -> dict[str, str]:
-        """What there is to know, for people: name and value."""
+        """Return the overlap for people: names and values."""
         return {
             "files": f"{self.num_files:,}, {self.num_unknown:,} of them without bounds",
             f"files that a point of {self.column} falls in": f"{self.mean:,.1f} on average, "
@@ -146,7 +146,7 @@ class Overlap(Record):
 
 
 def measure_overlap(column: str, bounds: Bounds) -> Overlap:
-    """Count the files that each file's minimum and maximum fall in.
+    """Count the files whose range contains each file's minimum and maximum.
 
     Args:
         column: The column's name.
@@ -159,13 +159,13 @@ def measure_overlap(column: str, bounds: Bounds) -> Overlap:
 
 
 def files_touched(lows: np.ndarray, highs: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """How many files each range of values falls in.
+    """Count the files that overlap each range of values.
 
     Args:
-        lows: The least value of each file.
-        highs: The greatest value of each file.
-        begins: The least value of each range.
-        ends: The greatest value of each range.
+        lows: The minimum of each file.
+        highs: The maximum of each file.
+        begins: The minimum of each range.
+        ends: The maximum of each range.
     """
     begun = np.searchsorted(np.sort(lows), ends, side="right")
     over = np.searchsorted(np.sort(highs), begins, side="left")

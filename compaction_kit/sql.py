@@ -1,46 +1,46 @@
-"""How tables, columns and values are named to Spark."""
+"""Write tables, columns and values so that Spark's SQL and readers take them as they are."""
 
 import re
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-# What a session's settings may read otherwise: quotes, escapes, ${variables}, line ends.
+# Characters that a session's settings may change in a literal: quotes, escapes, ${variables}, line ends.
 _TOUCHY = re.compile(r"['\\$\x00-\x1f]")
-# What Spark takes for a pattern (SparkHadoopUtil.isGlobPath).
+# Characters of glob patterns (SparkHadoopUtil.isGlobPath).
 _PATTERN = re.compile(r"[{}\[\]*?\\]")
 _SUBSTITUTES = "spark.sql.variable.substitute"
 _DOLLAR = "spark.compaction_kit.dollar"
 
 
 def uri(path: Path) -> str:
-    """The URI of a path, as Hadoop's Path takes it: nothing is encoded.
+    """Return the URI of a path for Hadoop's Path, where nothing is percent-encoded.
 
-    A path alone would be looked for on the session's default file system (fs.defaultFS).
+    Hadoop would look for a path without a scheme on the session's default file system (fs.defaultFS).
     """
     return f"file:{path.absolute()}"
 
 
 def plain_path(name: str) -> str:
-    """The path in a URI as Spark tells it, which isn't encoded; one on another file system stays as it is."""
+    """Return the path in a URI of Spark, which isn't encoded; a URI of another file system stays as it is."""
     return "/" + name.removeprefix("file:").lstrip("/") if name.startswith("file:") else name
 
 
 def pattern(path: Path) -> str:
-    """The URI of a path for Spark's readers of files, which take it for a pattern."""
+    """Return the URI of a path for Spark's file readers, which read it as a glob pattern."""
     return _PATTERN.sub(r"\\\g<0>", uri(path))
 
 
 def quoted(name: str) -> str:
-    """A name as a `Column` takes it, whatever characters are in it; in SQL text it is `identifier`."""
+    """Quote a name for a `Column`, whatever characters it has; for SQL text use `identifier`."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def identifier(spark: SparkSession, name: str) -> str:
-    """A name as the session's SQL takes it, whatever characters are in it.
+    """Quote a name for the session's SQL, whatever characters it has.
 
-    Spark replaces ${x} by the value of the setting x before it parses SQL, within quotes too
-    (VariableSubstitution), and has no escape for it. So the dollar sign comes from a setting of our own.
+    Spark replaces ${x} by the value of the setting x before it parses SQL, in quotes too
+    (VariableSubstitution), and has no escape for it. So the dollar sign comes from a setting of the kit.
     """
     if "${" in name and (spark.conf.get(_SUBSTITUTES, None) or "true").lower() == "true":
         spark.conf.set(_DOLLAR, "$")
@@ -49,12 +49,12 @@ def identifier(spark: SparkSession, name: str) -> str:
 
 
 def table_name(spark: SparkSession, table: Path, kind: str = "delta") -> str:
-    """The name of the table in a folder, in the session's SQL."""
+    """Return the name, in the session's SQL, of the table in a folder."""
     return f"{kind}.{identifier(spark, uri(table))}"
 
 
 def literal(text: str, kind: str) -> str:
-    """A value of a type, from its text; it means the same whatever the session's settings are.
+    """Write a value of a type as SQL that means the same whatever the session's settings are.
 
     Args:
         text: The value as the log writes partition values.

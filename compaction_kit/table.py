@@ -1,4 +1,4 @@
-"""The front door: open a table, and everything else is one call away."""
+"""Open a Delta table; its methods read it and plan changes to it."""
 
 import warnings
 from collections.abc import Sequence
@@ -10,9 +10,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from compaction_kit.compaction import CompactionPlan
-from compaction_kit.errors import (
-    InvalidArgumentError,
-)
+from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.files import Files
 from compaction_kit.handle import Handle, open_handle
 from compaction_kit.history import (
@@ -44,25 +42,25 @@ def open_table(name: str | Path, spark: SparkSession | None = None) -> "Table":
 
     Args:
         name: A path on a local disk, or catalog.schema.table.
-        spark: The session to use; without one, `get_spark()` gives it when it is first needed,
-            and reading the log needs none.
+        spark: The session to use. None: that of `get_spark()`, when one is needed; reading the log
+            needs none.
 
     Raises:
-        TableNotFoundError: There is nothing by that name.
-        NotADeltaTableError: It is no Delta table.
+        TableNotFoundError: The path or name doesn't exist.
+        NotADeltaTableError: It is not a Delta table.
         UnsupportedTableError: It isn't on a local disk.
 
     Examples:
         >>> ck.open_table("data/flights")
-        Table("data/flights", version 364)
+        Table("data/flights", version 365)
     """
     return Table(open_handle(name, spark))
 
 
 class Table:
-    """A Delta table: what is in it, what compaction would do to it, what it was before.
+    """A Delta table: its files, its history, and plans to change it; made by `open_table`.
 
-    Each call looks at the table as it is then; nothing is changed but by the `run()` of a plan.
+    Each call reads the table as it is at that time. Only the `run()` of a plan changes it.
     """
 
     def __init__(self, handle: Handle):
@@ -70,27 +68,37 @@ class Table:
 
     @property
     def name(self) -> str:
-        """The name that it was opened by."""
+        """The path or name that the table was opened with."""
         return self.handle.name
 
     @property
     def path(self) -> Path:
-        """Its folder, without symbolic links."""
+        """The table's folder, without symbolic links."""
         return self.handle.path
 
     @property
     def log(self) -> TransactionLog:
-        """Its log."""
+        """The table's transaction log.
+
+        Examples:
+            >>> ck.open_table("data/flights").log.actions(12)["action"].to_pylist()
+            ['commitInfo', 'add', 'add', 'add']
+        """
         return self.handle.log
 
     @property
     def spark(self) -> SparkSession:
-        """The session that works on the table; started when first asked for."""
+        """The session that works on the table; started when it is first used."""
         return self.handle.spark
 
     @property
     def version(self) -> int:
-        """The latest version."""
+        """The latest version.
+
+        Examples:
+            >>> ck.open_table("data/flights").version
+            365
+        """
         return self.log.segment().version
 
     def files(
@@ -99,17 +107,24 @@ class Table:
         where: str | None = None,
         timestamp: datetime | str | None = None,
     ) -> Files:
-        """The live files of a version.
+        """Return the live files of a version, from the log alone.
 
         Args:
-            version: None for the latest.
+            version: The version; None for the latest.
             where: SQL over partition columns, such as "origin = 'JFK'"; None for all files.
-            timestamp: Instead of a version, a time: the last version committed by then; `at` tells
-                which. Without a zone it is in the session's, spark.sql.session.timeZone.
+            timestamp: A time in place of a version: selects the last version committed at or before
+                it (see `at`). Without a zone it is in the session's, spark.sql.session.timeZone.
 
         Raises:
-            InvalidArgumentError: The version can't be read, no version has that time, both were
+            InvalidArgumentError: The version can't be read, no version existed at that time, both were
                 given, or the predicate can't be used.
+
+        Examples:
+            >>> table = ck.open_table("data/flights")
+            >>> table.files(version=100).num_files
+            300
+            >>> table.files(where="origin = 'JFK'").num_files
+            365
         """
         if timestamp is not None:
             version = self.at(version, timestamp).version
@@ -127,44 +142,55 @@ class Table:
         batch_size: int | str | None = None,
         max_deleted_rows_ratio: float | None = None,
     ) -> CompactionPlan:
-        """Plan what OPTIMIZE would do now, or a better order or a budget; see `CompactionPlan`.
+        """Plan what OPTIMIZE would do now, or a compaction in another order or within a budget.
+
+        Sizes are bytes, or text such as "128 MiB".
 
         Args:
-            where: SQL over partition columns that says where to compact; None for everywhere.
-            min_file_size: Files below this size are rewritten. None: as OPTIMIZE is set in the
-                session (1 GiB, if it isn't), or `max_file_size` if that is less; half of
-                `max_file_size` for another order than "size".
-            max_file_size: The size that a bin may have. None: as OPTIMIZE is set, or
-                `min_file_size` if that is more. Given both, the minimum may be above the maximum, as
-                OPTIMIZE allows; the plan's `warnings` say what comes of it.
-            order: In which order the files of a partition are put into bins. "size" is
-                OPTIMIZE's, the smallest first. "ingest" is the oldest first, and a data column's
-                name (in backticks if it is one of those two words) goes by its least value in each
-                file, so that each output covers a narrow range of times or values. These two fill
-                bins by the predicted size of the output, so that a second plan finds nothing left
-                to do.
-            budget: Bytes that may be rewritten: the bins that gain the most for each byte (see
-                `packing.gains`). None for as many as there are.
-            zorder_by: Columns to lay out the rows of each partition by, in Z-order, as OPTIMIZE … ZORDER BY
-                does; sizes play no part then.
-            batch_size: Bytes of the bins that are committed together. None: as OPTIMIZE is set
-                (one commit, if it isn't).
-            max_deleted_rows_ratio: The share of deleted rows above which a file is rewritten
-                whatever its size. None: as OPTIMIZE is set (0.05, if it isn't).
+            where: SQL over partition columns that selects partitions; None for all.
+            min_file_size: Files below this size are rewritten. None: OPTIMIZE's setting in the session
+                (default 1 GiB), or `max_file_size` if that is less; with another order than "size",
+                half of `max_file_size`.
+            max_file_size: The largest size of a bin (target file size). None: OPTIMIZE's setting in the
+                session (default 1 GiB), or `min_file_size` if that is more. If both are given, the
+                minimum may be above the maximum, as for OPTIMIZE; the plan's `warnings` explain the
+                effect.
+            order: The order in which the files of a partition are put into bins: "size" (the smallest
+                first, as OPTIMIZE), "ingest" (the oldest first), or the name of a data column (the least
+                minimum first; put a column named "size" or "ingest" in backticks). The last two
+                give outputs with narrow ranges of times or values, and fill bins by the predicted size
+                of the output, so that a second plan finds nothing to do.
+            budget: Bytes that may be rewritten; selects the bins with the highest gain per byte (see
+                `packing.gains`). None for all bins.
+            zorder_by: Columns by which to sort the rows of each partition in Z-order, as OPTIMIZE …
+                ZORDER BY does. All files of a partition are rewritten then, whatever their size.
+            batch_size: Bytes of the bins that are committed together. None: OPTIMIZE's setting in the
+                session (default: all bins in one commit).
+            max_deleted_rows_ratio: Files with a larger share of deleted rows are rewritten, whatever
+                their size. None: OPTIMIZE's setting in the session (default 0.05).
 
         Raises:
             InvalidArgumentError: A size, ratio, order, column or the predicate can't be used.
             EmptyTableError: The table has no live file.
             UnsupportedTableError: The table is clustered, or has partition values that can't be
                 parsed.
+
+        Examples:
+            >>> plan = ck.open_table("data/flights").plan_compaction(max_file_size="128 MiB")
+            >>> plan.num_files_removed, plan.num_bins, plan.num_files_added
+            (1095, 3, 3)
+            >>> plan.bins.select(["bin_id", "partition.origin", "num_files"]).to_pylist()[0]
+            {'bin_id': 0, 'partition.origin': 'EWR', 'num_files': 365}
         """
         if not isinstance(order, str):
-            raise InvalidArgumentError(f'order={order!r} is no order: choose "size", "ingest" or a column.')
+            raise InvalidArgumentError(
+                f'order={order!r} is not an order: choose "size", "ingest" or a column.'
+            )
         columns = _names(zorder_by)
         if columns and (order != "size" or budget is not None):
             raise InvalidArgumentError(
-                f"zorder_by={', '.join(columns)} orders the rows of whole partitions: leave order and "
-                "budget out."
+                f"zorder_by={', '.join(columns)} sorts the rows of whole partitions: leave out order and "
+                "budget."
             )
         limits = thresholds(
             self.handle.conf,
@@ -185,7 +211,11 @@ class Table:
         )
 
     def planner(self, where: str | None = None) -> Planner:
-        """What plans the files of the latest version again and again, with other thresholds."""
+        """Return a planner, which plans the latest version's files repeatedly with different thresholds.
+
+        Args:
+            where: SQL over partition columns that selects partitions; None for all.
+        """
         return Planner(
             self.files(where=where),
             session_rules(self.handle.conf, self.handle.session),
@@ -195,43 +225,76 @@ class Table:
     def thresholds(
         self, min_file_size: int | str | None = None, max_file_size: int | str | None = None
     ) -> Thresholds:
-        """The thresholds to plan with; see `plan_compaction`."""
+        """Return the thresholds of a plan; see `plan_compaction`.
+
+        Examples:
+            >>> ck.open_table("data/flights").thresholds(max_file_size="128 MiB").min_file_size
+            134217728
+        """
         return thresholds(self.handle.conf, min_file_size, max_file_size)
 
     def history(self) -> pa.Table:
-        """Every version that the log still tells of; see `history.read_history` for the columns."""
+        """Return one row per commit in the log; see `history.read_history` for the columns.
+
+        Examples:
+            >>> history = ck.open_table("data/flights").history()
+            >>> history.select(["version", "operation", "num_added", "num_files"]).to_pylist()[-1]
+            {'version': 365, 'operation': 'WRITE', 'num_added': 3, 'num_files': 1095}
+        """
         return read_history(self.handle)
 
     def versions(self, verify: bool = False) -> pa.Table:
-        """Every version that the log knows, and whether it can be read; see `history.read_versions`.
+        """Return one row per version, and whether it can be read; see `history.read_versions`.
 
         Args:
-            verify: Compare by fingerprint what was replaced by each commit that says that it changed
-                no data, instead of going by what it calls itself and by row counts. All files that
-                such commits added or removed are read.
+            verify: Compare the rows before and after each commit with dataChange=false by fingerprint,
+                instead of by operation and row counts. This reads all files that such commits added
+                or removed.
+
+        Examples:
+            >>> versions = ck.open_table("data/flights").versions()
+            >>> versions.select(["version", "operation", "readable", "num_missing"]).to_pylist()[1]
+            {'version': 1, 'operation': 'WRITE', 'readable': 'yes', 'num_missing': 0}
         """
         return read_versions(self.handle, verify=verify)
 
     def at(self, version: int | None = None, timestamp: datetime | str | None = None) -> Resolved:
-        """The commit that a version or a time stands for; see `history.resolve`."""
+        """Return the commit of a version, or the last one at or before a time; see `history.resolve`.
+
+        Examples:
+            >>> table = ck.open_table("data/flights")
+            >>> table.at(timestamp=table.at(version=5).timestamp).version
+            5
+        """
         return resolve(self.handle, version, timestamp)
 
     def diff(self, start: int, end: int, verify: bool = False) -> Diff:
-        """What differs between two versions, by the log; see `history.diff_versions`.
+        """Return what differs between two versions, from the log; see `history.diff_versions`.
 
         Args:
             start: A version.
-            end: Another one, later or earlier.
-            verify: Compare the rows as well, by the fingerprint of the files that differ, which are read.
+            end: Another version, later or earlier.
+            verify: Compare the rows too, by fingerprint; this reads the files that differ.
+
+        Examples:
+            >>> diff = ck.open_table("data/flights").diff(3, 7)
+            >>> diff.num_files_added, diff.num_files_removed, diff.records_added
+            (12, 0, 3400)
         """
         return diff_versions(self.handle, start, end, verify)
 
     def plan_restore(self, version: int) -> RestorePlan:
-        """Plan to go back to a version; see `history.plan_restore`. Nothing is changed until `run()`."""
+        """Plan to restore a version; see `history.plan_restore`.
+
+        Examples:
+            >>> plan = ck.open_table("data/flights").plan_restore(7)
+            >>> plan.diff.num_files_added, plan.diff.num_files_removed
+            (0, 1074)
+        """
         return plan_restore(self.handle, version)
 
     def restore(self, version: int) -> RestorePlan:
-        """`plan_restore` by the name that it had."""
+        """Call `plan_restore`, which is the new name of this method."""
         warnings.warn(
             "Table.restore(version) is Table.plan_restore(version) now: call that.",
             FutureWarning,
@@ -240,14 +303,27 @@ class Table:
         return self.plan_restore(version)
 
     def storage(self) -> Storage:
-        """The bytes that each version left, live and not; see `history.read_storage`."""
+        """Return the bytes of live and removed files at each version; see `history.read_storage`.
+
+        Examples:
+            >>> ck.open_table("data/flights").storage().versions.schema
+            version: int64
+            live_bytes: int64
+            tombstoned_bytes: int64
+            gone_bytes: int64
+        """
         return read_storage(self.handle)
 
     def plan_log_cleanup(self, at: datetime | str | None = None) -> LogCleanup:
-        """What the next cleanup of the log takes; see `history.plan_log_cleanup`.
+        """Return what Delta's next cleanup of the log deletes; see `history.plan_log_cleanup`.
 
         Args:
-            at: When it is; None for now. Without a zone it is in the session's.
+            at: The time of the cleanup; None for now. Without a zone it is in the session's.
+
+        Examples:
+            >>> cleanup = ck.open_table("data/flights").plan_log_cleanup(at="2100-01-01")
+            >>> cleanup.checkpoint, len(cleanup.versions_lost)
+            (370, 359)
         """
         return plan_log_cleanup(self.handle, at)
 
@@ -259,21 +335,34 @@ class Table:
         at: datetime | str | None = None,
         verify: bool = False,
     ) -> VacuumPlan:
-        """What VACUUM would delete, and which versions that costs; `run()` on it deletes just that.
+        """Plan what VACUUM would delete, and show which versions can't be read after it.
 
         Args:
-            retention: How long removed files are kept, such as "168 hours" or "7 days". None: as the
-                table's property says, or a week. Less than that is what Delta refuses; more keeps more,
-                though Delta itself has ignored RETAIN since 4.1: the plan is run file by file.
-            keep_versions: Versions of which no file shall go.
-            mode: "FULL" looks at the folder, "LITE" at the log's commits alone.
-            at: For a preview, when VACUUM would run; None for now. Without a zone it is in the session's.
-            verify: Read what versions differ in before calling the content of one that is lost the
-                same as another's; see `versions`.
+            retention: How long removed files are kept, such as "168 hours" or "7 days". None: the
+                table's property delta.deletedFileRetentionDuration, or a week. Delta refuses a shorter
+                one. A longer one keeps more files, although Delta ignores RETAIN since 4.1: `run()`
+                gives Delta the list of files to delete (VACUUM … USING INVENTORY).
+            keep_versions: Versions of which no file is deleted.
+            mode: "FULL" lists the table's folder, "LITE" reads only the log's commits.
+            at: The time of VACUUM, for a preview; None for now. Without a zone it is in the session's.
+            verify: Read the files in which versions differ before saying that a lost version has the
+                same content as another one; see `versions`.
 
         Raises:
-            InvalidArgumentError: An argument can't be used, a version to keep can't be read already, or
-                Delta refuses such a vacuum: LITE where commits are gone, or so short a retention.
+            InvalidArgumentError: An argument can't be used, a version to keep can't be read any more,
+                or Delta refuses this VACUUM: LITE if commits were deleted, or too short a retention.
+
+        Examples:
+            >>> vacuum = ck.open_table("data/flights").plan_vacuum(retention="7 days")
+            >>> vacuum.num_files, vacuum.versions_lost
+            (0, [])
+            >>> vacuum.files.schema
+            path: string
+            size_bytes: int64
+            reason: string
+            since_version: int64
+            removed_at: timestamp[ms, tz=UTC]
+            modification_time: timestamp[ms, tz=UTC]
         """
         return plan_vacuum(self.handle, retention, keep_versions, mode, at, verify)
 
@@ -284,5 +373,7 @@ class Table:
 def _names(columns: str | Sequence[str]) -> tuple[str, ...]:
     names = (columns,) if isinstance(columns, str) else columns
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        raise InvalidArgumentError(f"zorder_by={columns!r} names no columns: give a name, or a list of them.")
+        raise InvalidArgumentError(
+            f"zorder_by={columns!r} is not a list of columns: give a name, or a list of names."
+        )
     return tuple(names)

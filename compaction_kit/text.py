@@ -1,7 +1,7 @@
-"""Facts for people: sizes in binary units, lengths of time, lines of text, HTML.
+"""Read and write sizes, lengths of time, lists and HTML for people.
 
-All HTML of the kit is made here. Text is escaped where it is put into an element; only `Html` is taken as
-it is, and only this module, the figures and a stylesheet make some.
+All HTML of the kit is made here. An element escapes its text, except `Html`, which only this module,
+figures and the stylesheet make.
 """
 
 import html
@@ -24,22 +24,22 @@ _FACTORS |= {f"{letter}b": 1000**power for power, letter in enumerate("kmgtp", s
 _SIZE = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
 _LARGEST = 2**63 - 1
 _EMPTY_ELEMENTS = frozenset({"br", "img", "meta"})
-# Controls but for tab and line feed, what turns the direction of text, and what isn't Unicode.
+# Control characters except tab and line feed, marks of text direction, and surrogates.
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def parse_size(value: int | float | str, name: str = "size") -> int:
-    """Read a size in bytes.
+    """Parse a size into bytes.
 
     Args:
         value: A whole number of bytes, or text such as "128 MiB" (binary) or "100 MB" (decimal).
-        name: What the size is, for the error's sentence.
+        name: The argument's name, for the error.
 
     Returns:
         The size in bytes, at least 1 and at most a signed 64-bit integer.
 
     Raises:
-        InvalidArgumentError: It is no size, or out of that range.
+        InvalidArgumentError: The value is not a size, or out of that range.
     """
     advice = 'give a number of bytes or text such as "128 MiB"'
     if isinstance(value, str):
@@ -61,16 +61,16 @@ def parse_size(value: int | float | str, name: str = "size") -> int:
 
 
 def parse_spark_size(value: str, name: str) -> int:
-    """Read a size as Spark's settings and Delta's properties write it: "134217728", "128m", "128 MB".
+    """Parse a size of a Spark setting or Delta property: "134217728", "128m", "128 MB".
 
-    Every unit is binary there (JavaUtils.byteStringAs).
+    There every unit is binary (JavaUtils.byteStringAs).
 
     Args:
         value: The text.
-        name: The setting, for the error's sentence.
+        name: The setting's name, for the error.
 
     Raises:
-        InvalidArgumentError: It is no size.
+        InvalidArgumentError: The text is not a size.
     """
     match = _SIZE.fullmatch(value)
     letter = match[2].lower().removesuffix("b") if match else "?"
@@ -80,7 +80,7 @@ def parse_spark_size(value: str, name: str) -> int:
 
 
 def format_size(size_bytes: float) -> str:
-    """Write a size in bytes for people: "0 B", "512 B", "1.5 KiB", "128 MiB"."""
+    """Format a size in bytes: "0 B", "512 B", "1.5 KiB", "128 MiB"."""
     amount, unit = float(size_bytes), _BINARY[0]
     for unit in _BINARY:
         if abs(amount) < 999.5 or unit == _BINARY[-1]:
@@ -91,19 +91,19 @@ def format_size(size_bytes: float) -> str:
 
 
 def format_count(number: int, noun: str) -> str:
-    """Write a number of things for people: "1 file", "2,000 files"."""
+    """Format a count: "1 file", "2,000 files"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def format_list(words: Sequence[object], most: int = 5, separator: str = ", ") -> str:
-    """Write the first of some things for people, in one line: "a, b", "a, b, c, d, e and 2,000 more"."""
+    """Format the first items of a list on one line: "a, b", "a, b, c, d, e and 2,000 more"."""
     more = len(words) - most
     shown = (one_line(str(word)) for word in words[:most])
     return separator.join(shown) + (f" and {more:,} more" if more > 0 else "")
 
 
 def format_seconds(seconds: float) -> str:
-    """Write seconds for people: "4.2 ms", "42 ms", "0.42 s", "1.3 s", "2 min 5 s", "3 h 4 min"."""
+    """Format seconds: "4.2 ms", "42 ms", "0.42 s", "1.3 s", "2 min 5 s", "3 h 4 min"."""
     if not seconds:
         return "0 s"
     if seconds < 0.0995:
@@ -121,32 +121,34 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_factor(factor: float) -> str:
-    """Write how many times as fast something is: "1.3", "12", "1,234"."""
+    """Format a factor: "1.3", "12", "1,234"."""
     return f"{factor:.1f}" if factor < 9.95 else f"{factor:,.0f}"
 
 
 class Html(str):
-    """Text that is HTML. What is added to it, formatted or replaced gives plain text again."""
+    """Text that is HTML. Adding, formatting or replacing gives plain text again."""
 
     __slots__ = ()
 
 
 def visible(text: str) -> str:
-    """Text with what can't be seen written out, as Python writes it; a name may hold any character."""
+    """Replace invisible characters by Python's escapes; names of files and columns may hold any."""
     return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def element(name: str, /, *children: str, **attributes: str) -> Html:
-    r"""An element of HTML.
+    r"""Return an HTML element.
 
     Args:
-        name: What it is.
-        children: What is in it, in turn: text, which is escaped, or Html.
-        attributes: Its attributes' values, which are escaped. A "_" in a name stands for "-", and one at
-            the end for nothing.
+        name: The element's name.
+        children: Its content: text, which is escaped, or Html.
+        attributes: Its attributes' values, which are escaped. "_" in a name becomes "-", and is dropped
+            at the end.
 
-    >>> element("p", "a < b", class_='"')
-    '<p class="&quot;">a &lt; b</p>'
+    Examples:
+        >>> from compaction_kit.text import element
+        >>> element("p", "a < b", class_='"')
+        '<p class="&quot;">a &lt; b</p>'
     """
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_escaped(value)}"' for key, value in attributes.items()
@@ -157,43 +159,43 @@ def element(name: str, /, *children: str, **attributes: str) -> Html:
 
 
 def joined(*children: str) -> Html:
-    """Text, which is escaped, and Html, one after another."""
+    """Join text, which is escaped, and Html."""
     return Html("".join(child if isinstance(child, Html) else _escaped(child) for child in children))
 
 
 def paragraph(text: str) -> Html:
-    """A paragraph with a line a line of the text."""
+    """Return a paragraph that keeps the line breaks of a text."""
     first, *rest = text.split("\n")
     return element("p", first, *(joined(element("br"), line) for line in rest))
 
 
 def folded(summary: str, lines: str) -> Html:
-    """Lines as they are, such as code or the details of an error, behind a summary that unfolds them."""
+    """Return lines of code or error details as they are, hidden until a click on the summary."""
     return element("details", element("summary", summary), element("pre", lines))
 
 
 def shown(*parts: object) -> Html:
-    """Parts of a record, one below another, as notebooks and reports show it.
+    """Return parts of a record, one below the other, as notebooks and reports show them.
 
     Args:
-        parts: Sentences, facts (names and values), small Arrow tables, Html, and what draws itself, such
-            as figures.
+        parts: Sentences, facts (names and values), small Arrow tables, Html, and objects with
+            _repr_html_, such as figures.
 
     Raises:
         InvalidArgumentError: A part is none of these.
     """
-    # A notebook's MathJax would take what is between two $ for mathematics.
+    # Otherwise a notebook's MathJax would show text between two $ as a formula.
     return element("div", *map(_shown, parts), class_="mathjax_ignore tex2jax_ignore")
 
 
 def as_text(facts: Mapping[str, str]) -> str:
-    """One line a fact, names and values aligned."""
+    """Format one fact per line, with names and values aligned."""
     width = max(map(len, facts), default=0) + 4
     return "\n".join(f"{name:<{width}}{value}" for name, value in facts.items())
 
 
 def as_html(facts: Mapping[str, str]) -> Html:
-    """A table with a row a fact."""
+    """Return an HTML table with one row per fact."""
     left = "text-align:left"
     rows = (
         element("tr", element("th", name, style=left), element("td", value, style=left))
@@ -203,13 +205,13 @@ def as_html(facts: Mapping[str, str]) -> Html:
 
 
 def as_html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Html:
-    """A table with a row a thing: its name on the left, then what there is to say of it."""
+    """Return an HTML table: the first column aligned left, the others right."""
     body = (element("tr", *_cells("td", row)) for row in rows)
     return element("table", element("thead", element("tr", *_cells("th", head))), element("tbody", *body))
 
 
 def arrow_as_html(rows: pa.Table) -> Html:
-    """A small Arrow table as it is, a row a row; nulls are left empty."""
+    """Return a small Arrow table as an HTML table; nulls are empty cells."""
     head = [name.replace("_", " ") for name in rows.column_names]
     texts = (["" if value is None else str(value) for value in row.values()] for row in rows.to_pylist())
     return as_html_table(head, texts)
@@ -231,7 +233,7 @@ def _shown(part: object) -> Html:
     if hasattr(part, "_repr_html_"):
         return Html(part._repr_html_())
     raise InvalidArgumentError(
-        f"What is of type {type(part).__name__} can't be drawn: give records of the kit, figures, small "
+        f"A part of type {type(part).__name__} can't be shown: give records of the kit, figures, small "
         "Arrow tables or sentences."
     )
 

@@ -66,13 +66,13 @@ def test_a_predicate_selects_by_typed_values(
 @pytest.mark.parametrize(
     ("where", "reason"),
     [
-        ("id = 1", "uses id, which is no partition column: use only n, d, s p"),
-        ("nothing = 1", "uses nothing, which is no partition column"),
+        ("id = 1", "uses id, which is not a partition column: use only n, d, s p"),
+        ("nothing = 1", "uses nothing, which is not a partition column"),
         ("n = = 1", "can't be parsed as SQL"),
         ("", "can't be parsed as SQL"),
         ("n = 1 ZORDER BY (id)", "can't be parsed as SQL"),
-        ("n IN (SELECT 1)", "holds a subquery, which OPTIMIZE does not take"),
-        ("EXISTS ( WITH x AS (SELECT 1) SELECT * FROM x)", "holds a subquery"),
+        ("n IN (SELECT 1)", "a subquery, which OPTIMIZE refuses"),
+        ("EXISTS ( WITH x AS (SELECT 1) SELECT * FROM x)", "a subquery"),
         ("n", "can't be used: [DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN]"),
         ("no_such_function(n) = 1", "can't be used: [UNRESOLVED_ROUTINE]"),
         ("sum(n) = 1", "can't be used: [INVALID_WHERE_CONDITION]"),
@@ -118,7 +118,7 @@ def test_an_empty_text_among_numbers_fails_as_in_optimize_where_it_is_looked_at(
     metadata = handmade.metadata({"id": "long", **types}, list(types))
     table = open_table(handmade.write_log(tmp_path, [metadata, *adds]))
     assert table.files(where="s = 'a'").num_files == 3
-    with pytest.raises(InvalidArgumentError, match='looks at n, which is "" in some files') as caught:
+    with pytest.raises(InvalidArgumentError, match='uses n, which is "" in some files') as caught:
         table.files(where="N = 1 OR s = 'a'")
     assert "\n" not in str(caught.value)
     with pytest.raises(PySparkException, match="CAST_INVALID_INPUT"):
@@ -171,6 +171,6 @@ def test_no_predicate_selects_an_empty_text_among_numbers(spark: SparkSession, t
     adds = [handmade.add("f", partition={"n": ""})]
     metadata = handmade.metadata({"id": "long", "n": "integer"}, ["n"])
     files = open_table(handmade.write_log(tmp_path, [metadata, *adds])).files()
-    with pytest.raises(UnsupportedTableError, match='value of n is "", which is no integer') as caught:
+    with pytest.raises(UnsupportedTableError, match='n is "", which is not of type integer') as caught:
         partitions_predicate(spark, files, np.array([0]))
     assert "\n" not in str(caught.value)

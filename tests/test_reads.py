@@ -108,10 +108,10 @@ def test_sql_may_be_any_query(spark: SparkSession, hours: Path, query: str) -> N
 @pytest.mark.parametrize(
     ("query", "says"),
     [
-        (" ", "is no query"),
-        (7, "query=7 is no query"),
-        ("SELECT count(*) FROM hours", "doesn't say where the table goes"),
-        ("with x as (select 1) select * from x", "doesn't say where the table goes"),
+        (" ", "is not a query"),
+        (7, "query=7 is not a query"),
+        ("SELECT count(*) FROM hours", "has no {table}"),
+        ("with x as (select 1) select * from x", "has no {table}"),
         ("id <", "Syntax error at or near end of input."),
         ("idx < 3", "with name `idx` cannot be resolved"),
         ("SELECT idx FROM {table}", 'query="SELECT idx FROM {table}" can\'t be used at version 0'),

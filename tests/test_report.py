@@ -40,7 +40,7 @@ def test_a_plain_figure_is_drawn(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_drawn_gets_a_sentence_and_no_file(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match="of type int can't be drawn"):
+    with pytest.raises(InvalidArgumentError, match="of type int can't be shown"):
         ck.write_report(tmp_path / "report.html", "Numbers", 7)
     assert not (tmp_path / "report.html").exists()
 

@@ -265,7 +265,7 @@ def test_an_interrupt_ends_the_survey(lake: Path) -> None:
 @pytest.mark.parametrize(
     ("where", "words"),
     [
-        ("", "names no folder"),
+        ("", "is not a folder"),
         (None, "where=None"),
         (5, "where=5"),
         (["t", ""], "where=''"),
@@ -304,15 +304,15 @@ def test_a_survey_says_what_it_found_in_words(lake: Path) -> None:
     found = survey(lake)
     lines = found.summary().splitlines()
     finding = (
-        "Compaction would spare readers 44 MiB, 82 % of it in 2 of 4 tables; each opened file counts as 4 MiB"
+        "Compaction would save readers 44 MiB, 82 % of it in 2 of 4 tables; each opened file counts as 4 MiB"
     )
     assert lines[0] == f"{finding}."
-    assert " ".join(lines[1].split()) == f"{lake}/many 8 → 1 files 0 % small spares 28 MiB"
+    assert " ".join(lines[1].split()) == f"{lake}/many 8 → 1 files 0 % small saves 28 MiB"
     assert lines[4].endswith("nothing to gain")
     assert lines[5].startswith(f"{lake}/bad/clustered: The table is clustered")
     assert repr(found) == f"Survey({finding})"
     assert survey(lake / "none").summary().startswith("Compaction would gain nothing in 1 table.")
-    assert survey(lake / "bad/empty").summary().startswith("No table of 1 can be surveyed.")
+    assert survey(lake / "bad/empty").summary().startswith("None of 1 tables can be surveyed.")
     assert found.to_pandas()["gain"].max() == 28 * MIB
 
 
@@ -328,7 +328,7 @@ def test_the_page_has_the_table_the_errors_and_the_figure(lake: Path, tmp_path: 
 def test_the_figure_s_words_are_its_finding_and_its_first_tables(lake: Path) -> None:
     label = str(survey(lake).plot().get_label())
     assert label.startswith(
-        "Compaction would spare readers 44 MiB, 82 % of it in 2 of 4 tables; each opened file counts as "
+        "Compaction would save readers 44 MiB, 82 % of it in 2 of 4 tables; each opened file counts as "
         "4 MiB. many: 8 files, "
     )
     assert "none: 2 files, 0 of them small, 2 after compaction, which would spare 0 B" in label

@@ -97,7 +97,7 @@ def test_a_table_without_files_opens_and_has_no_plan(tmp_path: Path) -> None:
 def test_a_table_that_was_deleted_meanwhile(tmp_path: Path) -> None:
     table = open_table(handmade.write_log(tmp_path / "t", [handmade.add("a")]))
     (tmp_path / "t").rename(tmp_path / "elsewhere")
-    refused(table.files, TableNotFoundError, str(tmp_path / "t"), "gone")
+    refused(table.files, TableNotFoundError, str(tmp_path / "t"), "does not exist")
 
 
 @pytest.mark.parametrize("size", ["12 parsecs", -1, 0, float("nan"), True, "0 B", 1.5, ""])

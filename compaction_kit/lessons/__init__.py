@@ -1,4 +1,4 @@
-"""What the course plays on small tables of its own: two writers at once, a stream over a compaction."""
+"""Experiments of the course on small tables: two concurrent writers, a stream during a compaction."""
 
 import re
 from itertools import count
@@ -15,21 +15,19 @@ def new_folder(within: str | Path, name: str) -> Path:
     """Make an empty folder for a lesson's tables.
 
     Args:
-        within: The folder to make it in; made as well if it doesn't exist.
-        name: What it is for; a number is added if a folder of that name exists.
+        within: The folder to make it in; it is made too if it doesn't exist.
+        name: The name; a number is added if a folder of that name exists.
 
     Returns:
-        Its absolute path.
+        The absolute path.
 
     Raises:
-        InvalidArgumentError: It would be within a Delta table, or can't be made.
+        InvalidArgumentError: The folder would be inside a Delta table, or can't be made.
     """
     parent = Path(within).resolve()
     for folder in (parent, *parent.parents):
         if (folder / LOG_FOLDER).is_dir():
-            raise InvalidArgumentError(
-                f"{within} is within the Delta table {folder}, which is left alone: give another folder."
-            )
+            raise InvalidArgumentError(f"{within} is inside the Delta table {folder}: give another folder.")
     stem = re.sub(r"\W+", "-", name).strip("-").lower()
     names = (stem if number == 1 else f"{stem}-{number}" for number in count(1))
     try:
@@ -44,6 +42,6 @@ def new_folder(within: str | Path, name: str) -> Path:
 
 
 def read_ids(spark: SparkSession, table: Path) -> tuple[int, ...]:
-    """The values of a Delta table's column id, sorted."""
+    """Return the values of a Delta table's column id, sorted."""
     rows = spark.read.format("delta").load(uri(table)).select("id").collect()
     return tuple(sorted(row["id"] for row in rows))

@@ -1,8 +1,8 @@
-"""Two writers of one table at once, each time the same: who wins, and by which of Delta's rules.
+"""Run two concurrent writers of one table, reproducibly, and explain which of Delta's rules decided.
 
-Delta's writers take no locks. Each reads a version, writes files, and tries to commit the next version; if
-another one has committed that meanwhile, it checks whether this changed what it had read (Delta's
-ConflictChecker).
+Delta's writers take no locks. Each reads a version, writes files, and tries to commit the next version. If
+another writer has committed that version in the meantime, it checks whether that commit conflicts with
+what it read (Delta's ConflictChecker).
 """
 
 import re
@@ -36,29 +36,31 @@ ATTEMPTS = pa.schema(
         ("is_blind_append", pa.bool_()),
     ]
 )
-# Delta's rules (ConflictChecker), by the exception of each.
+# Delta's rules (ConflictChecker), by their exceptions.
 _RULES = {
-    "ConcurrentAppendException": "The {second} added a file where the {first} had read, so that the {first} "
-    "hadn't seen all of what it changes.",
+    "ConcurrentAppendException": "The {second} added a file that the {first} would have had to read, so "
+    "the {first} did not see all rows that it has to change.",
     "ConcurrentDeleteReadException": "The {second} removed a file that the {first} had read and rewritten, "
-    "so that its new files would bring back what is gone, or bring it twice.",
+    "so the new files would restore deleted rows, or add rows twice.",
     "ConcurrentTransactionException": "The {second} wrote the batch that the {first} was about to commit: "
-    "both have the same application and number (a txn action), and a batch counts once.",
-    "MetadataChangedException": "The {second} changed the table's columns or properties, by which the "
-    "{first} had written its files.",
+    "both have the same appId and version in their txn actions, and a batch is written only once.",
+    "MetadataChangedException": "The {second} changed the table's columns or properties, with which "
+    "the {first} had written its files.",
 }
 _ANEW = (
-    "Version {taken} changed the table's metadata, so the commit was refused; OPTIMIZE looked again, found "
-    "all files that it had rewritten still there, and committed the same work by a new transaction."
+    "Version {taken} changed the table's metadata, so the commit was refused; all files that OPTIMIZE had "
+    "rewritten were still live, so it committed the same work in a new transaction."
 )
 _SNAPSHOT = (
-    "The {first} changes no data, so all it needs is that the files it read are still there (its isolation "
-    "level is SnapshotIsolation): version {taken} had removed none of them."
+    "The {first} changes no data, so only the files that it read have to be live still (its isolation "
+    "level is SnapshotIsolation): version {taken} removed none of them."
 )
-_BLIND = "The {first} had read nothing of the table (a blind append), so nothing could come in between."
-_APART = "Version {taken} added nothing where the {first} had read, and removed nothing that it had read."
+_BLIND = "The {first} read nothing (a blind append), so version {taken} does not conflict with it."
+_APART = (
+    "Version {taken} added no file that the {first} would have had to read, and removed none that it read."
+)
 _CONDITION = re.compile(r"^\[([\w.]+)\]\s*(?:\w+Exception: )?")
-# What Delta adds to every conflict: what to do, where to read on, the other's whole commitInfo.
+# The end of every conflict's message: advice, a link, the other commit's commitInfo.
 _ADDED = re.compile(r"\s+(?:Please (?:re)?try|Conflicting commit:|Refer to).*", re.DOTALL)
 
 
@@ -67,9 +69,9 @@ class Refusal:
     """How Delta refused the first writer's commit.
 
     Attributes:
-        exception: The exception's class, one of delta.exceptions.
+        exception: The exception's class, of delta.exceptions.
         condition: Delta's error class, such as "DELTA_CONCURRENT_DELETE_READ.WITH_PARTITION_HINT".
-        message: What it says of this case.
+        message: The part of its message on this conflict.
     """
 
     exception: str
@@ -79,20 +81,20 @@ class Refusal:
 
 @dataclass(frozen=True, repr=False)
 class Story(Result):
-    """How two writers at once ended.
+    """How two concurrent writers ended; made by `play`.
 
     Attributes:
         scenario: The two writers.
-        table: The folder of the table it was played on.
-        attempts: One row a commit that was tried, in order of time: writer (string), read_version (int64,
-            at which its transaction began), version (int64, the one that it tried to commit; null if it
-            tried none), outcome (string: "committed"; "taken", the version was, without a conflict;
-            "refused"; "gave up"), and of those committed operation, isolation_level (string) and
-            is_blind_append (bool).
+        table: The folder of the table.
+        attempts: One row per attempt to commit, in order of time: writer (string), read_version (int64,
+            the version that the transaction read), version (int64, the version that it tried to commit;
+            null if it didn't try), outcome (string: "committed"; "taken", another writer had committed
+            that version, without a conflict; "refused"; "gave up"), and for commits operation,
+            isolation_level (string) and is_blind_append (bool).
         refusal: How Delta refused the first writer; None if it committed.
-        versions: The table's, before both and after.
-        ids_before, ids_after: The ids of its rows, sorted.
-        ids_expected: Those it would have if the writers that committed had come one after another, in
+        versions: The table's versions before and after.
+        ids_before, ids_after: The ids of its rows before and after, sorted.
+        ids_expected: The ids after the writers that committed, if they had run one after the other in
             the order of their versions.
     """
 
@@ -107,30 +109,30 @@ class Story(Result):
 
     @property
     def winners(self) -> tuple[str, ...]:
-        """Those who committed, in the order of their versions."""
+        """Names of the writers that committed, in the order of their versions."""
         committed = self.attempts.filter(pc.field("outcome") == "committed")
         return tuple(committed["writer"].to_pylist())
 
     @property
     def rows_lost(self) -> int:
-        """The number of rows that are missing."""
+        """Number of missing rows."""
         return len(set(self.ids_expected) - set(self.ids_after))
 
     @property
     def rows_doubled(self) -> int:
-        """The number of rows that are there more often than they should be."""
+        """Number of rows that exist more often than expected."""
         return (Counter(self.ids_after) - Counter(self.ids_expected)).total()
 
     @property
     def finding(self) -> str:
-        """Who won, in a line."""
+        """The outcome in one line."""
         if self.refusal is None:
             return f"{self.scenario.name}: both committed"
         return f"{self.scenario.name}: the {self.winners[0]} won, the {self.scenario.first.name} was refused"
 
     @property
     def why(self) -> str:
-        """The rule that decided, in a sentence, from what was committed or raised."""
+        """The rule that decided, in a sentence."""
         *others, last = self.attempts.to_pylist()
         if self.refusal is not None:
             rule = _RULES.get(self.refusal.exception)
@@ -146,7 +148,7 @@ class Story(Result):
         return rule.format(first=first, second=second, taken=self.versions[0] + 1)
 
     def facts(self) -> dict[str, str]:
-        """The story for people: name and value."""
+        """Return the story for people: names and values."""
         first, second = self.scenario.first, self.scenario.second
         facts = {
             "what happens": self.scenario.about,
@@ -165,17 +167,17 @@ class Story(Result):
         }
 
     def summary(self) -> str:
-        """The facts, then the commits tried, one a line."""
-        tries = (
+        """Return the facts, then the attempts to commit, one per line."""
+        attempts = (
             f"{row['writer']} read version {row['read_version']}, "
             + ("tried none" if row["version"] is None else f"tried version {row['version']}")
             + f": {row['outcome']}"
             for row in self.attempts.to_pylist()
         )
-        return "\n".join([super().summary(), "", *tries])
+        return "\n".join([super().summary(), "", *attempts])
 
     def parts(self) -> tuple[object, ...]:
-        """The facts, the commits tried, the figure."""
+        """Return the facts, the attempts to commit, and the figure."""
         return self.facts(), self.attempts, self.plot()
 
     def plot(self) -> Figure:
@@ -186,32 +188,38 @@ class Story(Result):
 
 
 def scenarios() -> dict[str, str]:
-    """What can be played: each scenario's name, and what happens in it."""
+    """Return the scenarios of `play`: their names, and what happens in them.
+
+    Examples:
+        >>> from compaction_kit.lessons import races
+        >>> races.scenarios()["compaction with append"]
+        'Rows are appended during OPTIMIZE.'
+    """
     return {name: scenario.about for name, scenario in SCENARIOS.items()}
 
 
 def play(folder: str | Path, name: str, spark: SparkSession | None = None) -> Story:
-    """Run two writers at once on a table made for it, and say which won and why.
+    """Run two concurrent writers on a new table, and say which committed and why.
 
-    The same happens each time: Delta itself holds the first writer after it has read and written its
-    files and before it tries to commit; the second begins on the same version and commits; then the
-    first is released.
+    The result is the same each time: Delta holds the first writer after it has read and written its
+    files, just before its commit. The second begins at the same version and commits. Then the first is
+    released.
 
     Args:
-        folder: Where a folder with the new table is made; another one each time.
-        name: One of `scenarios()`.
+        folder: The folder in which a new folder with the table is made.
+        name: A name from `scenarios()`.
         spark: The session; None for that of `get_spark()`.
 
     Returns:
-        The commits that were tried, how they ended, and the table's rows before and after.
+        The attempts to commit, their outcomes, and the table's rows before and after.
 
     Raises:
         InvalidArgumentError: There is no such scenario, or the folder can't be used.
-        SessionError: The session's JVM is out of reach.
+        SessionError: The session's JVM can't be reached.
     """
     scenario = SCENARIOS.get(name)
     if scenario is None:
-        raise InvalidArgumentError(f'"{name}" is no scenario: choose one of {", ".join(SCENARIOS)}.')
+        raise InvalidArgumentError(f'"{name}" is not a scenario: choose one of {", ".join(SCENARIOS)}.')
     table = new_folder(folder, name)
     spark = spark or get_spark()
     make_table(spark, table)
@@ -242,21 +250,21 @@ def play(folder: str | Path, name: str, spark: SparkSession | None = None) -> St
 
 
 def _attempts(scenario: Scenario, log: TransactionLog, before: int, num_transactions: int) -> pa.Table:
-    """The commits tried: those committed from the log, the others from what Delta's observer saw."""
+    """Return the attempts to commit: from the log if committed, else from Delta's observer."""
     commits = {row["version"]: row for row in log.commits().to_pylist()}
     taken = before + 1
     first: dict[str, Any] = {"writer": scenario.first.name}
-    tries = [commits[taken] | {"writer": scenario.second.name, "outcome": "committed"}]
+    attempts = [commits[taken] | {"writer": scenario.second.name, "outcome": "committed"}]
     own = commits.get(taken + 1)
     refused = own is None or own["read_version"] > before
-    tries.append(
+    attempts.append(
         first | {"read_version": before, "version": taken, "outcome": "refused" if refused else "taken"}
     )
     if own is not None:
-        tries.append(own | first | {"outcome": "committed"})
+        attempts.append(own | first | {"outcome": "committed"})
     elif num_transactions > 1:
-        tries.append(first | {"read_version": taken, "outcome": "gave up"})
-    return pa.Table.from_pylist(tries, schema=ATTEMPTS)
+        attempts.append(first | {"read_version": taken, "outcome": "gave up"})
+    return pa.Table.from_pylist(attempts, schema=ATTEMPTS)
 
 
 def _refusal(error: BaseException) -> Refusal:

@@ -1,8 +1,8 @@
-"""A stream from one Delta table to another, and a compaction of the first while the stream runs.
+"""Compact a Delta table while a stream reads it, and count the rows that the stream delivers.
 
-A stream delivers the rows of files that were added with dataChange=true, each once. A compaction adds its
-files with dataChange=false, so the stream skips them: their rows have been delivered already, or still will
-be from the files that they replaced, as long as VACUUM has not deleted these.
+A stream delivers the rows of files that were added with dataChange=true, each row once. A compaction adds its
+files with dataChange=false, so the stream skips them. It has delivered their rows already, or delivers them
+later from the files that they replaced, if VACUUM has not deleted these.
 """
 
 import json
@@ -60,38 +60,38 @@ def _append(
 
 
 def _append_unseen(spark: SparkSession, source: Path) -> None:
-    # Ids that no other append has.
+    # These ids are in no other append.
     _append(spark, source, 1_000, 1_000 + _ROWS_A_FILE, data_change=False)
 
 
 _WAYS: dict[str, tuple[str, Callable[[SparkSession, Path], None]]] = {
     "optimize": ("the source is compacted by Delta's OPTIMIZE", partial(_compact, "optimize")),
     "rewrite": (
-        "the source is overwritten with its own rows, dataChange=false",
+        "the source is overwritten with its own rows with dataChange=false",
         partial(_compact, "rewrite"),
     ),
     "arrow": ("the source is compacted by the strategy arrow", partial(_compact, "arrow")),
-    "overwrite": ("the source is overwritten with its own rows, as an ordinary write", _overwrite),
-    "append": ("new rows are appended to the source, with dataChange=false", _append_unseen),
+    "overwrite": ("the source is overwritten with its own rows by an ordinary write", _overwrite),
+    "append": ("new rows are appended to the source with dataChange=false", _append_unseen),
 }
 
 
 @dataclass(frozen=True, repr=False)
 class StreamStory(Result):
-    """What a stream delivered.
+    """What a stream delivered; made by `compact_while_streaming`.
 
     Attributes:
         strategy: What was done to the source while the stream ran; one of `ways()`.
         options: The options of the stream's reader.
-        folder: Where the tables "source" and "sink" and the stream's checkpoint are.
-        commits: One row a commit of the source: version, operation, data_change, num_added, num_removed,
+        folder: The folder with the tables "source" and "sink" and the stream's checkpoint.
+        commits: One row per commit of the source: version, operation, data_change, num_added, num_removed,
             records_added, as in `TransactionLog.commits`.
-        batches: One row a micro-batch that was run: batch_id, num_rows (int64, rows read), source_version
-            (int64, the last version of which it had read some or all), and of its commit sink_version
-            (int64) and app_id (string): Delta's sink keeps in a txn action which batch of which stream it
-            has written, and writes none twice.
-        ids_written: The ids of the source's rows in the end, sorted.
-        ids_delivered: Those of the sink's.
+        batches: One row per micro-batch: batch_id, num_rows (int64, rows read), source_version (int64,
+            the last version that it read, completely or in part), and sink_version (int64) and app_id
+            (string) of its commit: Delta's sink records each batch of a stream in a txn action, and
+            writes none twice.
+        ids_written: The ids of the source's rows at the end, sorted.
+        ids_delivered: The ids of the sink's rows at the end, sorted.
         error: Why the stream failed; None if it didn't.
     """
 
@@ -106,17 +106,17 @@ class StreamStory(Result):
 
     @property
     def rows_doubled(self) -> int:
-        """The number of rows delivered more often than they are in the source."""
+        """Number of rows that were delivered more often than they are in the source."""
         return (Counter(self.ids_delivered) - Counter(self.ids_written)).total()
 
     @property
     def rows_missing(self) -> int:
-        """The number of the source's rows that were not delivered."""
+        """Number of the source's rows that were not delivered."""
         return (Counter(self.ids_written) - Counter(self.ids_delivered)).total()
 
     @property
     def finding(self) -> str:
-        """What was delivered, in a line."""
+        """The outcome in one line."""
         with_options = "".join(f", {name}={value}" for name, value in self.options.items())
         if self.error is not None:
             end = f"the stream failed, {format_count(self.rows_missing, 'row')} missing"
@@ -127,7 +127,7 @@ class StreamStory(Result):
         return f"{self.strategy}{with_options}: {end}"
 
     def facts(self) -> dict[str, str]:
-        """What was delivered, for people: name and value."""
+        """Return what was delivered, for people: names and values."""
         return {
             "while the stream runs": _WAYS[self.strategy][0],
             "rows": f"{len(self.ids_written):,} in the source, {len(self.ids_delivered):,} delivered",
@@ -137,13 +137,19 @@ class StreamStory(Result):
         }
 
     def parts(self) -> tuple[object, ...]:
-        """The finding, the facts, the source's commits, the stream's batches."""
+        """Return the finding, the facts, the source's commits, and the stream's batches."""
         tables = ("The source's commits", self.commits, "The stream's batches", self.batches)
         return self.finding, self.facts(), *tables
 
 
 def ways() -> dict[str, str]:
-    """What can be done to the source while a stream runs: each way's name, and what it is."""
+    """Return the strategies of `compact_while_streaming`: their names, and what they do to the source.
+
+    Examples:
+        >>> from compaction_kit.lessons import streams
+        >>> list(streams.ways())
+        ['optimize', 'rewrite', 'arrow', 'overwrite', 'append']
+    """
     return {name: about for name, (about, _) in _WAYS.items()}
 
 
@@ -153,25 +159,24 @@ def compact_while_streaming(
     options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
 ) -> StreamStory:
-    """Compact a table while a stream reads it, and count what the stream delivers to another table.
+    """Compact a table while a stream reads it, and count the rows that the stream delivers to another table.
 
-    Both tables are made for it. The source begins with 6 files of 10 rows. The stream reads half of them;
-    while it waits for its next batch, rows are appended, the source is compacted, and rows are appended
-    again; then the stream reads what is left. So the compaction rewrites files that were delivered, files
-    of a version that the stream has begun to read, and one that it has not seen.
+    Both tables are new. The source begins with 6 files of 10 rows. The stream reads 3 of them. While it
+    waits for its next batch, rows are appended, the source is compacted, and rows are appended again. Then
+    the stream reads the rest. So the compaction rewrites files that were delivered, files of a version that
+    the stream has read in part, and a file that the stream has not read.
 
     Args:
-        folder: Where a folder for all this is made; another one each time.
-        strategy: One of `ways()`: a strategy of `CompactionPlan.run`, or, for the contrast, a write
-            that is none.
-        options: For the stream's reader, such as {"skipChangeCommits": "true"}.
+        folder: The folder in which a new folder with the tables is made.
+        strategy: A name from `ways()`: a strategy of `CompactionPlan.run` or, to compare, another write.
+        options: Options for the stream's reader, such as {"skipChangeCommits": "true"}.
         spark: The session; None for that of `get_spark()`.
 
     Returns:
-        What was delivered, batch by batch; if the stream fails, what it delivered until then.
+        What was delivered in each batch; if the stream fails, what it delivered before.
 
     Raises:
-        InvalidArgumentError: There is no such way, or the folder can't be used.
+        InvalidArgumentError: There is no such strategy, or the folder can't be used.
     """
     if strategy not in _WAYS:
         raise InvalidArgumentError(f'strategy="{strategy}" is unknown: use one of {", ".join(_WAYS)}.')
@@ -182,11 +187,11 @@ def compact_while_streaming(
     story = StreamStory(strategy, dict(options or {}), place, nothing, BATCHES.empty_table(), (), (), None)
     rows = _NUM_FILES * _ROWS_A_FILE
     _append(spark, source, 0, rows, _NUM_FILES)
-    # Its second batch would come in an hour.
+    # Long enough that only the first batch runs.
     waiting = _start(spark, story, processingTime="1 hour")
     try:
         while waiting.lastProgress is None:
-            # Raises the error, if the stream failed.
+            # Raises the stream's error, if it failed.
             waiting.awaitTermination(_POLL_SECONDS)  # type: ignore[arg-type]
         _append(spark, source, rows, rows + _ROWS_A_FILE)
         _, act = _WAYS[strategy]
@@ -198,17 +203,17 @@ def compact_while_streaming(
 
 
 def repeat_last_batch(story: StreamStory, spark: SparkSession | None = None) -> StreamStory:
-    """Run a stream's last batch again, as after a crash: the sink has committed it, the stream doesn't know.
+    """Run a stream's last batch again, as after a crash between the sink's commit and the stream's.
 
-    The stream's record that the batch is done is deleted from its checkpoint, and the stream is started
-    again. Delta's sink finds the batch in its txn action and writes nothing.
+    The stream's commit of the batch is deleted from its checkpoint, and the stream is started again.
+    Delta's sink finds the batch in its txn actions and writes nothing.
 
     Args:
-        story: What `compact_while_streaming` returned.
+        story: The result of `compact_while_streaming`.
         spark: The session; None for that of `get_spark()`.
 
     Returns:
-        The story with the batch that was repeated at the end of its batches.
+        The story, with the repeated batch as the last of its batches.
     """
     commits = _checkpoint(story) / "commits"
     last = max(int(file.name) for file in commits.iterdir() if file.name.isdigit())
@@ -229,7 +234,7 @@ def _start(spark: SparkSession, story: StreamStory, **trigger: Any) -> Streaming
 
 
 def _finish(spark: SparkSession, story: StreamStory) -> StreamStory:
-    """Have the stream read what is left, and count."""
+    """Let the stream read the rest, and count the rows."""
     error = None
     query = _start(spark, story, availableNow=True)
     try:
@@ -250,7 +255,7 @@ def _finish(spark: SparkSession, story: StreamStory) -> StreamStory:
 
 
 def _batches(story: StreamStory, query: StreamingQuery) -> pa.Table:
-    """The batches of one run of the stream, with the sink's commits of them."""
+    """Return the batches of one run of the stream, with the sink's commits."""
     log = TransactionLog(story.folder / "sink")
     commits = {}
     for version in range(log.segment().version + 1):
@@ -263,7 +268,7 @@ def _batches(story: StreamStory, query: StreamingQuery) -> pa.Table:
         row = {
             "batch_id": progress["batchId"],
             "num_rows": progress["numInputRows"],
-            # An index of -1 is before the first file of a version.
+            # With index -1, no file of that version has been read.
             "source_version": offset["reservoirVersion"] - (offset["index"] == -1),
         }
         rows.append(row | commits.get(progress["batchId"], {}))

@@ -1,7 +1,7 @@
-"""Who meets whom: the two writers of each scenario, and how Delta holds one before its commit.
+"""The two writers of each scenario, and a way to hold one of them before its commit.
 
-The first writer begins and is held before its commit; the second begins on the same version and commits;
-then the first tries to.
+The first writer begins and is held before its commit. The second begins at the same version and commits.
+Then the first tries to commit.
 """
 
 import time
@@ -28,11 +28,11 @@ class Writer:
     """One of the two writers.
 
     Attributes:
-        name: Its name in the story.
-        statement: What it runs; {table} stands for the table.
+        name: The name in the story.
+        statement: The SQL or Python that it runs, with {table} in place of the table.
         adds: The ids of the rows that it adds.
         removes: The ids of the rows that it removes.
-        write: Runs the statement, if that is Python, on the table in a folder; None if it is SQL.
+        write: A function that runs a Python statement on the table in a folder; None for SQL.
     """
 
     name: str
@@ -49,16 +49,16 @@ class Writer:
             spark.sql(self.statement.replace("{table}", table_name(spark, table)))
 
     def effect(self, ids: Set[int]) -> Set[int]:
-        """The ids in the table after it, from those before it."""
+        """Return the ids in the table after the statement, from those before it."""
         return (ids - set(self.removes)) | set(self.adds)
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Two writers at once.
+    """Two concurrent writers.
 
     Attributes:
-        name: Such as "compaction with delete".
+        name: A name such as "compaction with delete".
         about: What happens, in a sentence.
         first: The writer that begins first and commits last.
         second: The writer that commits in between.
@@ -71,31 +71,31 @@ class Scenario:
 
 
 def make_table(spark: SparkSession, folder: Path) -> None:
-    """Write the table on which every scenario begins: columns id and p, partitioned by p."""
+    """Write the table with which every scenario begins: columns id and p, partitioned by p."""
     rows = spark.range(0, NUM_ROWS, 1, NUM_FILES).selectExpr("id", "IF(id < 20, 'a', 'b') AS p")
     writer = rows.write.format("delta").partitionBy("p")
-    # Whatever the session's default for new tables is.
+    # The session may have another default for new tables.
     writer.option("delta.enableDeletionVectors", "false").save(uri(folder))
 
 
 class Held:
-    """A writer in a thread of its own, held by Delta before it tries to commit, until `release` is called.
+    """A writer in its own thread, which Delta holds before its commit until `release` is called.
 
-    By the observer that Delta has for its own tests of concurrent transactions
-    (fuzzer.PhaseLockingTransactionExecutionObserver, in its JAR). A second transaction of the thread is
-    observed and not held: OPTIMIZE begins one after a conflict.
+    Uses the observer of Delta's own tests of concurrent transactions
+    (fuzzer.PhaseLockingTransactionExecutionObserver, in Delta's JAR). A second transaction of the thread,
+    which OPTIMIZE begins after a conflict, is observed but not held.
     """
 
     def __init__(self, spark: SparkSession, write: Callable[[], object]):
-        """Begin, and return when the transaction has read and written everything.
+        """Start the writer, and wait until its transaction has read and written everything.
 
         Args:
             spark: The session.
-            write: What to run; it has to commit to one Delta table.
+            write: The function to run; it has to commit to one Delta table.
 
         Raises:
-            SessionError: The session's JVM is out of reach.
-            RunFailedError: It ended without a commit.
+            SessionError: The session's JVM can't be reached.
+            RunFailedError: The function ended without a commit.
         """
         check_jvm(spark, "no transaction can be held there: use the session of get_spark().")
         self._threads = java_class(spark, f"{_DELTA}.TransactionExecutionObserver")
@@ -105,39 +105,40 @@ class Held:
         observer = java_class(spark, f"{_DELTA}.fuzzer.PhaseLockingTransactionExecutionObserver")
         self._first, self._second = (observer(phases.forName(name)) for name in ("first", "second"))
         self._commit = self._first.phases().commitPhase()
-        for one, following in ((self._first, self._second), (self._second, self._nobody)):
-            locks = one.phaseLocks()
+        for current, following in ((self._first, self._second), (self._second, self._nobody)):
+            locks = current.phaseLocks()
             for i in range(locks.size()):
                 if not locks.apply(i).equals(self._commit):
                     locks.apply(i).entryBarrier().unblock()
-            one.setNextObserver(following, True)
-            # Else the thread would wait there until it is let go on to the next observer.
+            current.setNextObserver(following, True)
+            # Otherwise the thread would wait here before it uses the next observer.
             locks.last().exitBarrier().unblock()
         self._outcome = in_thread(lambda: self._run(write))
         while not self._commit.hasReached():
             if self._outcome.done():
                 error = self._outcome.exception()
                 raise RunFailedError(
-                    f"The writer ended before it came to a commit: {error or 'it changed nothing'}."
+                    f"The writer ended before its commit: {error or 'it changed nothing'}."
                 ) from error
             time.sleep(_POLL_SECONDS)
 
     def release(self) -> BaseException | None:
-        """Let it try its commit, and wait for the end.
+        """Let the writer try its commit, and wait until it ends.
 
         Returns:
-            What it raised; None if it committed.
+            The exception that it raised; None if it committed.
         """
         self._commit.entryBarrier().unblock()
         return self._outcome.exception()
 
     @property
     def num_transactions(self) -> int:
-        """How many transactions it has begun, two at most."""
-        return sum(one.phases().initialPhase().hasEntered() for one in (self._first, self._second))
+        """Number of transactions that the writer has begun, 2 at most."""
+        observers = (self._first, self._second)
+        return sum(observer.phases().initialPhase().hasEntered() for observer in observers)
 
     def _run(self, write: Callable[[], object]) -> None:
-        # An observer is of the thread that sets it.
+        # Delta keeps the observer per thread.
         self._threads.setObserver(self._first)
         try:
             write()
@@ -198,20 +199,20 @@ SCENARIOS = {
         ),
         Scenario(
             "two deletes of the same rows",
-            "Two people delete the same rows; each writes the rest of the file anew.",
+            "Two people delete the same rows; each writes the other rows of the file again.",
             replace(_DELETE, name="first delete"),
             replace(_DELETE, name="second delete"),
         ),
         Scenario(
             "two deletes in two partitions",
-            "Two people delete rows, and their predicates name different partitions.",
+            "Two people delete rows in different partitions, which their predicates name.",
             _DELETE_IN_A,
             _DELETE_IN_B,
         ),
         Scenario("compaction with append", "Rows are appended during OPTIMIZE.", _COMPACTION, _APPEND),
         Scenario(
             "compaction with delete",
-            "Rows are deleted in files that OPTIMIZE has just rewritten.",
+            "Rows are deleted in files that OPTIMIZE has rewritten but not committed yet.",
             _COMPACTION,
             _DELETE,
         ),
@@ -236,13 +237,13 @@ SCENARIOS = {
         Scenario("delete with append", "Rows are appended during a delete.", _DELETE, _APPEND),
         Scenario(
             "rewrite with append",
-            "Rows are appended while the table is overwritten by its own rows, with dataChange=false.",
+            "Rows are appended while the table is overwritten with its own rows, with dataChange=false.",
             _REWRITE,
             _APPEND,
         ),
         Scenario(
             "rewrite with delete",
-            "Rows are deleted while the table is overwritten by its own rows, with dataChange=false.",
+            "Rows are deleted while the table is overwritten with its own rows, with dataChange=false.",
             _REWRITE,
             _DELETE,
         ),

@@ -1,4 +1,4 @@
-"""What is in a table's transaction log, `_delta_log`."""
+"""Read a table's transaction log, `_delta_log`."""
 
 from compaction_kit.log.transaction_log import TransactionLog
 

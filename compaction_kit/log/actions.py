@@ -1,16 +1,16 @@
-"""Add and remove actions as Arrow columns, whichever file of the log has them.
+"""Add and remove actions as Arrow columns, from commits and checkpoints alike.
 
-A table of file actions has a row an action:
+A table of file actions has one row per action:
 
     is_add bool, path string (see `paths.canonical_paths`), size_bytes int64, deletion_vector_id string,
-    source and row int64 (which file of the log, and where in it, to read the rest later).
+    source and row int64 (the file of the log and the row in it, to read the other fields later).
 
-What else an action says is a detail, read when it is asked for:
+The other fields of an action are details, read only when they are needed:
 
-    modification_time int64 (adds; ms since 1970), deletion_timestamp int64 (removes; the same),
+    modification_time int64 (adds; ms since 1970), deletion_timestamp int64 (removes; ms since 1970),
     data_change bool, deletion_vector_cardinality int64, stats string (JSON),
     stats_num_records int64 (where a checkpoint has parsed stats), and partition.<physical name>
-    string (as the log writes it; "" and null both mean null, and Delta still groups them apart).
+    string (as the log writes it; "" and null both mean null, but Delta groups them separately).
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ from compaction_kit.errors import CorruptLogError
 from compaction_kit.log.paths import canonical_paths
 
 PARTITION = "partition."
-# Where each column is in an action.
+# The field of the action, and the type, of each column.
 FIELDS: dict[str, tuple[tuple[str, ...], pa.DataType]] = {
     "path": (("path",), pa.string()),
     "size_bytes": (("size",), pa.int64()),
@@ -47,8 +47,8 @@ CORE = (
 )
 _TEXTS = pa.map_(pa.string(), pa.string())
 _NAMES = pa.list_(pa.string())
-# Actions that are about no file, and those that name sidecars: read as they are, row by row. The
-# fields of each that are read here; what mustn't be missing is not nullable.
+# Actions without a data file, read row by row: the fields that are used here. Required fields are not
+# nullable.
 OTHERS = {
     "protocol": pa.struct(
         [
@@ -71,7 +71,7 @@ OTHERS = {
     "sidecar": pa.struct(
         [
             pa.field("path", pa.string(), nullable=False),
-            # Delta takes a file without a size for an empty one, and loses what is in it.
+            # Delta would read a sidecar without a size as empty.
             pa.field("sizeInBytes", pa.int64(), nullable=False),
         ]
     ),
@@ -79,20 +79,20 @@ OTHERS = {
 
 
 def place(name: str) -> tuple[tuple[str, ...], pa.DataType]:
-    """Where a column is in an action, and its type."""
+    """Return the path of a column's field in an action, and its type."""
     if name.startswith(PARTITION):
         return ("partitionValues", name.removeprefix(PARTITION)), pa.string()
     return FIELDS[name]
 
 
 def checked(name: str, action: Any) -> dict[str, Any]:
-    """An action of one of `OTHERS`, as it is.
+    """Return an action of one of `OTHERS` unchanged if its fields are valid.
 
     Raises:
-        ValueError, TypeError, pa.ArrowException: A field is missing, or is of another type.
+        ValueError, TypeError, pa.ArrowException: A field is missing or has another type.
     """
     if not isinstance(action, dict):
-        raise TypeError(f"its {name} action is no object")
+        raise TypeError(f"its {name} action is not an object")
     missing = [field.name for field in OTHERS[name] if not field.nullable and action.get(field.name) is None]
     if missing:
         raise ValueError(f"its {name} action has no {missing[0]}")
@@ -101,7 +101,7 @@ def checked(name: str, action: Any) -> dict[str, Any]:
 
 
 def fitting(values: Sequence[Any], data_type: pa.DataType) -> pa.Array:
-    """Values as a column, for people to read; null for each that is of another type."""
+    """Convert values to a column for display, with null for values of another type."""
     try:
         return pa.array(values, data_type)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
@@ -112,25 +112,25 @@ def fitting(values: Sequence[Any], data_type: pa.DataType) -> pa.Array:
 
 
 def file_actions(raw: pa.Table, source: int) -> pa.Table:
-    """The file actions among rows of a log, in the order of the rows.
+    """Return the file actions among rows of a log, in the order of the rows.
 
     Args:
         raw: Columns "add" and "remove": structs with the CORE fields, null where the row is
             another action. Either may be missing.
-        source: The number of the file that the rows are from.
+        source: The number of the file that holds the rows.
 
     Raises:
-        CorruptLogError: An action has no path, or an add no size that a file can have.
+        CorruptLogError: An action has no path, or an add no valid size.
     """
-    kinds = [_of_one_kind(raw, kind, source) for kind in ("add", "remove")]
-    found = [kind for kind in kinds if len(kind)]
-    if len(found) < 2:
-        return found[0] if found else kinds[0]
-    return pa.concat_tables(found).sort_by("row")
+    tables = [_of_one_kind(raw, kind, source) for kind in ("add", "remove")]
+    nonempty = [table for table in tables if len(table)]
+    if len(nonempty) < 2:
+        return nonempty[0] if nonempty else tables[0]
+    return pa.concat_tables(nonempty).sort_by("row")
 
 
 def column(raw: pa.Table, kind: str, name: str) -> pa.Array:
-    """One column of the adds or removes, a value a row of the log; null where there is none."""
+    """Return one column of the adds or removes: a value per row of the log, null for other rows."""
     names, data_type = place(name)
     actions = _actions(raw, kind)
     if name.startswith(PARTITION):
@@ -144,11 +144,11 @@ def column(raw: pa.Table, kind: str, name: str) -> pa.Array:
 
 
 def check_columns(raw: pa.Table, names: Iterable[str]) -> None:
-    """Refuse rows of a checkpoint from which `file_actions` and `column` couldn't take these columns.
+    """Check that `file_actions` and `column` can read these columns from rows of a checkpoint.
 
     Raises:
-        ValueError, TypeError, LookupError, pa.ArrowException: A column is of another type, is there
-            twice, or holds what isn't of its type.
+        ValueError, TypeError, LookupError, pa.ArrowException: A column has another type, appears
+            twice, or holds invalid values.
     """
     for kind in ("add", "remove"):
         actions = _actions(raw, kind)
@@ -189,7 +189,7 @@ def _of_one_kind(raw: pa.Table, kind: str, source: int) -> pa.Table:
 
 
 def _check_sizes(paths: pa.Array, sizes: pa.Array) -> None:
-    """An add tells the file's bytes (protocol, "Add File and Remove File"); a remove may."""
+    """Check the sizes of adds; only removes may lack one (protocol, "Add File and Remove File")."""
     if sizes.null_count or (pc.min(sizes).as_py() or 0) < 0:
         row = pc.indices_nonzero(pc.fill_null(pc.less(sizes, 0), True))[0].as_py()
         raise CorruptLogError(
@@ -198,14 +198,14 @@ def _check_sizes(paths: pa.Array, sizes: pa.Array) -> None:
 
 
 def _picked(actions: pa.Array, rows: pa.Array) -> pa.Array:
-    """Some of the actions; a checkpoint's adds mostly stand in one run, which needs no copy."""
+    """Take some of the actions, without a copy if their rows are consecutive, as in most checkpoints."""
     if len(rows) and rows[-1].as_py() - rows[0].as_py() == len(rows) - 1:
         return actions.slice(rows[0].as_py(), len(rows))
     return actions.take(rows)
 
 
 def _vector_id(core: dict[str, pa.Array]) -> pa.Array:
-    """The unique id of each deletion vector (protocol, "Derived Fields"), null without one."""
+    """Return the unique id of each deletion vector (protocol, "Derived Fields"), null without one."""
     storage = core["deletion_vector_storage"]
     if storage.null_count == len(storage):
         return storage
@@ -215,7 +215,7 @@ def _vector_id(core: dict[str, pa.Array]) -> pa.Array:
 
 
 def _field(array: pa.Array, names: Sequence[str], data_type: pa.DataType | None = None) -> pa.Array:
-    """A nested field, cast to a type; nulls where it isn't there."""
+    """Return a nested field, cast to a type; nulls if it is missing."""
     for name in names:
         index = array.type.get_field_index(name) if pa.types.is_struct(array.type) else -1
         if index < 0:
@@ -225,7 +225,7 @@ def _field(array: pa.Array, names: Sequence[str], data_type: pa.DataType | None 
 
 
 def _lookup(maps: pa.MapArray, key: str) -> pa.Array:
-    """The value of a key in each map, null without it; pyarrow's map_lookup takes ten times as long."""
+    """Return the value of a key in each map, null without it; ten times as fast as pc.map_lookup."""
     hits = np.flatnonzero(pc.fill_null(pc.equal(maps.keys, key), False).to_numpy(zero_copy_only=False))
     rows = np.searchsorted(maps.offsets.to_numpy(), hits, side="right") - 1
     within = (rows >= 0) & (rows < len(maps))
@@ -235,7 +235,7 @@ def _lookup(maps: pa.MapArray, key: str) -> pa.Array:
 
 
 def json_schema(names: Iterable[str]) -> pa.Schema:
-    """The schema of raw rows that has these columns in both kinds of action, for a JSON reader."""
+    """Return the schema with which a JSON reader reads these columns of adds and removes."""
     nested: dict[str, list[tuple[str, pa.DataType]]] = {}
     flat: dict[str, pa.DataType] = {}
     for name in names:
@@ -249,7 +249,7 @@ def json_schema(names: Iterable[str]) -> pa.Schema:
 
 
 def parquet_columns(names: Iterable[str]) -> list[str]:
-    """The dotted paths of these columns in a checkpoint, for a Parquet reader."""
+    """Return the dotted paths with which a Parquet reader reads these columns of adds and removes."""
     paths = {place(name)[0] for name in names}
     inner = {path[:1] if path[0] == "partitionValues" else path for path in paths}
     return [".".join((kind, *path)) for kind in ("add", "remove") for path in sorted(inner)]

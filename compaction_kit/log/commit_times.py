@@ -1,4 +1,4 @@
-"""Which version a table had at a time."""
+"""When versions were committed, and which version a table had at a time."""
 
 import json
 from collections.abc import Sequence
@@ -16,15 +16,16 @@ from compaction_kit.times import millis, show_time
 
 _ENABLED = "delta.enableInCommitTimestamps"
 _SINCE = "delta.inCommitTimestampEnablementVersion"
-# The end of the year 9998: a retention may still come on top.
+# The end of the year 9998, so that a retention can be added.
 LAST_MILLIS = int(datetime(9999, 1, 1, tzinfo=UTC).timestamp() * 1000) - 1
 
 
 def commit_times(store: Store, commits: Sequence[LogFile], metadata: Metadata) -> np.ndarray:
-    """When each version was committed, as Delta tells for time travel: ms since 1970, rising.
+    """Return when each version was committed, as for Delta's time travel: ms since 1970, increasing.
 
-    From the version on that in-commit timestamps were enabled at, they count; before, the
-    file's time, made to rise (DeltaHistoryManager.getCommitsWithNonIctTimestamps).
+    From the version that enabled in-commit timestamps on, these are used. Before it, the times of the
+    commits' files are used, changed so that they increase
+    (DeltaHistoryManager.getCommitsWithNonIctTimestamps).
 
     Args:
         store: The table's files.
@@ -35,31 +36,30 @@ def commit_times(store: Store, commits: Sequence[LogFile], metadata: Metadata) -
     times = np.empty(len(commits), dtype=np.int64)
     for i, file in enumerate(commits):
         if since is not None and (file.version or 0) >= since:
-            times[i] = _promised_timestamp(store, file, since)
+            times[i] = _required_timestamp(store, file, since)
         else:
             times[i] = max(file.modification_time, times[i - 1] + 1 if i else 0)
     return times
 
 
 def last_commit_time(store: Store, commits: Sequence[LogFile], metadata: Metadata) -> int:
-    """The last of `commit_times`, for which no other commit is read."""
+    """Return the last of `commit_times`; with in-commit timestamps, only that commit is read."""
     since, last = in_commit_since(metadata), commits[-1]
     if since is not None and (last.version or 0) >= since:
-        return _promised_timestamp(store, last, since)
+        return _required_timestamp(store, last, since)
     return int(commit_times(store, commits, metadata)[-1])
 
 
 def version_at(commits: Sequence[LogFile], times: np.ndarray, moment: datetime) -> int:
-    """The last version that was committed at or before a time.
+    """Return the last version that was committed at or before a time.
 
     Args:
-        commits: The commits, oldest first; from the earliest version that can be read.
+        commits: The commits, oldest first, from the earliest version that can be read.
         times: When they were committed; see `commit_times`.
         moment: The time, with its zone.
 
     Raises:
-        InvalidArgumentError: The time is before the earliest version or, as Delta has it, after the
-            latest.
+        InvalidArgumentError: The time is before the earliest version or, as in Delta, after the latest.
     """
     wanted = millis(moment)
     position = int(np.searchsorted(times, wanted, side="right")) - 1
@@ -78,12 +78,12 @@ def version_at(commits: Sequence[LogFile], times: np.ndarray, moment: datetime) 
 
 
 def in_commit_timestamp(store: Store, file: LogFile) -> int | None:
-    """The in-commit timestamp of a commit, in ms since 1970; None if it has none.
+    """Return the in-commit timestamp of a commit, in ms since 1970; None if it has none.
 
     Raises:
-        CorruptLogError: Its first line is damaged.
+        CorruptLogError: The commit's first line is damaged.
     """
-    # Protocol, "In-Commit Timestamps": the commitInfo is the first action then.
+    # With in-commit timestamps, commitInfo is the first action (protocol, "In-Commit Timestamps").
     with reading(file.name):
         info = json.loads(next(store.lines(file.place), b"")).get("commitInfo")
     time = info.get("inCommitTimestamp") if isinstance(info, dict) else None
@@ -91,35 +91,35 @@ def in_commit_timestamp(store: Store, file: LogFile) -> int | None:
 
 
 def is_time(millis: Any) -> bool:
-    """Whether a number is a time (ms since 1970) that calendars know."""
+    """Return whether a value is a time in ms since 1970 that a datetime can hold."""
     return isinstance(millis, int) and not isinstance(millis, bool) and 0 <= millis <= LAST_MILLIS
 
 
 def in_commit_since(metadata: Metadata) -> int | None:
-    """The version from which on in-commit timestamps count; None if they don't."""
+    """Return the first version with in-commit timestamps; None if they aren't enabled."""
     enabled = metadata.configuration.get(_ENABLED, "").lower() == "true"
     since = metadata.configuration.get(_SINCE, "0")
     try:
         return int(since) if enabled else None
     except ValueError as error:
         raise CorruptLogError(
-            f"The table property {_SINCE} is {show_value(since)}, which is no version: restore the log "
-            "from a backup."
+            f"The table property {_SINCE} is {show_value(since)}, which is not a version: restore the "
+            "log from a backup."
         ) from error
 
 
-def _promised_timestamp(store: Store, file: LogFile, since: int) -> int:
+def _required_timestamp(store: Store, file: LogFile, since: int) -> int:
     time = in_commit_timestamp(store, file)
     if time is None:
         raise CorruptLogError(
-            f"The log file {file.name} has no in-commit timestamp, which the table promises since "
+            f"The log file {file.name} has no in-commit timestamp, which the table requires since "
             f"version {since}: restore it from a backup."
         )
     return time
 
 
 def _committed(time: int, moment: datetime) -> str:
-    """A commit's time, in the zone of another time."""
+    """Format a commit's time in the zone of another time."""
     return _shown(datetime.fromtimestamp(int(time) / 1000, UTC).astimezone(moment.tzinfo))
 
 

@@ -1,4 +1,4 @@
-"""Delta's sums of a version beside the state that the log gives (protocol, "Version Checksum File")."""
+"""Compare Delta's checksum file of a version with the log (protocol, "Version Checksum File")."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -14,25 +14,25 @@ from compaction_kit.log.snapshot import Snapshot
 _SCHEMA = pa.schema(
     [("field", pa.string()), ("checksum", pa.string()), ("log", pa.string()), ("same", pa.bool_())]
 )
-# DeletedRecordCountsHistogramUtils: the first count of each bin.
+# The lower bounds of Delta's buckets (DeletedRecordCountsHistogramUtils).
 _DELETED_BINS = [0, 1, *(10**i for i in range(1, 8)), 2**31 - 1]
 
 
 def compare_checksum(
     snapshot: Snapshot, checksum: Mapping[str, Any], in_commit_timestamp: int | None = None
 ) -> pa.Table:
-    """A version's checksum file, field by field, beside what the log says.
+    """Compare a version's checksum file with the log, field by field.
 
     Args:
         snapshot: The state of the version.
         checksum: The content of its .crc file.
         in_commit_timestamp: That of the version's commit, in ms since 1970; None if it has none
-            or the commit was cleaned up.
+            or the commit was deleted.
 
     Returns:
-        field, checksum and log (each as JSON text, files as how many they are), same (null for
-        a field that the log's file actions say nothing of, such as txnId). A row a field that
-        the checksum has.
+        One row per field of the checksum file: field (string), checksum and log (string: the values as
+        JSON text, files as their number), same (bool; null for fields that the log's file actions
+        don't determine, such as txnId).
     """
     rows = []
     for name, value in checksum.items():
@@ -63,7 +63,7 @@ def _shown(value: Any) -> str:
 
 
 def _vectors(snapshot: Snapshot) -> np.ndarray:
-    """The rows that deletion vectors delete from each live file; 0 without one."""
+    """Return the number of rows that deletion vectors delete from each live file; 0 without one."""
     cardinality = snapshot.live_files["deletion_vector_cardinality"]
     counts: np.ndarray = pc.fill_null(cardinality, 0).to_numpy()
     return counts
@@ -102,11 +102,12 @@ def _all_files(snapshot: Snapshot, value: list[dict[str, Any]]) -> tuple[Any, An
 
 def _in_order(actions: Any, key: str) -> list[dict[str, Any]]:
     return sorted(
-        ({k: v for k, v in one.items() if v is not None} for one in actions), key=lambda one: one[key]
+        ({name: value for name, value in action.items() if value is not None} for action in actions),
+        key=lambda action: action[key],
     )
 
 
-# For each field: what it says and what the log says, in a form that compares.
+# For each field: the value of the checksum file and of the log, in comparable form.
 _FIELDS: dict[str, Callable[[Snapshot, Any], tuple[Any, Any]]] = {
     "tableSizeBytes": lambda s, v: (v, pc.sum(s.live["size_bytes"]).as_py() or 0),
     "numFiles": lambda s, v: (v, len(s.live)),

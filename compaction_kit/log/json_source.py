@@ -1,4 +1,4 @@
-"""Commits, and checkpoints in JSON, read column by column."""
+"""Read commits and checkpoints in JSON column by column."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,17 +14,17 @@ from compaction_kit.log.reading import DAMAGE, commit_actions, damaged, parse_li
 from compaction_kit.log.stats import count_records
 from compaction_kit.storage import Store
 
-# What the first reading of a commit takes along. Its stats are most of its bytes: they are
-# counted there and then, and read once more if somebody asks for them.
+# Columns kept from the first reading of a commit. Stats are most of its bytes: their records are counted
+# at once, and the stats are read again when they are needed.
 _EAGER = (*CORE, "modification_time", "deletion_timestamp", "data_change", "deletion_vector_cardinality")
 _COMMIT_INFO = "commitInfo"
 _BLOCK_BYTES = 4 << 20
 
 
 class JsonSource:
-    """Commits that stand side by side, or a checkpoint in JSON; a row a line.
+    """Consecutive commits, or a checkpoint in JSON, with one row per line.
 
-    The lines are parsed once; what that didn't take along is parsed anew when it is asked for.
+    The lines are parsed once; columns that were not kept are parsed again when they are needed.
     """
 
     def __init__(self, store: Store, files: Sequence[LogFile], partitions: Iterable[str] = ()):
@@ -32,7 +32,7 @@ class JsonSource:
         Args:
             store: The table's files.
             files: The commits, oldest first.
-            partitions: partition.<physical name> of the columns to take along.
+            partitions: Partition columns to keep, as partition.<physical name>.
         """
         self._store = store
         self._files = files
@@ -62,7 +62,7 @@ class JsonSource:
         return self._num_records
 
     def num_removed_records(self) -> pa.Array:
-        """The records in each row's file if it is a remove whose stats say so, int64, else null."""
+        """Return the number of records in each row's file, int64; null unless it is a remove with stats."""
         return self._num_removed
 
     def stats(self) -> pa.Array:
@@ -73,8 +73,8 @@ class JsonSource:
         """See `Source`."""
         return ((name, action) for _, name, action in self._others if name != _COMMIT_INFO)
 
-    def told(self, kind: str) -> dict[int, dict[str, Any]]:
-        """The first metaData or commitInfo action, say, of each version that has one."""
+    def first_actions(self, kind: str) -> dict[int, dict[str, Any]]:
+        """Return the first action of a kind, such as metaData or commitInfo, by version."""
         versions = self.versions()
         rows = reversed([(row, action) for row, name, action in self._others if name == kind])
         return {int(versions[row]): action for row, action in rows}
@@ -89,20 +89,20 @@ class JsonSource:
         return all(self._store.is_taken(file.place) for file in self._files)
 
     def versions(self) -> np.ndarray:
-        """The version of the commit that each row is from."""
+        """Return the version of each row's commit."""
         return np.repeat([file.version or 0 for file in self._files], self._num_lines)
 
     def commit_numbers(self) -> np.ndarray:
-        """Which of the files each row is from, by its number."""
+        """Return the number of each row's file."""
         return np.repeat(np.arange(self.num_commits), self._num_lines)
 
     @property
     def num_commits(self) -> int:
-        """How many files the rows are from."""
+        """Number of files."""
         return len(self._files)
 
     def _read(self) -> tuple[bytearray, list[int]]:
-        """The text of all files, each with a line's end at its end, and where each ends."""
+        """Return the text of all files, each ended by a line feed, and the position of each end."""
         text, ends = bytearray(), []
         for file in self._files:
             text += read_log_file(self._store, file)
@@ -112,12 +112,12 @@ class JsonSource:
         return text, ends
 
     def _parse(self, text: bytearray, names: Iterable[str]) -> tuple[pa.Table, tuple[np.ndarray, np.ndarray]]:
-        """The rows, and where the line of each starts and ends."""
+        """Return the rows, and the start and end of each row's line."""
         schema = _schema_for(text, names)
         try:
             return parse_lines(text, schema)
         except DAMAGE as error:
-            # Only a file by itself tells which one it is.
+            # Parse each file alone, to name the damaged one.
             for file in self._files:
                 with reading(file.name):
                     parse_lines(read_log_file(self._store, file), schema)
@@ -126,16 +126,16 @@ class JsonSource:
     def _find_others(
         self, text: bytearray, starts: np.ndarray, ends: np.ndarray
     ) -> Iterator[tuple[int, str, dict[str, Any]]]:
-        told = pc.or_(self._raw["add"].is_valid(), self._raw["remove"].is_valid())
+        has_file = pc.or_(self._raw["add"].is_valid(), self._raw["remove"].is_valid())
         numbers = self.commit_numbers()
-        for row in pc.indices_nonzero(pc.invert(told)).to_pylist():
+        for row in pc.indices_nonzero(pc.invert(has_file)).to_pylist():
             with reading(self._files[numbers[row]].name):
                 found = _others_in(text[starts[row] : ends[row]])
             yield from ((row, name, action) for name, action in found)
 
 
 def commit_blocks(files: Sequence[LogFile]) -> list[list[LogFile]]:
-    """The commits in blocks of some megabytes: one small file at a time would take long."""
+    """Group commits into blocks of about 4 MiB, which parse faster than single small files."""
     blocks: list[list[LogFile]] = []
     size = _BLOCK_BYTES
     for file in files:
@@ -148,7 +148,7 @@ def commit_blocks(files: Sequence[LogFile]) -> list[list[LogFile]]:
 
 
 def _others_in(line: bytearray) -> list[tuple[str, dict[str, Any]]]:
-    """The actions of a line that are about no file; a commitInfo of another form tells nothing."""
+    """Return the actions of a line without a data file; a commitInfo that is not an object is skipped."""
     actions = json.loads(line)
     found = [(name, checked(name, actions[name])) for name in OTHERS if actions.get(name) is not None]
     info = actions.get(_COMMIT_INFO)
@@ -156,7 +156,7 @@ def _others_in(line: bytearray) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _schema_for(text: bytes | bytearray, names: Iterable[str]) -> pa.Schema:
-    """The schema to parse a text with; what it has none of would cost time to leave null."""
+    """Return the schema to parse a text with, without fields that it lacks: these would cost time."""
     has_vectors = b'"deletionVector"' in text
     schema = json_schema(sorted(name for name in names if has_vectors or "deletion_vector" not in name))
     if b'"remove"' in text:
@@ -165,7 +165,7 @@ def _schema_for(text: bytes | bytearray, names: Iterable[str]) -> pa.Schema:
 
 
 def _without_stats(raw: pa.Table) -> pa.Table:
-    """Rows without the stats of adds and removes, which would keep all their bytes."""
+    """Drop the stats of adds and removes, to free their memory."""
     for i, name in enumerate(raw.column_names):
         actions = raw[name].combine_chunks()
         kept = [field for field in actions.type if field.name != "stats"]

@@ -1,4 +1,4 @@
-"""What each commit did, in sums and action by action."""
+"""What each commit did: one row per commit, or one row per action."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,8 +52,8 @@ ACTION_COLUMNS = pa.schema(
         ("fields", pa.string()),
     ]
 )
-# What is taken from a commitInfo as it is.
-_TOLD = {
+# Columns with fields of commitInfo as they are.
+_INFO_FIELDS = {
     "operation": "operation",
     "isolation_level": "isolationLevel",
     "user_metadata": "userMetadata",
@@ -67,16 +67,16 @@ _SUMS = pa.schema([*COMMIT_COLUMNS][4:12])
 
 
 def commit_ledger(files: Sequence[LogFile], sources: Sequence[JsonSource]) -> pa.Table:
-    """What each commit did: the columns are `COMMIT_COLUMNS`.
+    """Return one row per commit, with the columns `COMMIT_COLUMNS`.
 
     Args:
         files: The commits, oldest first.
-        sources: Their lines, read.
+        sources: Their lines.
     """
     sums = pa.concat_tables([_SUMS.empty_table(), *(_sums(source) for source in sources)])
-    told = _told(sources, "commitInfo")
-    infos = [told.get(file.version, {}) for file in files]
-    schemas = _told(sources, "metaData")
+    info_of = _first_actions(sources, "commitInfo")
+    infos = [info_of.get(file.version, {}) for file in files]
+    metadata_of = _first_actions(sources, "metaData")
     times = [info.get("inCommitTimestamp") for info in infos]
     columns: dict[str, list[Any]] = {
         "version": [file.version for file in files],
@@ -85,10 +85,10 @@ def commit_ledger(files: Sequence[LogFile], sources: Sequence[JsonSource]) -> pa
         ],
         "parameters": [_texts(info.get("operationParameters")) for info in infos],
         "metrics": [_texts(info.get("operationMetrics")) for info in infos],
-        "schema": [schemas.get(file.version, {}).get("schemaString") for file in files],
-        **{name: [info.get(field) for info in infos] for name, field in _TOLD.items()},
+        "schema": [metadata_of.get(file.version, {}).get("schemaString") for file in files],
+        **{name: [info.get(field) for info in infos] for name, field in _INFO_FIELDS.items()},
     }
-    # A commit's account of itself is no part of the state: what it has of another type is null.
+    # commitInfo is not part of the table's state, so a value of another type becomes null.
     typed = {
         field.name: fitting(columns[field.name], field.type)
         for field in COMMIT_COLUMNS
@@ -100,7 +100,7 @@ def commit_ledger(files: Sequence[LogFile], sources: Sequence[JsonSource]) -> pa
 
 
 def _sums(source: JsonSource) -> pa.Table:
-    """What the file actions of each commit of a source come to."""
+    """Sum up the file actions of each commit of a source."""
     raw = source.rows(_SUMMED)
     commits, length = source.commit_numbers(), source.num_commits
     columns: dict[str, pa.Array] = {}
@@ -112,7 +112,7 @@ def _sums(source: JsonSource) -> pa.Table:
         records = source.num_records() if name == "add" else source.num_removed_records()
         columns[f"num_{kind}"] = _summed(of_commit, pa.repeat(1, len(of_commit)), length)
         columns[f"bytes_{kind}"] = _summed(of_commit, pc.fill_null(sizes, 0), length)
-        # One file that doesn't say leaves the sum unknown.
+        # Null if one of the files has no number.
         columns[f"records_{kind}"] = _summed(of_commit, records.filter(rows), length)
         changes[of_commit[pc.fill_null(changing, False).to_numpy(zero_copy_only=False)]] = True
     latest = np.zeros(length, dtype=np.int64)
@@ -124,7 +124,7 @@ def _sums(source: JsonSource) -> pa.Table:
 
 
 def _summed(groups: np.ndarray, values: pa.Array, length: int) -> pa.Array:
-    """The sum of the values of each group; null where one of them is."""
+    """Return the sum of each group's values; null if one of them is null."""
     sums = np.zeros(length, dtype=np.int64)
     np.add.at(sums, groups, pc.fill_null(values, 0).to_numpy(zero_copy_only=False))
     unknown = np.zeros(length, dtype=bool)
@@ -132,31 +132,31 @@ def _summed(groups: np.ndarray, values: pa.Array, length: int) -> pa.Array:
     return pa.array(sums, mask=unknown)
 
 
-def _told(sources: Sequence[JsonSource], kind: str) -> dict[int | None, dict[str, Any]]:
-    return {version: action for source in sources for version, action in source.told(kind).items()}
+def _first_actions(sources: Sequence[JsonSource], kind: str) -> dict[int | None, dict[str, Any]]:
+    return {version: action for source in sources for version, action in source.first_actions(kind).items()}
 
 
 def last_operation(store: Store, commits: Sequence[LogFile], operation: str, most: int) -> int | None:
-    """Find the newest commit of an operation; of each commit no more is read than tells its operation.
+    """Find the newest commit of an operation; each commit is read only up to its commitInfo.
 
     Args:
         store: The table's files.
         commits: The commits, oldest first.
-        operation: Such as "OPTIMIZE".
-        most: How many commits to look into, from the newest on.
+        operation: The operation's name in commitInfo, such as "OPTIMIZE".
+        most: How many commits to read, starting with the newest.
 
     Returns:
-        Its position in `commits`; None if there is none among those.
+        Its position in `commits`; None if those commits have no such operation.
 
     Raises:
-        CorruptLogError: A commit on the way is damaged.
+        CorruptLogError: A commit that was read is damaged.
     """
     newest_first = range(len(commits) - 1, max(len(commits) - most, 0) - 1, -1)
     return next((i for i in newest_first if _operation(store, commits[i]) == operation), None)
 
 
 def action_table(actions: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Actions as the log writes them, a row an action; the columns are `ACTION_COLUMNS`."""
+    """Return one row per action, with the columns `ACTION_COLUMNS`."""
     rows = [
         (name, fields if isinstance(fields, dict) else {}, json.dumps({name: fields}, default=str))
         for action in actions
@@ -178,14 +178,14 @@ def action_table(actions: Iterable[Mapping[str, Any]]) -> pa.Table:
 
 def _operation(store: Store, file: LogFile) -> str | None:
     with reading(file.name):
-        # Delta writes it first, other writers anywhere.
+        # Delta writes commitInfo first, other writers anywhere.
         actions = (json.loads(line) for line in store.lines(file.place) if b'"commitInfo"' in line)
         infos = (action.get("commitInfo") for action in actions)
         return next((info.get("operation") for info in infos if isinstance(info, dict)), None)
 
 
 def _stats(fields: Mapping[str, Any]) -> str | None:
-    """The stats of a file as JSON text, whichever way the log has them."""
+    """Return the stats of a file as JSON text, whether the log has them as text or parsed."""
     parsed = fields.get("stats_parsed")
     stats: str | None = fields.get("stats")
     return json.dumps(parsed, default=str) if stats is None and parsed is not None else stats
@@ -196,7 +196,7 @@ def _mapping(values: Any) -> dict[str, Any] | None:
 
 
 def _texts(values: Any) -> dict[str, str | None] | None:
-    """Values as Delta's history shows them: text and null as they are, anything else as JSON."""
+    """Convert values as DESCRIBE HISTORY does: text and null unchanged, anything else to JSON."""
     if not isinstance(values, dict):
         return None
     return {

@@ -1,4 +1,4 @@
-"""From which version to which each file was live."""
+"""The range of versions in which each data file was live."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ _CARDINALITY = "deletion_vector_cardinality"
 
 
 def earliest_version(files: Sequence[LogFile]) -> int:
-    """The oldest version that can be read back, with every commit from there on in the log.
+    """Return the oldest version that can be read and after which the log has every commit.
 
     Raises:
         CorruptLogError: The latest version can't be read.
@@ -41,15 +41,14 @@ def file_lifetimes(
     Args:
         store: The table's files.
         files: The listing of its log.
-        commits: Every commit of the log, read, oldest first.
+        commits: Every commit of the log, oldest first.
 
     Returns:
-        The snapshot of the earliest version, and one row for each time that a data file was
-        live: path (its place, see `paths.places`), deletion_vector_id, size_bytes, added (the
-        version; that of the snapshot for files that were live by then), removed (the first
-        version without it; null if it is live), num_records (without deleted rows; null where
-        the statistics don't say, and for the snapshot's files) and row (of the snapshot's files:
-        where in its `live`).
+        The snapshot of the earliest version, and one row for each range of versions in which a data
+        file was live: path (see `paths.places`), deletion_vector_id, size_bytes, added (the first
+        version; the snapshot's for files that were live then), removed (the first version without
+        the file; null if it is live), num_records (without deleted rows; null without stats, and for
+        the snapshot's files) and row (its position in the snapshot's `live`, else null).
     """
     earliest = earliest_version(files)
     snapshot = read_snapshot(store, find_segment(files, earliest))
@@ -77,29 +76,29 @@ def _with_version(actions: pa.Table, versions: np.ndarray, records: pa.Array, ro
 
 
 def _lives(actions: pa.Table, store: Store) -> pa.Table:
-    """Pair each add that begins a life with the remove that ends it."""
+    """Pair each add with the remove that ends the file's lifetime."""
     keys = file_keys(actions).dictionary_encode().indices.to_numpy()
     is_add = actions["is_add"].to_numpy()
     versions = actions["version"].to_numpy()
-    # Within a commit removes go first: one that replaces a file's deletion vector names the
-    # same path twice, under two keys.
+    # Within a commit, removes come first: a commit that replaces a file's deletion vector names the
+    # same path twice, with two keys.
     order = np.lexsort((is_add, versions, keys))
     keys, is_add = keys[order], is_add[order]
     starts_key = np.append(True, keys[1:] != keys[:-1])[: len(keys)]
     was_live = np.append(False, is_add[:-1])[: len(keys)] & ~starts_key
-    turns = np.flatnonzero(is_add != was_live)
-    begins = np.flatnonzero(is_add[turns])
-    # The turns of a key alternate, so that what follows a beginning is its end, if it is the same key's.
-    ends = np.minimum(begins + 1, max(len(turns) - 1, 0))
-    ended = (ends > begins) & (keys[turns[ends]] == keys[turns[begins]])
-    lives = actions.take(pa.array(order[turns[begins]]))
+    changes = np.flatnonzero(is_add != was_live)
+    begins = np.flatnonzero(is_add[changes])
+    # A key's adds and removes alternate here, so the next change of the same key ends the lifetime.
+    ends = np.minimum(begins + 1, max(len(changes) - 1, 0))
+    ended = (ends > begins) & (keys[changes[ends]] == keys[changes[begins]])
+    lives = actions.take(pa.array(order[changes[begins]]))
     return pa.table(
         {
             "path": places(lives["path"], store),
             "deletion_vector_id": lives["deletion_vector_id"].combine_chunks(),
             "size_bytes": lives["size_bytes"].combine_chunks(),
             "added": lives["version"].combine_chunks(),
-            "removed": pa.array(versions[order[turns[ends]]], mask=~ended),
+            "removed": pa.array(versions[order[changes[ends]]], mask=~ended),
             "num_records": lives["num_records"].combine_chunks(),
             "row": lives["row"].combine_chunks(),
         }

@@ -1,4 +1,4 @@
-"""The files of a `_delta_log` folder: what each is by its name, and which of them a version is read from."""
+"""The files of a `_delta_log` folder: their kinds, and which of them a version is read from."""
 
 import re
 from collections import defaultdict
@@ -17,7 +17,7 @@ LOG_FOLDER = "_delta_log"
 
 
 class Kind(StrEnum):
-    """What a file of the log is."""
+    """The kind of a file of the log."""
 
     COMMIT = "commit"
     CHECKSUM = "checksum"
@@ -32,22 +32,22 @@ class Kind(StrEnum):
 
 _TEXTS = {
     Kind.COMMIT: "the actions of version {version}",
-    Kind.CHECKSUM: "sums of the state of version {version}, to check it by",
+    Kind.CHECKSUM: "checksums of the state of version {version}",
     Kind.CHECKPOINT: "the state of version {version}",
     Kind.CHECKPOINT_PART: "part {part} of {num_parts} of the state of version {version}",
-    Kind.V2_CHECKPOINT: "the state of version {version}, whole or by its sidecars",
+    Kind.V2_CHECKPOINT: "the state of version {version}, in this file or in its sidecars",
     Kind.SIDECAR: "file actions of a V2 checkpoint",
     Kind.COMPACTED: "the actions of versions {version} to {end_version}, reconciled",
-    Kind.LAST_CHECKPOINT: "where the newest checkpoint was when it was written; a hint",
-    Kind.OTHER: "nothing that the protocol names: a leftover, or another tool's",
+    Kind.LAST_CHECKPOINT: "the newest checkpoint at the time it was written; only a hint",
+    Kind.OTHER: "not known to the protocol: a leftover, or a file of another tool",
 }
 
 
 @dataclass(frozen=True)
 class LogFile:
-    """One file of the log: what its name and its folder entry say.
+    """One file of the log, from its name and its folder entry.
 
-    `identity` tells a file from another that took its name: inode, and time in ns.
+    `identity` (inode, and time in ns) differs for another file of the same name.
     """
 
     name: str
@@ -62,7 +62,7 @@ class LogFile:
 
     @property
     def place(self) -> str:
-        """Where it is in the table's folder."""
+        """Its path in the table's folder."""
         return f"{LOG_FOLDER}/{self.name}"
 
 
@@ -85,11 +85,11 @@ _PATTERNS = (
 
 
 def log_file(name: str, size_bytes: int = 0, modification_time: int = 0) -> LogFile:
-    """Describe a file by its name in `_delta_log`, its size in bytes and its time in ms since 1970."""
+    """Describe a file from its name in `_delta_log`, its size in bytes and its time in ms since 1970."""
     for kind, pattern in _PATTERNS:
         if match := pattern.fullmatch(name):
             numbers: dict[str, Any] = {key: int(value) for key, value in match.groupdict().items()}
-            # No writer's version is larger than a long.
+            # A larger number than a Java long is not a version.
             if max(numbers.values(), default=0) <= _LARGEST:
                 return LogFile(name, kind, size_bytes, modification_time, **numbers)
     kind = Kind.SIDECAR if name.startswith("_sidecars/") and name.endswith(".parquet") else Kind.OTHER
@@ -97,14 +97,14 @@ def log_file(name: str, size_bytes: int = 0, modification_time: int = 0) -> LogF
 
 
 def list_log(store: Store) -> list[LogFile]:
-    """Every file in the table's `_delta_log` and its `_sidecars`, by name; Hadoop's own .*.crc left out.
+    """List the files in the table's `_delta_log` and its `_sidecars`, by name, without Hadoop's .*.crc files.
 
     Raises:
-        TableNotFoundError: There is no such folder any more, or it can't be read.
+        TableNotFoundError: The folder doesn't exist any more, or can't be read.
     """
     if not store.is_folder(LOG_FOLDER):
         raise TableNotFoundError(
-            f"The table at {store.root} is gone: its {LOG_FOLDER} folder does not exist."
+            f"The table at {store.root} was deleted: its {LOG_FOLDER} folder does not exist."
         )
     found = []
     for prefix in ("", "_sidecars/"):
@@ -118,7 +118,7 @@ def list_log(store: Store) -> list[LogFile]:
 
 @dataclass(frozen=True)
 class Segment:
-    """A checkpoint (its parts, or none) and the commits after it, up to and with `version`."""
+    """A checkpoint (its parts, or none) and the commits after it, up to `version` inclusive."""
 
     version: int
     checkpoint: tuple[LogFile, ...]
@@ -126,23 +126,23 @@ class Segment:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes to read."""
+        """Size of all these files, in bytes."""
         return sum(file.size_bytes for file in self.checkpoint + self.commits)
 
 
 def find_segment(files: Sequence[LogFile], version: int | None = None) -> Segment:
-    """The newest complete checkpoint at or before a version, and every commit after it.
+    """Return the newest complete checkpoint at or before a version, and every commit after it.
 
-    `_last_checkpoint` isn't asked: it is a hint that may be missing, stale or damaged, and the
-    listing says the same for certain (protocol, "Last Checkpoint File").
+    `_last_checkpoint` is not used: it may be missing, stale or damaged, and the listing has the same
+    information (protocol, "Last Checkpoint File").
 
     Args:
         files: The listing of `_delta_log`.
         version: The version to read; None for the latest.
 
     Raises:
-        InvalidArgumentError: The version isn't there yet, or can't be read back any more.
-        CorruptLogError: No version can be read, or a commit is missing in between.
+        InvalidArgumentError: The version doesn't exist, or can't be read any more.
+        CorruptLogError: No version can be read, or a commit after the checkpoint is missing.
     """
     commits = {f.version: f for f in files if f.kind is Kind.COMMIT and f.version is not None}
     checkpoints = complete_checkpoints(files)
@@ -163,10 +163,10 @@ def find_segment(files: Sequence[LogFile], version: int | None = None) -> Segmen
 
 
 def whole_version(version: int) -> int:
-    """A version as an argument gives it.
+    """Check that an argument is a version.
 
     Raises:
-        InvalidArgumentError: It is no whole number.
+        InvalidArgumentError: It is not a whole number.
     """
     if isinstance(version, bool) or not isinstance(version, Integral):
         raise InvalidArgumentError(f"version={version!r} is not a version: give a whole number.")
@@ -174,16 +174,16 @@ def whole_version(version: int) -> int:
 
 
 def extend_segment(base: Segment, files: Sequence[LogFile], version: int) -> Segment | None:
-    """A segment that reads on from a version that has been read already.
+    """Extend a segment that was read already to a later version.
 
     Args:
-        base: What that version was read from.
-        files: The listing of `_delta_log` now.
+        base: The segment that was read.
+        files: The current listing of `_delta_log`.
         version: The version to read.
 
     Returns:
-        None where it can't be: the version is older, a commit is missing in between, or the
-        files that the base ends with are not the same any more.
+        The longer segment; None if the version is older, a commit is missing in between, or the last
+        files of the base were replaced.
     """
     commits = {f.version: f for f in files if f.kind is Kind.COMMIT}
     last = base.commits[-1:] or base.checkpoint
@@ -194,10 +194,10 @@ def extend_segment(base: Segment, files: Sequence[LogFile], version: int) -> Seg
 
 
 def complete_checkpoints(files: Sequence[LogFile]) -> dict[int, tuple[LogFile, ...]]:
-    """The files of one complete checkpoint for each version that has one.
+    """Return the files of one complete checkpoint for each version that has one.
 
-    A multi-part checkpoint that lacks a part does not count, nor does an empty file: Delta passes
-    over both. Where a version has several, the single file is preferred: it is one read.
+    Multi-part checkpoints with a missing part and empty files don't count; Delta skips both. If a
+    version has several checkpoints, a single file is preferred.
     """
     found: dict[int, tuple[LogFile, ...]] = {}
     parts: dict[tuple[int, int], dict[int, LogFile]] = defaultdict(dict)
@@ -226,7 +226,7 @@ def _unreadable(
     if trimmed and checkpoints and not is_latest:
         earliest = min(checkpoints)
         return InvalidArgumentError(
-            f"version={target} can't be read back: the log was cleaned up to version {earliest}; choose "
+            f"version={target} can't be read any more: the log was cleaned up to version {earliest}; choose "
             f"{earliest} or later."
         )
     return CorruptLogError(
@@ -236,12 +236,12 @@ def _unreadable(
 
 
 def explain_files(files: Sequence[LogFile], segment: Segment, sidecars: Set[str]) -> pa.Table:
-    """What each file holds, and whether the segment is read from it.
+    """Return what each file holds, and whether the segment needs it.
 
     Args:
         files: The listing of the log.
-        segment: What the latest version is read from.
-        sidecars: The sidecars of the segment's checkpoint, by name.
+        segment: The segment of the latest version.
+        sidecars: The names of the sidecars of the segment's checkpoint.
 
     Returns:
         See `TransactionLog.listing`.

@@ -1,4 +1,4 @@
-"""The protocol and metadata actions, and whether this package may read such a table."""
+"""The protocol and metaData actions, and the check that this package can read such a table."""
 
 import json
 from collections.abc import Mapping
@@ -7,8 +7,8 @@ from typing import Any
 
 from compaction_kit.errors import UnsupportedTableError
 
-# Protocol, "Valid Feature Names in Table Features": those that change how a reader must read,
-# and that are either honoured here or have no bearing on which files are live.
+# Reader features (protocol, "Valid Feature Names in Table Features") that are implemented here, or that
+# don't change which files are live.
 READER_FEATURES = frozenset(
     {
         "columnMapping",
@@ -28,7 +28,7 @@ READER_FEATURES = frozenset(
 
 @dataclass(frozen=True)
 class Protocol:
-    """The protocol action: what readers and writers must know."""
+    """The protocol action: the versions and features that readers and writers must support."""
 
     min_reader_version: int
     min_writer_version: int
@@ -37,7 +37,7 @@ class Protocol:
 
     @classmethod
     def of(cls, action: Mapping[str, Any]) -> "Protocol":
-        """From a protocol action as the log writes it."""
+        """Parse a protocol action as the log writes it."""
         return cls(
             action["minReaderVersion"],
             action["minWriterVersion"],
@@ -57,15 +57,15 @@ class Metadata:
 
     @classmethod
     def of(cls, action: Mapping[str, Any]) -> "Metadata":
-        """From a metaData action as the log writes it; without a schema the table has no column.
+        """Parse a metaData action as the log writes it; without a schema the table has no columns.
 
         Raises:
-            ValueError, TypeError, LookupError, AttributeError: It makes no sense.
+            ValueError, TypeError, LookupError, AttributeError: The action is damaged.
         """
         text = action.get("schemaString")
         schema: Any = {"type": "struct", "fields": []} if text is None else json.loads(text)
         if schema["type"] != "struct":
-            raise ValueError("the schema is no struct")
+            raise ValueError("the schema is not a struct")
         _check_type(schema)
         columns = _names(action, "partitionColumns")
         known = {field["name"] for field in schema["fields"]}
@@ -73,8 +73,8 @@ class Metadata:
         if unknown:
             raise ValueError(f"the schema has no partition column {unknown[0]}")
         configuration = dict(action.get("configuration") or {})
-        told = {key: value for key, value in configuration.items() if value is not None}
-        return cls(action.get("id") or "", schema, columns, told)
+        properties = {key: value for key, value in configuration.items() if value is not None}
+        return cls(action.get("id") or "", schema, columns, properties)
 
     @property
     def is_mapped(self) -> bool:
@@ -83,16 +83,16 @@ class Metadata:
 
     @property
     def is_mapped_by_id(self) -> bool:
-        """Whether readers of data files go by the ids of fields and not by their names."""
+        """Whether data files' columns are found by field ids, not by names."""
         return self.configuration.get("delta.columnMapping.mode") == "id"
 
     @property
     def physical_names(self) -> dict[str, str]:
-        """The name in data files and partition values of each column."""
+        """The name of each column in data files and partition values."""
         return {field["name"]: self.physical_name(field) for field in self.schema["fields"]}
 
     def physical_name(self, field: Mapping[str, Any]) -> str:
-        """The name in data files of a column, or of a field within one."""
+        """Return the name in data files of a column, or of a field in one."""
         known = (field.get("metadata") or {}) if self.is_mapped else {}
         return str(known.get("delta.columnMapping.physicalName", field["name"]))
 
@@ -110,7 +110,7 @@ def _names(action: Mapping[str, Any], field: str) -> tuple[str, ...]:
 
 
 def _check_type(data_type: Any) -> None:
-    """Refuse what is no type of a schema (protocol, "Schema Serialization Format")."""
+    """Check a type of a schema (protocol, "Schema Serialization Format")."""
     if isinstance(data_type, str):
         return
     kind = data_type["type"]
@@ -130,10 +130,10 @@ def _check_type(data_type: Any) -> None:
 
 
 def check_readable(protocol: Protocol) -> None:
-    """Refuse what Delta's protocol says an unknowing reader must refuse.
+    """Check that the reader version and all reader features of a table are known here.
 
     Raises:
-        UnsupportedTableError: A reader version or feature that isn't known here.
+        UnsupportedTableError: One isn't; the protocol requires readers to refuse such a table.
     """
     if protocol.min_reader_version > 3:
         raise UnsupportedTableError(

@@ -1,4 +1,4 @@
-"""The Parquet files of checkpoints, read column by column."""
+"""Read the Parquet files of checkpoints column by column."""
 
 import json
 import posixpath
@@ -21,7 +21,7 @@ _BATCH_ROWS = 1 << 16
 
 
 class ParquetSource:
-    """One Parquet file of a checkpoint; columns that it lacks are left out of the rows."""
+    """One Parquet file of a checkpoint; its rows have no columns that the file lacks."""
 
     def __init__(self, store: Store, place: str):
         self._store, self._place = store, place
@@ -49,7 +49,7 @@ class ParquetSource:
             return parsed
         with self._open() as file:
             groups = range(file.num_row_groups)
-        # As text, stats may be larger than memory has room for: a batch at a time, then.
+        # Stats as text may not fit in memory, so they are read in batches.
         with ThreadPoolExecutor() as pool:
             counted = [part for parts in pool.map(self._count_group, groups) for part in parts]
         return pc.coalesce(parsed, pa.concat_arrays(counted)) if counted else parsed
@@ -118,12 +118,12 @@ class ParquetSource:
 
 
 def _lacks_text(texts: pa.Array, adds: pa.Array) -> bool:
-    """Whether an add has its stats parsed alone."""
+    """Return whether an add has its stats only in parsed form."""
     return bool(pc.any(pc.and_(texts.is_null(), pc.struct_field(adds, [0]).is_valid())).as_py())
 
 
 def _without_nulls(fields: dict[str, Any]) -> dict[str, Any]:
-    """An action's fields as a commit writes them: what isn't there is left out."""
+    """Return an action's fields as a commit writes them, without nulls."""
     return {
         name: _without_nulls(value) if isinstance(value, dict) and name != "partitionValues" else value
         for name, value in fields.items()
@@ -132,7 +132,7 @@ def _without_nulls(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _may_hold_others(group: Any) -> bool:
-    """Whether a row group has a row with one of `OTHERS`, as far as its statistics tell."""
+    """Return whether a row group may hold one of `OTHERS`, according to its statistics."""
     for i in range(group.num_columns):
         leaf = group.column(i)
         if leaf.path_in_schema.split(".")[0] in OTHERS and (

@@ -1,7 +1,7 @@
-"""Paths of data files and deletion vectors, from what the log writes to what is on disk.
+"""Convert paths of data files and deletion vectors between the log and the disk.
 
-The log writes URIs, relative to the table or absolute (protocol, "Add File and Remove File").
-`canonical_paths` is what Delta knows a file by, and `places` is where it is.
+The log has URIs, relative to the table or absolute (protocol, "Add File and Remove File").
+`canonical_paths` gives the form by which Delta identifies a file, `places` the file's location.
 """
 
 import base64
@@ -26,9 +26,9 @@ _UUID_LENGTH = 20
 _OFFSET = re.compile(r"@\d+$")
 # Scheme, authority (null if there is none) and path of a URI.
 _URI = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):(?=/))?(?://([^/]*))?(.*)", re.DOTALL)
-# What java.net.URI writes as %XX in a path.
+# Characters that java.net.URI writes as %XX in a path.
 _ILLEGAL = re.compile(r'[\x00-\x20\x7f-\x9f"#%<>?\[\\\]^`{|}\s]')
-# What java.net.URI doesn't read as a path, and a name that Hadoop has no checksum's name for.
+# Paths that java.net.URI refuses, and names for which Hadoop can't name the checksum file.
 _UNREADABLE = (
     r'[\x00-\x20\x7f"<>\\^`{|}\[\]?#]|%(?:$|[^0-9A-Fa-f]|.$|.[^0-9A-Fa-f])|^[^/:]*:(?:[^/]|$)'
     r"|(?::|%3[Aa])[^/]*$"
@@ -38,11 +38,11 @@ _ESCAPED = re.compile(r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
 
 
 def canonical_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Paths of the log as Delta's snapshots have them, by which they tell files apart.
+    """Convert paths of the log to the form by which Delta's snapshots identify files.
 
-    Without ".", ".." and double slashes, as far as these aren't percent-encoded, and with a scheme
-    if they are absolute; not decoded (DeltaLog.CanonicalPathFunction, java.net.URI.normalize). So "a/../b"
-    and "b" are one file to Delta, and "%62" and "b" are two, though both are at one place.
+    It has no ".", ".." and double slashes, except percent-encoded ones; absolute paths have a scheme; nothing
+    is decoded (DeltaLog.CanonicalPathFunction, java.net.URI.normalize). So for Delta "a/../b" and "b" are
+    the same file, but "%62" and "b" are two files, although their location is the same.
     """
     paths = _combined(paths)
     text = paths.buffers()[2]
@@ -50,21 +50,21 @@ def canonical_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array:
         return paths
     odd = pc.match_substring_regex(paths, r"^[/.%]|[^:/]//|:////|/\.\.?(?:/|$)")
     folders: dict[str, str] = {}
-    mended = [_mended(path, folders) for path in paths.filter(odd).to_pylist()]
-    return pc.replace_with_mask(paths, odd, pa.array(mended, pa.string()))
+    canonical = [_canonical_cached(path, folders) for path in paths.filter(odd).to_pylist()]
+    return pc.replace_with_mask(paths, odd, pa.array(canonical, pa.string()))
 
 
 def places(paths: pa.Array | pa.ChunkedArray, store: Store) -> pa.Array:
-    """Where files are: decoded, normalised, and told whether they are in the table's folder.
+    """Return the locations of files, decoded and normalised.
 
     Args:
-        paths: As `canonical_paths` gives them.
+        paths: Paths from `canonical_paths`.
         store: The table's files.
 
     Returns:
-        Relative to the table for a file in its folder, also where an absolute path or a link leads
-        into it; an absolute path ("/…") for a file elsewhere; a URI with "://" for one that isn't
-        on a local disk. See `is_outside` and `is_remote`.
+        A path relative to the table for a file in its folder, even if the log has an absolute path
+        or one through a link; an absolute path ("/…") for other local files; a URI with "://" for files
+        that aren't on a local disk. See `is_outside` and `is_remote`.
     """
     paths = _combined(paths)
     text = paths.buffers()[2]
@@ -78,33 +78,35 @@ def places(paths: pa.Array | pa.ChunkedArray, store: Store) -> pa.Array:
 
 
 def is_outside(found: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Whether each of `places` is outside of the table's folder."""
+    """Return whether each location from `places` is outside of the table's folder."""
     return pc.or_(pc.starts_with(found, "/"), is_remote(found))
 
 
 def is_remote(found: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Whether each of `places` is not on a local disk."""
+    """Return whether each location from `places` is not on a local disk."""
     return pc.match_substring(found, "://")
 
 
 def is_unreadable(paths: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Whether Delta can't open files by such paths: they are no URIs, or Hadoop can't name them."""
+    """Return whether Delta can't open files with such paths: invalid URIs, or names that Hadoop refuses."""
     return pc.match_substring_regex(paths, _UNREADABLE)
 
 
 def is_within(path: str, folder: str) -> bool:
-    """Whether a path is that of a folder, or of something in it; both normalised."""
+    """Return whether a path is a folder or in it; both are normalised."""
     return path == folder or path.startswith(f"{folder.removesuffix('/')}/")
 
 
 def log_path(place: str) -> str:
-    """What the log writes for a file in the table's folder, as Delta does."""
-    # A colon in the first name would end a scheme.
+    """Return the path that Delta writes in the log for a file in the table's folder."""
+    # A colon in the first part would make it a scheme.
     return _quoted(place).replace(":", "%3A")
 
 
 def folder_of(columns: Sequence[str], values: Sequence[str | None]) -> str:
-    """The folder of a partition; "" and null have the same (ExternalCatalogUtils.getPartitionPathString).
+    """Return the folder of a partition, the same for "" and null.
+
+    Source: ExternalCatalogUtils.getPartitionPathString.
 
     Args:
         columns: The partition columns in their order.
@@ -117,12 +119,12 @@ def folder_of(columns: Sequence[str], values: Sequence[str | None]) -> str:
 
 
 def escaped(text: str) -> str:
-    """The name or value of a partition column as its folder has it."""
+    """Escape the name or value of a partition column for the name of its folder."""
     return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
 
 
 def decode_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Paths without percent-encoding."""
+    """Decode percent-encoded paths."""
     paths = _combined(paths)
     text = paths.buffers()[2]
     if text is None or not re.search(b"%", text):
@@ -133,15 +135,15 @@ def decode_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def deletion_vector_file(vector_id: str | None, store: Store) -> str | None:
-    """The place of the file that a deletion vector is in; None for none or an inline one.
+    """Return the location of the file that holds a deletion vector; None if there is none, or it is inline.
 
     Args:
-        vector_id: storageType, pathOrInlineDv and @offset run together (protocol, "Deletion
-            Vector Descriptor Schema").
+        vector_id: storageType, pathOrInlineDv and @offset, concatenated (protocol, "Deletion Vector
+            Descriptor Schema").
         store: The table's files.
 
     Raises:
-        CorruptLogError: It is no id.
+        CorruptLogError: The id is invalid.
     """
     if not vector_id or vector_id[0] == "i":
         return None
@@ -153,7 +155,7 @@ def deletion_vector_file(vector_id: str | None, store: Store) -> str | None:
         name = f"deletion_vector_{uuid.UUID(bytes=base64.b85decode(encoded))}.bin"
     except ValueError as error:
         raise CorruptLogError(
-            f"The deletion vector {show_value(vector_id)} is no UUID: restore the log from a backup."
+            f"The deletion vector {show_value(vector_id)} has no valid UUID: restore the log from a backup."
         ) from error
     prefix = body[:-_UUID_LENGTH]
     return f"{prefix}/{name}" if prefix else name
@@ -164,7 +166,7 @@ def _combined(paths: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _has_at(paths: pa.Array, position: int, characters: bytes) -> bool:
-    """Whether the first character (0) or the last (-1) of a path is one of some."""
+    """Return whether the first (0) or last (-1) character of any path is one of `characters`."""
     offsets = np.frombuffer(paths.buffers()[1], np.int32)[paths.offset : paths.offset + len(paths) + 1]
     is_text = np.diff(offsets) > 0
     places = offsets[:-1][is_text] if position == 0 else offsets[1:][is_text] - 1
@@ -178,8 +180,8 @@ def _split(path: str) -> tuple[str | None, str | None, str]:
     return match[1], match[2], match[3]
 
 
-def _mended(path: str, folders: dict[str, str]) -> str:
-    """`_canonical`; `folders` keeps what it makes of folders, for most files share theirs."""
+def _canonical_cached(path: str, folders: dict[str, str]) -> str:
+    """Return `_canonical(path)`; `folders` caches the result for folders, which many files share."""
     folder, slash, name = path.rpartition("/")
     if not slash or name in ("", ".", "..") or "%" in name or ":" in name:
         return _canonical(path)
@@ -192,7 +194,7 @@ def _canonical(path: str) -> str:
     scheme, authority, rest = _split(path)
     normalised = _normalised(rest)
     if scheme is None and not authority and unquote(normalised).startswith("/"):
-        # FileSystem.makeQualified, which writes it anew.
+        # As FileSystem.makeQualified does.
         whole = re.sub("/+", "/", unquote(normalised))
         whole = whole.rstrip("/") or "/"
         normalised = _normalised(whole)
@@ -206,7 +208,7 @@ def _canonical(path: str) -> str:
 
 
 def _normalised(path: str) -> str:
-    """A path without ".", ".." and double slashes, as far as that goes (java.net.URI.normalize)."""
+    """Remove ".", ".." and double slashes where possible (java.net.URI.normalize)."""
     *folders, name = path.split("/")
     if path.startswith("./") and ":" in path[2:].partition("/")[0]:
         return path
@@ -225,7 +227,7 @@ def _quoted(text: str) -> str:
 
 
 def _place(path: str, store: Store, folders: dict[str, str]) -> str:
-    """Where a file is; `folders` keeps where folders are, for most files share theirs."""
+    """Return a file's location; `folders` caches those of folders, which many files share."""
     folder, slash, name = path.rpartition("/")
     decoded = unquote(name) if "%" in name else name
     if decoded in ("", ".", "..") or "/" in decoded or folder.endswith("/"):
@@ -237,11 +239,11 @@ def _place(path: str, store: Store, folders: dict[str, str]) -> str:
 
 
 def _folder(path: str, store: Store) -> str:
-    """Where a folder is, with a slash behind it; "" for the table's own."""
+    """Return a folder's location, ended by a slash; "" for the table's own folder."""
     scheme, authority, rest = _split(path)
     if authority or scheme not in (None, "file"):
         return f"{scheme or 'file'}://{authority or ''}{rest}"
-    # An absolute one replaces the table's; normpath leaves two slashes at the beginning.
+    # store.place leaves an absolute path as it is; normpath keeps two slashes at the beginning.
     whole = re.sub("^//", "/", posixpath.normpath(store.place(unquote(rest))))
     for at, root in ((whole, store.root), (store.real(whole), store.real(""))):
         if is_within(at, root):

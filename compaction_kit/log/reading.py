@@ -1,10 +1,10 @@
-"""Files of a log as bytes and lines: JSON, a line an action, checked by Hadoop's checksums beside them.
+"""Read files of a log as bytes and as lines of JSON, and check Hadoop's checksums.
 
-On a local disk Hadoop writes a hidden file `.<name>.crc` for each file: "crc", a zero byte, the
-number of bytes that a checksum is of, and then the CRC-32 of each such chunk, big-endian
-(org.apache.hadoop.fs.ChecksumFileSystem). Delta refuses a commit that differs from them, and so
-does this module. Its Parquet reader doesn't look at them: such a checkpoint is read, with a warning.
-A file without them is read as it is, and so is one whose checksums are no file of that form.
+On a local disk Hadoop writes a hidden file `.<name>.crc` for each file: "crc", a zero byte, the chunk
+size in bytes, and then the CRC-32 of each chunk, big-endian (org.apache.hadoop.fs.ChecksumFileSystem).
+Delta refuses commits that differ from their checksums, and so does this module. Delta's Parquet reader
+ignores checksums, so such a checkpoint is read with a warning. Files without checksums, or with a .crc
+file of another form, are read unchecked.
 """
 
 import codecs
@@ -28,7 +28,7 @@ from compaction_kit.storage import Store
 
 _MAGIC = b"crc\0"
 _HEADER_BYTES = 8
-# By which the reading of what is damaged fails; by recursion, where it is nested thousands deep.
+# Errors that parsing damaged files raises; RecursionError if JSON is nested thousands deep.
 DAMAGE = (
     ValueError,
     TypeError,
@@ -42,46 +42,46 @@ _LONGEST = 300
 
 
 def read_checked(store: Store, place: str) -> bytes:
-    """The bytes of a file.
+    """Read a file.
 
     Raises:
-        CorruptLogError: They differ from the file's checksums.
-        OSError: The file can't be read.
+        CorruptLogError: It differs from its checksums.
+        OSError: It can't be read.
     """
-    _refuse_others(store, place)
+    _check_is_file(store, place)
     sums = _checksum_file(place)
     return _CheckedFile(store, place, _refuse).read() if store.is_file(sums) else store.read(place)
 
 
 def open_checked(store: Store, place: str) -> "pa.NativeFile | _CheckedFile":
-    """Open a file whose parts are checked as they are read, by `read()`; a warning tells if they differ.
+    """Open a file that checks what `read()` returns; it warns if that differs from the checksums.
 
     Raises:
         OSError: The file can't be read.
     """
-    _refuse_others(store, place)
+    _check_is_file(store, place)
     return _CheckedFile(store, place, _warn) if store.is_file(_checksum_file(place)) else store.open(place)
 
 
 def _refuse(name: str) -> None:
     raise CorruptLogError(
-        f"The log file {name} differs from its checksums in .{name}.crc, so that one of the two is damaged: "
+        f"The log file {name} differs from its checksums in .{name}.crc, so one of the two is damaged: "
         "restore it from a backup."
     )
 
 
 def _warn(name: str) -> None:
     warnings.warn(
-        f"The log file {name} differs from its checksums in .{name}.crc, so that one of the two is damaged; "
-        "it is read as it is, as Delta reads it, which doesn't look at them.",
+        f"The log file {name} differs from its checksums in .{name}.crc, so one of the two is damaged; "
+        "it is read nevertheless, because Delta ignores checksums of checkpoints.",
         stacklevel=2,
     )
 
 
-def _refuse_others(store: Store, place: str) -> None:
-    """Refuse a pipe, say, which would be waited for."""
+def _check_is_file(store: Store, place: str) -> None:
+    """Refuse what is not a regular file: reading a pipe would block."""
     if not store.is_file(place) and store.status(place) is not None:
-        raise OSError(errno.EINVAL, "it is no file")
+        raise OSError(errno.EINVAL, "it is not a file")
 
 
 def _checksum_file(place: str) -> str:
@@ -90,10 +90,10 @@ def _checksum_file(place: str) -> str:
 
 
 class _CheckedFile(io.RawIOBase):
-    """Reads whole chunks and compares their checksums before it hands out what was asked for."""
+    """Reads whole chunks and compares their checksums before it returns the requested bytes."""
 
     def __init__(self, store: Store, place: str, report: Callable[[str], None]):
-        """`report` is called with the file's name where it differs; then no more is checked."""
+        """`report` is called with the file's name at the first difference; after it nothing is checked."""
         self._file, self._name, self._report = store.open(place), posixpath.basename(place), report
         self._size = self._file.size()
         data = store.read(_checksum_file(place))
@@ -106,19 +106,19 @@ class _CheckedFile(io.RawIOBase):
             self._differs()
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Where the file stands."""
+        """Return the current position."""
         return self._file.tell()
 
     def seek(self, position: int, whence: int = 0, /) -> int:
-        """Go to a position."""
+        """Move to a position."""
         return self._file.seek(position, whence)
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ class _CheckedFile(io.RawIOBase):
         super().close()
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Bytes from where the file stands, checked."""
+        """Read bytes from the current position and check them."""
         start = self.tell()
         end = self._size if size is None or size < 0 else min(start + size, self._size)
         if end <= start:
@@ -154,7 +154,7 @@ class _CheckedFile(io.RawIOBase):
 
 @contextmanager
 def reading(name: str) -> Iterator[None]:
-    """Whatever the reading of a file fails by becomes one sentence with the file's name.
+    """Convert errors of reading a file to a CorruptLogError with the file's name.
 
     Raises:
         CorruptLogError: The file can't be read, or is damaged.
@@ -171,22 +171,22 @@ def reading(name: str) -> Iterator[None]:
 
 
 def commit_actions(store: Store, file: LogFile) -> list[dict[str, Any]]:
-    """Every action of one commit, as the log writes it: an object with the action's name as its key.
+    """Return every action of one commit as the log writes it: an object with the action's name as key.
 
     Raises:
         CorruptLogError: The file is damaged or empty.
     """
     lines = lines_of(read_log_file(store, file))
     with reading(file.name):
-        # At once: that takes half the time.
+        # All lines at once, which takes half the time.
         actions = json.loads(b"[" + b",\n".join(lines) + b"]")
         if len(actions) != len(lines) or not all(isinstance(action, dict) for action in actions):
-            raise ValueError("a line is no JSON object")
+            raise ValueError("a line is not a JSON object")
     return actions
 
 
 def read_log_file(store: Store, file: LogFile) -> bytes:
-    """The bytes of a file of the log in JSON.
+    """Read a JSON file of the log as bytes.
 
     Raises:
         CorruptLogError: It can't be read, or is empty.
@@ -199,33 +199,33 @@ def read_log_file(store: Store, file: LogFile) -> bytes:
 
 
 def damaged(name: str, error: Exception) -> CorruptLogError:
-    """The error for a file of the log that doesn't parse."""
+    """Return the error for a file of the log that can't be parsed."""
     return CorruptLogError(f"The log file {name} is damaged ({first_line(error)}): restore it from a backup.")
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error, or its class's name; what it quotes may be long."""
+    """Return the first line of an error, shortened, or the name of its class."""
     line = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]} …"
 
 
 def lines_of(text: bytes) -> list[bytes]:
-    """The lines of a text that aren't blank."""
+    """Return the lines of a text that aren't blank."""
     return [line for line in text.split(b"\n") if line.strip()]
 
 
 def parse_lines(
     text: bytes | bytearray, schema: pa.Schema, block_bytes: int | None = None
 ) -> tuple[pa.Table, tuple[np.ndarray, np.ndarray]]:
-    """The rows of lines of JSON, one a line, and where each of these lines starts and ends.
+    """Parse lines of JSON into rows, and return the start and end of each row's line too.
 
     Args:
-        text: The lines; blank ones make no row.
-        schema: What to take of each line's object.
-        block_bytes: Parse by several threads, so many bytes each; None for one.
+        text: The lines; blank ones are skipped.
+        schema: The fields to read from each line's object.
+        block_bytes: Bytes per block, to parse with several threads; None for one thread.
 
     Raises:
-        ValueError, pa.ArrowException: A line is no object, or not of this schema.
+        ValueError, pa.ArrowException: A line is not an object, or doesn't match the schema.
     """
     starts, ends = _line_bounds(text)
     rows = pj.read_json(
@@ -239,10 +239,10 @@ def parse_lines(
 
 
 def _line_bounds(text: bytes | bytearray) -> tuple[np.ndarray, np.ndarray]:
-    """Where each line that isn't blank starts and ends.
+    """Return the start and end of each line that isn't blank.
 
-    Refuses what pyarrow doesn't: it takes any bytes for UTF-8, and the process dies of a text that
-    begins with null.
+    Check what pyarrow doesn't: it accepts invalid UTF-8, and a text that begins with null crashes the
+    process.
     """
     offsets = pa.array([0, len(text)], pa.int64()).buffers()[1]
     pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(text)]).validate(full=True)
@@ -255,6 +255,6 @@ def _line_bounds(text: bytes | bytearray) -> tuple[np.ndarray, np.ndarray]:
     for row in np.flatnonzero(data[starts] != ord("{")).tolist():
         line = text[starts[row] : ends[row]].strip()
         if line and not line.startswith(b"{"):
-            raise ValueError("a line is no JSON object")
+            raise ValueError("a line is not a JSON object")
         has_text[row] = bool(line)
     return (starts, ends) if has_text.all() else (starts[has_text], ends[has_text])

@@ -1,7 +1,7 @@
-"""Which action on a file counts: the newest (protocol, "Action Reconciliation").
+"""Find the newest action on each file, which is the one that counts (protocol, "Action Reconciliation").
 
-Most actions of a log are the only ones on their file. Numbers made of each key tell which may
-not be; the keys themselves, which take far longer, are compared for those alone.
+Most files have only one action in a log. Hashes of the keys show which may have several; the keys are
+compared only for these, because that takes far longer.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _WORD_BYTES = 8
-# Of the end of a key, where the names of data files differ.
+# Hashed from the end of a key, where the names of data files differ.
 _NUM_WORDS = 6
 _PIECE = 1 << 16
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
@@ -17,13 +17,13 @@ _SHIFT = np.uint64(29)
 
 
 def newest_actions(actions: pa.Table) -> pa.Table:
-    """The newest action on each file and deletion vector.
+    """Return the newest action on each file and deletion vector.
 
     Args:
         actions: File actions, oldest first.
 
     Returns:
-        Those that count, in the same order.
+        Some of these actions, in the same order.
     """
     keys = file_keys(actions)
     numbers, repeated = _repeated(keys)
@@ -32,7 +32,7 @@ def newest_actions(actions: pa.Table) -> pa.Table:
     rows = _indices_in(numbers, repeated)
     encoded = keys.take(pa.array(rows)).dictionary_encode()
     newest = np.empty(len(encoded.dictionary), dtype=np.int64)
-    # Of several assignments to one place the last is kept.
+    # NumPy keeps the last of several assignments to the same index.
     newest[encoded.indices.to_numpy()] = rows
     counts = np.ones(len(keys), dtype=bool)
     counts[rows] = False
@@ -41,16 +41,16 @@ def newest_actions(actions: pa.Table) -> pa.Table:
 
 
 def distinct_actions(actions: pa.Table) -> pa.Table:
-    """The actions of a checkpoint, which names each file once; of one that doesn't, the last count.
+    """Return the actions of a checkpoint, or the newest ones if it names a file several times.
 
-    Paths are compared as they are written: a checkpoint's writer has one way to write them.
+    Paths are compared as they are written: a checkpoint has one writer, which writes a path in one way.
     """
     paths = actions["path"].combine_chunks()
     return newest_actions(actions) if len(_repeated(paths)[1]) else actions
 
 
 def without(actions: pa.Table, newer: pa.Table) -> pa.Table:
-    """The actions on files that newer ones don't name."""
+    """Return the actions on files that have no newer action."""
     if not len(newer) or not len(actions):
         return actions
     newer_keys = file_keys(newer)
@@ -63,7 +63,7 @@ def without(actions: pa.Table, newer: pa.Table) -> pa.Table:
 
 
 def file_keys(actions: pa.Table) -> pa.Array:
-    """What identifies each action's file: its path and the id of its deletion vector.
+    """Return the key that identifies each action's file: its path and the id of its deletion vector.
 
     Source: protocol, "Action Reconciliation".
     """
@@ -71,7 +71,7 @@ def file_keys(actions: pa.Table) -> pa.Array:
     vectors = actions["deletion_vector_id"].combine_chunks()
     if vectors.null_count == len(vectors):
         return keys
-    # No path holds a NUL, so that the two can't run into each other.
+    # No path contains NUL, so different pairs have different keys.
     return pc.coalesce(pc.binary_join_element_wise(keys, vectors, "\0"), keys)
 
 
@@ -82,7 +82,7 @@ def _indices_in(numbers: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def _repeated(keys: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """A number for each text, and which numbers there are more than once."""
+    """Return a hash of each text, and the hashes that occur more than once."""
     # In pieces that stay in the processor's cache.
     pieces = (keys.slice(start, _PIECE) for start in range(0, len(keys), _PIECE))
     numbers = np.concatenate([_numbers(piece) for piece in pieces]) if len(keys) else _numbers(keys)
@@ -91,7 +91,7 @@ def _repeated(keys: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _numbers(keys: pa.Array) -> np.ndarray:
-    """A number for each text, uint64: the same for the same text, and rarely so for others."""
+    """Return a hash (uint64) of each text."""
     offsets = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + len(keys) + 1]
     starts, ends = offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64)
     numbers = (ends - starts).astype(np.uint64)

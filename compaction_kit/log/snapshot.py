@@ -1,4 +1,4 @@
-"""The state of one version: which files are live, which are tombstones."""
+"""The state of one version: live files, tombstones, protocol and metadata."""
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -30,10 +30,9 @@ _DETAILS = ("modification_time", "deletion_timestamp", "data_change", "deletion_
 class Snapshot:
     """The state of a table at a version.
 
-    `live` and `dead` are file actions as `log.actions` describes them: the live files and the
-    tombstones, in the order of the log. What else the log says of them is read when asked for.
-    `transactions` are the newest txn actions by appId, `domains` the domainMetadata actions by
-    domain, removed ones left out.
+    `live` and `dead` are file actions (see `log.actions`): the adds of live files and the tombstones,
+    in the order of the log. Their other fields are read only when they are needed. `transactions` are
+    the newest txn actions by appId, `domains` the domainMetadata actions by domain, without removed ones.
     """
 
     store: Store
@@ -59,24 +58,24 @@ class Snapshot:
 
     @cached_property
     def live_files(self) -> pa.Table:
-        """The live files with all details but stats; partition columns by their logical names."""
+        """The live files with all details except stats; partition columns have their logical names."""
         return self._with_details(self.live, "add")
 
     @cached_property
     def tombstones(self) -> pa.Table:
-        """The tombstones with all details but stats."""
+        """The tombstones with all details except stats."""
         return self._with_details(self.dead, "remove")
 
     @cached_property
     def stats(self) -> pa.Array:
-        """The stats of each live file as JSON text; null for none."""
+        """The stats of each live file as JSON text; null without stats."""
         if not len(self.live):
             return pa.array([], pa.string())
         return self._picked(self.live, lambda source: {"stats": source.stats()})["stats"]
 
     @cached_property
     def num_records(self) -> pa.Array:
-        """The records in each live file, deleted ones too; null where the log doesn't say."""
+        """The number of records in each live file, deleted ones included; null without stats."""
         if not len(self.live):
             return pa.array([], pa.int64())
         return self._picked(self.live, lambda source: {"num_records": source.num_records()})["num_records"]
@@ -94,7 +93,7 @@ class Snapshot:
         return actions
 
     def _details(self, actions: pa.Table, kind: str, names: list[str]) -> dict[str, pa.Array]:
-        """Columns of some actions, read from the files of the log that hold them."""
+        """Read columns of some actions from the files of the log that hold them."""
 
         def read(source: Source) -> dict[str, pa.Array]:
             raw = source.rows(names)
@@ -107,7 +106,7 @@ class Snapshot:
     def _picked(
         self, actions: pa.Table, read: Callable[[Source], dict[str, pa.Array]]
     ) -> dict[str, pa.Array]:
-        """Columns that are read a value a row of each source, in the order of some actions."""
+        """Read columns from each source and return the values of some actions, in their order."""
         source_of, rows = actions["source"].to_numpy(), actions["row"].to_numpy()
         needed, inverse = np.unique(source_of, return_inverse=True)
 
@@ -123,7 +122,7 @@ class Snapshot:
 
         with ThreadPoolExecutor() as pool:
             parts = list(pool.map(pick, needed.tolist()))
-        # The parts are in the order of sources; bring them to that of the actions.
+        # From the order of the sources to that of the actions.
         order = pa.array(np.argsort(np.argsort(inverse, kind="stable"), kind="stable"))
         return {name: pa.concat_arrays([part[name] for part in parts]).take(order) for name in parts[0]}
 
@@ -133,12 +132,11 @@ def read_snapshot(store: Store, segment: Segment, base: Snapshot | None = None) 
 
     Args:
         store: The table's files.
-        segment: What to read.
-        base: A snapshot of an older version, to be taken instead of what the segment has up to
-            there.
+        segment: The files to read.
+        base: A snapshot of an older version; only later commits of the segment are read.
 
     Raises:
-        CorruptLogError: A file is damaged, or no protocol or metadata action was found.
+        CorruptLogError: A file is damaged, or there is no protocol or metaData action.
         UnsupportedTableError: The table needs a reader feature that isn't known here.
     """
     start = _read_checkpoint(store, segment) if base is None else _State.of(base)
@@ -155,7 +153,7 @@ def read_snapshot(store: Store, segment: Segment, base: Snapshot | None = None) 
 
 @dataclass(frozen=True)
 class _State:
-    """What has been replayed so far; protocol and metadata as the log writes them."""
+    """The state replayed so far; protocol and metaData actions may not be parsed yet."""
 
     live: pa.Table
     dead: pa.Table
@@ -237,19 +235,19 @@ def _read_sources(sources: Iterable[Source], first: int) -> tuple[pa.Table, dict
 
 
 def _joined(older: pa.Table, newer: pa.Table) -> pa.Table:
-    """Both, without a copy of all that was there before each time that some is added."""
+    """Concatenate both; the many older rows are copied only after several additions."""
     table = pa.concat_tables([older, newer])
     return table.combine_chunks() if table["path"].num_chunks > _MOST_CHUNKS else table
 
 
 def _newest(older: dict[str, Any], newer: dict[str, Any]) -> dict[str, Any]:
-    """The newest of the actions that are about no file."""
+    """Return the newest of the actions without a data file."""
     merged = {name: {**older.get(name, {}), **newer.get(name, {})} for name in _KEYS}
     return older | newer | merged
 
 
 def _split(actions: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The adds and the removes."""
+    """Split file actions into adds and removes."""
     is_add = actions["is_add"]
     if pc.all(is_add).as_py():
         return actions, actions.slice(0, 0)
@@ -257,7 +255,7 @@ def _split(actions: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def _partition_names(store: Store, start: _State, first: LogFile) -> list[str]:
-    """The partition columns to take along; those of a later metaData action are read again if need be."""
+    """Return the partition columns to keep; those of a later metaData action may have to be read again."""
     action = start.other.get("metaData")
     if action is None:
         others = dict(JsonSource(store, [first]).other_actions())
@@ -267,6 +265,6 @@ def _partition_names(store: Store, start: _State, first: LogFile) -> list[str]:
     try:
         metadata = action if isinstance(action, Metadata) else Metadata.of(action)
     except DAMAGE:
-        # A later one may replace it; if none does, that is told in its place.
+        # A later action may replace it; otherwise protocol_and_metadata raises the error.
         return []
     return [PARTITION + metadata.physical_names[name] for name in metadata.partition_columns]

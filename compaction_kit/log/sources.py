@@ -1,4 +1,4 @@
-"""The files of a log that hold file actions, read column by column, as often as columns are wanted."""
+"""Read the files of a log that hold file actions, column by column, when columns are needed."""
 
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,46 +13,46 @@ from compaction_kit.storage import Store
 
 
 class Source(Protocol):
-    """Rows of the log, the same ones in the same order at each reading."""
+    """Rows of the log, the same rows in the same order at each reading."""
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the files that the rows are in."""
+        """Size of the files with the rows, in bytes."""
 
     def rows(self, names: Iterable[str]) -> pa.Table:
-        """The rows, as `actions.file_actions` and `actions.column` take them, with these columns."""
+        """Return the rows with these columns, for `actions.file_actions` and `actions.column`."""
 
     def num_records(self) -> pa.Array:
-        """The records in each row's file if it is an add whose stats say so, int64, else null."""
+        """Return the number of records in each row's file, int64; null unless it is an add with stats."""
 
     def stats(self) -> pa.Array:
-        """The stats of each row's file as JSON text if it is an add that has any, else null."""
+        """Return the stats of each row's file as JSON text; null unless it is an add with stats."""
 
     def other_actions(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The actions in the rows that are about no file, and sidecars: name and fields."""
+        """Yield the name and fields of the actions without a data file, and of sidecars."""
 
     def actions(self) -> Iterator[dict[str, Any]]:
-        """Every action of the rows, whole: an object with the action's name as its key."""
+        """Yield every action with all fields: an object with the action's name as key."""
 
     def is_there(self) -> bool:
-        """Whether the rows can still be read."""
+        """Return whether the rows can still be read."""
 
 
 def checkpoint_sources(store: Store, files: Sequence[LogFile]) -> list[Source]:
-    """The sources of a checkpoint: its own files and, for a V2 checkpoint, its sidecars."""
+    """Return the sources of a checkpoint: its own files and the sidecars of a V2 checkpoint."""
     own: list[Source] = [_checkpoint_file(store, file) for file in files]
     return own + [ParquetSource(store, place) for place in _sidecars(own)]
 
 
 def sidecar_names(store: Store, files: Sequence[LogFile]) -> set[str]:
-    """The sidecars of a checkpoint, by their names in the log; none of a checkpoint without."""
+    """Return the names in the log of a checkpoint's sidecars, if it has any."""
     folder = f"{store.place(LOG_FOLDER)}/"
     paths = map(store.place, _sidecars([_checkpoint_file(store, file) for file in files]))
     return {path.removeprefix(folder) for path in paths if path.startswith(folder)}
 
 
 def checkpoint_actions(store: Store, files: Sequence[LogFile]) -> Iterator[dict[str, Any]]:
-    """Every action of a checkpoint, its sidecars' after its own, as a commit would write it."""
+    """Yield every action of a checkpoint and then of its sidecars, as a commit would write it."""
     for source in checkpoint_sources(store, files):
         yield from source.actions()
 
@@ -62,7 +62,7 @@ def _checkpoint_file(store: Store, file: LogFile) -> "JsonSource | ParquetSource
 
 
 def _sidecars(sources: Iterable[Source]) -> list[str]:
-    """The places of the sidecars that a checkpoint's own files name."""
+    """Return the paths of the sidecars that a checkpoint's own files name."""
     actions = [action for source in sources for name, action in source.other_actions() if name == "sidecar"]
-    # A path with a slash is absolute; one without is a file's name in _sidecars.
+    # A path is absolute, or the name of a file in _sidecars.
     return [posixpath.join(LOG_FOLDER, "_sidecars", action["path"]) for action in actions]

@@ -1,4 +1,4 @@
-"""The statistics of data files: JSON text in the log (protocol, "Per-file Statistics")."""
+"""Read the stats of data files, which are JSON text in the log (protocol, "Per-file Statistics")."""
 
 import json
 
@@ -10,10 +10,10 @@ _MOST_DIGITS = 18
 
 
 def count_records(stats: pa.Array) -> pa.Array:
-    """The number of records in each stats text, null where it isn't said; deleted rows count too.
+    """Return numRecords of each stats text, deleted rows included; null if it is missing.
 
-    Every writer known puts it first, where it is read for all texts at once; from any other
-    text it is parsed.
+    All known writers put it first, where it is read from all texts at once; other texts are parsed as
+    JSON.
     """
     counts, found = _leading_counts(stats)
     rest = np.flatnonzero(~found & stats.is_valid().to_numpy(zero_copy_only=False))
@@ -24,7 +24,7 @@ def count_records(stats: pa.Array) -> pa.Array:
 
 
 def _leading_counts(stats: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """The counts of texts that begin with one, and which texts those are."""
+    """Return the counts of texts that begin with numRecords, and which texts do."""
     counts = np.zeros(len(stats), dtype=np.int64)
     found = stats.is_valid().to_numpy(zero_copy_only=False).copy()
     text = stats.buffers()[2] if len(stats) else None

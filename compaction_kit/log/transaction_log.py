@@ -1,4 +1,4 @@
-"""The log of one table, opened up: its files, its commits, one commit, the state of a version."""
+"""The log of one table: its files, its commits, their actions, the state of a version."""
 
 import json
 import threading
@@ -40,12 +40,12 @@ from compaction_kit.log.sources import checkpoint_actions, sidecar_names
 from compaction_kit.storage import Store, open_store
 from compaction_kit.times import to_instant
 
-# Of commits that are kept read, some megabytes of the log each.
+# Blocks of commits (see `commit_blocks`) that stay in memory.
 _MOST_BLOCKS = 64
 
 
 class _Recent:
-    """The snapshots read last, a few for the whole process: large tables' take memory."""
+    """The snapshots used last: only a few for the whole process, because large ones take much memory."""
 
     _MOST = 8
 
@@ -54,12 +54,12 @@ class _Recent:
         self._lock = threading.Lock()
 
     def of(self, store: Store) -> list[Snapshot]:
-        """Those of a table."""
+        """Return those of a table."""
         with self._lock:
             return [snapshot for snapshot in self._snapshots if snapshot.store == store]
 
     def add(self, snapshot: Snapshot) -> None:
-        """Keep a snapshot, as the one used last."""
+        """Add a snapshot as the one used last."""
         with self._lock:
             others = [kept for kept in self._snapshots if kept is not snapshot]
             self._snapshots = [*others, snapshot][-self._MOST :]
@@ -72,7 +72,7 @@ class TransactionLog:
     """Reads the `_delta_log` of a table; never writes to it."""
 
     def __init__(self, table: Store | Path):
-        """`table` is its folder, or the store of it."""
+        """`table` is the table's folder or store."""
         self._store = store = open_store(str(table)) if isinstance(table, Path) else table
         self._read_block = lru_cache(maxsize=_MOST_BLOCKS)(lambda files: JsonSource(store, files))
         self._read_ledger = lru_cache(maxsize=1)(lambda files: commit_ledger(files, self._sources(files)))
@@ -81,56 +81,100 @@ class TransactionLog:
         )
 
     def listing(self) -> pa.Table:
-        """Every file of the log.
+        """Return one row per file of the log, sorted by name.
 
         Returns:
-            name, kind ("commit", "checkpoint", …), version, size_bytes, modification_time
-            (timestamp, UTC), holds (what is in it, in words), needed (a reader of the latest
-            version reads it); by name.
+            kind is "commit", "checkpoint" and so on. holds describes the content in words. needed says
+            whether readers of the latest version read the file.
+
+        Examples:
+            >>> ck.open_table("data/flights").log.listing().schema
+            name: string
+            kind: string
+            version: int64
+            size_bytes: int64
+            modification_time: timestamp[ms, tz=UTC]
+            holds: string
+            needed: bool
         """
         files = list_log(self._store)
         segment = find_segment(files)
         return explain_files(files, segment, sidecar_names(self._store, segment.checkpoint))
 
     def commits(self) -> pa.Table:
-        """The ledger: one row a commit that is still in the log, oldest first.
+        """Return one row per commit in the log, oldest first.
 
         Returns:
-            version, timestamp (UTC; the in-commit timestamp if there is one, else the file's
-            time), operation, parameters, num_added, num_removed, bytes_added, bytes_removed,
-            records_added, records_removed (null where a file's stats don't say), data_change
-            (whether any file action changes data), files_removed_at (the latest time in its
-            tombstones; null without any), isolation_level, metrics, user_metadata, engine,
-            read_version, is_blind_append (as the commit tells of itself), schema (the one that its
-            metaData action sets, as JSON text; null without one).
+            timestamp is the in-commit timestamp, else the time of the file. records_added and
+            records_removed are null if a file has no stats. data_change says whether any file action
+            changes data. files_removed_at is the latest time in the commit's tombstones. schema is
+            the one that its metaData action sets, as JSON text, else null. The columns operation,
+            isolation_level, user_metadata, engine, read_version and is_blind_append are from
+            commitInfo, and so are parameters and metrics (map<string, string>).
+
+        Examples:
+            >>> commits = ck.open_table("data/flights").log.commits()
+            >>> commits.select(["version", "operation", "num_added", "data_change"]).to_pylist()[-1]
+            {'version': 365, 'operation': 'WRITE', 'num_added': 3, 'data_change': True}
+            >>> commits.drop_columns(["parameters", "metrics"]).schema
+            version: int64
+            timestamp: timestamp[ms, tz=UTC]
+            operation: string
+            num_added: int64
+            num_removed: int64
+            bytes_added: int64
+            bytes_removed: int64
+            records_added: int64
+            records_removed: int64
+            data_change: bool
+            files_removed_at: timestamp[ms, tz=UTC]
+            isolation_level: string
+            user_metadata: string
+            engine: string
+            read_version: int64
+            is_blind_append: bool
+            schema: string
         """
         return self._read_ledger(tuple(self._commit_files()))
 
     def commit_times(self) -> pa.Array:
-        """When each of `commits()` was committed, as Delta tells for time travel; timestamp, UTC."""
+        """Return when each of `commits()` was committed, as for Delta's time travel (timestamp, UTC)."""
         commits = self._commit_files()
         times = commit_times(self._store, commits, self.snapshot().metadata)
         return pa.array(times, pa.timestamp("ms", "UTC"))
 
     def commit_file_times(self) -> np.ndarray:
-        """The times of the files of `commits()`: int64, ms since 1970."""
+        """Return the times of the files of `commits()`: int64, ms since 1970."""
         return np.array([file.modification_time for file in self._commit_files()], dtype=np.int64)
 
     def actions(self, version: int, checkpoint: bool = False) -> pa.Table:
-        """One commit opened up, or one checkpoint: one row an action, in the order of the file.
+        """Return one row per action of a commit or a checkpoint, in the order of the file.
 
         Args:
             version: The version of the commit or checkpoint.
-            checkpoint: Open the checkpoint, with its parts or sidecars.
+            checkpoint: Read the checkpoint, with its parts or sidecars.
 
         Returns:
-            action ("add", "remove", "commitInfo", …), path, size_bytes, num_records, data_change,
-            partition_values, stats (JSON text, also where a checkpoint has them parsed), fields
-            (the whole action as JSON text).
+            action is "add", "remove", "commitInfo" and so on. stats is JSON text, even if a
+            checkpoint has parsed stats. fields is the whole action as JSON text.
 
         Raises:
-            InvalidArgumentError: The log holds no commit, or no complete checkpoint, of that
-                version.
+            InvalidArgumentError: The log has no commit, or no complete checkpoint, of that version.
+
+        Examples:
+            >>> actions = ck.open_table("data/flights").log.actions(12)
+            >>> actions.select(["action", "path", "num_records"]).to_pylist()[1]
+            {'action': 'add', 'path': 'origin=EWR/flights-2013-01-12.parquet', 'num_records': 234}
+            >>> actions.schema
+            action: string
+            path: string
+            size_bytes: int64
+            num_records: int64
+            data_change: bool
+            partition_values: map<string, string>
+            ...
+            stats: string
+            fields: string
         """
         files = list_log(self._store)
         if checkpoint:
@@ -149,17 +193,14 @@ class TransactionLog:
         return action_table(commit_actions(self._store, file))
 
     def crc(self, version: int | None = None) -> pa.Table:
-        """Delta's checksum file of a version beside the state that the log gives, field by field.
+        """Compare Delta's checksum file of a version with the log; see `crc.compare_checksum`.
 
         Args:
-            version: None for the latest.
-
-        Returns:
-            See `crc.compare_checksum`.
+            version: The version; None for the latest.
 
         Raises:
-            InvalidArgumentError: There is no checksum file of that version.
-            CorruptLogError: It is damaged.
+            InvalidArgumentError: That version has no checksum file.
+            CorruptLogError: The file is damaged.
         """
         snapshot = self.snapshot(version)
         of_version = {f.kind: f for f in list_log(self._store) if f.version == snapshot.version}
@@ -173,13 +214,13 @@ class TransactionLog:
             return compare_checksum(snapshot, json.loads(read_log_file(self._store, file)), time)
 
     def version_at(self, timestamp: datetime | str) -> int:
-        """The last version committed at or before a time.
+        """Return the last version committed at or before a time.
 
         Args:
-            timestamp: A datetime or text; see `times.to_instant` of the package.
+            timestamp: A datetime or text; see `compaction_kit.times.to_instant`.
 
         Raises:
-            InvalidArgumentError: It is no time, or no version is that of it.
+            InvalidArgumentError: The value is not a time, or no version existed at that time.
         """
         moment = to_instant(timestamp, "timestamp")
         files = list_log(self._store)
@@ -187,32 +228,32 @@ class TransactionLog:
         commits = [f for f in files if f.kind is Kind.COMMIT and (f.version or 0) >= earliest]
         if not commits:
             raise InvalidArgumentError(
-                f'timestamp="{timestamp}" can\'t be told: the log holds no commit; choose version={earliest}.'
+                f'timestamp="{timestamp}" can\'t be used: the log holds no commit; choose version={earliest}.'
             )
         times = commit_times(self._store, commits, self.snapshot().metadata)
         return version_at(commits, times, moment)
 
     def has_in_commit_timestamp(self, version: int) -> bool:
-        """Whether time travel goes by what the commit of a version says of its time; else by its file's."""
+        """Return whether time travel uses a version's in-commit timestamp, not the time of its file."""
         since = in_commit_since(self.snapshot().metadata)
         return since is not None and version >= since
 
     def last_operation(
         self, operation: str, most: int = 1_000, metadata: Metadata | None = None
     ) -> tuple[int, datetime] | None:
-        """The newest commit of an operation, looked for from the newest commit backwards.
+        """Find the newest commit of an operation, from the newest commit backwards.
 
         Args:
-            operation: As the log names it, such as "OPTIMIZE".
-            most: How many commits to look into.
+            operation: The operation's name in the log, such as "OPTIMIZE".
+            most: How many commits to read.
             metadata: The latest version's, if it has been read already.
 
         Returns:
-            Its version and its time (UTC, as DESCRIBE HISTORY has it); None if those commits
-            hold none.
+            Its version and its time (UTC, as in DESCRIBE HISTORY); None if those commits have no such
+            operation.
 
         Raises:
-            CorruptLogError: A commit on the way is damaged.
+            CorruptLogError: A commit that was read is damaged.
         """
         commits = self._commit_files()
         position = last_operation(self._store, commits, operation, most)
@@ -223,21 +264,31 @@ class TransactionLog:
         return commits[position].version or 0, datetime.fromtimestamp(millis / 1000, UTC)
 
     def segment(self, version: int | None = None) -> Segment:
-        """The files that a version (None: the latest) is read from."""
+        """Return the files that a version is read from; None for the latest version.
+
+        Examples:
+            >>> segment = ck.open_table("data/flights").log.segment()
+            >>> segment.version, len(segment.commits)
+            (365, 6)
+        """
         return find_segment(list_log(self._store), version)
 
     def snapshot(self, version: int | None = None, keep: bool = True) -> Snapshot:
-        """The state of a version; None for the latest as of now.
+        """Return the state of a version.
 
-        What has been read before, by whomever in this process, isn't read again: a later version
-        costs the commits since then.
+        If this process has read an earlier version, only the commits after it are read.
 
         Args:
-            version: None for the latest.
-            keep: Keep it in memory for later calls.
+            version: The version; None for the latest.
+            keep: Keep the snapshot in memory for later calls.
+
+        Examples:
+            >>> snapshot = ck.open_table("data/flights").log.snapshot(7)
+            >>> len(snapshot.live), snapshot.metadata.partition_columns
+            (21, ('origin',))
         """
         files = list_log(self._store)
-        # Even what is known is told only while the log itself still tells it.
+        # Raises the same errors as a first reading, even if the version is in memory.
         fresh = find_segment(files, version)
         for base in sorted(_RECENT.of(self._store), key=lambda snapshot: -snapshot.version):
             segment = extend_segment(base.segment, files, fresh.version)
@@ -251,14 +302,26 @@ class TransactionLog:
         return snapshot
 
     def lifetimes(self) -> tuple[Snapshot, pa.Table]:
-        """When each file was live; see `lifetimes.file_lifetimes`."""
+        """Return the versions in which each file was live; see `lifetimes.file_lifetimes`.
+
+        Examples:
+            >>> _, lifetimes = ck.open_table("data/flights").log.lifetimes()
+            >>> lifetimes.schema
+            path: string
+            deletion_vector_id: string
+            size_bytes: int64
+            added: int64
+            removed: int64
+            num_records: int64
+            row: int64
+        """
         return self._read_lifetimes(tuple(list_log(self._store)))
 
     def _commit_files(self) -> list[LogFile]:
         return _commits_of(list_log(self._store))
 
     def _sources(self, commits: Sequence[LogFile]) -> list[JsonSource]:
-        """The lines of commits; a block of them that was read before isn't read again."""
+        """Read the lines of commits, except blocks that are in memory."""
         with ThreadPoolExecutor() as pool:
             return list(pool.map(self._read_block, map(tuple, commit_blocks(commits))))
 

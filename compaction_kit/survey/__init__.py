@@ -1,4 +1,4 @@
-"""Many tables: where they are, and which of them compaction would help the most."""
+"""Find many tables and rank them by what compaction would gain."""
 
 from compaction_kit.survey.find import find_tables
 from compaction_kit.survey.survey import Survey, survey

@@ -1,4 +1,4 @@
-"""Where tables are: in a folder, in a list, or in the catalog of a Spark session."""
+"""Find tables in a folder, in a list, or in the catalog of a Spark session."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -27,15 +27,19 @@ Where = str | Path | Iterable[str | Path]
 
 
 def find_tables(root: str | Path) -> list[str]:
-    """The Delta tables in a folder, or the folder itself if it is one.
+    """Return the paths of the Delta tables in a folder, or of the folder if it is a table.
 
-    Hidden folders are passed over, and so is what is inside a table or more than six levels down.
+    Hidden folders, folders inside a table, and folders more than six levels down are skipped.
 
     Args:
-        root: A folder on a local disk; one that doesn't exist holds no tables.
+        root: A folder on a local disk; one that doesn't exist has no tables.
 
     Returns:
-        Their paths, each beginning with `root`, sorted.
+        The paths, sorted; each begins with `root`.
+
+    Examples:
+        >>> ck.find_tables("data")
+        ['data/flights']
     """
     found = []
     for folder, subfolders in walk(root):
@@ -46,17 +50,17 @@ def find_tables(root: str | Path) -> list[str]:
 
 
 def places(where: Where, spark: SparkSession | None) -> tuple[str, list[tuple[str, str]]]:
-    """What to survey in words, and the name and the place of each table.
+    """Return what to survey in words, and the name and location of each table.
 
     Args:
         where: See `survey`.
-        spark: The session that knows the names, if any.
+        spark: The session whose catalog is used, if any.
 
     Raises:
-        InvalidArgumentError: It names no folder and no table.
-        TableNotFoundError: There is nothing by that name.
-        NotADeltaTableError: It is the name of something else.
-        UnsupportedTableError: The folder isn't on a local disk, or the catalog doesn't list its tables.
+        InvalidArgumentError: `where` is not a name, a path or a list of these.
+        TableNotFoundError: The path or name doesn't exist.
+        NotADeltaTableError: It is not a folder, schema, catalog or Delta table.
+        UnsupportedTableError: The folder isn't on a local disk, or the catalog can't list its tables.
     """
     if isinstance(where, (str, Path)):
         return str(where), _places_in(str(where), spark)
@@ -64,14 +68,16 @@ def places(where: Where, spark: SparkSession | None) -> tuple[str, list[tuple[st
     for name in names:
         if not isinstance(name, (str, Path)) or not str(name).strip():
             raise InvalidArgumentError(
-                f"where={name!r} names no table: give a folder, a schema, or a list of paths and names."
+                f"where={name!r} is not a table: give a folder, a schema, or a list of paths and names."
             )
     return "the list", [(str(name), str(name)) for name in names]
 
 
 def _places_in(where: str, spark: SparkSession | None) -> list[tuple[str, str]]:
     if not where.strip():
-        raise InvalidArgumentError(f'where="{where}" names no folder: "." is the one you are in.')
+        raise InvalidArgumentError(
+            f'where="{where}" is not a folder: give one, such as "." for the current folder.'
+        )
     store = open_store(where)
     if store.is_folder():
         return [(name, name) for name in find_tables(local_path(where))]
@@ -84,7 +90,7 @@ def _places_in(where: str, spark: SparkSession | None) -> list[tuple[str, str]]:
         open_table(where, spark)
     except TableNotFoundError as error:
         names = (
-            "no Spark session is running that could know the name"
+            "no Spark session is running whose catalog could have the name"
             if spark is None
             else "the session's catalog has no schema, catalog or Delta table of that name"
         )
@@ -95,18 +101,18 @@ def _places_in(where: str, spark: SparkSession | None) -> list[tuple[str, str]]:
 
 
 def catalog_tables(spark: SparkSession, name: str) -> dict[str, str] | None:
-    """The Delta tables of a schema or a whole catalog, by the catalog's word alone: none is opened.
+    """Return the Delta tables that the catalog lists in a schema or a whole catalog; none is opened.
 
     Args:
         spark: The session.
-        name: schema, catalog.schema or catalog; a schema goes before a catalog of its name.
+        name: schema, catalog.schema or catalog; a schema is preferred to a catalog of the same name.
 
     Returns:
-        Where each is, by its name, which begins with `name`, sorted; views and tables of other
-        formats left out. None if neither a schema nor a catalog has that name.
+        The location of each table by its name, which begins with `name`, sorted; without views and
+        tables of other formats. None if no schema or catalog has that name.
 
     Raises:
-        UnsupportedTableError: The catalog doesn't list its tables.
+        UnsupportedTableError: The catalog can't list its tables.
     """
     if not _NAME.fullmatch(name):
         return None
@@ -135,7 +141,7 @@ def _is_catalog(spark: SparkSession, name: str) -> bool:
 def _schema_tables(spark: SparkSession, schema: str) -> Iterator[tuple[str, str]]:
     path = ".".join(identifier(spark, part) for part in schema.split("."))
     for row in spark.sql(f"SHOW TABLE EXTENDED IN {path} LIKE '*'").collect():
-        # The first of each counts: what users write, such as comments, comes later.
+        # The first of each name counts: texts of users, such as comments, come later.
         facts = dict(reversed(_FACT.findall(row["information"])))
         if facts.get("Type") != "VIEW" and facts.get("Provider", "").lower() == "delta":
             yield f"{schema}.{row['tableName']}", plain_path(facts["Location"])

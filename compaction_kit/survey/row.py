@@ -1,4 +1,4 @@
-"""One table of a survey: what it weighs, and what compaction would gain."""
+"""One row of a survey: a table's statistics, and what compaction would gain."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,17 +48,17 @@ Facts = dict[str, Any]
 
 @dataclass(frozen=True)
 class PlanSettings:
-    """What every table of a survey is planned with, read from the session once."""
+    """The settings with which every table of a survey is planned, read from the session once."""
 
     thresholds: Thresholds
     rules: SessionRules
 
     @classmethod
     def of(cls, spark: SparkSession | None, max_file_size: int | str | None) -> "PlanSettings":
-        """The session's, or the defaults without one.
+        """Read the settings of the session, or return the defaults without one.
 
         Raises:
-            InvalidArgumentError: `max_file_size` is no size.
+            InvalidArgumentError: `max_file_size` is not a size.
         """
 
         def conf(key: str) -> str | None:
@@ -68,18 +68,18 @@ class PlanSettings:
 
 
 def survey_table(name: str, place: str, spark: SparkSession | None, settings: PlanSettings) -> Facts:
-    """A row of `ROW`; what can't be told is null, and `error` says why.
+    """Return a row of `ROW`; values that can't be determined are null, and `error` says why.
 
     Args:
         name: The table's name in the row.
         place: Its path, or its name in the session's catalog.
         spark: The session, if there is one.
-        settings: What to plan with.
+        settings: The settings to plan with.
     """
     row: Facts = dict.fromkeys(ROW.names) | {"table": name}
     try:
         table = open_table(place, spark)
-        # Else the last tables of a survey would push out those that somebody is looking at.
+        # Not kept: the snapshots would replace those of tables that the user works with.
         files = Files(table.log.snapshot(keep=False))
     except Exception as error:
         return row | {"error": _sentence(error)}
@@ -108,7 +108,7 @@ def _overlap(files: Files) -> Facts:
 
 
 def _first_overlap(files: Files) -> Overlap | None:
-    # Without it each column would cost a look into the stats of every file.
+    # Without bounds, the loop would parse the stats of every file for each column.
     if not pc.any(pc.match_substring(files.snapshot.stats, '"minValues"')).as_py():
         return None
     for column in files.data_columns:
@@ -127,7 +127,7 @@ def _last_optimize(table: Table, files: Files) -> Facts:
 
 
 def _plan(files: Files, settings: PlanSettings) -> Facts:
-    # Judged by the log alone: a survey reads no data files.
+    # Without an estimate from samples: a survey reads no data files.
     plan = BinPlan.of(Planner(files, settings.rules), settings.thresholds)
     return {
         "files_removed": plan.num_files_removed,

@@ -1,4 +1,4 @@
-"""Many tables, ranked by what compaction would gain; in words, as HTML, and drawn."""
+"""Rank many tables by what compaction would gain; show them as text, HTML and a figure."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -28,15 +28,15 @@ from compaction_kit.text import (
 )
 from compaction_kit.times import in_zone, session_zone
 
-# Logs are read by threads of their own already; more tables at once take memory and win little.
+# Each log is read by several threads already; more tables at once take memory and are hardly faster.
 _AT_ONCE = 4
 _MOST_LINES = 20
 _MOST_ROWS = 50
-# The share of all that is worth naming the tables of.
+# The finding names the number of tables that have this share of the gain.
 _MOST_OF_IT = 0.8
 _COUNTED = f"each opened file counts as {format_size(OPEN_COST)}"
 GAIN = (
-    f"Gain: what a full read of the table is spared. In it {_COUNTED}, as by Spark's default for "
+    f"Gain: bytes that a full read of the table saves; {_COUNTED}, as by Spark's default for "
     "spark.sql.files.openCostInBytes."
 )
 _HEAD = (
@@ -48,13 +48,13 @@ _HEAD = (
     "after",
     "to rewrite",
     "gain",
-    "gain a byte",
+    "gain per byte",
     "overlap",
     "log to read",
     "last OPTIMIZE",
 )
 
-# Called with the number of tables done, the number of all, and the name of the one just done.
+# Called with the number of surveyed tables, the number of all tables, and the name of the last one.
 ReportTable = Callable[[int, int, str], None]
 
 
@@ -62,51 +62,68 @@ ReportTable = Callable[[int, int, str], None]
 class Survey(Record):
     """Tables, ranked by what compaction would gain; made by `survey`.
 
-    `where` says what was surveyed, in words.
+    `where` describes what was surveyed.
     """
 
     where: str
     rows: pa.Table
 
     def to_arrow(self) -> pa.Table:
-        """One row a table: the greatest gain first, then as found; those with an error last.
+        """Return one row per table: the highest gain first, tables with an error last.
 
-        What can't be told is null. Sizes are in bytes.
+        Values that can't be determined are null. Sizes are in bytes.
 
         Returns:
-            table (string: the name as given or found), version, num_files, size_bytes (int64),
-            num_small_files (int64: below half of delta.targetFileSize, or 16 MiB),
-            median_size_bytes, num_partitions (int64), skew (double: the files of the fullest
-            partition, in times of the average), num_commits (int64: since the checkpoint),
-            log_bytes (int64: what a reader of the latest version reads of the log),
-            tombstoned_bytes, reclaimable_bytes (int64; see `FileStats`), overlap (double: the
-            files that a point of a column falls in, on average), overlap_column (string: the
-            first data column whose stats have bounds), last_optimize (timestamp, UTC: of the last
-            OPTIMIZE among the newest 1,000 commits in the log), files_removed, files_added,
-            bytes_rewritten (int64: of the plan), gain (int64: bytes that a full read is spared,
-            an opened file counted as 4 MiB; see `packing.gains`), gain_per_byte (double: gain by
-            bytes_rewritten, null if there is nothing to rewrite), error (string: why the table
-            can't be surveyed, or not in full, in a sentence; null if it can).
+            num_small_files to reclaimable_bytes are as in `FileStats`. overlap is the average of
+            `Files.overlap` for overlap_column, the first data column whose stats have bounds.
+            last_optimize is searched in the newest 1,000 commits. files_removed to gain_per_byte are of
+            the plan: gain is the number of bytes that a full read saves, with 4 MiB for each opened
+            file (see `packing.gains`), gain_per_byte is gain divided by bytes_rewritten. error says
+            why the table can't be surveyed completely, else null.
+
+        Examples:
+            >>> ck.survey("data").to_arrow().schema
+            table: string
+            version: int64
+            num_files: int64
+            size_bytes: int64
+            num_small_files: int64
+            median_size_bytes: int64
+            num_partitions: int64
+            skew: double
+            num_commits: int64
+            log_bytes: int64
+            tombstoned_bytes: int64
+            reclaimable_bytes: int64
+            overlap: double
+            overlap_column: string
+            last_optimize: timestamp[ms, tz=UTC]
+            files_removed: int64
+            files_added: int64
+            bytes_rewritten: int64
+            gain: int64
+            gain_per_byte: double
+            error: string
         """
         return self.rows
 
     def to_pandas(self) -> Any:
-        """The same as a pandas DataFrame."""
+        """Return the same as a pandas DataFrame."""
         return self.rows.to_pandas()
 
     def __len__(self) -> int:
         return self.rows.num_rows
 
     def summary(self) -> str:
-        """What was found in a sentence, and a line a table."""
+        """Return the finding in a sentence, then a line per table."""
         return _text(self.where, self.rows)
 
     def plot(self) -> Figure:
-        """Draw the files of each table, those that are small, and what would be left of them."""
+        """Draw the number of files of each table, of small files, and of files after compaction."""
         return plots.survey(self.rows, finding(self.where, self.rows))
 
     def parts(self) -> Sequence[object]:
-        """The tables, and the figure."""
+        """Return the tables and the figure."""
         rows = element("div", _html(self.where, self.rows), style="overflow-x:auto")
         return rows, *([self.plot()] if len(self) else [])
 
@@ -120,28 +137,33 @@ def survey(
     max_file_size: int | str | None = None,
     progress: bool | ReportTable | None = None,
 ) -> Survey:
-    """Look at many tables, and rank them by what compaction would gain.
+    """Read the logs of many tables, and rank the tables by what compaction would gain.
 
-    Nothing is changed. Tables on paths are read from their logs alone, several at once, without
-    Spark; a table that can't be read is a row that says why.
+    Nothing is changed. Tables given by paths are read without Spark, several at once. A table that
+    can't be read has a row that says why.
 
     Args:
-        where: A folder that holds Delta tables, six levels deep at most (see `find_tables`), or
-            is one; or a list of their paths and names; or, with a Spark session, the name of a
-            schema, catalog.schema, a catalog, or one table.
-        spark: The session that knows the names; without one, the one that is running, if any.
-            OPTIMIZE's settings in it are what is planned with.
-        max_file_size: The size that compaction would aim for. None: as OPTIMIZE is set in the
+        where: A Delta table, or a folder with Delta tables (see `find_tables`); or a list of paths
+            and names of tables; or, with a Spark session, the name of a schema, catalog.schema,
+            catalog or table.
+        spark: The session whose catalog and OPTIMIZE settings are used; None for the active session,
+            if any.
+        max_file_size: The target file size of the compaction. None: OPTIMIZE's setting in the
             session, or 1 GiB.
-        progress: True for a progress bar, or a function that is called with the number of tables
-            done, the number of all and the name of the one just done.
+        progress: True for a progress bar, or a function that is called with the number of surveyed
+            tables, the number of all tables and the name of the last one.
 
     Raises:
         InvalidArgumentError: `where` or the size can't be used.
-        TableNotFoundError: There is nothing by that name.
-        NotADeltaTableError: It is the name of something else.
-        UnsupportedTableError: The folder isn't on a local disk, or the catalog doesn't list its
+        TableNotFoundError: The path or name doesn't exist.
+        NotADeltaTableError: It is not a folder, schema, catalog or Delta table.
+        UnsupportedTableError: The folder isn't on a local disk, or the catalog can't list its
             tables.
+
+    Examples:
+        >>> survey = ck.survey("data", max_file_size="128 MiB")
+        >>> survey.to_arrow().select(["table", "num_files", "files_removed", "files_added"]).to_pylist()
+        [{'table': 'data/flights', 'num_files': 1095, 'files_removed': 1095, 'files_added': 3}]
     """
     session = spark or active_spark()
     settings = PlanSettings.of(session, max_file_size)
@@ -159,7 +181,7 @@ def survey(
 def _survey_all(
     places: list[tuple[str, str]], spark: SparkSession | None, settings: PlanSettings, report: ReportTable
 ) -> list[Facts]:
-    """The rows of all tables, in their order."""
+    """Return the rows of all tables, in their order."""
     pool = ThreadPoolExecutor(_AT_ONCE)
     try:
         surveys = {pool.submit(survey_table, name, place, spark, settings): name for name, place in places}
@@ -167,7 +189,7 @@ def _survey_all(
             report(done, len(places), surveys[finished])
         return [finished.result() for finished in surveys]
     finally:
-        # Whoever interrupts waits for the tables begun, not for all.
+        # After Ctrl-C, wait only for the tables that were begun.
         pool.shutdown(cancel_futures=True)
 
 
@@ -188,40 +210,40 @@ def _silent(done: int, total: int, name: str) -> None:
 
 
 def finding(where: str, rows: pa.Table) -> str:
-    """What a survey found, in a sentence without its full stop."""
+    """Return what a survey found, as a sentence without its full stop."""
     if not len(rows):
         return f"There is no Delta table in {where}"
     gains = [gain or 0 for gain in _surveyed(rows)["gain"].to_pylist()]
     if not gains:
-        return f"No table of {len(rows):,} can be surveyed"
+        return f"None of {len(rows):,} tables can be surveyed"
     total, tables = sum(gains), format_count(len(gains), "table")
     if not total:
         return f"Compaction would gain nothing in {tables}"
-    spared = f"Compaction would spare readers {format_size(total)}"
+    saved = f"Compaction would save readers {format_size(total)}"
     cumulated = np.cumsum(gains)
     most = int(np.searchsorted(cumulated, _MOST_OF_IT * total)) + 1
     if most == len(gains):
-        return f"{spared} in {tables}; {_COUNTED}"
+        return f"{saved} in {tables}; {_COUNTED}"
     share = _percent(int(cumulated[most - 1]), total)
-    return f"{spared}, {share} of it in {most:,} of {tables}; {_COUNTED}"
+    return f"{saved}, {share} of it in {most:,} of {tables}; {_COUNTED}"
 
 
 def _text(where: str, rows: pa.Table) -> str:
-    """The finding, and a line a table."""
+    """Return the finding, and a line per table."""
     surveyed = _surveyed(rows).to_pylist()
     lines = [f"{finding(where, rows)}."]
-    cells = [(row["table"], _files(row), _small(row), _spared(row)) for row in surveyed[:_MOST_LINES]]
+    cells = [(row["table"], _files(row), _small(row), _saved(row)) for row in surveyed[:_MOST_LINES]]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines += [
-        f"{name:<{widths[0]}}  {files:>{widths[1]}}  {small:>{widths[2]}}  {spared:>{widths[3]}}"
-        for name, files, small, spared in cells
+        f"{name:<{widths[0]}}  {files:>{widths[1]}}  {small:>{widths[2]}}  {saved:>{widths[3]}}"
+        for name, files, small, saved in cells
     ]
     lines += _more(len(surveyed), _MOST_LINES)
     return "\n".join([*lines, *(f"{row['table']}: {row['error']}" for row in _failed(rows))])
 
 
 def _html(where: str, rows: pa.Table) -> Html:
-    """The finding, a table of the tables, and the errors in words."""
+    """Return the finding, a table with a row per Delta table, and the errors."""
     surveyed, failed = _surveyed(rows).to_pylist(), _failed(rows)
     parts = [element("p", element("b", f"{finding(where, rows)}."))]
     if surveyed:
@@ -229,7 +251,7 @@ def _html(where: str, rows: pa.Table) -> Html:
         parts += map(paragraph, [*_more(len(surveyed), _MOST_ROWS), GAIN])
     if failed:
         listed = (element("li", element("b", row["table"]), f": {row['error']}") for row in failed)
-        parts += [paragraph("Not surveyed, or not in full:"), element("ul", *listed)]
+        parts += [paragraph("Not surveyed, or only in part:"), element("ul", *listed)]
     return joined(*parts)
 
 
@@ -270,8 +292,8 @@ def _small(row: Facts) -> str:
     return f"{_percent(row['num_small_files'], row['num_files'])} small"
 
 
-def _spared(row: Facts) -> str:
-    return f"spares {format_size(row['gain'])}" if row["files_removed"] else "nothing to gain"
+def _saved(row: Facts) -> str:
+    return f"saves {format_size(row['gain'])}" if row["files_removed"] else "nothing to gain"
 
 
 def _more(count: int, most: int) -> list[str]:
@@ -283,7 +305,7 @@ def _ratio(number: float) -> str:
 
 
 def _percent(part: int, whole: int) -> str:
-    """A share that is 0 % or 100 % only if it is all or nothing."""
+    """Format a share, as 0 % or 100 % only if it is exactly nothing or all."""
     if not whole:
         return "0 %"
     share = round(100 * part / whole)

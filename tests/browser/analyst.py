@@ -213,7 +213,7 @@ class AnalystsPath(FirstLook):
     def test_where_narrows_the_plan_and_a_data_column_gets_a_sentence(self, page: Page) -> None:
         type_into(page, ".ck-where", "month = 1")
         error = page.locator(".ck-where-error")
-        expect(error).to_contain_text("month, which is no partition column", timeout=60 * SECOND)
+        expect(error).to_contain_text("month, which is not a partition column", timeout=60 * SECOND)
         type_into(page, ".ck-where", "origin = 'JFK'")
         expect(page.locator(".ck-plan")).to_contain_text("365 live files where origin = 'JFK'")
         expect(error).to_be_hidden()
@@ -315,7 +315,7 @@ class AnalystsPath(FirstLook):
     def test_a_table_that_was_deleted_meanwhile_gets_a_sentence(self, page: Page, root: Path) -> None:
         shutil.rmtree(root / "data" / "shaped")
         page.locator("button.ck-run").click()
-        expect(page.locator(".ck-progress .ck-error")).to_contain_text("is gone")
+        expect(page.locator(".ck-progress .ck-error")).to_contain_text("does not exist")
 
     def test_a_conflict_costs_the_files_that_are_gone_and_no_others(
         self, page: Page, root: Path, flights: Path

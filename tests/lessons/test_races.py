@@ -117,7 +117,7 @@ def test_after_a_metadata_change_optimize_commits_from_the_newer_version(
     tries = stories["compaction with ADD COLUMN"].attempts
     assert tries["read_version"].to_pylist() == [0, 0, 1]
     assert tries["version"].to_pylist() == [1, 1, 2]
-    assert "looked again" in stories["compaction with ADD COLUMN"].why
+    assert "in a new transaction" in stories["compaction with ADD COLUMN"].why
 
 
 def test_optimize_looks_again_and_gives_up_where_its_files_are_gone(stories: Mapping[str, Story]) -> None:
@@ -175,7 +175,9 @@ def test_a_story_draws_itself(stories: Mapping[str, Story]) -> None:
 
 
 def test_an_unknown_scenario_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match='"coffee with tea" is no scenario: choose one of append'):
+    with pytest.raises(
+        InvalidArgumentError, match='"coffee with tea" is not a scenario: choose one of append'
+    ):
         races.play(tmp_path, "coffee with tea")
     assert list(tmp_path.iterdir()) == []
 
@@ -183,13 +185,13 @@ def test_an_unknown_scenario_is_refused(tmp_path: Path) -> None:
 def test_nothing_is_played_within_a_table(spark: SparkSession, shaped: Path) -> None:
     before = folders.listing(shaped)
     for folder in (shaped, shaped / "part=p0000"):
-        with pytest.raises(InvalidArgumentError, match=r"is within the Delta table .*: give another folder"):
+        with pytest.raises(InvalidArgumentError, match=r"inside the Delta table .*: give another folder"):
             races.play(folder, "append with append", spark)
     assert folders.listing(shaped) == before
 
 
 def test_a_writer_that_never_commits_is_told(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(RunFailedError, match="ended before it came to a commit: it changed nothing"):
+    with pytest.raises(RunFailedError, match="ended before its commit: it changed nothing"):
         Held(spark, lambda: spark.range(3).collect())
-    with pytest.raises(RunFailedError, match="ended before it came to a commit: out of ink"):
+    with pytest.raises(RunFailedError, match="ended before its commit: out of ink"):
         Held(spark, lambda: (_ for _ in ()).throw(OSError("out of ink")))

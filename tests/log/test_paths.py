@@ -177,5 +177,5 @@ def test_a_deletion_vectors_id_gives_its_file(vector_id: str | None, file: str |
 
 @pytest.mark.parametrize("vector_id", ["u", "uvb[*k^@4", "uab^-aqEH.-t@S}K{vb[*k\n", "u" + "ü" * 20])
 def test_a_deletion_vectors_id_that_is_none_is_refused(vector_id: str) -> None:
-    with pytest.raises(CorruptLogError, match=r"^The deletion vector \"u.* is no UUID: .*\.$"):
+    with pytest.raises(CorruptLogError, match=r"^The deletion vector \"u.* has no valid UUID: .*\.$"):
         deletion_vector_file(vector_id, TABLE)

@@ -236,8 +236,8 @@ def test_optimize_does_not_run_what_it_would_do_otherwise(tmp_path: Path, option
         ({"max_deleted_rows_ratio": 1.5}, "max_deleted_rows_ratio=1.5 is not a share"),
         ({"max_deleted_rows_ratio": float("nan")}, "max_deleted_rows_ratio=nan is not a share"),
         ({"zorder_by": "p"}, 'zorder_by="p" is not a data column'),
-        ({"zorder_by": ["c"], "order": "c"}, "leave order and budget out"),
-        ({"zorder_by": "c", "budget": 10}, "leave order and budget out"),
+        ({"zorder_by": ["c"], "order": "c"}, "leave out order and budget"),
+        ({"zorder_by": "c", "budget": 10}, "leave out order and budget"),
     ],
     ids=str,
 )

@@ -73,10 +73,8 @@ def test_one_outlier_in_five_does_not_hide_a_difference() -> None:
 def test_times_of_the_same_files_and_of_fewer_than_three_runs_are_no_finding() -> None:
     same = replace(FASTER, same_files=True, files_before=3)
     assert not same.is_clear
-    assert (
-        same.finding
-        == "The same 3 files read at both versions, so that times differ by chance: 4.2 s → 1.0 s"
-    )
+    assert same.finding.startswith("The same 3 files read at both versions")
+    assert same.finding.endswith("4.2 s → 1.0 s")
     assert "No file read" in replace(same, files_before=0, files_after=0).finding
     assert comparison_of([4.0, 4.2], [1.0, 0.9]).finding.startswith("No clear difference")
 
@@ -89,7 +87,7 @@ def test_a_slower_read_says_so() -> None:
 
 def test_other_rows_are_no_comparison_of_times() -> None:
     other = comparison_of([4.0] * 3, [1.0] * 3, same_result=False)
-    assert "don't compare" in other.finding
+    assert "can't be compared" in other.finding
     assert "NOT the same" in other.facts()["rows that came out"]
 
 

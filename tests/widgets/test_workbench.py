@@ -483,7 +483,7 @@ def test_a_table_that_is_put_back_is_there_again(own_bench: Workbench, own: Path
     (own / "a").rename(own / ".away")
     show(own_bench, "Run")
     own_bench.state.loading.wait(SECONDS)
-    assert "is gone" in own_bench.picker.error.value
+    assert "does not exist" in own_bench.picker.error.value
     assert own_bench.run.run_button.disabled
     (own / ".away").rename(own / "a")
     show(own_bench, "Plan")
