@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 
 from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.histogram import Histogram
 from compaction_kit.log.snapshot import Snapshot
+from compaction_kit.plots.sizes import Histogram
 from compaction_kit.records import Record
 from compaction_kit.retention import table_retention
 from compaction_kit.skipping import Bounds, Overlap, measure_overlap, read_bounds

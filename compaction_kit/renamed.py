@@ -11,6 +11,7 @@ from types import ModuleType
 _PACKAGE = __name__.rpartition(".")[0]
 _NOW = {
     "sizes": "text",
+    "histogram": "plots.sizes",
     "durations": "text",
     "markup": "text",
     "bounds": "skipping",

@@ -19,7 +19,6 @@ _ROOMS = {
         "times",
         "storage",
         "folder",
-        "histogram",
     ),
     "files": ("files", "skipping", "predicate"),
     "handle": ("handle", "retention"),

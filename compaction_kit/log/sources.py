@@ -1,15 +1,25 @@
-"""Read the files of a log that hold file actions, column by column, when columns are needed."""
+"""The files of a log that hold file actions, read column by column, as often as columns are wanted."""
 
+import json
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from compaction_kit.errors import CompactionKitError, CorruptLogError
+from compaction_kit.log.actions import OTHERS, check_columns, checked, column, parquet_columns
 from compaction_kit.log.json_source import JsonSource
 from compaction_kit.log.listing import LOG_FOLDER, LogFile
-from compaction_kit.log.parquet_source import ParquetSource
+from compaction_kit.log.reading import DAMAGE, first_line, open_checked
+from compaction_kit.log.stats import count_records
 from compaction_kit.storage import Store
+
+_BATCH_ROWS = 1 << 16
 
 
 class Source(Protocol):
@@ -66,3 +76,127 @@ def _sidecars(sources: Iterable[Source]) -> list[str]:
     actions = [action for source in sources for name, action in source.other_actions() if name == "sidecar"]
     # A path is absolute, or the name of a file in _sidecars.
     return [posixpath.join(LOG_FOLDER, "_sidecars", action["path"]) for action in actions]
+
+
+class ParquetSource:
+    """One Parquet file of a checkpoint; its rows have no columns that the file lacks."""
+
+    def __init__(self, store: Store, place: str):
+        self._store, self._place = store, place
+
+    @property
+    def size_bytes(self) -> int:
+        """See `Source`."""
+        found = self._store.status(self._place)
+        return 0 if found is None else found.size_bytes
+
+    def rows(self, names: Iterable[str]) -> pa.Table:
+        """See `Source`."""
+        wanted = list(names)
+        with self._open() as file:
+            raw = file.read(columns=parquet_columns(wanted))
+            check_columns(raw, wanted)
+            return raw
+
+    def num_records(self) -> pa.Array:
+        """See `Source`."""
+        raw = self.rows(["size_bytes", "stats_num_records"])
+        parsed = column(raw, "add", "stats_num_records")
+        known = pc.or_(parsed.is_valid(), column(raw, "add", "size_bytes").is_null())
+        if pc.all(known).as_py():
+            return parsed
+        with self._open() as file:
+            groups = range(file.num_row_groups)
+        # Stats as text may not fit in memory, so they are read in batches.
+        with ThreadPoolExecutor() as pool:
+            counted = [part for parts in pool.map(self._count_group, groups) for part in parts]
+        return pc.coalesce(parsed, pa.concat_arrays(counted)) if counted else parsed
+
+    def stats(self) -> pa.Array:
+        """See `Source`."""
+        texts = column(self.rows(["stats"]), "add", "stats")
+        with self._open() as file:
+            parsed = file.read(columns=["add.stats_parsed"])
+        if "add" not in parsed.column_names:
+            return texts
+        adds = parsed["add"].combine_chunks()
+        return (
+            pa.array(
+                [
+                    json.dumps(_without_nulls(add["stats_parsed"]), default=str)
+                    if text is None and add is not None and add["stats_parsed"] is not None
+                    else text
+                    for text, add in zip(texts.to_pylist(), adds.to_pylist(), strict=True)
+                ],
+                pa.string(),
+            )
+            if _lacks_text(texts, adds)
+            else texts
+        )
+
+    def is_there(self) -> bool:
+        """See `Source`."""
+        return self._store.is_file(self._place)
+
+    def other_actions(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """See `Source`."""
+        with self._open() as file:
+            groups = [i for i in range(file.num_row_groups) if _may_hold_others(file.metadata.row_group(i))]
+            raw = file.read_row_groups(groups, columns=list(OTHERS))
+            actions = [
+                (name, checked(name, action))
+                for name in raw.column_names
+                for action in raw[name].drop_null().to_pylist(maps_as_pydicts="strict")
+            ]
+        yield from actions
+
+    def actions(self) -> Iterator[dict[str, Any]]:
+        """See `Source`."""
+        with self._open() as file:
+            for batch in file.iter_batches(_BATCH_ROWS):
+                for row in batch.to_pylist(maps_as_pydicts="strict"):
+                    yield _without_nulls(row)
+
+    def _count_group(self, group: int) -> list[pa.Array]:
+        with self._open() as file:
+            batches = file.iter_batches(_BATCH_ROWS, [group], parquet_columns(["stats"]), use_threads=False)
+            return [count_records(column(pa.Table.from_batches([b]), "add", "stats")) for b in batches]
+
+    @contextmanager
+    def _open(self) -> Iterator[pq.ParquetFile]:
+        try:
+            with open_checked(self._store, self._place) as file:
+                yield pq.ParquetFile(file, page_checksum_verification=True)
+        except CompactionKitError:
+            raise
+        except (OSError, *DAMAGE) as error:
+            raise CorruptLogError(
+                f"The checkpoint file {posixpath.basename(self._place)} can't be read: {first_line(error)}."
+            ) from error
+
+
+def _lacks_text(texts: pa.Array, adds: pa.Array) -> bool:
+    """Return whether an add has its stats only in parsed form."""
+    return bool(pc.any(pc.and_(texts.is_null(), pc.struct_field(adds, [0]).is_valid())).as_py())
+
+
+def _without_nulls(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return an action's fields as a commit writes them, without nulls."""
+    return {
+        name: _without_nulls(value) if isinstance(value, dict) and name != "partitionValues" else value
+        for name, value in fields.items()
+        if value is not None
+    }
+
+
+def _may_hold_others(group: Any) -> bool:
+    """Return whether a row group may hold one of `OTHERS`, according to its statistics."""
+    for i in range(group.num_columns):
+        leaf = group.column(i)
+        if leaf.path_in_schema.split(".")[0] in OTHERS and (
+            leaf.statistics is None
+            or not leaf.statistics.has_null_count
+            or leaf.statistics.null_count < leaf.num_values
+        ):
+            return True
+    return False
