@@ -114,7 +114,7 @@ def survey(tables: pa.Table, finding: str) -> Chart:
         notes.append(f"{format_count(len(tables) - len(rows), 'table')} can't be surveyed, or not in full")
     sentences = [
         f"{name}: {format_count(row['num_files'], 'file')}, {row['num_small_files']:,} of them small, "
-        f"{_num_after(row):,} after compaction, which would spare {format_size(row['gain'])}"
+        f"{_num_after(row):,} after compaction, which would save {format_size(row['gain'])}"
         for row, name in zip(shown[:_MOST_IN_LABEL], names, strict=False)
     ]
     figure = style.chart(9.6, 1.3 + 0.26 * len(shown) + 0.2 * bool(notes), finding, *sentences, *notes)
@@ -185,7 +185,7 @@ def _draw_outcomes(axis: Axes, rows: list[Row]) -> None:
         for text, end, bold in ((files, _FILES_END, "normal"), (gain, _GAIN_END, weight)):
             style.note(axis, text, (1, row), (end, 0), color, fontweight=bold, annotation_clip=False, **how)
 
-    write(-0.9, "now → after", "spared", MUTED)
+    write(-0.9, "now → after", "saved", MUTED)
     for position, row in enumerate(rows):
         if row["files_removed"]:
             files = f"{row['num_files']:,} → {_num_after(row):,}"
