@@ -331,7 +331,7 @@ def test_the_figure_s_words_are_its_finding_and_its_first_tables(lake: Path) -> 
         "Compaction would save readers 44 MiB, 82 % of it in 2 of 4 tables; each opened file counts as "
         "4 MiB. many: 8 files, "
     )
-    assert "none: 2 files, 0 of them small, 2 after compaction, which would spare 0 B" in label
+    assert "none: 2 files, 0 of them small, 2 after compaction, which would save 0 B" in label
     assert label.endswith("4 tables can't be surveyed, or not in full")
 
 
