@@ -2,6 +2,7 @@
 
 import importlib
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -435,6 +436,33 @@ def test_nothing_is_deleted_by_the_plan_for_another_retention(
     assert vacuum.state.plan is not None
     assert vacuum.state.plan.is_empty
     assert vacuum.danger.layout.display == "none"
+
+
+@pytest.mark.spark
+def test_a_vacuum_that_begins_takes_the_result_of_the_last_one_off_the_screen(
+    own_bench: Workbench, own: Path, spark: object
+) -> None:
+    litter(own / "a")
+    go, vacuum, state = threading.Event(), vacuum_of(own_bench), own_bench.state
+    vacuum.confirm.value = "a"
+    vacuum.run_button.click()
+    vacuum.state.running.wait(60)
+    assert vacuum.state.result is not None
+    assert "1 file" in vacuum.outcome.value
+    assert state.table is not None
+
+    def held(_: Job) -> None:
+        go.wait(SECONDS)
+
+    vacuum.state.start_run(state, state.table, held)
+    deadline = time.monotonic() + SECONDS
+    while vacuum.state.result is not None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert vacuum.state.running.running
+    assert vacuum.state.result is None
+    assert vacuum.outcome.layout.display == "none"
+    go.set()
+    vacuum.state.running.wait(SECONDS)
 
 
 def test_a_name_arms_the_plan_that_it_was_typed_under_and_no_other(own_bench: Workbench, own: Path) -> None:
