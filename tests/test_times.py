@@ -240,6 +240,6 @@ def test_a_retention_that_reaches_beyond_the_calendar_keeps_everything(tmp_path:
         assert plan.retention == parse_retention(length)
     cleanup = opened.plan_log_cleanup()
     assert cleanup.versions_lost == []
-    assert "take nothing" in cleanup.explain()
+    assert "would delete nothing" in cleanup.explain()
     handmade.write_sink_log(output, 2)
     assert len(sink_log(output).plan_retention(length).dropped) == 0
