@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from compaction_kit.errors import TableNotFoundError, UnsupportedTableError
+from compaction_kit.errors import CompactionKitError, TableNotFoundError, UnsupportedTableError
 
 _MOST_SHOWN = 200
 
@@ -208,6 +208,14 @@ def open_store(name: str) -> Store:
         TableNotFoundError: Nothing can be at such a path, or nobody may look there.
     """
     return LocalStore(os.path.realpath(local_path(name)))
+
+
+def is_folder(name: str) -> bool:
+    """Return whether a path or URI names a folder; False for a name that can't be used."""
+    try:
+        return open_store(name).is_folder()
+    except CompactionKitError:
+        return False
 
 
 def local_path(name: str) -> Path:

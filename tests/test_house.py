@@ -1,5 +1,6 @@
-"""Imports go one way, and CONTRIBUTING.md shows the house as it is."""
+"""Imports go one way, files are reached by one module, and CONTRIBUTING.md shows the house as it is."""
 
+import ast
 import importlib.util
 from graphlib import TopologicalSorter
 from types import ModuleType
@@ -9,6 +10,36 @@ import pytest
 from tests.test_project import ROOT
 
 # Widgets take a second to import, and scripts want none (`compaction_kit.workbench`).
+# What reaches files without the store: the store, what runs on executors, and what has files of its own.
+REACH_FILES = (
+    "storage.py",
+    "execute/arrow/worker/",
+    "session.py",
+    "java.py",
+    "report.py",
+    "datasets.py",
+    "lessons/",
+    "execute/jvm.py",
+    "widgets/parts.py",
+    "widgets/workbench.py",
+)
+OF_FILES = {
+    *(
+        "open",
+        "exists",
+        "is_dir",
+        "iterdir",
+        "glob",
+        "rglob",
+        "stat",
+        "lstat",
+        "resolve",
+        "scandir",
+        "listdir",
+    ),
+    *("read_bytes", "read_text", "write_bytes", "write_text", "unlink", "rmdir", "mkdir", "rename", "touch"),
+    *("memory_map", "OSFile", "read_table", "isfile", "isdir", "islink", "realpath", "getsize", "rmtree"),
+}
 HIDDEN = ["compaction_kit: from compaction_kit.widgets import workbench"]
 
 
@@ -33,6 +64,21 @@ def test_no_room_imports_itself_by_way_of_others(house: ModuleType) -> None:
 
 def test_imports_stand_at_the_top_of_modules(house: ModuleType) -> None:
     assert house.hidden_imports() == HIDDEN
+
+
+def test_files_of_tables_are_reached_by_the_store_alone() -> None:
+    package = ROOT / "compaction_kit"
+    found = []
+    for file in sorted(package.rglob("*.py")):
+        name = file.relative_to(package).as_posix()
+        if name.startswith(REACH_FILES):
+            continue
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call):
+                owner, dot, act = ast.unparse(call.func).rpartition(".")
+                if act in OF_FILES and (dot or act == "open") and not owner.endswith("store"):
+                    found.append(f"{name}:{call.lineno}: {owner}.{act}")
+    assert found == []
 
 
 def test_the_picture_is_of_the_house(house: ModuleType) -> None:

@@ -18,6 +18,7 @@ from compaction_kit.errors import StalePlanError, TableNotFoundError
 from compaction_kit.execute import CompactionResult, Progress
 from compaction_kit.files import Files
 from compaction_kit.plan.order import SIZE
+from compaction_kit.storage import is_folder
 from compaction_kit.survey import Survey, find_tables, survey
 from compaction_kit.table import Table, local_path, open_table
 from compaction_kit.text import GIB
@@ -152,7 +153,7 @@ class WorkbenchState(Runs):
         self.surveying.cancel()
         self.tables = self._tables()
         # A name that is no folder may be a table in the catalog, or a mistake that gets a sentence.
-        name = self.tables[0] if self.tables else ("" if Path(self.root).is_dir() else self.root)
+        name = self.tables[0] if self.tables else ("" if is_folder(self.root) else self.root)
         if name == self.name:
             self._open()
         else:

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import ipywidgets as w
 
+from compaction_kit.storage import is_folder
 from compaction_kit.survey.survey import GAIN
 from compaction_kit.text import format_count, format_size
 from compaction_kit.widgets import parts
@@ -61,7 +61,7 @@ class TablePicker(w.VBox):
 
 
 def _no_table(root: str) -> str:
-    if root and not Path(root).is_dir():
+    if root and not is_folder(root):
         what = f"There is no {root} yet: check the spelling, name"
     else:
         what = f"There is no Delta table under {root or 'the current folder'} yet. Name"
