@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from nbval.plugin import IPyNbCell
 
-from tests.jvm import address, free_jvm, stop_sessions
+from tests.conftest import QUICK, QUICK_STREAMS
+from tests.jvm import address, defaults, free_jvm, stop_sessions
 
 
 @pytest.hookimpl(wrapper=True)
@@ -16,7 +17,9 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     gateway = free_jvm() if isinstance(item, IPyNbCell) else None
     if gateway is None:
         return (yield)
-    with pytest.MonkeyPatch.context() as patch:
+    # Lessons run as readers run them; their solutions compute next to nothing.
+    settings = QUICK | QUICK_STREAMS if item.path.parent.name == "solutions" else {}
+    with pytest.MonkeyPatch.context() as patch, defaults(gateway, settings):
         for name, value in address(gateway).items():
             patch.setitem(os.environ, name, value)
         result = yield

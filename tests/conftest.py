@@ -19,7 +19,7 @@ settings.register_profile("kit", deadline=None, derandomize=True)
 settings.register_profile("long", deadline=None, max_examples=2_000)
 settings.load_profile("kit")
 
-# For many queries over next to nothing. Notebooks and browser run with the kit's own settings.
+# For many queries over next to nothing. Lessons and browser run with the kit's own settings.
 QUICK = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
@@ -27,6 +27,15 @@ QUICK = {
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+    # Of a stream's own files; they have Hadoop's checksums anyway.
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+}
+# To write a stream's own files without a process for each. Who reads them by this verifies Hadoop's
+# checksums, which Spark by default doesn't.
+QUICK_STREAMS = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
 }
 CopyOf = Callable[[Path], Path]
 

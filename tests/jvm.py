@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from py4j.java_gateway import JavaGateway
 from pyspark import SparkContext
@@ -26,6 +26,19 @@ def address(gateway: JavaGateway) -> dict[str, str]:
     """What a process has in its environment for PySpark to use a JVM."""
     known = gateway.gateway_parameters
     return {"PYSPARK_GATEWAY_PORT": str(known.port), "PYSPARK_GATEWAY_SECRET": known.auth_token}
+
+
+@contextlib.contextmanager
+def defaults(gateway: JavaGateway, confs: Mapping[str, str]) -> Iterator[None]:
+    """Have a session that starts in a JVM begin with settings, as from spark-defaults.conf."""
+    system = gateway.jvm.java.lang.System
+    for key, value in confs.items():
+        system.setProperty(key, value)
+    try:
+        yield
+    finally:
+        for key in confs:
+            system.clearProperty(key)
 
 
 def stop_sessions(gateway: JavaGateway) -> None:

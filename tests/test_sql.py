@@ -40,17 +40,38 @@ def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
     return table
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.fixture
+def elsewhere(spark: SparkSession) -> Iterator[None]:
+    """The session's default file system is one that isn't there."""
+    conf = spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[union-attr]
+    before = conf.get("fs.defaultFS")
+    conf.set("fs.defaultFS", "elsewhere://nowhere/")
+    yield
+    conf.set("fs.defaultFS", before)
+
+
+@pytest.mark.parametrize(("name", "default"), [(NAMES[0], "local"), (NAMES[1], "elsewhere")])
 def test_the_table_of_that_name_is_changed_and_not_its_neighbour(
-    spark: SparkSession, original: Path, tmp_path: Path, confs: SetConf, name: str
+    spark: SparkSession,
+    original: Path,
+    tmp_path: Path,
+    confs: SetConf,
+    request: pytest.FixtureRequest,
+    name: str,
+    default: str,
 ) -> None:
+    """A local table it is too, whatever the default file system."""
+    if default == "elsewhere":
+        request.getfixturevalue("elsewhere")
     confs("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     path, neighbour = (folders.copy(original, tmp_path / one) for one in (name, "t"))
     before = folders.listing(neighbour)
     table = open_table(path, spark)
     versions: list[int] = []
     for strategy in ("optimize", "rewrite", "arrow"):
-        versions += table.plan_compaction().run(strategy=strategy).versions
+        result = table.plan_compaction().run(strategy=strategy)
+        assert result.verified
+        versions += result.versions
         versions.append(table.plan_restore(1).run().version)
     versions += table.plan_compaction(zorder_by="a${x}").run(strategy="optimize", verify=False).versions
     assert versions == [2, 3, 4, 5, 6, 7, 8]
@@ -99,30 +120,6 @@ def test_any_name_is_the_same_in_sql_with_variables_and_without(
 ) -> None:
     with session_confs(spark, {SUBSTITUTES: str(substitutes).lower()}):
         assert spark.range(1).select(F.expr(f"id AS {identifier(spark, name)}")).columns == [name]
-
-
-@pytest.fixture
-def elsewhere(spark: SparkSession) -> Iterator[None]:
-    """The session's default file system is one that isn't there."""
-    conf = spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[union-attr]
-    before = conf.get("fs.defaultFS")
-    conf.set("fs.defaultFS", "elsewhere://nowhere/")
-    yield
-    conf.set("fs.defaultFS", before)
-
-
-def test_a_local_table_stays_local_whatever_the_default_file_system(
-    spark: SparkSession, original: Path, tmp_path: Path, elsewhere: None, confs: SetConf
-) -> None:
-    confs("spark.databricks.delta.retentionDurationCheck.enabled", "false")
-    path = folders.copy(original, tmp_path / "a b%20c")
-    table = open_table(path, spark)
-    for strategy in ("optimize", "rewrite", "arrow"):
-        assert table.plan_compaction().run(strategy=strategy).verified
-        table.plan_restore(1).run()
-    assert measure_reads(spark, path, 1, 7, "id < 3", 1).same_result
-    vacuum = table.plan_vacuum("0 hours")
-    assert vacuum.run().num_files == vacuum.num_files > 0
 
 
 def test_a_table_of_the_catalog_is_found_where_its_folder_has_percent_signs(

@@ -2,7 +2,7 @@
 optimized writes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -11,17 +11,27 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.execute.jobs import session_confs
 from compaction_kit.lessons import streams
 from compaction_kit.lessons.streams import StreamStory
 from compaction_kit.sql import table_name
+from tests.conftest import QUICK_STREAMS
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("quick")]
 
 STRATEGIES = ["optimize", "rewrite", "arrow"]
 
 
 @pytest.fixture(scope="module")
-def stories(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, StreamStory]:
+def quick(spark: SparkSession) -> Iterator[None]:
+    with session_confs(spark, QUICK_STREAMS):
+        yield
+
+
+@pytest.fixture(scope="module")
+def stories(
+    quick: None, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, StreamStory]:
     folder = tmp_path_factory.mktemp("streams")
     return {name: streams.compact_while_streaming(folder, name, spark=spark) for name in streams.ways()}
 

@@ -43,7 +43,7 @@ def whole(
 @pytest.fixture(scope="module")
 def places(request: pytest.FixtureRequest) -> Callable[[int], range]:
     """Where to damage a file of some bytes: at a fixed stride, or at every byte of a small one."""
-    most = 5_000 if request.config.getoption("--long") else 8
+    most = 5_000 if request.config.getoption("--long") else 5
     return lambda size: range(0, size, -(-size // most) or 1)
 
 

@@ -1,20 +1,10 @@
-"""What the tests of this folder share: a stream that ran once, which they leave as it is."""
+"""What the tests of this folder share."""
 
 from datetime import timedelta
 
 import pytest
-from pyspark.sql import SparkSession
 
 from compaction_kit.sinklog.policy import Kind, Policy
-from tests.sinklog.streams import Stream
-
-
-@pytest.fixture(scope="package")
-def streamed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stream:
-    """26 batches with Spark's default settings."""
-    stream = Stream(spark, tmp_path_factory.mktemp("default"))
-    stream.run(26)
-    return stream
 
 
 @pytest.fixture(scope="package")

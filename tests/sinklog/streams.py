@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.sinklog.policy import Kind, Policy, setting
+from tests.conftest import QUICK_STREAMS
 
 ENTRY = {
     "path": "file:///out/part-0.parquet",
@@ -66,12 +67,9 @@ class Stream:
         writer = reader.json(str(source)).writeStream.format("delta" if to else self.format)
         writer = writer.options(**(options or {}))
         writer = writer.partitionBy(*self.partition_by) if self.partition_by else writer
-        query = (
-            writer.option("checkpointLocation", str(self.checkpoint))
-            .trigger(availableNow=True)
-            .start(str(to or self.output))
-        )
-        query.awaitTermination()
+        writer = writer.option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True)
+        with session_confs(self.spark, QUICK_STREAMS):
+            writer.start(str(to or self.output)).awaitTermination()
 
     @property
     def folders(self) -> dict[Kind, Path]:
@@ -81,7 +79,7 @@ class Stream:
 @contextmanager
 def policies(spark: SparkSession, by_kind: Mapping[Kind, Policy]) -> Iterator[None]:
     """Set a session so that its logs have these policies."""
-    confs = {}
+    confs = dict(QUICK_STREAMS)
     for kind, policy in by_kind.items():
         confs[setting(kind, "compactInterval")] = str(policy.default_interval)
         confs[setting(kind, "cleanupDelay")] = f"{int(policy.cleanup_delay.total_seconds() * 1000)}ms"

@@ -16,6 +16,14 @@ from tests.sinklog.streams import Stream, names_in, policies, rewritten
 pytestmark = pytest.mark.spark
 
 
+@pytest.fixture(scope="module")
+def streamed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stream:
+    """26 batches with Spark's default settings, which tests leave as they are."""
+    stream = Stream(spark, tmp_path_factory.mktemp("default"))
+    stream.run(26)
+    return stream
+
+
 def test_by_default_26_batches_leave_every_file_and_two_compactions(streamed: Stream) -> None:
     for kind, folder in streamed.folders.items():
         log = ck.sink_log(folder)

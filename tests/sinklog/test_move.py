@@ -15,12 +15,21 @@ from compaction_kit.errors import (
     StalePlanError,
     UnsupportedTableError,
 )
-from compaction_kit.sinklog.policy import Kind
+from compaction_kit.sinklog.policy import Kind, Policy
 from tests.folders import listing
-from tests.sinklog.streams import LINE, Stream, make_log, rewritten
+from tests.sinklog.streams import LINE, Stream, make_log, policies, rewritten
 
 pytestmark = pytest.mark.spark
 HEADER = {"header": "true"}
+
+
+@pytest.fixture(scope="module")
+def few(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stream:
+    """4 batches, of which the log's compaction has three."""
+    stream = Stream(spark, tmp_path_factory.mktemp("few"))
+    with policies(spark, {Kind.SINK: Policy(3)}):
+        stream.run(4)
+    return stream
 
 
 def rows_of(spark: SparkSession, table: Path) -> list[tuple[object, ...]]:
@@ -66,14 +75,14 @@ def test_only_what_the_log_lists_is_moved_and_the_stream_goes_on_in_the_table(
     assert [row[0] for row in rows_of(spark, tmp_path / "table")] == [0, 1, 2, 3]
 
 
-def test_parquet_moves_with_other_partitions(spark: SparkSession, streamed: Stream, tmp_path: Path) -> None:
-    plan = ck.sink_log(streamed.output).plan_move(tmp_path / "table", partition_by="p")
+def test_parquet_moves_with_other_partitions(spark: SparkSession, few: Stream, tmp_path: Path) -> None:
+    plan = ck.sink_log(few.output).plan_move(tmp_path / "table", partition_by="p")
     assert plan.schema.simpleString() == "struct<id:int,p:string>"
     assert len(plan.leftovers) == 0
     result = plan.run()
     assert result.verified
     assert ck.open_table(tmp_path / "table").files().partition_columns == ("p",)
-    assert "identical: 26 rows" in result._repr_html_()
+    assert "identical: 4 rows" in result._repr_html_()
 
 
 def test_csv_moves_with_the_options_it_was_written_with(spark: SparkSession, tmp_path: Path) -> None:
@@ -92,12 +101,12 @@ def test_csv_moves_with_the_options_it_was_written_with(spark: SparkSession, tmp
     assert rows_of(spark, tmp_path / "table") == [(0, "p 0"), (1, "p 1"), (2, "p 0")]
 
 
-def test_what_can_not_be_moved_is_refused(streamed: Stream, tmp_path: Path) -> None:
-    log = ck.sink_log(streamed.output)
+def test_what_can_not_be_moved_is_refused(few: Stream, tmp_path: Path) -> None:
+    log = ck.sink_log(few.output)
     with pytest.raises(InvalidArgumentError, match="exists already"):
         log.plan_move(tmp_path)
     with pytest.raises(InvalidArgumentError, match="is inside of the output"):
-        log.plan_move(streamed.output / "table")
+        log.plan_move(few.output / "table")
     with pytest.raises(
         InvalidArgumentError, match="partition_by=q is not a column of the output: choose from id, p"
     ):
@@ -116,17 +125,17 @@ def test_what_can_not_be_moved_is_refused(streamed: Stream, tmp_path: Path) -> N
 
 
 def test_a_log_that_was_cut_off_where_spark_does_not_notice_is_not_moved(
-    streamed: Stream, spark: SparkSession, tmp_path: Path
+    few: Stream, spark: SparkSession, tmp_path: Path
 ) -> None:
-    file = streamed.folders[Kind.SINK] / "19.compact"
+    file = few.folders[Kind.SINK] / "2.compact"
     text = file.read_text()
     with rewritten(file, text[: text.rindex("\n")]):
-        assert spark.read.parquet(str(streamed.output)).count() == 25
-        with pytest.raises(CorruptLogError, match=r"19\.compact differs from its checksums"):
-            ck.sink_log(streamed.output).plan_move(tmp_path / "table")
+        assert spark.read.parquet(str(few.output)).count() == 3
+        with pytest.raises(CorruptLogError, match=r"2\.compact differs from its checksums"):
+            ck.sink_log(few.output).plan_move(tmp_path / "table")
 
 
-def test_an_output_that_was_moved_to_another_folder_is_not_moved(streamed: Stream, tmp_path: Path) -> None:
-    shutil.copytree(streamed.output, tmp_path / "output")
-    with pytest.raises(CorruptLogError, match=r"lacks 26 files .* the log has absolute paths"):
+def test_an_output_that_was_moved_to_another_folder_is_not_moved(few: Stream, tmp_path: Path) -> None:
+    shutil.copytree(few.output, tmp_path / "output")
+    with pytest.raises(CorruptLogError, match=r"lacks 4 files .* the log has absolute paths"):
         ck.sink_log(tmp_path / "output").plan_move(tmp_path / "table")

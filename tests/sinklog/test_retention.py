@@ -1,6 +1,7 @@
 """A retention: what its plan says is what Spark's compaction drops."""
 
 import json
+import time
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -10,7 +11,7 @@ from pyspark.sql import SparkSession
 import compaction_kit as ck
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.sinklog.policy import Kind
-from tests.sinklog.streams import Stream
+from tests.sinklog.streams import ENTRY, Stream, make_log
 
 pytestmark = pytest.mark.spark
 _DAY_MS = 86_400_000
@@ -55,13 +56,15 @@ def test_a_compaction_drops_what_the_plan_says(spark: SparkSession, tmp_path: Pa
     assert "3 of 8 entries, as planned" in result._repr_html_()
 
 
-def test_nothing_old_is_nothing_dropped(streamed: Stream) -> None:
-    log = ck.sink_log(streamed.output)
+def test_nothing_old_is_nothing_dropped(tmp_path: Path) -> None:
+    line = json.dumps(ENTRY | {"modificationTime": int(time.time() * 1000)})
+    batches = {f"b{batch}": f"v1\n{line}" for batch in range(9)}
+    log = ck.sink_log(make_log(tmp_path / "_spark_metadata", **batches))
     plan = log.plan_retention("7 days")
-    assert (plan.batch, len(plan.dropped)) == (29, 0)
+    assert (plan.batch, len(plan.dropped)) == (9, 0)
     assert "would drop no entry" in plan.explain()
     assert len(log.plan_retention("900000 days").dropped) == 0
     later = log.plan_retention("7 days", at=log.read_at.replace(year=log.read_at.year + 1))
-    assert len(later.dropped) == 26
+    assert len(later.dropped) == 9
     with pytest.raises(InvalidArgumentError, match="is not a length of time"):
         log.plan_retention("a while")
