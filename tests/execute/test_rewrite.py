@@ -161,7 +161,7 @@ def test_outputs_are_nearly_as_large_as_they_may_be(
     table = open_table(folder)
     plan = table.plan_compaction(max_file_size="200 KiB")
     spread = Spread.of(plan)
-    result = plan.run(strategy="rewrite")
+    result = plan.run(strategy="rewrite", verify=False)
     added = actions_of(Path(folder), plan.version + 1, "add")
     assert result.num_files_added == spread.num_files == len(added)
     limit = plan.thresholds.max_file_size
@@ -354,10 +354,9 @@ def test_features_that_it_keeps(spark: SparkSession, tmp_path: Path, features: s
     name = f"delta.`{tmp_path / 't'}`"
     spark.sql(f"CREATE TABLE {name} {FEATURES[features]}")
     spark.sql(f"ALTER TABLE {name} ADD CONSTRAINT positive CHECK (id > 0)")
-    for i in (1, 2, 3):
-        spark.sql(f"INSERT INTO {name} (id, t) VALUES ({i}, TIMESTAMP'2024-01-0{i % 2 + 1} 10:00:00')")
-    spark.sql(f"INSERT INTO {name} (id, t) VALUES (4, NULL)")
-    spark.sql(f"INSERT INTO {name} (id, d, t) VALUES (5, NULL, NULL)")
+    first, second = (f"TIMESTAMP'2024-01-0{day} 10:00:00'" for day in (1, 2))
+    spark.sql(f"INSERT INTO {name} (id, t) VALUES (1, {second}), (2, {first}), (3, NULL)")
+    spark.sql(f"INSERT INTO {name} (id, d, t) VALUES (4, DEFAULT, {second}), (5, NULL, NULL)")
     table = open_table(tmp_path / "t")
     before = rows_of(spark, table.path)
     plan = table.plan_compaction()
