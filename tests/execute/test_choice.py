@@ -142,7 +142,7 @@ def test_a_narrow_range_reads_fewer_files_after_a_plan_by_column_than_after_opti
     reads = {}
     for table, options in ((folder, {"order": "id"}), (other, {"order": "size"})):
         plan = open_table(table).plan_compaction(max_file_size="40 KiB", **options)  # type: ignore[arg-type]
-        reads[table] = plan.run(strategy="arrow").measure_reads(query, repeats=1)
+        reads[table] = plan.run(strategy="arrow", verify=False).measure_reads(query, repeats=1)
         assert reads[table].same_result
     assert reads[folder].files_after == 1 < reads[other].files_after
 

@@ -117,8 +117,9 @@ def test_paths_out_of_the_table_and_back_are_compacted_into_it(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @given(TABLES, st.sampled_from(STRATEGIES))
-@settings(max_examples=12)
+@settings(max_examples=settings().max_examples // 25)
 def test_random_paths_are_read_and_compacted_as_delta_does(
     spark: SparkSession,
     table: tuple[bool, list[tuple[int, str, str]], list[tuple[int, str, str]]],

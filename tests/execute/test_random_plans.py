@@ -13,7 +13,6 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
@@ -196,8 +195,10 @@ def check_tables(spark: SparkSession, folder: Path, seeds: Iterable[int]) -> int
     return rewritten
 
 
-def test_random_tables_are_optimized_as_planned(spark: SparkSession, tmp_path: Path) -> None:
-    count = settings().max_examples // 4
+def test_random_tables_are_optimized_as_planned(
+    spark: SparkSession, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    count = 500 if pytestconfig.getoption("long") else 10
     # Two at a time: Spark plans each one's queries on one core.
     with ThreadPoolExecutor(2) as pool:
         shares = [range(count)[worker::2] for worker in range(2)]

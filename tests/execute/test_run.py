@@ -126,12 +126,15 @@ def test_a_cancelled_run_changes_nothing(
     assert spark.conf.get(f"{CONF}.minFileSize", None) is None
 
 
-def test_runs_cancelled_at_any_moment_leave_no_new_file(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.long
+def test_runs_cancelled_at_any_moment_leave_no_new_file(
+    spark: SparkSession, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
     """A Python worker goes on with its task for a while after that was cancelled."""
     folder = Path(shaped_table(tmp_path / "table", partitions=300, files=2, rows=4))
     before = folders.listing(folder).keys()
     moments = random.Random(4)
-    for _ in range(6):
+    for _ in range(100 if pytestconfig.getoption("long") else 3):
         plan, most = open_table(folder).plan_compaction(), moments.random()
 
         def stop(progress: Progress, plan: CompactionPlan = plan, most: float = most) -> None:

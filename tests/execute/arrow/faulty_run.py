@@ -1,13 +1,17 @@
-"""A run in a process of its own, whose first tasks meet a bad moment when they have written a file.
+"""Two runs in a process of their own: tasks of the first die, and the second hangs until it is killed.
 
-python -m tests.execute.arrow.faulty_run TABLE FAULT FLAG prints the versions of the run. FAULT is
-"dies" or "hangs"; the files FLAG-rewrite and FLAG-join tell that it has happened.
+python -m tests.execute.arrow.faulty_run DYING HANGING FOLDER prints the versions of the first run, in
+which the first task to write a file dies, once in rewriting and once in joining, as the files "rewrite"
+and "join" in FOLDER tell. The second run's plan is pickled to "plan"; its second batch hangs with its first
+file written, as "hangs" tells.
 """
 
 import os
+import pickle
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from compaction_kit import get_spark, open_table
@@ -19,37 +23,45 @@ _CONFIG = {"spark.master": "local[2,4]", "spark.driver.memory": "1g"}
 _HANGING_SECONDS = 600
 
 
-def faulty(fault: str, flag: str, results: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """What a task gives; the first try of all dies or hangs instead, with its first file written."""
+def faulty(
+    step: str, folder: Path, commit: Path, results: Iterable[tuple[Any, ...]]
+) -> Iterator[tuple[Any, ...]]:
+    """What a task gives; the first try of all dies, and each hangs that is made after a commit."""
     for one in results:
-        if _is_first(flag):
-            if fault == "dies":
-                os._exit(1)
+        if _is_first(folder / step):
+            os._exit(1)
+        if commit.exists():
+            (folder / "hangs").touch()
             time.sleep(_HANGING_SECONDS)
         yield one
 
 
-def _is_first(flag: str) -> bool:
+def _is_first(flag: Path) -> bool:
     try:
-        os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
+        flag.touch(exist_ok=False)
     except FileExistsError:
         return False
     return True
 
 
-def main(table: str, fault: str, flag: str) -> None:
+def main(dying: str, hanging: str, to: str) -> None:
+    folder = Path(to)
+    spark = get_spark(_CONFIG)
+    plan = open_table(hanging, spark).plan_compaction(batch_size=1, max_file_size="10 KiB")
+    (folder / "plan").write_bytes(pickle.dumps(plan))
+    commit = Path(hanging) / "_delta_log" / f"{plan.version + 1:020}.json"
+
     def rewriting(shares: Iterable[tuple[Any, ...]], tell: Callable[..., None]) -> Iterator[tuple[Any, ...]]:
-        return faulty(fault, f"{flag}-rewrite", rewrite_shares(shares, tell))
+        return faulty("rewrite", folder, commit, rewrite_shares(shares, tell))
 
     def joining(bins: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
-        return faulty(fault, f"{flag}-join", join_parts(bins))
+        return faulty("join", folder, commit, join_parts(bins))
 
     # The least, so that small bins are divided too.
     for name, value in (("rewrite_shares", rewriting), ("join_parts", joining), ("_LEAST_SHARE", 1)):
         setattr(job, name, value)
-    spark = get_spark(_CONFIG)
-    print(*open_table(table, spark).plan_compaction().run(strategy="arrow").versions)
-    spark.stop()
+    print(*open_table(dying, spark).plan_compaction().run(strategy="arrow").versions, flush=True)
+    plan.run(strategy="arrow")
 
 
 if __name__ == "__main__":

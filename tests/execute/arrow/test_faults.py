@@ -1,5 +1,6 @@
 """Bad moments of a run: what they leave behind, and what is said of them."""
 
+import contextlib
 import os
 import pickle
 import shutil
@@ -10,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Barrier
@@ -41,17 +42,18 @@ SetConf = Callable[[str, str], None]
 STRATEGIES = ["arrow", "optimize", "rewrite"]
 
 
-def rows_of(spark: SparkSession, table: Path) -> Counter[Row]:
-    return Counter(spark.read.format("delta").load(str(table)).collect())
+def rows_of(spark: SparkSession, table: Path, version: int | None = None) -> Counter[Row]:
+    options = {} if version is None else {"versionAsOf": version}
+    return Counter(spark.read.format("delta").options(**options).load(str(table)).collect())
 
 
 def data_files(table: Path) -> set[str]:
     return {str(path.relative_to(table)) for path in folders.data_files(table)}
 
 
-def live_files(table: Path) -> set[str]:
+def live_files(table: Path, version: int | None = None) -> set[str]:
     """The paths of the live files, each of which is there, once."""
-    paths = open_table(table).files().to_arrow()["path"].to_pylist()
+    paths = open_table(table).files(version).to_arrow()["path"].to_pylist()
     assert len(set(paths)) == len(paths)
     assert set(paths) <= data_files(table)
     return set(paths)
@@ -63,19 +65,42 @@ def orphans(table: Path) -> set[str]:
     return {file["path"] for file in vacuum.files.to_pylist() if file["reason"] == "orphan"}
 
 
-@contextmanager
-def faulty_run(table: Path, fault: str) -> Iterator[tuple["subprocess.Popen[str]", Path]]:
-    """A run in a process of its own, see `faulty_run.py`, and what its flags' paths begin with."""
-    flag = table.parent / "flag"
-    command = [sys.executable, "-m", "tests.execute.arrow.faulty_run", str(table), fault, str(flag)]
+@dataclass(frozen=True)
+class Faulty:
+    """What is left of a process of two runs, see `faulty_run.py`.
+
+    Attributes:
+        told: What it printed.
+        dying: A table of one partition, at version 2 before the run.
+        killed: A copy of `shaped`, at version 4 before the run.
+        folder: Of the files that tell what has happened.
+    """
+
+    told: str
+    dying: Path
+    killed: Path
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def faulty(shaped: Path, tmp_path_factory: pytest.TempPathFactory) -> Faulty:
+    folder = tmp_path_factory.mktemp("faulty")
+    dying = Path(shaped_table(folder / "dying", partitions=0, files=6, rows=50, commits=2))
+    killed = folders.copy(shaped, folder / "killed")
+    command = [sys.executable, "-m", "tests.execute.arrow.faulty_run", str(dying), str(killed), str(folder)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    end = time.monotonic() + 120
     try:
-        yield process, flag
+        while not (folder / "hangs").exists():
+            assert process.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.01)
     finally:
         # With the JVM that it has started.
-        if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        told, _ = process.communicate()
+    return Faulty(told, dying, killed, folder)
 
 
 @pytest.fixture
@@ -85,17 +110,15 @@ def one_bin(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_tasks_that_die_are_tried_again_and_commit_once(spark: SparkSession, one_bin: Path) -> None:
-    rows, before = rows_of(spark, one_bin), data_files(one_bin)
-    with faulty_run(one_bin, "dies") as (process, flag):
-        told, _ = process.communicate(timeout=120)
-        assert (process.returncode, told) == (0, "3\n")
-    assert all(Path(f"{flag}-{step}").exists() for step in ("rewrite", "join"))
-    assert rows_of(spark, one_bin) == rows
+def test_tasks_that_die_are_tried_again_and_commit_once(spark: SparkSession, faulty: Faulty) -> None:
+    table = faulty.dying
+    assert faulty.told == "3\n"
+    assert all((faulty.folder / step).exists() for step in ("rewrite", "join"))
+    assert rows_of(spark, table) == rows_of(spark, table, 2)
     # What the first tries wrote is gone.
-    (live,) = live_files(one_bin)
-    assert data_files(one_bin) - before == {live}
-    assert not list(one_bin.glob("compaction-kit-*"))
+    (live,) = live_files(table)
+    assert data_files(table) - live_files(table, 2) == {live}
+    assert not list(table.glob("compaction-kit-*"))
 
 
 def test_a_task_that_dies_for_good_leaves_nothing(
@@ -120,23 +143,18 @@ def test_a_task_that_dies_for_good_leaves_nothing(
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_leaves_the_table_as_it_was(spark: SparkSession, changed: Path) -> None:
-    rows, before, live = rows_of(spark, changed), data_files(changed), live_files(changed)
-    with faulty_run(changed, "hangs") as (process, flag):
-        end = time.monotonic() + 120
-        while not Path(f"{flag}-rewrite").exists():
-            assert process.poll() is None
-            assert time.monotonic() < end
-            time.sleep(0.01)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    table = open_table(changed)
-    assert (table.version, live_files(changed), rows_of(spark, changed)) == (4, live, rows)
-    left = data_files(changed) - before
+def test_a_run_that_was_killed_is_finished_by_another_process(spark: SparkSession, faulty: Faulty) -> None:
+    table, plan = faulty.killed, pickle.loads((faulty.folder / "plan").read_bytes())
+    rows, committed = rows_of(spark, table, 4), live_files(table)
+    # Its first batch is committed, and of the next one are files that no version names.
+    assert (open_table(table).version, rows_of(spark, table)) == (5, rows)
+    left = data_files(table) - live_files(table, 4) - committed
     assert left
-    assert table.plan_compaction().run(strategy="arrow").as_planned
-    assert rows_of(spark, changed) == rows
-    assert left <= orphans(changed)
+    result = plan.run(strategy="arrow")
+    assert result.versions == tuple(range(6, 5 + plan.num_bins))
+    assert (result.verified, len(live_files(table))) == (True, plan.num_files_after)
+    assert rows_of(spark, table) == rows
+    assert left <= orphans(table)
 
 
 @pytest.mark.parametrize("other", ["arrow", "optimize"])
@@ -316,38 +334,6 @@ def test_a_run_that_was_interrupted_goes_on_with_what_is_left_to_others(
         with pytest.raises(UnsupportedTableError, match=told):
             plan.run(strategy="arrow")
     assert rows_of(spark, lz4) == rows
-
-
-TAKEN_UP = """
-import os, pickle, signal, sys
-from compaction_kit import get_spark, open_table
-
-table, pickled = sys.argv[1:]
-plan = open_table(table, get_spark()).plan_compaction(batch_size=1, max_file_size="10 KiB")
-with open(pickled, "wb") as file:
-    pickle.dump(plan, file)
-
-def die(progress):
-    if progress.bins_done > 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-plan.run(strategy="arrow", progress=die)
-"""
-
-
-@pytest.mark.slow
-def test_a_run_that_was_killed_is_finished_by_another_process(
-    spark: SparkSession, changed: Path, tmp_path: Path
-) -> None:
-    rows, pickled = rows_of(spark, changed), tmp_path / "plan"
-    killed = subprocess.run([sys.executable, "-c", TAKEN_UP, changed, pickled], timeout=120)
-    assert killed.returncode == -signal.SIGKILL
-    plan = pickle.loads(pickled.read_bytes())
-    assert open_table(changed).version == 5
-    result = plan.run(strategy="arrow")
-    assert result.versions == tuple(range(6, 5 + plan.num_bins))
-    assert (result.verified, len(live_files(changed))) == (True, plan.num_files_after)
-    assert rows_of(spark, changed) == rows
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

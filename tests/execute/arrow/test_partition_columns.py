@@ -1,7 +1,8 @@
 """Partition columns in data files, beside those that OPTIMIZE writes."""
 
+import functools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,10 @@ COLUMNS = {
     "b": "CAST(ELT(k, ' b', 'b', '日') AS BINARY)",
     "nothing": "CAST(NULL AS INT)",
 }
+# Whether a partition's files have these columns.
+IS_IN_FILES = "w"
 # Not in the order of the schema.
-ORDER = list(reversed(COLUMNS))
+ORDER = [*reversed(COLUMNS), IS_IN_FILES]
 WRITTEN = "delta.writePartitionColumnsToParquet"
 SETTINGS = {
     "spark.sql.session.timeZone": "America/New_York",
@@ -55,33 +58,40 @@ def settings(spark: SparkSession) -> Iterator[None]:
         yield
 
 
-def table_in(
-    spark: SparkSession,
-    folder: Path,
-    mapping: str,
-    are_written: bool,
-    columns: Sequence[str] = ORDER,
-    **properties: str,
-) -> Path:
-    """A table of four partitions, one of them null, in two files each, with their columns in them or not."""
-    options = {"delta.columnMapping.mode": mapping, WRITTEN: str(are_written).lower()}
-    options |= {name.replace("_", "."): value for name, value in properties.items()}
-    for start in (0, 40):
-        rows = spark.range(start, start + 40, 1, 1).selectExpr("id", "id % 4 + 1 k", "CONCAT('v', id) v")
-        partitions = [f"IF(k = 4, NULL, {COLUMNS[name]}) {name}" for name in COLUMNS if name in columns]
-        writer = rows.selectExpr(*partitions, "id", "v").repartition(1).write.format("delta").mode("append")
-        writer.partitionBy(*columns).options(**options).save(str(folder))
+def table_in(spark: SparkSession, folder: Path, mapping: str, columns: Sequence[str] = ORDER) -> Path:
+    """A table of twice four partitions in two files each, one of four null; four have the columns in them."""
+    partitions = [f"IF(k = 4, NULL, {COLUMNS[name]}) {name}" for name in COLUMNS if name in columns]
+    options = {"delta.columnMapping.mode": mapping, WRITTEN: "true"}
+    for start, is_in_files in ((0, "true"), (80, "false")):
+        if start:
+            set_property(spark, folder, WRITTEN, is_in_files)
+        # Two tasks that hold each partition once.
+        rows = spark.range(start, start + 80, 1, 2).selectExpr("id", "id % 4 + 1 k", "CONCAT('v', id) v")
+        rows = rows.selectExpr(*partitions, f"{is_in_files} {IS_IN_FILES}", "id", "v")
+        writer = rows.write.format("delta").mode("append").partitionBy(*columns)
+        writer.options(**options if not start else {}).save(str(folder))
     return folder
 
 
-def set_written(spark: SparkSession, table: Path, value: str) -> None:
-    spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('{WRITTEN}' = '{value}')")
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The table of a column mapping, made once; copy it before you change it."""
+
+    @functools.cache
+    def table_of(mapping: str) -> Path:
+        return table_in(spark, tmp_path_factory.mktemp(mapping) / "table", mapping)
+
+    return table_of
+
+
+def set_property(spark: SparkSession, table: Path, name: str, value: str) -> None:
+    spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('{name}' = '{value}')")
 
 
 def compacted(table: Path, strategy: str) -> dict[str, dict[str, Any]]:
-    """The add actions of a compaction of four bins, by their partition."""
-    result = open_table(table).plan_compaction().run(strategy=strategy)
-    assert (result.verified, result.as_planned, result.num_bins) == (True, True, 4)
+    """The add actions of a compaction of eight bins, by their partition."""
+    result = open_table(table).plan_compaction().run(strategy=strategy, verify=strategy == "arrow")
+    assert (result.as_planned, result.num_bins) == (True, 8)
     (version,) = result.versions
     return {
         str(sorted(add["partitionValues"].items(), key=str)): add for add in actions_of(table, version, "add")
@@ -115,21 +125,23 @@ def rows_in(path: Path) -> list[str]:
     return sorted(str(list(row.values())) for row in pq.ParquetFile(path).read().to_pylist())
 
 
-@pytest.mark.parametrize("are_written", [True, False], ids=["with", "without"])
 @pytest.mark.parametrize("mapping", ["none", "name", "id"])
 def test_they_are_written_as_optimize_writes_them(
-    spark: SparkSession, tmp_path: Path, mapping: str, are_written: bool
+    spark: SparkSession, tables: Callable[[str], Path], tmp_path: Path, mapping: str
 ) -> None:
-    theirs = table_in(spark, tmp_path / "theirs", mapping, are_written)
+    theirs = folders.copy(tables(mapping), tmp_path / "theirs")
+    inputs = open_table(theirs).files().to_arrow().to_pylist()
+    widths = {(file[f"partition.{IS_IN_FILES}"], len(layout(file_of(theirs, file)))) for file in inputs}
+    assert widths == {("true", len(ORDER) + 2), ("false", 2)}
     before = rows_of(spark, theirs)
-    set_written(spark, theirs, "true")
+    set_property(spark, theirs, WRITTEN, "true")
     ours = folders.copy(theirs, tmp_path / "ours")
     expected, found = compacted(theirs, "optimize"), compacted(ours, "arrow")
     assert found.keys() == expected.keys()
     for partition, add in found.items():
         our_file, their_file = file_of(ours, add), file_of(theirs, expected[partition])
         assert layout(our_file) == layout(their_file)
-        assert len(layout(our_file)) == len(COLUMNS) + 2
+        assert len(layout(our_file)) == len(ORDER) + 2
         assert rows_in(our_file) == rows_in(their_file)
         assert columns_of(add["stats"]) == columns_of(expected[partition]["stats"])
         assert len(columns_of(add["stats"])) == 2
@@ -147,8 +159,8 @@ def rows_of(spark: SparkSession, table: Path) -> list[str]:
 def test_other_readers_take_them_from_the_log(spark: SparkSession, tmp_path: Path) -> None:
     # It can't parse negative decimals.
     columns = [name for name in ORDER if not name.startswith("d")]
-    table = table_in(spark, tmp_path / "table", "none", False, columns)
-    set_written(spark, table, "true")
+    table = table_in(spark, tmp_path / "table", "none", columns)
+    set_property(spark, table, WRITTEN, "true")
     before = rows_of_deltalake(table)
     for add in compacted(table, "arrow").values():
         assert [one[0] for one in layout(file_of(table, add))] == ["id", "v", *columns]
@@ -160,12 +172,11 @@ def rows_of_deltalake(table: Path) -> list[str]:
     return [str(row) for row in rows.to_pylist()]
 
 
-@pytest.mark.parametrize("are_written", [True, False], ids=["with", "without"])
 def test_they_are_left_out_where_the_property_says_so(
-    spark: SparkSession, tmp_path: Path, are_written: bool
+    spark: SparkSession, tables: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    table = table_in(spark, tmp_path / "table", "none", are_written)
-    set_written(spark, table, "false")
+    table = folders.copy(tables("none"), tmp_path / "table")
+    set_property(spark, table, WRITTEN, "false")
     before = rows_of(spark, table)
     for add in compacted(table, "arrow").values():
         assert [one[0] for one in layout(file_of(table, add))] == ["id", "v"]
@@ -173,9 +184,10 @@ def test_they_are_left_out_where_the_property_says_so(
 
 
 def test_the_table_feature_asks_for_them_whatever_the_property_says(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tables: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    feature = {"delta_enableMaterializePartitionColumnsFeature": "true"}
-    table = table_in(spark, tmp_path / "table", "none", False, **feature)
+    table = folders.copy(tables("none"), tmp_path / "table")
+    set_property(spark, table, WRITTEN, "false")
+    set_property(spark, table, "delta.enableMaterializePartitionColumnsFeature", "true")
     for add in compacted(table, "arrow").values():
         assert [one[0] for one in layout(file_of(table, add))] == ["id", "v", *ORDER]

@@ -32,9 +32,10 @@ MANY_PAGES: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def many_pages(tmp_path: Path) -> tuple[Path, pa.Table]:
+@pytest.fixture(scope="module")
+def many_pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
     """A file of three parts, each with more than one row group, each of these with many pages."""
+    tmp_path = tmp_path_factory.mktemp("many pages")
     tables = [ordered(start, 9_000) for start in (0, 20_000, 10_000)]
     paths = [write(tmp_path / f"{i}", table, **MANY_PAGES) for i, table in enumerate(tables)]
     output = tmp_path / "table" / "part-0.parquet"
@@ -113,18 +114,17 @@ def spark_files(spark: SparkSession, folder: Path, **options: Any) -> list[Path]
     return paths
 
 
-@pytest.fixture
-def of_spark(spark: SparkSession, tmp_path: Path) -> tuple[list[Path], Path]:
+@pytest.fixture(scope="module")
+def of_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], Path]:
     """Files by Spark, and what they are together."""
+    folder = tmp_path_factory.mktemp("of spark")
     bloom = {"parquet.bloom.filter.enabled#s": True, "parquet.block.size": 100_000}
-    paths = spark_files(spark, tmp_path / "parts", **bloom)
-    return paths, stitched(paths, tmp_path / "output.parquet", {"org.apache.spark.version": spark.version})
+    paths = spark_files(spark, folder / "parts", **bloom)
+    return paths, stitched(paths, folder / "output.parquet", {"org.apache.spark.version": spark.version})
 
 
 @pytest.mark.spark
-def test_files_by_spark_are_read_by_all(
-    spark: SparkSession, of_spark: tuple[list[Path], Path], tmp_path: Path
-) -> None:
+def test_files_by_spark_are_read_by_all(spark: SparkSession, of_spark: tuple[list[Path], Path]) -> None:
     paths, output = of_spark
     check_places(paths, output)
     assert read(output).equals(pa.concat_tables([read(path) for path in paths]))
