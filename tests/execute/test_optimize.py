@@ -229,7 +229,8 @@ def test_z_order_interleaves_columns(spark: SparkSession, tmp_path: Path) -> Non
     stats = [json.loads(action["stats"]) for action in actions_of(tmp_path, 1, "add")]
     for column in "ab":
         spans = [one["maxValues"][column] - one["minValues"][column] for one in stats]
-        assert min(spans) < 60, (column, spans)
+        # Where Delta cuts goes by a sample: up to about two thirds, in place of 99.
+        assert min(spans) < 80, (column, spans)
 
 
 @pytest.mark.parametrize("repartition", [False, True])
