@@ -35,7 +35,10 @@ class Folder:
 
 @dataclass
 class _Found:
-    files: list[tuple[str, int, int]] = field(default_factory=list)
+    # Columns, not rows: Python's garbage collector would go through 100,000 tuples again and again.
+    paths: list[str] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
     directories: dict[str, int] = field(default_factory=dict)
     hidden: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
@@ -77,8 +80,8 @@ def look_through(
     found, root = _Found(), store.status()
     above = () if root is None else (root.identity,)
     _look(store, "", shown, "metadata" if hides_iceberg_metadata else None, found, above)
-    columns = zip(*found.files, strict=True) if found.files else ([], [], [])
-    arrays = [pa.array(list(column), kind.type) for column, kind in zip(columns, COLUMNS, strict=True)]
+    columns = zip((found.paths, found.sizes, found.times), COLUMNS, strict=True)
+    arrays = [pa.array(values, column.type) for values, column in columns]
     return Folder(pa.table(arrays, COLUMNS), found.directories, found.hidden, found.links)
 
 
@@ -130,17 +133,18 @@ def _look(
         if entry.is_link:
             found.links.append(prefix + name)
         if (
-            entry.is_gone
-            or name == metadata
+            name == metadata
             or (name.startswith((".", "_")) and not name.startswith(shown))
             or shown_name(name) != name
-            or entry.identity in above
+            or (not entry.is_file and (entry.is_gone or entry.identity in above))
         ):
             found.hidden.append(prefix + name)
         elif entry.is_folder:
             subfolders.append(entry)
         else:
-            found.files.append((prefix + name, entry.size_bytes, entry.modification_time))
+            found.paths.append(prefix + name)
+            found.sizes.append(entry.size_bytes)
+            found.times.append(entry.modified_ns // 1_000_000)
     for entry in subfolders:
         place = prefix + entry.name
         found.directories[place] = _look(store, place, shown, metadata, found, (*above, entry.identity))

@@ -26,8 +26,7 @@ _MOST_SHOWN = 200
 class Entry(NamedTuple):
     """A file or folder, links followed.
 
-    A pipe, or a link that leads nowhere, is neither. `identity` tells one from another, by whatever
-    name each is reached (device and inode).
+    A pipe, or a link that leads nowhere, is neither.
     """
 
     name: str
@@ -36,12 +35,18 @@ class Entry(NamedTuple):
     is_link: bool
     size_bytes: int
     modified_ns: int
-    identity: tuple[int, int]
+    device: int
+    inode: int
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """What tells one file or folder from another, by whatever name each is reached."""
+        return self.device, self.inode
 
     @property
     def is_gone(self) -> bool:
         """Whether it is a link that leads nowhere, or was deleted meanwhile."""
-        return self.identity == (0, 0)
+        return not self.inode
 
     @property
     def modification_time(self) -> int:
@@ -108,7 +113,7 @@ class LocalStore:
         folder = self.place(place)
         try:
             with os.scandir(folder) as found:
-                return [_entry(one.name, _status(one), one.is_symlink()) for one in found]
+                return list(map(_entry_of, found))
         except OSError as error:
             raise TableNotFoundError(
                 f"The folder {folder} can't be read ({error.strerror}): check the path and who may read it."
@@ -233,7 +238,7 @@ def local_path(name: str) -> Path:
 
 def shown_name(name: str) -> str:
     """A name with a mark in the place of each byte that isn't UTF-8, as no file has that is looked for."""
-    return os.fsencode(name).decode(errors="replace")
+    return name if name.isascii() else os.fsencode(name).decode(errors="replace")
 
 
 def _path_of(name: str) -> Path:
@@ -247,17 +252,16 @@ def _path_of(name: str) -> Path:
     return Path(name)
 
 
-def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
+def _entry_of(entry: os.DirEntry[str]) -> Entry:
     try:
-        return entry.stat()
+        return _entry(entry.name, entry.stat(), entry.is_symlink())
     except OSError:
         # Gone meanwhile, or a link that leads nowhere.
-        return None
+        return Entry(entry.name, False, False, entry.is_symlink(), 0, 0, 0, 0)
 
 
-def _entry(name: str, status: os.stat_result | None, is_link: bool) -> Entry:
-    if status is None:
-        return Entry(name, False, False, is_link, 0, 0, (0, 0))
-    is_file, is_folder = stat.S_ISREG(status.st_mode), stat.S_ISDIR(status.st_mode)
-    identity = (status.st_dev, status.st_ino)
-    return Entry(name, is_file, is_folder, is_link, status.st_size, status.st_mtime_ns, identity)
+def _entry(name: str, status: os.stat_result, is_link: bool) -> Entry:
+    mode, inode = status.st_mode, status.st_ino
+    is_file, is_folder = stat.S_ISREG(mode), stat.S_ISDIR(mode)
+    size_bytes, modified_ns = status.st_size, status.st_mtime_ns
+    return Entry(name, is_file, is_folder, is_link, size_bytes, modified_ns, status.st_dev, inode)
