@@ -55,7 +55,7 @@ def walk(root: str | Path, hidden: tuple[str, ...] = (".", "_")) -> Iterator[tup
         A folder's path, beginning with `root`, and the names of all of its subfolders: clear that
         list, or take names from it, and they are not gone into.
     """
-    for place, entries in open_store(str(root)).walk():
+    for place, entries in open_store(root).walk():
         folders = {entry.name: entry for entry in entries if entry.is_folder}
         names = sorted(folders)
         yield posixpath.join(str(root), place) if place else str(root), names
@@ -144,7 +144,7 @@ def _look(
         else:
             found.paths.append(prefix + name)
             found.sizes.append(entry.size_bytes)
-            found.times.append(entry.modified_ns // 1_000_000)
+            found.times.append(entry.modification_time)
     for entry in subfolders:
         place = prefix + entry.name
         found.directories[place] = _look(store, place, shown, metadata, found, (*above, entry.identity))

@@ -131,7 +131,7 @@ class LocalStore:
         yield place, found
         for entry in found:
             if entry.is_folder and not entry.is_link:
-                yield from self.walk(f"{place}/{entry.name}" if place else entry.name)
+                yield from self.walk(os.path.join(place, entry.name))
 
     def read(self, place: str, start: int = 0, size: int | None = None) -> bytes:
         """Bytes of a file: as many from a position on, or all of them from there.
@@ -205,14 +205,14 @@ class LocalStore:
 Store = LocalStore
 
 
-def open_store(name: str) -> Store:
+def open_store(name: str | Path) -> Store:
     """The store of a folder, there or not, by its path or URI.
 
     Raises:
         UnsupportedTableError: It isn't on a local disk.
         TableNotFoundError: Nothing can be at such a path, or nobody may look there.
     """
-    return LocalStore(os.path.realpath(local_path(name)))
+    return LocalStore(os.path.realpath(local_path(str(name))))
 
 
 def is_folder(name: str) -> bool:
@@ -234,6 +234,12 @@ def local_path(name: str) -> Path:
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         raise TableNotFoundError(f"No table at {name[:_MOST_SHOWN]!r}: {reason}; check the path.") from error
     return path
+
+
+def checksum_place(place: str) -> str:
+    """The place of the file in which Hadoop keeps another one's checksums, if it does."""
+    folder, name = os.path.split(place)
+    return os.path.join(folder, f".{name}.crc")
 
 
 def shown_name(name: str) -> str:

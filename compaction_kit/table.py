@@ -356,13 +356,6 @@ class Table:
             >>> vacuum = ck.open_table("data/flights").plan_vacuum(retention="7 days")
             >>> vacuum.num_files, vacuum.versions_lost
             (0, [])
-            >>> vacuum.files.schema
-            path: string
-            size_bytes: int64
-            reason: string
-            since_version: int64
-            removed_at: timestamp[ms, tz=UTC]
-            modification_time: timestamp[ms, tz=UTC]
         """
         return plan_vacuum(self.handle, retention, keep_versions, mode, at, verify)
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import posixpath
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -135,7 +136,7 @@ def unnamed_files(store: Store, log: TransactionLog, since: float) -> str:
     for folder, entries in store.walk():
         entries[:] = [entry for entry in entries if entry.name != LOG_FOLDER]
         for entry in entries:
-            place = f"{folder}/{entry.name}" if folder else entry.name
+            place = posixpath.join(folder, entry.name)
             is_new = entry.name.endswith(".parquet") and entry.modified_ns >= since * 1e9
             if is_new and entry.is_file and place not in named:
                 sizes.append(entry.size_bytes)

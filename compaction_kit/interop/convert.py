@@ -71,7 +71,7 @@ class ConvertPlan(Plan):
     @property
     def store(self) -> Store:
         """The folder's files."""
-        return open_store(str(self.path))
+        return open_store(self.path)
 
     @property
     def is_empty(self) -> bool:
@@ -208,7 +208,7 @@ def plan_convert(
         num_rows: int64
         schema_id: int64
     """
-    store = open_store(str(path))
+    store = open_store(path)
     folder = Path(store.root)
     if not store.is_folder():
         raise TableNotFoundError(f"No folder at {path}: check the spelling.")
@@ -249,7 +249,7 @@ def run_verified(
     """
 
     def proof() -> Fingerprint:
-        if has_delta_log(open_store(str(folder))):
+        if has_delta_log(open_store(folder)):
             rows = spark.read.format("delta").load(uri(folder))
         else:
             rows = read_parquet(spark, folder, schema)

@@ -4,6 +4,7 @@ Partition folders are named as in Hive, Spark and Delta: `origin=JFK/day=2013-01
 """
 
 import contextlib
+import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
@@ -86,7 +87,7 @@ def _convert_reads(path: str) -> bool:
 def _walk(store: Store, folder: str = "") -> Iterator[tuple[str, int, int]]:
     """Yield the path, size and modification time (ns since 1970) of each file that Java finds."""
     for entry in store.entries(folder):
-        place = f"{folder}/{entry.name}" if folder else entry.name
+        place = posixpath.join(folder, entry.name)
         # Java finds neither broken links nor names that aren't UTF-8.
         if entry.is_gone or shown_name(entry.name) != entry.name:
             continue

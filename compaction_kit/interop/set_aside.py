@@ -1,5 +1,6 @@
 """Move a table's log and dead files to another folder, with the same paths below it, and put them back."""
 
+import posixpath
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -7,7 +8,7 @@ from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.folder import list_folder
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.log.paths import places
-from compaction_kit.storage import Store, open_store
+from compaction_kit.storage import Store, checksum_place, open_store
 from compaction_kit.table import Table, open_table
 from compaction_kit.text import format_count
 
@@ -28,7 +29,7 @@ def put_back(path: str | Path, set_aside: str | Path) -> Table:
         InvalidArgumentError: There is no log to put back, or the folder's files are no longer those of the
             log's latest version, so that rows would be lost; nothing was changed.
     """
-    folder, aside = open_store(str(path)), open_store(str(set_aside))
+    folder, aside = open_store(path), open_store(set_aside)
     has_log = folder.is_folder(LOG_FOLDER)
     if not aside.is_folder():
         raise InvalidArgumentError(
@@ -55,8 +56,7 @@ def move_aside(paths: Iterable[str], store: Store, aside: Path) -> None:
     """Move files, and the log last, so that until then the folder is a complete Delta table."""
     store.make_folder(str(aside), exist_ok=False)
     for path in paths:
-        parent, slash, name = path.rpartition("/")
-        for moved in (path, f"{parent}{slash}.{name}.crc"):
+        for moved in (path, checksum_place(path)):
             if store.is_taken(moved):
                 store.move(moved, f"{aside}/{moved}")
     store.move(LOG_FOLDER, f"{aside}/{LOG_FOLDER}")
@@ -69,7 +69,7 @@ def restore(store: Store, aside: Store) -> None:
     for place, entries in aside.walk():
         for entry in entries:
             if not entry.is_folder or entry.is_link:
-                moved = f"{place}/{entry.name}" if place else entry.name
+                moved = posixpath.join(place, entry.name)
                 aside.move(moved, store.place(moved))
     aside.delete_empty()
 

@@ -118,7 +118,7 @@ class ParquetPlan(Plan):
         return ParquetResult(self, proof, differences, time.time() - start)
 
     def _undo(self) -> str:
-        aside = open_store(str(self.set_aside))
+        aside = open_store(self.set_aside)
         if aside.is_folder():
             restore(self.table.handle.store, aside)
         return "everything was put back, and the table is as it was"
@@ -209,7 +209,7 @@ def plan_to_parquet(table: Table, set_aside: str | Path | None = None) -> Parque
         raise EmptyTableError(f"{table.name} has no live file, so there is nothing to read as Parquet.")
     version = table.version
     beside = table.path.parent / f"_{table.path.name}.delta-{version}"
-    aside = beside if set_aside is None else Path(open_store(str(set_aside)).root)
+    aside = beside if set_aside is None else Path(open_store(set_aside).root)
     _check_set_aside(table, aside)
     versions = read_needs(table.handle).versions
     schema = StructType.fromJson(dict(table.log.snapshot().metadata.schema))
@@ -229,7 +229,7 @@ def _not_live(table: Table) -> pa.Table:
 
 
 def _check_set_aside(table: Table, folder: Path) -> None:
-    aside, parent = open_store(str(folder)), open_store(str(folder.parent))
+    aside, parent = open_store(folder), open_store(folder.parent)
     if aside.is_taken(""):
         reason = "exists already, and may hold what an earlier run set aside: see interop.put_back, or"
     elif folder.is_relative_to(table.path):

@@ -112,7 +112,7 @@ def list_log(store: Store) -> list[LogFile]:
         for entry in store.entries(place) if store.is_folder(place) else ():
             if entry.is_file and not entry.name.startswith("."):
                 file = log_file(prefix + shown_name(entry.name), entry.size_bytes, entry.modification_time)
-                found.append(replace(file, identity=(entry.identity[1], entry.modified_ns)))
+                found.append(replace(file, identity=(entry.inode, entry.modified_ns)))
     return sorted(found, key=lambda file: file.name)
 
 

@@ -24,7 +24,7 @@ import pyarrow.json as pj
 
 from compaction_kit.errors import CompactionKitError, CorruptLogError
 from compaction_kit.log.listing import LogFile
-from compaction_kit.storage import Store
+from compaction_kit.storage import Store, checksum_place
 
 _MAGIC = b"crc\0"
 _HEADER_BYTES = 8
@@ -49,7 +49,7 @@ def read_checked(store: Store, place: str) -> bytes:
         OSError: It can't be read.
     """
     _check_is_file(store, place)
-    sums = _checksum_file(place)
+    sums = checksum_place(place)
     return _CheckedFile(store, place, _refuse).read() if store.is_file(sums) else store.read(place)
 
 
@@ -60,7 +60,7 @@ def open_checked(store: Store, place: str) -> "pa.NativeFile | _CheckedFile":
         OSError: The file can't be read.
     """
     _check_is_file(store, place)
-    return _CheckedFile(store, place, _warn) if store.is_file(_checksum_file(place)) else store.open(place)
+    return _CheckedFile(store, place, _warn) if store.is_file(checksum_place(place)) else store.open(place)
 
 
 def _refuse(name: str) -> None:
@@ -84,11 +84,6 @@ def _check_is_file(store: Store, place: str) -> None:
         raise OSError(errno.EINVAL, "it is not a file")
 
 
-def _checksum_file(place: str) -> str:
-    folder, slash, name = place.rpartition("/")
-    return f"{folder}{slash}.{name}.crc"
-
-
 class _CheckedFile(io.RawIOBase):
     """Reads whole chunks and compares their checksums before it returns the requested bytes."""
 
@@ -96,7 +91,7 @@ class _CheckedFile(io.RawIOBase):
         """`report` is called with the file's name at the first difference; after it nothing is checked."""
         self._file, self._name, self._report = store.open(place), posixpath.basename(place), report
         self._size = self._file.size()
-        data = store.read(_checksum_file(place))
+        data = store.read(checksum_place(place))
         self._chunk = int.from_bytes(data[len(_MAGIC) : _HEADER_BYTES])
         self._is_checked = data.startswith(_MAGIC) and len(data) >= _HEADER_BYTES and self._chunk > 0
         if not self._is_checked:

@@ -73,7 +73,7 @@ class TransactionLog:
 
     def __init__(self, table: Store | Path):
         """`table` is the table's folder or store."""
-        self._store = store = open_store(str(table)) if isinstance(table, Path) else table
+        self._store = store = open_store(table) if isinstance(table, Path) else table
         self._read_block = lru_cache(maxsize=_MOST_BLOCKS)(lambda files: JsonSource(store, files))
         self._read_ledger = lru_cache(maxsize=1)(lambda files: commit_ledger(files, self._sources(files)))
         self._read_lifetimes = lru_cache(maxsize=1)(

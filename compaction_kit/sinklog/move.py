@@ -179,7 +179,7 @@ class MovePlan(Plan):
         """Return the rows of the planned files; refuse other files."""
         rows = _load(self.log, self.format, self.options, self.schema)
         # load() fixes the files to read, so no later batch is included.
-        found = places(pa.array(rows.inputFiles(), pa.string()), open_store(str(self.output)))
+        found = places(pa.array(rows.inputFiles(), pa.string()), self.log.output_store)
         if set(found.to_pylist()) != set(self.files["path"].to_pylist()):
             raise StalePlanError(
                 f"The plan was made at batch {self.log.latest_batch}, and the log lists other files by now: "
@@ -214,7 +214,7 @@ def plan_move(
     to, options = local_path(str(to)), dict(options or {})
     log.check_sink("plan_move()")
     _check_new(to)
-    if Path(open_store(str(to)).root).is_relative_to(log.output):
+    if Path(open_store(to).root).is_relative_to(log.output):
         raise InvalidArgumentError(
             f"to={to} is inside of the output that is to be copied: name another folder."
         )
@@ -226,7 +226,7 @@ def plan_move(
     # "a=1/b=2/part-0.json" is partitioned by a and b.
     folders = [name.partition("=")[0] for name in files["path"][0].as_py().split("/")[:-1] if "=" in name]
     partition_columns = [unquote(name) for name in folders]
-    on_disk = list_folder(open_store(str(log.output)), partition_columns)
+    on_disk = list_folder(log.output_store, partition_columns)
     _check_there(files["path"], on_disk["path"])
     try:
         with session_confs(log.spark, _reading(log)), quiet_errors():
@@ -256,7 +256,7 @@ def _load(
 
 
 def _check_new(to: Path) -> None:
-    if open_store(str(to)).is_taken(""):
+    if open_store(to).is_taken(""):
         raise InvalidArgumentError(
             f"to={to} exists already: name a folder that doesn't exist; nothing was changed."
         )
@@ -280,7 +280,7 @@ def _listed(log: SinkLogState) -> pa.Table:
         raise CorruptLogError(
             f"Spark can't read the log: {log.unreadable} is missing; restore it from a backup."
         )
-    paths = pa.chunked_array([places(entries["path"], open_store(str(log.output)))])
+    paths = pa.chunked_array([places(entries["path"], log.output_store)])
     return pa.table({"path": paths, "size_bytes": entries["size_bytes"]})
 
 

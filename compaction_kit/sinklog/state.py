@@ -69,7 +69,7 @@ class SinkLogState:
     @classmethod
     def read(cls, path: str | Path, spark: SparkSession | None = None, policy: Policy | None = None) -> Self:
         """Read a log; see `sink_log`."""
-        store = _log_store(open_store(str(path)))
+        store = _log_store(open_store(path))
         listed = _list_files(store)
         kind = _kind_of(store, listed)
         session = spark or active_spark()
@@ -81,10 +81,15 @@ class SinkLogState:
             str(path), Path(store.root), kind, listed, needed, entries, policy, datetime.now(UTC), spark
         )
 
-    @property
+    @cached_property
     def store(self) -> Store:
         """The store of the log's files."""
-        return open_store(str(self.folder))
+        return open_store(self.folder)
+
+    @cached_property
+    def output_store(self) -> Store:
+        """The output folder's files."""
+        return open_store(self.output)
 
     @property
     def output(self) -> Path:

@@ -18,9 +18,9 @@ from compaction_kit.errors import StalePlanError, TableNotFoundError
 from compaction_kit.execute import CompactionResult, Progress
 from compaction_kit.files import Files
 from compaction_kit.plan.order import SIZE
-from compaction_kit.storage import is_folder
+from compaction_kit.storage import is_folder, local_path
 from compaction_kit.survey import Survey, find_tables, survey
-from compaction_kit.table import Table, local_path, open_table
+from compaction_kit.table import Table, open_table
 from compaction_kit.text import GIB
 from compaction_kit.widgets.job import Job, Watched, sentence_of
 from compaction_kit.widgets.opened import Inputs, Opened

@@ -17,13 +17,13 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.execute.arrow import worker
 from compaction_kit.execute.arrow.refusals import data_schema, has_partition_columns
-from compaction_kit.execute.arrow.worker import Rewritten, Share, checksum_path, join_parts, rewrite_shares
+from compaction_kit.execute.arrow.worker import Rewritten, Share, join_parts, rewrite_shares
 from compaction_kit.execute.jobs import run_cancellable
 from compaction_kit.execute.work import Recorder
 from compaction_kit.files import Files
 from compaction_kit.log.paths import escaped, folder_of, is_within, places
 from compaction_kit.plan.partitions import typed_value
-from compaction_kit.storage import Store
+from compaction_kit.storage import Store, checksum_place
 from compaction_kit.times import session_zone
 
 # Tasks for each core: enough of them to end together, and to show progress if there is much to do.
@@ -214,7 +214,7 @@ class BinJob:
                 if place:
                     store.move(output.path, place)
                     with contextlib.suppress(FileNotFoundError):
-                        store.move(checksum_path(output.path), checksum_path(place))
+                        store.move(checksum_place(output.path), checksum_place(place))
         except BaseException:
             discard(store, moved)
             raise
@@ -303,4 +303,4 @@ def discard(store: Store, written: Iterable[Rewritten]) -> None:
     for output in written:
         if output.path:
             store.delete(output.path)
-            store.delete(checksum_path(output.path))
+            store.delete(checksum_place(output.path))

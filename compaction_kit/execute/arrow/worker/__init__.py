@@ -3,7 +3,6 @@
 So no module in here imports anything of the rest, and modules import single names from one another.
 """
 
-from compaction_kit.execute.arrow.worker.checksums import checksum_path
 from compaction_kit.execute.arrow.worker.shares import (
     WHOLE_BYTES,
     Rewritten,
@@ -12,4 +11,4 @@ from compaction_kit.execute.arrow.worker.shares import (
     rewrite_shares,
 )
 
-__all__ = ["WHOLE_BYTES", "Rewritten", "Share", "checksum_path", "join_parts", "rewrite_shares"]
+__all__ = ["WHOLE_BYTES", "Rewritten", "Share", "join_parts", "rewrite_shares"]
