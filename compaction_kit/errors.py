@@ -29,6 +29,10 @@ class TableNotFoundError(CompactionKitError, FileNotFoundError):
     """Nothing exists at the path, or no table has that name."""
 
 
+class StorageError(CompactionKitError, OSError):
+    """The storage that a table is on can't be reached, or refuses: network, credentials, permissions."""
+
+
 class NotADeltaTableError(CompactionKitError):
     """The path exists but holds no Delta table."""
 

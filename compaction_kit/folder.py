@@ -79,7 +79,7 @@ def look_through(
     shown = (*_SHOWN, *(f"{column}=" for column in partition_columns))
     found, root = _Found(), store.status()
     above = () if root is None else (root.identity,)
-    _look(store, "", shown, "metadata" if hides_iceberg_metadata else None, found, above)
+    _look(store.listed(), "", shown, "metadata" if hides_iceberg_metadata else None, found, above)
     columns = zip((found.paths, found.sizes, found.times), COLUMNS, strict=True)
     arrays = [pa.array(values, column.type) for values, column in columns]
     return Folder(pa.table(arrays, COLUMNS), found.directories, found.hidden, found.links)

@@ -15,7 +15,7 @@ from compaction_kit.log.listing import LOG_FOLDER, list_log
 from compaction_kit.retention import GUARD
 from compaction_kit.session import active_spark, get_spark
 from compaction_kit.sql import plain_path
-from compaction_kit.storage import Store, open_store
+from compaction_kit.storage import Store, local_store, open_store
 from compaction_kit.times import now, to_instant
 
 _CATALOG_NAME = re.compile(r"\w+(\.\w+){0,2}")
@@ -39,8 +39,17 @@ class Handle:
 
     @property
     def path(self) -> Path:
-        """Its folder, without symbolic links."""
-        return Path(self.store.root)
+        """Its folder on a local disk, without symbolic links.
+
+        Raises:
+            UnsupportedTableError: It isn't on a local disk.
+        """
+        return Path(local_store(self.store, "A path as pathlib has it").root)
+
+    @property
+    def uri(self) -> str:
+        """Its folder, as Spark's readers and SQL take it."""
+        return self.store.uri()
 
     @cached_property
     def log(self) -> TransactionLog:
@@ -50,7 +59,7 @@ class Handle:
     @cached_property
     def spark(self) -> SparkSession:
         """The session that works on the table; started when first asked for."""
-        return self.given or get_spark()
+        return self.given or get_spark(s3=self.store.root.startswith(("s3:", "s3a:", "s3n:")))
 
     @property
     def session(self) -> SparkSession | None:
@@ -82,13 +91,19 @@ class Handle:
 def open_handle(name: str | Path, spark: SparkSession | None = None) -> Handle:
     """Find a Delta table by a path or a catalog's name; see `open_table`."""
     store = _resolve(str(name), spark or active_spark())
-    if store.status() is None:
-        raise TableNotFoundError(f"No table at {name}: the path does not exist; check the spelling.")
-    if not store.is_folder(LOG_FOLDER):
-        raise NotADeltaTableError(
-            f"{name} is not a Delta table: it has no {LOG_FOLDER} folder; name the folder that holds one."
-        )
-    if not list_log(store):
+    try:
+        files = list_log(store)
+    except TableNotFoundError as error:
+        if store.status() is None:
+            raise TableNotFoundError(
+                f"No table at {name}: the path does not exist; check the spelling."
+            ) from error
+        if not store.is_folder(LOG_FOLDER):
+            raise NotADeltaTableError(
+                f"{name} is not a Delta table: it has no {LOG_FOLDER} folder; name the folder that holds one."
+            ) from error
+        raise
+    if not files:
         raise NotADeltaTableError(f"{name} is not a Delta table: its {LOG_FOLDER} folder is empty.")
     return Handle(str(name), store, spark)
 

@@ -28,7 +28,6 @@ from compaction_kit.query import (
 )
 from compaction_kit.records import Record
 from compaction_kit.session import quiet_errors
-from compaction_kit.sql import uri
 from compaction_kit.storage import open_store
 from compaction_kit.text import format_count, format_factor, format_seconds, format_size
 from compaction_kit.verify import fingerprint
@@ -165,7 +164,7 @@ class _Read(NamedTuple):
 
 
 def measure_reads(
-    spark: SparkSession, table: Path, before: int, after: int, query: Query, repeats: int = 5
+    spark: SparkSession, table: str | Path, before: int, after: int, query: Query, repeats: int = 5
 ) -> ReadComparison:
     """Time the same query at two versions of a table, alternating between them.
 
@@ -176,7 +175,7 @@ def measure_reads(
 
     Args:
         spark: The session to run the query in.
-        table: The table's folder.
+        table: The table's folder, as a path or URI.
         before: The version to compare with.
         after: The version that is compared.
         query: SQL with {table} in place of the table's name ("SELECT count(*) FROM {table} WHERE
@@ -223,10 +222,10 @@ def measure_reads(
     )
 
 
-def _frame(spark: SparkSession, table: Path, version: int, name: str) -> DataFrame:
+def _frame(spark: SparkSession, table: str | Path, version: int, name: str) -> DataFrame:
     """Return the table at a version, which Delta looks up in the log at once."""
     try:
-        return spark.read.format("delta").option("versionAsOf", version).load(uri(table))
+        return spark.read.format("delta").option("versionAsOf", version).load(open_store(table).uri())
     except SPARK_ERRORS as error:
         if _TOO_OLD in str(error):
             raise InvalidArgumentError(

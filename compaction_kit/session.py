@@ -3,13 +3,15 @@
 import atexit
 import contextlib
 import fcntl
+import hashlib
 import os
 import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -29,10 +31,15 @@ _STARTING = threading.Lock()
 _SCRATCH, _LOG_NAME = "compaction-kit-spark-", "spark.log"
 # Open as long as this process runs, which locks them.
 _LOGS: list[BinaryIO] = []
+_PACKAGES = "spark.jars.packages"
+# Hadoop's S3A without the bundle of all of Amazon's services (686 MB): the parts that it uses (18 MB).
+_S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+_S3_BUNDLE = "software.amazon.awssdk:bundle"
+_HADOOP, _SDK = "3.5.0", "2.35.4"
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 
-def get_spark(config: Mapping[str, Any] | None = None) -> SparkSession:
+def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False) -> SparkSession:
     """Return the active Spark session if it can read Delta, else start a local one.
 
     A new session runs in this process on all cores. It has Delta's JARs (downloaded once, then
@@ -40,8 +47,11 @@ def get_spark(config: Mapping[str, Any] | None = None) -> SparkSession:
     log file, not to the screen.
 
     Args:
-        config: Spark settings for a new session, which override those of the kit. An active session
-            is not changed.
+        config: Spark settings for a new session, which override those of the kit; the JARs of
+            "spark.jars.packages" come along with Delta's. An active session is not changed.
+        s3: Whether a new session has the JARs for tables on S3 ("s3a://bucket/table"). Give the keys
+            and the endpoint by `config`, as Hadoop's S3A takes them ("spark.hadoop.fs.s3a.endpoint"), or
+            by the environment ("AWS_ACCESS_KEY_ID").
 
     Raises:
         SessionError: The active session can't read Delta, there is no Java 17, or Spark did
@@ -54,7 +64,7 @@ def get_spark(config: Mapping[str, Any] | None = None) -> SparkSession:
     with _STARTING:
         active = active_spark()
         if active is None:
-            return _start(config or {})
+            return _start(config or {}, s3)
     if _EXTENSION not in (active.conf.get("spark.sql.extensions", "") or ""):
         raise SessionError(
             "The active Spark session can't read Delta: stop it (spark.stop()) and restart the "
@@ -108,12 +118,18 @@ def quiet_errors() -> Iterator[None]:
         logger.disabled = before
 
 
-def _start(config: Mapping[str, Any]) -> SparkSession:
+def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
     builder = SparkSession.builder.master("local[*]").appName("compaction_kit")
     scratch = _scratch_folder()
-    for key, value in (_laptop_settings(scratch) | dict(config)).items():
+    settings = _laptop_settings(scratch) | dict(config)
+    packages = list(filter(None, settings.pop(_PACKAGES, "").split(",")))
+    if s3:
+        packages += _s3_packages()
+        settings.setdefault("spark.jars.excludes", _S3_BUNDLE)
+        settings |= {"spark.hadoop.fs.s3.impl": _S3A, "spark.hadoop.fs.s3n.impl": _S3A}
+    for key, value in settings.items():
         builder = builder.config(key, value)
-    complete = _add_delta(builder)
+    complete = _add_jars(builder, packages)
     log_path = scratch / _LOG_NAME
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
@@ -154,8 +170,17 @@ def _cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "compaction-kit"
 
 
-def _add_delta(builder: SparkSession.Builder) -> Path:
-    """Add Delta's JARs to a new session.
+def _s3_packages() -> list[str]:
+    """Return what S3A needs beside Hadoop's client, of the version that PySpark brings."""
+    jars = Path(find_spec("pyspark").origin).with_name("jars")  # type: ignore[union-attr, arg-type]
+    names = [path.stem for path in jars.glob("hadoop-client-api-*.jar")]
+    hadoop = names[0].rpartition("-")[2] if names else _HADOOP
+    parts = ("s3", "s3-transfer-manager", "sts", "apache-client")
+    return [f"org.apache.hadoop:hadoop-aws:{hadoop}", *(f"software.amazon.awssdk:{p}:{_SDK}" for p in parts)]
+
+
+def _add_jars(builder: SparkSession.Builder, packages: Sequence[str]) -> Path:
+    """Add Delta's JARs, and others by their Maven coordinates, to a new session.
 
     Returns:
         The file to create once the session runs: it marks that the cache holds all JARs.
@@ -170,13 +195,14 @@ def _add_delta(builder: SparkSession.Builder) -> Path:
             "Delta's Python package is missing, so no session can be started: pip install delta-spark, "
             "or start a session that has Delta's JARs."
         ) from error
-    coordinates = configure_spark_with_delta_pip(SparkSession.Builder())._options["spark.jars.packages"]
-    folder = _cache_folder() / f"jars-{coordinates.replace(':', '-')}"
+    coordinates = configure_spark_with_delta_pip(SparkSession.Builder())._options[_PACKAGES]
+    others = f"-{hashlib.sha256(','.join(packages).encode()).hexdigest()[:12]}" if packages else ""
+    folder = _cache_folder() / f"jars-{coordinates.replace(':', '-')}{others}"
     complete = folder / "complete"
     if complete.exists():
         builder.config("spark.jars", ",".join(map(str, sorted(folder.glob("jars/*.jar")))))
     else:
-        configure_spark_with_delta_pip(builder.config("spark.jars.ivy", str(folder)))
+        configure_spark_with_delta_pip(builder.config("spark.jars.ivy", str(folder)), list(packages))
     return complete
 
 

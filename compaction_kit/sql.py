@@ -14,7 +14,7 @@ _DOLLAR = "spark.compaction_kit.dollar"
 
 
 def uri(path: Path) -> str:
-    """Return the URI of a path for Hadoop's Path, where nothing is percent-encoded.
+    """Return the URI of a local path for Hadoop's Path, where nothing is percent-encoded.
 
     Hadoop would look for a path without a scheme on the session's default file system (fs.defaultFS).
     """
@@ -26,9 +26,9 @@ def plain_path(name: str) -> str:
     return "/" + name.removeprefix("file:").lstrip("/") if name.startswith("file:") else name
 
 
-def pattern(path: Path) -> str:
-    """Return the URI of a path for Spark's file readers, which read it as a glob pattern."""
-    return _PATTERN.sub(r"\\\g<0>", uri(path))
+def pattern(uri: str) -> str:
+    """Return a URI for Spark's file readers, which read it as a glob pattern."""
+    return _PATTERN.sub(r"\\\g<0>", uri)
 
 
 def quoted(name: str) -> str:
@@ -48,9 +48,9 @@ def identifier(spark: SparkSession, name: str) -> str:
     return quoted(name)
 
 
-def table_name(spark: SparkSession, table: Path, kind: str = "delta") -> str:
-    """Return the name, in the session's SQL, of the table in a folder."""
-    return f"{kind}.{identifier(spark, uri(table))}"
+def table_name(spark: SparkSession, table: str | Path, kind: str = "delta") -> str:
+    """Return the name, in the session's SQL, of the table in a folder, given by its URI or local path."""
+    return f"{kind}.{identifier(spark, uri(table) if isinstance(table, Path) else table)}"
 
 
 def literal(text: str, kind: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compaction_kit.errors import TableNotFoundError, UnsupportedTableError
-from compaction_kit.storage import LocalStore, is_folder, open_store
+from compaction_kit.storage import LocalStore, is_folder, local_store, open_store
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def store(tmp_path: Path) -> LocalStore:
     (tmp_path / "table" / "p=1").mkdir(parents=True)
     (tmp_path / "table" / "p=1" / "a.parquet").write_bytes(b"0123456789")
     (tmp_path / "elsewhere").write_bytes(b"abc")
-    return open_store(str(tmp_path / "table"))
+    return local_store(tmp_path / "table", "A test")
 
 
 def test_a_place_is_relative_to_the_folder_or_absolute(store: LocalStore, tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_move_leaves_no_empty_folder_below_the_root_and_deletes_none_above(
     assert (tmp_path / "aside" / "p=1" / "a.parquet").is_file()
     assert store.entries() == []
     assert store.is_folder()
-    back = open_store(str(tmp_path / "aside"))
+    back = local_store(tmp_path / "aside", "A test")
     back.move("p=1/a.parquet", store.place("p=1/a.parquet"))
     assert store.is_file("p=1/a.parquet")
     back.delete_empty()

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -175,7 +174,7 @@ def as_add(remove: dict[str, Any]) -> dict[str, Any]:
     return {"add": add}
 
 
-def restore(spark: SparkSession, table: Path, version: int) -> None:
+def restore(spark: SparkSession, table: str, version: int) -> None:
     """Commit the state of an earlier version anew.
 
     Raises:

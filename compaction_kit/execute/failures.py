@@ -1,7 +1,6 @@
 """Errors of this package, one sentence each, for what Spark, Delta or the disk raised."""
 
 import re
-from pathlib import Path
 from typing import Protocol
 
 from compaction_kit.errors import (
@@ -50,12 +49,12 @@ def stale(plan: _Plan, latest: int) -> StalePlanError:
     )
 
 
-def translate(error: Exception, table: Path, outcome: str) -> CompactionKitError:
+def translate(error: Exception, table: str, outcome: str) -> CompactionKitError:
     """Make the error to raise instead of another.
 
     Args:
         error: What was raised.
-        table: The table's folder.
+        table: The table's folder, for the message.
         outcome: What became of the table, as a part of a sentence.
     """
     text = str(error)

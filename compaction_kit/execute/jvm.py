@@ -51,13 +51,13 @@ def is_conflict(error: BaseException) -> bool:
 
 
 def rows_of(
-    spark: SparkSession, table: Path, adds: Iterable[Mapping[str, Any]], version: int | None = None
+    spark: SparkSession, table: str, adds: Iterable[Mapping[str, Any]], version: int | None = None
 ) -> DataFrame:
     """Read the rows of some files as Delta does, with their deletion vectors.
 
     Args:
         spark: The session.
-        table: The table's folder.
+        table: The URI of the table's folder.
         adds: Add actions as the log writes them; the files need not be live.
         version: Of the schema; None for the latest.
     """
@@ -83,7 +83,7 @@ def job_span(spark: SparkSession, job: int) -> tuple[float, float] | None:
 class OptimizeTransaction:
     """A transaction that commits as OPTIMIZE does: it reads the version at which it began."""
 
-    def __init__(self, spark: SparkSession, table: Path):
+    def __init__(self, spark: SparkSession, table: str):
         self._spark = spark
         _make_active(spark)
         nothing = _nothing(spark)
@@ -130,8 +130,8 @@ def _make_active(spark: SparkSession) -> None:
     java_class(spark, f"{package}.SparkSession").setActiveSession(spark._jsparkSession)
 
 
-def _delta_log(spark: SparkSession, table: Path) -> Any:
-    return java_class(spark, f"{_DELTA}.DeltaLog").forTable(spark._jsparkSession, uri(table))
+def _delta_log(spark: SparkSession, table: str) -> Any:
+    return java_class(spark, f"{_DELTA}.DeltaLog").forTable(spark._jsparkSession, table)
 
 
 def _snapshot_at(log: Any, version: int, nothing: Any) -> Any:
@@ -153,7 +153,7 @@ def _as_delta_has(spark: SparkSession, actions: Iterable[str]) -> Any:
             (log / f"{version:020d}.json").write_text("\n".join(lines) + "\n")
             checksum = _CHECKSUM | {"protocol": _PROTOCOL, "metadata": _METADATA}
             (log / f"{version:020d}.crc").write_text(json.dumps(checksum))
-        delta_log = _delta_log(spark, Path(scratch))
+        delta_log = _delta_log(spark, uri(Path(scratch)))
         try:
             changes = delta_log.getChanges(1, nothing, False)
         except Py4JError:

@@ -4,7 +4,6 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow.compute as pc
@@ -20,7 +19,7 @@ from compaction_kit.files import Files
 from compaction_kit.plan import BinPlan
 from compaction_kit.plan.packing import OPEN_COST
 from compaction_kit.predicate import partitions_predicate
-from compaction_kit.sql import quoted, uri
+from compaction_kit.sql import quoted
 from compaction_kit.text import MIB
 
 _CONFS = {
@@ -187,20 +186,20 @@ def _refusal(plan: BinPlan) -> str | None:
     return None
 
 
-def _rows(spark: SparkSession, table: Path, predicate: str | None) -> DataFrame:
+def _rows(spark: SparkSession, table: str, predicate: str | None) -> DataFrame:
     """The table's rows when they are read, not now."""
-    rows = spark.read.format("delta").load(uri(table))
+    rows = spark.read.format("delta").load(table)
     # Always true. But with _metadata Spark doesn't use a table that the session has cached, which may be
     # older than the transaction.
     rows = rows.where(rows.metadataColumn("_metadata").isNotNull())
     return rows if predicate is None else rows.where(predicate)
 
 
-def _write(rows: DataFrame, table: Path, predicate: str | None) -> None:
+def _write(rows: DataFrame, table: str, predicate: str | None) -> None:
     writer = rows.write.format("delta").mode("overwrite").option("dataChange", "false")
     if predicate is not None:
         writer = writer.option("replaceWhere", predicate)
-    writer.save(uri(table))
+    writer.save(table)
 
 
 def _num_tasks(spark: SparkSession, spread: Spread, plan: BinPlan) -> int:

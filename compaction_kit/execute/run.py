@@ -174,7 +174,7 @@ def _fail(work: Work, since: int, error: BaseException, is_written: bool) -> Non
     if _is_cancelled(error):
         raise RunCancelled(f"The run was cancelled: {outcome}{left}.") from error.__cause__ or error
     if isinstance(error, _FAILURES):
-        ours = translate(error, work.table, outcome)
+        ours = translate(error, work.store.root, outcome)
         raise (type(ours)(f"{str(ours).rstrip('.')}{left}.") if left else ours) from error
     if not isinstance(error, CompactionKitError):
         error.add_note(f"{outcome}{left}")

@@ -4,7 +4,6 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -208,9 +207,9 @@ class Work:
         return self.handle.spark
 
     @property
-    def table(self) -> Path:
-        """The table's folder."""
-        return self.handle.path
+    def table(self) -> str:
+        """The URI of the table's folder."""
+        return self.handle.uri
 
     @property
     def store(self) -> Store:

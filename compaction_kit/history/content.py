@@ -216,7 +216,7 @@ def _fingerprint(handle: Handle, snapshot: Snapshot, other: Snapshot) -> Fingerp
     adds = list(_adds(snapshot, not_in(snapshot, other)))
     if not adds:
         return Fingerprint(0, (0, 0))
-    return fingerprint(rows_of(handle.spark, handle.path, adds, snapshot.version))
+    return fingerprint(rows_of(handle.spark, handle.uri, adds, snapshot.version))
 
 
 def _adds(snapshot: Snapshot, chosen: pa.Array) -> Iterator[dict[str, Any]]:

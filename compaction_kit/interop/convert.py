@@ -38,11 +38,12 @@ from compaction_kit.query import SPARK_ERRORS, reason_of
 from compaction_kit.records import Plan, Result
 from compaction_kit.session import get_spark, quiet_errors
 from compaction_kit.sql import identifier, quoted, table_name, uri
-from compaction_kit.storage import Store, open_store
+from compaction_kit.storage import LocalStore, local_store
 from compaction_kit.table import Table, open_table
 from compaction_kit.text import format_count, format_size
 from compaction_kit.verify import Fingerprint, fingerprint
 
+_WHAT = "Conversion"
 _UNVERIFIED = "_delta_log_not_verified"
 
 
@@ -69,9 +70,9 @@ class ConvertPlan(Plan):
     spark: SparkSession = field(repr=False)
 
     @property
-    def store(self) -> Store:
+    def store(self) -> LocalStore:
         """The folder's files."""
-        return open_store(self.path)
+        return local_store(self.path, _WHAT)
 
     @property
     def is_empty(self) -> bool:
@@ -208,7 +209,7 @@ def plan_convert(
         num_rows: int64
         schema_id: int64
     """
-    store = open_store(path)
+    store = local_store(path, _WHAT)
     folder = Path(store.root)
     if not store.is_folder():
         raise TableNotFoundError(f"No folder at {path}: check the spelling.")
@@ -249,10 +250,10 @@ def run_verified(
     """
 
     def proof() -> Fingerprint:
-        if has_delta_log(open_store(folder)):
+        if has_delta_log(local_store(folder, _WHAT)):
             rows = spark.read.format("delta").load(uri(folder))
         else:
-            rows = read_parquet(spark, folder, schema)
+            rows = read_parquet(spark, uri(folder), schema)
         return fingerprint(rows.select(*map(quoted, schema.names)))
 
     def run() -> tuple[Fingerprint, Fingerprint]:
@@ -266,7 +267,7 @@ def run_verified(
     except BaseException as error:
         outcome = undo()
         if isinstance(error, (*SPARK_ERRORS, OSError)):
-            raise translate(error, folder, outcome) from error
+            raise translate(error, str(folder), outcome) from error
         if isinstance(error, (WorkCancelled, KeyboardInterrupt)):
             raise RunCancelled(f"The conversion was cancelled: {outcome}.") from error
         raise

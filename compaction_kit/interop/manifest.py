@@ -114,7 +114,7 @@ def read_through_manifest(table: Table) -> DataFrame:
     parts = []
     for group in listed.group_by("partition").aggregate([("path", "list")]).to_pylist():
         values = partition_values(group["partition"]) or {}
-        rows = read_parquet(table.spark, [table.path / path for path in group["path_list"]], data)
+        rows = read_parquet(table.spark, map(table.handle.store.uri, group["path_list"]), data)
         constants = {column.name: F.lit(values.get(column.name)).cast(column.dataType) for column in by}
         parts.append(rows.withColumns(constants).select(*map(quoted, schema.names)))
     return reduce(DataFrame.unionAll, parts) if parts else table.spark.createDataFrame([], schema)
@@ -135,7 +135,7 @@ def generate_manifest(table: Table) -> None:
         RunFailedError, ReadOnlyTableError: The manifest could not be written.
     """
     _check(table)
-    name = table_name(table.spark, table.path)
+    name = table_name(table.spark, table.handle.uri)
     _run(table, f"GENERATE symlink_format_manifest FOR TABLE {name}", "the manifest may be outdated")
 
 
@@ -158,7 +158,7 @@ def keep_manifest(table: Table, keep: bool = True) -> None:
     """
     if keep:
         _check(table, keep=True)
-    name, value = table_name(table.spark, table.path), str(keep).lower()
+    name, value = table_name(table.spark, table.handle.uri), str(keep).lower()
     _run(
         table, f"ALTER TABLE {name} SET TBLPROPERTIES ('{PROPERTY}' = '{value}')", "the property is unchanged"
     )
@@ -197,11 +197,13 @@ def _run(table: Table, statement: str, outcome: str) -> None:
         with quiet_errors():
             table.spark.sql(statement).collect()
     except SPARK_ERRORS as error:
-        raise translate(error, table.path, outcome) from error
+        raise translate(error, table.handle.store.root, outcome) from error
 
 
 def _relative(line: str, store: Store) -> str:
     """Return a line's path relative to the table, or the line if it is elsewhere; it is not URL-encoded."""
+    if not store.is_local:
+        return store.relative(line) or line
     if not line.startswith(("/", "file:")) or "\0" in line:
         return line
     path, prefix = "/" + line.removeprefix("file:").lstrip("/"), f"{store.root}/"

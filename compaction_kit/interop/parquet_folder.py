@@ -21,7 +21,7 @@ from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.log.paths import HIVE_NULL, folder_of
 from compaction_kit.query import SPARK_ERRORS, reason_of
 from compaction_kit.session import quiet_errors
-from compaction_kit.sql import pattern
+from compaction_kit.sql import pattern, uri
 from compaction_kit.storage import Store, shown_name
 from compaction_kit.text import format_count
 
@@ -98,13 +98,13 @@ def _walk(store: Store, folder: str = "") -> Iterator[tuple[str, int, int]]:
 
 
 def read_parquet(
-    spark: SparkSession, paths: Path | Iterable[Path], schema: StructType | None = None, **options: str
+    spark: SparkSession, uris: str | Iterable[str], schema: StructType | None = None, **options: str
 ) -> DataFrame:
-    """Read a folder or files with Spark's Parquet reader; paths may have any characters."""
+    """Read a folder or files with Spark's Parquet reader; their URIs may have any characters."""
     reader = spark.read.options(**options)
     if schema is not None:
         reader = reader.schema(schema)
-    return reader.parquet(*map(pattern, [paths] if isinstance(paths, Path) else paths))
+    return reader.parquet(*map(pattern, [uris] if isinstance(uris, str) else uris))
 
 
 def read_footers(store: Store, places: Iterable[str]) -> list[pq.FileMetaData | None]:
@@ -138,7 +138,7 @@ def merged_schema(spark: SparkSession, folder: Path, footers: Mapping[str, pq.Fi
     """
     try:
         with quiet_errors(), session_confs(spark, WHOLE_FILES):
-            schema = read_parquet(spark, folder, mergeSchema="true").schema
+            schema = read_parquet(spark, uri(folder), mergeSchema="true").schema
     except SPARK_ERRORS as error:
         reason = _clash(footers) or reason_of(error)
         raise UnsupportedTableError(

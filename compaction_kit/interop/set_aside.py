@@ -8,9 +8,11 @@ from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.folder import list_folder
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.log.paths import places
-from compaction_kit.storage import Store, checksum_place, open_store
+from compaction_kit.storage import LocalStore, checksum_place, local_store
 from compaction_kit.table import Table, open_table
 from compaction_kit.text import format_count
+
+_WHAT = "Conversion"
 
 
 def put_back(path: str | Path, set_aside: str | Path) -> Table:
@@ -29,7 +31,7 @@ def put_back(path: str | Path, set_aside: str | Path) -> Table:
         InvalidArgumentError: There is no log to put back, or the folder's files are no longer those of the
             log's latest version, so that rows would be lost; nothing was changed.
     """
-    folder, aside = open_store(path), open_store(set_aside)
+    folder, aside = local_store(path, _WHAT), local_store(set_aside, _WHAT)
     has_log = folder.is_folder(LOG_FOLDER)
     if not aside.is_folder():
         raise InvalidArgumentError(
@@ -52,7 +54,7 @@ def put_back(path: str | Path, set_aside: str | Path) -> Table:
     return open_table(folder.root)
 
 
-def move_aside(paths: Iterable[str], store: Store, aside: Path) -> None:
+def move_aside(paths: Iterable[str], store: LocalStore, aside: Path) -> None:
     """Move files, and the log last, so that until then the folder is a complete Delta table."""
     store.make_folder(str(aside), exist_ok=False)
     for path in paths:
@@ -62,7 +64,7 @@ def move_aside(paths: Iterable[str], store: Store, aside: Path) -> None:
     store.move(LOG_FOLDER, f"{aside}/{LOG_FOLDER}")
 
 
-def restore(store: Store, aside: Store) -> None:
+def restore(store: LocalStore, aside: LocalStore) -> None:
     """Put back the log, if it was moved, then the files, and delete the folder that held them."""
     if aside.is_folder(LOG_FOLDER):
         aside.move(LOG_FOLDER, store.place(LOG_FOLDER))
@@ -74,7 +76,7 @@ def restore(store: Store, aside: Store) -> None:
     aside.delete_empty()
 
 
-def changed_files(folder: Store, aside: Table) -> dict[str, str]:
+def changed_files(folder: LocalStore, aside: Table) -> dict[str, str]:
     """Compare a folder with the live files of its log that was set aside: "new", "gone" or "changed"."""
     files = aside.files()
     paths = places(files.snapshot.live["path"], folder).to_pylist()

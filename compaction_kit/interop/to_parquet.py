@@ -22,11 +22,12 @@ from compaction_kit.interop.parquet_folder import partition_folders, read_parque
 from compaction_kit.interop.set_aside import changed_files, move_aside, put_back, restore
 from compaction_kit.log.paths import is_outside, places
 from compaction_kit.records import Plan, Result
-from compaction_kit.storage import open_store
+from compaction_kit.storage import local_store, open_store
 from compaction_kit.table import Table, open_table
 from compaction_kit.text import format_count, format_size
 from compaction_kit.verify import Fingerprint
 
+_WHAT = "Conversion"
 _ROW_IDS = "delta.rowTracking.materializedRowIdColumnName"
 
 
@@ -101,26 +102,27 @@ class ParquetPlan(Plan):
                 "make a new plan; nothing was changed."
             )
         start, spark = time.time(), table.spark
+        store = local_store(table.handle.store, _WHAT)
         differences: dict[str, str] = {}
 
         def convert() -> None:
-            move_aside(self.moved["path"].to_pylist(), table.handle.store, self.set_aside)
+            move_aside(self.moved["path"].to_pylist(), store, self.set_aside)
             aside = open_table(self.set_aside)
-            changes = set(changed_files(table.handle.store, aside).values())
+            changes = set(changed_files(store, aside).values())
             if aside.version != self.version or changes - {"changed"}:
                 raise StalePlanError(
                     f"Another program wrote to {table.path} during the run: stop it and make a new plan; "
                     "everything was put back."
                 )
-            differences.update(_differences(self.schema, read_parquet(spark, table.path).schema))
+            differences.update(_differences(self.schema, read_parquet(spark, table.handle.uri).schema))
 
         proof = run_verified(spark, table.path, self.schema, convert, self._undo)
         return ParquetResult(self, proof, differences, time.time() - start)
 
     def _undo(self) -> str:
-        aside = open_store(self.set_aside)
+        aside = local_store(self.set_aside, _WHAT)
         if aside.is_folder():
-            restore(self.table.handle.store, aside)
+            restore(local_store(self.table.handle.store, _WHAT), aside)
         return "everything was put back, and the table is as it was"
 
 
@@ -208,8 +210,9 @@ def plan_to_parquet(table: Table, set_aside: str | Path | None = None) -> Parque
     if not files.num_rows:
         raise EmptyTableError(f"{table.name} has no live file, so there is nothing to read as Parquet.")
     version = table.version
+    local_store(table.handle.store, _WHAT)
     beside = table.path.parent / f"_{table.path.name}.delta-{version}"
-    aside = beside if set_aside is None else Path(open_store(set_aside).root)
+    aside = beside if set_aside is None else Path(local_store(set_aside, _WHAT).root)
     _check_set_aside(table, aside)
     versions = read_needs(table.handle).versions
     schema = StructType.fromJson(dict(table.log.snapshot().metadata.schema))
@@ -229,14 +232,14 @@ def _not_live(table: Table) -> pa.Table:
 
 
 def _check_set_aside(table: Table, folder: Path) -> None:
-    aside, parent = open_store(folder), open_store(folder.parent)
+    aside, parent = local_store(folder, _WHAT), local_store(folder.parent, _WHAT)
     if aside.is_taken(""):
         reason = "exists already, and may hold what an earlier run set aside: see interop.put_back, or"
     elif folder.is_relative_to(table.path):
         reason = "is within the table, and would be read with it:"
     elif not parent.is_folder():
         reason = f"can't be made, as {folder.parent} is not a folder:"
-    elif not parent.may_move_to(table.handle.store):
+    elif not parent.may_move_to(local_store(table.handle.store, _WHAT)):
         reason = "is on another disk, to which files can't be moved without a copy:"
     else:
         return

@@ -34,6 +34,7 @@ def commit_times(store: Store, commits: Sequence[LogFile], metadata: Metadata) -
     """
     since = in_commit_since(metadata)
     times = np.empty(len(commits), dtype=np.int64)
+    store.prepare(file.place for file in commits if since is not None and (file.version or 0) >= since)
     for i, file in enumerate(commits):
         if since is not None and (file.version or 0) >= since:
             times[i] = _required_timestamp(store, file, since)

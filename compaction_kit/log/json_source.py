@@ -104,6 +104,7 @@ class JsonSource:
     def _read(self) -> tuple[bytearray, list[int]]:
         """Return the text of all files, each ended by a line feed, and the position of each end."""
         text, ends = bytearray(), []
+        self._store.prepare(file.place for file in self._files)
         for file in self._files:
             text += read_log_file(self._store, file)
             if not text.endswith(b"\n"):

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from numbers import Integral
@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError, TableNotFoundError
-from compaction_kit.storage import Store, shown_name
+from compaction_kit.storage import Entry, Store, shown_name
 
-LOG_FOLDER = "_delta_log"
+LOG_FOLDER, _SIDECARS = "_delta_log", "_sidecars"
 
 
 class Kind(StrEnum):
@@ -102,18 +102,25 @@ def list_log(store: Store) -> list[LogFile]:
     Raises:
         TableNotFoundError: The folder doesn't exist any more, or can't be read.
     """
-    if not store.is_folder(LOG_FOLDER):
+    try:
+        entries = store.entries(LOG_FOLDER)
+    except TableNotFoundError as error:
+        if store.is_folder(LOG_FOLDER):
+            raise
         raise TableNotFoundError(
             f"The table at {store.root} was deleted: its {LOG_FOLDER} folder does not exist."
-        )
-    found = []
-    for prefix in ("", "_sidecars/"):
-        place = LOG_FOLDER + ("/" + prefix).rstrip("/")
-        for entry in store.entries(place) if store.is_folder(place) else ():
-            if entry.is_file and not entry.name.startswith("."):
-                file = log_file(prefix + shown_name(entry.name), entry.size_bytes, entry.modification_time)
-                found.append(replace(file, identity=(entry.inode, entry.modified_ns)))
+        ) from error
+    found = list(_log_files(entries, ""))
+    if any(entry.name == _SIDECARS and entry.is_folder for entry in entries):
+        found += _log_files(store.entries(f"{LOG_FOLDER}/{_SIDECARS}"), f"{_SIDECARS}/")
     return sorted(found, key=lambda file: file.name)
+
+
+def _log_files(entries: Iterable[Entry], prefix: str) -> Iterator[LogFile]:
+    for entry in entries:
+        if entry.is_file and not entry.name.startswith("."):
+            file = log_file(prefix + shown_name(entry.name), entry.size_bytes, entry.modification_time)
+            yield replace(file, identity=(entry.inode, entry.modified_ns))
 
 
 @dataclass(frozen=True)

@@ -235,17 +235,28 @@ def _place(path: str, store: Store, folders: dict[str, str]) -> str:
     key = folder + slash
     if key not in folders:
         folders[key] = _folder(key, store)
-    return folders[key] + (name if "://" in folders[key] else decoded)
+    return folders[key] + (name if "://" in folders[key] and store.is_local else decoded)
 
 
 def _folder(path: str, store: Store) -> str:
     """Return a folder's location, ended by a slash; "" for the table's own folder."""
     scheme, authority, rest = _split(path)
     if authority or scheme not in (None, "file"):
-        return f"{scheme or 'file'}://{authority or ''}{rest}"
+        found = f"{scheme or 'file'}://{authority or ''}{rest}"
+        return found if store.is_local else _in_store(unquote(found), store)
+    if not store.is_local:
+        return f"file://{rest}" if rest.startswith("/") else _in_store(f"{store.root}/{unquote(rest)}", store)
     # store.place leaves an absolute path as it is; normpath keeps two slashes at the beginning.
     whole = re.sub("^//", "/", posixpath.normpath(store.place(unquote(rest))))
     for at, root in ((whole, store.root), (store.real(whole), store.real(""))):
         if is_within(at, root):
             return posixpath.join(posixpath.relpath(at, root), "").removeprefix("./")
     return f"{whole.removesuffix('/')}/"
+
+
+def _in_store(uri: str, store: Store) -> str:
+    """Return the location of a folder that isn't on a local disk, ended by a slash, given by its URI."""
+    scheme, authority, rest = _split(uri)
+    whole = f"{scheme}://{authority or ''}{posixpath.normpath(f'/{rest}').replace('//', '/').rstrip('/')}/"
+    inside = store.relative(whole)
+    return whole if inside is None else inside

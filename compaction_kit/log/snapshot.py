@@ -141,6 +141,7 @@ def read_snapshot(store: Store, segment: Segment, base: Snapshot | None = None) 
     """
     start = _read_checkpoint(store, segment) if base is None else _State.of(base)
     commits = [f for f in segment.commits if base is None or (f.version or 0) > base.version]
+    store.prepare(file.place for file in commits)
     state = _replay(store, start, commits)
     protocol, metadata = state.protocol_and_metadata(segment.version)
     check_readable(protocol)

@@ -50,8 +50,11 @@ class Source(Protocol):
 
 def checkpoint_sources(store: Store, files: Sequence[LogFile]) -> list[Source]:
     """Return the sources of a checkpoint: its own files and the sidecars of a V2 checkpoint."""
+    store.prepare(file.place for file in files)
     own: list[Source] = [_checkpoint_file(store, file) for file in files]
-    return own + [ParquetSource(store, place) for place in _sidecars(own)]
+    sidecars = _sidecars(own)
+    store.prepare(sidecars)
+    return own + [ParquetSource(store, place) for place in sidecars]
 
 
 def sidecar_names(store: Store, files: Sequence[LogFile]) -> set[str]:

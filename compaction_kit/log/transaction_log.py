@@ -322,6 +322,7 @@ class TransactionLog:
 
     def _sources(self, commits: Sequence[LogFile]) -> list[JsonSource]:
         """Read the lines of commits, except blocks that are in memory."""
+        self._store.prepare(file.place for file in commits)
         with ThreadPoolExecutor() as pool:
             return list(pool.map(self._read_block, map(tuple, commit_blocks(commits))))
 

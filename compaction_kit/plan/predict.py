@@ -239,8 +239,8 @@ def _neighbours(files: Files, rows: np.ndarray) -> np.ndarray:
 def _open(store: Store, files: Files, positions: np.ndarray) -> list[pa.NativeFile]:
     found = places(files.paths(positions), store)
     if pc.any(is_remote(found)).as_py():
-        raise OSError("not on a local disk")
-    return [store.open(place) for place in found.to_pylist()]
+        raise OSError("in another storage")
+    return store.open_all(found.to_pylist())
 
 
 def _written(parts: list[pa.Table], codec: str) -> int:

@@ -15,7 +15,7 @@ import pyarrow.csv
 from compaction_kit.errors import CorruptLogError
 from compaction_kit.log.reading import DAMAGE, first_line, parse_lines
 from compaction_kit.sinklog.policy import Kind
-from compaction_kit.storage import Store
+from compaction_kit.storage import LocalStore, Store
 
 _BLOCK_BYTES = 4 << 20
 _VERSION_BYTES = 64
@@ -68,7 +68,7 @@ def read_entries(store: Store, name: str, kind: Kind) -> pa.Table:
     return rows.rename_columns(columns.names).cast(columns)
 
 
-def write_entries(store: Store, name: str, kind: Kind, entries: pa.Table) -> int:
+def write_entries(store: LocalStore, name: str, kind: Kind, entries: pa.Table) -> int:
     """Write entries as a file of a log, as Spark does; return its size in bytes."""
     fields = _JSON[kind]
     rows = entries.rename_columns(fields.names).cast(fields).to_pylist()

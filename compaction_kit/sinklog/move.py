@@ -141,7 +141,7 @@ class MovePlan(Plan):
                 after = fingerprint(table) if verify else None
         except (PySparkException, Py4JJavaError) as error:
             outcome = f"the output is unchanged; delete the folder {self.to} before you try again"
-            raise translate(error, self.to, outcome) from error
+            raise translate(error, str(self.to), outcome) from error
         if before != after:
             raise VerificationError(
                 f"The content differs: the output has {before} {before and before.hash_sums}, the table "

@@ -25,7 +25,7 @@ from compaction_kit.sinklog.policy import (
     needed_files,
     next_compaction,
 )
-from compaction_kit.storage import Store, open_store
+from compaction_kit.storage import LocalStore, Store, local_store, open_store
 
 SINK_FOLDER = "_spark_metadata"
 VERSION_BYTES = len("v1")
@@ -69,7 +69,7 @@ class SinkLogState:
     @classmethod
     def read(cls, path: str | Path, spark: SparkSession | None = None, policy: Policy | None = None) -> Self:
         """Read a log; see `sink_log`."""
-        store = _log_store(open_store(path))
+        store = _log_store(local_store(path, "A sink log"))
         listed = _list_files(store)
         kind = _kind_of(store, listed)
         session = spark or active_spark()
@@ -192,7 +192,7 @@ def find_sink_logs(root: str | Path) -> list[str]:
     return sorted(found)
 
 
-def _log_store(store: Store) -> Store:
+def _log_store(store: LocalStore) -> LocalStore:
     """Return the folder of the log in an output folder or a checkpoint; else the folder itself."""
     if store.status() is None:
         raise TableNotFoundError(f"No sink log at {store.root}: the path does not exist; check the spelling.")

@@ -119,7 +119,7 @@ def running_streams(handle: Handle, table_id: str) -> list[Stream]:
             offset = _offset(source)
             # The table's id in a DeltaSourceOffset; a first batch may have no offset yet.
             known = offset.get("reservoirId")
-            is_described = source.get("description") == f"DeltaSource[file:{handle.path}]"
+            is_described = source.get("description") == f"DeltaSource[{handle.uri}]"
             if known == table_id if known else is_described:
                 name, version = query.name or str(query.id), offset.get("reservoirVersion")
                 streams.append(Stream(name, version, bool(offset.get("isStartingVersion"))))

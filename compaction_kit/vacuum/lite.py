@@ -78,6 +78,7 @@ def log_commits(store: Store) -> list[LogFile]:
 def change_data(store: Store, commits: Sequence[LogFile]) -> pa.Array:
     """Return the change data files of commits, relative to the table."""
     paths: list[str] = []
+    store.prepare(file.place for file in commits)
     for file in commits:
         text = read_log_file(store, file)
         if b'"cdc"' in text:

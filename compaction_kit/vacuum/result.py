@@ -145,7 +145,7 @@ def measure(plan: Preview, on_disk: pa.Table, before: Readability, seconds: floa
 
 def still_there(plan: Preview) -> list[bool]:
     """Return whether each planned file is on disk."""
-    return list(map(plan.handle.store.is_taken, plan.files["path"].to_pylist()))
+    return list(map(plan.handle.store.listed().is_taken, plan.files["path"].to_pylist()))
 
 
 def _not_deleted(plan: Preview, files: pa.Table, after: Readability) -> pa.Table:

@@ -23,7 +23,7 @@ from compaction_kit.folder import Folder, look_through
 from compaction_kit.history.readable import read_readability
 from compaction_kit.retention import cutoff, hours
 from compaction_kit.session import quiet_errors
-from compaction_kit.sql import quoted, table_name, uri
+from compaction_kit.sql import quoted, table_name
 from compaction_kit.text import format_count, format_list, format_size
 from compaction_kit.times import show_time
 from compaction_kit.vacuum.cost import Preview
@@ -166,7 +166,7 @@ def _delete(
     if parallel_delete is not None:
         confs[_PARALLEL_DELETE] = str(parallel_delete).lower()
     view = f"compaction_kit_{uuid.uuid4().hex}"
-    name = table_name(spark, plan.handle.path)
+    name = table_name(spark, plan.handle.uri)
     retain = f" RETAIN {hours(plan.retention)} HOURS" if plan.retention < plan.table_retention else ""
     statement = f"VACUUM {name} USING INVENTORY (SELECT * FROM {quoted(view)}){retain}"
     try:
@@ -174,7 +174,7 @@ def _delete(
             spark.createDataFrame(_inventory(plan), _INVENTORY).createOrReplaceTempView(view)
             run_cancellable(spark, lambda: spark.sql(statement).collect(), lambda _: look())
     except (PySparkException, Py4JJavaError, OSError) as error:
-        raise translate(error, plan.handle.path, _outcome(plan)) from error
+        raise translate(error, plan.handle.store.root, _outcome(plan)) from error
     except (WorkCancelled, KeyboardInterrupt) as error:
         # Either the caller's progress raised an exception, or Ctrl-C was pressed.
         sentence = f"The vacuum was cancelled, {_outcome(plan)}: make a new plan for what is left."
@@ -193,7 +193,7 @@ def _inventory(plan: Preview) -> pd.DataFrame:
     return pd.DataFrame(
         {
             # Paths as Hadoop writes them, not URL-encoded.
-            "path": [uri(plan.handle.path / path) for path in (*paths, *folders)],
+            "path": list(map(plan.handle.store.uri, (*paths, *folders))),
             "length": np.append(plan.files["size_bytes"].to_numpy(), nothing),
             "isDir": np.repeat([False, True], [len(paths), len(folders)]),
             "modificationTime": np.append(times, nothing),
@@ -222,7 +222,8 @@ def _outcome(plan: Preview) -> str:
 
 
 def _progress(plan: Preview, places: list[str], step: str | None, seconds: float) -> VacuumProgress:
-    gone = sum(not plan.handle.store.is_taken(place) for place in places)
+    store = plan.handle.store.listed()
+    gone = sum(not store.is_taken(place) for place in places)
     share = gone / len(places) if places else 0.0
     files_done, bytes_done = round(share * plan.num_files), round(share * plan.size_bytes)
     step = step or ("Deleting" if gone else "Delta checks the files")

@@ -64,7 +64,7 @@ def just_before_delta_begins(monkeypatch: pytest.MonkeyPatch, act: Callable[[], 
     """Do something when the rows to be read are settled, and Delta's transaction hasn't begun."""
     write = rewrite._write
 
-    def late(rows: DataFrame, table: Path, predicate: str | None) -> None:
+    def late(rows: DataFrame, table: str, predicate: str | None) -> None:
         act()
         write(rows, table, predicate)
 

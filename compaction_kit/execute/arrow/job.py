@@ -23,7 +23,7 @@ from compaction_kit.execute.work import Recorder
 from compaction_kit.files import Files
 from compaction_kit.log.paths import escaped, folder_of, is_within, places
 from compaction_kit.plan.partitions import typed_value
-from compaction_kit.storage import Store, checksum_place
+from compaction_kit.storage import LocalStore, Store, checksum_place, local_store
 from compaction_kit.times import session_zone
 
 # Tasks for each core: enough of them to end together, and to show progress if there is much to do.
@@ -61,7 +61,7 @@ class BinJob:
 
     def __init__(self, spark: SparkSession, store: Store, source: Files, record: Recorder):
         self._spark = spark
-        self._store = store
+        self._store = local_store(store, "Rewriting with pyarrow")
         self._source = source
         self._record = record
         self._cores = spark.sparkContext.defaultParallelism
@@ -248,7 +248,7 @@ def _balanced(costs: np.ndarray, most: int) -> list[list[int]]:
 
 
 @contextlib.contextmanager
-def _own_folder(store: Store, run: str) -> Iterator[str]:
+def _own_folder(store: LocalStore, run: str) -> Iterator[str]:
     """A folder for the outputs of one job, deleted at the end with all that was not moved out of it.
 
     A Python worker goes on for a while when its task has been cancelled, or was tried again elsewhere: it
@@ -289,7 +289,7 @@ def _output_folder(place: str, values: PartitionValues, is_mapped: bool) -> str:
     return "" if is_mapped else folder_of(list(values), list(values.values()))
 
 
-def _made(store: Store, folder: str) -> str:
+def _made(store: LocalStore, folder: str) -> str:
     """A folder of a table, made if it isn't there; the table's own, "", if a link leads out of that."""
     above = itertools.accumulate(folder.split("/"), "{}/{}".format)
     if not all(is_within(store.real(place), store.root) for place in above):

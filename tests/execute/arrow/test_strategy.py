@@ -278,7 +278,7 @@ def test_what_is_removed_meanwhile_is_told_and_left_out(
             handmade.write_commit(changed, 5, [handmade.remove(removed)])
 
     class Transaction(OptimizeTransaction):
-        def __init__(self, spark: SparkSession, table: Path):
+        def __init__(self, spark: SparkSession, table: str):
             if moment == "before Delta begins":
                 remove()
             super().__init__(spark, table)

@@ -1,26 +1,17 @@
-"""Where the bytes of tables are, and the operations by which all of the kit reaches them.
-
-A store is one folder: a table's, or one that tables are in. Its operations take places: paths relative
-to that folder, or absolute ones for a file elsewhere, as `log.paths.places` gives them; "" is the folder
-itself. `LocalStore` is the one for local disks. Another kind of storage is a class with the same
-operations, which `open_store` chooses by the scheme of a name.
-"""
+"""Folders on a local disk, and what any store says of a file or folder."""
 
 import contextlib
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import unquote
 
 import pyarrow as pa
 
-from compaction_kit.errors import CompactionKitError, TableNotFoundError, UnsupportedTableError
-
-_MOST_SHOWN = 200
+from compaction_kit.errors import TableNotFoundError
 
 
 class Entry(NamedTuple):
@@ -63,8 +54,24 @@ class LocalStore:
     """
 
     root: str
+    is_local = True
+    # Hadoop writes a checksum file beside each file.
+    has_checksums = True
+    # Executors reach it as this process does.
+    files = None
 
-    def place(self, place: str) -> str:
+    def uri(self, place: str = "") -> str:
+        """The URI of a place for Hadoop's Path, where nothing is percent-encoded.
+
+        Hadoop would look for a path without a scheme on the session's default file system (fs.defaultFS).
+        """
+        return f"file:{self.place(place)}"
+
+    def relative(self, uri: str) -> str | None:
+        """Return None: what isn't on a local disk is elsewhere."""
+        return None
+
+    def place(self, place: str = "") -> str:
         """The absolute path of a place."""
         return os.path.join(self.root, place) if place else self.root
 
@@ -160,6 +167,17 @@ class LocalStore:
         """
         return pa.memory_map(self.place(place))
 
+    def open_all(self, places: Iterable[str]) -> list[pa.NativeFile]:
+        """Open small files; see `open`."""
+        return list(map(self.open, places))
+
+    def prepare(self, places: Iterable[str]) -> None:
+        """Do nothing: files on a disk are read when they are needed."""
+
+    def listed(self) -> "LocalStore":
+        """Return the store itself: to look at a disk costs nothing."""
+        return self
+
     def create(self, place: str, data: bytes) -> None:
         """Write a new file.
 
@@ -199,63 +217,6 @@ class LocalStore:
             shutil.rmtree(path, ignore_errors=True)
         else:
             Path(path).unlink(missing_ok=True)
-
-
-# The operations that a storage has; the next one makes this a union or a protocol.
-Store = LocalStore
-
-
-def open_store(name: str | Path) -> Store:
-    """The store of a folder, there or not, by its path or URI.
-
-    Raises:
-        UnsupportedTableError: It isn't on a local disk.
-        TableNotFoundError: Nothing can be at such a path, or nobody may look there.
-    """
-    return LocalStore(os.path.realpath(local_path(str(name))))
-
-
-def is_folder(name: str) -> bool:
-    """Return whether a path or URI names a folder; False for a name that can't be used."""
-    try:
-        return open_store(name).is_folder()
-    except CompactionKitError:
-        return False
-
-
-def local_path(name: str) -> Path:
-    """The path that a path or a URI stands for; see `open_store`."""
-    path = _path_of(name)
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-        raise TableNotFoundError(f"No table at {name[:_MOST_SHOWN]!r}: {reason}; check the path.") from error
-    return path
-
-
-def checksum_place(place: str) -> str:
-    """The place of the file in which Hadoop keeps another one's checksums, if it does."""
-    folder, name = os.path.split(place)
-    return os.path.join(folder, f".{name}.crc")
-
-
-def shown_name(name: str) -> str:
-    """A name with a mark in the place of each byte that isn't UTF-8, as no file has that is looked for."""
-    return name if name.isascii() else os.fsencode(name).decode(errors="replace")
-
-
-def _path_of(name: str) -> Path:
-    if name.startswith("file:"):
-        return Path(unquote(name.removeprefix("file:").removeprefix("//")))
-    scheme, separator, _ = name.partition("://")
-    if separator:
-        raise UnsupportedTableError(
-            f"{name} is on {scheme}, and only local disks are read: copy the table here."
-        )
-    return Path(name)
 
 
 def _entry_of(entry: os.DirEntry[str]) -> Entry:
