@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import datasets, get_spark
 from compaction_kit.execute.jobs import session_confs
-from tests import folders
+from tests import folders, stores
 
 settings.register_profile("kit", deadline=None, derandomize=True)
 settings.register_profile("long", deadline=None, max_examples=2_000)
@@ -63,6 +63,20 @@ def confs(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
     """Set session settings; the old ones come back after the test."""
     with ExitStack() as stack:
         yield lambda key, value: stack.enter_context(session_confs(spark, {key: value}))
+
+
+@pytest.fixture(scope="session")
+def _s3() -> Iterator[stores.Server]:
+    with stores.s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(_s3: stores.Server) -> Iterator[stores.Server]:
+    """The tests' server of S3, without faults and with none of its requests counted."""
+    _s3.requests.clear()
+    yield _s3
+    _s3.fault = None
 
 
 @pytest.fixture(scope="session")
