@@ -28,7 +28,7 @@ from compaction_kit.query import (
 )
 from compaction_kit.records import Record
 from compaction_kit.session import quiet_errors
-from compaction_kit.storage import open_store
+from compaction_kit.storage import Store, open_store
 from compaction_kit.text import format_count, format_factor, format_seconds, format_size
 from compaction_kit.verify import fingerprint
 
@@ -203,7 +203,8 @@ def measure_reads(
             _prepare(make, frame, version, words)
             for frame, version in zip(frames, (before, after), strict=True)
         ]
-        sizes = [_size(read) for read in reads]
+        store = open_store(table)
+        sizes = [_size(read, store) for read in reads]
         runs = _run_by_turns(reads, repeats, words)
         prints = [_guarded(partial(_fingerprint, read.rows), read.version, words) for read in reads]
     medians = [median(s for v, _, s in runs if v == read.version) for read in reads]
@@ -252,14 +253,18 @@ def _prepare(make: Callable[[DataFrame], DataFrame], frame: DataFrame, version: 
         ) from error
 
 
-def _size(read: _Read) -> int | None:
-    """Return the size of the files that the query opens; None if one of them is not on a local disk."""
-    if not all(name.startswith("file:") for name in read.files):
+def _size(read: _Read, store: Store) -> int | None:
+    """Return the size of the files that the query opens; None if one of them is on another storage."""
+    if store.is_local:
+        names = [name.removeprefix("file:").removeprefix("//") for name in read.files]
+        paths = [name if name.startswith("/") else None for name in names]
+    else:
+        paths = [store.relative(name) for name in read.files]
+    if None in paths:
         return None
-    disk = open_store("/")
-    paths = [name.removeprefix("file:").removeprefix("//") for name in read.files]
+    listed = store.listed()
     # Delta gives paths; other formats, which a query may join, give encoded URIs.
-    found = [disk.status(path) or disk.status(unquote(path)) for path in paths]
+    found = [listed.status(path) or listed.status(unquote(path)) for path in paths if path is not None]
     if None in found:
         raise _missing(read.version)
     return sum(file.size_bytes for file in found if file is not None)

@@ -52,7 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
     """The one Spark session of the test run."""
-    session = get_spark()
+    session = get_spark(s3=True)
     for key, value in QUICK.items():
         session.conf.set(key, value)
     return session

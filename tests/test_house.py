@@ -12,7 +12,7 @@ from tests.test_project import ROOT
 # Widgets take a second to import, and scripts want none (`compaction_kit.workbench`).
 # What reaches files without the store: the store, what runs on executors, and what has files of its own.
 REACH_FILES = (
-    "storage.py",
+    "storage/",
     "execute/arrow/worker/",
     "session.py",
     "java.py",

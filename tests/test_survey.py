@@ -18,8 +18,8 @@ from compaction_kit.errors import (
     CompactionKitError,
     InvalidArgumentError,
     NotADeltaTableError,
+    StorageError,
     TableNotFoundError,
-    UnsupportedTableError,
 )
 from compaction_kit.plan import Planner
 from compaction_kit.survey import Survey
@@ -175,7 +175,7 @@ def test_paths_that_lead_nowhere_are_rows_too(lake: Path, tmp_path: Path) -> Non
     (tmp_path / "folder").mkdir()
     names: list[str | Path] = [
         tmp_path / "vanished",
-        "s3://bucket/t",
+        "hdfs://127.0.0.1:1/t",
         tmp_path / "folder",
         "x" * 5_000,
         lake / "many",
@@ -185,7 +185,8 @@ def test_paths_that_lead_nowhere_are_rows_too(lake: Path, tmp_path: Path) -> Non
     errors = found["error"].to_pylist()
     assert errors[0] is None
     assert "does not exist" in errors[1]
-    assert "only local disks" in errors[2]
+    assert "hdfs://127.0.0.1:1/t" in errors[2]
+    assert "check the endpoint and network" in errors[2]
     assert "no _delta_log folder" in errors[3]
     assert errors[4].startswith("No table at 'xxx")
     assert errors[4].endswith("x': File name too long; check the path.")
@@ -278,7 +279,7 @@ def test_what_names_nothing_is_refused(where: Any, words: str) -> None:
 
 def test_a_size_or_a_place_that_can_t_be_is_refused_at_once(lake: Path) -> None:
     refused(lake, InvalidArgumentError, 'max_file_size="12 parsecs"', max_file_size="12 parsecs")
-    refused("s3://bucket/lake", UnsupportedTableError, "only local disks")
+    refused("hdfs://127.0.0.1:1/lake", StorageError, "check the endpoint and network")
     refused(lake / "no such folder", TableNotFoundError, "no such folder", "check the spelling")
     refused(handmade.commit_path(lake / "many", 0), NotADeltaTableError, "is a file")
 

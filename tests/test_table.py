@@ -16,7 +16,6 @@ from compaction_kit.errors import (
     InvalidArgumentError,
     NotADeltaTableError,
     TableNotFoundError,
-    UnsupportedTableError,
 )
 from compaction_kit.session import active_spark
 from compaction_kit.text import GIB, MIB
@@ -79,11 +78,6 @@ def test_a_log_folder_that_holds_no_commit(tmp_path: Path) -> None:
     handmade.commit_path(tmp_path, 3, "crc").parent.mkdir()
     handmade.commit_path(tmp_path, 3, "crc").write_text("{}")
     refused(lambda: open_table(tmp_path).files(), CorruptLogError, "no commit and no checkpoint")
-
-
-@pytest.mark.parametrize("name", ["s3://bucket/table", "abfss://c@a.net/t", "hdfs:///t", "http://x/t"])
-def test_a_table_that_is_not_on_a_local_disk(name: str) -> None:
-    refused(lambda: open_table(name), UnsupportedTableError, name, "only local disks", "copy the table here")
 
 
 def test_a_table_without_files_opens_and_has_no_plan(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ Files = tuple[str, tuple[tuple[str, Any], ...]]
 MOST_REQUESTS = 32
 # Large files are read in ranges of so many bytes, side by side.
 _RANGE_BYTES = 8 << 20
+# Of a request; in between the store is given time, in all some 10 s.
+_MOST_TRIES = 5
 # After so long credentials are resolved again: those of a role end some time.
 _FRESH_SECONDS = 600
 _S3 = ("s3", "s3a", "s3n")
@@ -40,7 +42,10 @@ _AZURE = ("abfs", "abfss", "wasb", "wasbs")
 _STATUS = re.compile(
     r"FileStatus\{path=(.*?); isDirectory=(true|false); (?:length=(\d+); )?.*?modification_time=(\d+);"
 )
-_AWS_ERROR = re.compile(r"AWS Error (\w+)(?: \(HTTP status \d+\))? during \w+ operation: (.*)")
+# What Amazon's SDK says of an error: its kind; the code of one that it doesn't know; curl's words.
+_AWS_ERROR = re.compile(r"AWS Error (\w+)")
+_AWS_UNKNOWN = re.compile(r"Unable to parse ExceptionName: (\w+)")
+_CURL = re.compile(r"curlCode: \d+, ([^;]+)")
 _DENIED = re.compile(
     r"ACCESS_DENIED|INVALID_ACCESS_KEY|SIGNATURE|TOKEN|HTTP status 40[13]|credential|Permission denied", re.I
 )
@@ -132,9 +137,8 @@ def reaching(place: str) -> Iterator[None]:
 def reason_of(error: BaseException) -> str:
     """Return what a storage said, in a few words."""
     text = str(error)
-    if found := _AWS_ERROR.search(text):
-        code, words = found[1].replace("_", " ").lower(), found[2].partition("\n")[0].strip().rstrip(".")
-        return code if words in ("", "No response body") else f"{code}: {words}"
+    if found := _AWS_UNKNOWN.search(text) or _CURL.search(text) or _AWS_ERROR.search(text):
+        return found[1].replace("_", " ").lower() if found.re is _AWS_ERROR else found[1]
     causes = re.findall(r"(?:Caused by: |^: )(?:[\w.$]+: )?(.*\S)", text, re.MULTILINE)
     return (causes[-1:] or text.strip().splitlines() or [type(error).__name__])[0].rstrip(".")[:300]
 
@@ -154,7 +158,7 @@ class ArrowClient:
             pa.set_io_thread_count(MOST_REQUESTS)
         self.files = files
         kind, options = files
-        retry = {"retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=8)}
+        retry = {"retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=_MOST_TRIES)}
         extra = retry if kind == "S3FileSystem" else {}
         self._fs = getattr(fs, kind)(**dict(options), **extra)
 
@@ -307,21 +311,26 @@ def _s3_options(scheme: str, bucket: str, spark: SparkSession | None) -> dict[st
     """Return the arguments of an S3FileSystem as S3A has them; without a session, the environment's."""
     options: dict[str, Any] = {"allow_delayed_open": True, "connect_timeout": 10, "request_timeout": 60}
     if spark is None:
-        return options
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        return options | _s3_endpoint(endpoint, "https", False)
     conf = spark._jsparkSession.sessionState().newHadoopConf()
 
     def get(name: str) -> str | None:
         return conf.get(f"fs.s3a.bucket.{bucket}.{name}") or conf.get(f"fs.s3a.{name}")
 
-    if endpoint := get("endpoint"):
-        begin, separator, host = endpoint.rpartition("://")
-        is_plain = (get("connection.ssl.enabled") or "true").lower() == "false"
-        options["endpoint_override"] = host
-        options["scheme"] = begin if separator else "http" if is_plain else "https"
-        options["force_virtual_addressing"] = (get("path.style.access") or "false").lower() != "true"
+    scheme_of_endpoint = "http" if get("connection.ssl.enabled") == "false" else "https"
+    options |= _s3_endpoint(get("endpoint"), scheme_of_endpoint, get("path.style.access") != "true")
     if region := get("endpoint.region"):
         options["region"] = region
     return options | _s3_credentials(f"{scheme}://{bucket}/", conf, get, spark)
+
+
+def _s3_endpoint(endpoint: str | None, scheme: str, is_virtual: bool) -> dict[str, Any]:
+    if not endpoint:
+        return {}
+    begin, separator, host = endpoint.rstrip("/").rpartition("://")
+    scheme = begin if separator else scheme
+    return {"endpoint_override": host, "scheme": scheme, "force_virtual_addressing": is_virtual}
 
 
 def _s3_credentials(uri: str, conf: Any, get: Any, spark: SparkSession) -> dict[str, Any]:

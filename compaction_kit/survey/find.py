@@ -32,7 +32,7 @@ def find_tables(root: str | Path) -> list[str]:
     Hidden folders, folders inside a table, and folders more than six levels down are skipped.
 
     Args:
-        root: A folder on a local disk; one that doesn't exist has no tables.
+        root: A folder, as a path or URI; one that doesn't exist has no tables.
 
     Returns:
         The paths, sorted; each begins with `root`.
@@ -60,7 +60,7 @@ def places(where: Where, spark: SparkSession | None) -> tuple[str, list[tuple[st
         InvalidArgumentError: `where` is not a name, a path or a list of these.
         TableNotFoundError: The path or name doesn't exist.
         NotADeltaTableError: It is not a folder, schema, catalog or Delta table.
-        UnsupportedTableError: The folder isn't on a local disk, or the catalog can't list its tables.
+        UnsupportedTableError: The catalog can't list its tables.
     """
     if isinstance(where, (str, Path)):
         return str(where), _places_in(str(where), spark)
@@ -80,7 +80,7 @@ def _places_in(where: str, spark: SparkSession | None) -> list[tuple[str, str]]:
         )
     store = open_store(where)
     if store.is_folder():
-        return [(name, name) for name in find_tables(local_path(where))]
+        return [(name, name) for name in find_tables(local_path(where) if store.is_local else where)]
     if store.is_taken(""):
         raise NotADeltaTableError(f"{where} is a file: name a folder that holds Delta tables.")
     tables = None if spark is None else catalog_tables(spark, where)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compaction_kit.errors import TableNotFoundError, UnsupportedTableError
-from compaction_kit.storage import LocalStore, is_folder, local_store, open_store
+from compaction_kit.storage import LocalStore, is_folder, local_path, local_store, open_store
 
 
 @pytest.fixture
@@ -105,7 +105,8 @@ def test_a_folder_is_named_by_a_path_or_a_uri(store: LocalStore, tmp_path: Path)
     for name in (str(tmp_path / "by link"), f"file:{tmp_path}/by%20link", f"file://{tmp_path}/table/"):
         assert open_store(name) == store
         assert is_folder(name)
-    with pytest.raises(UnsupportedTableError, match="s3://bucket/table is on s3"):
-        open_store("s3://bucket/table")
-    assert not is_folder("s3://bucket/table")
+    with pytest.raises(UnsupportedTableError, match="works on local disks alone, and s3://bucket/table is"):
+        local_store("s3://bucket/table", "A test")
+    with pytest.raises(UnsupportedTableError, match="s3://bucket/table isn't on a local disk"):
+        local_path("s3://bucket/table")
     assert not is_folder(str(tmp_path / "elsewhere"))

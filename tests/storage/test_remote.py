@@ -1,0 +1,138 @@
+"""The store of a folder on an object store."""
+
+import pickle
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from compaction_kit import errors, open_table
+from compaction_kit.storage import RemoteStore, open_store
+from tests import stores
+
+
+@pytest.fixture
+def on_s3(spark: SparkSession, s3: stores.Server, confs: Any) -> stores.Server:
+    """The session has the server's address and keys."""
+    for key, value in s3.s3a.items():
+        confs(key, value)
+    return s3
+
+
+@pytest.fixture
+def store(on_s3: stores.Server, tmp_path: Path) -> RemoteStore:
+    (tmp_path / "t" / "p=1").mkdir(parents=True)
+    (tmp_path / "t" / "_delta_log").mkdir()
+    (tmp_path / "t" / "p=1" / "a b%20.parquet").write_bytes(b"0123456789")
+    for version in range(40):
+        (tmp_path / "t" / "_delta_log" / f"{version:020d}.json").write_bytes(b"x" * version)
+    (tmp_path / "t" / "_delta_log" / "_last_checkpoint").write_bytes(b"1")
+    root = on_s3.upload(tmp_path / "t", tmp_path.name)
+    on_s3.requests.clear()
+    store = open_store(root)
+    assert isinstance(store, RemoteStore)
+    return store
+
+
+def test_a_place_is_relative_to_the_folder_or_a_uri(store: RemoteStore) -> None:
+    place = "p=1/a b%20.parquet"
+    for name in (place, store.uri(place)):
+        assert store.read(name) == b"0123456789"
+        assert (store.read(name, 2, 3), store.read(name, 8)) == (b"234", b"89")
+        assert store.open(name).read_at(2, 4) == b"45"
+        assert store.is_file(name)
+    assert [file.read() for file in store.open_all([place, place])] == [b"0123456789"] * 2
+    assert store.relative(store.uri(place)) == place
+    assert store.relative(store.uri(place).replace("s3a:", "s3:")) == place
+    assert store.relative(f"{store.root}-other/a") is None
+    assert (store.status("p=1/b"), store.is_folder("p=1"), store.is_taken("p=2")) == (None, True, False)
+    assert store.below("p=1").read("a b%20.parquet", 0, 1) == b"0"
+    with pytest.raises(FileNotFoundError):
+        store.read("p=1/b")
+
+
+def test_a_folder_is_listed_by_one_request_and_so_is_all_of_it(
+    store: RemoteStore, on_s3: stores.Server
+) -> None:
+    kinds = {entry.name: (entry.is_file, entry.is_folder, entry.size_bytes) for entry in store.entries("p=1")}
+    assert kinds == {"a b%20.parquet": (True, False, 10)}
+    assert len(on_s3.requests) == 1
+    walked = {place: {entry.name for entry in entries} for place, entries in store.walk()}
+    listed = store.listed()
+    on_s3.requests.clear()
+    assert {place: {e.name for e in entries} for place, entries in listed.walk()} == walked
+    assert listed.is_taken("p=1/a b%20.parquet")
+    assert not listed.is_taken("p=1/b")
+    assert on_s3.requests == []
+    with pytest.raises(errors.TableNotFoundError, match="nowhere does not exist"):
+        store.entries("nowhere")
+    assert list(store.walk("nowhere")) == []
+
+
+def test_files_of_the_log_are_fetched_once_many_at_a_time_and_again_if_they_change(
+    store: RemoteStore, on_s3: stores.Server
+) -> None:
+    busy, most, lock = 0, 0, threading.Lock()
+
+    def count(method: str, path: str) -> None:
+        nonlocal busy, most
+        with lock:
+            busy, most = busy + 1, max(most, busy + 1)
+        time.sleep(0.02)
+        with lock:
+            busy -= 1
+
+    places = [f"_delta_log/{entry.name}" for entry in store.entries("_delta_log")]
+    on_s3.fault = count
+    store.prepare(places)
+    assert most > 4
+    on_s3.requests.clear()
+    numbers = [place for place in places if place.endswith(".json")]
+    assert [len(store.read(place)) for place in numbers] == list(range(40))
+    assert list(store.lines(numbers[3])) == [b"xxx"]
+    assert all(store.is_file(place) for place in numbers)
+    assert on_s3.requests == []
+    assert store.read("_delta_log/_last_checkpoint") == b"1"
+    with on_s3.filesystem().open_output_stream(f"kit/{store.root.rpartition('/')[2]}/{numbers[3]}") as out:
+        out.write(b"another")
+    store.entries("_delta_log")
+    assert store.read(numbers[3]) == b"another"
+
+
+def test_a_pickled_store_has_no_credentials(store: RemoteStore) -> None:
+    assert store.files is not None
+    assert stores.SECRET_KEY in repr(store.files)
+    assert stores.SECRET_KEY.encode() not in pickle.dumps(store)
+    assert stores.SECRET_KEY not in repr(store)
+    assert pickle.loads(pickle.dumps(store)) == store
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "words"),
+    [
+        ((403, "AccessDenied"), errors.StorageError, "(access denied): check the credentials"),
+        ((403, "ExpiredToken"), errors.StorageError, "(ExpiredToken): check the credentials"),
+        ((404, "NoSuchBucket"), errors.TableNotFoundError, "check the spelling"),
+        ((503, "SlowDown"), errors.StorageError, "(slow down): check the endpoint"),
+    ],
+)
+def test_what_a_store_refuses_is_one_sentence(
+    store: RemoteStore, on_s3: stores.Server, fault: tuple[int, str], kind: type[Exception], words: str
+) -> None:
+    on_s3.fault = lambda method, path: fault
+    with pytest.raises(kind) as caught:
+        open_table(store.root)
+    assert words in str(caught.value)
+    assert store.root in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_passes_is_tried_again(store: RemoteStore, on_s3: stores.Server) -> None:
+    faults: Iterator[tuple[int, str] | str] = iter([(503, "SlowDown"), "dropped"] * 2)
+    on_s3.fault = lambda method, path: next(faults, None)
+    assert store.read("p=1/a b%20.parquet") == b"0123456789"
+    assert next(faults, None) is None

@@ -1,0 +1,108 @@
+"""An analyst's whole path on tables that aren't on a local disk: an object store, and HDFS."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import compaction_kit as ck
+from compaction_kit import interop
+from compaction_kit.errors import TableNotFoundError, UnsupportedTableError
+from compaction_kit.reads import measure_reads
+from tests import stores
+from tests.hdfs import hdfs
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+# Puts a copy of a local table at a name; returns its URI.
+Put = Callable[[Path, str], str]
+
+
+@pytest.fixture(scope="module")
+def namenode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with hdfs(tmp_path_factory.mktemp("hdfs")) as uri:
+        yield uri
+
+
+@pytest.fixture(params=["s3", "hdfs"])
+def put(request: pytest.FixtureRequest, spark: SparkSession, confs: Any) -> Put:
+    if request.param == "s3":
+        server: stores.Server = request.getfixturevalue("s3")
+        for key, value in server.s3a.items():
+            confs(key, value)
+        return server.upload
+    root = request.getfixturevalue("namenode")
+
+    def copy(folder: Path, name: str) -> str:
+        path = spark._jvm.org.apache.hadoop.fs.Path  # type: ignore[union-attr]
+        there = path(f"{root}/{name}")
+        files = there.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+        files.copyFromLocalFile(path(f"file:{folder}"), there)
+        return f"{root}/{name}"
+
+    return copy
+
+
+def rows(spark: SparkSession, uri: str, version: int | None = None) -> list[Any]:
+    reader = spark.read.format("delta")
+    return sorted((reader if version is None else reader.option("versionAsOf", version)).load(uri).collect())
+
+
+def test_the_whole_path(put: Put, spark: SparkSession, shaped: Path, confs: Any, tmp_path: Path) -> None:
+    uri = put(shaped, f"lake/{tmp_path.name}")
+    here, table = ck.open_table(shaped), ck.open_table(uri, spark)
+    before = rows(spark, uri)
+
+    # See: the same as of the local copy.
+    assert table.version == here.version == 4
+    assert table.files().to_arrow().equals(here.files().to_arrow())
+    assert table.history()["operation"].equals(here.history()["operation"])
+    assert set(table.versions()["readable"].to_pylist()) == {"yes"}
+    plan = table.plan_compaction(max_file_size="1 MiB")
+    assert plan.bins.equals(here.plan_compaction(max_file_size="1 MiB").bins)
+    assert ck.survey(uri.rpartition("/")[0]).to_arrow()["num_files"].to_pylist() == [plan.num_files_removed]
+
+    # Run: as planned, proved.
+    result = plan.run(strategy="optimize")
+    assert (result.as_planned, result.verified, result.versions) == (True, True, (5,))
+    assert table.files().num_files == plan.num_files_added == 3
+    assert rows(spark, uri) == before
+    reads = measure_reads(spark, uri, 4, 5, "id IS NOT NULL", repeats=1)
+    assert (reads.files_before, reads.files_after, reads.same_result) == (21, 3, True)
+    assert (reads.bytes_before, reads.bytes_after) == (plan.bytes_removed, int(table.files().sizes.sum()))
+
+    # Go back, and compact by the other strategy.
+    restored = table.plan_restore(2).run()
+    assert restored.version == 6
+    second = rows(spark, uri, 2)
+    assert rows(spark, uri) == second != before
+    rewritten = table.plan_compaction(max_file_size="1 MiB").run(strategy="rewrite")
+    assert (rewritten.verified, rewritten.versions) == (True, (7,))
+
+    # A manifest, and vacuum: exactly its files go.
+    interop.generate_manifest(table)
+    check = interop.check_manifest(table)
+    assert set(check.files["state"].to_pylist()) == {"listed and live"}
+    confs("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    vacuum = table.plan_vacuum(retention="0 hours")
+    done = vacuum.run()
+    assert (vacuum.num_files, done.num_files, done.as_planned) == (24, 24, True)
+    assert rows(spark, uri) == second
+    assert table.versions()["readable"].to_pylist()[:2] == ["yes", "missing files"]
+
+
+def test_what_needs_a_local_disk_is_refused_by_name(put: Put, shaped: Path, tmp_path: Path) -> None:
+    uri = put(shaped, tmp_path.name)
+    table = ck.open_table(uri)
+    for refused in (
+        lambda: interop.plan_convert(uri),
+        lambda: interop.plan_to_parquet(table),
+        lambda: ck.sink_log(uri),
+        lambda: table.path,
+    ):
+        with pytest.raises(UnsupportedTableError, match="on local disks alone, and") as caught:
+            refused()
+        assert uri in str(caught.value)
+    with pytest.raises(TableNotFoundError, match=f"No table at {uri}-other: the path does not exist"):
+        ck.open_table(f"{uri}-other")
