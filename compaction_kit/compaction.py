@@ -33,7 +33,7 @@ class CompactionPlan(BinPlan):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What one should know before it is run, a sentence each; also in `explain()`."""
-        return warnings(self)
+        return (*warnings(self), *self._risks)
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -47,7 +47,12 @@ class CompactionPlan(BinPlan):
 
     def explain(self) -> str:
         """Say what the plan does and why, in a few sentences."""
-        return explain(self)
+        return "\n".join((explain(self), *self._risks))
+
+    @property
+    def _risks(self) -> tuple[str, ...]:
+        risk = None if self.handle is None or self.is_empty else self.handle.commit_risk
+        return () if risk is None else (risk,)
 
     def compare(self, column: str | None = None) -> Comparison:
         """Compare the table's layout now, after OPTIMIZE, and after each order; see `compare.compare`."""

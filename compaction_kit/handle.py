@@ -1,6 +1,7 @@
 """What a table is reached by: one object that every part of the kit takes."""
 
 import re
+import warnings
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -15,7 +16,7 @@ from compaction_kit.log.listing import LOG_FOLDER, list_log
 from compaction_kit.retention import GUARD
 from compaction_kit.session import active_spark, get_spark
 from compaction_kit.sql import plain_path
-from compaction_kit.storage import Store, local_store, open_store
+from compaction_kit.storage import S3_SCHEMES, Store, local_store, open_store
 from compaction_kit.times import now, to_instant
 
 _CATALOG_NAME = re.compile(r"\w+(\.\w+){0,2}")
@@ -47,6 +48,11 @@ class Handle:
         return Path(local_store(self.store, "A path as pathlib has it").root)
 
     @property
+    def folder_name(self) -> str:
+        """The name of its folder, without those that it is in."""
+        return self.store.root.rpartition("/")[2]
+
+    @property
     def uri(self) -> str:
         """Its folder, as Spark's readers and SQL take it."""
         return self.store.uri()
@@ -59,7 +65,7 @@ class Handle:
     @cached_property
     def spark(self) -> SparkSession:
         """The session that works on the table; started when first asked for."""
-        return self.given or get_spark(s3=self.store.root.startswith(("s3:", "s3a:", "s3n:")))
+        return self.given or get_spark(s3=self.store.root.partition(":")[0] in S3_SCHEMES)
 
     @property
     def session(self) -> SparkSession | None:
@@ -75,6 +81,28 @@ class Handle:
     def has_guard(self) -> bool:
         """Whether Delta refuses to read versions older than the retention of deleted files."""
         return (self.conf(GUARD) or "true").lower() == "true"
+
+    @property
+    def commit_risk(self) -> str | None:
+        """Why a commit of another writer could be lost, in a sentence; None if it can't.
+
+        S3 refused no second object of the same name for long, so Delta's default for it, S3SingleDriverLogStore,
+        keeps writers apart within one driver alone.
+        """
+        scheme = self.store.root.partition(":")[0]
+        confs = (f"spark.delta.logStore.{scheme}.impl", "spark.delta.logStore.class")
+        if scheme not in S3_SCHEMES or self.session is None or any(map(self.conf, confs)):
+            return None
+        return (
+            "On S3 Delta keeps the writers of one Spark driver apart, no others: if another driver commits at "
+            f"the same moment, one of the two commits is lost. Let nothing else write meanwhile, or set {confs[0]} "
+            "in all sessions to a log store such as io.delta.storage.S3DynamoDBLogStore."
+        )
+
+    def warn_of_commit_risk(self) -> None:
+        """Warn, before a commit, if one can be lost; see `commit_risk`."""
+        if (risk := self.commit_risk) is not None:
+            warnings.warn(risk, stacklevel=3)
 
     def instant(self, time: datetime | str | None, name: str = "at") -> datetime:
         """The instant that a time stands for, in the session's zone; now for None.

@@ -50,7 +50,7 @@ class ReadComparison(Record):
             are skipped by partition values and stats.
         files_after: The same at the second version.
         bytes_before: Total size of these files; a query may read only parts of them. None if one
-            of them is not on a local disk.
+            of them is in another storage than the table.
         bytes_after: The same at the second version.
         runs: One row per timed run, in the order of the runs: version, repeat (int64, from
             0), seconds (float64).

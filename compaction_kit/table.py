@@ -41,14 +41,16 @@ def open_table(name: str | Path, spark: SparkSession | None = None) -> "Table":
     """Open a Delta table.
 
     Args:
-        name: A path on a local disk, or catalog.schema.table.
+        name: A path on a local disk, a URI such as "s3a://bucket/table" or "hdfs://host/table", or
+            catalog.schema.table. Object stores are reached as the session's Hadoop settings say or,
+            without a session, as the environment does; other URIs need a session.
         spark: The session to use. None: that of `get_spark()`, when one is needed; reading the log
             needs none.
 
     Raises:
         TableNotFoundError: The path or name doesn't exist.
         NotADeltaTableError: It is not a Delta table.
-        UnsupportedTableError: It isn't on a local disk.
+        StorageError: The storage can't be reached, or refuses.
 
     Examples:
         >>> ck.open_table("data/flights")
@@ -73,8 +75,22 @@ class Table:
 
     @property
     def path(self) -> Path:
-        """The table's folder, without symbolic links."""
+        """The table's folder on a local disk, without symbolic links.
+
+        Raises:
+            UnsupportedTableError: It isn't on a local disk; see `location`.
+        """
         return self.handle.path
+
+    @property
+    def location(self) -> str:
+        """The table's folder as Spark's readers and SQL take it, such as "s3a://bucket/table".
+
+        Examples:
+            >>> ck.open_table("data/flights").location[:6]
+            'file:/'
+        """
+        return self.handle.uri
 
     @property
     def log(self) -> TransactionLog:

@@ -64,6 +64,7 @@ def run_plan(
     if left.is_empty:
         return CompactionResult.nothing(handle.log.snapshot().live["size_bytes"].to_numpy())
     _check_writable(handle.store)
+    handle.warn_of_commit_risk()
     bar = ProgressBar() if progress is True else None
     report = bar or (progress if callable(progress) else nobody)
     try:

@@ -103,6 +103,7 @@ class RestorePlan(Plan):
         """
         start, tag = time.monotonic(), uuid.uuid4().hex[:8]
         handle, spark = self.handle, self.handle.spark
+        handle.warn_of_commit_risk()
         try:
             # The plan is checked once other runs have released the session.
             with quiet_errors(), settings(spark, "restore", tag):

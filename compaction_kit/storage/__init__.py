@@ -13,11 +13,12 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from compaction_kit.errors import CompactionKitError, TableNotFoundError, UnsupportedTableError
-from compaction_kit.storage.clients import Files
+from compaction_kit.storage.clients import S3_SCHEMES, Files
 from compaction_kit.storage.local import Entry, LocalStore
 from compaction_kit.storage.remote import RemoteStore
 
 __all__ = [
+    "S3_SCHEMES",
     "Entry",
     "Files",
     "LocalStore",

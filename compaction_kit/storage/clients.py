@@ -37,7 +37,7 @@ _RANGE_BYTES = 8 << 20
 _MOST_TRIES = 5
 # After so long credentials are resolved again: those of a role end some time.
 _FRESH_SECONDS = 600
-_S3 = ("s3", "s3a", "s3n")
+S3_SCHEMES = ("s3", "s3a", "s3n")
 _AZURE = ("abfs", "abfss", "wasb", "wasbs")
 _STATUS = re.compile(
     r"FileStatus\{path=(.*?); isDirectory=(true|false); (?:length=(\d+); )?.*?modification_time=(\d+);"
@@ -103,7 +103,7 @@ _LOCK = threading.Lock()
 
 def _opened(scheme: str, authority: str, root: str, spark: SparkSession | None) -> Client:
     with reaching(root):
-        if scheme in _S3:
+        if scheme in S3_SCHEMES:
             return ArrowClient(("S3FileSystem", tuple(_s3_options(scheme, authority, spark).items())))
         if scheme in _AZURE:
             return ArrowClient(("AzureFileSystem", tuple(_azure_options(authority, spark).items())))

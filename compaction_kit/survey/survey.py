@@ -157,8 +157,7 @@ def survey(
         InvalidArgumentError: `where` or the size can't be used.
         TableNotFoundError: The path or name doesn't exist.
         NotADeltaTableError: It is not a folder, schema, catalog or Delta table.
-        UnsupportedTableError: The folder isn't on a local disk, or the catalog can't list its
-            tables.
+        UnsupportedTableError: The catalog can't list its tables.
 
     Examples:
         >>> survey = ck.survey("data", max_file_size="128 MiB")

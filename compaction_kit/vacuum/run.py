@@ -81,6 +81,7 @@ def run_vacuum(
         )
     on_disk = _check_fresh(plan)
     before = read_readability(plan.handle, on_disk)
+    plan.handle.warn_of_commit_risk()
     bar = ProgressBar() if progress is True else None
     report = bar or (progress if callable(progress) else None)
     sample = np.linspace(0, plan.num_files - 1, min(plan.num_files, _MOST_LOOKED_AT)).astype(int)

@@ -108,7 +108,7 @@ class VacuumState(Runs):
     @property
     def password(self) -> str:
         """The table's name, which has to be typed before anything is deleted."""
-        return self.bench.table.path.name if self.bench.table is not None else ""
+        return self.bench.table.handle.folder_name if self.bench.table is not None else ""
 
     def run(self, typed: str) -> bool:
         """Delete what the plan shows, in the background, if the table's name was typed."""

@@ -228,7 +228,7 @@ class ExportView(w.HBox):
             sections = [section for part in self.get_parts() if (section := part.section()) is not None]
         if opened.table is None or opened.files is None:
             return _link_to(write_report("tables.html", "Tables", *sections))
-        name, version = opened.table.path.name, opened.files.version
+        name, version = opened.table.handle.folder_name, opened.files.version
         return _link_to(write_report(f"{name}-v{version}.html", f"{name}, version {version}", *sections))
 
     def _render(self, _: object = None) -> None:

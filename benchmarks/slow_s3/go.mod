@@ -1,0 +1,3 @@
+module slow_s3
+
+go 1.21
