@@ -84,19 +84,18 @@ class Handle:
 
     @property
     def commit_risk(self) -> str | None:
-        """Why a commit of another writer could be lost, in a sentence; None if it can't.
+        """Why one of two commits could be lost, in a sentence; None if it can't.
 
-        S3 refused no second object of the same name for long, so Delta's default for it, S3SingleDriverLogStore,
-        keeps writers apart within one driver alone.
+        Delta's default for S3, S3SingleDriverLogStore, keeps writers apart within one driver alone.
         """
         scheme = self.store.root.partition(":")[0]
         confs = (f"spark.delta.logStore.{scheme}.impl", "spark.delta.logStore.class")
         if scheme not in S3_SCHEMES or self.session is None or any(map(self.conf, confs)):
             return None
         return (
-            "On S3 Delta keeps the writers of one Spark driver apart, no others: if another driver commits at "
-            f"the same moment, one of the two commits is lost. Let nothing else write meanwhile, or set {confs[0]} "
-            "in all sessions to a log store such as io.delta.storage.S3DynamoDBLogStore."
+            "On S3 Delta keeps the writers of one Spark driver apart, no others: if another driver commits "
+            "at the same moment, one of the two commits is lost. Let nothing else write meanwhile, or set "
+            f"{confs[0]} in all sessions to a log store such as io.delta.storage.S3DynamoDBLogStore."
         )
 
     def warn_of_commit_risk(self) -> None:
