@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -15,11 +16,12 @@ from typing import Any, BinaryIO
 
 from py4j.java_gateway import JavaClass
 from pyspark import SparkContext
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from compaction_kit.errors import SessionError
-from compaction_kit.java import find_java_home
+from compaction_kit.java import archive_path, find_java_home, make_at_exit
 from compaction_kit.sql import uri
 
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
@@ -29,6 +31,8 @@ _STARTING = threading.Lock()
 _SCRATCH, _LOG_NAME = "compaction-kit-spark-", "spark.log"
 # Open as long as this process runs, which locks them.
 _LOGS: list[BinaryIO] = []
+# With these, the JVM is another process's, or its settings are in a folder of the user's.
+_OF_OTHERS = {"PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR"}
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 
@@ -37,7 +41,8 @@ def get_spark(config: Mapping[str, Any] | None = None) -> SparkSession:
 
     A new session runs in this process on all cores. It has Delta's JARs (downloaded once, then
     kept in the user's cache folder) and settings for one machine; Spark writes its messages to a
-    log file, not to the screen.
+    log file, not to the screen. After the first program that used it has ended, a process of the least
+    priority archives Java's classes in that folder, with which later sessions start faster.
 
     Args:
         config: Spark settings for a new session, which override those of the kit. An active session
@@ -114,10 +119,13 @@ def _start(config: Mapping[str, Any]) -> SparkSession:
     for key, value in (_laptop_settings(scratch) | dict(config)).items():
         builder = builder.config(key, value)
     complete = _add_delta(builder)
+    java_home = find_java_home(_cache_folder())
+    if complete.exists():
+        _share_classes(builder, config, java_home)
     log_path = scratch / _LOG_NAME
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
-        with _java_home(find_java_home(_cache_folder())), _output_to(_LOGS[-1]):
+        with _java_home(java_home), _output_to(_LOGS[-1]):
             spark = builder.getOrCreate()
     except Exception as error:
         raise SessionError(f"Spark did not start: {_reason(log_path, error)}") from error
@@ -178,6 +186,42 @@ def _add_delta(builder: SparkSession.Builder) -> Path:
     else:
         configure_spark_with_delta_pip(builder.config("spark.jars.ivy", str(folder)))
     return complete
+
+
+def _share_classes(builder: SparkSession.Builder, config: Mapping[str, Any], java_home: Path) -> None:
+    """Have Java map the classes of Spark and Delta from the kit's archive; see that there is one next time.
+
+    Java archives only what is on its class path, where JARs of `spark.jars` are not. So Delta's go there,
+    but for those that Spark has itself in another version.
+    """
+    home = Path(_find_spark_home())
+    # Only a local session runs in one Java; one that runs already keeps its class path.
+    in_one = re.match(r"local($|\[)", str(config.get("spark.master", "local"))) and not SparkContext._gateway
+    is_set = "spark.driver.extraClassPath" in config or (home / "conf" / "spark-defaults.conf").exists()
+    if not in_one or is_set or os.environ.keys() & _OF_OTHERS:
+        return
+    spark_jars = sorted((home / "jars").glob("*.jar"))
+    known = {_artifact(jar.name) for jar in spark_jars}
+    jars = [Path(jar) for jar in builder._options["spark.jars"].split(",")]
+    jars = [jar for jar in jars if _artifact(jar.name.partition("_")[2]) not in known]
+    class_path = list(map(str, jars))
+    if any(os.pathsep in place for place in class_path):
+        return
+    archive = archive_path(java_home, [*jars, *spark_jars], _cache_folder())
+    del builder._options["spark.jars"]
+    builder.config("spark.driver.extraClassPath", os.pathsep.join(class_path))
+    if archive is None or any(key.endswith("JavaOptions") for key in config):
+        return
+    if archive.exists():
+        options = builder._options["spark.driver.defaultJavaOptions"]
+        builder.config("spark.driver.defaultJavaOptions", f'{options} "-XX:SharedArchiveFile={archive}"')
+    else:
+        make_at_exit(archive)
+
+
+def _artifact(jar: str) -> str:
+    """Return the name of a JAR without its version."""
+    return re.sub(r"-\d[^-]*(-[^-]*)?\.jar$", "", jar)
 
 
 def _scratch_folder() -> Path:
