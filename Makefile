@@ -39,8 +39,10 @@ clean:  ## remove what the targets made
 
 # The JVM's first compiler alone: tests run each statement a few times, so that the second costs
 # more than it brings. Without the second, that compiler runs out of room for its code. Garbage by one
-# thread: there is a JVM for each core.
-TEST_ENV := JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+# thread: there is a JVM for each core; and seldom: a heap and metaspace that grow bit by bit are
+# collected hundreds of times.
+TEST_ENV := JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC \
+	-XX:InitialRAMPercentage=5 -XX:NewRatio=1 -XX:MetaspaceSize=300m"
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 …")'

@@ -5,6 +5,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -17,12 +18,13 @@ from typing import Any, BinaryIO
 
 from py4j.java_gateway import JavaClass
 from pyspark import SparkContext
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from compaction_kit.errors import SessionError
-from compaction_kit.java import find_java_home
-from compaction_kit.sql import uri
+from compaction_kit.java import archive_path, find_java_home, make_at_exit
+from compaction_kit.sql import plain_path, uri
 
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 # Two threads of a notebook that need a session get the same one.
@@ -36,6 +38,8 @@ _PACKAGES = "spark.jars.packages"
 _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _S3_BUNDLE = "software.amazon.awssdk:bundle"
 _HADOOP, _SDK = "3.5.0", "2.35.4"
+# With these, the JVM is another process's, or its settings are in a folder of the user's.
+_OF_OTHERS = {"PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR"}
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 
@@ -44,7 +48,8 @@ def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False) -> Spar
 
     A new session runs in this process on all cores. It has Delta's JARs (downloaded once, then
     kept in the user's cache folder) and settings for one machine; Spark writes its messages to a
-    log file, not to the screen.
+    log file, not to the screen. After the first program that used it has ended, a process of the least
+    priority archives Java's classes in that folder, with which later sessions start faster.
 
     Args:
         config: Spark settings for a new session, which override those of the kit; the JARs of
@@ -129,16 +134,22 @@ def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
         settings |= {"spark.hadoop.fs.s3.impl": _S3A, "spark.hadoop.fs.s3n.impl": _S3A}
     for key, value in settings.items():
         builder = builder.config(key, value)
-    complete = _add_jars(builder, packages)
+    of_delta, of_all = _add_jars(builder, packages)
+    java_home = find_java_home(_cache_folder())
+    if of_all.exists() and of_delta.exists():
+        _share_classes(builder, config, java_home, of_delta.read_text().split(","))
     log_path = scratch / _LOG_NAME
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
-        with _java_home(find_java_home(_cache_folder())), _output_to(_LOGS[-1]):
+        with _java_home(java_home), _output_to(_LOGS[-1]):
             spark = builder.getOrCreate()
     except Exception as error:
         raise SessionError(f"Spark did not start: {_reason(log_path, error)}") from error
-    complete.parent.mkdir(parents=True, exist_ok=True)
-    complete.touch()
+    jars = spark.sparkContext.getConf().get("spark.jars") or ""
+    if jars and not of_all.exists():
+        partial = of_all.with_suffix(f".{os.getpid()}")
+        partial.write_text(",".join(map(plain_path, jars.split(","))))
+        partial.replace(of_all)
     return spark
 
 
@@ -179,11 +190,12 @@ def _s3_packages() -> list[str]:
     return [f"org.apache.hadoop:hadoop-aws:{hadoop}", *(f"software.amazon.awssdk:{p}:{_SDK}" for p in parts)]
 
 
-def _add_jars(builder: SparkSession.Builder, packages: Sequence[str]) -> Path:
-    """Add Delta's JARs, and others by their Maven coordinates, to a new session.
+def _add_jars(builder: SparkSession.Builder, packages: Sequence[str]) -> tuple[Path, Path]:
+    """Add Delta's JARs, and then others by their Maven coordinates, to a new session.
 
     Returns:
-        The file to create once the session runs: it marks that the cache holds all JARs.
+        Two files of the cache, there or not: the paths of Delta's JARs alone, and of all of the session's,
+        which is to be written once it runs.
 
     Raises:
         SessionError: Delta's Python package, which says what to download, is missing.
@@ -196,14 +208,57 @@ def _add_jars(builder: SparkSession.Builder, packages: Sequence[str]) -> Path:
             "or start a session that has Delta's JARs."
         ) from error
     coordinates = configure_spark_with_delta_pip(SparkSession.Builder())._options[_PACKAGES]
-    others = f"-{hashlib.sha256(','.join(packages).encode()).hexdigest()[:12]}" if packages else ""
-    folder = _cache_folder() / f"jars-{coordinates.replace(':', '-')}{others}"
-    complete = folder / "complete"
-    if complete.exists():
-        builder.config("spark.jars", ",".join(map(str, sorted(folder.glob("jars/*.jar")))))
+    folder = _cache_folder() / "jars"
+    lists = [folder / f"{_digest(coordinates, *names)}.txt" for names in ((), packages)]
+    if lists[1].exists():
+        builder.config("spark.jars", lists[1].read_text())
     else:
         configure_spark_with_delta_pip(builder.config("spark.jars.ivy", str(folder)), list(packages))
-    return complete
+    return lists[0], lists[1]
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
+
+
+def _share_classes(
+    builder: SparkSession.Builder, config: Mapping[str, Any], java_home: Path, of_delta: Sequence[str]
+) -> None:
+    """Have Java map the classes of Spark and Delta from the kit's archive; see that there is one next time.
+
+    Java archives only what is on its class path, where JARs of `spark.jars` are not. So Delta's go there,
+    but for those that Spark has itself in another version; other JARs stay.
+    """
+    home = Path(_find_spark_home())
+    # Only a local session runs in one Java; one that runs already keeps its class path.
+    in_one = re.match(r"local($|\[)", str(config.get("spark.master", "local"))) and not SparkContext._gateway
+    is_set = "spark.driver.extraClassPath" in config or (home / "conf" / "spark-defaults.conf").exists()
+    if not in_one or is_set or os.environ.keys() & _OF_OTHERS:
+        return
+    spark_jars = sorted((home / "jars").glob("*.jar"))
+    known = {_artifact(jar.name) for jar in spark_jars}
+    jars = list(map(Path, of_delta))
+    jars = [jar for jar in jars if _artifact(jar.name.partition("_")[2]) not in known]
+    class_path = list(map(str, jars))
+    if any(os.pathsep in place for place in class_path):
+        return
+    archive = archive_path(java_home, [*jars, *spark_jars], _cache_folder())
+    others = [jar for jar in builder._options.pop("spark.jars").split(",") if jar not in of_delta]
+    if others:
+        builder.config("spark.jars", ",".join(others))
+    builder.config("spark.driver.extraClassPath", os.pathsep.join(class_path))
+    if archive is None or any(key.endswith("JavaOptions") for key in config):
+        return
+    if archive.exists():
+        options = builder._options["spark.driver.defaultJavaOptions"]
+        builder.config("spark.driver.defaultJavaOptions", f'{options} "-XX:SharedArchiveFile={archive}"')
+    else:
+        make_at_exit(archive)
+
+
+def _artifact(jar: str) -> str:
+    """Return the name of a JAR without its version."""
+    return re.sub(r"-\d[^-]*(-[^-]*)?\.jar$", "", jar)
 
 
 def _scratch_folder() -> Path:

@@ -16,6 +16,7 @@ _ROOMS = {
         "sql",
         "session",
         "java",
+        "class_archive",
         "times",
         "storage",
         "folder",

@@ -17,8 +17,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     gateway = free_jvm() if isinstance(item, IPyNbCell) else None
     if gateway is None:
         return (yield)
-    # Lessons run as readers run them; their solutions compute next to nothing.
-    settings = QUICK | QUICK_STREAMS if item.path.parent.name == "solutions" else {}
+    # These change no result, and lessons compute next to nothing. The tour runs as readers run it.
+    settings = {} if item.path.stem == "tour" else QUICK | QUICK_STREAMS
     with pytest.MonkeyPatch.context() as patch, defaults(gateway, settings):
         for name, value in address(gateway).items():
             patch.setitem(os.environ, name, value)

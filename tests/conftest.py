@@ -49,6 +49,20 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("long")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take long come early, so that no process is left with one at the end.
+
+    Notebooks and browser come before all: they borrow the JVM, which then becomes that of the one session.
+    """
+    is_long = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "long")))}
+
+    def place(item: pytest.Item) -> int:
+        borrows = not item.path.is_relative_to(Path(__file__).parent) or item.get_closest_marker("browser")
+        return 0 if borrows else 1 if item.path in is_long else 2
+
+    items.sort(key=place)
+
+
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
     """The one Spark session of the test run."""

@@ -16,6 +16,7 @@ REACH_FILES = (
     "execute/arrow/worker/",
     "session.py",
     "java.py",
+    "class_archive.py",
     "report.py",
     "datasets.py",
     "lessons/",

@@ -1,4 +1,4 @@
-"""The workbench as a page of its own, by Voilà."""
+"""The workbench as a page of its own, by Voilà: a first look and a run; the whole path is JupyterLab's."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.analyst import SECOND, AnalystsPath, open_browser
+import compaction_kit as ck
+from tests.browser.analyst import SECOND, FirstLook, figure, open_browser, open_table, part
 from tests.browser.servers import voila
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -21,9 +22,19 @@ def page(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]
             yield opened
 
 
-class TestInVoila(AnalystsPath):
+class TestInVoila(FirstLook):
     @pytest.fixture(autouse=True)
     def _nothing_leaks(self, page: Page) -> Iterator[None]:
         """Whatever a test does, no trace and no stray print lands on the page."""
         yield
         assert page.locator('[data-mime-type$="stderr"], [data-mime-type$="error"]').count() == 0
+
+    def test_a_run_compacts_and_proves(self, page: Page, root: Path) -> None:
+        open_table(page, "../data/shaped")
+        part(page, "Run")
+        page.locator("button.ck-run").click()
+        outcome = page.locator(".ck-outcome").first
+        expect(outcome).to_contain_text("identical: 1,200 rows", timeout=180 * SECOND)
+        expect(outcome).to_contain_text("24 → 4")
+        figure(page, "ck-result-figure")
+        assert ck.open_table(root / "data" / "shaped").files().num_files == 4
