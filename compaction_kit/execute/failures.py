@@ -15,6 +15,8 @@ from compaction_kit.execute.jvm import is_conflict
 
 _CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w.$]+: )?(.*\S)", re.MULTILINE)
 _NO_PERMISSION = ("Permission denied", "AccessDenied", "Read-only file system")
+# What a store refuses to read is another thing than what may not be written.
+_NOT_READ = " can't be read: "
 _NO_SPACE = ("No space left on device", "Disk quota exceeded")
 # The message for a worker that the system has killed.
 _WORKER_DIED = "Python worker exited unexpectedly"
@@ -67,7 +69,7 @@ def translate(error: Exception, table: str, outcome: str) -> CompactionKitError:
         )
     if isinstance(error, TableChanged):
         return ConflictError(f"Another writer changed the table, {text}: make a new plan; {outcome}.")
-    if any(sign in text for sign in _NO_PERMISSION):
+    if any(sign in text for sign in _NO_PERMISSION) and _NOT_READ not in text:
         return ReadOnlyTableError(
             f"{table} could not be written to: get write permission and run the plan again; {outcome}."
         )

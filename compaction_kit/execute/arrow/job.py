@@ -2,12 +2,15 @@
 
 import contextlib
 import itertools
+import math
 import posixpath
 import time
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,15 +18,18 @@ import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
+from compaction_kit.errors import CompactionKitError
 from compaction_kit.execute.arrow import worker
 from compaction_kit.execute.arrow.refusals import data_schema, has_partition_columns
 from compaction_kit.execute.arrow.worker import Rewritten, Share, join_parts, rewrite_shares
+from compaction_kit.execute.arrow.worker.files import Storage, storage_of
+from compaction_kit.execute.failures import BinFailed
 from compaction_kit.execute.jobs import run_cancellable
 from compaction_kit.execute.work import Recorder
 from compaction_kit.files import Files
 from compaction_kit.log.paths import escaped, folder_of, is_within, places
 from compaction_kit.plan.partitions import typed_value
-from compaction_kit.storage import LocalStore, Store, checksum_place, local_store
+from compaction_kit.storage import LocalStore, RemoteStore, Store, checksum_place
 from compaction_kit.times import session_zone
 
 # Tasks for each core: enough of them to end together, and to show progress if there is much to do.
@@ -36,6 +42,8 @@ _FILE_COST = 48 << 10
 _LEAST_SHARE = 4 << 20
 # How long to try to delete a folder that tasks may still write to.
 _DELETING_SECONDS = 30
+# Folders of a store that are listed at once.
+_LISTINGS = 32
 # Executors may lack this package: they get the worker's code with the task.
 cloudpickle.register_pickle_by_value(worker)  # type: ignore[no-untyped-call]
 
@@ -61,7 +69,7 @@ class BinJob:
 
     def __init__(self, spark: SparkSession, store: Store, source: Files, record: Recorder):
         self._spark = spark
-        self._store = local_store(store, "Rewriting with pyarrow")
+        self._store = store
         self._source = source
         self._record = record
         self._cores = spark.sparkContext.defaultParallelism
@@ -71,28 +79,50 @@ class BinJob:
         self._by_id = metadata.is_mapped_by_id
         self._footer = {"org.apache.spark.version": spark.version}
 
-    def run(self, bins: Sequence[Bin]) -> list[Rewritten]:
-        """Rewrite bins; the outputs of those that were refused or failed are deleted.
+    @contextlib.contextmanager
+    def rewritten(self, bins: Sequence[Bin]) -> Iterator[dict[int, Rewritten]]:
+        """Rewrite bins; what is left in the result at the end is deleted, for no commit names it.
+
+        Args:
+            bins: Their numbers differ.
+
+        Returns:
+            What came of each bin, by its number; there is no output of those that were refused or failed.
 
         Raises:
             WorkCancelled: It was cancelled; no output is left.
+            BinFailed: Another process has deleted what tasks go by.
         """
         run = str(uuid.uuid4())
-        with _own_folder(self._store, run) as folder:
-            values = partition_values(self._source, np.array([bin_.positions[0] for bin_ in bins]))
-            shares = self._shares(bins, values, folder, run)
-            outputs, divided = self._sorted(self._rewrite(shares))
-            outputs += self._join(divided, {share.number: share for share in shares})
-            return self._moved(outputs, self._folders(bins, values))
+        values = partition_values(self._source, np.array([bin_.positions[0] for bin_ in bins]))
+        staging = self._staging(self._folders(bins, values), run)
+        pending: dict[int, Rewritten] = {}
+        try:
+            with staging:
+                shares = self._shares(bins, values, staging)
+                written = self._rewrite(shares, staging.files)
+                if len(written) < len(shares):
+                    raise BinFailed(f"{staging.mark} was deleted, which tells tasks to stop")
+                outputs, divided = self._sorted(written, staging)
+                outputs += self._join(divided, {share.number: share for share in shares}, staging)
+                pending |= {output.number: output for output in staging.placed(outputs)}
+            yield pending
+        finally:
+            staging.sweep(pending.values())
+
+    def _staging(self, folders: Mapping[int, str], run: str) -> "_Staging":
+        if isinstance(self._store, LocalStore):
+            return _OnDisk(self._store, folders, run)
+        return _InStore(self._store, folders, run)
 
     def _shares(
-        self, bins: Sequence[Bin], values: Sequence[PartitionValues], folder: str, run: str
+        self, bins: Sequence[Bin], values: Sequence[PartitionValues], staging: "_Staging"
     ) -> list[Share]:
         positions = np.concatenate([bin_.positions for bin_ in bins])
         ends = np.cumsum([len(bin_.positions) for bin_ in bins]).tolist()
         sizes = self._source.sizes[positions]
         costs = sizes + _FILE_COST
-        even = max(float(costs.sum()) / self._cores, 1.0)
+        even = max(float(costs.sum()) / self._cores, 1.0) if staging.may_join else math.inf
         paths = map(self._store.place, self._places(positions))
         inputs = list(zip(paths, sizes.tolist(), strict=True))
         constants = self._constants(values)
@@ -106,7 +136,8 @@ class BinJob:
                         part,
                         len(cuts) - 1,
                         inputs[start + first : start + last],
-                        f"{folder}/part-{bin_.number:05d}-{run}",
+                        staging.output(bin_.number),
+                        staging.mark,
                         self._schema,
                         known,
                         self._by_id,
@@ -133,14 +164,13 @@ class BinJob:
         ]
 
     def _folders(self, bins: Sequence[Bin], values: Sequence[PartitionValues]) -> dict[int, str]:
-        """The folder of each bin's output, made if it isn't there, by the bin's number."""
+        """The folder of each bin's output, by the bin's number."""
         is_mapped = self._source.snapshot.metadata.is_mapped
         found = self._places(np.array([bin_.positions[0] for bin_ in bins]))
-        named = [_output_folder(place, row, is_mapped) for place, row in zip(found, values, strict=True)]
-        made = {folder: _made(self._store, folder) for folder in set(named)}
-        return {bin_.number: made[folder] for bin_, folder in zip(bins, named, strict=True)}
+        rows = zip(bins, found, values, strict=True)
+        return {bin_.number: _output_folder(place, row, is_mapped) for bin_, place, row in rows}
 
-    def _rewrite(self, shares: list[Share]) -> list[Rewritten]:
+    def _rewrite(self, shares: list[Share], files: worker.Files | None) -> list[Rewritten]:
         context, record = self._spark.sparkContext, self._record
         bins_before, bytes_before = record.bins_done, record.bytes_done
         bins = context.accumulator(0.0)
@@ -154,7 +184,10 @@ class BinJob:
         enough = int(costs.sum()) // _TASK_COST
         count = min(max(enough, _LEAST_TASKS * self._cores), _MOST_TASKS * self._cores)
         groups = [[tuple(shares[i]) for i in group] for group in _balanced(costs, count)]
-        tasks = context.parallelize(groups, len(groups)).flatMap(lambda group: rewrite_shares(group, report))
+        # Credentials go with the code: Spark lays data down in a file on its way.
+        tasks = context.parallelize(groups, len(groups)).flatMap(
+            lambda group: rewrite_shares(group, report, files)
+        )
         return run_cancellable(
             self._spark,
             lambda: [Rewritten(*output) for output in tasks.collect()],
@@ -162,7 +195,9 @@ class BinJob:
             is_final=False,
         )
 
-    def _sorted(self, written: list[Rewritten]) -> tuple[list[Rewritten], list[list[Rewritten]]]:
+    def _sorted(
+        self, written: list[Rewritten], staging: "_Staging"
+    ) -> tuple[list[Rewritten], list[list[Rewritten]]]:
         """The outputs of bins that need no joining, and those of each bin that does, in order."""
         shares: dict[int, list[Rewritten]] = defaultdict(list)
         for output in sorted(written, key=lambda output: (output.number, output.part)):
@@ -173,14 +208,16 @@ class BinJob:
         for parts in shares.values():
             wrong = [part for part in parts if part.refusal or part.failure]
             if wrong:
-                discard(self._store, parts)
+                staging.discard(parts)
             if wrong or len(parts) == 1:
                 ready.append((wrong or parts)[0])
             else:
                 divided.append(parts)
         return ready, divided
 
-    def _join(self, divided: list[list[Rewritten]], shares: Mapping[int, Share]) -> list[Rewritten]:
+    def _join(
+        self, divided: list[list[Rewritten]], shares: Mapping[int, Share], staging: "_Staging"
+    ) -> list[Rewritten]:
         """Join outputs of shares; `shares` has one of each bin."""
         if not divided:
             return []
@@ -197,18 +234,52 @@ class BinJob:
             is_final=False,
         )
         # Not by the tasks: one that is tried again needs the parts again.
-        discard(self._store, (part for parts in divided for part in parts))
+        staging.discard(part for parts in divided for part in parts)
         for output in found:
             self._record.span("join", output.start, output.end, bin_id=output.number)
         return found
 
-    def _moved(self, outputs: Iterable[Rewritten], folders: Mapping[int, str]) -> list[Rewritten]:
+
+class _OnDisk:
+    """Outputs on a local disk: written to a folder of the run's own, and moved when all are there.
+
+    A Python worker goes on for a while when its task has been cancelled, or was tried again elsewhere: it
+    can't write to a folder that is gone.
+    """
+
+    files = None
+    may_join = True
+
+    def __init__(self, store: LocalStore, folders: Mapping[int, str], run: str):
+        self._store = store
+        self._folders = folders
+        self._run = run
+        self._own = f"compaction-kit-{run}"
+        self.mark = store.place(self._own)
+
+    def output(self, number: int) -> str:
+        """What the path of a bin's output begins with."""
+        return f"{self.mark}/part-{number:05d}-{self._run}"
+
+    def __enter__(self) -> None:
+        self._store.make_folder(self._own, exist_ok=False)
+        # VACUUM deletes empty folders at once, and this file in its time if the process is killed.
+        self._store.create(f"{self._own}/in-use", b"")
+
+    def __exit__(self, *error: object) -> None:
+        end = time.monotonic() + _DELETING_SECONDS
+        while self._store.is_taken(self._own) and time.monotonic() < end:
+            # Again, if a file came after its listing.
+            self._store.delete(self._own)
+
+    def placed(self, outputs: Iterable[Rewritten]) -> list[Rewritten]:
         """Move outputs to the folders of their bins."""
         store, moved = self._store, list[Rewritten]()
+        made = {folder: _made(store, folder) for folder in set(self._folders.values())}
         try:
             for output in outputs:
                 place = output.path and posixpath.join(
-                    folders[output.number], posixpath.basename(output.path)
+                    made[self._folders[output.number]], posixpath.basename(output.path)
                 )
                 moved.append(output._replace(path=place and store.place(place)))
                 if place:
@@ -216,9 +287,82 @@ class BinJob:
                     with contextlib.suppress(FileNotFoundError):
                         store.move(checksum_place(output.path), checksum_place(place))
         except BaseException:
-            discard(store, moved)
+            self.discard(moved)
             raise
         return moved
+
+    def discard(self, outputs: Iterable[Rewritten]) -> None:
+        """Delete outputs that no commit will name."""
+        for output in outputs:
+            if output.path:
+                self._store.delete(output.path)
+                self._store.delete(checksum_place(output.path))
+
+    # There is nothing else: it went with the folder.
+    sweep = discard
+
+
+class _InStore:
+    """Outputs on an object store: written where they stay, for none is there before it is whole.
+
+    A task that outlives the run deletes its own, when it sees that the mark is gone (see `rewrite_shares`).
+    What was there before, the listing finds.
+    """
+
+    # The parts of a bin would have to be written, and read, once more.
+    may_join = False
+
+    def __init__(self, store: RemoteStore, folders: Mapping[int, str], run: str):
+        self._store = store
+        self._folders = folders
+        self._run = run
+        self._placed: set[str] = set()
+        # VACUUM deletes it in its time, if the process is killed.
+        self.mark = store.place(f"compaction-kit-{run}.in-use")
+
+    @property
+    def files(self) -> worker.Files:
+        """How executors reach the store, with credentials that don't end soon."""
+        if self._store.files is None:
+            raise BinFailed(f"executors can't write to {self._store.root} by pyarrow")
+        return worker.Files(*self._store.files)
+
+    def output(self, number: int) -> str:
+        """What the place of a bin's output begins with."""
+        return self._store.place(posixpath.join(self._folders[number], f"part-{number:05d}-{self._run}"))
+
+    def __enter__(self) -> None:
+        with storage_of(self.files).create(self.mark) as file:
+            file.write(b"")
+
+    def __exit__(self, *error: object) -> None:
+        storage_of(self.files).delete(self.mark)
+
+    def placed(self, outputs: Iterable[Rewritten]) -> list[Rewritten]:
+        """Take note of the outputs, which are in their places."""
+        found = list(outputs)
+        self._placed = {output.path for output in found}
+        return found
+
+    def discard(self, outputs: Iterable[Rewritten]) -> None:
+        """Leave outputs that no commit will name to `sweep`."""
+
+    def sweep(self, unnamed: Iterable[Rewritten]) -> None:
+        """Delete the outputs that no commit names, and those that no task came to tell of."""
+        named = self._placed - {output.path for output in unnamed}
+        with ThreadPoolExecutor(_LISTINGS) as pool:
+            list(pool.map(partial(self._sweep, storage_of(self.files), named), set(self._folders.values())))
+
+    def _sweep(self, storage: Storage, named: set[str], folder: str) -> None:
+        # What can't be listed or deleted now is left to VACUUM.
+        with contextlib.suppress(CompactionKitError, OSError):
+            for entry in self._store.entries(folder):
+                place = self._store.place(posixpath.join(folder, entry.name))
+                if self._run in entry.name and place not in named:
+                    storage.delete(place)
+
+
+_Staging = _OnDisk | _InStore
 
 
 def _cuts(sizes: np.ndarray, costs: np.ndarray, even: float) -> list[int]:
@@ -245,26 +389,6 @@ def _balanced(costs: np.ndarray, most: int) -> list[list[int]]:
         groups[task].append(i)
         loads[task] += costs[i]
     return groups
-
-
-@contextlib.contextmanager
-def _own_folder(store: LocalStore, run: str) -> Iterator[str]:
-    """A folder for the outputs of one job, deleted at the end with all that was not moved out of it.
-
-    A Python worker goes on for a while when its task has been cancelled, or was tried again elsewhere: it
-    can't write to a folder that is gone.
-    """
-    folder = f"compaction-kit-{run}"
-    store.make_folder(folder, exist_ok=False)
-    # VACUUM deletes empty folders at once, and this file in its time if the process is killed.
-    store.create(f"{folder}/in-use", b"")
-    try:
-        yield store.place(folder)
-    finally:
-        end = time.monotonic() + _DELETING_SECONDS
-        while store.is_taken(folder) and time.monotonic() < end:
-            # Again, if a file came after its listing.
-            store.delete(folder)
 
 
 def partition_values(source: Files, positions: np.ndarray) -> list[PartitionValues]:
@@ -296,11 +420,3 @@ def _made(store: LocalStore, folder: str) -> str:
         return ""
     store.make_folder(folder)
     return folder
-
-
-def discard(store: Store, written: Iterable[Rewritten]) -> None:
-    """Delete outputs that no commit will name."""
-    for output in written:
-        if output.path:
-            store.delete(output.path)
-            store.delete(checksum_place(output.path))

@@ -63,6 +63,9 @@ _FIELD_ID = b"PARQUET:field_id"
 def refuse_table(spark: SparkSession, plan: BinPlan) -> str | None:
     """Why no bin of a plan can be rewritten with pyarrow; None if bins can."""
     snapshot = plan.source.snapshot
+    store = snapshot.store
+    if not store.is_local and store.files is None:
+        return f"executors can't reach {store.root} by pyarrow"
     if plan.zorder_by:
         return "Z-ordering needs Spark"
     if plan.thresholds.max_records_per_file:
@@ -95,10 +98,12 @@ def refuse_bins(plan: BinPlan) -> dict[int, str]:
     files = plan.source.to_arrow()
     has_vector = files["deletion_vector_cardinality"].is_valid().to_numpy()[positions]
     paths = plan.source.paths(positions)
-    found = places(paths, plan.source.snapshot.store)
+    store = plan.source.snapshot.store
+    found = places(paths, store)
+    far = "not on a local disk" if store.is_local else "outside of the table's folder"
     reasons: dict[str, Any] = {
         "a file has a path that Delta can't open": is_unreadable(paths),
-        "a file is not on a local disk": is_remote(found),
+        f"a file is {far}": is_remote(found),
         "a file has a deletion vector": has_vector,
         "a file has timestamps of years that pyarrow may read as others": _far_times(plan, positions),
     }

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from compaction_kit.execute.arrow.actions import Replaced, commit_metrics, file_actions, replace_files
-from compaction_kit.execute.arrow.job import Bin, BinJob, discard
+from compaction_kit.execute.arrow.job import Bin, BinJob
 from compaction_kit.execute.arrow.refusals import refuse_bins, refuse_changes
 from compaction_kit.execute.arrow.worker import Rewritten
 from compaction_kit.execute.commits import as_add, settings
@@ -86,10 +86,9 @@ class _ArrowRun:
         while bins:
             # Delta begins while the tasks write, and stats are merged.
             meanwhile = in_thread(partial(self._prepare, bins))
-            done = self._job.run(bins)
             # Outputs that no commit has named yet: deleted if none will.
-            pending = {output.number: output for output in done}
-            try:
+            with self._job.rewritten(bins) as pending:
+                done = list(pending.values())
                 transaction, replaced = meanwhile.result()
                 failure = next((output.failure for output in done if output.failure is not None), None)
                 if failure is not None:
@@ -99,8 +98,6 @@ class _ArrowRun:
                 }
                 kept = [bin_ for bin_ in self._left(bins) if pending[bin_.number].path]
                 bins = self._commit(transaction, kept, replaced, pending)
-            finally:
-                discard(self._work.store, pending.values())
 
     def _prepare(self, bins: list[Bin]) -> tuple[OptimizeTransaction, dict[int, Replaced]]:
         """A transaction at the latest version, and the actions of each bin's inputs."""

@@ -10,7 +10,7 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +51,8 @@ def main(dying: str, hanging: str, to: str) -> None:
     (folder / "plan").write_bytes(pickle.dumps(plan))
     commit = Path(hanging) / "_delta_log" / f"{plan.version + 1:020}.json"
 
-    def rewriting(shares: Iterable[tuple[Any, ...]], tell: Callable[..., None]) -> Iterator[tuple[Any, ...]]:
-        return faulty("rewrite", folder, commit, rewrite_shares(shares, tell))
+    def rewriting(*args: Any) -> Iterator[tuple[Any, ...]]:
+        return faulty("rewrite", folder, commit, rewrite_shares(*args))
 
     def joining(bins: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
         return faulty("join", folder, commit, join_parts(bins))

@@ -3,6 +3,7 @@
 So no module in here imports anything of the rest, and modules import single names from one another.
 """
 
+from compaction_kit.execute.arrow.worker.files import Files
 from compaction_kit.execute.arrow.worker.shares import (
     WHOLE_BYTES,
     Rewritten,
@@ -11,4 +12,4 @@ from compaction_kit.execute.arrow.worker.shares import (
     rewrite_shares,
 )
 
-__all__ = ["WHOLE_BYTES", "Rewritten", "Share", "join_parts", "rewrite_shares"]
+__all__ = ["WHOLE_BYTES", "Files", "Rewritten", "Share", "join_parts", "rewrite_shares"]

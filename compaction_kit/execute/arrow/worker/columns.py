@@ -68,9 +68,11 @@ class Columns:
             Refused: The file has one under a name of another case, which Spark takes for the same, or
                 its names and field ids contradict each other.
         """
-        if self._last is None or not found.equals(self._last[0], check_metadata=True):
-            self._last = found, self._wanted(found)
-        return self._last[1]
+        # Looked up once: on a store several threads ask for their files.
+        last = self._last
+        if last is None or not found.equals(last[0], check_metadata=True):
+            last = self._last = found, self._wanted(found)
+        return last[1]
 
     def _wanted(self, found: pa.Schema) -> list[str]:
         have = set(found.names)

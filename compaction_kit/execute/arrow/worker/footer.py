@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from compaction_kit.execute.arrow.worker.files import DISK, Storage
 from compaction_kit.execute.arrow.worker.thrift import (
     Fields,
     Reader,
@@ -226,9 +227,9 @@ def check_known(name: str, fields: Fields, last: int) -> None:
         raise NotStitchable(f"a file has field {latest} in its {name}, which isn't known here")
 
 
-def footer_bytes(path: str, data: bytes | None) -> bytes:
+def footer_bytes(path: str, data: bytes | None, storage: Storage = DISK) -> bytes:
     """Read the footer of a file; `data` are the file's bytes, if they have been read."""
-    with pa.memory_map(path) if data is None else pa.BufferReader(data) as file:
+    with storage.open(path) if data is None else pa.BufferReader(data) as file:
         size = file.size()
         file.seek(size - 8)
         length = int.from_bytes(file.read(4), "little")

@@ -1,17 +1,12 @@
 """The rows of data files, in order and in bounded memory."""
 
-import os
-from collections import deque
 from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import islice
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from compaction_kit.execute.arrow.worker.checksums import check_file
 from compaction_kit.execute.arrow.worker.columns import Columns, Refused, fitted
 from compaction_kit.execute.arrow.worker.decoding import (
     MOST_BATCH_BYTES,
@@ -21,22 +16,15 @@ from compaction_kit.execute.arrow.worker.decoding import (
     decoding_of,
     layout_of,
 )
+from compaction_kit.execute.arrow.worker.files import DISK, Input, Storage
 from compaction_kit.execute.arrow.worker.footer import footer_bytes
 from compaction_kit.execute.arrow.worker.pages import check_int96, int96_columns
 
-# Files of at most so many bytes are read whole, so many bytes and files of them ahead.
-_SMALL_BYTES = 4 << 20
-_AHEAD_BYTES = 8 << 20
-_AHEAD_FILES = 64
-# Of others, each column is read ahead by so many bytes.
-_BUFFER_BYTES = 1 << 20
 # Footers with one of these keys have dates or times in the old calendar, and so have those of Spark before
 # 3.1 (DataSourceUtils, datetimeRebaseSpec and int96RebaseSpec).
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _VERSION = b"org.apache.spark.version"
 _FIRST_OF_TODAY = (3, 1)
-
-Input = tuple[str, int]
 
 
 class Codec(NamedTuple):
@@ -66,12 +54,14 @@ class FileReader:
 
     codec: Codec
 
-    def __init__(self, columns: Columns):
+    def __init__(self, columns: Columns, storage: Storage = DISK):
         """
         Args:
             columns: Of the table's data files.
+            storage: Where these are.
         """
         self._columns = columns
+        self._storage = storage
         self._wanted: list[str] = []
         self._layout = Layout(0, [])
         self._schema: pq.ParquetSchema | None = None
@@ -89,7 +79,7 @@ class FileReader:
             TextsFound: Texts are far larger than their dictionaries, and aren't left in them.
             OSError, ArrowException: A file can't be read.
         """
-        for path, data in _loaded(list(_chunks(inputs))):
+        for path, data in self._storage.loaded(inputs):
             try:
                 yield from self._rows(path, data)
             except (OSError, pa.ArrowException) as error:
@@ -140,7 +130,7 @@ class FileReader:
             raise OSError(f"{path} has {promised} rows by its footer, and {count} were read")
 
     def _decoded(self, path: str, data: bytes | None, file: pq.ParquetFile) -> Iterator[pa.Table]:
-        decoding = decoding_of(file.metadata, self._layout, partial(footer_bytes, path, data))
+        decoding = decoding_of(file.metadata, self._layout, partial(footer_bytes, path, data, self._storage))
         if self._int96:
             self._check_int96(path, data, file.metadata)
         unsure = set(decoding.unsure) - self._columns.in_dictionaries
@@ -148,10 +138,10 @@ class FileReader:
         is_whole = data is not None and decoding.is_small and file.metadata.num_rows <= MOST_ROWS
         batch_rows = None if is_whole else decoding.batch_rows
         if not unsure:
-            yield from self._batches(file, batch_rows)
+            yield from self._batches(file, batch_rows, data)
             return
         with self._open(path, data, unsure) as file:
-            for batch in self._batches(file, batch_rows):
+            for batch in self._batches(file, batch_rows, data):
                 check_texts(batch, unsure)
                 yield fitted(batch, self._columns.schema)
 
@@ -159,32 +149,37 @@ class FileReader:
         if data is not None:
             check_int96(lambda size, at: data[at : at + size], metadata, self._int96)
             return
-        with open(path, "rb", buffering=0) as file:
-            check_int96(partial(os.pread, file.fileno()), metadata, self._int96)
+        with self._storage.pages(path) as read:
+            check_int96(read, metadata, self._int96)
 
-    def _batches(self, file: pq.ParquetFile, batch_rows: int | None) -> Iterator[pa.Table]:
+    def _batches(
+        self, file: pq.ParquetFile, batch_rows: int | None, data: bytes | None
+    ) -> Iterator[pa.Table]:
         if batch_rows is None:
             yield file.read(columns=self._wanted, use_threads=False)
             return
-        for batch in file.iter_batches(batch_rows, columns=self._wanted):
-            if batch.nbytes > MOST_BATCH_BYTES:
-                raise Refused(f"some of a file's rows take {batch.nbytes >> 20} MiB in memory")
-            yield pa.Table.from_batches([batch])
+        # What is buffered is held until the last of these row groups is read.
+        groups = range(file.num_row_groups)
+        parts = [groups] if data is not None or self._storage.is_local else [[group] for group in groups]
+        for part in parts:
+            for batch in file.iter_batches(batch_rows, row_groups=part, columns=self._wanted):
+                if batch.nbytes > MOST_BATCH_BYTES:
+                    raise Refused(f"some of a file's rows take {batch.nbytes >> 20} MiB in memory")
+                yield pa.Table.from_batches([batch])
 
     def _open(self, path: str, data: bytes | None, unsure: Collection[str] = ()) -> pq.ParquetFile:
         left = self._columns.in_dictionaries.union(unsure)
-        source = path if data is None else pa.BufferReader(data)
+        source = self._storage.source(path) if data is None else pa.BufferReader(data)
+        reading = self._storage.reading if data is None else {"buffer_size": 0, "pre_buffer": False}
         metadata = pq.read_metadata(source) if left else None
         leaves = map(metadata.schema.column, range(len(metadata.schema))) if metadata else ()
         return pq.ParquetFile(
             source,
             metadata=metadata,
             read_dictionary=[leaf.path for leaf in leaves if leaf.path in left] or None,
-            # Else all columns of a row group are read before the first row is decoded.
-            buffer_size=_BUFFER_BYTES if data is None else 0,
             coerce_int96_timestamp_unit="us",
-            pre_buffer=False,
             page_checksum_verification=True,
+            **reading,
         )
 
 
@@ -210,45 +205,3 @@ def _nulls(schema: pa.Schema, num_rows: int) -> Iterator[pa.Table]:
     for start in range(0, num_rows, MOST_ROWS):
         count = min(MOST_ROWS, num_rows - start)
         yield pa.table([pa.nulls(count, field.type) for field in schema], schema=schema)
-
-
-def _chunks(inputs: Sequence[Input]) -> Iterator[list[Input]]:
-    """The files in turn, small ones together."""
-    chunk: list[Input] = []
-    size = 0
-    for path, size_bytes in inputs:
-        if chunk and (size + size_bytes > _AHEAD_BYTES or len(chunk) == _AHEAD_FILES):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append((path, size_bytes))
-        size += size_bytes
-    if chunk:
-        yield chunk
-
-
-def _loaded(chunks: Sequence[list[Input]]) -> Iterator[tuple[str, bytes | None]]:
-    """What `_load` gives of one chunk after another, the next ones meanwhile."""
-    if len(chunks) == 1:
-        # A thread takes longer to start than a few small files to be read.
-        yield from _load(chunks[0])
-        return
-    with ThreadPoolExecutor(1) as pool:
-        waiting = iter(chunks)
-        loading = deque(pool.submit(_load, chunk) for chunk in islice(waiting, 2))
-        while loading:
-            loaded = loading.popleft().result()
-            loading.extend(pool.submit(_load, chunk) for chunk in islice(waiting, 1))
-            yield from loaded
-
-
-def _load(chunk: Sequence[Input]) -> list[tuple[str, bytes | None]]:
-    """The bytes of the small files, of others none; all compared with their checksums."""
-    loaded: list[tuple[str, bytes | None]] = []
-    for path, size_bytes in chunk:
-        data = None
-        if size_bytes <= _SMALL_BYTES:
-            with open(path, "rb", buffering=0) as file:
-                data = file.read()
-        check_file(path, data)
-        loaded.append((path, data))
-    return loaded

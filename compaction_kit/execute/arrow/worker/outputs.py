@@ -1,5 +1,6 @@
 """Rows in, one Parquet file out, laid out as Spark's writer does, in bounded memory."""
 
+import contextlib
 import itertools
 import math
 import random
@@ -10,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from compaction_kit.execute.arrow.worker.columns import Columns, all_leaves, fitted, with_constants
+from compaction_kit.execute.arrow.worker.files import DISK, Storage
 from compaction_kit.execute.arrow.worker.inputs import Codec
 
 # A row group is closed at so many bytes in memory. With what is read ahead and what is encoded, a
@@ -77,6 +79,7 @@ def write_file(
     with_nan: Collection[str],
     input_bytes: int,
     footer: Mapping[str, str],
+    storage: Storage = DISK,
 ) -> int:
     """Write row groups to a file, as Spark does.
 
@@ -89,6 +92,7 @@ def write_file(
         with_nan: Leaf columns that get no statistics, by their path in Parquet.
         input_bytes: The bytes of the files that the rows are from: small outputs are written at once.
         footer: The file's key-value metadata.
+        storage: Where the path is.
 
     Returns:
         The number of rows.
@@ -100,18 +104,21 @@ def write_file(
     is_small = input_bytes <= _AT_ONCE_BYTES and first.nbytes <= _AT_ONCE_ROWS
     buffer = pa.BufferOutputStream() if is_small else None
     num_rows = 0
-    with pq.ParquetWriter(
-        path if buffer is None else buffer,
-        columns.output,
-        compression=codec.name,
-        compression_level=codec.level,
-        use_dictionary=dictionary_columns(first.select(columns.schema.names)) + columns.constants.names,
-        write_statistics=[name for name in columns.leaves if name not in with_nan],
-        version="2.6",
-        store_schema=False,
-        store_decimal_as_integer=True,
-        write_page_checksum=True,
-    ) as writer:
+    with (
+        storage.sink(path) if buffer is None else contextlib.nullcontext(buffer) as sink,
+        pq.ParquetWriter(
+            sink,
+            columns.output,
+            compression=codec.name,
+            compression_level=codec.level,
+            use_dictionary=dictionary_columns(first.select(columns.schema.names)) + columns.constants.names,
+            write_statistics=[name for name in columns.leaves if name not in with_nan],
+            version="2.6",
+            store_schema=False,
+            store_decimal_as_integer=True,
+            write_page_checksum=True,
+        ) as writer,
+    ):
         for number, group in enumerate(itertools.chain([first], others)):
             found = nan_columns(group).difference(with_nan) if number else set()
             if found:
@@ -121,7 +128,7 @@ def write_file(
             num_rows += len(group)
         writer.add_key_value_metadata(footer)
     if buffer is not None:
-        with open(path, "xb") as file:
+        with storage.create(path) as file:
             file.write(buffer.getvalue())
     return num_rows
 
@@ -179,9 +186,11 @@ def _is_smaller(values: pa.Array) -> bool:
 
 def _random_positions(count: int) -> pa.Array:
     """Positions of a few of so many rows, at random: rows often come in cycles, or in order."""
-    if count not in _positions:
-        if len(_positions) == _MOST_KEPT:
+    known = _positions.get(count)
+    if known is None:
+        if len(_positions) >= _MOST_KEPT:
             _positions.clear()
         chance = random.Random(count)
-        _positions[count] = pa.array(chance.sample(range(count), _PICKED_A_ROOT * math.isqrt(count)))
-    return _positions[count]
+        known = pa.array(chance.sample(range(count), _PICKED_A_ROOT * math.isqrt(count)))
+        _positions[count] = known
+    return known

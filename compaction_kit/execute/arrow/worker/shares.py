@@ -3,7 +3,6 @@
 import contextlib
 import gc
 import itertools
-import os
 import resource
 import sys
 import time
@@ -14,9 +13,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from compaction_kit.execute.arrow.worker.checksums import check_file, checksum_path, write_checksums
+from compaction_kit.execute.arrow.worker.checksums import check_file
 from compaction_kit.execute.arrow.worker.columns import Columns, Refused, has_constants
 from compaction_kit.execute.arrow.worker.decoding import TextsFound
+from compaction_kit.execute.arrow.worker.files import DISK, Files, Storage, storage_of
 from compaction_kit.execute.arrow.worker.footer import Footer, NotStitchable, read_footer
 from compaction_kit.execute.arrow.worker.inputs import FileReader
 from compaction_kit.execute.arrow.worker.outputs import NanFound, nan_columns, row_groups, write_file
@@ -35,9 +35,10 @@ class Share(NamedTuple):
         number: Of the bin.
         part: Which of the bin's shares it is.
         parts: How many the bin has.
-        inputs: Absolute paths, with the bytes of each.
-        output: What the output's path begins with. Each try of a task ends it differently, so that two of
+        inputs: Places, as `files` has them, with the bytes of each.
+        output: What the output's place begins with. Each try of a task ends it differently, so that two of
             them never write to one file.
+        mark: The place of a file that is deleted as soon as outputs are of no use any more.
         schema: Of the output, serialized: the columns of `constants` last.
         constants: The columns that aren't read from the inputs, and the value of all rows: partition
             columns, as the log has them.
@@ -50,6 +51,7 @@ class Share(NamedTuple):
     parts: int
     inputs: Sequence[tuple[str, int]]
     output: str
+    mark: str
     schema: bytes
     constants: Mapping[str, Any]
     by_id: bool
@@ -82,13 +84,14 @@ class Rewritten(NamedTuple):
 
 
 def rewrite_shares(
-    shares: Iterable[tuple[Any, ...]], report: Callable[[Share], None]
+    shares: Iterable[tuple[Any, ...]], report: Callable[[Share], None], files: Files | None = None
 ) -> Iterator[tuple[Any, ...]]:
-    """Rewrite shares one after another.
+    """Rewrite shares, and give their outputs in turn.
 
     Args:
-        shares: Of one table, in the order of `Share`'s fields.
+        shares: Of one table, at least one, in the order of `Share`'s fields.
         report: Called with each one that is done.
+        files: Of the table, if they aren't on a local disk.
 
     Returns:
         Plain tuples in the order of `Rewritten`'s fields.
@@ -97,14 +100,42 @@ def rewrite_shares(
         # PySpark's worker collects garbage after each task (pyspark/daemon.py), and to go through all
         # modules that were ever imported takes it some 20 milliseconds.
         gc.freeze()
-    columns: Columns | None = None
-    for share in itertools.starmap(Share, shares):
-        if not os.path.isdir(os.path.dirname(share.output)):
-            # The run was cancelled, or another try of the task was the quicker.
-            return
-        columns = columns or _columns(share)
-        yield tuple(_output_of(share.number, share.part, partial(_rewritten, share, columns)))
-        report(share)
+    found = list(itertools.starmap(Share, shares))
+    storage = storage_of(files)
+    columns = _columns(found[0])
+    outputs: list[Rewritten] = []
+
+    def rewritten(share: Share) -> Rewritten | None:
+        # The run was cancelled, or another try of the task was the quicker.
+        if _is_over(share, storage):
+            return None
+        work = partial(_rewritten, share, columns, storage)
+        outputs.append(_output_of(share.number, share.part, work, storage))
+        return outputs[-1]
+
+    try:
+        sizes = [share.size_bytes for share in found]
+        with contextlib.closing(storage.each(rewritten, found, sizes)) as results:
+            for share, output in zip(found, results, strict=True):
+                if output is None:
+                    return
+                yield tuple(output)
+                report(share)
+    finally:
+        # On a disk they went with the run's folder. What is written before the mark is deleted, the driver
+        # finds.
+        if not storage.is_local and _is_over(found[0], storage):
+            for output in outputs:
+                if output.path:
+                    storage.delete(output.path)
+
+
+def _is_over(share: Share, storage: Storage) -> bool:
+    """Whether nobody waits for outputs any more; not if the storage doesn't say."""
+    try:
+        return not storage.exists(share.mark)
+    except OSError:
+        return False
 
 
 def join_parts(bins: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
@@ -120,8 +151,10 @@ def join_parts(bins: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
         yield tuple(_output_of(share.number, 0, partial(_join, share)))
 
 
-def _output_of(number: int, part: int, work: Callable[[], tuple[str, int]]) -> Rewritten:
-    """The output of some work, which gives a path and a number of rows.
+def _output_of(
+    number: int, part: int, work: Callable[[], tuple[str, int]], storage: Storage = DISK
+) -> Rewritten:
+    """The output of some work, which gives a place and a number of rows.
 
     Errors are returned, not raised: else Spark would try again, and other outputs were lost.
     """
@@ -129,11 +162,8 @@ def _output_of(number: int, part: int, work: Callable[[], tuple[str, int]]) -> R
     done = Rewritten(number, part)
     try:
         path, num_rows = work()
-        status = os.stat(path)
-        modified = int(status.st_mtime * 1000)
-        done = done._replace(
-            path=path, num_rows=num_rows, size_bytes=status.st_size, modification_time=modified
-        )
+        size_bytes, modified = storage.status(path)
+        done = done._replace(path=path, num_rows=num_rows, size_bytes=size_bytes, modification_time=modified)
     except Refused as error:
         done = done._replace(refusal=_first_line(error))
     except Exception as error:
@@ -144,12 +174,13 @@ def _output_of(number: int, part: int, work: Callable[[], tuple[str, int]]) -> R
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(" .:")
 
 
-def _rewritten(share: Share, columns: Columns) -> tuple[str, int]:
-    path, num_rows = rewrite_share(share, columns)
-    return _with_checksums(path, share.inputs[0][0]), num_rows
+def _rewritten(share: Share, columns: Columns, storage: Storage) -> tuple[str, int]:
+    path, num_rows = rewrite_share(share, columns, storage)
+    storage.finish(path, share.inputs[0][0])
+    return path, num_rows
 
 
 def _join(share: Share) -> tuple[str, int]:
@@ -160,14 +191,8 @@ def _join(share: Share) -> tuple[str, int]:
     except NotStitchable:
         # One has the row groups of a writer that lays out columns in another way than ours.
         path, num_rows = rewrite_share(share)
-    return _with_checksums(path, parts[0]), num_rows
-
-
-def _with_checksums(path: str, source: str) -> str:
-    """The path of an output, which gets checksums beside it if what it is made of has some."""
-    if os.path.exists(checksum_path(source)):
-        write_checksums(path)
-    return path
+    DISK.finish(path, parts[0])
+    return path, num_rows
 
 
 def _unique(output: str, suffix: str) -> str:
@@ -178,27 +203,28 @@ def _columns(share: Share) -> Columns:
     return Columns(pa.ipc.read_schema(pa.py_buffer(share.schema)), share.by_id, share.constants)
 
 
-def rewrite_share(share: Share, columns: Columns | None = None) -> tuple[str, int]:
+def rewrite_share(share: Share, columns: Columns | None = None, storage: Storage = DISK) -> tuple[str, int]:
     """Write a share's rows to one file, in their order, compressed as the first input is.
 
     Args:
         share: What to write.
         columns: Of its table, if they are known from another share.
+        storage: Where its files are.
 
     Returns:
-        The file's path, and the number of rows.
+        The file's place, and the number of rows.
 
     Raises:
         Refused: A file can't be rewritten faithfully.
     """
     columns = columns or _columns(share)
-    reader = FileReader(columns)
+    reader = FileReader(columns, storage)
     constants = [
         pa.array([value], columns.output.field(name).type) for name, value in share.constants.items()
     ]
     # What can't be copied can be decoded.
     with contextlib.suppress(NotStitchable):
-        footers = _whole(share, reader, columns.plain, constants)
+        footers = _whole(share, reader, columns.plain, constants) if storage.is_local else []
         for footer in footers:
             check_file(footer.path)
             check_pages(footer.path, (chunk for group in footer.row_groups for chunk in group.chunks))
@@ -214,25 +240,22 @@ def rewrite_share(share: Share, columns: Columns | None = None) -> tuple[str, in
             with_nan |= nan_columns(first)
             path = _unique(share.output, reader.codec.suffix)
             codec, size_bytes = reader.codec, share.size_bytes
-            return path, write_file(path, first, groups, columns, codec, with_nan, size_bytes, share.footer)
+            num_rows = write_file(
+                path, first, groups, columns, codec, with_nan, size_bytes, share.footer, storage
+            )
+            return path, num_rows
         except NanFound as found:
             # Statistics are promised for all row groups or none: begin anew.
-            _remove(path)
+            storage.delete(path)
             with_nan |= found.columns
         except TextsFound as found:
             # So are the types of columns.
-            _remove(path)
+            storage.delete(path)
             columns = columns.leaving(found.columns)
-            reader = FileReader(columns)
+            reader = FileReader(columns, storage)
         except BaseException:
-            _remove(path)
+            storage.delete(path)
             raise
-
-
-def _remove(path: str) -> None:
-    """Delete a file, if it was begun."""
-    with contextlib.suppress(FileNotFoundError):
-        os.remove(path)
 
 
 def _whole(share: Share, reader: FileReader, schema: pa.Schema, constants: list[pa.Array]) -> list[Footer]:
