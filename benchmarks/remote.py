@@ -56,6 +56,7 @@ def main(parts: list[str], delay: int, factor: float) -> None:
 def looks(folder: Path, files: S3FileSystem, slow: str, factor: float) -> None:
     logs = module("inspect").make_log
     shapes = {
+        f"{int(5_000 * factor):,} files, in a checkpoint and 10 commits": (int(5_000 * factor), 10),
         f"{int(5_000 * factor):,} files in 100 commits": (int(5_000 * factor), 100),
         f"checkpoint of {int(1_000_000 * factor):,} adds and 10 commits": (int(1_000_000 * factor), 10),
     }
@@ -120,6 +121,7 @@ def compaction(folder: Path, files: S3FileSystem, slow: str, factor: float) -> N
     import compaction_kit as ck
 
     compact, spark = module("compact"), session(slow)
+    warm(spark, compact, folder, files)
     for partitions in (0, 100):
         num_files = int(5_000 * factor) // max(partitions, 1)
         shape = compact.Shape(partitions, num_files, 20_000, 1 << 30, (0, 0), compact.random_numbers)
@@ -143,6 +145,17 @@ def compaction(folder: Path, files: S3FileSystem, slow: str, factor: float) -> N
             if proof:
                 missed = proof > TARGETS["proof"] * found[way]
                 print(f"  {'proof':<10} {proof:7.1f} s{'   NOT REACHED' if missed else ''}", flush=True)
+
+
+def warm(spark: Any, compact: Any, folder: Path, files: S3FileSystem) -> None:
+    """Have Java compile what runs, and Python's workers start."""
+    import compaction_kit as ck
+
+    table = compact.random_numbers(spark, folder / "warm", compact.Shape(0, 20, 2_000, 1 << 30, (0, 0), None))
+    for turn in range(2):
+        for way in ("arrow", "optimize"):
+            uri = upload(files, table, f"warm-{way}-{turn}")
+            ck.open_table(uri, spark).plan_compaction().run(strategy=way)
 
 
 def say(way: str, seconds: float, ours: float, requests: dict[str, int], target: float | None) -> None:

