@@ -13,8 +13,8 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from compaction_kit.errors import CompactionKitError, TableNotFoundError, UnsupportedTableError
-from compaction_kit.storage.clients import S3_SCHEMES, Files
 from compaction_kit.storage.local import Entry, LocalStore
+from compaction_kit.storage.options import S3_SCHEMES, Files
 from compaction_kit.storage.remote import RemoteStore
 
 __all__ = [

@@ -25,9 +25,7 @@ from pyspark.sql import SparkSession
 from compaction_kit.errors import CompactionKitError, StorageError, TableNotFoundError
 from compaction_kit.session import active_spark, get_spark, has_jvm, java_class
 from compaction_kit.storage.local import Entry
-
-# A class of pyarrow.fs and its arguments, such as ("S3FileSystem", (("access_key", "…"), …)).
-Files = tuple[str, tuple[tuple[str, Any], ...]]
+from compaction_kit.storage.options import AZURE_SCHEMES, Files, arrow_files
 
 # Requests in flight: 100 small files at 30 ms a request take 0.29 s by 32, 0.22 s by 64, 0.21 s by 128.
 MOST_REQUESTS = 64
@@ -37,8 +35,6 @@ _RANGE_BYTES = 8 << 20
 _MOST_TRIES = 5
 # After so long credentials are resolved again: those of a role end some time.
 _FRESH_SECONDS = 600
-S3_SCHEMES = ("s3", "s3a", "s3n")
-_AZURE = ("abfs", "abfss", "wasb", "wasbs")
 _STATUS = re.compile(
     r"FileStatus\{path=(.*?); isDirectory=(true|false); (?:length=(\d+); )?.*?modification_time=(\d+);"
 )
@@ -103,13 +99,8 @@ _LOCK = threading.Lock()
 
 def _opened(scheme: str, authority: str, root: str, spark: SparkSession | None) -> Client:
     with reaching(root):
-        if scheme in S3_SCHEMES:
-            return ArrowClient(("S3FileSystem", tuple(_s3_options(scheme, authority, spark).items())))
-        if scheme in _AZURE:
-            return ArrowClient(("AzureFileSystem", tuple(_azure_options(authority, spark).items())))
-        if scheme == "gs":
-            return ArrowClient(("GcsFileSystem", ()))
-        return HadoopClient(spark or get_spark(), root)
+        files = arrow_files(scheme, authority, spark)
+        return HadoopClient(spark or get_spark(), root) if files is None else ArrowClient(files)
 
 
 @contextlib.contextmanager
@@ -288,7 +279,7 @@ def _key(uri: str) -> str:
     """Return the path by which pyarrow's file systems know a place: bucket or container, and key."""
     scheme, _, rest = uri.partition("://")
     authority, slash, key = rest.partition("/")
-    if scheme in _AZURE:
+    if scheme in AZURE_SCHEMES:
         authority = authority.partition("@")[0]
     return f"{authority}{slash}{key}".rstrip("/")
 
@@ -305,59 +296,3 @@ def _new_entry(path: str, is_folder: bool, size_bytes: int, modified_ns: int) ->
     return Entry(
         path.rpartition("/")[2], not is_folder, is_folder, False, size_bytes, modified_ns, size_bytes, inode
     )
-
-
-def _s3_options(scheme: str, bucket: str, spark: SparkSession | None) -> dict[str, Any]:
-    """Return the arguments of an S3FileSystem as S3A has them; without a session, the environment's."""
-    options: dict[str, Any] = {"allow_delayed_open": True, "connect_timeout": 10, "request_timeout": 60}
-    if spark is None:
-        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-        return options | _s3_endpoint(endpoint, "https", False)
-    conf = spark._jsparkSession.sessionState().newHadoopConf()
-
-    def get(name: str) -> str | None:
-        return conf.get(f"fs.s3a.bucket.{bucket}.{name}") or conf.get(f"fs.s3a.{name}")
-
-    scheme_of_endpoint = "http" if get("connection.ssl.enabled") == "false" else "https"
-    options |= _s3_endpoint(get("endpoint"), scheme_of_endpoint, get("path.style.access") != "true")
-    if region := get("endpoint.region"):
-        options["region"] = region
-    return options | _s3_credentials(f"{scheme}://{bucket}/", conf, get, spark)
-
-
-def _s3_endpoint(endpoint: str | None, scheme: str, is_virtual: bool) -> dict[str, Any]:
-    if not endpoint:
-        return {}
-    begin, separator, host = endpoint.rstrip("/").rpartition("://")
-    scheme = begin if separator else scheme
-    return {"endpoint_override": host, "scheme": scheme, "force_virtual_addressing": is_virtual}
-
-
-def _s3_credentials(uri: str, conf: Any, get: Any, spark: SparkSession) -> dict[str, Any]:
-    """Return the keys that S3A has resolved, also those of a role or a vault."""
-    try:
-        files = java_class(spark, "org.apache.hadoop.fs.Path")(uri).getFileSystem(conf)
-        shared = files.getS3AInternals().shareCredentials("compaction_kit").resolveCredentials()
-    except Py4JError:
-        # Another implementation than S3A, or an S3A before Hadoop 3.4: what the settings say, if anything.
-        keys = {"access_key": get("access.key"), "secret_key": get("secret.key")}
-        found = {name: value for name, value in keys.items() if value}
-        return found if len(found) == 2 else {}
-    if shared is None or shared.accessKeyId() is None:
-        return {"anonymous": True}
-    found = {"access_key": shared.accessKeyId(), "secret_key": shared.secretAccessKey()}
-    if "Session" in shared.getClass().getSimpleName():
-        found["session_token"] = shared.sessionToken()
-    return found
-
-
-def _azure_options(authority: str, spark: SparkSession | None) -> dict[str, Any]:
-    """Return the arguments of an AzureFileSystem for "container@account.dfs.core.windows.net"."""
-    host = authority.partition("@")[2]
-    options: dict[str, Any] = {"account_name": host.partition(".")[0]}
-    if spark is not None:
-        conf = spark._jsparkSession.sessionState().newHadoopConf()
-        key = conf.get(f"fs.azure.account.key.{host}") or conf.get("fs.azure.account.key")
-        if key:
-            options["account_key"] = key
-    return options

@@ -17,8 +17,9 @@ from functools import cache
 import pyarrow as pa
 
 from compaction_kit.errors import TableNotFoundError
-from compaction_kit.storage.clients import MOST_REQUESTS, Client, Files, client_of
+from compaction_kit.storage.clients import MOST_REQUESTS, Client, client_of
 from compaction_kit.storage.local import Entry
+from compaction_kit.storage.options import Files
 
 # Folders whose files never change.
 _LASTING = ("_delta_log", "_delta_log/_sidecars")
