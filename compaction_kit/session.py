@@ -9,15 +9,13 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from py4j.java_gateway import JavaClass
 from pyspark import SparkContext
-from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from compaction_kit.compat import check_pair, error_logger
 from compaction_kit.errors import SessionError
 from compaction_kit.java import find_java_home
 from compaction_kit.sql import uri
@@ -44,7 +42,7 @@ def get_spark(config: Mapping[str, Any] | None = None) -> SparkSession:
             is not changed.
 
     Raises:
-        SessionError: The active session can't read Delta, there is no Java 17, or Spark did
+        SessionError: The active session can't read Delta, there is no Java that fits, or Spark did
             not start.
 
     Examples:
@@ -71,35 +69,10 @@ def active_spark() -> SparkSession | None:
     return session
 
 
-def has_jvm(spark: SparkSession) -> bool:
-    """Return whether the session's JVM can be reached; with Spark Connect it can't."""
-    return hasattr(spark, "_jsparkSession")
-
-
-def delta_version(spark: SparkSession | None) -> str | None:
-    """Return the version of Delta: of the session's JARs, else of the Python package, else None."""
-    if spark is not None and has_jvm(spark):
-        return str(getattr(java_class(spark, "io.delta.package$"), "MODULE$").VERSION())
-    with contextlib.suppress(PackageNotFoundError):
-        return version("delta-spark")
-    return None
-
-
-def java_class(spark: SparkSession, name: str) -> Any:
-    """Return a Java class by its full name.
-
-    This is faster than an attribute of py4j's JVM, which looks for each part of the name as a class in
-    all JARs, for milliseconds.
-    """
-    return JavaClass(name, spark.sparkContext._gateway._gateway_client)  # type: ignore[union-attr]
-
-
 @contextlib.contextmanager
 def quiet_errors() -> Iterator[None]:
     """Stop PySpark from logging the Java stack trace of errors that it raises."""
-    # Not logging.getLogger: if that made the logger, it would not be a PySparkLogger, and PySpark
-    # would raise a TypeError at each later error.
-    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    logger = error_logger("SQLQueryContextLogger")
     before = logger.disabled
     logger.disabled = True
     try:
@@ -161,7 +134,7 @@ def _add_delta(builder: SparkSession.Builder) -> Path:
         The file to create once the session runs: it marks that the cache holds all JARs.
 
     Raises:
-        SessionError: Delta's Python package, which says what to download, is missing.
+        SessionError: Delta's Python package, which says what to download, is missing, or for another Spark.
     """
     try:
         from delta import configure_spark_with_delta_pip
@@ -170,6 +143,7 @@ def _add_delta(builder: SparkSession.Builder) -> Path:
             "Delta's Python package is missing, so no session can be started: pip install delta-spark, "
             "or start a session that has Delta's JARs."
         ) from error
+    check_pair()
     coordinates = configure_spark_with_delta_pip(SparkSession.Builder())._options["spark.jars.packages"]
     folder = _cache_folder() / f"jars-{coordinates.replace(':', '-')}"
     complete = folder / "complete"

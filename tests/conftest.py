@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from compaction_kit import datasets, get_spark
 from compaction_kit.execute.jobs import session_confs
 from tests import folders
+from tests.releases import streaming_class
 
 settings.register_profile("kit", deadline=None, derandomize=True)
 settings.register_profile("long", deadline=None, max_examples=2_000)
@@ -33,8 +34,8 @@ QUICK = {
 # To write a stream's own files without a process for each. Who reads them by this verifies Hadoop's
 # checksums, which Spark by default doesn't.
 QUICK_STREAMS = {
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    "spark.sql.streaming.checkpointFileManagerClass": streaming_class(
+        "checkpointing", "FileSystemBasedCheckpointFileManager"
     ),
 }
 CopyOf = Callable[[Path], Path]

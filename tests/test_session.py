@@ -12,7 +12,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit import get_spark
-from compaction_kit.session import active_spark, delta_version, quiet_errors
+from compaction_kit.compat import delta_version
+from compaction_kit.session import active_spark, quiet_errors
 
 pytestmark = pytest.mark.spark
 

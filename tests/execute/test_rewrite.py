@@ -176,18 +176,6 @@ def test_outputs_are_nearly_as_large_as_they_may_be(
     assert table.plan_compaction(max_file_size="200 KiB").is_empty
 
 
-def test_before_spark_41_outputs_are_less_even_and_the_rows_the_same(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(DataFrame, "repartitionById")
-    monkeypatch.delattr("pyspark.sql.classic.dataframe.DataFrame.repartitionById")
-    folder = shaped_table(tmp_path / "t", partitions=0, files=12, rows=500, commits=2)
-    plan = open_table(folder).plan_compaction(max_file_size="50 KiB")
-    result = plan.run(strategy="rewrite")
-    assert result.verified is True
-    assert 1 <= result.num_files_added <= Spread.of(plan).num_files
-
-
 def test_a_stream_sees_nothing_of_it(spark: SparkSession, flat: Path) -> None:
     rows = spark.readStream.format("delta").option("startingVersion", 1).load(str(flat))
     plan = open_table(flat).plan_compaction()
