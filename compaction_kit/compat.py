@@ -37,9 +37,14 @@ except ImportError:
 Release = tuple[int, ...]
 
 
-def java_releases() -> range:
-    """Return the releases of Java that the installed Spark runs on."""
-    return range(17, 26)
+def java_releases() -> tuple[int, int | None]:
+    """Return the oldest and the newest release of Java that the installed Spark runs on; None for no newest.
+
+    Spark 4.0 needs Java 17, 3.5 takes Java 8. Hadoop calls Subject.getSubject, which Java 23 took away; that
+    of Spark 4.2 doesn't.
+    """
+    spark = _release(pyspark.__version__)
+    return 17 if spark >= (4, 0) else 8, None if spark >= (4, 2) else 22
 
 
 def check_pair() -> None:
@@ -93,6 +98,11 @@ def ignores_retain(spark: SparkSession | None) -> bool:
 def groups_by_type(spark: SparkSession | None) -> bool:
     """Return whether OPTIMIZE can compare partition values as typed, not as written: since Delta 4.3."""
     return _delta_since(spark, (4, 3))
+
+
+def writes_partition_columns(spark: SparkSession) -> bool:
+    """Return whether Delta writes partition columns to data files by default: since 4.4."""
+    return _delta_since(spark, (4, 4))
 
 
 def snapshot_at(spark: SparkSession, delta_log: Any, table_version: int, none: Any) -> Any:
@@ -176,11 +186,10 @@ def parse_ddl(columns: str) -> DataType:
 
 
 def last_progress(query: StreamingQuery) -> dict[str, Any] | None:
-    """Return a stream's last progress, None before its first batch: not a dict since Spark 4.0."""
+    """Return a stream's last progress, None before its first batch: as its JSON since Spark 4.0."""
     progress: Any = query.lastProgress
-    if progress is None or isinstance(progress, dict):
-        return progress
-    loaded: dict[str, Any] = json.loads(progress.json)
+    # Since 4.0 it is a dict too, but one whose offsets are not JSON.
+    loaded: dict[str, Any] | None = json.loads(progress.json) if hasattr(progress, "json") else progress
     return loaded
 
 

@@ -154,7 +154,7 @@ def test_delta_is_of_the_version_that_the_session_has_whatever_pip_says(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed = delta_version(None)
-    monkeypatch.setattr("compaction_kit.session.version", lambda _: "1.2.3")
+    monkeypatch.setattr("compaction_kit.compat.version", lambda _: "1.2.3")
     assert (delta_version(None), delta_version(spark)) == ("1.2.3", installed)
 
 

@@ -308,9 +308,10 @@ def test_a_column_that_comes_meanwhile_is_null(spark: SparkSession, changed: Pat
     ("change", "reason"),
     [
         ("'delta.enableTypeWidening' = 'true'", "the feature typeWidening now"),
-        (
+        pytest.param(
             "'delta.writePartitionColumnsToParquet' = 'false'",
             "data files are to be without the partition columns now",
+            marks=since_delta("4.4"),
         ),
     ],
     ids=["feature", "partition columns"],
