@@ -15,6 +15,10 @@ def _release(text: str) -> Release:
 
 
 SPARK, DELTA = _release(version("pyspark")), _release(version("delta-spark"))
+# Since Delta 4.1: time travel is guarded, and VACUUM ignores RETAIN.
+HAS_GUARD = DELTA >= (4, 1)
+# Since Delta 4.3 OPTIMIZE compares partition values as typed, not as written.
+GROUPS_BY_TYPE = DELTA >= (4, 3)
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 
 
