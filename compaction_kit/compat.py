@@ -95,6 +95,11 @@ def ignores_retain(spark: SparkSession | None) -> bool:
     return _delta_since(spark, (4, 1))
 
 
+def cleans_up_as_planned(spark: SparkSession | None) -> bool:
+    """Return whether a cleanup of the log deletes what `history.plan_log_cleanup` says: since Delta 4.0."""
+    return _delta_since(spark, (4, 0))
+
+
 def groups_by_type(spark: SparkSession | None) -> bool:
     """Return whether OPTIMIZE can compare partition values as typed, not as written: since Delta 4.3."""
     return _delta_since(spark, (4, 3))
@@ -132,7 +137,7 @@ def source_log_class(spark: SparkSession) -> Any:
 
 
 def create_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """Make a DataFrame of an Arrow table, which Spark takes as it is since 4.0."""
+    """Make a DataFrame of an Arrow table; since Spark 4.0 without a job to read it."""
     if _spark_since(spark, (4, 0)):
         return spark.createDataFrame(table)
     from pyspark.sql.pandas.types import from_arrow_schema

@@ -30,6 +30,9 @@ QUICK = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     # Of a stream's own files; they have Hadoop's checksums anyway.
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    # As by default since Spark 4.0: dates before 1582 are written as they are.
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
 }
 # To write a stream's own files without a process for each. Who reads them by this verifies Hadoop's
 # checksums, which Spark by default doesn't.

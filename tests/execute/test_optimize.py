@@ -19,7 +19,7 @@ from compaction_kit.execute import CompactionResult
 from compaction_kit.plan import Planner
 from tests import deltas_view, handmade
 from tests.handmade import actions_of
-from tests.releases import GROUPS_BY_TYPE
+from tests.releases import GROUPS_BY_TYPE, since_spark
 
 pytestmark = pytest.mark.spark
 
@@ -258,6 +258,7 @@ def test_a_clustered_table_is_refused_as_long_as_it_is(spark: SparkSession, tmp_
     assert open_table(tmp_path / "t").plan_compaction().num_files_removed == 2
 
 
+@since_spark("4.0")
 def test_planning_starts_no_spark_job(spark: SparkSession, changed: Path) -> None:
     def jobs() -> int:
         return len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))

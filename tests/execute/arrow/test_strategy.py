@@ -309,7 +309,7 @@ def test_a_column_that_comes_meanwhile_is_null(spark: SparkSession, changed: Pat
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ("'delta.enableTypeWidening' = 'true'", "the feature typeWidening now"),
+        ("'delta.enableTypeWidening' = 'true'", "the feature typeWidening.* now"),
         pytest.param(
             "'delta.writePartitionColumnsToParquet' = 'false'",
             "data files are to be without the partition columns now",
