@@ -161,8 +161,8 @@ def repartition_by_id(rows: DataFrame, num_tasks: int, column: str) -> DataFrame
     """
     if hasattr(rows, "repartitionById"):
         return rows.repartitionById(num_tasks, column).drop(column)
-    # So many that each task is chosen by one of them, but for a chance below 1 in a million.
-    tried = math.ceil(num_tasks * (math.log(num_tasks) + 14))
+    # So many that each task is chosen by one of them, but for a chance of 1 in 10^10.
+    tried = math.ceil(num_tasks * (math.log(num_tasks) + 25))
     hashes = F.expr(f"transform(sequence(0, {tried}), n -> pmod(hash(n), {num_tasks}))")
     chosen = create_frame(rows.sparkSession, pa.table({"n": [0]})).select(hashes).collect()[0][0]
     number_of = {task: number for number, task in enumerate(chosen)}

@@ -27,7 +27,7 @@ def select_partitions(spark: SparkSession, files: Files, where: str) -> Files:
     """Return the files in the partitions that a predicate selects, as WHERE of OPTIMIZE does.
 
     Args:
-        spark: The session that parses and evaluates the predicate; no Spark job runs, since 4.0.
+        spark: The session that parses and evaluates the predicate; no Spark job runs, since Spark 4.0.
         files: The files to choose from.
         where: SQL over partition columns only, such as "origin = 'JFK'".
 
