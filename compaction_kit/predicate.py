@@ -10,9 +10,11 @@ from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from compaction_kit.compat import condition_of, create_frame
 from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
 from compaction_kit.files import Files
 from compaction_kit.log.metadata import Metadata
+from compaction_kit.log.reading import first_line
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import identifier, literal
 
@@ -25,7 +27,7 @@ def select_partitions(spark: SparkSession, files: Files, where: str) -> Files:
     """Return the files in the partitions that a predicate selects, as WHERE of OPTIMIZE does.
 
     Args:
-        spark: The session that parses and evaluates the predicate; no Spark job runs.
+        spark: The session that parses and evaluates the predicate; no Spark job runs, since Spark 4.0.
         files: The files to choose from.
         where: SQL over partition columns only, such as "origin = 'JFK'".
 
@@ -114,7 +116,7 @@ def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, whe
     types = metadata.column_types
     columns = metadata.partition_columns
     named = partitions.rename_columns(list(columns)).append_column(_ROW, pa.array(np.arange(len(partitions))))
-    frame = spark.createDataFrame(named)
+    frame = create_frame(spark, named)
     typed = [F.expr(f"try_cast({identifier(spark, name)} AS {types[name]})").alias(name) for name in columns]
     if _SUBQUERY.search(_LITERAL.sub("''", where)):
         raise InvalidArgumentError(
@@ -124,14 +126,14 @@ def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, whe
         with quiet_errors():
             rows = frame.select(*typed, _ROW).where(where).select(_ROW).collect()
     except ParseException as error:
-        reason = (error.getMessage() or "").splitlines()[0].rstrip(".")
+        reason = first_line(error)
         raise InvalidArgumentError(f'where="{where}" can\'t be parsed as SQL: {reason}.') from error
     except PySparkException as error:
         raise InvalidArgumentError(_why(where, columns, error)) from error
     for name in columns:
         if not _has_malformed(named, name, types[name]):
             continue
-        if _lacks_columns(spark.createDataFrame(named.drop_columns([name])), where):
+        if _lacks_columns(create_frame(spark, named.drop_columns([name])), where):
             raise InvalidArgumentError(
                 f'where="{where}" uses {name}, which is "" in some files, and OPTIMIZE fails on "" as '
                 f"{types[name]}: leave {name} out, or correct those rows first."
@@ -142,13 +144,13 @@ def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, whe
 
 
 def _why(where: str, columns: tuple[str, ...], error: PySparkException) -> str:
-    if (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
+    if condition_of(error).startswith("UNRESOLVED_COLUMN"):
         unknown = (error.getMessageParameters() or {}).get("objectName", "?").strip("`")
         return (
             f'where="{where}" uses {unknown}, which is not a partition column: '
             f"use only {', '.join(columns)}, or leave where out."
         )
-    reason = (error.getMessage() or "").splitlines()[0].rstrip(".")
+    reason = first_line(error)
     return f'where="{where}" can\'t be used: {reason}.'
 
 

@@ -14,7 +14,7 @@ GUARD = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetenti
 LOG_PROPERTY = "delta.logRetentionDuration"
 _DEFAULTS = {PROPERTY: "interval 1 week", LOG_PROPERTY: "interval 30 days"}
 _CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
-_IGNORE = "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled"
+IGNORE_RETAIN = "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled"
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _LENGTH = r"(\d+(?:\.\d+)?)\s*([a-z]+?)s?\b\s*"
 _RETENTION = re.compile(rf"(?:interval\s+)?(?:{_LENGTH})+", re.IGNORECASE)
@@ -61,7 +61,7 @@ def parse_retention(text: str) -> timedelta:
 
 
 def vacuum_retention(
-    metadata: Metadata, retention: str | None, conf: Callable[[str], str | None]
+    metadata: Metadata, retention: str | None, conf: Callable[[str], str | None], ignores_retain: bool
 ) -> timedelta:
     """Return how long VACUUM keeps removed files.
 
@@ -72,6 +72,7 @@ def vacuum_retention(
         metadata: The table's metadata.
         retention: A length of time such as "168 hours"; None for the table's own retention.
         conf: Returns the value of a setting of the session.
+        ignores_retain: Whether Delta ignores RETAIN unless it is 0.
 
     Raises:
         InvalidArgumentError: The retention can't be parsed, or Delta would refuse or change it.
@@ -86,12 +87,12 @@ def vacuum_retention(
             f"removed files for, which Delta's check {_CHECK} refuses: choose that or longer, or change its "
             f"property {PROPERTY}."
         )
-    # Since 4.1. Delta would round less than half an hour to 0, which it does not ignore.
-    if chosen and _is_on(conf(_IGNORE)):
+    # Delta would round less than half an hour to 0, which it does not ignore.
+    if chosen and ignores_retain:
         raise InvalidArgumentError(
             f'retention="{retention}" would be ignored: since 4.1 Delta uses the table\'s property '
             f"{PROPERTY} ({hours(configured)} hours) unless RETAIN is 0; change the property, or set "
-            f"{_IGNORE} to false."
+            f"{IGNORE_RETAIN} to false."
         )
     if chosen % _HOUR:
         raise InvalidArgumentError(

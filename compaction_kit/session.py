@@ -11,17 +11,14 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from py4j.java_gateway import JavaClass
 from pyspark import SparkContext
 from pyspark.find_spark_home import _find_spark_home
-from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from compaction_kit.compat import check_pair, error_logger, s3_packages
 from compaction_kit.errors import SessionError
 from compaction_kit.java import archive_path, find_java_home, make_at_exit
 from compaction_kit.sql import plain_path, uri
@@ -46,7 +43,6 @@ _S3_SETTINGS = {
     "spark.hadoop.fs.s3.impl": _S3A,
     "spark.hadoop.fs.s3n.impl": _S3A,
 }
-_HADOOP, _SDK = "3.5.0", "2.35.4"
 # With these, the JVM is another process's, or its settings are in a folder of the user's.
 _OF_OTHERS = {"PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR"}
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
@@ -69,7 +65,7 @@ def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False) -> Spar
             by the environment ("AWS_ACCESS_KEY_ID").
 
     Raises:
-        SessionError: The active session can't read Delta, there is no Java 17, or Spark did
+        SessionError: The active session can't read Delta, there is no Java that fits, or Spark did
             not start.
 
     Examples:
@@ -96,35 +92,10 @@ def active_spark() -> SparkSession | None:
     return session
 
 
-def has_jvm(spark: SparkSession) -> bool:
-    """Return whether the session's JVM can be reached; with Spark Connect it can't."""
-    return hasattr(spark, "_jsparkSession")
-
-
-def delta_version(spark: SparkSession | None) -> str | None:
-    """Return the version of Delta: of the session's JARs, else of the Python package, else None."""
-    if spark is not None and has_jvm(spark):
-        return str(getattr(java_class(spark, "io.delta.package$"), "MODULE$").VERSION())
-    with contextlib.suppress(PackageNotFoundError):
-        return version("delta-spark")
-    return None
-
-
-def java_class(spark: SparkSession, name: str) -> Any:
-    """Return a Java class by its full name.
-
-    This is faster than an attribute of py4j's JVM, which looks for each part of the name as a class in
-    all JARs, for milliseconds.
-    """
-    return JavaClass(name, spark.sparkContext._gateway._gateway_client)  # type: ignore[union-attr]
-
-
 @contextlib.contextmanager
 def quiet_errors() -> Iterator[None]:
     """Stop PySpark from logging the Java stack trace of errors that it raises."""
-    # Not logging.getLogger: if that made the logger, it would not be a PySparkLogger, and PySpark
-    # would raise a TypeError at each later error.
-    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    logger = error_logger("SQLQueryContextLogger")
     before = logger.disabled
     logger.disabled = True
     try:
@@ -139,7 +110,7 @@ def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
     settings = _laptop_settings(scratch) | (_S3_SETTINGS if s3 else {}) | dict(config)
     packages = list(filter(None, settings.pop(_PACKAGES, "").split(",")))
     if s3:
-        packages += _s3_packages()
+        packages += s3_packages()
     for key, value in settings.items():
         builder = builder.config(key, value)
     of_delta, of_all = _add_jars(builder, packages)
@@ -188,15 +159,6 @@ def _cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "compaction-kit"
 
 
-def _s3_packages() -> list[str]:
-    """Return what S3A needs beside Hadoop's client, of the version that PySpark brings."""
-    jars = Path(find_spec("pyspark").origin).with_name("jars")  # type: ignore[union-attr, arg-type]
-    names = [path.stem for path in jars.glob("hadoop-client-api-*.jar")]
-    hadoop = names[0].rpartition("-")[2] if names else _HADOOP
-    parts = ("s3", "s3-transfer-manager", "sts", "apache-client")
-    return [f"org.apache.hadoop:hadoop-aws:{hadoop}", *(f"software.amazon.awssdk:{p}:{_SDK}" for p in parts)]
-
-
 def _add_jars(builder: SparkSession.Builder, packages: Sequence[str]) -> tuple[Path, Path]:
     """Add Delta's JARs, and then others by their Maven coordinates, to a new session.
 
@@ -205,7 +167,7 @@ def _add_jars(builder: SparkSession.Builder, packages: Sequence[str]) -> tuple[P
         which is to be written once it runs.
 
     Raises:
-        SessionError: Delta's Python package, which says what to download, is missing.
+        SessionError: Delta's Python package, which says what to download, is missing, or for another Spark.
     """
     try:
         from delta import configure_spark_with_delta_pip
@@ -214,6 +176,7 @@ def _add_jars(builder: SparkSession.Builder, packages: Sequence[str]) -> tuple[P
             "Delta's Python package is missing, so no session can be started: pip install delta-spark, "
             "or start a session that has Delta's JARs."
         ) from error
+    check_pair()
     coordinates = configure_spark_with_delta_pip(SparkSession.Builder())._options[_PACKAGES]
     folder = _cache_folder() / "jars"
     lists = [folder / f"{_digest(coordinates, *names)}.txt" for names in ((), packages)]

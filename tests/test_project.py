@@ -4,13 +4,27 @@ import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-def test_spark_and_delta_are_pinned_to_what_is_installed() -> None:
-    assert f"pyspark=={version('pyspark')}" in PROJECT["dependencies"]
-    assert f"delta-spark=={version('delta-spark')}" in PROJECT["dependencies"]
+def test_the_laptops_spark_and_delta_are_pinned_to_what_is_installed() -> None:
+    laptop = PROJECT["optional-dependencies"]["laptop"]
+    assert f"pyspark=={version('pyspark')}" in laptop
+    assert f"delta-spark=={version('delta-spark')}" in laptop
+
+
+def test_every_pair_of_spark_and_delta_is_tried_and_within_what_the_package_takes() -> None:
+    taken = {needed.name: needed.specifier for needed in map(Requirement, PROJECT["dependencies"])}
+    extras = PROJECT["optional-dependencies"]
+    pairs = {name: extras[name] for name in extras if name.startswith("spark-")}
+    for needed in (Requirement(line) for pair in pairs.values() for line in pair):
+        (least,) = needed.specifier
+        assert taken[needed.name].contains(least.version)
+    makefile = (ROOT / "Makefile").read_text()
+    assert f"PAIRS := {' '.join(pair for pair in sorted(pairs) if pair != 'spark-4-2')}\n" in makefile
 
 
 def test_conda_users_get_the_list_of_pyproject() -> None:

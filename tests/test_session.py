@@ -8,11 +8,12 @@ import time
 from pathlib import Path
 
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit import get_spark
-from compaction_kit.session import active_spark, delta_version, quiet_errors
+from compaction_kit.compat import delta_version
+from compaction_kit.query import SPARK_ERRORS
+from compaction_kit.session import active_spark, quiet_errors
 
 pytestmark = pytest.mark.spark
 
@@ -49,16 +50,16 @@ def test_the_session_reads_delta_by_arrow_and_keeps_its_screen_clean(spark: Spar
     assert spark.conf.get("spark.ui.showConsoleProgress") == "false"
 
 
-@pytest.mark.parametrize("statement", ["SELECT nothing", "SELECT CAST('x' AS INT)"])
+@pytest.mark.parametrize("statement", ["SELECT nothing", "SELECT raise_error('x')"])
 def test_errors_are_logged_as_before_after_a_quiet_one(
     spark: SparkSession, capfd: pytest.CaptureFixture[str], statement: str
 ) -> None:
     # As in a process in which nothing has failed yet.
     logging.Logger.manager.loggerDict.pop("SQLQueryContextLogger", None)
-    with quiet_errors(), pytest.raises(PySparkException):
+    with quiet_errors(), pytest.raises(SPARK_ERRORS):
         spark.sql(statement).collect()
     assert capfd.readouterr().err == ""
-    with pytest.raises(PySparkException):
+    with pytest.raises(SPARK_ERRORS):
         spark.sql(statement).collect()
 
 
@@ -153,7 +154,7 @@ def test_delta_is_of_the_version_that_the_session_has_whatever_pip_says(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed = delta_version(None)
-    monkeypatch.setattr("compaction_kit.session.version", lambda _: "1.2.3")
+    monkeypatch.setattr("compaction_kit.compat.version", lambda _: "1.2.3")
     assert (delta_version(None), delta_version(spark)) == ("1.2.3", installed)
 
 

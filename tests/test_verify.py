@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from compaction_kit.verify import Fingerprint, fingerprint
+from tests.releases import since_spark
 
 pytestmark = pytest.mark.spark
 
@@ -94,6 +95,7 @@ def test_names_with_dots_and_backticks_are_columns(spark: SparkSession) -> None:
     assert fingerprint(odd) == of(spark, "a int, b int, c struct<d:int>", [(1, 2, (3,))])
 
 
+@since_spark("4.0")
 def test_a_variant_counts_by_its_value(spark: SparkSession) -> None:
     def variant(text: str) -> Fingerprint:
         return fingerprint(spark.sql(f"SELECT parse_json('{text}') v"))

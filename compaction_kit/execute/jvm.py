@@ -1,7 +1,7 @@
 """Calls into the JVM that no public API offers: the one module that commits through py4j.
 
 A commit of given file actions by Delta's own transaction, the rows of given files, and when a job ran.
-The methods called are the same in Delta 3.3, 4.0 and 4.4, except where noted.
+The methods called are the same in Delta 3.3, 4.0 and 4.4, but for those in `compat`.
 """
 
 import json
@@ -10,12 +10,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
+from compaction_kit.compat import changes_from, has_jvm, java_class, session_class, snapshot_at
 from compaction_kit.errors import SessionError
 from compaction_kit.log.listing import LOG_FOLDER
-from compaction_kit.session import has_jvm, java_class
 from compaction_kit.sql import uri
 
 _DELTA = "org.apache.spark.sql.delta"
@@ -66,7 +65,7 @@ def rows_of(
     nothing = _nothing(spark)
     snapshot = log.update(False, nothing, nothing)
     if version is not None:
-        snapshot = _snapshot_at(log, version, nothing)
+        snapshot = snapshot_at(spark, log, version, nothing)
     actions = _as_delta_has(spark, map(json.dumps, adds))
     return DataFrame(log.createDataFrame(snapshot, actions, False, nothing), spark)
 
@@ -125,21 +124,11 @@ def _nothing(spark: SparkSession) -> Any:
 
 def _make_active(spark: SparkSession) -> None:
     """Set the active session of this thread, whose settings Delta uses."""
-    # Before Spark 4 there was but one class.
-    package = "org.apache.spark.sql.classic" if spark.version >= "4" else "org.apache.spark.sql"
-    java_class(spark, f"{package}.SparkSession").setActiveSession(spark._jsparkSession)
+    session_class(spark).setActiveSession(spark._jsparkSession)
 
 
 def _delta_log(spark: SparkSession, table: str) -> Any:
     return java_class(spark, f"{_DELTA}.DeltaLog").forTable(spark._jsparkSession, table)
-
-
-def _snapshot_at(log: Any, version: int, nothing: Any) -> Any:
-    try:
-        return log.getSnapshotAt(version, nothing, nothing, False)
-    except Py4JError:
-        # Before 4.1.
-        return log.getSnapshotAt(version, nothing, nothing)
 
 
 def _as_delta_has(spark: SparkSession, actions: Iterable[str]) -> Any:
@@ -154,12 +143,7 @@ def _as_delta_has(spark: SparkSession, actions: Iterable[str]) -> Any:
             checksum = _CHECKSUM | {"protocol": _PROTOCOL, "metadata": _METADATA}
             (log / f"{version:020d}.crc").write_text(json.dumps(checksum))
         delta_log = _delta_log(spark, uri(Path(scratch)))
-        try:
-            changes = delta_log.getChanges(1, nothing, False)
-        except Py4JError:
-            # Before 4.1.
-            changes = delta_log.getChanges(1, False)
-        return changes.next()._2()
+        return changes_from(spark, delta_log, 1, nothing).next()._2()
 
 
 def _optimize_operation(spark: SparkSession, where: str | None) -> Any:

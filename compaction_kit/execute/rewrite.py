@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from compaction_kit.compat import metadata_column, repartition_by_id
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.execute.commits import commits_of, settings
 from compaction_kit.execute.failures import ContentDiffers, stale
@@ -81,10 +82,7 @@ class Spread:
         tasks = F.lit(num_tasks)
         slot = F.pmod(F.pmod(F.hash(*columns), tasks) + part, tasks) if columns else part
         slotted = rows.select("*", slot.cast("int").alias(_SLOT))
-        if hasattr(slotted, "repartitionById"):
-            return slotted.repartitionById(num_tasks, _SLOT).drop(_SLOT)
-        # Before Spark 4.1: two slots may meet in one task, which then writes one file of both.
-        return slotted.repartition(num_tasks, _SLOT).drop(_SLOT)
+        return repartition_by_id(slotted, num_tasks, _SLOT)
 
     def _part(self, spark: SparkSession) -> Column:
         """The file of its partition that each row goes to, by number."""
@@ -191,7 +189,7 @@ def _rows(spark: SparkSession, table: str, predicate: str | None) -> DataFrame:
     rows = spark.read.format("delta").load(table)
     # Always true. But with _metadata Spark doesn't use a table that the session has cached, which may be
     # older than the transaction.
-    rows = rows.where(rows.metadataColumn("_metadata").isNotNull())
+    rows = rows.where(metadata_column(rows).isNotNull())
     return rows if predicate is None else rows.where(predicate)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compaction_kit.compat import cleans_up_as_planned
 from compaction_kit.handle import Handle
 from compaction_kit.log.listing import Kind, LogFile, list_log, log_file
 from compaction_kit.log.metadata import Metadata
@@ -52,6 +53,7 @@ class LogCleanup(Record):
         files: One row per commit, checkpoint, checksum and sidecar: name, kind, version, size_bytes,
             modification_time, expires (the first time at which a cleanup may delete the file, by its age),
             goes (whether this cleanup deletes it), reason.
+        is_exact: Whether Delta deletes just these files; before 4.0 it may delete more.
     """
 
     at: datetime
@@ -60,6 +62,7 @@ class LogCleanup(Record):
     checkpoint: int
     enabled: bool
     files: pa.Table
+    is_exact: bool
 
     @cached_property
     def going(self) -> pa.Table:
@@ -94,6 +97,7 @@ class LogCleanup(Record):
             f"{LOG_PROPERTY} keeps the log for {self.retention / timedelta(days=1):g} days, in whole UTC "
             f"days: files written up to {show_time(self.cutoff)} have expired. "
             f"{why if number else self._why_nothing()}"
+            f"{'' if self.is_exact else ' Delta before 4.0, as in this session, may delete more.'}"
         )
 
     def facts(self) -> dict[str, str]:
@@ -160,7 +164,8 @@ def plan_log_cleanup(handle: Handle, at: datetime | str | None = None) -> LogCle
     if metadata.configuration.get(_POLICY) == "v2":
         going |= _unused_sidecars(handle.store, files, going, millis(cutoff), segment.checkpoint)
     table = _file_table(files, going, millis(cutoff), retention)
-    return LogCleanup(moment, retention, cutoff, checkpoint, enabled, table)
+    is_exact = cleans_up_as_planned(handle.session)
+    return LogCleanup(moment, retention, cutoff, checkpoint, enabled, table, is_exact)
 
 
 def log_expiry(modified: np.ndarray, retention: timedelta) -> np.ndarray:

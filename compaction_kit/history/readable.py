@@ -114,7 +114,7 @@ class Readability:
             it whether or not its files exist), "missing files" or "log gone".
         """
         missing = self.missing if deleted is None else pa.concat_arrays([self.missing, deleted])
-        # SnapshotManagement.enforceTimeTravelWithinDeletedFileRetentionDuration, Delta 4.1 and later.
+        # SnapshotManagement.enforceTimeTravelWithinDeletedFileRetentionDuration.
         is_old = self.times < cutoff(now or datetime.now(UTC), self.retention)
         is_latest = (self.needs.versions == self.needs.latest) & (not superseded)
         conditions = [~self.has_commit, is_old & ~is_latest & self.guard, self.needs.count(missing) > 0]

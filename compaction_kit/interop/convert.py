@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from compaction_kit.compat import parse_ddl
 from compaction_kit.errors import (
     EmptyTableError,
     InvalidArgumentError,
@@ -285,7 +286,7 @@ def _parsed(partition_by: str | StructType, columns: tuple[str, ...]) -> StructT
     try:
         if isinstance(partition_by, str):
             with quiet_errors():
-                given = StructType.fromDDL(partition_by)
+                given = parse_ddl(partition_by)
     except SPARK_ERRORS as error:
         raise InvalidArgumentError(
             f'partition_by="{partition_by}" can\'t be read: {reason_of(error)}; write it as '

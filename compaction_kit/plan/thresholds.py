@@ -8,18 +8,16 @@ from typing import TypeVar
 import numpy as np
 from pyspark.sql import SparkSession
 
+from compaction_kit.compat import groups_by_type
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.files import Files
 from compaction_kit.plan.order import DEFAULT_PARTITIONS
-from compaction_kit.session import delta_version
 from compaction_kit.text import GIB, parse_size, parse_spark_size
 
 SMALL, DELETED_ROWS, LARGE = "small", "deleted rows", "large"
 _OPTIMIZE = "spark.databricks.delta.optimize"
 _SNAPSHOT_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
 _NORMALIZE = "spark.databricks.delta.normalizePartitionValuesOnRead"
-# The release from which on OPTIMIZE goes by that setting.
-_GROUPS_BY_TYPE = (4, 3)
 _MAX_RECORDS = "spark.sql.files.maxRecordsPerFile"
 
 # The value of a setting of the session, or None if it has none.
@@ -109,12 +107,10 @@ def thresholds(
 
 def session_rules(conf: Conf, spark: SparkSession | None) -> SessionRules:
     """Read the rules from the session's settings and the release of Delta."""
-    release = delta_version(spark)
-    is_typed = release is None or tuple(map(int, release.split(".")[:2])) >= _GROUPS_BY_TYPE
     return SessionRules(
         conf("spark.sql.session.timeZone") or None,
         int(conf(_SNAPSHOT_PARTITIONS) or DEFAULT_PARTITIONS),
-        is_typed and conf(_NORMALIZE) != "false",
+        groups_by_type(spark) and conf(_NORMALIZE) != "false",
     )
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from compaction_kit.compat import source_log_class
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.retention import parse_retention
 from compaction_kit.sinklog.entries import write_entries
@@ -256,10 +257,7 @@ def _table(rows: Sequence[Sequence[object]], schema: pa.Schema) -> pa.Table:
 def _read_by_spark(spark: SparkSession, kind: Kind, folder: Path) -> Any:
     if kind == Kind.SINK:
         return spark.read.schema("value STRING").text(uri(folder.parent))._jdf
-    streaming = spark.sparkContext._jvm.org.apache.spark.sql.execution.streaming  # type: ignore[union-attr]
-    # Spark 4.0 and older have no package `runtime`.
-    runtime = streaming.runtime if spark.version >= "4.1" else streaming
-    return runtime.FileStreamSourceLog(1, spark._jsparkSession, uri(folder)).allFiles()
+    return source_log_class(spark)(1, spark._jsparkSession, uri(folder)).allFiles()
 
 
 def _used_bytes(spark: SparkSession) -> int:

@@ -22,8 +22,9 @@ from py4j.protocol import Py4JError
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
+from compaction_kit.compat import has_jvm, java_class
 from compaction_kit.errors import CompactionKitError, StorageError, TableNotFoundError
-from compaction_kit.session import active_spark, get_spark, has_jvm, java_class
+from compaction_kit.session import active_spark, get_spark
 from compaction_kit.storage.local import Entry
 from compaction_kit.storage.options import AZURE_SCHEMES, Files, arrow_files
 

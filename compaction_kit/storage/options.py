@@ -7,7 +7,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from compaction_kit.session import java_class
+from compaction_kit.compat import java_class
 
 # A class of pyarrow.fs and its arguments, such as ("S3FileSystem", (("access_key", "…"), …)).
 Files = tuple[str, tuple[tuple[str, Any], ...]]

@@ -15,6 +15,7 @@ from compaction_kit.errors import (
 )
 from compaction_kit.folder import walk
 from compaction_kit.log.listing import LOG_FOLDER
+from compaction_kit.log.reading import first_line
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import identifier, plain_path
 from compaction_kit.storage import local_path, open_store
@@ -127,7 +128,7 @@ def catalog_tables(spark: SparkSession, name: str) -> dict[str, str] | None:
                 return None
             return dict(sorted(pair for schema in schemas for pair in _schema_tables(spark, schema)))
     except PySparkException as error:
-        reason = (error.getMessage() or "").splitlines()[0].rstrip(".")
+        reason = first_line(error)
         raise UnsupportedTableError(
             f"The tables of {name} can't be listed: {reason}; give their names or paths as a list."
         ) from error

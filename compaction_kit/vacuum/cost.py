@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 
+from compaction_kit.compat import last_progress
 from compaction_kit.handle import Handle
 from compaction_kit.history.content import CLAIMED, read_content
 from compaction_kit.history.readable import BLOCKED, YES, Needs, Readability
@@ -113,9 +114,8 @@ def running_streams(handle: Handle, table_id: str) -> list[Stream]:
         return []
     streams = []
     for query in queries:
-        progress = query.lastProgress
         # A query that hasn't finished a batch doesn't report its sources.
-        for source in [] if progress is None else json.loads(progress.json)["sources"]:
+        for source in (last_progress(query) or {"sources": []})["sources"]:
             offset = _offset(source)
             # The table's id in a DeltaSourceOffset; a first batch may have no offset yet.
             known = offset.get("reservoirId")

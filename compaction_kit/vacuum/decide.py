@@ -102,7 +102,7 @@ def decide(
     if not isinstance(mode, str) or mode.upper() not in (FULL, LITE):
         raise InvalidArgumentError(f'mode={mode!r} is unknown: choose "FULL" or "LITE".')
     metadata = handle.log.snapshot().metadata
-    chosen = vacuum_retention(metadata, retention, handle.conf)
+    chosen = vacuum_retention(metadata, retention, handle.conf, handle.ignores_retain)
     since, is_lite = cutoff(at, chosen), mode.upper() == LITE
     has_iceberg = "iceberg" in metadata.configuration.get("delta.universalFormat.enabledFormats", "")
     folder = look_through(handle.store, metadata.partition_columns, has_iceberg)

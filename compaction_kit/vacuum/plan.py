@@ -82,7 +82,7 @@ class VacuumPlan(Preview, Plan):
             )
         if self.keep_versions:
             lines.append(self._kept_versions())
-        if self.retention > self.table_retention:
+        if self.retention > self.table_retention and self.handle.ignores_retain:
             lines.append(
                 "Delta since 4.1 ignores RETAIN and would keep removed files for "
                 f"{hours(self.table_retention)} hours, the table property; run() keeps them for {kept_hours}."

@@ -13,6 +13,7 @@ from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute import Progress
 from tests import folders
 from tests.conftest import CopyOf
+from tests.releases import since_delta
 
 pytestmark = pytest.mark.spark
 
@@ -50,7 +51,7 @@ def test_optimizes_jobs_are_on_the_timeline(spark: SparkSession, changed: Path) 
             "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')",
             "optimize, for the table has the feature",
         ),
-        ("ADD COLUMN (v VARIANT)", "optimize, for .*variant"),
+        pytest.param("ADD COLUMN (v VARIANT)", "optimize, for .*variant", marks=since_delta("4.1")),
     ],
 )
 def test_auto_is_optimize_where_arrow_refuses_the_table(

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 from pyspark import InheritableThread
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.execute.jobs import Watched, WorkCancelled, run_watched, session_confs
+from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.session import quiet_errors
 
 pytestmark = pytest.mark.spark
@@ -48,8 +48,8 @@ def test_tasks_are_counted_while_their_job_runs(spark: SparkSession) -> None:
 
 
 def test_the_works_own_error_is_raised(spark: SparkSession) -> None:
-    with quiet_errors(), pytest.raises(PySparkException, match="DIVIDE_BY_ZERO"):
-        run_watched(spark, lambda: spark.sql("SELECT 1 / 0").collect(), lambda _: None)
+    with quiet_errors(), pytest.raises(SPARK_ERRORS, match="no such luck"):
+        run_watched(spark, lambda: spark.sql("SELECT raise_error('no such luck')").collect(), lambda _: None)
 
 
 def test_a_watcher_that_raises_cancels_the_work(spark: SparkSession) -> None:

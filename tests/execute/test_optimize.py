@@ -19,6 +19,7 @@ from compaction_kit.execute import CompactionResult
 from compaction_kit.plan import Planner
 from tests import deltas_view, handmade
 from tests.handmade import actions_of
+from tests.releases import GROUPS_BY_TYPE, since_spark
 
 pytestmark = pytest.mark.spark
 
@@ -147,7 +148,11 @@ def test_typed_odd_and_null_partition_values_under_column_mapping(
     assert table.plan_compaction().is_empty
 
 
-@pytest.mark.parametrize(("by_type", "num_files"), [("true", [2, 2, 4]), ("false", [2, 2])])
+# The files of 1 and 01 on one day.
+NORMALIZED = [4] if GROUPS_BY_TYPE else []
+
+
+@pytest.mark.parametrize(("by_type", "num_files"), [("true", [2, 2, *NORMALIZED]), ("false", [2, 2])])
 def test_values_that_only_look_different_are_one_partition_and_empty_text_stands_alone(
     spark: SparkSession, tmp_path: Path, confs: SetConf, by_type: str, num_files: list[int]
 ) -> None:
@@ -253,6 +258,7 @@ def test_a_clustered_table_is_refused_as_long_as_it_is(spark: SparkSession, tmp_
     assert open_table(tmp_path / "t").plan_compaction().num_files_removed == 2
 
 
+@since_spark("4.0")
 def test_planning_starts_no_spark_job(spark: SparkSession, changed: Path) -> None:
     def jobs() -> int:
         return len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))

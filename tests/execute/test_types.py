@@ -18,6 +18,7 @@ from compaction_kit.execute.jobs import session_confs
 from tests import folders
 from tests.execute.test_rewrite import assert_rewritten
 from tests.handmade import actions_of
+from tests.releases import since_spark
 
 pytestmark = pytest.mark.spark
 
@@ -157,6 +158,7 @@ def test_the_rows_are_the_same(
     assert not any(action["dataChange"] for action in actions)
 
 
+@since_spark("4.1")
 def test_rewritten_rows_are_the_same_with_deletion_vectors_and_variants(
     spark: SparkSession, typed: Path, tmp_path: Path
 ) -> None:

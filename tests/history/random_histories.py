@@ -129,7 +129,9 @@ def probe(spark: SparkSession, table: Path, version: int) -> str:
             return "blocked"
         if "FILE_NOT_EXIST" in text or "FileNotFoundException" in text:
             return "missing files"
-        if "VersionNotFound" in text or "DELTA_VERSION" in text or "LOG_FILE_NOT_FOUND" in text:
+        # Before 4.1 the sentence alone.
+        gone = "VersionNotFound", "DELTA_VERSION", "LOG_FILE_NOT_FOUND", "Cannot time travel Delta table"
+        if any(what in text for what in gone):
             return "log gone"
         raise
     return "yes"

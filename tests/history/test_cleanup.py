@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 from compaction_kit import open_table
 from tests import deltas_view, folders, handmade
 from tests.ageing import age_file
+from tests.releases import since_delta
 
 DAYS = 40
 
@@ -57,6 +58,7 @@ V2_SHAPES = ["all old", "half old", "times that fall", "without the first checkp
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("policy", ["classic", "v2"])
+@since_delta("4.0")
 def test_a_cleanup_takes_the_files_that_were_told(
     request: pytest.FixtureRequest, spark: SparkSession, tables: dict[str, Path], tmp_path: Path, policy: str
 ) -> None:
@@ -78,6 +80,7 @@ def test_a_cleanup_takes_the_files_that_were_told(
 
 @pytest.mark.spark
 @pytest.mark.parametrize(("interval", "checkpoint"), [("3", 9), ("10", 10)])
+@since_delta("4.0")
 def test_delta_writes_its_next_checkpoint_when_it_is_told_to_and_takes_what_was_told(
     spark: SparkSession, tmp_path: Path, interval: str, checkpoint: int
 ) -> None:

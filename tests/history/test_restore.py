@@ -17,6 +17,7 @@ from compaction_kit.history import restore as restoring
 from compaction_kit.retention import GUARD
 from tests import deltas_view, folders, handmade
 from tests.ageing import age_file
+from tests.releases import since_delta
 
 CopyOf = Callable[[Path], Path]
 pytestmark = pytest.mark.spark
@@ -112,6 +113,7 @@ def test_a_vectors_file_that_is_gone_is_missed_though_delta_would_not(
     assert all(path.startswith("deletion_vector_") for path in missing)
 
 
+@since_delta("4.1")
 def test_a_restore_beyond_the_guard_is_refused_until_the_session_says_otherwise(
     spark: SparkSession, copy_of: CopyOf, lived: Path, confs: Callable[[str, str], None]
 ) -> None:

@@ -9,6 +9,7 @@ from pyspark.errors import UnsupportedOperationException
 from pyspark.sql import SparkSession
 
 from compaction_kit import interop, open_table
+from compaction_kit.compat import create_frame
 from compaction_kit.errors import RunCancelled, RunFailedError, UnsupportedTableError
 from compaction_kit.execute import Progress
 from compaction_kit.sql import table_name
@@ -57,7 +58,7 @@ def test_odd_and_null_partitions_are_listed_and_read_as_delta_does(
     path = tmp_path / "odd [1] table"
     rows = [(i, value) for i, value in enumerate(ODD)]
     # From Arrow, so that no Python worker has to start.
-    frame = spark.createDataFrame(pa.table({"id": range(len(ODD)), "p": ODD}))
+    frame = create_frame(spark, pa.table({"id": range(len(ODD)), "p": ODD}))
     frame.coalesce(1).write.format("delta").partitionBy("p").save(str(path))
     table = open_table(path)
     interop.generate_manifest(table)

@@ -13,6 +13,7 @@ from compaction_kit.log import TransactionLog
 from compaction_kit.log.listing import Kind, list_log
 from compaction_kit.storage import open_store
 from tests import deltas_view, folders, handmade
+from tests.releases import since_delta
 
 pytestmark = pytest.mark.spark
 
@@ -121,6 +122,7 @@ def test_a_v2_checkpoint_with_sidecars_is_read(
         live_files(life)
 
 
+@since_delta("4.1")
 def test_counts_come_from_parsed_statistics_where_there_is_no_text(
     spark: SparkSession, life: Path, records: dict[str, int | None]
 ) -> None:

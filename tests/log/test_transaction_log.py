@@ -12,6 +12,7 @@ from compaction_kit.errors import CorruptLogError, InvalidArgumentError
 from compaction_kit.log import TransactionLog
 from tests import deltas_view, folders, handmade
 from tests.conftest import CopyOf
+from tests.releases import since_delta
 
 
 def test_the_ledger_sums_up_each_commit(tmp_path: Path) -> None:
@@ -173,6 +174,7 @@ def test_a_version_without_a_checksum_file_is_refused_by_number(tmp_path: Path) 
         TransactionLog(table).crc()
 
 
+@since_delta("4.1")
 def test_a_checkpoint_opens_up_with_its_sidecars_and_its_parsed_stats_as_text(told: Path) -> None:
     log = TransactionLog(told)
     version = max(row["version"] for row in log.listing().to_pylist() if row["kind"] == "v2 checkpoint")

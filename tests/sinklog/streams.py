@@ -10,9 +10,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from compaction_kit.compat import java_class
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.sinklog.policy import Kind, Policy, setting
 from tests.conftest import QUICK_STREAMS
+from tests.releases import streaming_class
 
 ENTRY = {
     "path": "file:///out/part-0.parquet",
@@ -112,16 +114,17 @@ class SparkLog:
     def __init__(self, spark: SparkSession, folder: Path, kind: Kind):
         jvm: Any = spark._jvm
         gateway: Any = spark.sparkContext._gateway
-        streaming = jvm.org.apache.spark.sql.execution.streaming
         session, nothing = spark._jsparkSession, jvm.scala.Option.empty()
         self._kind = kind
         self._new_array = gateway.new_array
         if kind == Kind.SINK:
-            self._log = streaming.sinks.FileStreamSinkLog(1, session, str(folder), nothing)
-            self._class = streaming.sinks.SinkFileStatus
+            log = java_class(spark, streaming_class("sinks", "FileStreamSinkLog"))
+            self._log = log(1, session, str(folder), nothing)
+            self._class = java_class(spark, streaming_class("sinks", "SinkFileStatus"))
         else:
-            self._log = streaming.runtime.FileStreamSourceLog(1, session, str(folder))
-            self._class = getattr(streaming.runtime, "FileStreamSource$FileEntry")
+            log = java_class(spark, streaming_class("runtime", "FileStreamSourceLog"))
+            self._log = log(1, session, str(folder))
+            self._class = java_class(spark, streaming_class("runtime", "FileStreamSource$FileEntry"))
 
     def add(self, batch: int) -> None:
         path, time = f"file:///data/part-{batch:05d}.parquet", 1_700_000_000_000 + batch

@@ -9,8 +9,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import compaction_kit as ck
+from compaction_kit.compat import java_class
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError
 from compaction_kit.sinklog.policy import Kind, Policy
+from tests.releases import streaming_class
 from tests.sinklog.streams import Stream, names_in, policies, rewritten
 
 pytestmark = pytest.mark.spark
@@ -145,9 +147,8 @@ def test_a_source_keeps_every_entry(streamed: Stream) -> None:
 def test_memory_is_measured_on_sparks_own_reading(streamed: Stream, spark: SparkSession) -> None:
     log = ck.sink_log(streamed.checkpoint)
     memory = log.measure_memory()
-    array = spark._jvm.org.apache.spark.sql.execution.streaming.runtime.FileStreamSourceLog(  # type: ignore[union-attr]
-        1, spark._jsparkSession, str(log.folder)
-    ).allFiles()
+    spark_log = java_class(spark, streaming_class("runtime", "FileStreamSourceLog"))
+    array = spark_log(1, spark._jsparkSession, str(log.folder)).allFiles()
     estimate = spark._jvm.org.apache.spark.util.SizeEstimator.estimate(array) / 26  # type: ignore[union-attr]
     assert memory.entry_bytes == pytest.approx(estimate, rel=0.2)
     projection = log.project(974, memory=memory)

@@ -9,9 +9,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from compaction_kit import sink_log
+from compaction_kit.compat import java_class
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.sinklog.policy import Kind, Policy
 from compaction_kit.text import format_seconds
+from tests.releases import streaming_class
 from tests.sinklog.streams import SparkLog, make_log, names_in, policies
 
 NOW = Policy(cleanup_delay=Policy().cleanup_delay * 0)
@@ -37,8 +39,8 @@ def test_compaction_batches_are_as_spark_counts_them(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_a_changed_interval_is_made_to_fit_as_spark_does_it(spark: SparkSession, tmp_path: Path) -> None:
-    streaming = spark._jvm.org.apache.spark.sql.execution.streaming  # type: ignore[union-attr]
-    derive = streaming.runtime.CompactibleFileStreamLog.deriveCompactInterval
+    spark_log = java_class(spark, streaming_class("runtime", "CompactibleFileStreamLog"))
+    derive = spark_log.deriveCompactInterval
     for length in (1, 2, 6, 7, 12, 30):
         folder = make_log(tmp_path / str(length) / "_spark_metadata", **{f"c{length - 1}": "v1"})
         for default in (1, 2, 3, 5, 6, 7, 13, 40):

@@ -12,6 +12,7 @@ from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.vacuum.cost import spent_versions
 from tests import folders, handmade
 from tests.ageing import age, age_file
+from tests.releases import since_delta
 from tests.vacuum.vacuums import drop_file, listed
 
 CopyOf = Callable[[Path], Path]
@@ -76,6 +77,7 @@ def test_the_tables_property_sets_the_retention(tmp_path: Path, configured: str,
     assert open_table(table).plan_vacuum().files["path"].to_pylist() == gone
 
 
+@since_delta("4.1")
 def test_versions_that_are_refused_anyway_are_not_called_lost(tmp_path: Path) -> None:
     plan = open_table(old_table(tmp_path)).plan_vacuum()
     assert plan.versions_lost == []

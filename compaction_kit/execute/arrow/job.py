@@ -73,9 +73,9 @@ class BinJob:
         self._source = source
         self._record = record
         self._cores = spark.sparkContext.defaultParallelism
-        metadata, protocol = source.snapshot.metadata, source.snapshot.protocol
-        self._schema = data_schema(metadata, protocol).serialize().to_pybytes()
-        self._has_partition_columns = has_partition_columns(metadata, protocol)
+        metadata = source.snapshot.metadata
+        self._has_partition_columns = has_partition_columns(spark, source.snapshot)
+        self._schema = data_schema(metadata, self._has_partition_columns).serialize().to_pybytes()
         self._by_id = metadata.is_mapped_by_id
         self._footer = {"org.apache.spark.version": spark.version}
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from compaction_kit.compat import writes_partition_columns
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.log.metadata import Metadata, Protocol
 from compaction_kit.log.paths import is_remote, is_unreadable, places
@@ -70,10 +71,10 @@ def refuse_table(spark: SparkSession, plan: BinPlan) -> str | None:
         return "Z-ordering needs Spark"
     if plan.thresholds.max_records_per_file:
         return "spark.sql.files.maxRecordsPerFile is set, by which a bin becomes several files"
-    return _refuse_protocol(snapshot.protocol) or _refuse_types(snapshot) or _refuse_settings(spark)
+    return _refuse_protocol(snapshot.protocol) or _refuse_types(spark, snapshot) or _refuse_settings(spark)
 
 
-def refuse_changes(before: Snapshot, after: Snapshot) -> str | None:
+def refuse_changes(spark: SparkSession, before: Snapshot, after: Snapshot) -> str | None:
     """Why files that were rewritten for one version of the table don't fit a later one; None if they do.
 
     Columns added in between do no harm: in older files they are null.
@@ -81,13 +82,13 @@ def refuse_changes(before: Snapshot, after: Snapshot) -> str | None:
     metadata = after.metadata
     if (before.metadata.id, before.metadata.partition_columns) != (metadata.id, metadata.partition_columns):
         return "it was made anew"
-    reason = _refuse_protocol(after.protocol) or _refuse_types(after)
+    reason = _refuse_protocol(after.protocol) or _refuse_types(spark, after)
     if reason is not None:
         return f"{reason} now"
-    were, are = (has_partition_columns(snapshot.metadata, snapshot.protocol) for snapshot in (before, after))
+    were, are = (has_partition_columns(spark, snapshot) for snapshot in (before, after))
     if are != were:
         return f"data files are {'to have' if are else 'to be without'} the partition columns now"
-    now, known = (data_schema(snapshot.metadata, snapshot.protocol) for snapshot in (after, before))
+    now, known = (data_schema(snapshot.metadata, are) for snapshot in (after, before))
     changed = [f.name for f in known if f.name in now.names and not f.equals(now.field(f.name))]
     return f"the column {changed[0]} is of another type now" if changed else None
 
@@ -134,18 +135,18 @@ def _refuse_settings(spark: SparkSession) -> str | None:
     return None
 
 
-def _refuse_types(snapshot: Snapshot) -> str | None:
+def _refuse_types(spark: SparkSession, snapshot: Snapshot) -> str | None:
     metadata = snapshot.metadata
     if len(metadata.schema["fields"]) == len(metadata.partition_columns):
         return "the table has no column besides those it is partitioned by"
     try:
-        data_schema(metadata, snapshot.protocol)
+        data_schema(metadata, has_partition_columns(spark, snapshot))
     except UnsupportedTableError as error:
         return str(error).rstrip(".")
     return None
 
 
-def data_schema(metadata: Metadata, protocol: Protocol) -> pa.Schema:
+def data_schema(metadata: Metadata, with_partition_columns: bool) -> pa.Schema:
     """The schema of the data files that Delta writes: physical names, field ids, partition columns last.
 
     Raises:
@@ -153,15 +154,17 @@ def data_schema(metadata: Metadata, protocol: Protocol) -> pa.Schema:
     """
     fields = {field["name"]: field for field in metadata.schema["fields"]}
     names = [name for name in fields if name not in metadata.partition_columns]
-    if has_partition_columns(metadata, protocol):
+    if with_partition_columns:
         names += metadata.partition_columns
     return pa.schema([_field(fields[name], metadata) for name in names])
 
 
-def has_partition_columns(metadata: Metadata, protocol: Protocol) -> bool:
-    """Whether Delta writes partition columns to data files (TransactionalWrite.writeFiles in Delta 4.4)."""
-    written = metadata.configuration.get("delta.writePartitionColumnsToParquet", "true")
-    return "materializePartitionColumns" in protocol.writer_features or written.lower() == "true"
+def has_partition_columns(spark: SparkSession, snapshot: Snapshot) -> bool:
+    """Whether Delta writes partition columns to data files (TransactionalWrite.writeFiles)."""
+    if "materializePartitionColumns" in snapshot.protocol.writer_features:
+        return True
+    written = snapshot.metadata.configuration.get("delta.writePartitionColumnsToParquet", "true")
+    return writes_partition_columns(spark) and written.lower() == "true"
 
 
 def _field(field: Mapping[str, Any], metadata: Metadata) -> pa.Field:

@@ -178,7 +178,7 @@ class _ArrowRun:
         if version == self._work.plan.version or not bins:
             return bins
         snapshot = self._work.log.snapshot(version)
-        reason = refuse_changes(self._source.snapshot, snapshot)
+        reason = refuse_changes(self._work.spark, self._source.snapshot, snapshot)
         if reason is not None:
             raise TableChanged(reason)
         live = self._are_live(snapshot, bins)

@@ -18,6 +18,7 @@ from compaction_kit.log.paths import places
 from compaction_kit.storage import open_store
 from tests import folders
 from tests.handmade import actions_of
+from tests.releases import DELTA, since_delta
 
 pytestmark = pytest.mark.spark
 
@@ -45,6 +46,7 @@ IS_IN_FILES = "w"
 # Not in the order of the schema.
 ORDER = [*reversed(COLUMNS), IS_IN_FILES]
 WRITTEN = "delta.writePartitionColumnsToParquet"
+HAS_PROPERTY = since_delta("4.4")
 SETTINGS = {
     "spark.sql.session.timeZone": "America/New_York",
     # As strategy "arrow" writes them.
@@ -125,6 +127,21 @@ def rows_in(path: Path) -> list[str]:
     return sorted(str(list(row.values())) for row in pq.ParquetFile(path).read().to_pylist())
 
 
+def test_they_are_there_by_default_if_optimize_of_this_release_writes_them(
+    spark: SparkSession, shaped: Path, tmp_path: Path
+) -> None:
+    layouts = []
+    for strategy in ("arrow", "optimize"):
+        table = folders.copy(shaped, tmp_path / strategy)
+        assert open_table(table).plan_compaction().run(strategy=strategy).as_planned
+        found = open_table(table).files().to_arrow().to_pylist()
+        layouts.append(sorted([column[0] for column in layout(file_of(table, file))] for file in found))
+    assert layouts[0] == layouts[1]
+    (partitioned_by,) = open_table(shaped).files().partition_columns
+    assert (partitioned_by in layouts[0][0]) is (DELTA >= (4, 4))
+
+
+@HAS_PROPERTY
 @pytest.mark.parametrize("mapping", ["none", "name", "id"])
 def test_they_are_written_as_optimize_writes_them(
     spark: SparkSession, tables: Callable[[str], Path], tmp_path: Path, mapping: str
@@ -156,6 +173,7 @@ def rows_of(spark: SparkSession, table: Path) -> list[str]:
     return [str(row) for row in spark.read.format("delta").load(str(table)).orderBy("id").collect()]
 
 
+@HAS_PROPERTY
 def test_other_readers_take_them_from_the_log(spark: SparkSession, tmp_path: Path) -> None:
     # It can't parse negative decimals.
     columns = [name for name in ORDER if not name.startswith("d")]
@@ -172,6 +190,7 @@ def rows_of_deltalake(table: Path) -> list[str]:
     return [str(row) for row in rows.to_pylist()]
 
 
+@HAS_PROPERTY
 def test_they_are_left_out_where_the_property_says_so(
     spark: SparkSession, tables: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -183,6 +202,7 @@ def test_they_are_left_out_where_the_property_says_so(
     assert rows_of(spark, table) == before
 
 
+@HAS_PROPERTY
 def test_the_table_feature_asks_for_them_whatever_the_property_says(
     spark: SparkSession, tables: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -1,0 +1,241 @@
+"""What differs between the releases of Spark and Delta: no other module asks for a version.
+
+The kit runs on Delta 3.3 with Spark 3.5, 4.0 with 4.0, 4.3 with 4.1 and 4.4 with 4.2. Each function names
+the release that brought what it hides.
+"""
+
+import contextlib
+import json
+import logging
+import math
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyspark
+from py4j.java_gateway import JavaClass
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import DataType, StructType
+
+from compaction_kit.errors import SessionError
+
+# The logger by which PySpark logs the errors that it raises: its own kind since Spark 4.0.
+error_logger: Callable[[str], logging.Logger]
+try:
+    from pyspark.logger import PySparkLogger
+
+    # Not logging.getLogger: if that made the logger, it would not be a PySparkLogger, and PySpark
+    # would raise a TypeError at each later error.
+    error_logger = PySparkLogger.getLogger
+except ImportError:
+    error_logger = logging.getLogger
+
+Release = tuple[int, ...]
+# Releases of Hadoop, and of the SDK that its S3A is built for.
+_SDKS = {"3.4.1": "2.24.6", "3.4.2": "2.29.52", "3.5.0": "2.35.4"}
+
+
+def java_releases() -> tuple[int, int | None]:
+    """Return the oldest and the newest release of Java that the installed Spark runs on; None for no newest.
+
+    Spark 4.0 needs Java 17, 3.5 takes Java 8. Hadoop calls Subject.getSubject, which Java 23 took away; that
+    of Spark 4.2 doesn't.
+    """
+    spark = _release(pyspark.__version__)
+    return 17 if spark >= (4, 0) else 8, None if spark >= (4, 2) else 22
+
+
+def check_pair() -> None:
+    """Refuse an installed Delta that is for another Spark; pip checks every other pair of releases.
+
+    Raises:
+        SessionError: It is 4.0, whose package takes any later PySpark, and the JARs don't.
+    """
+    with contextlib.suppress(PackageNotFoundError):
+        delta = version("delta-spark")
+        if _release(delta) == (4, 0) and _release(pyspark.__version__) != (4, 0):
+            raise SessionError(
+                f"Delta {delta} runs on Spark 4.0 only, and pyspark {pyspark.__version__} is installed: "
+                'pip install "pyspark~=4.0.0", or a newer delta-spark.'
+            )
+
+
+def s3_packages() -> list[str]:
+    """Return the Maven coordinates of what Hadoop's S3A needs beside the JARs that PySpark brings.
+
+    Each Hadoop is built for one release of Amazon's SDK.
+
+    Raises:
+        SessionError: PySpark's Hadoop is older than 3.4, whose S3A needs another SDK, or is not known here.
+    """
+    jars = Path(pyspark.__file__).with_name("jars")
+    hadoop = next((path.stem.rpartition("-")[2] for path in jars.glob("hadoop-client-api-*.jar")), "unknown")
+    if hadoop not in _SDKS:
+        raise SessionError(
+            f"The JARs for S3 are known for Hadoop {', '.join(_SDKS)}, not for PySpark's {hadoop}: give them by "
+            'get_spark({"spark.jars.packages": …}), or use another PySpark.'
+        )
+    parts = ("s3", "s3-transfer-manager", "sts", "apache-client")
+    sdk = [f"software.amazon.awssdk:{part}:{_SDKS[hadoop]}" for part in parts]
+    return [f"org.apache.hadoop:hadoop-aws:{hadoop}", *sdk]
+
+
+def has_jvm(spark: SparkSession) -> bool:
+    """Return whether the session's JVM can be reached; with Spark Connect it can't."""
+    return hasattr(spark, "_jsparkSession")
+
+
+def java_class(spark: SparkSession, name: str) -> Any:
+    """Return a Java class by its full name.
+
+    This is faster than an attribute of py4j's JVM, which looks for each part of the name as a class in
+    all JARs, for milliseconds.
+    """
+    return JavaClass(name, spark.sparkContext._gateway._gateway_client)  # type: ignore[union-attr]
+
+
+def delta_version(spark: SparkSession | None) -> str | None:
+    """Return the version of Delta: of the session's JARs, else of the Python package, else None."""
+    if spark is not None and has_jvm(spark):
+        return str(getattr(java_class(spark, "io.delta.package$"), "MODULE$").VERSION())
+    with contextlib.suppress(PackageNotFoundError):
+        return version("delta-spark")
+    return None
+
+
+def guards_time_travel(spark: SparkSession | None) -> bool:
+    """Return whether Delta can refuse versions older than the retention of deleted files: since 4.1."""
+    return _delta_since(spark, (4, 1))
+
+
+def ignores_retain(spark: SparkSession | None) -> bool:
+    """Return whether Delta can ignore RETAIN of VACUUM, for the table's property: since 4.1."""
+    return _delta_since(spark, (4, 1))
+
+
+def cleans_up_as_planned(spark: SparkSession | None) -> bool:
+    """Return whether a cleanup of the log deletes what `history.plan_log_cleanup` says: since Delta 4.0."""
+    return _delta_since(spark, (4, 0))
+
+
+def groups_by_type(spark: SparkSession | None) -> bool:
+    """Return whether OPTIMIZE can compare partition values as typed, not as written: since Delta 4.3."""
+    return _delta_since(spark, (4, 3))
+
+
+def writes_partition_columns(spark: SparkSession) -> bool:
+    """Return whether Delta writes partition columns to data files by default: since 4.4."""
+    return _delta_since(spark, (4, 4))
+
+
+def snapshot_at(spark: SparkSession, delta_log: Any, table_version: int, none: Any) -> Any:
+    """Return Delta's snapshot of a version; its method takes a fourth argument since Delta 4.1."""
+    more = (False,) if _delta_since(spark, (4, 1)) else ()
+    return delta_log.getSnapshotAt(table_version, none, none, *more)
+
+
+def changes_from(spark: SparkSession, delta_log: Any, table_version: int, none: Any) -> Any:
+    """Return an iterator over the commits from a version on; takes a catalog's table since Delta 4.1."""
+    catalog_table = (none,) if _delta_since(spark, (4, 1)) else ()
+    return delta_log.getChanges(table_version, *catalog_table, False)
+
+
+def session_class(spark: SparkSession) -> Any:
+    """Return the Java class of sessions, in a package of its own since Spark 4.0."""
+    package = "org.apache.spark.sql.classic" if _spark_since(spark, (4, 0)) else "org.apache.spark.sql"
+    return java_class(spark, f"{package}.SparkSession")
+
+
+def source_log_class(spark: SparkSession) -> Any:
+    """Return the Java class of a file source's log, in a package of its own since Spark 4.1."""
+    package = "org.apache.spark.sql.execution.streaming"
+    if _spark_since(spark, (4, 1)):
+        package += ".runtime"
+    return java_class(spark, f"{package}.FileStreamSourceLog")
+
+
+def create_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """Make a DataFrame of an Arrow table; since Spark 4.0 without a job to read it."""
+    if _spark_since(spark, (4, 0)):
+        return spark.createDataFrame(table)
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    return spark.createDataFrame(rows, from_arrow_schema(table.schema))
+
+
+def metadata_column(rows: DataFrame) -> Column:
+    """Return the column of file metadata, also beside one of that name: in Python since Spark 4.0."""
+    if hasattr(rows, "metadataColumn"):
+        return rows.metadataColumn("_metadata")
+    return Column(rows._jdf.metadataColumn("_metadata"))
+
+
+def repartition_by_id(rows: DataFrame, num_tasks: int, column: str) -> DataFrame:
+    """Send each row to the task whose number (int) is in a column, and drop the column.
+
+    DataFrame.repartitionById came with Spark 4.1. Before, Spark chooses the task by a hash, so each number
+    is replaced by one whose hash chooses that task.
+    """
+    if hasattr(rows, "repartitionById"):
+        return rows.repartitionById(num_tasks, column).drop(column)
+    # So many that each task is chosen by one of them, but for a chance of 1 in 10^10.
+    tried = math.ceil(num_tasks * (math.log(num_tasks) + 25))
+    hashes = F.expr(f"transform(sequence(0, {tried}), n -> pmod(hash(n), {num_tasks}))")
+    chosen = create_frame(rows.sparkSession, pa.table({"n": [0]})).select(hashes).collect()[0][0]
+    number_of = {task: number for number, task in enumerate(chosen)}
+    numbers = ", ".join(str(number_of[task]) for task in range(num_tasks))
+    return (
+        rows.withColumn(column, F.expr(f"array({numbers})[{column}]"))
+        .repartition(num_tasks, column)
+        .drop(column)
+    )
+
+
+def parse_ddl(columns: str) -> DataType:
+    """Parse columns such as "origin STRING, day DATE": in public since Spark 4.0.
+
+    Returns:
+        A StructType, or the type that the text names, such as "INT".
+
+    Raises:
+        ParseException: The text is neither.
+    """
+    if hasattr(StructType, "fromDDL"):
+        return StructType.fromDDL(columns)
+    from pyspark.sql.types import _parse_datatype_string
+
+    return _parse_datatype_string(columns)
+
+
+def last_progress(query: StreamingQuery) -> dict[str, Any] | None:
+    """Return a stream's last progress, None before its first batch: as its JSON since Spark 4.0."""
+    progress: Any = query.lastProgress
+    # Since 4.0 it is a dict too, but one whose offsets are not JSON.
+    loaded: dict[str, Any] | None = json.loads(progress.json) if hasattr(progress, "json") else progress
+    return loaded
+
+
+def condition_of(error: PySparkException) -> str:
+    """Return an error's condition, such as "UNRESOLVED_COLUMN"; called its class before Spark 4.0."""
+    ask = getattr(error, "getCondition", None) or error.getErrorClass
+    return ask() or ""
+
+
+def _release(text: str) -> Release:
+    return tuple(map(int, text.split(".")[:2]))
+
+
+def _spark_since(spark: SparkSession, release: Release) -> bool:
+    return _release(spark.version) >= release
+
+
+def _delta_since(spark: SparkSession | None, release: Release) -> bool:
+    """Return whether Delta is of a release or newer; an unknown one is taken for the newest."""
+    found = delta_version(spark)
+    return found is None or _release(found) >= release
