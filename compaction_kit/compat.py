@@ -77,8 +77,8 @@ def s3_packages() -> list[str]:
     hadoop = next((path.stem.rpartition("-")[2] for path in jars.glob("hadoop-client-api-*.jar")), "unknown")
     if hadoop not in _SDKS:
         raise SessionError(
-            f"The JARs for S3 are known for Hadoop {', '.join(_SDKS)}, not for PySpark's {hadoop}: give them by "
-            'get_spark({"spark.jars.packages": …}), or use another PySpark.'
+            f"The JARs for S3 are known for Hadoop {', '.join(_SDKS)}, not for PySpark's {hadoop}: give them "
+            'by get_spark({"spark.jars.packages": …}), or use another PySpark.'
         )
     parts = ("s3", "s3-transfer-manager", "sts", "apache-client")
     sdk = [f"software.amazon.awssdk:{part}:{_SDKS[hadoop]}" for part in parts]
