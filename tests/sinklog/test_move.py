@@ -17,6 +17,7 @@ from compaction_kit.errors import (
 )
 from compaction_kit.sinklog.policy import Kind, Policy
 from tests.folders import listing
+from tests.releases import DELTA
 from tests.sinklog.streams import LINE, Stream, make_log, policies, rewritten
 
 pytestmark = pytest.mark.spark
@@ -71,8 +72,10 @@ def test_only_what_the_log_lists_is_moved_and_the_stream_goes_on_in_the_table(
     with pytest.raises(InvalidArgumentError, match="exists already"):
         plan.run()
 
-    partitioned.run(1, to=tmp_path / "table")
-    assert [row[0] for row in rows_of(spark, tmp_path / "table")] == [0, 1, 2, 3]
+    # Before, Delta's sink refuses a stream whose id is of another type of integer.
+    if DELTA >= (4, 0):
+        partitioned.run(1, to=tmp_path / "table")
+        assert [row[0] for row in rows_of(spark, tmp_path / "table")] == [0, 1, 2, 3]
 
 
 def test_parquet_moves_with_other_partitions(spark: SparkSession, few: Stream, tmp_path: Path) -> None:
