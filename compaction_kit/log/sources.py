@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -144,8 +145,7 @@ class ParquetSource:
     def other_actions(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """See `Source`."""
         with self._open() as file:
-            groups = [i for i in range(file.num_row_groups) if _may_hold_others(file.metadata.row_group(i))]
-            raw = file.read_row_groups(groups, columns=list(OTHERS))
+            raw = file.read_row_groups(_groups_with_others(file), columns=list(OTHERS))
             actions = [
                 (name, checked(name, action))
                 for name in raw.column_names
@@ -192,14 +192,25 @@ def _without_nulls(fields: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _may_hold_others(group: Any) -> bool:
-    """Return whether a row group may hold one of `OTHERS`, according to its statistics."""
-    for i in range(group.num_columns):
-        leaf = group.column(i)
-        if leaf.path_in_schema.split(".")[0] in OTHERS and (
-            leaf.statistics is None
-            or not leaf.statistics.has_null_count
-            or leaf.statistics.null_count < leaf.num_values
-        ):
-            return True
-    return False
+def _groups_with_others(file: pq.ParquetFile) -> list[int]:
+    """Return the row groups that hold one of `OTHERS`, by one column of each.
+
+    Not by statistics: where these are damaged, pyarrow ends the process.
+    """
+    schema = file.schema_arrow
+    kinds = [schema.field(name) for name in OTHERS if name in schema.names]
+    rows = file.read(columns=list(map(_plainest, kinds)))
+    found = [pc.indices_nonzero(column.is_valid()).to_numpy() for column in rows.columns]
+    counts = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+    groups = np.searchsorted(np.cumsum(counts), np.concatenate([*found, []]), side="right")
+    return np.unique(groups).tolist()
+
+
+def _plainest(kind: pa.Field) -> str:
+    """Return the path of one column of an action, if that is possible."""
+    fields = (
+        sorted(kind.type, key=lambda field: pa.types.is_nested(field.type))
+        if pa.types.is_struct(kind.type)
+        else []
+    )
+    return ".".join([kind.name, *(field.name for field in fields[:1])])
