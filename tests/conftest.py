@@ -11,9 +11,10 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from compaction_kit import datasets, get_spark
+from compaction_kit import datasets
 from compaction_kit.execute.jobs import session_confs
 from tests import folders, stores
+from tests.jvm import own_session
 from tests.releases import SPARK, streaming_class
 
 settings.register_profile("kit", deadline=None, derandomize=True)
@@ -70,7 +71,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
     """The one Spark session of the test run."""
-    session = get_spark({"spark.master": "local[*]"}, s3=SPARK >= (4, 0))
+    session = own_session()
     for key, value in QUICK.items():
         session.conf.set(key, value)
     return session

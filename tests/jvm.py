@@ -6,11 +6,18 @@ from collections.abc import Iterator, Mapping
 
 from py4j.java_gateway import JavaGateway
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from compaction_kit import get_spark
+from tests.releases import SPARK
 
 # How long a session may take to start or to stop.
 _SECONDS = 60
+
+
+def own_session() -> SparkSession:
+    """The session of the tests: on all cores, with what S3 needs where Spark's Hadoop can have it."""
+    return get_spark({"spark.master": "local[*]"}, s3=SPARK >= (4, 0))
 
 
 def free_jvm() -> JavaGateway | None:
@@ -18,7 +25,8 @@ def free_jvm() -> JavaGateway | None:
     if SparkContext._active_spark_context is not None:
         return None
     if SparkContext._gateway is None:
-        get_spark().stop()
+        # With what any session of the tests needs: a JVM keeps its class path.
+        own_session().stop()
     return SparkContext._gateway
 
 
