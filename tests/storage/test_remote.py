@@ -117,7 +117,7 @@ def test_a_pickled_store_has_no_credentials(store: RemoteStore) -> None:
         ((403, "AccessDenied"), errors.StorageError, "(access denied): check the credentials"),
         ((403, "ExpiredToken"), errors.StorageError, "(ExpiredToken): check the credentials"),
         ((404, "NoSuchBucket"), errors.TableNotFoundError, "check the spelling"),
-        ((503, "SlowDown"), errors.StorageError, "(slow down): check the endpoint"),
+        ((503, "SlowDown"), errors.StorageError, "check the endpoint and network"),
     ],
 )
 def test_what_a_store_refuses_is_one_sentence(

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import subprocess
 import sys
 import time
@@ -183,7 +184,8 @@ def test_a_store_that_is_slow_or_drops_connections_is_asked_again(
     [
         ("GET", (403, "AccessDenied"), "ACCESS_DENIED"),
         ("PUT", (403, "AccessDenied"), "ACCESS_DENIED"),
-        ("GET", (503, "SlowDown"), "SERVICE_UNAVAILABLE"),
+        # Which of the two depends on whether pyarrow has the answer's text by then.
+        ("GET", (503, "SlowDown"), "(SERVICE_UNAVAILABLE|SLOW_DOWN)"),
         ("PUT", "", "NETWORK_CONNECTION"),
     ],
 )
@@ -199,7 +201,7 @@ def test_what_cannot_be_read_or_written_is_one_sentence(
     told = str(failed.failure)
     assert (failed.path, done.failure, done.num_rows) == ("", None, 3_000)
     assert told.startswith(f"{one.inputs[0][0]} can't be read: ") == (method == "GET")
-    assert f"AWS Error {said} during {method.title()}Object" in told
+    assert re.search(f"AWS Error {said} during {method.title()}Object", told)
     assert "\n" not in told
     assert SECRET_KEY not in told
     assert outputs_in(s3, one) == set()
