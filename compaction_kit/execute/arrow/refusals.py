@@ -5,6 +5,7 @@ import json
 import pickle
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.execute.arrow import worker
-from compaction_kit.execute.arrow.worker.files import storage_of
+from compaction_kit.execute.arrow.worker.files import is_there
 from compaction_kit.execute.failures import reason_of
 from compaction_kit.log.metadata import Metadata, Protocol
 from compaction_kit.log.paths import is_remote, is_unreadable, places
@@ -103,7 +104,7 @@ def refuse_executors(spark: SparkSession, store: Store) -> str | None:
         return None
     place, files = store.place(), store.files and worker.Files(*store.files)
     # As bytes, for without pyarrow it can't be loaded.
-    reach = cloudpickle.dumps(lambda: storage_of(files).exists(place))  # type: ignore[no-untyped-call]
+    reach = cloudpickle.dumps(partial(is_there, place, files))  # type: ignore[no-untyped-call]
 
     def look(_: Iterable[int]) -> list[str]:
         try:

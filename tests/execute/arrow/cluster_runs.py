@@ -1,9 +1,9 @@
 """Runs on a cluster, in a process of their own, for a process has one Spark context.
 
-python -m tests.execute.arrow.cluster_runs FOLDER SETTINGS runs plans of the tables in FOLDER, and writes
-what came of each to its "told.json". SETTINGS are the session's, in JSON. The first task to write a file of
-a table meets with what `FAULTS` has for it; "<table>.lost" in FOLDER names that file. Other Pythons than the
-executors' first are in "pythons" in FOLDER.
+python -m tests.execute.arrow.cluster_runs FOLDER SETTINGS runs plans of the tables in FOLDER, and of
+s3a://kit/stored, and writes what came of each to its "told.json". SETTINGS are the session's, in JSON. The
+first task to write a file of a table meets with what `FAULTS` has for it; "<table>.lost" in FOLDER names that
+file. Other Pythons than the executors' first are in "pythons" in FOLDER.
 """
 
 import importlib.util
@@ -39,7 +39,7 @@ CONFIG = {
     "spark.speculation.minTaskRuntime": "2s",
     "spark.speculation.efficiency.enabled": "false",
 }
-WAITING_SECONDS = 30
+WAITING_SECONDS = 60
 # A fault takes the path of the commit that the run is to make.
 Fault = Callable[[Path], None]
 
@@ -62,20 +62,24 @@ def wait_for_commit(commit: Path) -> None:
 
 FAULTS: dict[str, Fault] = {
     "worker": kill_worker,
+    "stored": kill_worker,
     "slow": wait_for_commit,
     "cancelled": wait_for_commit,
     "executor": kill_executor,
 }
 
 
-def faulty(table: Path, commit: Path, fault: Fault) -> Callable[..., Iterator[tuple[Any, ...]]]:
-    """`rewrite_shares`, with a fault after the first file of all."""
-    lost = table.with_suffix(".lost")
+def faulty(lost: Path, commit: Path, fault: Fault) -> Callable[..., Iterator[tuple[Any, ...]]]:
+    """`rewrite_shares`, with a fault after the first file of all, which is named in `lost`."""
 
     def rewriting(*args: Any) -> Iterator[tuple[Any, ...]]:
         for one in rewrite_shares(*args):
-            if not lost.exists():
-                lost.write_text(one[2])
+            try:
+                with lost.open("x") as file:
+                    file.write(one[2])
+            except FileExistsError:
+                pass
+            else:
                 fault(commit)
             yield one
 
@@ -86,17 +90,18 @@ class Stop(Exception):
     pass
 
 
-def run(spark: SparkSession, table: Path, strategy: str = "auto") -> dict[str, Any]:
+def run(spark: SparkSession, folder: Path, name: str, strategy: str = "auto") -> dict[str, Any]:
     """Run a plan of a table; returns what is told of it."""
-    plan = open_table(table, spark).plan_compaction()
+    table, lost = folder / name, folder / f"{name}.lost"
+    plan = open_table(table if table.exists() else f"s3a://kit/{name}", spark).plan_compaction()
     commit = table / "_delta_log" / f"{plan.version + 1:020}.json"
-    fault = FAULTS.get(table.name)
-    vars(job)["rewrite_shares"] = faulty(table, commit, fault) if fault else rewrite_shares
+    fault = FAULTS.get(name)
+    vars(job)["rewrite_shares"] = faulty(lost, commit, fault) if fault else rewrite_shares
     fractions = []
 
     def watch(progress: Progress) -> None:
         fractions.append(progress.fraction)
-        if table.name == "cancelled" and table.with_suffix(".lost").exists():
+        if name == "cancelled" and lost.exists():
             raise Stop
 
     start = time.monotonic()
@@ -125,7 +130,7 @@ def has_package(_: Iterable[int]) -> Iterator[bool]:
 def looked(spark: SparkSession, folder: Path) -> dict[str, str | None]:
     """What `refuse_executors` says of several tables and Pythons."""
     context = spark.sparkContext
-    tables = ("s3a://kit/there", "s3a://kit/missing", "s3a://kit/denied", str(folder / "missing"))
+    tables = ("s3a://kit/stored", "s3a://kit/missing", "s3a://kit/denied", str(folder / "missing"))
     told = {table: refuse_executors(spark, open_store(table)) for table in tables}
     for name in ("bare", "without-numpy", "old", "none"):
         context.pythonExec = f"{folder}/pythons/{name}/bin/python"
@@ -135,23 +140,23 @@ def looked(spark: SparkSession, folder: Path) -> dict[str, str | None]:
 
 def main(to: str, settings: str) -> None:
     folder = Path(to)
-    spark = get_spark(CONFIG | json.loads(settings))
+    spark = get_spark(CONFIG | json.loads(settings), s3=True)
     context = spark.sparkContext
     # The least, so that small bins are divided too.
     job._LEAST_SHARE = 1
     told: dict[str, Any] = {
         "has_package": context.parallelize([0, 1], 2).mapPartitions(has_package).collect()
     }
-    for name in ("planned", "worker", "slow", "cancelled"):
-        told[name] = run(spark, folder / name)
+    for name in ("planned", "worker", "slow", "cancelled", "stored"):
+        told[name] = run(spark, folder, name)
     python = context.pythonExec
     told["looked"] = looked(spark, folder)
     context.pythonExec = f"{folder}/pythons/bare/bin/python"
-    told["refused"] = run(spark, folder / "bare", "arrow")
-    told["optimized"] = run(spark, folder / "bare")
+    told["refused"] = run(spark, folder, "bare", "arrow")
+    told["optimized"] = run(spark, folder, "bare")
     context.pythonExec = python
     # At last: another takes a while to start.
-    told["executor"] = run(spark, folder / "executor")
+    told["executor"] = run(spark, folder, "executor")
     (folder / "told.json").write_text(json.dumps(told))
 
 

@@ -20,7 +20,7 @@ from compaction_kit.storage import open_store
 from tests import folders
 from tests.cluster import python_with, standalone
 from tests.conftest import QUICK
-from tests.execute.arrow.cluster_runs import FAULTS
+from tests.execute.arrow.cluster_runs import FAULTS, WAITING_SECONDS
 from tests.stores import SECRET_KEY, s3_server
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -31,8 +31,10 @@ _PYSPARK = ("pyspark", "py4j")
 class Runs:
     """What came of the runs of `cluster_runs.py`: what was told, and the folder that the tables are in."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, stored: set[str], put: set[str]):
         self.folder = folder
+        # The objects of the table on S3, and those that were ever written to its folders.
+        self.stored, self.put = stored, put
         self.told: dict[str, Any] = json.loads((folder / "told.json").read_text())
 
     def lost(self, table: str) -> str:
@@ -44,7 +46,7 @@ class Runs:
 def runs(tmp_path_factory: pytest.TempPathFactory, shaped: Path) -> Runs:
     folder = tmp_path_factory.mktemp("cluster")
     shaped_table(folder / "planned", partitions=0, files=8, rows=50, commits=4)
-    for name in ("bare", *FAULTS):
+    for name in {"bare", *FAULTS} - {"stored"}:
         folders.copy(shaped, folder / name)
     pythons = folder / "pythons"
     executors = python_with(folder / "python", *_PYSPARK, "pyarrow", "numpy")
@@ -55,11 +57,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory, shaped: Path) -> Runs:
     (site,) = (old.parents[1] / "lib").glob("python*/site-packages")
     (site / "pyarrow.py").write_text("__version__ = '14.0.2'")
     with s3_server() as server, standalone(folder) as master:
-        server.upload(shaped, "there")
+        server.upload(shaped, "stored")
+        server.requests.clear()
         server.fault = lambda _, path: (403, "AccessDenied") if "/denied" in path else None
         settings = {f"spark.hadoop.{name}": value for name, value in server.s3a.items()}
         _run(folder, QUICK | settings | {"spark.master": master}, executors)
-    return Runs(folder)
+        put = {Path(request.path).name for request in server.requests if request.method == "PUT"}
+        return Runs(folder, server.names("stored"), put)
 
 
 def _run(folder: Path, settings: dict[str, str], python: Path) -> None:
@@ -67,7 +71,7 @@ def _run(folder: Path, settings: dict[str, str], python: Path) -> None:
     own = os.environ | {"PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"}
     process = subprocess.Popen(command, env=own, start_new_session=True)
     try:
-        assert process.wait(180) == 0
+        assert process.wait(400) == 0
     finally:
         # With the JVM that it has started.
         with contextlib.suppress(ProcessLookupError):
@@ -121,9 +125,23 @@ def test_an_attempt_that_lost_had_written(runs: Runs, table: str) -> None:
     assert not list((runs.folder / table).rglob(lost))
 
 
+def test_an_attempt_that_lost_leaves_nothing_on_a_store(runs: Runs, shaped: Path) -> None:
+    told, lost = runs.told["stored"], runs.lost("stored")
+    assert (told["strategy"], told["versions"], told["as_planned"], told["verified"]) == (
+        "arrow",
+        [5],
+        True,
+        True,
+    )
+    assert lost in runs.put
+    before = {str(path.relative_to(shaped)) for path in folders.data_files(shaped)}
+    outputs = {name for name in runs.stored - before if not name.startswith("_delta_log/")}
+    assert {Path(name).name for name in outputs} <= runs.put - {lost}
+    assert len(outputs) == told["num_files_added"] == told["num_bins"]
+
+
 def test_a_slow_task_was_not_waited_for(runs: Runs) -> None:
-    """Its first attempt would have waited for the commit for half a minute."""
-    assert runs.told["slow"]["seconds"] < 25
+    assert runs.told["slow"]["seconds"] < WAITING_SECONDS
 
 
 def test_a_run_that_is_cancelled_commits_nothing(runs: Runs) -> None:
@@ -148,7 +166,7 @@ def test_what_executors_lack_is_told(runs: Runs) -> None:
     assert "ACCESS_DENIED" in denied
     assert SECRET_KEY not in denied
     assert looked == {
-        "s3a://kit/there": None,
+        "s3a://kit/stored": None,
         "s3a://kit/missing": "executors can't reach s3a://kit/missing: nothing is there",
         str(missing): f"executors can't reach {missing}: nothing is there",
         "bare": "executors have no pyarrow",
