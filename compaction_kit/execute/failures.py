@@ -14,6 +14,8 @@ from compaction_kit.errors import (
 from compaction_kit.execute.jvm import is_conflict
 
 _CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w.$]+: )?(.*\S)", re.MULTILINE)
+# What Python raised in a worker, after the lines of its stack.
+_RAISED = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)*(?:\w+\.)*(\S.*)", re.MULTILINE)
 _NO_PERMISSION = ("Permission denied", "AccessDenied", "Read-only file system")
 # What a store refuses to read is another thing than what may not be written.
 _NOT_READ = " can't be read: "
@@ -84,8 +86,8 @@ def translate(error: Exception, table: str, outcome: str) -> CompactionKitError:
 
 
 def reason_of(error: BaseException) -> str:
-    """The line of a Java stack trace that says what was wrong: Spark's own words, else the last cause."""
+    """The line of a stack trace that says what was wrong: Python's, Spark's own, else the last cause."""
     text = str(error) or type(error).__name__
-    causes = _CAUSE.findall(text)
+    causes = _RAISED.findall(text) or _CAUSE.findall(text)
     named = [cause for cause in causes if cause.startswith("[")]
     return next(iter(named or causes[-1:] or text.strip().splitlines()), "it did not say why")

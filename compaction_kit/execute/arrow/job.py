@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from compaction_kit.errors import CompactionKitError
@@ -44,8 +43,6 @@ _LEAST_SHARE = 4 << 20
 _DELETING_SECONDS = 30
 # Folders of a store that are listed at once.
 _LISTINGS = 32
-# Executors may lack this package: they get the worker's code with the task.
-cloudpickle.register_pickle_by_value(worker)  # type: ignore[no-untyped-call]
 
 # As the log has them: by the physical name of each partition column.
 PartitionValues = dict[str, str | None]

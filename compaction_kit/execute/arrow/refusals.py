@@ -1,21 +1,31 @@
 """What the strategy "arrow" can rewrite, as Arrow types, and what it leaves to OPTIMIZE, and why."""
 
+import importlib
 import json
+import pickle
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JError
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.compat import writes_partition_columns
 from compaction_kit.errors import UnsupportedTableError
+from compaction_kit.execute.arrow import worker
+from compaction_kit.execute.arrow.worker.files import is_there
+from compaction_kit.execute.failures import reason_of
 from compaction_kit.log.metadata import Metadata, Protocol
 from compaction_kit.log.paths import is_remote, is_unreadable, places
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import BinPlan
+from compaction_kit.storage import Store
 
 # Writer features that stay intact when files are rewritten row by row; Delta's commit does the rest.
 _HARMLESS = frozenset(
@@ -59,6 +69,12 @@ _SIMPLE = {
 }
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _FIELD_ID = b"PARQUET:field_id"
+# Spark's masters whose tasks run in the driver's own process, with its Python; "local-cluster" is none.
+_ONE_PROCESS = re.compile(r"local($|\[)")
+# The oldest pyarrow that executors may have: 14 doesn't know the checksums of pages.
+_LEAST_PYARROW = 19
+# Executors may lack this package: they get the worker's code by value.
+cloudpickle.register_pickle_by_value(worker)  # type: ignore[no-untyped-call]
 
 
 def refuse_table(spark: SparkSession, plan: BinPlan) -> str | None:
@@ -71,7 +87,53 @@ def refuse_table(spark: SparkSession, plan: BinPlan) -> str | None:
         return "Z-ordering needs Spark"
     if plan.thresholds.max_records_per_file:
         return "spark.sql.files.maxRecordsPerFile is set, by which a bin becomes several files"
-    return _refuse_protocol(snapshot.protocol) or _refuse_types(spark, snapshot) or _refuse_settings(spark)
+    return (
+        _refuse_protocol(snapshot.protocol)
+        or _refuse_types(spark, snapshot)
+        or _refuse_settings(spark)
+        or refuse_executors(spark, store)
+    )
+
+
+def refuse_executors(spark: SparkSession, store: Store) -> str | None:
+    """Why a cluster's executors can't rewrite files of a store, as one task finds; None if they can.
+
+    Tasks that run in the driver's own process have what the driver has, so that none need look.
+    """
+    context = spark.sparkContext
+    if _ONE_PROCESS.match(str(context.master)):
+        return None
+    place, files = store.place(), store.files and worker.Files(*store.files)
+    # As bytes, for without pyarrow it can't be loaded.
+    reach = cloudpickle.dumps(partial(is_there, place, files))  # type: ignore[no-untyped-call]
+
+    def look(_: Iterable[int]) -> list[str]:
+        try:
+            pyarrow, _ = map(importlib.import_module, ("pyarrow", "numpy"))
+        except ImportError as error:
+            is_missing = error.name in ("pyarrow", "numpy")
+            return [f"have no {error.name}" if is_missing else f"can't import pyarrow: {error}"]
+        version = pyarrow.__version__
+        if int(version.partition(".")[0]) < _LEAST_PYARROW:
+            return [f"have pyarrow {version}, and {_LEAST_PYARROW} or newer is needed"]
+        try:
+            return [] if pickle.loads(reach)() else [f"can't reach {place}: nothing is there"]
+        except Exception as error:
+            return [f"can't reach {place}: {error}"]
+
+    try:
+        reasons = context.parallelize([0], 1).mapPartitions(look).collect()
+    except (PySparkException, Py4JError) as error:
+        reasons = [f"can't run Python: {reason_of(error)}"]
+    return f"executors {_without_secrets(reasons[0], files)}" if reasons else None
+
+
+def _without_secrets(text: str, files: worker.Files | None) -> str:
+    """The first line of a text, without credentials."""
+    for name, value in files.options if files else ():
+        if value and re.search("key|token", name):
+            text = text.replace(str(value), "…")
+    return text.partition("\n")[0].rstrip(" .")
 
 
 def refuse_changes(spark: SparkSession, before: Snapshot, after: Snapshot) -> str | None:

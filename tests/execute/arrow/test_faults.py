@@ -142,6 +142,20 @@ def test_a_task_that_dies_for_good_leaves_nothing(
     assert folders.listing(one_bin).keys() == before.keys()
 
 
+def test_what_a_task_raises_is_told(
+    spark: SparkSession, one_bin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def raising(*args: Any) -> Iterator[tuple[Any, ...]]:
+        raise LookupError("nothing of that name\nin a second line")
+
+    monkeypatch.setattr(job, "rewrite_shares", raising)
+    with pytest.raises(RunFailedError) as caught:
+        open_table(one_bin).plan_compaction().run(strategy="arrow")
+    assert str(caught.value) == (
+        "The run failed, nothing was committed, the table is as it was: LookupError: nothing of that name"
+    )
+
+
 @pytest.mark.slow
 def test_a_run_that_was_killed_is_finished_by_another_process(spark: SparkSession, faulty: Faulty) -> None:
     table, plan = faulty.killed, pickle.loads((faulty.folder / "plan").read_bytes())

@@ -231,6 +231,11 @@ def storage_of(files: Files | None) -> Storage:
     return DISK if files is None else ObjectStore(files)
 
 
+def is_there(place: str, files: Files | None) -> bool:
+    """Whether a file or folder is at a place."""
+    return storage_of(files).exists(place)
+
+
 def _key(place: str) -> str:
     """What pyarrow calls an object: s3a://bucket/a and abfss://container@account/a have no scheme there."""
     authority, slash, path = place.partition("://")[2].partition("/")

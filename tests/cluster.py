@@ -1,0 +1,92 @@
+"""A Spark standalone cluster on loopback, and Pythons for its executors."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sysconfig
+import time
+import venv
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from pyspark.find_spark_home import _find_spark_home
+
+from compaction_kit.java import find_java_home
+
+# Two hosts: Spark starts no second attempt of a task on the host of the first.
+_HOSTS = ("127.0.0.1", "127.0.0.2")
+_STARTING_SECONDS, _ENDING_SECONDS = 60, 20
+
+
+def python_with(folder: Path, *packages: str) -> Path:
+    """A new Python that has some packages of this one, and nothing else."""
+    venv.create(folder, symlinks=True)
+    bases = {"base": str(folder), "platbase": str(folder)}
+    site = Path(sysconfig.get_path("purelib", "venv", bases))
+    for package in packages:
+        found = find_spec(package)
+        assert found is not None
+        assert found.origin is not None
+        (site / package).symlink_to(Path(found.origin).parent)
+    return folder / "bin" / "python"
+
+
+@contextlib.contextmanager
+def standalone(folder: Path) -> Iterator[str]:
+    """A master and two workers of a core each, as long as the block lasts; gives the master's URL."""
+    if not all(map(_is_own, _HOSTS)):
+        pytest.skip("this machine has no second address on loopback")
+    with contextlib.ExitStack() as daemons:
+        log = daemons.enter_context(_daemon(folder, "master.Master", _HOSTS[0], "--port", "0"))
+        master = _waited(log, "Starting Spark master at ").split()[0]
+        for host in _HOSTS:
+            daemons.enter_context(
+                _daemon(folder, "worker.Worker", host, "--cores", "1", "--memory", "1g", master)
+            )
+        _waited(log, "Registering worker ", len(_HOSTS))
+        yield master
+
+
+@contextlib.contextmanager
+def _daemon(folder: Path, name: str, host: str, *options: str) -> Iterator[Path]:
+    """One of Spark's daemons; gives its log."""
+    home = _find_spark_home()
+    log = folder / f"{name}-{host}.log"
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PY")}
+    own |= {"SPARK_HOME": home, "SPARK_LOCAL_IP": host, "SPARK_WORKER_DIR": str(folder / "work")}
+    own |= {"SPARK_DAEMON_MEMORY": "256m", "JAVA_HOME": str(find_java_home(folder))}
+    command = [f"{home}/bin/spark-class", f"org.apache.spark.deploy.{name}", "--host", host]
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [*command, "--webui-port", "0", *options], cwd=folder, env=own, stdout=out, stderr=out
+        )
+    try:
+        yield log
+    finally:
+        process.terminate()
+        try:
+            process.wait(_ENDING_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _waited(log: Path, sign: str, times: int = 1) -> str:
+    """What follows a sign in a log, when it is there so many times."""
+    end = time.monotonic() + _STARTING_SECONDS
+    while (text := log.read_text()).count(sign) < times or not text.endswith("\n"):
+        assert time.monotonic() < end, text
+        time.sleep(0.05)
+    return text.partition(sign)[2]
+
+
+def _is_own(host: str) -> bool:
+    with socket.socket() as tried:
+        try:
+            tried.bind((host, 0))
+        except OSError:
+            return False
+    return True
