@@ -11,6 +11,8 @@ import compaction_kit as ck
 from compaction_kit import interop
 from compaction_kit.errors import TableNotFoundError, UnsupportedTableError
 from compaction_kit.reads import measure_reads
+from compaction_kit.widgets.state import WorkbenchState
+from compaction_kit.widgets.workbench import Workbench
 from tests import stores
 from tests.hdfs import hdfs
 
@@ -112,6 +114,15 @@ def test_a_commit_that_could_be_lost_on_s3_is_warned_of(
         plan.run(verify=False)
     confs("spark.delta.logStore.s3a.impl", "io.delta.storage.S3DynamoDBLogStore")
     assert plan.warnings == ()
+
+
+def test_the_workbench_shows_the_tables_of_a_folder(put: Put, shaped: Path, tmp_path: Path) -> None:
+    uri = put(shaped, f"{tmp_path.name}/lake/t")
+    bench = Workbench(WorkbenchState(uri.rpartition("/")[0]))
+    bench.state.loading.wait(60)
+    assert bench.state.tables == [uri]
+    assert bench.state.plan is not None
+    assert (bench.state.plan.num_files_removed, bench.state.plan.num_bins) == (21, 3)
 
 
 def test_what_needs_a_local_disk_is_refused_by_name(put: Put, shaped: Path, tmp_path: Path) -> None:

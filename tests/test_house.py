@@ -15,6 +15,7 @@ REACH_FILES = (
     "storage/",
     "execute/arrow/worker/",
     "session.py",
+    "compat.py",
     "java.py",
     "class_archive.py",
     "report.py",
