@@ -66,7 +66,7 @@ class Handle:
     @cached_property
     def spark(self) -> SparkSession:
         """The session that works on the table; started when first asked for."""
-        return self.given or get_spark(s3=self.store.root.partition(":")[0] in S3_SCHEMES)
+        return self.given or get_spark(s3=self._scheme in S3_SCHEMES)
 
     @property
     def session(self) -> SparkSession | None:
@@ -94,15 +94,18 @@ class Handle:
 
         Delta's default for S3, S3SingleDriverLogStore, keeps writers apart within one driver alone.
         """
-        scheme = self.store.root.partition(":")[0]
-        confs = (f"spark.delta.logStore.{scheme}.impl", "spark.delta.logStore.class")
-        if scheme not in S3_SCHEMES or self.session is None or any(map(self.conf, confs)):
+        confs = (f"spark.delta.logStore.{self._scheme}.impl", "spark.delta.logStore.class")
+        if self._scheme not in S3_SCHEMES or self.session is None or any(map(self.conf, confs)):
             return None
         return (
             "On S3 Delta keeps the writers of one Spark driver apart, no others: if another driver commits "
             "at the same moment, one of the two commits is lost. Let nothing else write meanwhile, or set "
             f"{confs[0]} in all sessions to a log store such as io.delta.storage.S3DynamoDBLogStore."
         )
+
+    @property
+    def _scheme(self) -> str:
+        return self.store.uri().partition(":")[0]
 
     def warn_of_commit_risk(self) -> None:
         """Warn, before a commit, if one can be lost; see `commit_risk`."""

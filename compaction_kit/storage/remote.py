@@ -18,9 +18,11 @@ import pyarrow as pa
 
 from compaction_kit.errors import TableNotFoundError
 from compaction_kit.storage.clients import MOST_REQUESTS, Client, client_of
-from compaction_kit.storage.local import Entry
+from compaction_kit.storage.local import Entry, LocalStore
 from compaction_kit.storage.options import Files
 
+# Of the driver, for copies of files by their absolute paths.
+_DISK = LocalStore("/")
 # Folders whose files never change.
 _LASTING = ("_delta_log", "_delta_log/_sidecars")
 
@@ -132,9 +134,7 @@ class RemoteStore:
         """
         if not _is_lasting(place):
             return self._client.read(self.place(place), start, size)
-        with open(self._kept(place), "rb", buffering=0) as file:
-            file.seek(start)
-            return file.read(-1 if size is None else size)
+        return _DISK.read(self._kept(place), start, size)
 
     def lines(self, place: str) -> Iterator[bytes]:
         """The lines of a file.
@@ -151,7 +151,7 @@ class RemoteStore:
             OSError: It can't be read.
         """
         if _is_lasting(place):
-            return pa.memory_map(self._kept(place))
+            return _DISK.open(self._kept(place))
         return self._client.open(self.place(place))
 
     def open_all(self, places: Iterable[str]) -> list[pa.NativeFile]:
