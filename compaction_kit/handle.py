@@ -1,26 +1,35 @@
 """What a table is reached by: one object that every part of the kit takes."""
 
-import re
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.compat import guards_time_travel, ignores_retain
-from compaction_kit.errors import NotADeltaTableError, TableNotFoundError
+from compaction_kit.errors import (
+    CorruptLogError,
+    NotADeltaTableError,
+    TableNotFoundError,
+    UnsupportedTableError,
+)
 from compaction_kit.log import TransactionLog
-from compaction_kit.log.listing import LOG_FOLDER, list_log
+from compaction_kit.log.listing import LOG_FOLDER, look_at_log
+from compaction_kit.log.metadata import check_not_managed
+from compaction_kit.log.reading import first_line
 from compaction_kit.retention import GUARD, IGNORE_RETAIN
 from compaction_kit.session import active_spark, get_spark
-from compaction_kit.sql import plain_path
+from compaction_kit.sql import identifiers, name_parts, plain_path
 from compaction_kit.storage import S3_SCHEMES, Store, local_store, open_store
 from compaction_kit.times import now, to_instant
 
-_CATALOG_NAME = re.compile(r"\w+(\.\w+){0,2}")
+# catalog.schema.table
+_MOST_PARTS = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +137,7 @@ def open_handle(name: str | Path, spark: SparkSession | None = None) -> Handle:
     """Find a Delta table by a path or a catalog's name; see `open_table`."""
     store = _resolve(str(name), spark or active_spark())
     try:
-        files = list_log(store)
+        has_files, has_staged = look_at_log(store)
     except TableNotFoundError as error:
         if store.status() is None:
             raise TableNotFoundError(
@@ -139,19 +148,31 @@ def open_handle(name: str | Path, spark: SparkSession | None = None) -> Handle:
                 f"{name} is not a Delta table: it has no {LOG_FOLDER} folder; name the folder that holds one."
             ) from error
         raise
-    if not files:
+    if not has_files:
         raise NotADeltaTableError(f"{name} is not a Delta table: its {LOG_FOLDER} folder is empty.")
-    return Handle(str(name), store, spark)
+    handle = Handle(str(name), store, spark)
+    if has_staged:
+        # Its catalog may know newer versions than the log: then nothing of the log is shown.
+        with suppress(CorruptLogError):
+            handle.log.snapshot(keep=False)
+    return handle
 
 
 def _resolve(name: str, spark: SparkSession | None) -> Store:
     store = open_store(name)
-    if spark is not None and _CATALOG_NAME.fullmatch(name) and store.status() is None:
-        try:
-            location = spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]["location"]
-        except PySparkException as error:
-            raise TableNotFoundError(
-                f"No table {name}: there is no such path, and the session's catalog has no such Delta table."
-            ) from error
-        return open_store(plain_path(location))
-    return store
+    parts = name_parts(name)
+    if spark is None or not 1 <= len(parts) <= _MOST_PARTS or store.status() is not None:
+        return store
+    try:
+        detail = spark.sql(f"DESCRIBE DETAIL {identifiers(spark, parts)}").collect()[0]
+    except PySparkException as error:
+        raise TableNotFoundError(
+            f"No table {name}: there is no such path, and the session's catalog has no such Delta table."
+        ) from error
+    except Py4JJavaError as error:
+        raise UnsupportedTableError(
+            f"There is no path {name}, and the session's catalog can't be asked for such a table: "
+            f"{first_line(error)}; check the settings spark.sql.catalog.{parts[0]}."
+        ) from error
+    check_not_managed(detail["tableFeatures"] or ())
+    return open_store(plain_path(detail["location"]))

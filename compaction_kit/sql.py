@@ -1,6 +1,7 @@
 """Write tables, columns and values so that Spark's SQL and readers take them as they are."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -9,6 +10,8 @@ from pyspark.sql import SparkSession
 _TOUCHY = re.compile(r"['\\$\x00-\x1f]")
 # Characters of glob patterns (SparkHadoopUtil.isGlobPath).
 _PATTERN = re.compile(r"[{}\[\]*?\\]")
+_PART = r"(?:\w+|`(?:[^`]|``)+`)"
+_NAME = re.compile(rf"{_PART}(?:\.{_PART})*")
 _SUBSTITUTES = "spark.sql.variable.substitute"
 _DOLLAR = "spark.compaction_kit.dollar"
 
@@ -46,6 +49,22 @@ def identifier(spark: SparkSession, name: str) -> str:
         spark.conf.set(_DOLLAR, "$")
         name = name.replace("${", f"${{{_DOLLAR}}}{{")
     return quoted(name)
+
+
+def name_parts(name: str) -> list[str]:
+    """Split a name of the catalog, such as "lake.`2024-05`.orders", at its dots; [] if it can't be one."""
+    parts = re.findall(_PART, name) if _NAME.fullmatch(name) else []
+    return [part[1:-1].replace("``", "`") if part[0] == "`" else part for part in parts]
+
+
+def full_name(*parts: str) -> str:
+    """Join parts to a name that `name_parts` splits: with backticks where a part needs them."""
+    return ".".join(part if re.fullmatch(r"\w+", part) else quoted(part) for part in parts)
+
+
+def identifiers(spark: SparkSession, parts: Iterable[str]) -> str:
+    """Quote a name of several parts for the session's SQL; see `identifier`."""
+    return ".".join(identifier(spark, part) for part in parts)
 
 
 def table_name(spark: SparkSession, table: str | Path, kind: str = "delta") -> str:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from compaction_kit import interop, open_table
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.reads import measure_reads
-from compaction_kit.sql import identifier, uri
+from compaction_kit.sql import full_name, identifier, name_parts, uri
 from compaction_kit.survey.find import catalog_tables
 from tests import folders
 
@@ -122,6 +122,16 @@ def test_any_name_is_the_same_in_sql_with_variables_and_without(
         assert spark.range(1).select(F.expr(f"id AS {identifier(spark, name)}")).columns == [name]
 
 
+@given(st.lists(st.text("a1_é .`${}-", min_size=1), min_size=1, max_size=3))
+def test_a_name_of_odd_parts_is_split_as_it_was_joined(parts: list[str]) -> None:
+    assert name_parts(full_name(*parts)) == parts
+
+
+@pytest.mark.parametrize("name", ["", ".", "a.", "a..b", "`a", "``", "a/b", "my-lake.a", "a b"])
+def test_what_is_no_name_has_no_parts(name: str) -> None:
+    assert name_parts(name) == []
+
+
 def test_a_table_of_the_catalog_is_found_where_its_folder_has_percent_signs(
     spark: SparkSession, original: Path, tmp_path: Path
 ) -> None:
@@ -131,6 +141,6 @@ def test_a_table_of_the_catalog_is_found_where_its_folder_has_percent_signs(
         assert open_table("percent", spark).path == path
         places = catalog_tables(spark, "default")
         assert places is not None
-        assert places["default.percent"] == str(path)
+        assert ("default.percent", str(path)) in places.tables
     finally:
         spark.sql("DROP TABLE percent")

@@ -393,6 +393,19 @@ def test_the_delta_tables_of_a_schema_are_surveyed(shaped: Path, schema: str, pr
     assert errors[0] is None
     assert "does not exist" in errors[1]
     assert found["gain"][0].as_py() == plan_by_log(shaped).gain
+    assert find_tables(prefix + schema) == [f"{prefix}{schema}.gone", f"{prefix}{schema}.shaped"]
+
+
+@pytest.mark.spark
+def test_what_a_schema_has_beside_delta_tables_is_said(spark: SparkSession, schema: str) -> None:
+    spark.range(1).createOrReplaceTempView("kit_of_the_session")
+    found = survey(schema, spark)
+    sentences = (f"{schema}.plain is a parquet table", f"{schema}.seen is a view")
+    assert found.skipped == sentences
+    assert found.summary().splitlines()[-1] == f"Skipped 2: {', '.join(sentences)}."
+    assert sentences[0] in found._repr_html_()
+    assert survey([f"{schema}.shaped"], spark).skipped == ()
+    spark.catalog.dropTempView("kit_of_the_session")
 
 
 @pytest.mark.spark

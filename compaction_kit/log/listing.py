@@ -13,7 +13,7 @@ import pyarrow as pa
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError, TableNotFoundError
 from compaction_kit.storage import Entry, Store, shown_name
 
-LOG_FOLDER, _SIDECARS = "_delta_log", "_sidecars"
+LOG_FOLDER, _SIDECARS, _STAGED = "_delta_log", "_sidecars", "_staged_commits"
 
 
 class Kind(StrEnum):
@@ -102,18 +102,39 @@ def list_log(store: Store) -> list[LogFile]:
     Raises:
         TableNotFoundError: The folder doesn't exist any more, or can't be read.
     """
+    entries = _entries(store)
+    found = [*_log_files(entries, ""), *_log_files(_entries_of(store, entries, _SIDECARS), f"{_SIDECARS}/")]
+    return sorted(found, key=lambda file: file.name)
+
+
+def look_at_log(store: Store) -> tuple[bool, bool]:
+    """Return whether a log has files, and whether a catalog may have commits that aren't among them.
+
+    Delta makes the folder of staged commits for every table (protocol, "Staged Commits").
+
+    Raises:
+        TableNotFoundError: As for `list_log`.
+    """
+    entries = _entries(store)
+    staged = _log_files(_entries_of(store, entries, _STAGED), "")
+    return next(_log_files(entries, ""), None) is not None, next(staged, None) is not None
+
+
+def _entries(store: Store) -> list[Entry]:
     try:
-        entries = store.entries(LOG_FOLDER)
+        return store.entries(LOG_FOLDER)
     except TableNotFoundError as error:
         if store.is_folder(LOG_FOLDER):
             raise
         raise TableNotFoundError(
             f"The table at {store.root} was deleted: its {LOG_FOLDER} folder does not exist."
         ) from error
-    found = list(_log_files(entries, ""))
-    if any(entry.name == _SIDECARS and entry.is_folder for entry in entries):
-        found += _log_files(store.entries(f"{LOG_FOLDER}/{_SIDECARS}"), f"{_SIDECARS}/")
-    return sorted(found, key=lambda file: file.name)
+
+
+def _entries_of(store: Store, entries: Iterable[Entry], name: str) -> list[Entry]:
+    """Return what is in a folder of the log, nothing if the log's entries have none of that name."""
+    is_there = any(entry.name == name and entry.is_folder for entry in entries)
+    return store.entries(f"{LOG_FOLDER}/{name}") if is_there else []
 
 
 def _log_files(entries: Iterable[Entry], prefix: str) -> Iterator[LogFile]:

@@ -1,7 +1,7 @@
 """The protocol and metaData actions, and the check that this package can read such a table."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -140,15 +140,28 @@ def check_readable(protocol: Protocol) -> None:
             f"The table needs reader version {protocol.min_reader_version} and this package reads up to 3: "
             "use a newer one."
         )
+    check_not_managed(protocol.reader_features)
     unknown = sorted(protocol.reader_features - READER_FEATURES)
-    catalog_managed = [name for name in unknown if name.startswith(("catalogManaged", "catalogOwned"))]
-    if catalog_managed:
-        raise UnsupportedTableError(
-            f"The table is managed by its catalog ({catalog_managed[0]}), so its log can't be read by path: "
-            "use the catalog's own maintenance."
-        )
     if unknown:
         raise UnsupportedTableError(
             f"The table needs the reader feature {', '.join(unknown)}, which this package does not know: "
             "use a newer one."
+        )
+
+
+def check_not_managed(features: Iterable[str]) -> None:
+    """Check that the features of a table leave its commits to its log.
+
+    Otherwise the log may lack the newest versions, which the catalog knows of (protocol, "Catalog-managed
+    tables"), and Delta refuses its path (DELTA_PATH_BASED_ACCESS_TO_CATALOG_MANAGED_TABLE_BLOCKED) as well as
+    OPTIMIZE by its name.
+
+    Raises:
+        UnsupportedTableError: Its catalog decides about its commits.
+    """
+    managed = sorted(name for name in features if name.startswith(("catalogManaged", "catalogOwned")))
+    if managed:
+        raise UnsupportedTableError(
+            f"The table is managed by its catalog ({managed[0]}), so its log can't be read by path: "
+            "use the catalog's own maintenance."
         )

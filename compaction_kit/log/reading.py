@@ -12,6 +12,7 @@ import errno
 import io
 import json
 import posixpath
+import re
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
@@ -39,6 +40,8 @@ DAMAGE = (
     pa.ArrowException,
 )
 _LONGEST = 300
+# What py4j puts before the error of Java.
+_PY4J = re.compile(r"^An error occurred while calling .*\n: (?:[\w.$]+: )?")
 
 
 def read_checked(store: Store, place: str) -> bytes:
@@ -204,7 +207,7 @@ def damaged(name: str, error: Exception) -> CorruptLogError:
 
 def first_line(error: Exception) -> str:
     """Return the first line of an error, shortened, or the name of its class."""
-    line = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    line = (_PY4J.sub("", str(error)).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]} …"
 
 

@@ -62,11 +62,13 @@ ReportTable = Callable[[int, int, str], None]
 class Survey(Record):
     """Tables, ranked by what compaction would gain; made by `survey`.
 
-    `where` describes what was surveyed.
+    `where` describes what was surveyed; `skipped` says what a schema or catalog has beside Delta tables, as
+    in "sales.recent is a view".
     """
 
     where: str
     rows: pa.Table
+    skipped: tuple[str, ...] = ()
 
     def to_arrow(self) -> pa.Table:
         """Return one row per table: the highest gain first, tables with an error last.
@@ -116,7 +118,7 @@ class Survey(Record):
 
     def summary(self) -> str:
         """Return the finding in a sentence, then a line per table."""
-        return _text(self.where, self.rows)
+        return "\n".join([_text(self.where, self.rows), *_skipped(self.skipped)])
 
     def plot(self) -> Figure:
         """Draw the number of files of each table, of small files, and of files after compaction."""
@@ -125,7 +127,7 @@ class Survey(Record):
     def parts(self) -> Sequence[object]:
         """Return the tables and the figure."""
         rows = element("div", _html(self.where, self.rows), style="overflow-x:auto")
-        return rows, *([self.plot()] if len(self) else [])
+        return rows, *map(paragraph, _skipped(self.skipped)), *([self.plot()] if len(self) else [])
 
     def __repr__(self) -> str:
         return f"Survey({finding(self.where, self.rows)})"
@@ -145,7 +147,7 @@ def survey(
     Args:
         where: A Delta table, or a folder with Delta tables (see `find_tables`); or a list of paths
             and names of tables; or, with a Spark session, the name of a schema, catalog.schema,
-            catalog or table.
+            catalog or table, with backticks where it needs them.
         spark: The session whose catalog and OPTIMIZE settings are used; None for the active session,
             if any.
         max_file_size: The target file size of the compaction. None: OPTIMIZE's setting in the
@@ -170,11 +172,11 @@ def survey(
     bar = ProgressBar() if progress is True else None
     report = _on_bar(bar) if bar else progress if callable(progress) else _silent
     try:
-        rows = _survey_all(found, session, settings, report)
+        rows = _survey_all(found.tables, session, settings, report)
     finally:
         if bar is not None:
             bar.close()
-    return Survey(named, _ranked(rows))
+    return Survey(named, _ranked(rows), tuple(found.skipped))
 
 
 def _survey_all(
@@ -293,6 +295,11 @@ def _small(row: Facts) -> str:
 
 def _saved(row: Facts) -> str:
     return f"saves {format_size(row['gain'])}" if row["files_removed"] else "nothing to gain"
+
+
+def _skipped(sentences: Sequence[str]) -> list[str]:
+    shown = [*sentences[:_MOST_LINES], *(["…"] if len(sentences) > _MOST_LINES else [])]
+    return [f"Skipped {len(sentences):,}: {', '.join(shown)}."] if shown else []
 
 
 def _more(count: int, most: int) -> list[str]:
