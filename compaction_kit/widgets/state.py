@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
 from traitlets import Any as AnyTrait
 from traitlets import Bool, Instance, Int, List, Unicode, observe
 
@@ -18,11 +19,13 @@ from compaction_kit.errors import StalePlanError, TableNotFoundError
 from compaction_kit.execute import CompactionResult, Progress
 from compaction_kit.files import Files
 from compaction_kit.plan.order import SIZE
+from compaction_kit.session import active_spark
+from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder, local_path
-from compaction_kit.survey import Survey, find_tables, survey
+from compaction_kit.survey import Survey, find_schemas, find_tables, survey
 from compaction_kit.table import Table, open_table
 from compaction_kit.text import GIB
-from compaction_kit.widgets.job import Job, Watched, sentence_of
+from compaction_kit.widgets.job import Job, Watched, attempt, sentence_of
 from compaction_kit.widgets.opened import Inputs, Opened
 
 _NOTHING_RUN = (
@@ -84,7 +87,7 @@ class WorkbenchState(Runs):
     can be observed by their names.
     """
 
-    root = Unicode("", help="The folder to look for tables in, or a table")
+    root = Unicode("", help="The folder, schema or catalog to look for tables in, or a table")
     name = Unicode("", help="The table to open; empty for none")
     where = Unicode("", help="SQL over partition columns; empty for all files")
     min_file_size = Int(GIB, min=1, help="Files below this size in bytes are rewritten")
@@ -94,6 +97,7 @@ class WorkbenchState(Runs):
     strategy = Unicode("auto", help="How the plan is run")
     verify = Bool(True, help="Whether the content is compared after a run")
 
+    schemas = List(Unicode(), help="The schemas of the session, which can be roots too")
     tables = List(Unicode(), help="The tables found under the root")
     opened = Instance(Opened, (), help="The open table and its plan")
     result = Instance(CompactionResult, allow_none=True, help="The result of the last run, or None")
@@ -102,6 +106,7 @@ class WorkbenchState(Runs):
 
     def __init__(self, root: str | Path = ""):
         super().__init__()
+        self.finding = Job()
         self.loading = Job()
         self.making = Job()
         self.surveying = Job()
@@ -151,7 +156,33 @@ class WorkbenchState(Runs):
     def _find(self, _: object = None) -> None:
         self.survey = None
         self.surveying.cancel()
-        self.tables = self._tables()
+        if self._asks_catalog():
+            self.tables, self.name = [], ""
+        self._search(self._open_first)
+
+    def _asks_catalog(self) -> bool:
+        return bool(name_parts(self.root)) and active_spark() is not None and not is_folder(self.root)
+
+    def _search(self, then: Callable[[], None]) -> None:
+        """Find the tables and go on: in the background if a catalog is asked, which may take seconds."""
+        if self._asks_catalog():
+            self.finding.start_next(lambda job: self._search_catalog(then))
+        else:
+            self.tables = self._tables()
+            then()
+
+    def _search_catalog(self, then: Callable[[], None]) -> None:
+        root = self.root
+        found, error = attempt(lambda: find_tables(root))
+        with self.changing:
+            if root == self.root:
+                self.tables = found or []
+                if error:
+                    self.opened = Opened(error=error)
+                else:
+                    then()
+
+    def _open_first(self) -> None:
         # A name that is no folder may be a table in the catalog, or a mistake that gets a sentence.
         name = self.tables[0] if self.tables else ("" if is_folder(self.root) else self.root)
         if name == self.name:
@@ -256,15 +287,23 @@ class WorkbenchState(Runs):
 
     def refresh(self) -> None:
         """Look again for tables, and read the one that is open as it is now."""
-        self.tables = self._tables()
         self.survey = None
         self.num_refreshes += 1
+        self._search(self._open_again)
+
+    def _open_again(self) -> None:
         if self.table is not None:
             self.reload()
         elif self.name in self.tables:
             self._open()
         else:
-            self._find()
+            self._open_first()
+
+    def meet(self, spark: SparkSession) -> None:
+        """Offer the schemas of a session that has started, and look there for a root that is no folder."""
+        self.schemas = find_schemas(spark)
+        if self.table is None and self._asks_catalog():
+            self.refresh()
 
     def look_around(self) -> None:
         """Survey the tables found, in the background, unless that has been done."""

@@ -1,4 +1,4 @@
-"""Which table is open: one that is found under a folder, named, or picked from the survey."""
+"""Which table is open: one that is found in a folder or schema, named, or picked from the survey."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,6 +6,7 @@ from typing import Any
 
 import ipywidgets as w
 
+from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder
 from compaction_kit.survey.survey import GAIN
 from compaction_kit.text import format_count, format_size
@@ -16,11 +17,12 @@ _MOST_ROWS = 30
 
 
 class TablePicker(w.VBox):
-    """Find tables under a folder, or name one."""
+    """Find tables in a folder, schema or catalog, or name one."""
 
     def __init__(self, state: WorkbenchState):
         self.state = state
-        self.root = parts.field("Folder or table", "", "ck-root", label_width="104px")
+        self.root = parts.suggesting("Folder or schema", "ck-root")
+        self.root.tooltip = "A folder, a schema or catalog of the session, or a table"
         self.choice = parts.dropdown("Table", "ck-table", "460px", "50px")
         parts.bind(state, root=self.root)
         parts.set_by_choice(state, "name", self.choice)
@@ -36,18 +38,24 @@ class TablePicker(w.VBox):
         super().__init__([which, self.about, self.empty, self.make, self.making, self.error])
         state.observe(self._render, ["tables", "name", "table", "error"])
         state.observe(self._render_about, "files")
-        state.making.observe(self._render, "status")
+        for job in (state.making, state.finding):
+            job.observe(self._render, "status")
+        state.observe(self._offer_schemas, "schemas")
         self._render()
         self._render_about()
 
     def _render(self, _: object = None) -> None:
         state = self.state
         parts.offer(self.choice, state.tables, state.name)
+        asking = state.finding.running
         nothing = not state.tables and state.table is None and not state.error
-        self.empty.show(_no_table(state.root) if nothing else "")
-        parts.show_if(nothing and not state.making.running, self.make)
+        self.empty.show(_no_table(state.root, asking) if nothing else "")
+        parts.show_if(nothing and not asking and not state.making.running, self.make)
         parts.show_if(state.making.status in ("running", "failed", "cancelled"), self.making)
         self.error.show(state.error)
+
+    def _offer_schemas(self, _: object) -> None:
+        self.root.options = tuple(self.state.schemas)
 
     def _render_about(self, _: object = None) -> None:
         opened = self.state.opened
@@ -60,13 +68,17 @@ class TablePicker(w.VBox):
         self.about.show(about)
 
 
-def _no_table(root: str) -> str:
+def _no_table(root: str, is_asking: bool) -> str:
+    if is_asking:
+        return f"The catalog is asked for the tables of {root} …"
     if root and not is_folder(root):
-        what = f"There is no {root} yet: check the spelling, name"
+        missing = f"Delta table in {root}" if name_parts(root) else root
+        what = f"There is no {missing} yet: check the spelling, name"
     else:
         what = f"There is no Delta table under {root or 'the current folder'} yet. Name"
     return (
-        f"{what} another folder or a table, or make one to practise on: 336,776 flights in 1,095 small files."
+        f"{what} another folder, a schema or a table, or make one to practise on: 336,776 flights in 1,095 "
+        "small files."
     )
 
 

@@ -37,7 +37,7 @@ def workbench(root: str | Path = "data") -> "Workbench":
     table that was open and a run that is under way, unless it was closed; another root is taken over.
 
     Args:
-        root: A folder on a local disk that holds Delta tables, or a table.
+        root: A folder that holds Delta tables, a schema or catalog of the session, or a table.
     """
     cell = _current_cell()
     bench = _OF_CELLS.get(cell)
@@ -103,6 +103,7 @@ class Workbench(w.VBox):
         super().__init__([w.HTML(parts.STYLE), header, body, footer])
         self.add_class("ck-workbench")
         self.session.observe(self._render, ["status"])
+        self.session.observe(self._on_session, ["status"])
         state.observe(self._render, ["files", "plan", "result", "error", "pending", "inputs", "ran"])
         for source in (state, self.history.state, self.vacuum.state, self.streams.state):
             source.observe(self._render_code)
@@ -118,7 +119,7 @@ class Workbench(w.VBox):
         state, looking_back = self.state, (self.history.state.reading, self.vacuum.state.planning)
         return (
             *(state.loading, state.running, state.making, state.surveying, self.session, self.export.writing),
-            *(*looking_back, self.vacuum.state.running, self.streams.state.reading),
+            *(state.finding, *looking_back, self.vacuum.state.running, self.streams.state.reading),
         )
 
     def close(self) -> None:
@@ -143,6 +144,10 @@ class Workbench(w.VBox):
         for i, part in enumerate(self.parts):
             part.shown = i == self.rail.index
         self._render_code()
+
+    def _on_session(self, _: object) -> None:
+        if self.session.status == "done":
+            self.state.meet(self.session.result)
 
     def _render_code(self, _: object = None) -> None:
         if self.as_python.selected_index is not None:

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import compaction_kit as ck
-from tests.browser.analyst import SECOND, FirstLook, figure, open_browser, open_table, part
+from tests.browser.analyst import SECOND, FirstLook, figure, open_browser, open_table, part, type_into
 from tests.browser.servers import voila
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -38,3 +38,13 @@ class TestInVoila(FirstLook):
         expect(outcome).to_contain_text("24 → 4")
         figure(page, "ck-result-figure")
         assert ck.open_table(root / "data" / "shaped").files().num_files == 4
+
+    def test_a_schema_of_the_session_is_suggested_and_looked_into(self, page: Page) -> None:
+        suggested = page.locator(".ck-root datalist option[value='spark_catalog.default']")
+        expect(suggested).to_have_count(1, timeout=90 * SECOND)
+        type_into(page, ".ck-root", "spark_catalog.default")
+        empty = page.locator(".ck-empty")
+        expect(empty).to_contain_text(
+            "There is no Delta table in spark_catalog.default yet", timeout=60 * SECOND
+        )
+        expect(page.locator(".ck-table-error")).to_be_hidden()

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 import compaction_kit as ck
 from compaction_kit.compaction import CompactionPlan
@@ -539,6 +540,80 @@ def test_where_nothing_is_open_nothing_is_said_to_be_planned(bench: Workbench, p
     bench.picker.root.value = "nowhere"
     sentence = bench.parts[bench.rail.index].sentence
     assert "No plan yet: open a table." in sentence.value
+
+
+@pytest.fixture
+def schema(spark: SparkSession, folder: Path) -> Iterator[str]:
+    """A schema with the tables of `folder` and a view."""
+    spark.sql("CREATE SCHEMA kit_bench")
+    spark.sql(f"CREATE TABLE kit_bench.a USING delta LOCATION '{folder}/a'")
+    spark.sql(f"CREATE TABLE kit_bench.b USING delta LOCATION '{folder}/nested/b'")
+    spark.sql("CREATE VIEW kit_bench.v AS SELECT 1 AS one")
+    yield "spark_catalog.kit_bench"
+    spark.sql("DROP SCHEMA kit_bench CASCADE")
+
+
+@pytest.mark.spark
+def test_a_schema_of_the_session_is_browsed(
+    bench: Workbench, spark: SparkSession, folder: Path, schema: str
+) -> None:
+    state = bench.state
+    bench.session.start(lambda job: spark)
+    bench.session.wait(SECONDS)
+    assert schema in bench.picker.root.options
+    show(bench, "Survey")
+    bench.picker.root.value = schema
+    state.finding.wait(SECONDS)
+    state.loading.wait(SECONDS)
+    assert state.tables == [f"{schema}.a", f"{schema}.b"]
+    assert (state.name, bench.picker.choice.value) == (f"{schema}.a", f"{schema}.a")
+    num_files = ck.open_table(folder / "a").files().num_files
+    assert files_of(bench).num_files == num_files
+    state.surveying.wait(SECONDS)
+    assert sorted(row.children[0].description for row in bench.survey.rows.children) == state.tables
+    assert bench.survey.as_code().endswith(f"ck.survey({schema!r})")
+    spark.sql("DROP TABLE kit_bench.b")
+    bench.picker.refresh.click()
+    state.finding.wait(SECONDS)
+    state.loading.wait(SECONDS)
+    assert state.tables == [f"{schema}.a"]
+    assert files_of(bench).num_files == num_files
+
+
+@pytest.mark.spark
+def test_a_schema_named_before_the_session_is_there_is_looked_up_then(
+    spark: SparkSession, folder: Path
+) -> None:
+    bench = Workbench(WorkbenchState("kit_late"))
+    bench.state.finding.wait(SECONDS)
+    assert bench.state.tables == []
+    spark.sql("CREATE SCHEMA kit_late")
+    try:
+        spark.sql(f"CREATE TABLE kit_late.a USING delta LOCATION '{folder}/a'")
+        bench.session.start(lambda job: spark)
+        bench.session.wait(SECONDS)
+        bench.state.finding.wait(SECONDS)
+        bench.state.loading.wait(SECONDS)
+        assert bench.state.tables == ["kit_late.a"]
+        assert files_of(bench).num_files == ck.open_table(folder / "a").files().num_files
+    finally:
+        spark.sql("DROP SCHEMA kit_late CASCADE")
+
+
+@pytest.mark.spark
+def test_a_catalog_that_can_t_be_asked_gets_a_sentence(bench: Workbench, spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.catalog.broken", "no.such.Catalog")
+    try:
+        bench.picker.root.value = "broken"
+        bench.state.finding.wait(SECONDS)
+        assert "no.such.Catalog" in bench.picker.error.value
+        assert bench.state.table is None
+    finally:
+        spark.conf.unset("spark.sql.catalog.broken")
+    bench.picker.root.value = "default.no_such"
+    bench.state.finding.wait(SECONDS)
+    assert "default.no_such yet: check the spelling" in bench.picker.empty.value
+    assert bench.picker.error.layout.display == "none"
 
 
 def test_another_folder_leaves_the_survey_on_screen(bench: Workbench, folder: Path) -> None:
