@@ -1,5 +1,7 @@
 """Prove that files that replace others hold the same rows; undo commits that aren't proved.
 
+DuckDB reads them where it can (see `quick_proof`). Where it can't, or finds a difference, Spark does.
+
 The strategy "arrow" compares before it commits, so that nothing has to be undone. OPTIMIZE and
 an overwrite write and commit in one go, and are compared afterwards:
 
@@ -12,9 +14,8 @@ an overwrite write and commit in one go, and are compared afterwards:
   error says which version isn't proved, and what to do.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import wait
-from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -22,11 +23,11 @@ from compaction_kit.execute.commits import Commit, net_files, restore
 from compaction_kit.execute.failures import ContentDiffers, reason_of
 from compaction_kit.execute.jobs import WHOLE_FILES, Watched, in_thread, run_watched, session_confs
 from compaction_kit.execute.jvm import rows_of
+from compaction_kit.execute.quick_proof import Adds, NotCompared, compare_quickly
 from compaction_kit.execute.work import Work
 from compaction_kit.retention import GUARD
 from compaction_kit.verify import Fingerprint, fingerprint
 
-Adds = Sequence[Mapping[str, Any]]
 # Delta refuses to go back to a version older than the retention of deleted files, which all exist: they
 # were live a moment ago.
 ANY_VERSION = {GUARD: "false"}
@@ -35,7 +36,7 @@ _PROVED = "arrow"
 
 
 def compare(work: Work, gone: Adds, new: Adds) -> Fingerprint:
-    """Compare the rows of replaced files and of those that replace them, as Spark reads them.
+    """Compare the rows of replaced files and of those that replace them.
 
     Args:
         work: The table and the session.
@@ -49,6 +50,10 @@ def compare(work: Work, gone: Adds, new: Adds) -> Fingerprint:
         ContentDiffers: They differ.
         PySparkException, WorkCancelled: They can't be read, or it was cancelled.
     """
+    try:
+        return compare_quickly(work, gone, new)
+    except NotCompared as reason:
+        work.record.proof_reason = str(reason)
     size_bytes = sum(int(action["add"]["size"]) for action in gone)
     metadata = work.log.snapshot().metadata
     # Delta sets it only where it plans the read itself.

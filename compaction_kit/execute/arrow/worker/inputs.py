@@ -1,6 +1,6 @@
 """The rows of data files, in order and in bounded memory."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -99,7 +99,7 @@ class FileReader:
         file = self._open(path, data)
         footer = file.metadata.metadata or {}
         if footer != self._footer:
-            sign = _legacy_sign(footer)
+            sign = legacy_sign(footer)
             if sign is not None:
                 file.close()
                 raise Refused(f"a file has dates of the old calendar ({sign})")
@@ -193,7 +193,8 @@ def _codec_of(metadata: pq.FileMetaData) -> Codec:
     return _CODECS[name]
 
 
-def _legacy_sign(footer: dict[bytes, bytes]) -> str | None:
+def legacy_sign(footer: Mapping[bytes, bytes]) -> str | None:
+    """The sign of a footer's key-value metadata that dates or times may be of the old calendar, if any."""
     marks = [key.decode() for key in _LEGACY if key in footer]
     version = footer.get(_VERSION, b"").decode()
     numbers = [int(part) for part in version.split(".")[:2] if part.isdigit()]
