@@ -14,6 +14,7 @@ an overwrite write and commit in one go, and are compared afterwards:
   error says which version isn't proved, and what to do.
 """
 
+import time
 from collections.abc import Sequence
 from concurrent.futures import wait
 
@@ -23,7 +24,7 @@ from compaction_kit.execute.commits import Commit, net_files, restore
 from compaction_kit.execute.failures import ContentDiffers, reason_of
 from compaction_kit.execute.jobs import WHOLE_FILES, Watched, in_thread, run_watched, session_confs
 from compaction_kit.execute.jvm import rows_of
-from compaction_kit.execute.quick_proof import Adds, NotCompared, compare_quickly
+from compaction_kit.execute.quick_proof import READER, Adds, NotCompared, compare_quickly
 from compaction_kit.execute.work import Work
 from compaction_kit.retention import GUARD
 from compaction_kit.verify import Fingerprint, fingerprint
@@ -50,14 +51,19 @@ def compare(work: Work, gone: Adds, new: Adds) -> Fingerprint:
         ContentDiffers: They differ.
         PySparkException, WorkCancelled: They can't be read, or it was cancelled.
     """
+    size_bytes = sum(int(action["add"]["size"]) for action in gone)
+    snapshot, start = work.log.snapshot(), time.time()
     try:
-        return compare_quickly(work, gone, new)
+        found = compare_quickly(
+            work.spark, snapshot, gone, new, lambda share: work.record.comparing(size_bytes * share)
+        )
+        work.record.span("proof", start, time.time(), f"both sides, by {READER}")
+        work.record.bytes_compared += size_bytes
+        return found
     except NotCompared as reason:
         work.record.proof_reason = str(reason)
-    size_bytes = sum(int(action["add"]["size"]) for action in gone)
-    metadata = work.log.snapshot().metadata
     # Delta sets it only where it plans the read itself.
-    by_id = {"spark.sql.parquet.fieldId.read.enabled": "true"} if metadata.is_mapped_by_id else {}
+    by_id = {"spark.sql.parquet.fieldId.read.enabled": "true"} if snapshot.metadata.is_mapped_by_id else {}
     with session_confs(work.spark, WHOLE_FILES | by_id):
         before, after = (
             _fingerprint(work, rows, size_bytes, half) for half, rows in enumerate(_rows(work, gone, new))

@@ -6,7 +6,7 @@ reads them all and has the last word (see `proof.compare`).
 
 import importlib.util
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from compaction_kit.compat import has_jvm
 from compaction_kit.errors import UnsupportedTableError
@@ -23,8 +24,10 @@ from compaction_kit.execute.arrow.refusals import data_schema, legacy_setting, r
 from compaction_kit.execute.arrow.worker import Chunk, Content, read_content
 from compaction_kit.execute.failures import reason_of
 from compaction_kit.execute.jobs import run_cancellable
-from compaction_kit.execute.work import Work
+from compaction_kit.execute.work import nobody
 from compaction_kit.log.paths import canonical_paths, is_remote, is_unreadable, places
+from compaction_kit.log.snapshot import Snapshot
+from compaction_kit.storage import Store
 from compaction_kit.verify import Fingerprint
 
 # A file as the log has it: {"add": {…}}.
@@ -41,13 +44,17 @@ class NotCompared(Exception):
     """DuckDB didn't find that content is the same; the message says why."""
 
 
-def compare_quickly(work: Work, gone: Adds, new: Adds) -> Fingerprint:
-    """Compare the rows of replaced files and of those that replace them, in each partition for itself.
+def compare_quickly(
+    spark: SparkSession, snapshot: Snapshot, gone: Adds, new: Adds, watch: Callable[[float], None] = nobody
+) -> Fingerprint:
+    """Compare the rows of two sets of files, in each partition for itself.
 
     Args:
-        work: The table and the session.
-        gone: Add actions of the files that are replaced, live or not.
-        new: Of those that replace them, committed or not.
+        spark: The session.
+        snapshot: Of the table, for its columns.
+        gone: Add actions of the files of one set, live or not.
+        new: Of the other.
+        watch: Called with the share that is done; what it raises cancels the comparison.
 
     Returns:
         The fingerprint of both.
@@ -56,10 +63,11 @@ def compare_quickly(work: Work, gone: Adds, new: Adds) -> Fingerprint:
         NotCompared: They can't be read so, or they differ by this reading.
         WorkCancelled: It was cancelled.
     """
-    schema = _readable_schema(work)
+    schema = _readable_schema(spark, snapshot)
+    store = snapshot.store
     groups: dict[tuple[Any, ...], int] = {}
-    chunks = [chunk for side, adds in enumerate((gone, new)) for chunk in _chunks(work, side, adds, groups)]
-    found = _read(work, chunks, schema)
+    chunks = [chunk for side, adds in enumerate((gone, new)) for chunk in _chunks(store, side, adds, groups)]
+    found = _read(spark, store, chunks, schema, watch)
     sides: list[dict[int, Fingerprint]] = [defaultdict(lambda: Fingerprint(0, (0, 0))) for _ in range(2)]
     for content in found:
         if content.failure:
@@ -72,16 +80,15 @@ def compare_quickly(work: Work, gone: Adds, new: Adds) -> Fingerprint:
     return sum(after.values(), Fingerprint(0, (0, 0), (READER,)))
 
 
-def _readable_schema(work: Work) -> bytes:
+def _readable_schema(spark: SparkSession, snapshot: Snapshot) -> bytes:
     """The columns of the data files, by physical names, serialized; NotCompared if Spark has to read."""
-    spark = work.spark
     if not has_jvm(spark):
         raise NotCompared("Spark Connect runs no other reader")
     if runs_in_driver(spark) and importlib.util.find_spec("duckdb") is None:
         raise NotCompared("duckdb isn't installed")
-    if not work.store.is_local and work.store.files is None:
-        raise NotCompared(f"executors can't reach {work.store.root} by pyarrow")
-    metadata = work.log.snapshot().metadata
+    store, metadata = snapshot.store, snapshot.metadata
+    if not store.is_local and store.files is None:
+        raise NotCompared(f"executors can't reach {store.root} by pyarrow")
     if metadata.is_mapped_by_id:
         raise NotCompared("columns are found by their field ids")
     setting = legacy_setting(spark)
@@ -97,13 +104,13 @@ def _readable_schema(work: Work) -> bytes:
     return serialized
 
 
-def _chunks(work: Work, side: int, adds: Adds, groups: dict[tuple[Any, ...], int]) -> Iterator[Chunk]:
+def _chunks(store: Store, side: int, adds: Adds, groups: dict[tuple[Any, ...], int]) -> Iterator[Chunk]:
     """The files of one side in chunks; numbers the partitions that are new in `groups`."""
     actions = [action["add"] for action in adds]
     if any(action.get("deletionVector") for action in actions):
         raise NotCompared("a file has a deletion vector")
     paths = canonical_paths(pa.array([action["path"] for action in actions], pa.string()))
-    found = places(paths, work.store)
+    found = places(paths, store)
     if pc.any(is_unreadable(paths)).as_py() or pc.any(is_remote(found)).as_py():
         raise NotCompared("a file has a path that Delta can't open, or is elsewhere")
     files: list[tuple[int, str, int]] = []
@@ -112,7 +119,7 @@ def _chunks(work: Work, side: int, adds: Adds, groups: dict[tuple[Any, ...], int
         # For Delta "" is null.
         values = {name: value or None for name, value in (action.get("partitionValues") or {}).items()}
         group = groups.setdefault(tuple(sorted(values.items())), len(groups))
-        files.append((group, work.store.place(place), int(action["size"])))
+        files.append((group, store.place(place), int(action["size"])))
         size_bytes += files[-1][2]
         if len(files) == _MOST_FILES or size_bytes >= _MOST_BYTES:
             yield Chunk(side, files)
@@ -121,31 +128,24 @@ def _chunks(work: Work, side: int, adds: Adds, groups: dict[tuple[Any, ...], int
         yield Chunk(side, files)
 
 
-def _read(work: Work, chunks: Sequence[Chunk], schema: bytes) -> list[Content]:
-    context, store, record = work.spark.sparkContext, work.store, work.record
+def _read(
+    spark: SparkSession, store: Store, chunks: Sequence[Chunk], schema: bytes, watch: Callable[[float], None]
+) -> list[Content]:
     if not chunks:
         return []
+    context = spark.sparkContext
     done = context.accumulator(0)
     costs = np.array([chunk.size_bytes + _FILE_COST * len(chunk.files) for chunk in chunks])
-    tasks = [
-        [tuple(chunks[i]) for i in task] for task in balanced(costs, _MOST_TASKS * context.defaultParallelism)
-    ]
+    most = _MOST_TASKS * context.defaultParallelism
+    tasks = [[tuple(chunks[i]) for i in task] for task in balanced(costs, most)]
     # Credentials go with the code: Spark lays data down in a file on its way.
     files = None if store.is_local or store.files is None else worker.Files(*store.files)
     reading = context.parallelize(tasks, len(tasks)).flatMap(
         lambda task: read_content(task, schema, done.add, files)
     )
     total = max(sum(chunk.size_bytes for chunk in chunks), 1)
-    size_bytes = sum(chunk.size_bytes for chunk in chunks if not chunk.side)
     try:
-        with record.step("proof", "both sides, by DuckDB"):
-            found = run_cancellable(
-                work.spark,
-                reading.collect,
-                lambda _: record.comparing(size_bytes * done.value / total),
-                is_final=False,
-            )
+        found = run_cancellable(spark, reading.collect, lambda _: watch(done.value / total), is_final=False)
     except (PySparkException, Py4JError) as error:
         raise NotCompared(f"executors can't run DuckDB: {reason_of(error)}") from error
-    record.bytes_compared += size_bytes
     return [Content(*content) for content in found]

@@ -43,7 +43,6 @@ _CODECS = {
     "GZIP": Codec("gzip", 6, "gz.parquet"),
     "ZSTD": Codec("zstd", 3, "zstd.parquet"),
     "LZ4": Codec("lz4", None, "lz4raw.parquet"),
-    "BROTLI": Codec("brotli", None, "br.parquet"),
 }
 # pyarrow has no name for this one.
 _NAMELESS = {"UNKNOWN": "Hadoop-framed LZ4"}
@@ -189,7 +188,9 @@ def _codec_of(metadata: pq.FileMetaData) -> Codec:
         return _SNAPPY
     name = metadata.row_group(0).column(0).compression
     if name not in _CODECS:
-        raise Refused(f"a file is compressed with {_NAMELESS.get(name, name)}, which pyarrow can't write")
+        raise Refused(
+            f"a file is compressed with {_NAMELESS.get(name, name)}, which pyarrow or Spark can't read"
+        )
     return _CODECS[name]
 
 
