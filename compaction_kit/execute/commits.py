@@ -67,7 +67,7 @@ def has_tag(user_metadata: str | None) -> bool:
 
 
 def stored_proof(user_metadata: str | None) -> Fingerprint | None:
-    """The fingerprint of the rows that a commit removes and adds, by its userMetadata; None if it has none."""
+    """The fingerprint of the rows that a commit removes and adds, if its userMetadata has it."""
     tag = _TAG.search(user_metadata or "")
     if tag is None or tag["rows"] is None:
         return None

@@ -22,7 +22,14 @@ from pyspark.sql import DataFrame
 
 from compaction_kit.execute.commits import Commit, net_files, restore
 from compaction_kit.execute.failures import ContentDiffers, reason_of
-from compaction_kit.execute.jobs import WHOLE_FILES, Watched, in_thread, run_watched, session_confs
+from compaction_kit.execute.jobs import (
+    WHOLE_FILES,
+    Watched,
+    WorkCancelled,
+    in_thread,
+    run_watched,
+    session_confs,
+)
 from compaction_kit.execute.jvm import rows_of
 from compaction_kit.execute.quick_proof import READER, Adds, NotCompared, compare_quickly
 from compaction_kit.execute.work import Work
@@ -53,6 +60,11 @@ def compare(work: Work, gone: Adds, new: Adds) -> Fingerprint:
     """
     size_bytes = sum(int(action["add"]["size"]) for action in gone)
     snapshot, start = work.log.snapshot(), time.time()
+    try:
+        # Else a comparison of few files is over before it is seen, or can be cancelled.
+        work.record.comparing(0)
+    except BaseException as error:
+        raise WorkCancelled from error
     try:
         found = compare_quickly(
             work.spark, snapshot, gone, new, lambda share: work.record.comparing(size_bytes * share)
