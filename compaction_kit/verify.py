@@ -1,6 +1,6 @@
 """Proof that content is the same: an order-free fingerprint of every row, computed by Spark."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -8,24 +8,33 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapTyp
 
 from compaction_kit.sql import quoted
 
+READER = "Spark"
 _SALT = 0x5EED
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Rows, and the sums of two independent hashes of each row over all columns.
+    """Rows, and the sums of two hashes of each row over all columns.
 
-    Equal for equal content in whatever order and files. Two tables that differ have the same one
-    with a probability of about 2^-128.
+    Equal for equal content in whatever order and files, if the same reader read it: each has hashes of its
+    own. Two tables that differ have the same one with a probability of about 2^-128 if Spark reads them, and
+    of about 2^-64 if DuckDB does, whose hash of a text is the same in both.
+
+    Attributes:
+        num_rows: How many.
+        hash_sums: The sum of each hash.
+        readers: What read the rows: "Spark", "DuckDB" or both, each a part of them.
     """
 
     num_rows: int
     hash_sums: tuple[int, int]
+    readers: tuple[str, ...] = field(default=(), compare=False)
 
     def __add__(self, other: "Fingerprint") -> "Fingerprint":
         """The fingerprint of the rows of both together."""
         (first, second), (third, fourth) = self.hash_sums, other.hash_sums
-        return Fingerprint(self.num_rows + other.num_rows, (first + third, second + fourth))
+        readers = tuple(sorted({*self.readers, *other.readers}))
+        return Fingerprint(self.num_rows + other.num_rows, (first + third, second + fourth), readers)
 
     def __sub__(self, other: "Fingerprint") -> "Fingerprint":
         """The fingerprint of the rows without those of the other, which are among them."""
@@ -33,7 +42,8 @@ class Fingerprint:
         return self + Fingerprint(-other.num_rows, (-first, -second))
 
     def __str__(self) -> str:
-        return f"{self.num_rows:,} rows, 2 hashes over every column"
+        by = f", read by {' and '.join(self.readers)}" if self.readers else ""
+        return f"{self.num_rows:,} rows, 2 hashes over every column{by}"
 
 
 def fingerprint(rows: DataFrame) -> Fingerprint:
@@ -54,7 +64,7 @@ def fingerprint(rows: DataFrame) -> Fingerprint:
         )
         .collect()[0]
     )
-    return Fingerprint(row["num_rows"], (int(row["first"]), int(row["second"])))
+    return Fingerprint(row["num_rows"], (int(row["first"]), int(row["second"])), (READER,))
 
 
 def _with_nulls(columns: list[Column], kinds: list[DataType]) -> list[Column]:

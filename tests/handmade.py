@@ -41,7 +41,7 @@ def protocol(reader: int = 1, writer: int = 2, features: Sequence[str] = ()) -> 
 
 
 def metadata(
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, Any] | None = None,
     partition_by: Sequence[str] = (),
     configuration: Mapping[str, str] | None = None,
 ) -> Action:

@@ -87,7 +87,7 @@ def test_files_and_partitions_of_the_data_do_not_matter(spark: SparkSession) -> 
 def test_no_rows_have_a_fingerprint_too(spark: SparkSession) -> None:
     nothing = of(spark, "a int", [])
     assert nothing == Fingerprint(0, (0, 0))
-    assert str(nothing) == "0 rows, 2 hashes over every column"
+    assert str(nothing) == "0 rows, 2 hashes over every column, read by Spark"
 
 
 def test_names_with_dots_and_backticks_are_columns(spark: SparkSession) -> None:

@@ -21,17 +21,25 @@ from compaction_kit.log.reading import commit_actions
 from compaction_kit.sql import table_name
 from compaction_kit.storage import Store
 from compaction_kit.text import format_count, format_size
+from compaction_kit.verify import Fingerprint
 
 # Delta writes its value to the session's commits, and DESCRIBE HISTORY shows it.
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 # The settings of a session are of all its threads: two runs at once would use each other's.
 _SETTINGS = threading.RLock()
-_TAG = re.compile(r"compaction_kit (\w+), plan (\w+)$")
+_TAG = re.compile(
+    r"compaction_kit (?P<strategy>\w+), plan (?P<plan>\w+)"
+    r"(?:, proved (?P<rows>\d+) rows (?P<first>-?[0-9a-f]+) (?P<second>-?[0-9a-f]+) by (?P<readers>[\w+]+))?$"
+)
 
 
 @contextlib.contextmanager
 def settings(
-    spark: SparkSession, strategy: str, plan_id: str, confs: Mapping[str, str] | None = None
+    spark: SparkSession,
+    strategy: str,
+    plan_id: str,
+    confs: Mapping[str, str] | None = None,
+    proof: Fingerprint | None = None,
 ) -> Iterator[None]:
     """Append the plan's id to the userMetadata of the session's commits, for the time of a `with` block.
 
@@ -40,8 +48,12 @@ def settings(
         strategy: Which makes the commits.
         plan_id: Of the plan.
         confs: Other settings for the same time.
+        proof: The fingerprint of the rows that the commit removes and adds, if they were compared.
     """
     tag = f"compaction_kit {strategy}, plan {plan_id}"
+    if proof is not None:
+        first, second = proof.hash_sums
+        tag += f", proved {proof.num_rows} rows {first:x} {second:x} by {'+'.join(proof.readers)}"
     with _SETTINGS:
         before = spark.conf.get(_USER_METADATA, None)
         said = {_USER_METADATA: f"{before}; {tag}" if before else tag}
@@ -52,6 +64,15 @@ def settings(
 def has_tag(user_metadata: str | None) -> bool:
     """Whether a commit is of a plan of this kit, by its userMetadata."""
     return _TAG.search(user_metadata or "") is not None
+
+
+def stored_proof(user_metadata: str | None) -> Fingerprint | None:
+    """The fingerprint of the rows that a commit removes and adds, if its userMetadata has it."""
+    tag = _TAG.search(user_metadata or "")
+    if tag is None or tag["rows"] is None:
+        return None
+    hash_sums = int(tag["first"], 16), int(tag["second"], 16)
+    return Fingerprint(int(tag["rows"]), hash_sums, tuple(tag["readers"].split("+")))
 
 
 @dataclass(frozen=True)
@@ -106,7 +127,7 @@ def _commit(store: Store, file: LogFile, plan_id: str) -> Commit | None:
     # Others that write in the same session meanwhile carry the tag too.
     if (
         tag is None
-        or tag[2] != plan_id
+        or tag["plan"] != plan_id
         or not removes
         or any(action["dataChange"] for action in adds + removes)
     ):
@@ -115,7 +136,7 @@ def _commit(store: Store, file: LogFile, plan_id: str) -> Commit | None:
     metrics = {name: str(value) for name, value in (info.get("operationMetrics") or {}).items()}
     version = file.version or 0
     read_version = info.get("readVersion", version - 1)
-    return Commit(version, read_version, tag[1], millis / 1000, metrics, adds, removes)
+    return Commit(version, read_version, tag["strategy"], millis / 1000, metrics, adds, removes)
 
 
 def unnamed_files(store: Store, log: TransactionLog, since: float) -> str:

@@ -1,5 +1,7 @@
 """Prove that files that replace others hold the same rows; undo commits that aren't proved.
 
+DuckDB reads them where it can (see `quick_proof`). Where it can't, or finds a difference, Spark does.
+
 The strategy "arrow" compares before it commits, so that nothing has to be undone. OPTIMIZE and
 an overwrite write and commit in one go, and are compared afterwards:
 
@@ -12,21 +14,28 @@ an overwrite write and commit in one go, and are compared afterwards:
   error says which version isn't proved, and what to do.
 """
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Sequence
 from concurrent.futures import wait
-from typing import Any
 
 from pyspark.sql import DataFrame
 
 from compaction_kit.execute.commits import Commit, net_files, restore
 from compaction_kit.execute.failures import ContentDiffers, reason_of
-from compaction_kit.execute.jobs import WHOLE_FILES, Watched, in_thread, run_watched, session_confs
+from compaction_kit.execute.jobs import (
+    WHOLE_FILES,
+    Watched,
+    WorkCancelled,
+    in_thread,
+    run_watched,
+    session_confs,
+)
 from compaction_kit.execute.jvm import rows_of
+from compaction_kit.execute.quick_proof import READER, Adds, NotCompared, compare_quickly
 from compaction_kit.execute.work import Work
 from compaction_kit.retention import GUARD
 from compaction_kit.verify import Fingerprint, fingerprint
 
-Adds = Sequence[Mapping[str, Any]]
 # Delta refuses to go back to a version older than the retention of deleted files, which all exist: they
 # were live a moment ago.
 ANY_VERSION = {GUARD: "false"}
@@ -35,7 +44,7 @@ _PROVED = "arrow"
 
 
 def compare(work: Work, gone: Adds, new: Adds) -> Fingerprint:
-    """Compare the rows of replaced files and of those that replace them, as Spark reads them.
+    """Compare the rows of replaced files and of those that replace them.
 
     Args:
         work: The table and the session.
@@ -50,9 +59,23 @@ def compare(work: Work, gone: Adds, new: Adds) -> Fingerprint:
         PySparkException, WorkCancelled: They can't be read, or it was cancelled.
     """
     size_bytes = sum(int(action["add"]["size"]) for action in gone)
-    metadata = work.log.snapshot().metadata
+    snapshot, start = work.log.snapshot(), time.time()
+    try:
+        # Else a comparison of few files is over before it is seen, or can be cancelled.
+        work.record.comparing(0)
+    except BaseException as error:
+        raise WorkCancelled from error
+    try:
+        found = compare_quickly(
+            work.spark, snapshot, gone, new, lambda share: work.record.comparing(size_bytes * share)
+        )
+        work.record.span("proof", start, time.time(), f"both sides, by {READER}")
+        work.record.bytes_compared += size_bytes
+        return found
+    except NotCompared as reason:
+        work.record.proof_reason = str(reason)
     # Delta sets it only where it plans the read itself.
-    by_id = {"spark.sql.parquet.fieldId.read.enabled": "true"} if metadata.is_mapped_by_id else {}
+    by_id = {"spark.sql.parquet.fieldId.read.enabled": "true"} if snapshot.metadata.is_mapped_by_id else {}
     with session_confs(work.spark, WHOLE_FILES | by_id):
         before, after = (
             _fingerprint(work, rows, size_bytes, half) for half, rows in enumerate(_rows(work, gone, new))

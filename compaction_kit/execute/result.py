@@ -52,7 +52,8 @@ class CompactionResult(Result):
         seconds: The whole run, proof included.
         conflicts: What other writers did that was in the way, as Delta or the log has it.
         verified: True if the content was compared and is the same, None if it wasn't compared.
-        fingerprint: That of the rows that were compared.
+        fingerprint: That of the rows that were compared; its `readers` say what read them.
+        proof_reason: Why Spark had to read them and not DuckDB, if it had.
         refusals: Why bins weren't rewritten by pyarrow, by their number; OPTIMIZE did them, if it
             is among the batches' strategies.
         as_planned: Whether exactly the planned files were rewritten.
@@ -79,6 +80,7 @@ class CompactionResult(Result):
     conflicts: tuple[str, ...] = ()
     verified: bool | None = None
     fingerprint: Fingerprint | None = None
+    proof_reason: str = ""
     refusals: Mapping[int, str] = field(default_factory=dict)
     as_planned: bool = True
     peak_bytes: int = 0
@@ -113,6 +115,7 @@ class CompactionResult(Result):
             conflicts=tuple(text for _, text in record.conflicts),
             verified=True if is_proved else None,
             fingerprint=record.fingerprint if is_proved else None,
+            proof_reason=record.proof_reason if is_proved else "",
             refusals=refusals,
             as_planned=as_planned,
             peak_bytes=record.peak_bytes,
@@ -145,6 +148,8 @@ class CompactionResult(Result):
         if not self.versions:
             return {"outcome": "nothing to do: the plan is empty, so nothing was committed"}
         proof = "not compared" if self.fingerprint is None else f"identical: {self.fingerprint}"
+        if self.proof_reason:
+            proof += f", as {self.proof_reason}"
         by_optimize = "optimize" in self.batches["strategy"].to_pylist()
         return {
             "version": f"{', '.join(map(str, self.versions))}, by {self.strategy}",

@@ -108,6 +108,7 @@ class Recorder:
         conflicts: When another writer was in the way, in seconds since 1970, and how.
         peak_bytes: The most memory that a worker has held.
         fingerprint: That of the rows compared.
+        proof_reason: Why Spark had to read them, if it had.
     """
 
     def __init__(self, report: Report, plan: BinPlan, verify: bool):
@@ -120,6 +121,7 @@ class Recorder:
         self.bins_done = self.bytes_done = self.bytes_compared = self.peak_bytes = 0
         self.conflicts: list[tuple[float, str]] = []
         self.fingerprint = Fingerprint(0, (0, 0))
+        self.proof_reason = ""
 
     @property
     def seconds(self) -> float:

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.errors import RunFailedError
-from compaction_kit.execute.commits import has_tag
+from compaction_kit.execute.commits import has_tag, stored_proof
 from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
 from compaction_kit.execute.jvm import check_jvm, rows_of
+from compaction_kit.execute.quick_proof import Adds, NotCompared, compare_quickly
 from compaction_kit.handle import Handle
 from compaction_kit.history.readable import running_totals
 from compaction_kit.log.reconcile import file_keys
@@ -22,6 +23,8 @@ from compaction_kit.session import quiet_errors
 from compaction_kit.verify import Fingerprint, fingerprint
 
 IDENTICAL, FINGERPRINT = "identical files", "equal fingerprints"
+# Of a commit in whose userMetadata the kit has left the fingerprint of its rows.
+PROVED = "proved by compaction_kit"
 CLAIMED = "claimed by its writer"
 CONTRADICTED = "claimed by its writer, contradicted by the row counts"
 REFUTED = "claimed by its writer, refuted by the fingerprints"
@@ -41,7 +44,7 @@ class Content:
         states: A number that is equal for equal sets of live files and equal schemas.
         groups: The lowest version that is known to have the same content.
         rewrites: How it is known that a commit which replaced files kept the rows: the name of its
-            operation, or `FINGERPRINT`; None if it isn't known.
+            operation, `PROVED` or `FINGERPRINT`; None if it isn't known.
         claims: `CLAIMED`, `CONTRADICTED` or `REFUTED` for a commit that replaced files and says, without
             further evidence, that it changed no data; else None.
     """
@@ -56,7 +59,8 @@ class Content:
         """Return how it is known that two versions have the same content; None if it isn't known.
 
         Returns:
-            "identical files", "equal fingerprints", or "says OPTIMIZE, row counts agree".
+            "identical files", "equal fingerprints", "proved by compaction_kit", or "says OPTIMIZE, row counts
+            agree", for the weakest link between the two.
         """
         version, other = version - self.first, other - self.first
         if self.groups[version] != self.groups[other]:
@@ -64,8 +68,11 @@ class Content:
         if self.states[version] == self.states[other]:
             return IDENTICAL
         members = np.flatnonzero(self.groups == self.groups[version])
-        names = sorted({name for i in members if (name := self.rewrites[i]) not in (None, FINGERPRINT)})
-        return f"says {' and '.join(names)}, row counts agree" if names else FINGERPRINT
+        found = {name for i in members if (name := self.rewrites[i]) is not None}
+        names = sorted(found - {PROVED, FINGERPRINT})
+        if names:
+            return f"says {' and '.join(names)}, row counts agree"
+        return PROVED if PROVED in found else FINGERPRINT
 
     def claim(self, version: int, other: int) -> str | None:
         """Return what writers claim about two versions that aren't known to be equal; else None."""
@@ -86,7 +93,8 @@ def read_content(handle: Handle, verify: bool = False) -> Content:
     each commit between them keeps files and schema or only rewrites files. A commit only rewrites files if
     its actions have dataChange=false (protocol, "Add File and Remove File"), its operation is OPTIMIZE or
     REORG or it has this kit's tag, and it adds as many rows as it removes, by the statistics in the log.
-    dataChange alone proves nothing: any writer may set it, and Delta doesn't check it.
+    dataChange alone proves nothing: any writer may set it, and Delta doesn't check it. A commit of this kit
+    may have the fingerprint of its rows in its userMetadata, which is the word of who ran it.
 
     Args:
         handle: The table.
@@ -134,8 +142,15 @@ def compare_versions(handle: Handle, version: int, other: int) -> bool:
     # Delta sets this only where it plans the read itself.
     by_id = {"spark.sql.parquet.fieldId.read.enabled": "true"} if before.metadata.is_mapped_by_id else {}
     try:
-        with quiet_errors(), session_confs(spark, WHOLE_FILES | by_id):
-            return _fingerprint(handle, before, after) == _fingerprint(handle, after, before)
+        gone, new = (list(_adds(*pair)) for pair in ((before, after), (after, before)))
+        with quiet_errors():
+            try:
+                compare_quickly(spark, after, gone, new)
+                return True
+            except NotCompared:
+                pass
+            with session_confs(spark, WHOLE_FILES | by_id):
+                return _fingerprint(handle, version, gone) == _fingerprint(handle, other, new)
     except SPARK_ERRORS as error:
         if any(sign in str(error) for sign in MISSING_FILE):
             raise FileNotFoundError(str(error)) from error
@@ -163,7 +178,10 @@ def _judge(
         except FileNotFoundError:
             pass
     name = "compaction_kit" if has_tag(commit["user_metadata"]) else commit["operation"]
-    return (name, None) if is_counted and name in (*_REWRITES, "compaction_kit") else (None, CLAIMED)
+    proof = stored_proof(commit["user_metadata"])
+    if proof is not None and proof.num_rows == added:
+        name = PROVED
+    return (name, None) if is_counted and name in (*_REWRITES, "compaction_kit", PROVED) else (None, CLAIMED)
 
 
 def _schemas(first: Snapshot, commits: dict[int, dict[str, Any]], latest: int) -> np.ndarray:
@@ -211,17 +229,16 @@ def _row_counts(first: Snapshot, lifetimes: pa.Table) -> tuple[dict[int, int | N
     return sums("added"), sums("removed")
 
 
-def _fingerprint(handle: Handle, snapshot: Snapshot, other: Snapshot) -> Fingerprint:
-    """Return the fingerprint of the files that a version has and another version lacks."""
-    adds = list(_adds(snapshot, not_in(snapshot, other)))
+def _fingerprint(handle: Handle, version: int, adds: Adds) -> Fingerprint:
+    """Return the fingerprint of some files, as Spark reads them with the columns of a version."""
     if not adds:
         return Fingerprint(0, (0, 0))
-    return fingerprint(rows_of(handle.spark, handle.uri, adds, snapshot.version))
+    return fingerprint(rows_of(handle.spark, handle.uri, adds, version))
 
 
-def _adds(snapshot: Snapshot, chosen: pa.Array) -> Iterator[dict[str, Any]]:
-    """Yield the add actions of the chosen live files, as in the log."""
-    files = snapshot.live.filter(chosen)
+def _adds(snapshot: Snapshot, other: Snapshot) -> Iterator[dict[str, Any]]:
+    """Yield the add actions of the live files that a version has and another version lacks, as in the log."""
+    files = snapshot.live.filter(not_in(snapshot, other))
     for number in pc.unique(files["source"]).to_pylist():
         rows = set(files.filter(pc.equal(files["source"], number))["row"].to_pylist())
         for row, action in enumerate(snapshot.sources[number].actions()):

@@ -41,8 +41,8 @@ class Diff(Record):
         commits: The commits between the two: version, timestamp, operation, data_change, as in
             `TransactionLog.commits`.
         same_content_by: How it is known that both have the same rows and columns: "identical files",
-            "says OPTIMIZE, row counts agree" (about the commits between the two), "equal fingerprints";
-            None if it isn't known. See `content.read_content`.
+            "equal fingerprints", "proved by compaction_kit" or "says OPTIMIZE, row counts agree" (about the
+            commits between the two); None if it isn't known. See `content.read_content`.
         difference: How it is known that the content differs: "other columns", "100 rows fewer", "other
             fingerprints"; None if it isn't known.
         content_claim: "claimed by its writer" if the commits between the two say, without further

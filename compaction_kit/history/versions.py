@@ -216,7 +216,8 @@ def read_versions(handle: Handle, now: datetime | None = None, verify: bool = Fa
         VACUUM may delete the first needed file, or when the guard blocks the version; null if neither
         happens, as for the latest version, or if it can't be read. same_content_as is the lowest other
         version known to have the same rows and columns (see `content.read_content`), same_content_by how
-        that is known: "identical files", "says OPTIMIZE, row counts agree", "equal fingerprints".
+        that is known: "identical files", "equal fingerprints", "proved by compaction_kit" (by the fingerprint
+        in the commits' userMetadata; `Table.verify` proves it anew), "says OPTIMIZE, row counts agree".
         content_claim is "claimed by its writer" if the commit replaced files and says, without further
         evidence, that it changed no data, with ", contradicted by the row counts" or ", refuted by the
         fingerprints" if that is wrong. read_instead is the latest readable version with the same content,

@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -142,6 +143,10 @@ INFOS: dict[str, handmade.Action] = {
     "OPTIMIZE": {"operation": "OPTIMIZE"},
     "REORG": {"operation": "REORG"},
     "compaction_kit": {"operation": "WRITE", "userMetadata": "compaction_kit rewrite, plan 0a1b2c3d"},
+    "proved": {
+        "operation": "OPTIMIZE",
+        "userMetadata": "mine; compaction_kit arrow, plan 0a1b2c3d, proved 10 rows 1f -2e by DuckDB+Spark",
+    },
     "WRITE": {"operation": "WRITE", "userMetadata": "mine"},
     "none": {},
 }
@@ -164,12 +169,30 @@ def test_a_commit_that_names_itself_a_rewrite_needs_row_counts_that_agree(
     found = open_table(tmp_path).diff(0, 1)
     is_rewrite = name not in ("WRITE", "none")
     if (before, after) == (10, 10) and is_rewrite:
-        assert found.same_content_by == f"says {name}, row counts agree"
+        assert found.same_content_by == (
+            "proved by compaction_kit" if name == "proved" else f"says {name}, row counts agree"
+        )
     else:
         assert found.same_content_by is None
         assert found.content_claim == (
             CONTRADICTED if (before, after) == (10, 9) else "claimed by its writer"
         )
+
+
+@pytest.mark.spark
+def test_a_proof_stays_with_the_commit(spark: SparkSession, changed: Path, copy_of: CopyOf) -> None:
+    other = copy_of(changed)
+    for folder, verify in ((changed, True), (other, False)):
+        open_table(folder).plan_compaction().run(strategy="arrow", verify=verify)
+    by = [open_table(folder).versions()["same_content_by"].to_pylist()[4:] for folder in (changed, other)]
+    assert by == [["proved by compaction_kit"] * 2, ["says compaction_kit, row counts agree"] * 2]
+    found = open_table(changed).verify(4, 5)
+    assert (found.same_content, found.same_content_by) == (True, "equal fingerprints")
+    assert not open_table(changed).verify(3, 5).same_content
+    (info,) = handmade.actions_of(changed, 5, "commitInfo")
+    assert re.search(
+        r"compaction_kit arrow, plan \w+, proved 1050 rows \w+ \w+ by DuckDB$", info["userMetadata"]
+    )
 
 
 # A commit: whether it says that it changes data, what it calls itself, the files live after it.
@@ -199,7 +222,9 @@ def test_versions_called_the_same_have_the_same_files_or_as_many_rows_by_trusted
         assert (by == "identical files") == (states[one] == states[other])
         if by and by != "identical files":
             assert total(states[one] - states[other]) == total(states[other] - states[one])
-            assert any(not changes and name in by for changes, name, _ in commits)
+            # A proof of another number of rows is none.
+            names = {name: "compaction_kit" if name == "proved" else name for name in INFOS}
+            assert any(not changes and names[name] in by for changes, name, _ in commits)
     folders_read = open_table(folder).versions().to_pylist()
     for row in folders_read:
         other = row["same_content_as"]

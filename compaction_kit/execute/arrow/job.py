@@ -180,7 +180,7 @@ class BinJob:
         costs = np.array([share.size_bytes + _FILE_COST * len(share.inputs) for share in shares])
         enough = int(costs.sum()) // _TASK_COST
         count = min(max(enough, _LEAST_TASKS * self._cores), _MOST_TASKS * self._cores)
-        groups = [[tuple(shares[i]) for i in group] for group in _balanced(costs, count)]
+        groups = [[tuple(shares[i]) for i in group] for group in balanced(costs, count)]
         # Credentials go with the code: Spark lays data down in a file on its way.
         tasks = context.parallelize(groups, len(groups)).flatMap(
             lambda group: rewrite_shares(group, report, files)
@@ -376,7 +376,7 @@ def _cuts(sizes: np.ndarray, costs: np.ndarray, even: float) -> list[int]:
     return [0, *np.unique(inner[(inner > 0) & (inner < len(sizes))]).tolist(), len(sizes)]
 
 
-def _balanced(costs: np.ndarray, most: int) -> list[list[int]]:
+def balanced(costs: np.ndarray, most: int) -> list[list[int]]:
     """Shares spread over tasks, the largest first, each to the task that has the least."""
     count = min(len(costs), most)
     loads = np.zeros(count)

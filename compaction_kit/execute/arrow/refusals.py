@@ -90,7 +90,7 @@ def refuse_table(spark: SparkSession, plan: BinPlan) -> str | None:
     return (
         _refuse_protocol(snapshot.protocol)
         or _refuse_types(spark, snapshot)
-        or _refuse_settings(spark)
+        or legacy_setting(spark)
         or refuse_executors(spark, store)
     )
 
@@ -100,9 +100,9 @@ def refuse_executors(spark: SparkSession, store: Store) -> str | None:
 
     Tasks that run in the driver's own process have what the driver has, so that none need look.
     """
-    context = spark.sparkContext
-    if _ONE_PROCESS.match(str(context.master)):
+    if runs_in_driver(spark):
         return None
+    context = spark.sparkContext
     place, files = store.place(), store.files and worker.Files(*store.files)
     # As bytes, for without pyarrow it can't be loaded.
     reach = cloudpickle.dumps(partial(is_there, place, files))  # type: ignore[no-untyped-call]
@@ -126,6 +126,11 @@ def refuse_executors(spark: SparkSession, store: Store) -> str | None:
     except (PySparkException, Py4JError) as error:
         reasons = [f"can't run Python: {reason_of(error)}"]
     return f"executors {_without_secrets(reasons[0], files)}" if reasons else None
+
+
+def runs_in_driver(spark: SparkSession) -> bool:
+    """Whether tasks run in the driver's own process, with its Python."""
+    return _ONE_PROCESS.match(str(spark.sparkContext.master)) is not None
 
 
 def _without_secrets(text: str, files: worker.Files | None) -> str:
@@ -189,8 +194,8 @@ def _refuse_protocol(protocol: Protocol) -> str | None:
     return f"the table has the feature {', '.join(unknown)}" if unknown else None
 
 
-def _refuse_settings(spark: SparkSession) -> str | None:
-    """Spark reads files whose footers don't name the calendar of their dates by a setting."""
+def legacy_setting(spark: SparkSession) -> str | None:
+    """Why dates may be of the old calendar: of files whose footers don't say, a setting of Spark does."""
     for name in ("datetimeRebaseModeInRead", "int96RebaseModeInRead"):
         if (spark.conf.get(f"spark.sql.parquet.{name}", None) or "").upper() == "LEGACY":
             return f"spark.sql.parquet.{name} is LEGACY, so that dates may be of the old calendar"

@@ -139,7 +139,7 @@ class _ArrowRun:
             named = {number: pending.pop(number) for number in numbers if pending[number].num_rows}
             try:
                 confs = self._checksum_confs(transaction.version)
-                with work.record.step("commit"), settings(work.spark, "arrow", work.plan.id, confs):
+                with work.record.step("commit"), settings(work.spark, "arrow", work.plan.id, confs, proof):
                     transaction.commit(actions, metrics, work.plan.where)
                 break
             except Exception as error:

@@ -55,6 +55,8 @@ def test_bins_are_rewritten_where_they_are(spark: SparkSession, reached: Server,
     result = plan.run(strategy="arrow")
     assert (result.strategy, result.as_planned, result.verified) == ("arrow", True, True)
     assert result.num_files_added == plan.num_bins == 3
+    assert result.fingerprint is not None
+    assert result.fingerprint.readers == ("DuckDB",)
     assert rows_of(spark, table) == rows
     # Partitions' files stay in their folders, and nothing else was left.
     assert data_of(reached, table) == before | live_in(table)

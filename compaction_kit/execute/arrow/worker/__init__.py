@@ -3,6 +3,7 @@
 So no module in here imports anything of the rest, and modules import single names from one another.
 """
 
+from compaction_kit.execute.arrow.worker.content import Chunk, Content, read_content
 from compaction_kit.execute.arrow.worker.files import Files
 from compaction_kit.execute.arrow.worker.shares import (
     WHOLE_BYTES,
@@ -12,4 +13,14 @@ from compaction_kit.execute.arrow.worker.shares import (
     rewrite_shares,
 )
 
-__all__ = ["WHOLE_BYTES", "Files", "Rewritten", "Share", "join_parts", "rewrite_shares"]
+__all__ = [
+    "WHOLE_BYTES",
+    "Chunk",
+    "Content",
+    "Files",
+    "Rewritten",
+    "Share",
+    "join_parts",
+    "read_content",
+    "rewrite_shares",
+]

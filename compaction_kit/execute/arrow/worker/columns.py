@@ -75,11 +75,11 @@ class Columns:
         return last[1]
 
     def _wanted(self, found: pa.Schema) -> list[str]:
-        have = set(found.names)
-        lacking = {name.lower(): name for name in self.schema.names if name not in have}
-        for name in found.names:
-            if name.lower() in lacking:
-                raise Refused(f"a file has the column {name} where the table has {lacking[name.lower()]}")
+        have, known = set(found.names), set(self.schema.names)
+        alike = {name.lower(): name for name in known}
+        for name in have - known:
+            if name.lower() in alike:
+                raise Refused(f"a file has the column {name} where the table has {alike[name.lower()]}")
         if self._by_id:
             _check_ids(list(found), list(self.schema))
         return [name for name in self.schema.names if name in have]

@@ -5,6 +5,7 @@ A place is an absolute path on a disk, or a URI on a store, as Hadoop has it and
 
 import contextlib
 import os
+import tempfile
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -102,6 +103,11 @@ class Disk:
                 loading.extend(pool.submit(_load, chunk) for chunk in islice(waiting, 1))
                 yield from loaded
 
+    @contextlib.contextmanager
+    def on_disk(self, inputs: Sequence[Input]) -> Iterator[list[str]]:
+        """The paths of files for readers that know nothing but disks."""
+        yield [place for place, _ in inputs]
+
     def create(self, place: str) -> BinaryIO:
         """Open a new file, to be written at once."""
         return open(place, "xb")
@@ -195,6 +201,27 @@ class ObjectStore:
                 return place, file.read_at(file.size(), 0)
         except OSError as error:
             raise OSError(f"{place} can't be read: {error}") from error
+
+    @contextlib.contextmanager
+    def on_disk(self, inputs: Sequence[Input]) -> Iterator[list[str]]:
+        """The paths of copies of objects, deleted at the end, for readers that know nothing but disks."""
+        with tempfile.TemporaryDirectory(prefix="compaction-kit-") as folder:
+            paths = [f"{folder}/{number}.parquet" for number in range(len(inputs))]
+            blocks = [
+                (place, path, at, min(_BLOCK_BYTES, size_bytes - at))
+                for (place, size_bytes), path in zip(inputs, paths, strict=True)
+                for at in range(0, size_bytes, _BLOCK_BYTES)
+            ]
+            sizes = [size for *_, size in blocks]
+            for _ in _in_turn(self._copy, blocks, sizes, self._requests, _STORED_AHEAD_BYTES):
+                pass
+            yield paths
+
+    def _copy(self, block: tuple[str, str, int, int]) -> None:
+        place, path, at, size_bytes = block
+        with self.open(place) as source, open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as copy:
+            copy.seek(at)
+            copy.write(source.read_at(size_bytes, at))
 
     def create(self, place: str) -> pa.NativeFile:
         """Open a new object, which is there when it is closed, also by an error."""

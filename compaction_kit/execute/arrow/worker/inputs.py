@@ -1,6 +1,6 @@
 """The rows of data files, in order and in bounded memory."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -43,7 +43,6 @@ _CODECS = {
     "GZIP": Codec("gzip", 6, "gz.parquet"),
     "ZSTD": Codec("zstd", 3, "zstd.parquet"),
     "LZ4": Codec("lz4", None, "lz4raw.parquet"),
-    "BROTLI": Codec("brotli", None, "br.parquet"),
 }
 # pyarrow has no name for this one.
 _NAMELESS = {"UNKNOWN": "Hadoop-framed LZ4"}
@@ -99,7 +98,7 @@ class FileReader:
         file = self._open(path, data)
         footer = file.metadata.metadata or {}
         if footer != self._footer:
-            sign = _legacy_sign(footer)
+            sign = legacy_sign(footer)
             if sign is not None:
                 file.close()
                 raise Refused(f"a file has dates of the old calendar ({sign})")
@@ -189,11 +188,14 @@ def _codec_of(metadata: pq.FileMetaData) -> Codec:
         return _SNAPPY
     name = metadata.row_group(0).column(0).compression
     if name not in _CODECS:
-        raise Refused(f"a file is compressed with {_NAMELESS.get(name, name)}, which pyarrow can't write")
+        raise Refused(
+            f"a file is compressed with {_NAMELESS.get(name, name)}, which pyarrow or Spark can't read"
+        )
     return _CODECS[name]
 
 
-def _legacy_sign(footer: dict[bytes, bytes]) -> str | None:
+def legacy_sign(footer: Mapping[bytes, bytes]) -> str | None:
+    """The sign of a footer's key-value metadata that dates or times may be of the old calendar, if any."""
     marks = [key.decode() for key in _LEGACY if key in footer]
     version = footer.get(_VERSION, b"").decode()
     numbers = [int(part) for part in version.split(".")[:2] if part.isdigit()]
