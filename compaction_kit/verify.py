@@ -18,7 +18,7 @@ class Fingerprint:
 
     Equal for equal content in whatever order and files, if the same reader read it: each has hashes of its
     own. Two tables that differ have the same one with a probability of about 2^-128 if Spark reads them, and
-    of about 2^-64 if DuckDB does, whose hash of a text is the same in both.
+    of about 2^-64 if DuckDB does, which has one hash of a row and mixes it in two ways.
 
     Attributes:
         num_rows: How many.

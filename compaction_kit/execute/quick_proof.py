@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from compaction_kit.compat import has_jvm
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.execute.arrow import worker
-from compaction_kit.execute.arrow.job import balanced
+from compaction_kit.execute.arrow.job import FILE_COST, balanced
 from compaction_kit.execute.arrow.refusals import data_schema, legacy_setting, runs_in_driver
 from compaction_kit.execute.arrow.worker import Chunk, Content, read_content
 from compaction_kit.execute.failures import reason_of
@@ -35,9 +35,6 @@ Adds = Sequence[Mapping[str, Any]]
 READER = "DuckDB"
 # Files that a task asks DuckDB for at once: it plans each query anew, and progress goes by them.
 _MOST_FILES, _MOST_BYTES = 500, 64 << 20
-# A file takes as long to open as so many bytes take to read.
-_FILE_COST = 256 << 10
-_MOST_TASKS = 8
 
 
 class NotCompared(Exception):
@@ -135,9 +132,9 @@ def _read(
         return []
     context = spark.sparkContext
     done = context.accumulator(0)
-    costs = np.array([chunk.size_bytes + _FILE_COST * len(chunk.files) for chunk in chunks])
-    most = _MOST_TASKS * context.defaultParallelism
-    tasks = [[tuple(chunks[i]) for i in task] for task in balanced(costs, most)]
+    costs = np.array([chunk.size_bytes + FILE_COST * len(chunk.files) for chunk in chunks])
+    groups = balanced(costs, context.defaultParallelism)
+    tasks = [[tuple(chunks[i]) for i in group] for group in groups]
     # Credentials go with the code: Spark lays data down in a file on its way.
     files = None if store.is_local or store.files is None else worker.Files(*store.files)
     reading = context.parallelize(tasks, len(tasks)).flatMap(

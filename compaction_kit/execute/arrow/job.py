@@ -36,7 +36,7 @@ _LEAST_TASKS, _MOST_TASKS = 2, 8
 # Bytes that a task rewrites at least, if possible: Spark takes a tenth of that time to start one.
 _TASK_COST = 64 << 20
 # A file takes as long to open as so many bytes take to rewrite.
-_FILE_COST = 48 << 10
+FILE_COST = 48 << 10
 # Shares smaller than this make row groups that are too small.
 _LEAST_SHARE = 4 << 20
 # How long to try to delete a folder that tasks may still write to.
@@ -118,7 +118,7 @@ class BinJob:
         positions = np.concatenate([bin_.positions for bin_ in bins])
         ends = np.cumsum([len(bin_.positions) for bin_ in bins]).tolist()
         sizes = self._source.sizes[positions]
-        costs = sizes + _FILE_COST
+        costs = sizes + FILE_COST
         even = max(float(costs.sum()) / self._cores, 1.0) if staging.may_join else math.inf
         paths = map(self._store.place, self._places(positions))
         inputs = list(zip(paths, sizes.tolist(), strict=True))
@@ -177,10 +177,8 @@ class BinJob:
             bins.add(1 / share.parts)
             size.add(share.size_bytes)
 
-        costs = np.array([share.size_bytes + _FILE_COST * len(share.inputs) for share in shares])
-        enough = int(costs.sum()) // _TASK_COST
-        count = min(max(enough, _LEAST_TASKS * self._cores), _MOST_TASKS * self._cores)
-        groups = [[tuple(shares[i]) for i in group] for group in balanced(costs, count)]
+        costs = np.array([share.size_bytes + FILE_COST * len(share.inputs) for share in shares])
+        groups = [[tuple(shares[i]) for i in group] for group in balanced(costs, self._cores)]
         # Credentials go with the code: Spark lays data down in a file on its way.
         tasks = context.parallelize(groups, len(groups)).flatMap(
             lambda group: rewrite_shares(group, report, files)
@@ -376,9 +374,10 @@ def _cuts(sizes: np.ndarray, costs: np.ndarray, even: float) -> list[int]:
     return [0, *np.unique(inner[(inner > 0) & (inner < len(sizes))]).tolist(), len(sizes)]
 
 
-def balanced(costs: np.ndarray, most: int) -> list[list[int]]:
+def balanced(costs: np.ndarray, cores: int) -> list[list[int]]:
     """Shares spread over tasks, the largest first, each to the task that has the least."""
-    count = min(len(costs), most)
+    enough = int(costs.sum()) // _TASK_COST
+    count = min(len(costs), max(enough, _LEAST_TASKS * cores), _MOST_TASKS * cores)
     loads = np.zeros(count)
     groups: list[list[int]] = [[] for _ in range(count)]
     for i in np.argsort(-costs, kind="stable").tolist():

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from compaction_kit.execute.arrow.worker.files import Files, storage_of
 from compaction_kit.execute.arrow.worker.inputs import legacy_sign
+from compaction_kit.execute.arrow.worker.shares import spare_modules
 
 _SALT = 0x5EED
 # No column is called so.
@@ -91,6 +92,7 @@ def read_content(
     Returns:
         Plain tuples in the order of `Content`'s fields.
     """
+    spare_modules()
     try:
         import duckdb
     except ImportError as error:
@@ -154,18 +156,21 @@ def content_query(columns: pa.Schema) -> str:
     Returns:
         A statement of DuckDB with one parameter, the list of paths.
     """
-    values = [part for field in columns for part in _parts(_quoted(field.name), field.type)]
-    backwards = [str(_SALT), *reversed(values)]
-    # Hashed once more: the hash of several values is an XOR of those of each, whose sums are the same for
-    # some rows of which values were swapped.
-    first, second = (f"sum(hash(hash({', '.join(parts)})))" for parts in (values, backwards))
+    path, values = (
+        _quoted(_PATH),
+        [part for field in columns for part in _parts(_quoted(field.name), field.type)],
+    )
     wanted = ", ".join(
         f"{_text(field.name)}: {{name: {_text(field.name)}, type: {_text(type_name(field.type))}, "
         "default_value: NULL}"
         for field in columns
     )
     source = f"read_parquet(?, hive_partitioning=false, filename={_text(_PATH)}, schema=MAP{{{wanted}}})"
-    return f"SELECT {_quoted(_PATH)}, count(*), {first}, {second} FROM {source} GROUP BY ALL"
+    rows = f"SELECT {path}, hash({', '.join(values)}) AS row_hash FROM {source}"
+    # Hashed once more: the hash of several values is an XOR of those of each, and sums of such are the same
+    # for some rows of which values were swapped.
+    sums = f"sum(hash(row_hash)), sum(hash(row_hash, {_SALT}))"
+    return f"SELECT {path}, count(*), {sums} FROM ({rows}) GROUP BY ALL"
 
 
 def _parts(value: str, kind: pa.DataType, depth: int = 0) -> list[str]:

@@ -1,5 +1,6 @@
 """Shares of bins rewritten: Parquet files in, one out, in bounded memory."""
 
+import atexit
 import contextlib
 import gc
 import itertools
@@ -96,10 +97,7 @@ def rewrite_shares(
     Returns:
         Plain tuples in the order of `Rewritten`'s fields.
     """
-    if not gc.get_freeze_count():
-        # PySpark's worker collects garbage after each task (pyspark/daemon.py), and to go through all
-        # modules that were ever imported takes it some 20 milliseconds.
-        gc.freeze()
+    spare_modules()
     found = list(itertools.starmap(Share, shares))
     storage = storage_of(files)
     columns = _columns(found[0])
@@ -128,6 +126,17 @@ def rewrite_shares(
             for output in outputs:
                 if output.path:
                     storage.delete(output.path)
+
+
+def spare_modules() -> None:
+    """Keep modules that are imported out of Python's search for garbage, once in a worker's life.
+
+    PySpark's worker searches after each task (pyspark/daemon.py), which takes it some 20 milliseconds.
+    """
+    if not gc.get_freeze_count():
+        gc.freeze()
+        # Else DuckDB complains of leaks when the worker ends.
+        atexit.register(gc.unfreeze)
 
 
 def _is_over(share: Share, storage: Storage) -> bool:
