@@ -98,6 +98,12 @@ class CompactionPlan(BinPlan):
         says that it isn't proved: the session died, files are gone, or another writer has committed
         since (a comparison that was cancelled is then done after all).
 
+        Over Spark Connect OPTIMIZE and the overwrite run so too, and the content is compared by reading
+        the partitions that were rewritten as of the versions before and after. Progress is what the server
+        reports, every two seconds by default; the bins done are estimated from its stages. When OPTIMIZE is
+        cancelled, bins that were just beginning (`max_threads` at most) may still be written; they are
+        of no version.
+
         Args:
             strategy: "arrow" is one Spark job that rewrites bins with pyarrow, committed by
                 Delta; it alone runs other orders and budgets, and leaves to OPTIMIZE what it

@@ -8,6 +8,7 @@ import contextlib
 import json
 import logging
 import math
+import threading
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyspark
 from py4j.java_gateway import JavaClass
+from pyspark import InheritableThread
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -88,6 +90,20 @@ def s3_packages() -> list[str]:
 def has_jvm(spark: SparkSession) -> bool:
     """Return whether the session's JVM can be reached; with Spark Connect it can't."""
     return hasattr(spark, "_jsparkSession")
+
+
+def inheriting_thread(spark: SparkSession, body: Callable[[], None]) -> threading.Thread:
+    """Return a thread that ends with the program, and has the Spark properties or tags of this one.
+
+    Over Spark Connect it needs the session, which Spark 3.5 doesn't take.
+    """
+    session = {} if has_jvm(spark) else {"session": spark}
+    return InheritableThread(target=body, daemon=True, **session)
+
+
+def least_read_tasks(spark: SparkSession) -> int:
+    """Return how many tasks Spark reads the smallest files by, at least; Spark Connect doesn't tell it."""
+    return int(spark.sparkContext.defaultParallelism) if has_jvm(spark) else 1
 
 
 def java_class(spark: SparkSession, name: str) -> Any:

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from compaction_kit.compat import check_pair, error_logger, s3_packages
 from compaction_kit.errors import SessionError
@@ -87,7 +89,11 @@ def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False) -> Spar
 def active_spark() -> SparkSession | None:
     """Return the session that is running in this process, if any."""
     session = SparkSession.getActiveSession()
-    if session is None and SparkContext._active_spark_context is not None:
+    if session is None and is_remote():
+        # Over Spark Connect each thread has an active session of its own.
+        with contextlib.suppress(PySparkException):
+            return SparkSession.active()
+    elif session is None and SparkContext._active_spark_context is not None:
         return SparkSession.builder.getOrCreate()
     return session
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructType
 
@@ -48,22 +48,36 @@ class Fingerprint:
 
 def fingerprint(rows: DataFrame) -> Fingerprint:
     """Compute the fingerprint of a DataFrame's rows: one Spark job that reads every column once."""
+    return _fingerprint(_hashed(rows).agg(*_sums()).collect()[0])
+
+
+def fingerprints(rows: DataFrame, key: Column) -> dict[str, Fingerprint]:
+    """Compute the fingerprint of the rows of each value of a column of strings, likewise in one job."""
+    found = _hashed(rows, key.alias("key")).groupBy("key").agg(*_sums()).collect()
+    return {row["key"]: _fingerprint(row) for row in found}
+
+
+def _hashed(rows: DataFrame, *more: Column) -> DataFrame:
+    """Two hashes of each row over all columns, and other columns."""
     columns = [F.col(quoted(field.name)) for field in rows.schema.fields]
     kinds = [field.dataType for field in rows.schema.fields]
     values = _with_nulls(columns, kinds)
     # Both hashes have the same seed, so the second takes a salt, and the columns backwards.
     first = F.xxhash64(*values).alias("first")
     second = F.xxhash64(F.lit(_SALT), *reversed(values)).alias("second")
+    return rows.select(first, second, *more)
+
+
+def _sums() -> list[Column]:
     wide = "decimal(38,0)"
-    row = (
-        rows.select(first, second)
-        .agg(
-            F.count("*").alias("num_rows"),
-            F.coalesce(F.sum(F.col("first").cast(wide)), F.lit(0)).alias("first"),
-            F.coalesce(F.sum(F.col("second").cast(wide)), F.lit(0)).alias("second"),
-        )
-        .collect()[0]
-    )
+    return [
+        F.count("*").alias("num_rows"),
+        F.coalesce(F.sum(F.col("first").cast(wide)), F.lit(0)).alias("first"),
+        F.coalesce(F.sum(F.col("second").cast(wide)), F.lit(0)).alias("second"),
+    ]
+
+
+def _fingerprint(row: Row) -> Fingerprint:
     return Fingerprint(row["num_rows"], (int(row["first"]), int(row["second"])), (READER,))
 
 

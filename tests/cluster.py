@@ -1,4 +1,4 @@
-"""A Spark standalone cluster on loopback, and Pythons for its executors."""
+"""Spark on loopback: a standalone cluster, Pythons for its executors, and a server of Spark Connect."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ import subprocess
 import sysconfig
 import time
 import venv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -51,18 +51,39 @@ def standalone(folder: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _daemon(folder: Path, name: str, host: str, *options: str) -> Iterator[Path]:
+def connect_server(folder: Path, confs: Mapping[str, object]) -> Iterator[str]:
+    """A server of Spark Connect with these settings, as long as the block lasts; gives its URL."""
+    confs = {
+        "spark.master": "local[2]",
+        "spark.ui.enabled": "false",
+        "spark.connect.grpc.binding.address": _HOSTS[0],
+        "spark.connect.grpc.binding.port": 0,
+        **confs,
+    }
+    options = [option for key, value in confs.items() for option in ("--conf", f"{key}={value}")]
+    # What spark-submit runs when no application's file is named.
+    options += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+    with _process(folder, "SparkSubmit", _HOSTS[0], *options, memory="1g") as log:
+        port = _waited(log, f"Spark Connect server started at: {_HOSTS[0]}:").split()[0]
+        yield f"sc://{_HOSTS[0]}:{port}"
+
+
+def _daemon(folder: Path, name: str, host: str, *options: str) -> contextlib.AbstractContextManager[Path]:
     """One of Spark's daemons; gives its log."""
+    return _process(folder, name, host, "--host", host, "--webui-port", "0", *options)
+
+
+@contextlib.contextmanager
+def _process(folder: Path, name: str, host: str, *options: str, memory: str = "256m") -> Iterator[Path]:
+    """One of Spark's programs; gives its log."""
     home = _find_spark_home()
     log = folder / f"{name}-{host}.log"
     own = {name: value for name, value in os.environ.items() if not name.startswith("PY")}
     own |= {"SPARK_HOME": home, "SPARK_LOCAL_IP": host, "SPARK_WORKER_DIR": str(folder / "work")}
-    own |= {"SPARK_DAEMON_MEMORY": "256m", "JAVA_HOME": str(find_java_home(folder))}
-    command = [f"{home}/bin/spark-class", f"org.apache.spark.deploy.{name}", "--host", host]
+    own |= {"SPARK_DAEMON_MEMORY": memory, "JAVA_HOME": str(find_java_home(folder))}
+    command = [f"{home}/bin/spark-class", f"org.apache.spark.deploy.{name}", *options]
     with log.open("wb") as out:
-        process = subprocess.Popen(
-            [*command, "--webui-port", "0", *options], cwd=folder, env=own, stdout=out, stderr=out
-        )
+        process = subprocess.Popen(command, cwd=folder, env=own, stdout=out, stderr=out)
     try:
         yield log
     finally:

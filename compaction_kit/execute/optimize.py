@@ -5,7 +5,7 @@ from collections.abc import Collection
 import numpy as np
 
 from compaction_kit.execute.commits import settings
-from compaction_kit.execute.jobs import Watched, run_watched
+from compaction_kit.execute.jobs import SparkJob, Watched, run_watched
 from compaction_kit.execute.jvm import is_conflict
 from compaction_kit.execute.work import Work
 from compaction_kit.predicate import partitions_predicate
@@ -64,8 +64,7 @@ def _execute(work: Work, statement: str, num_bins: int) -> None:
 
     def watch(watched: Watched) -> None:
         nonlocal seen
-        # OPTIMIZE rewrites bins on a thread pool of its own, one job each (ThreadUtils.parmap).
-        done = [job for job in watched.jobs if "ForkJoinTask" in job.name]
+        done = list(filter(_is_of_bin, watched.jobs))
         for job in done[seen:]:
             record.span("rewrite", job.start, job.end)
         seen = len(done)
@@ -73,3 +72,11 @@ def _execute(work: Work, statement: str, num_bins: int) -> None:
         record.rewriting(bins_before + bins, bytes_before + int(share * bins))
 
     run_watched(work.spark, lambda: work.spark.sql(statement).collect(), watch)
+
+
+def _is_of_bin(job: SparkJob) -> bool:
+    """Whether a job rewrote a bin: OPTIMIZE has a thread pool, and a job for each (ThreadUtils.parmap).
+
+    Where jobs have no names, it is their one task (OptimizeExecutor.runOptimizeBinJob: coalesce(1)).
+    """
+    return "ForkJoinTask" in job.name or (not job.name and job.num_tasks == 1)

@@ -18,9 +18,8 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import wait
 
-from pyspark.sql import DataFrame
-
 from compaction_kit.execute.commits import Commit, net_files, restore
+from compaction_kit.execute.contents import ANY_VERSION, Adds, Content, contents, readable_together
 from compaction_kit.execute.failures import ContentDiffers, reason_of
 from compaction_kit.execute.jobs import (
     WHOLE_FILES,
@@ -30,26 +29,22 @@ from compaction_kit.execute.jobs import (
     run_watched,
     session_confs,
 )
-from compaction_kit.execute.jvm import rows_of
-from compaction_kit.execute.quick_proof import READER, Adds, NotCompared, compare_quickly
+from compaction_kit.execute.quick_proof import READER, NotCompared, compare_quickly
 from compaction_kit.execute.work import Work
-from compaction_kit.retention import GUARD
-from compaction_kit.verify import Fingerprint, fingerprint
+from compaction_kit.verify import Fingerprint
 
-# Delta refuses to go back to a version older than the retention of deleted files, which all exist: they
-# were live a moment ago.
-ANY_VERSION = {GUARD: "false"}
 # The strategy that compares before it commits.
 _PROVED = "arrow"
 
 
-def compare(work: Work, gone: Adds, new: Adds) -> Fingerprint:
+def compare(work: Work, gone: Adds, new: Adds, versions: Sequence[int] | None = None) -> Fingerprint:
     """Compare the rows of replaced files and of those that replace them.
 
     Args:
         work: The table and the session.
         gone: Add actions of the files that are replaced, live or not.
         new: Of those that replace them, committed or not.
+        versions: In which both are live; needed over Spark Connect.
 
     Returns:
         The fingerprint of both.
@@ -78,7 +73,8 @@ def compare(work: Work, gone: Adds, new: Adds) -> Fingerprint:
     by_id = {"spark.sql.parquet.fieldId.read.enabled": "true"} if snapshot.metadata.is_mapped_by_id else {}
     with session_confs(work.spark, WHOLE_FILES | by_id):
         before, after = (
-            _fingerprint(work, rows, size_bytes, half) for half, rows in enumerate(_rows(work, gone, new))
+            _fingerprint(work, content, size_bytes, half)
+            for half, content in enumerate(contents(work.handle, (gone, new), versions))
         )
     work.record.bytes_compared += size_bytes
     if before == after:
@@ -89,20 +85,12 @@ def compare(work: Work, gone: Adds, new: Adds) -> Fingerprint:
     )
 
 
-def _rows(work: Work, *files: Adds) -> list[DataFrame]:
-    """The rows of each set of files, with the same columns: somebody may add one meanwhile."""
-    while True:
-        found = [rows_of(work.spark, work.table, adds) for adds in files]
-        if all(rows.schema == found[0].schema for rows in found):
-            return found
-
-
-def _fingerprint(work: Work, rows: DataFrame, size_bytes: int, half: int) -> Fingerprint:
+def _fingerprint(work: Work, content: Content, size_bytes: int, half: int) -> Fingerprint:
     def watch(watched: Watched) -> None:
         work.record.comparing(size_bytes * (half + watched.tasks / max(watched.num_tasks, 1)) / 2)
 
     with work.record.step("proof", ("what was replaced", "what replaced it")[half]):
-        return run_watched(work.spark, lambda: fingerprint(rows), watch, is_final=False)
+        return run_watched(work.spark, content, watch, is_final=False)
 
 
 def unproved(work: Work, commits: Sequence[Commit], differs: bool = False) -> list[Commit]:
@@ -112,8 +100,9 @@ def unproved(work: Work, commits: Sequence[Commit], differs: bool = False) -> li
 
 def prove(work: Work, commits: Sequence[Commit]) -> None:
     """Compare what commits removed and what they added; see `compare`."""
-    if commits:
-        work.record.fingerprint += compare(work, *net_files(commits))
+    for group in readable_together(work.spark, commits) if commits else ():
+        versions = group[0].version - 1, group[-1].version
+        work.record.fingerprint += compare(work, *net_files(group), versions)
 
 
 def settle(work: Work, commits: Sequence[Commit], is_begun: bool, is_cancelled: bool) -> str:
@@ -163,7 +152,7 @@ def _undo(work: Work, commits: Sequence[Commit]) -> str:
         with session_confs(work.spark, ANY_VERSION):
             restore(work.spark, work.table, first)
 
-    outcome = in_thread(body)
+    outcome = in_thread(work.spark, body)
     while not outcome.done():
         try:
             wait([outcome])

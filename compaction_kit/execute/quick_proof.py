@@ -6,7 +6,7 @@ reads them all and has the last word (see `proof.compare`).
 
 import importlib.util
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from compaction_kit.execute.arrow import worker
 from compaction_kit.execute.arrow.job import FILE_COST, balanced
 from compaction_kit.execute.arrow.refusals import data_schema, legacy_setting, runs_in_driver
 from compaction_kit.execute.arrow.worker import Chunk, Content, read_content
+from compaction_kit.execute.contents import Adds
 from compaction_kit.execute.failures import reason_of
 from compaction_kit.execute.jobs import run_cancellable
 from compaction_kit.execute.work import nobody
@@ -30,8 +31,6 @@ from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.storage import Store
 from compaction_kit.verify import Fingerprint
 
-# A file as the log has it: {"add": {…}}.
-Adds = Sequence[Mapping[str, Any]]
 READER = "DuckDB"
 # Files that a task asks DuckDB for at once: it plans each query anew, and progress goes by them.
 _MOST_FILES, _MOST_BYTES = 500, 64 << 20
@@ -142,7 +141,7 @@ def _read(
     )
     total = max(sum(chunk.size_bytes for chunk in chunks), 1)
     try:
-        found = run_cancellable(spark, reading.collect, lambda _: watch(done.value / total), is_final=False)
+        found = run_cancellable(spark, reading.collect, lambda: watch(done.value / total), is_final=False)
     except (PySparkException, Py4JError) as error:
         raise NotCompared(f"executors can't run DuckDB: {reason_of(error)}") from error
     return [Content(*content) for content in found]

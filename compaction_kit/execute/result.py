@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute.commits import Commit, removed_paths
+from compaction_kit.execute.contents import ANY_VERSION
 from compaction_kit.execute.jobs import session_confs
-from compaction_kit.execute.proof import ANY_VERSION
 from compaction_kit.execute.rewrite import rewritten_paths
 from compaction_kit.execute.work import TIMELINE, Work
 from compaction_kit.query import Query

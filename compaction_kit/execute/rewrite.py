@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from compaction_kit.compat import metadata_column, repartition_by_id
+from compaction_kit.compat import least_read_tasks, metadata_column, repartition_by_id
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.execute.commits import commits_of, settings
 from compaction_kit.execute.failures import ContentDiffers, stale
@@ -215,7 +215,7 @@ def _bins_done(work: Work, spread: Spread, num_tasks: int) -> Callable[[Watched]
     """Make a callback that reports tasks done, first of reading and then of writing, as bins and bytes."""
     plan, record = work.plan, work.record
     cost = int((plan.source.sizes[spread.positions] + OPEN_COST).sum())
-    reading = max(math.ceil(cost / _SCAN_BYTES), work.spark.sparkContext.defaultParallelism)
+    reading = max(math.ceil(cost / _SCAN_BYTES), least_read_tasks(work.spark))
     # Of finished jobs, and of running ones.
     tasks = [0, 0]
     seen = 0

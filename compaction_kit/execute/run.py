@@ -21,7 +21,6 @@ from compaction_kit.execute.arrow.strategy import run_arrow
 from compaction_kit.execute.commits import Commit, commits_of, removed_paths, unnamed_files
 from compaction_kit.execute.failures import BinFailed, ContentDiffers, TableChanged, stale, translate
 from compaction_kit.execute.jobs import WorkCancelled
-from compaction_kit.execute.jvm import check_jvm
 from compaction_kit.execute.optimize import run_optimize
 from compaction_kit.execute.proof import prove, settle, unproved
 from compaction_kit.execute.result import CompactionResult
@@ -36,7 +35,6 @@ from compaction_kit.session import quiet_errors
 from compaction_kit.storage import Store
 
 STRATEGIES = ("auto", "optimize", "rewrite", "arrow")
-_NO_JVM = "a run could be neither watched nor proved: use a session that has one; nothing was changed."
 _FAILURES = (PySparkException, Py4JError, BinFailed, TableChanged, ContentDiffers, OSError)
 
 
@@ -69,7 +67,6 @@ def run_plan(
     report = bar or (progress if callable(progress) else nobody)
     try:
         with quiet_errors():
-            check_jvm(handle.spark, _NO_JVM)
             record = Recorder(report, left, verify)
             return _run(Work(handle, left, options, record, verify, is_rest=left is not plan), strategy)
     finally:

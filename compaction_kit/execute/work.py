@@ -49,7 +49,8 @@ class Progress(Measured):
     Attributes:
         step: The current step.
         fraction: The share of the whole that is done, 0 to 1.
-        bins_done: Bins that are rewritten, of `num_bins`.
+        bins_done: Bins that are rewritten, of `num_bins`; for the strategy "rewrite", and over Spark
+            Connect, estimated from tasks and stages.
         bytes_done: Their bytes, of `size_bytes`.
         seconds: Since the run began.
     """

@@ -11,16 +11,17 @@ import pyarrow.compute as pc
 
 from compaction_kit.errors import RunFailedError
 from compaction_kit.execute.commits import has_tag, stored_proof
+from compaction_kit.execute.contents import Adds, contents
+from compaction_kit.execute.failures import ContentDiffers
 from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
-from compaction_kit.execute.jvm import check_jvm, rows_of
-from compaction_kit.execute.quick_proof import Adds, NotCompared, compare_quickly
+from compaction_kit.execute.quick_proof import NotCompared, compare_quickly
 from compaction_kit.handle import Handle
 from compaction_kit.history.readable import running_totals
 from compaction_kit.log.reconcile import file_keys
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.query import MISSING_FILE, SPARK_ERRORS, reason_of
 from compaction_kit.session import quiet_errors
-from compaction_kit.verify import Fingerprint, fingerprint
+from compaction_kit.verify import Fingerprint
 
 IDENTICAL, FINGERPRINT = "identical files", "equal fingerprints"
 # Of a commit in whose userMetadata the kit has left the fingerprint of its rows.
@@ -132,13 +133,11 @@ def compare_versions(handle: Handle, version: int, other: int) -> bool:
     Raises:
         FileNotFoundError: Some of these files are missing.
         RunFailedError: They can't be read.
-        SessionError: The session has no JVM, as in Spark Connect.
     """
     before, after = handle.log.snapshot(version), handle.log.snapshot(other)
     if before.metadata.schema != after.metadata.schema:
         return False
     spark = handle.spark
-    check_jvm(spark, "versions can't be compared file by file: compare what queries return instead.")
     # Delta sets this only where it plans the read itself.
     by_id = {"spark.sql.parquet.fieldId.read.enabled": "true"} if before.metadata.is_mapped_by_id else {}
     try:
@@ -157,6 +156,8 @@ def compare_versions(handle: Handle, version: int, other: int) -> bool:
         raise RunFailedError(
             f"Versions {version} and {other} can't be compared: {reason_of(error)}."
         ) from error
+    except ContentDiffers as error:
+        raise RunFailedError(f"Versions {version} and {other} can't be compared: {error}.") from error
 
 
 def not_in(snapshot: Snapshot, other: Snapshot) -> pa.Array:
@@ -233,7 +234,8 @@ def _fingerprint(handle: Handle, version: int, adds: Adds) -> Fingerprint:
     """Return the fingerprint of some files, as Spark reads them with the columns of a version."""
     if not adds:
         return Fingerprint(0, (0, 0))
-    return fingerprint(rows_of(handle.spark, handle.uri, adds, version))
+    (content,) = contents(handle, [adds], [version], schema=version)
+    return content()
 
 
 def _adds(snapshot: Snapshot, other: Snapshot) -> Iterator[dict[str, Any]]:

@@ -108,7 +108,7 @@ class RestorePlan(Plan):
             # The plan is checked once other runs have released the session.
             with quiet_errors(), settings(spark, "restore", tag):
                 _check(self)
-                run_cancellable(spark, lambda: restore(spark, handle.uri, self.target), lambda _: None)
+                run_cancellable(spark, lambda: restore(spark, handle.uri, self.target), lambda: None)
         except (PySparkException, Py4JError) as error:
             raise translate(error, handle.store.root, _outcome(self, tag)) from error
         except (WorkCancelled, KeyboardInterrupt) as error:

@@ -264,7 +264,7 @@ def run_verified(
 
     try:
         with quiet_errors(), session_confs(spark, WHOLE_FILES):
-            before, after = run_cancellable(spark, run, lambda _: None, is_final=False)
+            before, after = run_cancellable(spark, run, lambda: None, is_final=False)
     except BaseException as error:
         outcome = undo()
         if isinstance(error, (*SPARK_ERRORS, OSError)):

@@ -113,7 +113,7 @@ class Held:
             current.setNextObserver(following, True)
             # Otherwise the thread would wait here before it uses the next observer.
             locks.last().exitBarrier().unblock()
-        self._outcome = in_thread(lambda: self._run(write))
+        self._outcome = in_thread(spark, lambda: self._run(write))
         while not self._commit.hasReached():
             if self._outcome.done():
                 error = self._outcome.exception()

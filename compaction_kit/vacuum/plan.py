@@ -57,7 +57,6 @@ class VacuumPlan(Preview, Plan):
         Raises:
             InvalidArgumentError: The plan is for a time in the future, or an argument can't be used.
             StalePlanError: The table, or a file of the plan, has changed since the plan was made.
-            SessionError: The session has no JVM, as in Spark Connect.
             ReadOnlyTableError: The table's log can't be written to.
             RunFailedError: Spark or Delta failed; the message says what was deleted.
             RunCancelled: It was cancelled; the message says what was deleted.

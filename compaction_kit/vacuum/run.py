@@ -17,7 +17,6 @@ from pyspark.sql import SparkSession
 from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanError
 from compaction_kit.execute.failures import translate
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable, session_confs
-from compaction_kit.execute.jvm import check_jvm
 from compaction_kit.execute.work import Measured, ProgressBar
 from compaction_kit.folder import Folder, look_through
 from compaction_kit.history.readable import read_readability
@@ -159,10 +158,6 @@ def _delete(
     Delta deletes the files of an inventory that the log doesn't need and that are older than the table's
     retention. A shorter retention needs RETAIN, which Delta refuses while its retention check is on.
     """
-    check_jvm(
-        spark,
-        "a vacuum could not be watched or cancelled: use a session that has one; nothing was deleted.",
-    )
     confs = {_LITE: str(_advances_lite(plan)).lower()}
     if parallel_delete is not None:
         confs[_PARALLEL_DELETE] = str(parallel_delete).lower()
@@ -173,7 +168,7 @@ def _delete(
     try:
         with session_confs(spark, confs):
             spark.createDataFrame(_inventory(plan), _INVENTORY).createOrReplaceTempView(view)
-            run_cancellable(spark, lambda: spark.sql(statement).collect(), lambda _: look())
+            run_cancellable(spark, lambda: spark.sql(statement).collect(), look)
     except (PySparkException, Py4JJavaError, OSError) as error:
         raise translate(error, plan.handle.store.root, _outcome(plan)) from error
     except (WorkCancelled, KeyboardInterrupt) as error:

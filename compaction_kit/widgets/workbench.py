@@ -165,7 +165,7 @@ class Workbench(w.VBox):
     def _session_sentence(self) -> str:
         if self.session.status == "done":
             spark = self.session.result
-            return f"Spark {spark.version} · Delta {delta_version(spark)} · {spark.sparkContext.master}"
+            return f"Spark {spark.version} · Delta {delta_version(spark)} · {spark.conf.get('spark.master')}"
         if self.session.status == "failed":
             return f"Spark is not available: {self.session.message}"
         return "Spark is starting …"

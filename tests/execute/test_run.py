@@ -5,7 +5,6 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,11 +21,9 @@ from compaction_kit.errors import (
     ReadOnlyTableError,
     RunCancelled,
     RunFailedError,
-    SessionError,
     StalePlanError,
 )
 from compaction_kit.execute import Progress
-from compaction_kit.handle import Handle
 from tests import folders, handmade
 from tests.execute.meanwhile import commit_behind, once_rewriting, wait_until
 from tests.folders import data_files
@@ -290,14 +287,6 @@ def test_an_unknown_strategy_is_refused_by_name(spark: SparkSession, shaped: Pat
     ) as caught:
         open_table(shaped).plan_compaction().run(strategy=strategy)
     assert "optimize" in str(caught.value)
-    assert folders.listing(shaped) == before
-
-
-def test_without_a_jvm_nothing_is_begun(shaped: Path) -> None:
-    before, table = folders.listing(shaped), open_table(shaped)
-    remote = Handle(table.name, table.handle.store, object())  # type: ignore[arg-type]
-    with pytest.raises(SessionError, match="has no JVM in reach"):
-        replace(table.plan_compaction(), handle=remote).run()
     assert folders.listing(shaped) == before
 
 

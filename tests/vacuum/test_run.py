@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
-from compaction_kit.errors import InvalidArgumentError, RunCancelled, SessionError, StalePlanError
+from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanError
 from compaction_kit.handle import Handle
 from compaction_kit.vacuum import VacuumPlan, VacuumProgress
 from tests import deltas_view, folders, handmade
@@ -139,13 +139,6 @@ def with_session(plan: VacuumPlan, get_session: Callable[[], Any]) -> VacuumPlan
             return get_session()
 
     return replace(plan, handle=OtherHandle(plan.handle.name, plan.handle.store))
-
-
-def test_without_a_jvm_nothing_is_begun(old: Path) -> None:
-    plan = with_session(open_table(old).plan_vacuum(), object)
-    with pytest.raises(SessionError, match="has no JVM in reach"):
-        plan.run()
-    assert (old / "a").exists()
 
 
 @pytest.mark.spark

@@ -186,7 +186,7 @@ class BinJob:
         return run_cancellable(
             self._spark,
             lambda: [Rewritten(*output) for output in tasks.collect()],
-            lambda _: record.rewriting(bins_before + int(bins.value + 0.001), bytes_before + size.value),
+            lambda: record.rewriting(bins_before + int(bins.value + 0.001), bytes_before + size.value),
             is_final=False,
         )
 
@@ -225,7 +225,7 @@ class BinJob:
         found = run_cancellable(
             self._spark,
             lambda: [Rewritten(*output) for output in joining.collect()],
-            lambda _: None,
+            lambda: None,
             is_final=False,
         )
         # Not by the tasks: one that is tried again needs the parts again.

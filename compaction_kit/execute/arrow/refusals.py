@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from compaction_kit.compat import writes_partition_columns
+from compaction_kit.compat import has_jvm, writes_partition_columns
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.execute.arrow import worker
 from compaction_kit.execute.arrow.worker.files import is_there
@@ -81,6 +81,8 @@ def refuse_table(spark: SparkSession, plan: BinPlan) -> str | None:
     """Why no bin of a plan can be rewritten with pyarrow; None if bins can."""
     snapshot = plan.source.snapshot
     store = snapshot.store
+    if not has_jvm(spark):
+        return "its commit needs the session's JVM, which can't be reached over Spark Connect"
     if not store.is_local and store.files is None:
         return f"executors can't reach {store.root} by pyarrow"
     if plan.zorder_by:

@@ -85,7 +85,7 @@ class _ArrowRun:
         bins = self._live_part(self._left(bins), self._work.log.segment().version)
         while bins:
             # Delta begins while the tasks write, and stats are merged.
-            meanwhile = in_thread(partial(self._prepare, bins))
+            meanwhile = in_thread(self._work.spark, partial(self._prepare, bins))
             # Outputs that no commit has named yet: deleted if none will.
             with self._job.rewritten(bins) as pending:
                 done = list(pending.values())

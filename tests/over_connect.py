@@ -1,0 +1,296 @@
+"""An analyst's path over Spark Connect; `test_connect.py` runs these in a process of their own.
+
+A process has either a JVM or a server that it is connected to, named by SPARK_REMOTE.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+import compaction_kit as ck
+from compaction_kit import datasets
+from compaction_kit.errors import (
+    ConflictError,
+    InvalidArgumentError,
+    RunCancelled,
+    RunFailedError,
+    SessionError,
+    UnsupportedTableError,
+    VerificationError,
+)
+from compaction_kit.execute import Progress
+from compaction_kit.lessons import races
+from tests import folders, handmade
+from tests.conftest import CopyOf
+from tests.execute.meanwhile import commit_behind, once, once_rewriting
+
+IN_ONE_GO = ["optimize", "rewrite"]
+MIN_SIZE = "spark.databricks.delta.optimize.minFileSize"
+SET_BY_DELTA = {
+    "spark.databricks.delta.lastCommitVersionInSession",
+    "spark.sql.parquet.fieldId.read.enabled",
+    "spark.sql.parquet.fieldId.write.enabled",
+}
+NO_JVM = "its commit needs the session's JVM, which can't be reached over Spark Connect"
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.fixture(scope="session")
+def spark() -> SparkSession:
+    return SparkSession.builder.getOrCreate()
+
+
+@pytest.fixture(autouse=True)
+def settings(spark: SparkSession) -> Iterator[None]:
+    """The session's settings, with some of the user's own; a test leaves them as they are."""
+    spark.conf.set(MIN_SIZE, "12345")
+    spark.conf.set("spark.databricks.delta.commitInfo.userMetadata", "mine")
+    before = own_settings(spark)
+    yield
+    assert own_settings(spark) == before
+
+
+def own_settings(spark: SparkSession) -> dict[str, str]:
+    known = dict(spark.conf.getAll)  # type: ignore[attr-defined]
+    return {key: value for key, value in known.items() if key not in SET_BY_DELTA}
+
+
+@pytest.fixture
+def wide(tmp_path: Path) -> Path:
+    """12 bins of 10 files, which take a moment."""
+    return Path(datasets.shaped_table(tmp_path / "wide", partitions=12, files=10, rows=20, commits=2))
+
+
+def rows_of(spark: SparkSession, table: Path, version: int | None = None) -> list[str]:
+    reader = spark.read.format("delta")
+    rows = (reader if version is None else reader.option("versionAsOf", version)).load(str(table))
+    return sorted(map(str, rows.collect()))
+
+
+def stop_at(step: str) -> Callable[[Progress], None]:
+    def report(progress: Progress) -> None:
+        if progress.step.startswith(step) and progress.fraction > 0:
+            raise Stop
+
+    return report
+
+
+def test_this_process_has_no_jvm(spark: SparkSession) -> None:
+    assert SparkContext._gateway is None
+    assert not hasattr(spark, "_jsparkSession")
+
+
+@pytest.mark.parametrize("strategy", ["auto", "rewrite"])
+def test_the_whole_path(spark: SparkSession, changed: Path, strategy: str) -> None:
+    table = ck.open_table(changed)
+    before, seen, values = rows_of(spark, changed), list[Progress](), set[str | None]()
+    plan = table.plan_compaction(min_file_size="1 MiB", max_file_size="1 MiB")
+
+    def watch(progress: Progress) -> None:
+        seen.append(progress)
+        values.add(spark.conf.get(MIN_SIZE))
+
+    result = plan.run(strategy=strategy, progress=watch)
+    assert (result.versions, result.as_planned, result.verified) == ((5,), True, True)
+    assert result.strategy == ("rewrite" if strategy == "rewrite" else "optimize")
+    assert result.reason == (f"optimize, for {NO_JVM}" if strategy == "auto" else "as asked for")
+    assert result.fingerprint is not None
+    assert result.fingerprint.num_rows == len(before) == 1050
+    assert rows_of(spark, changed) == before
+    # The plan's threshold for the time of OPTIMIZE, and then the user's own again.
+    assert values == ({"12345"} if strategy == "rewrite" else {"12345", str(2**20)})
+    fractions = [progress.fraction for progress in seen]
+    assert fractions == sorted(fractions)
+    assert {progress.step for progress in seen} == {"Rewriting", "Comparing the content", "Done"}
+    assert any(progress.bins_done > 0 for progress in seen if progress.step == "Rewriting")
+    assert any(0.6 < progress.fraction < 1 for progress in seen)
+
+    (last,) = table.log.commits().filter(pc.equal(table.log.commits()["version"], 5)).to_pylist()
+    assert last["operation"] == ("WRITE" if strategy == "rewrite" else "OPTIMIZE")
+    assert last["user_metadata"].startswith(f"mine; compaction_kit {result.strategy}, plan ")
+    assert table.history().num_rows == 6
+    assert table.versions(verify=True)["same_content_by"].to_pylist()[-1] == "equal fingerprints"
+    assert "equal fingerprints" in table.diff(4, 5, verify=True).summary()
+    restored = table.plan_restore(2).run()
+    assert (restored.version, restored.as_planned) == (6, True)
+    assert rows_of(spark, changed) == rows_of(spark, changed, 2)
+
+
+def test_vacuum_deletes_what_was_planned(spark: SparkSession, changed: Path) -> None:
+    table = ck.open_table(changed)
+    table.plan_compaction().run(verify=False)
+    check = "spark.databricks.delta.retentionDurationCheck.enabled"
+    with pytest.raises(InvalidArgumentError, match=check):
+        table.plan_vacuum(retention="0 hours")
+    spark.conf.set(check, "false")
+    try:
+        seen: list[float] = []
+        vacuum = table.plan_vacuum(retention="0 hours")
+        done = vacuum.run(progress=lambda progress: seen.append(progress.fraction))
+        assert (vacuum.num_files, done.num_files, done.as_planned) == (21, 21, True)
+        assert seen[-1] == 1
+    finally:
+        spark.conf.unset(check)
+    assert table.files().num_files == len(folders.data_files(changed)) == 3
+
+
+def test_a_plan_that_needs_arrow_is_refused_by_name(changed: Path) -> None:
+    before, table = folders.listing(changed), ck.open_table(changed)
+    for plan, strategy in (
+        (table.plan_compaction(), "arrow"),
+        (table.plan_compaction(order="ingest"), "auto"),
+    ):
+        with pytest.raises(UnsupportedTableError, match=NO_JVM) as caught:
+            plan.run(strategy=strategy)
+        assert "\n" not in str(caught.value)
+    assert folders.listing(changed) == before
+    with pytest.raises(SessionError, match="has no JVM in reach, as over Spark Connect, and no transaction"):
+        races.play(changed.parent / "lessons", "compaction with delete")
+
+
+@pytest.mark.parametrize("strategy", IN_ONE_GO)
+def test_a_cancelled_run_leaves_the_table_as_the_error_says(
+    spark: SparkSession, wide: Path, strategy: str
+) -> None:
+    table = ck.open_table(wide)
+    before = rows_of(spark, wide)
+    plan = table.plan_compaction()
+    with pytest.raises(RunCancelled, match="cancelled: nothing was committed, the table is as it was"):
+        plan.run(strategy=strategy, progress=stop_at("Rewriting"))
+    # Bins that were about to begin may still be written, by threads that Delta has for them.
+    time.sleep(1)
+    assert table.version == plan.version
+    with pytest.raises(RunCancelled, match="the table was restored to version 2, as version 4"):
+        plan.run(strategy=strategy, progress=stop_at("Comparing"))
+    assert table.files().num_files == plan.num_files_removed
+    assert rows_of(spark, wide) == before
+
+
+@pytest.mark.parametrize("strategy", IN_ONE_GO)
+def test_content_that_differs_is_noticed_and_undone(
+    spark: SparkSession, changed: Path, strategy: str
+) -> None:
+    table = ck.open_table(changed)
+    before, files = rows_of(spark, changed), folders.data_files(changed)
+
+    def spoil() -> None:
+        file = min(folders.data_files(changed) - files)
+        rows = pq.ParquetFile(file).read()
+        rows = rows.set_column(0, "id", pc.add(rows["id"], 1))
+        file.with_name(f".{file.name}.crc").unlink()
+        pq.write_table(rows, file, use_deprecated_int96_timestamps=True)
+
+    with pytest.raises(VerificationError, match="the table was restored to version 4, as version 6"):
+        table.plan_compaction().run(strategy=strategy, progress=once("Comparing", spoil))
+    assert rows_of(spark, changed) == before
+
+
+@pytest.mark.parametrize("strategy", IN_ONE_GO)
+def test_files_are_told_apart_whatever_their_names(
+    spark: SparkSession, tmp_path: Path, strategy: str
+) -> None:
+    # In a folder with an odd name; in each partition files of the same names, without statistics, and one
+    # large enough to stay.
+    table, actions = tmp_path / "od d+%41é#{x}", []
+    for number, value in enumerate(["a b/c%é+", "x:1", None]):
+        folder = f"p={number} é%25"
+        for name in ("0 a.parquet", "1+b.parquet", "large.parquet"):
+            ids = pa.array(range(number * 10, number * 10 + (5_000 if "large" in name else 5)), pa.int64())
+            action = handmade.write_data(table, f"{folder}/{name}", pa.table({"id": ids}), {"p": value})
+            add = {key: kept for key, kept in action["add"].items() if key != "stats"}
+            path = f"p={number}%20é%2525/{name.replace(' ', '%20')}"
+            actions.append({"add": add | {"path": path}})
+    columns = handmade.metadata({"id": "long", "p": "string"}, ["p"])
+    handmade.write_log(table, [columns, *actions])
+    before = rows_of(spark, table)
+    limit = min(file.stat().st_size for file in table.rglob("large.parquet"))
+    result = (
+        ck.open_table(table).plan_compaction(min_file_size=limit, max_file_size=limit).run(strategy=strategy)
+    )
+    assert result.fingerprint is not None
+    assert result.verified
+    # The large files are read, and not compared.
+    assert result.fingerprint.num_rows == (15_030 if strategy == "rewrite" else 30)
+    assert rows_of(spark, table) == before
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_file_of_which_no_row_is_found_must_be_known_to_have_none(tmp_path: Path, is_known: bool) -> None:
+    actions = []
+    for number in range(4):
+        rows = pa.table({"id": pa.array(range(number), pa.int64())})
+        actions.append(handmade.write_data(tmp_path, f"{number}.parquet", rows))
+    if not is_known:
+        del actions[0]["add"]["stats"]
+    plan = ck.open_table(handmade.write_log(tmp_path, [handmade.metadata(), *actions])).plan_compaction()
+    if is_known:
+        assert plan.run().verified
+        return
+    with pytest.raises(VerificationError, match=r"No row of 0\.parquet .*the table was restored"):
+        plan.run()
+
+
+@pytest.mark.parametrize("strategy", IN_ONE_GO)
+def test_vectors_mapped_columns_and_batches_are_proved(
+    spark: SparkSession, lived: Path, copy_of: CopyOf, strategy: str
+) -> None:
+    folder = copy_of(lived)
+    name = f"delta.`{folder}`"
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    spark.sql(f"ALTER TABLE {name} RENAME COLUMN id TO `file path`")
+    spark.sql(f"DELETE FROM {name} WHERE `file path` = 30")
+    before = rows_of(spark, folder)
+    table = ck.open_table(folder)
+    plan = table.plan_compaction(max_deleted_rows_ratio=0, batch_size=1)
+    result = plan.run(strategy=strategy)
+    assert result.verified
+    assert len(result.versions) == (1 if strategy == "rewrite" else plan.num_batches)
+    assert rows_of(spark, folder) == before
+
+
+def test_what_others_do_meanwhile(spark: SparkSession, wide: Path) -> None:
+    table = ck.open_table(wide)
+    plan = table.plan_compaction()
+    source = plan.files["path"].to_pylist()[0]
+    rows = pq.ParquetFile(wide / source).read()
+    more = handmade.write_data(wide, f"{source}-more.parquet", rows, {"part": "p0000"})
+    result = plan.run(strategy="optimize", progress=once_rewriting(commit_behind(wide, 3, [more])))
+    assert (result.versions, result.verified, result.as_planned) == ((4,), True, True)
+    table.plan_restore(2).run()
+    plan = table.plan_compaction()
+    removals = [handmade.remove(path, int(time.time() * 1000)) for path in plan.files["path"].to_pylist()]
+    with pytest.raises(ConflictError, match="make a new plan; nothing was committed") as caught:
+        plan.run(strategy="optimize", progress=once_rewriting(commit_behind(wide, 6, removals)))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_failure_is_told_in_one_sentence(changed: Path) -> None:
+    plan = ck.open_table(changed).plan_compaction()
+    (changed / plan.files["path"].to_pylist()[0]).unlink()
+    for strategy in IN_ONE_GO:
+        with pytest.raises(RunFailedError, match=r"the table is as it was.*(?i:not.exist)") as caught:
+            plan.run(strategy=strategy)
+        assert "\n" not in str(caught.value)
+
+
+def test_the_workbench_runs_a_plan(changed: Path) -> None:
+    bench: Any = ck.workbench(changed)
+    bench.session.wait(60)
+    bench.state.loading.wait(60)
+    assert bench.session.status == "done", bench.session.message
+    assert "local[2]" in bench.spark.value
+    assert bench.state.run()
+    bench.state.running.wait(120)
+    assert bench.state.result.verified
+    assert "content identical" in bench.footer.value
