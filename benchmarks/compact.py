@@ -69,7 +69,7 @@ class Runs:
 
 
 def main(names: list[str], factor: float, repeats: int) -> None:
-    spark = ck.get_spark()
+    spark = ck.get_spark(warm=False)
     print(f"{spark.sparkContext.defaultParallelism} cores")
     with tempfile.TemporaryDirectory(prefix="compact-") as folder:
         warm = random_numbers(spark, Path(folder) / "warm", Shape(4, 4, 2_000, MIB, (0, 0), random_numbers))
