@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from compaction_kit.execute.jvm import job_span
 
 T = TypeVar("T")
-_POLL_SECONDS = 0.1
+POLL_SECONDS = 0.1
 # Errors of a session that has died: nobody cancelled its work.
 _DEAD = (Py4JNetworkError, ConnectionError)
 # How long to wait for tasks that were cancelled.
@@ -100,7 +100,7 @@ def run_cancellable(
     is_done = False
     while not is_done:
         try:
-            is_done = bool(wait([outcome], _POLL_SECONDS).done)
+            is_done = bool(wait([outcome], POLL_SECONDS).done)
             if stopped is None:
                 tick(group)
             else:
@@ -130,7 +130,7 @@ def _end_tasks(spark: SparkSession, group: str) -> None:
             spark.sparkContext.cancelJobGroup(group)
             if not _runs(spark.sparkContext.statusTracker(), group):
                 return
-            time.sleep(_POLL_SECONDS / 2)
+            time.sleep(POLL_SECONDS / 2)
 
 
 def _runs(tracker: StatusTracker, group: str) -> bool:
