@@ -144,7 +144,7 @@ def read_deltalake(table: str) -> None:
 def read_delta(table: str) -> None:
     import compaction_kit as ck
 
-    spark = ck.get_spark()
+    spark = ck.get_spark(warm=False)
     delta = spark._jvm.org.apache.spark.sql.delta  # type: ignore[union-attr]
     delta.DeltaLog.clearCache()
     log = delta.DeltaLog.forTable(spark._jsparkSession, table)

@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,6 +28,9 @@ from compaction_kit.sql import plain_path, uri
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 # Two threads of a notebook that need a session get the same one.
 _STARTING = threading.Lock()
+# Whether errors were logged before each block that is quiet: blocks of several threads end in any order.
+_QUIETING = threading.Lock()
+_before_quiet: list[bool] = []
 # Prefix of a process's own folder in the temporary folder, and its log in there.
 _SCRATCH, _LOG_NAME = "compaction-kit-spark-", "spark.log"
 # Open as long as this process runs, which locks them.
@@ -50,34 +53,29 @@ _OF_OTHERS = {"PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR"}
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 
-def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False) -> SparkSession:
-    """Return the active Spark session if it can read Delta, else start a local one.
-
-    A new session runs in this process on all cores. It has Delta's JARs (downloaded once, then
-    kept in the user's cache folder) and settings for one machine; Spark writes its messages to a
-    log file, not to the screen. After the first program that used it has ended, a process of the least
-    priority archives Java's classes in that folder, with which later sessions start faster.
+def get_spark(
+    config: Mapping[str, Any] | None = None,
+    s3: bool = False,
+    started: Callable[[SparkSession], None] | None = None,
+) -> SparkSession:
+    """Return the active Spark session if it can read Delta, else start a local one; see `warming.get_spark`.
 
     Args:
-        config: Spark settings for a new session, which override those of the kit; the JARs of
-            "spark.jars.packages" come along with Delta's. An active session is not changed.
-        s3: Whether a new session is for tables on S3 ("s3a://bucket/table"): it has the JARs, and runs more
-            tasks at once than there are cores, as they wait for the store. Give the keys
-            and the endpoint by `config`, as Hadoop's S3A takes them ("spark.hadoop.fs.s3a.endpoint"), or
-            by the environment ("AWS_ACCESS_KEY_ID").
+        config: Spark settings for a new session, which override those of the kit.
+        s3: Whether a new session is for tables on S3.
+        started: Called with a new session.
 
     Raises:
         SessionError: The active session can't read Delta, there is no Java that fits, or Spark did
             not start.
-
-    Examples:
-        >>> ck.get_spark().range(3).count()
-        3
     """
     with _STARTING:
         active = active_spark()
         if active is None:
-            return _start(config or {}, s3)
+            new = _start(config or {}, s3)
+            if started is not None:
+                started(new)
+            return new
     if _EXTENSION not in (active.conf.get("spark.sql.extensions", "") or ""):
         raise SessionError(
             "The active Spark session can't read Delta: stop it (spark.stop()) and restart the "
@@ -102,12 +100,14 @@ def active_spark() -> SparkSession | None:
 def quiet_errors() -> Iterator[None]:
     """Stop PySpark from logging the Java stack trace of errors that it raises."""
     logger = error_logger("SQLQueryContextLogger")
-    before = logger.disabled
-    logger.disabled = True
+    with _QUIETING:
+        _before_quiet.append(logger.disabled)
+        logger.disabled = True
     try:
         yield
     finally:
-        logger.disabled = before
+        with _QUIETING:
+            logger.disabled = _before_quiet.pop()
 
 
 def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:

@@ -20,7 +20,7 @@ from compaction_kit.compat import has_jvm, inheriting_thread
 from compaction_kit.execute.jvm import job_span
 
 T = TypeVar("T")
-_POLL_SECONDS = 0.1
+POLL_SECONDS = 0.1
 # Errors of a session that has died: nobody cancelled its work.
 _DEAD = (Py4JNetworkError, ConnectionError)
 # How long to wait for tasks that were cancelled.
@@ -230,7 +230,7 @@ def _run(
     is_done = False
     while not is_done:
         try:
-            is_done = bool(wait([outcome], _POLL_SECONDS).done)
+            is_done = bool(wait([outcome], POLL_SECONDS).done)
             if stopped is None:
                 tick()
             else:
@@ -257,7 +257,7 @@ def _end_tasks(marked: _Marked) -> None:
     end = time.monotonic() + _ENDING_SECONDS
     with contextlib.suppress(Exception):
         while time.monotonic() < end and not marked.end():
-            time.sleep(_POLL_SECONDS / 2)
+            time.sleep(POLL_SECONDS / 2)
 
 
 def in_thread(spark: SparkSession, work: Callable[[], T]) -> Future[T]:

@@ -69,7 +69,12 @@ def _execute(work: Work, statement: str, num_bins: int) -> None:
             record.span("rewrite", job.start, job.end)
         seen = len(done)
         bins = min(seen, num_bins)
-        record.rewriting(bins_before + bins, bytes_before + int(share * bins))
+        if not (watched.jobs or watched.num_tasks):
+            record.preparing()
+        elif record.bins_done < bins_before + bins or bins < num_bins:
+            record.rewriting(bins_before + bins, bytes_before + int(share * bins))
+        else:
+            record.committing()
 
     run_watched(work.spark, lambda: work.spark.sql(statement).collect(), watch)
 

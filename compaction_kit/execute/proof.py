@@ -17,6 +17,7 @@ an overwrite write and commit in one go, and are compared afterwards:
 import time
 from collections.abc import Sequence
 from concurrent.futures import wait
+from functools import partial
 
 from compaction_kit.execute.commits import Commit, net_files, restore
 from compaction_kit.execute.contents import ANY_VERSION, Adds, Content, contents, readable_together
@@ -24,7 +25,6 @@ from compaction_kit.execute.failures import ContentDiffers, reason_of
 from compaction_kit.execute.jobs import (
     WHOLE_FILES,
     Watched,
-    WorkCancelled,
     in_thread,
     run_watched,
     session_confs,
@@ -55,11 +55,8 @@ def compare(work: Work, gone: Adds, new: Adds, versions: Sequence[int] | None = 
     """
     size_bytes = sum(int(action["add"]["size"]) for action in gone)
     snapshot, start = work.log.snapshot(), time.time()
-    try:
-        # Else a comparison of few files is over before it is seen, or can be cancelled.
-        work.record.comparing(0)
-    except BaseException as error:
-        raise WorkCancelled from error
+    # Else a comparison of few files is over before it is seen, or can be cancelled.
+    work.record.ask(partial(work.record.comparing, 0))
     try:
         found = compare_quickly(
             work.spark, snapshot, gone, new, lambda share: work.record.comparing(size_bytes * share)

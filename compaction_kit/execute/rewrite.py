@@ -229,7 +229,12 @@ def _bins_done(work: Work, spread: Spread, num_tasks: int) -> Callable[[Watched]
             tasks[0] += tasks[1]
         tasks[1] = watched.tasks
         share = min(sum(tasks) / (reading + num_tasks), 1.0)
-        record.rewriting(int(plan.num_bins * share), int(plan.bytes_removed * share))
+        if not (watched.jobs or watched.num_tasks):
+            record.preparing()
+        elif record.bytes_done < plan.bytes_removed:
+            record.rewriting(int(plan.num_bins * share), int(plan.bytes_removed * share))
+        else:
+            record.committing()
 
     return report
 

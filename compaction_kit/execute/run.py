@@ -94,6 +94,7 @@ def _run(work: Work, strategy: str) -> CompactionResult:
     choice = _choose(work, strategy)
     is_written = False
     try:
+        work.record.ask(work.record.preparing)
         choice, refusals = _rewrite(work, strategy, choice)
         is_written = True
         commits = commits_of(work.store, work.plan.id, since)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from tqdm.auto import tqdm
 
+from compaction_kit.execute.jobs import WorkCancelled
 from compaction_kit.handle import Handle
 from compaction_kit.log import TransactionLog
 from compaction_kit.plan import BinPlan
@@ -26,8 +27,15 @@ TIMELINE = pa.schema(
         ("seconds", pa.float64()),
     ]
 )
-# The share of a run that its rewriting takes where content is compared afterwards.
+# The steps, as watchers are told.
+PREPARING, REWRITING, COMPARING = "Preparing", "Rewriting", "Comparing the content"
+COMMITTING, DONE = "Committing", "Done"
+# The shares of a run that preparing and committing take, of which nobody knows how long they last.
+_PREPARING, _COMMITTING = 0.05, 0.05
+# The share of the rest that rewriting takes where content is compared.
 _REWRITING = 0.6
+# In so many seconds the bar goes half of the way that is left, where there is nothing to count.
+_HALF_WAY = 4.0
 
 
 class Measured:
@@ -47,12 +55,14 @@ class Progress(Measured):
     """How far a run is.
 
     Attributes:
-        step: The current step.
+        step: The current step: "Preparing", "Rewriting", "Comparing the content", "Committing" (before or
+            after the comparison, as the strategy has it) or "Done".
         fraction: The share of the whole that is done, 0 to 1.
         bins_done: Bins that are rewritten, of `num_bins`; for the strategy "rewrite", and over Spark
             Connect, estimated from tasks and stages.
         bytes_done: Their bytes, of `size_bytes`.
         seconds: Since the run began.
+        bytes_compared: Bytes of the files whose content is compared, of `size_bytes`.
     """
 
     step: str
@@ -62,13 +72,24 @@ class Progress(Measured):
     seconds: float
     bytes_done: int = 0
     size_bytes: int = 0
+    bytes_compared: int = 0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds for the rest at the pace so far; None while nothing is rewritten, or it isn't known."""
+        return None if self.size_bytes and not self.bytes_done else super().seconds_left
 
     def __str__(self) -> str:
-        parts = [self.step]
-        if self.num_bins:
+        """The step and its measure; those that have none take the seconds that are shown anyway."""
+        if self.step in (PREPARING, COMMITTING):
+            return self.step
+        parts, bytes_done = [self.step], self.bytes_done
+        if self.step == COMPARING:
+            bytes_done = self.bytes_compared
+        elif self.num_bins:
             parts.append(f"{self.bins_done:,} of {format_count(self.num_bins, 'bin')}")
         if self.size_bytes:
-            parts.append(f"{format_size(self.bytes_done)} of {format_size(self.size_bytes)}")
+            parts.append(f"{format_size(bytes_done)} of {format_size(self.size_bytes)}")
         return ", ".join(parts)
 
 
@@ -116,7 +137,8 @@ class Recorder:
         self._report = report
         self._plan = plan
         self._rewriting = _REWRITING if verify else 1.0
-        self._fraction = 0.0
+        self._fraction = self._committed = 0.0
+        self._commit_start: float | None = None
         self._spans: list[tuple[object, ...]] = []
         self.start = time.time()
         self.bins_done = self.bytes_done = self.bytes_compared = self.peak_bytes = 0
@@ -129,16 +151,35 @@ class Recorder:
         """Seconds since the run began."""
         return time.time() - self.start
 
+    def preparing(self) -> None:
+        """Report that what is to be rewritten is not yet under way, unless some of it is done."""
+        self._tell(REWRITING if self.bytes_done else PREPARING, self.bytes_compared)
+
     def rewriting(self, bins_done: int, bytes_done: int) -> None:
         """Report how many bins are done, and their bytes; it never goes back."""
         plan = self._plan
         self.bins_done = min(max(bins_done, self.bins_done), plan.num_bins)
         self.bytes_done = min(max(bytes_done, self.bytes_done), plan.bytes_removed)
-        self._tell("Rewriting", self.bytes_compared)
+        self._tell(REWRITING, self.bytes_compared)
 
     def comparing(self, size_bytes: float) -> None:
         """Report how many bytes of the current comparison are done."""
-        self._tell("Comparing the content", self.bytes_compared + size_bytes)
+        self._tell(COMPARING, self.bytes_compared + size_bytes)
+
+    def committing(self) -> None:
+        """Report that all bins of a batch are rewritten, and Delta commits them."""
+        self._tell(COMMITTING, self.bytes_compared)
+
+    def ask(self, report: Callable[[], None]) -> None:
+        """Report where no Spark work is watched.
+
+        Raises:
+            WorkCancelled: The watcher raised.
+        """
+        try:
+            report()
+        except Exception as error:
+            raise WorkCancelled from error
 
     def mute(self) -> None:
         """Report nothing any more: nobody can cancel what comes."""
@@ -150,7 +191,7 @@ class Recorder:
         # Too late to cancel.
         with contextlib.suppress(Exception):
             self._fraction = 1.0
-            self._tell("Done", self._plan.bytes_removed)
+            self._tell(DONE, self.bytes_compared)
 
     def conflict(self, error: Exception) -> None:
         """Record that another writer was in the way."""
@@ -178,10 +219,18 @@ class Recorder:
         plan = self._plan
         size_bytes = max(plan.bytes_removed, 1)
         rewritten, compared = self.bytes_done / size_bytes, min(bytes_compared / size_bytes, 1.0)
-        fraction = self._rewriting * rewritten + (1 - self._rewriting) * compared
+        prepared = _half_ways(self.seconds) if step == PREPARING else 1.0
+        if step != COMMITTING:
+            self._commit_start = None
+        else:
+            self._commit_start = self._commit_start or time.time()
+            self._committed = max(self._committed, _half_ways(time.time() - self._commit_start))
+        counted = self._rewriting * rewritten + (1 - self._rewriting) * compared
+        uncounted = _PREPARING * prepared + _COMMITTING * self._committed
+        fraction = uncounted + (1 - _PREPARING - _COMMITTING) * counted
         self._fraction = max(self._fraction, fraction)
         done = self.bins_done, plan.num_bins, self.seconds, self.bytes_done, plan.bytes_removed
-        self._report(Progress(step, self._fraction, *done))
+        self._report(Progress(step, self._fraction, *done, int(size_bytes * compared)))
 
 
 @dataclass(frozen=True)
@@ -223,6 +272,10 @@ class Work:
     def log(self) -> TransactionLog:
         """The table's log."""
         return self.handle.log
+
+
+def _half_ways(seconds: float) -> float:
+    return float(1 - 0.5 ** (seconds / _HALF_WAY))
 
 
 def nobody(_: object) -> None:

@@ -229,7 +229,7 @@ class AnalystsPath(FirstLook):
         page.locator("button.ck-to-run").click()
         page.locator("button.ck-run").click()
         working = page.locator(".ck-progress .ck-status")
-        expect(working).to_contain_text("Rewriting, 0 of", timeout=60 * SECOND)
+        expect(working).to_contain_text(re.compile("Preparing|Rewriting, 0 of"), timeout=60 * SECOND)
         page.locator(".ck-progress").get_by_role("button", name="Cancel").click()
         expect(page.locator(".ck-progress .ck-error")).to_contain_text(
             "cancelled: nothing was committed", timeout=60 * SECOND

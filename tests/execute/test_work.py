@@ -14,10 +14,18 @@ def test_the_time_left_goes_by_the_pace_so_far(fraction: float, seconds: float, 
     assert Progress("step", fraction, 0, 4, seconds).seconds_left == left
 
 
+def test_no_time_left_is_told_before_anything_is_rewritten() -> None:
+    assert Progress("Rewriting", 0.05, 0, 4, 3.0, 0, 5 << 20).seconds_left is None
+
+
 def test_bins_and_bytes_are_told_where_there_are_any() -> None:
     assert (
         str(Progress("Rewriting", 0.5, 3, 7, 1.0, 2 << 20, 5 << 20))
         == "Rewriting, 3 of 7 bins, 2 MiB of 5 MiB"
+    )
+    assert (
+        str(Progress("Comparing the content", 0.5, 7, 7, 1.0, 5 << 20, 5 << 20, 1 << 20))
+        == "Comparing the content, 1 MiB of 5 MiB"
     )
     assert str(Progress("7 of 9 tables", 0.5, 0, 0, 1.0)) == "7 of 9 tables"
 

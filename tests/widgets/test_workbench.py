@@ -169,9 +169,13 @@ def test_the_lines_of_python_make_the_same_plan(bench: Workbench) -> None:
 @pytest.mark.spark
 def test_a_run_is_proved_and_the_next_plan_is_empty(bench: Workbench, folder: Path, spark: object) -> None:
     show(bench, "Run")
+    told: list[str] = []
+    bench.run.bar.message.observe(lambda change: told.append(change.new), "value")
     bench.run.run_button.click()
     bench.state.running.wait(120)
     assert bench.state.running.message == "Done"
+    steps = ("Preparing", "Rewriting", "Comparing the content", "Committing")
+    assert list(dict.fromkeys(step for text in told for step in steps if step in text)) == list(steps)
     assert bench.state.result is not None
     assert bench.state.result.verified is True
     assert "identical: 1,000 rows" in bench.run.outcome.value

@@ -97,7 +97,7 @@ class BinJob:
         try:
             with staging:
                 shares = self._shares(bins, values, staging)
-                written = self._rewrite(shares, staging.files)
+                written = self._rewrite(shares, staging)
                 if len(written) < len(shares):
                     raise BinFailed(f"{staging.mark} was deleted, which tells tasks to stop")
                 outputs, divided = self._sorted(written, staging)
@@ -167,8 +167,8 @@ class BinJob:
         rows = zip(bins, found, values, strict=True)
         return {bin_.number: _output_folder(place, row, is_mapped) for bin_, place, row in rows}
 
-    def _rewrite(self, shares: list[Share], files: worker.Files | None) -> list[Rewritten]:
-        context, record = self._spark.sparkContext, self._record
+    def _rewrite(self, shares: list[Share], staging: "_Staging") -> list[Rewritten]:
+        context, record, files = self._spark.sparkContext, self._record, staging.files
         bins_before, bytes_before = record.bins_done, record.bytes_done
         bins = context.accumulator(0.0)
         size = context.accumulator(0)
@@ -176,6 +176,12 @@ class BinJob:
         def report(share: Share) -> None:
             bins.add(1 / share.parts)
             size.add(share.size_bytes)
+
+        def tick() -> None:
+            if size.value or staging.has_begun:
+                record.rewriting(bins_before + int(bins.value + 0.001), bytes_before + size.value)
+            else:
+                record.preparing()
 
         costs = np.array([share.size_bytes + FILE_COST * len(share.inputs) for share in shares])
         groups = [[tuple(shares[i]) for i in group] for group in balanced(costs, self._cores)]
@@ -186,7 +192,7 @@ class BinJob:
         return run_cancellable(
             self._spark,
             lambda: [Rewritten(*output) for output in tasks.collect()],
-            lambda: record.rewriting(bins_before + int(bins.value + 0.001), bytes_before + size.value),
+            tick,
             is_final=False,
         )
 
@@ -250,7 +256,16 @@ class _OnDisk:
         self._folders = folders
         self._run = run
         self._own = f"compaction-kit-{run}"
+        self._has_begun = False
         self.mark = store.place(self._own)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a task writes, which takes a while in workers that have just been started."""
+        # If the folder was deleted, the tasks will tell.
+        with contextlib.suppress(CompactionKitError):
+            self._has_begun = self._has_begun or len(self._store.entries(self._own)) > 1
+        return self._has_begun
 
     def output(self, number: int) -> str:
         """What the path of a bin's output begins with."""
@@ -306,6 +321,8 @@ class _InStore:
 
     # The parts of a bin would have to be written, and read, once more.
     may_join = False
+    # Not known.
+    has_begun = True
 
     def __init__(self, store: RemoteStore, folders: Mapping[int, str], run: str):
         self._store = store

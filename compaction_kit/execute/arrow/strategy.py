@@ -1,7 +1,9 @@
 """The strategy "arrow": a plan's bins, batch after batch, rewritten by Spark tasks and committed by Delta."""
 
+import contextlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import wait
 from functools import partial
 
 import numpy as np
@@ -13,7 +15,7 @@ from compaction_kit.execute.arrow.refusals import refuse_bins, refuse_changes
 from compaction_kit.execute.arrow.worker import Rewritten
 from compaction_kit.execute.commits import as_add, settings
 from compaction_kit.execute.failures import BinFailed, TableChanged
-from compaction_kit.execute.jobs import in_thread
+from compaction_kit.execute.jobs import POLL_SECONDS, in_thread
 from compaction_kit.execute.jvm import OptimizeTransaction, is_conflict
 from compaction_kit.execute.proof import compare
 from compaction_kit.execute.work import Work
@@ -135,12 +137,13 @@ class _ArrowRun:
             metrics = commit_metrics(*_picked(numbers, replaced, pending))
             if work.verify and proof is None:
                 proof = self._compare(actions)
+            work.record.ask(work.record.committing)
             # After an error that is no conflict the commit may have been made: then they are live files.
             named = {number: pending.pop(number) for number in numbers if pending[number].num_rows}
             try:
                 confs = self._checksum_confs(transaction.version)
                 with work.record.step("commit"), settings(work.spark, "arrow", work.plan.id, confs, proof):
-                    transaction.commit(actions, metrics, work.plan.where)
+                    self._watch(partial(transaction.commit, actions, metrics, work.plan.where))
                 break
             except Exception as error:
                 if not is_conflict(error):
@@ -151,6 +154,18 @@ class _ArrowRun:
         if proof is not None:
             work.record.fingerprint += proof
         return lost
+
+    def _watch(self, commit: Callable[[], int]) -> None:
+        """Commit, and report that meanwhile; it can't be cancelled any more."""
+        outcome = in_thread(self._work.spark, commit)
+        try:
+            while not wait([outcome], POLL_SECONDS).done:
+                with contextlib.suppress(Exception):
+                    self._work.record.committing()
+        finally:
+            # After Ctrl-C too: else the error says that nothing is committed, and a moment later it is.
+            wait([outcome])
+        outcome.result()
 
     def _actions(
         self, numbers: Iterable[int], replaced: Mapping[int, Replaced], pending: Mapping[int, Rewritten]

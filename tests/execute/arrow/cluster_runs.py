@@ -140,7 +140,7 @@ def looked(spark: SparkSession, folder: Path) -> dict[str, str | None]:
 
 def main(to: str, settings: str) -> None:
     folder = Path(to)
-    spark = get_spark(CONFIG | json.loads(settings), s3=True)
+    spark = get_spark(CONFIG | json.loads(settings), s3=True, warm=False)
     context = spark.sparkContext
     # The least, so that small bins are divided too.
     job._LEAST_SHARE = 1
