@@ -23,6 +23,7 @@ from compaction_kit.errors import (
     RunCancelled,
     RunFailedError,
     SessionError,
+    StorageError,
     UnsupportedTableError,
     VerificationError,
 )
@@ -282,6 +283,11 @@ def test_a_failure_is_told_in_one_sentence(changed: Path) -> None:
         with pytest.raises(RunFailedError, match=r"the table is as it was.*(?i:not.exist)") as caught:
             plan.run(strategy=strategy)
         assert "\n" not in str(caught.value)
+
+
+def test_what_hadoop_alone_reaches_is_refused_by_name() -> None:
+    with pytest.raises(StorageError, match="can't be reached over Spark Connect, as Hadoop"):
+        ck.open_table("hdfs://127.0.0.1:1/t")
 
 
 def test_the_workbench_runs_a_plan(changed: Path) -> None:

@@ -101,7 +101,15 @@ _LOCK = threading.Lock()
 def _opened(scheme: str, authority: str, root: str, spark: SparkSession | None) -> Client:
     with reaching(root):
         files = arrow_files(scheme, authority, spark)
-        return HadoopClient(spark or get_spark(), root) if files is None else ArrowClient(files)
+        if files is not None:
+            return ArrowClient(files)
+        session = spark or get_spark()
+        if not has_jvm(session):
+            raise StorageError(
+                f"{root} can't be reached over Spark Connect, as Hadoop alone reaches it: open it with a "
+                "session whose JVM is in reach, such as that of get_spark()."
+            )
+        return HadoopClient(session, root)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.table import Table
-from tests import handmade
+from tests import folders, handmade
 from tests.ageing import age
 
 CopyOf = Callable[[Path], Path]
@@ -180,8 +180,8 @@ def test_a_commit_that_names_itself_a_rewrite_needs_row_counts_that_agree(
 
 
 @pytest.mark.spark
-def test_a_proof_stays_with_the_commit(spark: SparkSession, changed: Path, copy_of: CopyOf) -> None:
-    other = copy_of(changed)
+def test_a_proof_stays_with_the_commit(spark: SparkSession, changed: Path, tmp_path: Path) -> None:
+    other = folders.copy(changed, tmp_path / "other")
     for folder, verify in ((changed, True), (other, False)):
         open_table(folder).plan_compaction().run(strategy="arrow", verify=verify)
     by = [open_table(folder).versions()["same_content_by"].to_pylist()[4:] for folder in (changed, other)]

@@ -188,9 +188,7 @@ def _codec_of(metadata: pq.FileMetaData) -> Codec:
         return _SNAPPY
     name = metadata.row_group(0).column(0).compression
     if name not in _CODECS:
-        raise Refused(
-            f"a file is compressed with {_NAMELESS.get(name, name)}, which pyarrow or Spark can't read"
-        )
+        raise Refused(f"a file is compressed with {_NAMELESS.get(name, name)}, which pyarrow or Spark lacks")
     return _CODECS[name]
 
 
