@@ -125,6 +125,22 @@ def test_rows_in_another_partition_are_other_rows(spark: SparkSession, changed: 
     )
 
 
+def test_columns_that_were_renamed_are_compared(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    spark.sql(
+        f"CREATE TABLE delta.`{table}` (id BIGINT, s STRUCT<a: STRING>) USING delta "
+        "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+    )
+    for number in range(2):
+        spark.sql(f"INSERT INTO delta.`{table}` VALUES ({number}, NAMED_STRUCT('a', 'x{number}'))")
+    spark.sql(f"ALTER TABLE delta.`{table}` RENAME COLUMN s.a TO `b c`")
+    snapshot = open_table(table).log.snapshot()
+    one, other = ([{"add": add} for add in actions_of(table, version, "add")] for version in (1, 2))
+    assert compare_quickly(spark, snapshot, one, one).num_rows == 1
+    with pytest.raises(NotCompared, match="DuckDB reads other rows"):
+        compare_quickly(spark, snapshot, one, other)
+
+
 def test_files_that_can_not_be_read_are_left_to_spark(spark: SparkSession, changed: Path) -> None:
     snapshot = open_table(changed).log.snapshot()
     gone = handmade.add("no-such-file.parquet", size=10)
