@@ -21,6 +21,8 @@ _OF_DELTA = (
     "spark.sql.extensions",
     "spark.sql.catalog.spark_catalog",
 )
+# Ends at once: threads of grpc that wait for the server may abort a process that Python takes down.
+_RUN = "import os, sys, pytest; code = pytest.main(sys.argv[1:]); sys.stdout.flush(); os._exit(code)"
 
 
 def test_what_is_to_work_over_spark_connect(spark: SparkSession, tmp_path: Path) -> None:
@@ -30,7 +32,7 @@ def test_what_is_to_work_over_spark_connect(spark: SparkSession, tmp_path: Path)
         "spark.connect.progress.reportInterval": "20ms",
         "spark.sql.warehouse.dir": str(tmp_path / "lake"),
     }
-    command = [sys.executable, "-m", "pytest", "--quiet", "--override-ini=addopts=", "--color=no"]
+    command = [sys.executable, "-c", _RUN, "--quiet", "--override-ini=addopts=", "--color=no"]
     command += [f"--basetemp={tmp_path / 'tests'}", over_connect.__file__]
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     with connect_server(tmp_path, confs) as url:
