@@ -242,15 +242,26 @@ class RunView(parts.Part):
         self.outcome = parts.Text("good", "outcome")
         self.image = parts.FigureView("ck-result-figure")
         self.timeline = parts.FigureView("ck-timeline-figure")
-        self.more = w.Accordion([self.timeline], titles=("Where the time went",))
+        example = "SELECT count(*) FROM {table}, or a condition"
+        self.query = parts.field("Query", example, "ck-query", "560px", "50px")
+        self.measure_button = parts.button("Measure", "ck-measure", self._measure)
+        self.measuring = parts.JobBar(state.measuring, "ck-measuring")
+        self.reads = parts.FigureView("ck-reads-figure")
+        reads = w.VBox([parts.row(self.query, self.measure_button), self.measuring, self.reads])
+        titles = ("Where the time went", "A query before and after")
+        self.more = w.Accordion([self.timeline, reads], titles=titles)
         super().__init__(
             *(self.sentence, parts.row(self.strategy, self.verify), self.run_button, self.other, self.bar),
             *(self.outcome, self.image, self.more),
         )
-        self.watch(state, ["plan", "result", "ran"])
+        self.watch(state, ["plan", "result", "reads", "ran"])
         self.watch(state, ["pending"], lambda: state.plan is None)
         state.observe(self._arm, ["pending", "inputs"])
-        self.watch(state.running, ["status"])
+        for job in (state.running, state.measuring):
+            self.watch(job, ["status"])
+
+    def _measure(self) -> None:
+        self.state.measure(self.query.value)
 
     def _render(self) -> None:
         state, plan, result = self.state, self.state.plan, self.state.result
@@ -261,6 +272,8 @@ class RunView(parts.Part):
         self.other.show(state.of_another_table(state.name))
         self._arm()
         self.verify.disabled = self.strategy.disabled = state.running.running
+        self.measure_button.disabled = state.measuring.running
+        self.reads.show(state.reads.plot if state.reads is not None else None)
         self.outcome.show("" if result is None else result.summary())
         parts.show_if(done is not None, self.more)
 
@@ -272,11 +285,14 @@ class RunView(parts.Part):
         strategy = None if state.strategy == "auto" else state.strategy
         verify = None if state.verify else False
         run = parts.call("plan.run", strategy=strategy, verify=verify, progress=True)
-        return f"{_plan_code(state)}\nresult = {run}"
+        measured = "" if state.reads is None else f"\nresult.measure_reads({state.reads.query!r})"
+        return f"{_plan_code(state)}\nresult = {run}{measured}"
 
     def _records(self) -> tuple[Any, ...]:
-        result = self.state.result if self.state.ran == self.state.name else None
-        return () if result is None else (result,)
+        state = self.state
+        if state.ran != state.name:
+            return ()
+        return tuple(record for record in (state.result, state.reads) if record is not None)
 
 
 def _no_plan(state: WorkbenchState) -> str:

@@ -56,7 +56,7 @@ class PartPage(Page):
         self.part = part
         self.name = parts.Text("text", "name")
         self.error = parts.Text("error", "table-error")
-        # Under a root there are many tables, and the part is not about the first of them.
+        # Under a root there are many tables, and the part is not about the one that is open.
         about = [] if state.root else [About(state)]
         header = w.HBox([self.name, *about]).add_class("ck-header")
         super().__init__(state, header, w.VBox([self.error, part, *below]).add_class("ck-part"))
@@ -70,5 +70,7 @@ class PartPage(Page):
         return (self.state, self.part.state)
 
     def _render(self, _: object = None) -> None:
-        self.name.show(self.state.root or self.state.name)
-        self.error.show("" if self.part.says_errors or self.state.root else self.state.error)
+        state = self.state
+        of_another = bool(state.root) and state.table is not None
+        self.name.show(state.root or state.name)
+        self.error.show("" if of_another or self.part.says_errors else state.error)

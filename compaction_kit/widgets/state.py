@@ -103,7 +103,7 @@ class WorkbenchState(Runs):
     tables = List(Unicode(), help="The tables found under the root")
     opened = Instance(Opened, (), help="The open table and its plan")
     result = Instance(CompactionResult, allow_none=True, help="The result of the last run, or None")
-    reads = Instance(ReadComparison, allow_none=True, help="What `result.measure_reads()` found, or None")
+    reads = Instance(ReadComparison, allow_none=True, help="What was measured of a query, or None")
     survey = Instance(Survey, allow_none=True, help="The survey of the tables found, or None")
     num_refreshes = Int(0, help="How often everything was read again")
 
@@ -113,6 +113,7 @@ class WorkbenchState(Runs):
         self.finding = Job()
         self.loading = Job()
         self.making = Job()
+        self.measuring = Job()
         self.surveying = Job()
         # `opened` is changed by jobs and by people, one after another.
         self.changing = threading.RLock()
@@ -171,6 +172,7 @@ class WorkbenchState(Runs):
     @observe("result")
     def _forget_reads(self, _: object) -> None:
         self.reads = None
+        self.measuring.reset()
 
     @observe("root")
     def _find(self, _: object = None) -> None:
@@ -359,6 +361,20 @@ class WorkbenchState(Runs):
             return result
 
         return self.start_run(self, table, run)
+
+    def measure(self, query: str) -> bool:
+        """Time a query before and after the last run, in the background; returns whether it began."""
+        result = self.result
+        if result is None or not result.versions:
+            return False
+
+        def work(job: Job) -> None:
+            job.report(0.0, "Running the query at both versions, several times")
+            reads = result.measure_reads(query)
+            if result is self.result:
+                self.reads = reads
+
+        return self.measuring.start(work)
 
     def make_flights(self) -> None:
         """Ingest the flights under the root, in the background, and open them."""

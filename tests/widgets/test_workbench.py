@@ -226,8 +226,17 @@ def test_a_run_is_proved_and_the_next_plan_is_empty(bench: Workbench, folder: Pa
     section = bench.verdict.section()
     assert section is not None
     assert section.records == (bench.state.verdict,)
-    bench.state.reads = bench.state.result.measure_reads("SELECT count(*) FROM {table}", repeats=1)
-    assert "Measured by SELECT count(*)" in bench.verdict.sentences.value
+    bench.run.query.value = "no_such_column < 3"
+    bench.run.measure_button.click()
+    bench.state.measuring.wait(SECONDS)
+    assert "no_such_column" in bench.run.measuring.error.value
+    assert "Measured" not in bench.verdict.sentences.value
+    bench.run.query.value = "SELECT count(*) FROM {table}"
+    bench.run.measure_button.click()
+    bench.state.measuring.wait(120)
+    assert "Measured by SELECT count(*) FROM {table}: " in bench.verdict.sentences.value
+    assert "<svg" in bench.run.reads.value
+    assert bench.run.as_code().endswith("result.measure_reads('SELECT count(*) FROM {table}')")
     bench.state.name = str(folder / "nested" / "b")
     bench.state.loading.wait(SECONDS)
     assert "became" not in bench.verdict.sentences.value
