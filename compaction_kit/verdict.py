@@ -70,9 +70,9 @@ class Verdict:
         """
         kind, now = _now(files, plan, error)
         past = [stopped] if stopped else list(_outcome(result, reads))
+        sentences = (*now, *past) if kind == "error" else (*past, *now)
         if past and kind != "error":
             kind = "warning" if stopped else "good"
-        sentences = (*past, *now)
         return cls(kind, sentences) if sentences else None
 
     def __str__(self) -> str:

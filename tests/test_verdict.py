@@ -135,6 +135,8 @@ def test_an_empty_table_is_healthy_and_one_that_can_t_be_read_is_not(tmp_path: P
     assert Verdict.of(files, None, str(caught.value)) == Verdict("good", (str(caught.value),))
     assert Verdict.of(None, None, "No log.") == Verdict("error", ("No log.",))
     assert Verdict.of(None, None) is None
+    after_a_run = Verdict.of(None, None, "No log.", stopped="It was cancelled.")
+    assert after_a_run == Verdict("error", ("No log.", "It was cancelled."))
 
 
 @pytest.fixture
