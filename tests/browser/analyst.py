@@ -42,9 +42,13 @@ def serve_folder(flights: Path, folder: Path) -> Path:
     shaped_table(folder / "data" / "shaped", partitions=4, files=6, rows=50)
     write_sink_log(folder / "data" / "clicks", 12)
     (folder / "empty").mkdir()
-    lines = "import compaction_kit as ck\n\nck.widgets.{}('../empty/flights')"
+    lines = "import compaction_kit as ck\n\nck.widgets.{}('../data/flights')"
     cells = [nbformat.v4.new_code_cell(lines.format(name)) for name in ("plan", "history")]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells), folder / "notebooks" / "parts.ipynb")
+    # Without one, a front end asks for the kernel.
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    nbformat.write(
+        nbformat.v4.new_notebook(cells=cells, metadata=kernel), folder / "notebooks" / "parts.ipynb"
+    )
     return folder
 
 
