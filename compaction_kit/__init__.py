@@ -20,6 +20,7 @@ __all__ = [
     "open_table",
     "sink_log",
     "survey",
+    "widgets",
     "workbench",
     "write_report",
 ]
@@ -29,8 +30,9 @@ find_renamed_modules()
 
 def __getattr__(name: str) -> Any:
     # Importing the widgets takes a second, which scripts don't need to spend.
-    if name == "workbench":
+    if name in ("widgets", "workbench"):
         from compaction_kit.widgets import workbench
 
-        return workbench
+        # The import has made the package an attribute of this module.
+        return workbench if name == "workbench" else globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

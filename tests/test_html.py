@@ -42,6 +42,7 @@ from compaction_kit.sinklog.move import MovePlan, MoveResult
 from compaction_kit.sinklog.retention import RetentionResult
 from compaction_kit.text import element, paragraph, shown
 from compaction_kit.vacuum.result import VacuumResult
+from compaction_kit.verdict import Verdict
 from compaction_kit.verify import Fingerprint
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.workbench import Workbench
@@ -191,6 +192,7 @@ def objects_with_hostile_names(root: Path) -> list[object]:
             refusals={0: NAME},
             timeline=pa.table(spans, schema=TIMELINE),
         ),
+        Verdict.of(plan.source, plan),
         ReadComparison(NAME, (0, 1), 2.0, 1.0, 3, 1, 10, 10, runs, False, False),
         Story(
             scenario,
@@ -287,8 +289,9 @@ def test_no_name_is_html_on_the_page_and_in_its_report(
         for job in bench.jobs:
             job.wait(SECONDS)
     bench.state.result, bench.state.ran = CompactionResult.nothing(np.array([1_000])), bench.state.name
-    sections = [part.section() for part in bench.parts]
-    assert not [part.title for part, section in zip(bench.parts, sections, strict=True) if section is None]
+    shown_parts = [bench.verdict, *bench.parts]
+    sections = [part.section() for part in shown_parts]
+    assert not [part.title for part, section in zip(shown_parts, sections, strict=True) if section is None]
     page = ck.write_report("page.html", "Page", *sections).read_text(encoding="utf-8")
     read = Reader(page[page.index("<body>") :].removesuffix("</html>\n"))
     assert "".join(read.words).count(MARK) > 10

@@ -14,12 +14,20 @@ from compaction_kit.plan.order import INGEST, SIZE, tied_across
 from compaction_kit.plan.thresholds import candidates, files_with_many_deleted_rows, small_files
 from compaction_kit.text import format_count, format_size
 
+_CERTAIN = {
+    "sums": "files and bytes of each bin",
+    "members": "which of equal-sized files go into which bin",
+    "num_files_added": "how many files are added",
+    "commits": "which of equal-sized bins go into which commit",
+}
+
 
 def explain(plan: BinPlan) -> str:
     """Say what a plan does and why, step by step, a sentence a line."""
     lines = [_candidates(plan)]
     if plan.is_empty:
-        return "\n".join([*lines, _why_empty(plan), *warnings(plan)])
+        why = why_empty(plan)
+        return "\n".join([*lines, f"{why[0].upper()}{why[1:]}, so there is nothing to do.", *warnings(plan)])
     lines += [_packing(plan), *_left_alone(plan)]
     if plan.thresholds.batch_size is not None:
         batches, size = format_count(plan.num_batches, "commit"), format_size(plan.thresholds.batch_size)
@@ -61,20 +69,30 @@ def _candidates(plan: BinPlan) -> str:
     return f"{sentence} and {deleted:,} more with many deleted rows." if deleted else f"{sentence}."
 
 
-def _why_empty(plan: BinPlan) -> str:
+def why_empty(plan: BinPlan) -> str:
+    """Say why an empty plan has no bin, as the end of a sentence."""
     if plan.source.num_files == 0:
-        return "No file matches, so there is nothing to do."
+        return "no file matches"
     if plan.packed.num_bins:
-        return "All rows of the files that share a bin are deleted, and then OPTIMIZE commits nothing."
+        return "all rows of the files that share a bin are deleted, and then OPTIMIZE commits nothing"
     if plan.unbounded.num_bins:
         sizes = plan.unbounded.totals(plan.source.sizes)
         return (
-            f"The smallest of {format_count(len(sizes), 'bin')} has {format_size(sizes.min())}, more than "
-            f"the budget of {format_size(plan.budget or 0)}, so there is nothing to do."
+            f"the smallest of {format_count(len(sizes), 'bin')} has {format_size(sizes.min())}, more than "
+            f"the budget of {format_size(plan.budget or 0)}"
         )
-    if not candidates(plan.source, plan.thresholds).any():
-        return "No file is under that size, so there is nothing to do."
-    return "Each of them would be alone in its bin, so there is nothing to do."
+    selected = plan.groups[candidates(plan.source, plan.thresholds)]
+    under = f"under {format_size(plan.thresholds.min_file_size)}"
+    if files_with_many_deleted_rows(plan.source, plan.thresholds).any():
+        under += " or with many deleted rows"
+    if len(selected) == 0:
+        return f"no file is {under}"
+    if len(selected) == 1:
+        return f"only one file is {under}"
+    files = f"{len(selected):,} files {under}"
+    if len(np.unique(selected)) == len(selected):
+        return f"each of the {files} is the only one in its partition"
+    return f"each of the {files} would be alone in its bin"
 
 
 def _packing(plan: BinPlan) -> str:
@@ -130,15 +148,14 @@ class Exactness:
     commits: bool
 
     def __str__(self) -> str:
-        names = {
-            "sums": "files and bytes of each bin",
-            "members": "which of equal-sized files go into which bin",
-            "num_files_added": "how many files are added",
-            "commits": "which of equal-sized bins go into which commit",
-        }
-        exact = [text for name, text in names.items() if getattr(self, name)]
-        open_ = [text for name, text in names.items() if not getattr(self, name)]
+        exact = [text for name, text in _CERTAIN.items() if getattr(self, name)]
+        open_ = self.uncertain
         return f"exact: {', '.join(exact)}" + (f"; not certain: {', '.join(open_)}" if open_ else "")
+
+    @property
+    def uncertain(self) -> list[str]:
+        """What is not certain, in words."""
+        return [text for name, text in _CERTAIN.items() if not getattr(self, name)]
 
 
 def exactness(plan: BinPlan) -> Exactness:

@@ -1,4 +1,4 @@
-"""The parts that lead to a compaction: the table's files, the plan for them, its run."""
+"""The parts that lead to a compaction: the verdict, the table's files, the plan for them, its run."""
 
 from functools import partial
 from typing import Any
@@ -8,7 +8,7 @@ import ipywidgets as w
 from compaction_kit.files import Files
 from compaction_kit.plan.order import INGEST, SIZE
 from compaction_kit.skipping import Overlap
-from compaction_kit.text import Html, as_html_table, format_size, joined, paragraph
+from compaction_kit.text import Html, as_html_table, element, format_size, joined, paragraph
 from compaction_kit.widgets import parts
 from compaction_kit.widgets.job import attempt
 from compaction_kit.widgets.state import WorkbenchState
@@ -21,6 +21,48 @@ _STRATEGIES = {
     "rewrite: overwrite with dataChange=false": "rewrite",
 }
 _BINS, _COMPARISON, _WHY = range(3)
+
+
+class VerdictView(parts.Part):
+    """What to know before anything else: what the table needs, or why nothing, or what the run has done."""
+
+    title = "Verdict"
+    says_errors = True
+
+    def __init__(self, state: WorkbenchState):
+        self.state = state
+        self.sentences = w.HTML().add_class("ck-verdict")
+        super().__init__(self.sentences)
+        self.watch(state, ["name", "files", "plan", "error", "pending", "result", "reads", "ran"])
+        self.watch(state.running, ["status"])
+        self.shown = True
+
+    def _render(self) -> None:
+        state = self.state
+        verdict = None if state.opened.pending else state.verdict
+        if verdict is not None:
+            role = "alert" if verdict.kind == "error" else "status"
+            drawn = Html(verdict._repr_html_())
+            self.sentences.value = element("div", drawn, class_=f"ck-{verdict.kind}", role=role)
+        elif state.table is None and not state.opened.pending:
+            self.sentences.value = ""
+        elif not self.sentences.value:
+            # Otherwise the last one stays, greyed, until there is another.
+            waiting = "Looking at the table …"
+            self.sentences.value = element("div", waiting, class_="ck-hint", role="status")
+        parts.show_if(bool(self.sentences.value), self.sentences)
+
+    def as_code(self) -> str:
+        """See `Part.as_code`."""
+        imports = "import compaction_kit as ck\nfrom compaction_kit.verdict import Verdict"
+        return f"{imports}\n\n{self._code()}"
+
+    def _code(self) -> str:
+        return f"{_plan_code(self.state)}\nprint(Verdict.of(plan.source, plan))"
+
+    def _records(self) -> tuple[Any, ...]:
+        verdict = self.state.verdict
+        return () if verdict is None else (verdict,)
 
 
 class FilesView(parts.Part):
@@ -41,6 +83,7 @@ class FilesView(parts.Part):
         )
         super().__init__(self.sentence, self.image, self.more)
         self.watch(state, ["files"])
+        self.watch(state, ["pending"], lambda: state.files is None)
         self.more.observe(self._render_more, "selected_index")
         self.column.observe(self._render_overlap, "value")
 
@@ -49,7 +92,7 @@ class FilesView(parts.Part):
         parts.show_if(files is not None and bool(files.num_files), self.more)
         if files is None:
             self.image.show(None)
-            self.sentence.show("No table is open.")
+            self.sentence.show("Reading the log …" if self.state.opened.pending else "No table is open.")
         else:
             self.image.show(files.plot if files.num_files else None)
             stats = files.stats()
@@ -118,6 +161,7 @@ class PlanView(parts.Part):
     """What a compaction would do: thresholds in, plan out, while a slider moves."""
 
     title = "Plan"
+    says_errors = True
 
     def __init__(self, state: WorkbenchState):
         self.state = state
@@ -198,15 +242,26 @@ class RunView(parts.Part):
         self.outcome = parts.Text("good", "outcome")
         self.image = parts.FigureView("ck-result-figure")
         self.timeline = parts.FigureView("ck-timeline-figure")
-        self.more = w.Accordion([self.timeline], titles=("Where the time went",))
+        example = "SELECT count(*) FROM {table}, or a condition"
+        self.query = parts.field("Query", example, "ck-query", "560px", "50px")
+        self.measure_button = parts.button("Measure", "ck-measure", self._measure)
+        self.measuring = parts.JobBar(state.measuring, "ck-measuring")
+        self.reads = parts.FigureView("ck-reads-figure")
+        reads = w.VBox([parts.row(self.query, self.measure_button), self.measuring, self.reads])
+        titles = ("Where the time went", "A query before and after")
+        self.more = w.Accordion([self.timeline, reads], titles=titles)
         super().__init__(
             *(self.sentence, parts.row(self.strategy, self.verify), self.run_button, self.other, self.bar),
             *(self.outcome, self.image, self.more),
         )
-        self.watch(state, ["plan", "result", "ran"])
+        self.watch(state, ["plan", "result", "reads", "ran"])
         self.watch(state, ["pending"], lambda: state.plan is None)
         state.observe(self._arm, ["pending", "inputs"])
-        self.watch(state.running, ["status"])
+        for job in (state.running, state.measuring):
+            self.watch(job, ["status"])
+
+    def _measure(self) -> None:
+        self.state.measure(self.query.value)
 
     def _render(self) -> None:
         state, plan, result = self.state, self.state.plan, self.state.result
@@ -217,6 +272,8 @@ class RunView(parts.Part):
         self.other.show(state.of_another_table(state.name))
         self._arm()
         self.verify.disabled = self.strategy.disabled = state.running.running
+        self.measure_button.disabled = state.measuring.running
+        self.reads.show(state.reads.plot if state.reads is not None else None)
         self.outcome.show("" if result is None else result.summary())
         parts.show_if(done is not None, self.more)
 
@@ -228,11 +285,14 @@ class RunView(parts.Part):
         strategy = None if state.strategy == "auto" else state.strategy
         verify = None if state.verify else False
         run = parts.call("plan.run", strategy=strategy, verify=verify, progress=True)
-        return f"{_plan_code(state)}\nresult = {run}"
+        measured = "" if state.reads is None else f"\nresult.measure_reads({state.reads.query!r})"
+        return f"{_plan_code(state)}\nresult = {run}{measured}"
 
     def _records(self) -> tuple[Any, ...]:
-        result = self.state.result if self.state.ran == self.state.name else None
-        return () if result is None else (result,)
+        state = self.state
+        if state.ran != state.name:
+            return ()
+        return tuple(record for record in (state.result, state.reads) if record is not None)
 
 
 def _no_plan(state: WorkbenchState) -> str:

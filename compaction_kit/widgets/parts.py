@@ -29,6 +29,8 @@ class Part(w.VBox):
 
     shown = Bool(False, help="Whether it is on screen")
     title = ""
+    # Whether it says itself why a table can't be read, or planned.
+    says_errors = False
 
     def __init__(self, *children: w.Widget):
         self.failure = Text("error", "drawing-error")

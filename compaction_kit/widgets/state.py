@@ -19,12 +19,14 @@ from compaction_kit.errors import StalePlanError, TableNotFoundError
 from compaction_kit.execute import CompactionResult, Progress
 from compaction_kit.files import Files
 from compaction_kit.plan.order import SIZE
+from compaction_kit.reads import ReadComparison
 from compaction_kit.session import active_spark
 from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder, local_path
 from compaction_kit.survey import Survey, find_schemas, find_tables, survey
 from compaction_kit.table import Table, open_table
 from compaction_kit.text import GIB
+from compaction_kit.verdict import Verdict
 from compaction_kit.widgets.job import Job, Watched, attempt, sentence_of
 from compaction_kit.widgets.opened import Inputs, Opened
 
@@ -101,21 +103,27 @@ class WorkbenchState(Runs):
     tables = List(Unicode(), help="The tables found under the root")
     opened = Instance(Opened, (), help="The open table and its plan")
     result = Instance(CompactionResult, allow_none=True, help="The result of the last run, or None")
+    reads = Instance(ReadComparison, allow_none=True, help="What was measured of a query, or None")
     survey = Instance(Survey, allow_none=True, help="The survey of the tables found, or None")
     num_refreshes = Int(0, help="How often everything was read again")
 
-    def __init__(self, root: str | Path = ""):
+    def __init__(self, root: str | Path = "", table: Table | None = None):
+        """Open a table, or the first one that is found under the root."""
         super().__init__()
         self.finding = Job()
         self.loading = Job()
         self.making = Job()
+        self.measuring = Job()
         self.surveying = Job()
         # `opened` is changed by jobs and by people, one after another.
         self.changing = threading.RLock()
         # The minimum as it was chosen, and how often the table was to be read.
-        self._chosen_min, self._reads = self.min_file_size, 0
+        self._chosen_min, self._num_reads = self.min_file_size, 0
+        self._given = table
         self.observe_fields("opened")
         self.root = str(root)
+        if table is not None:
+            self.name = table.name
 
     @property
     def table(self) -> Table | None:
@@ -151,6 +159,20 @@ class WorkbenchState(Runs):
     def can_run(self) -> bool:
         """Whether there is a plan to run, of the table and the inputs on screen."""
         return self.plan is not None and not self.plan.is_empty and self.is_settled
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What to know of the open table before anything else; None if there is none, or no plan yet."""
+        opened, result, stopped, reads = self.opened, None, "", None
+        if self.ran == self.name:
+            result, reads = self.result, self.reads
+            stopped = self.running.message if self.running.status in ("failed", "cancelled") else ""
+        return Verdict.of(opened.files, opened.plan, opened.error, result, stopped, reads)
+
+    @observe("result")
+    def _forget_reads(self, _: object) -> None:
+        self.reads = None
+        self.measuring.reset()
 
     @observe("root")
     def _find(self, _: object = None) -> None:
@@ -205,7 +227,8 @@ class WorkbenchState(Runs):
             if not self.name:
                 return
             try:
-                table = open_table(self.name)
+                given = self._given
+                table = given if given is not None and given.name == self.name else open_table(self.name)
                 thresholds = table.thresholds()
             except Exception as error:
                 # A folder that does not exist yet is no mistake.
@@ -242,9 +265,9 @@ class WorkbenchState(Runs):
         with self.changing:
             if self.table is None:
                 return
-            self._reads += 1
+            self._num_reads += 1
             self.opened = replace(self.opened, pending=True)
-            table, where, number = self.table, self.where, self._reads
+            table, where, number = self.table, self.where, self._num_reads
         self.loading.start_next(lambda job: self._load(table, where, number))
 
     def _load(self, table: Table, where: str, number: int) -> None:
@@ -272,7 +295,7 @@ class WorkbenchState(Runs):
                 self.opened = read
 
     def _is_wanted(self, read: Opened, number: int) -> bool:
-        return read.table is self.table and number == self._reads
+        return read.table is self.table and number == self._num_reads
 
     def look(self) -> None:
         """Read the table again if others have committed to it, or have put it back, in the background."""
@@ -338,6 +361,20 @@ class WorkbenchState(Runs):
             return result
 
         return self.start_run(self, table, run)
+
+    def measure(self, query: str) -> bool:
+        """Time a query before and after the last run, in the background; returns whether it began."""
+        result = self.result
+        if result is None or not result.versions:
+            return False
+
+        def work(job: Job) -> None:
+            job.report(0.0, "Running the query at both versions, several times")
+            reads = result.measure_reads(query)
+            if result is self.result:
+                self.reads = reads
+
+        return self.measuring.start(work)
 
     def make_flights(self) -> None:
         """Ingest the flights under the root, in the background, and open them."""

@@ -16,6 +16,26 @@ from compaction_kit.widgets.state import WorkbenchState
 _MOST_ROWS = 30
 
 
+class About(parts.Text):
+    """A line about the files that are planned."""
+
+    def __init__(self, state: WorkbenchState):
+        super().__init__("text", "about")
+        self.state = state
+        state.observe(self._render, "files")
+        self._render()
+
+    def _render(self, _: object = None) -> None:
+        opened = self.state.opened
+        files, about = opened.files, ""
+        if files is not None:
+            scope = f" where {opened.where}" if opened.where else ""
+            partitions = format_count(files.stats().num_partitions, "partition")
+            size = format_size(files.size_bytes)
+            about = f"version {files.version} · {files.num_files:,} files{scope} · {size} · {partitions}"
+        self.show(about)
+
+
 class TablePicker(w.VBox):
     """Find tables in a folder, schema or catalog, or name one."""
 
@@ -29,20 +49,17 @@ class TablePicker(w.VBox):
         again = "Look again: for tables, and for what others have committed"
         self.refresh = parts.button("Refresh", "ck-refresh", state.refresh, tooltip=again)
         self.refresh.icon = "refresh"
-        self.about = parts.Text("text", "about")
+        self.about = About(state)
         self.empty = parts.Text("hint", "empty")
         self.make = parts.button("Make the flights table", "ck-make", state.make_flights, style="primary")
         self.making = parts.JobBar(state.making, "ck-making")
-        self.error = parts.Text("error", "table-error")
         which = w.HBox([self.root, self.choice, self.refresh])
-        super().__init__([which, self.about, self.empty, self.make, self.making, self.error])
+        super().__init__([which, self.about, self.empty, self.make, self.making])
         state.observe(self._render, ["tables", "name", "table", "error"])
-        state.observe(self._render_about, "files")
         for job in (state.making, state.finding):
             job.observe(self._render, "status")
         state.observe(self._offer_schemas, "schemas")
         self._render()
-        self._render_about()
 
     def _render(self, _: object = None) -> None:
         state = self.state
@@ -52,20 +69,9 @@ class TablePicker(w.VBox):
         self.empty.show(_no_table(state.root, asking) if nothing else "")
         parts.show_if(nothing and not asking and not state.making.running, self.make)
         parts.show_if(state.making.status in ("running", "failed", "cancelled"), self.making)
-        self.error.show(state.error)
 
     def _offer_schemas(self, _: object) -> None:
         self.root.options = tuple(self.state.schemas)
-
-    def _render_about(self, _: object = None) -> None:
-        opened = self.state.opened
-        files, about = opened.files, ""
-        if files is not None:
-            scope = f" where {opened.where}" if opened.where else ""
-            partitions = format_count(files.stats().num_partitions, "partition")
-            size = format_size(files.size_bytes)
-            about = f"version {files.version} · {files.num_files:,} files{scope} · {size} · {partitions}"
-        self.about.show(about)
 
 
 def _no_table(root: str, is_asking: bool) -> str:

@@ -17,9 +17,10 @@ from compaction_kit.text import element, format_count, format_size
 from compaction_kit.vacuum import VacuumResult
 from compaction_kit.warming import get_spark
 from compaction_kit.widgets import parts
-from compaction_kit.widgets.compaction import FilesView, PlanView, RunView
+from compaction_kit.widgets.compaction import FilesView, PlanView, RunView, VerdictView
 from compaction_kit.widgets.history import HistoryState, HistoryView
 from compaction_kit.widgets.job import Job
+from compaction_kit.widgets.page import Page
 from compaction_kit.widgets.state import Runs, WorkbenchState
 from compaction_kit.widgets.streams import StreamsState, StreamsView
 from compaction_kit.widgets.tables import SurveyView, TablePicker
@@ -60,16 +61,16 @@ def _current_cell() -> str | None:
     return request.get("metadata", {}).get("cellId")
 
 
-class Workbench(w.VBox):
-    """A header, a rail of parts, the part chosen, and the state in a line below."""
+class Workbench(Page):
+    """A header, a verdict, a rail of parts, the part chosen, and the state in a line below."""
 
     def __init__(self, state: WorkbenchState):
-        self.state = state
         # The root by the cell; another may be named in the page.
         self.given = state.root
         self.session = Job()
         self.spark = parts.Text("hint", "spark")
         self.picker = TablePicker(state)
+        self.verdict = VerdictView(state)
         self.survey = SurveyView(state, self.open_table)
         self.files = FilesView(state)
         self.plan = PlanView(state)
@@ -81,7 +82,7 @@ class Workbench(w.VBox):
             *(self.survey, self.files, self.plan, self.run),
             *(self.history, self.vacuum, self.streams),
         )
-        self.export = ExportView(state, lambda: self.parts)
+        self.export = ExportView(state, lambda: (self.verdict, *self.parts))
         go = partial(self.go_to, self.run)
         self.to_run = parts.button("Continue to run", "ck-to-run", go, style="primary")
         self.plan.children = (*self.plan.children, self.to_run)
@@ -96,12 +97,11 @@ class Workbench(w.VBox):
         brand = w.HTML().add_class("ck-brand")
         brand.value = "compaction workbench"
         above = w.HBox([brand, self.spark])
-        header = w.VBox([above, self.picker, parts.DropdownArrows()]).add_class("ck-header")
+        header = w.VBox([above, self.picker]).add_class("ck-header")
         part = w.VBox([self.stack, self.as_python], layout=w.Layout(flex="1 1 auto"))
         body = w.HBox([self.rail, part]).add_class("ck-body")
         footer = w.HBox([self.footer, self.export]).add_class("ck-footer")
-        super().__init__([w.HTML(parts.STYLE), header, body, footer])
-        self.add_class("ck-workbench")
+        super().__init__(state, header, self.verdict, body, footer)
         self.session.observe(self._render, ["status"])
         self.session.observe(self._on_session, ["status"])
         state.observe(self._render, ["files", "plan", "result", "error", "pending", "inputs", "ran"])
@@ -114,20 +114,10 @@ class Workbench(w.VBox):
         self._render()
 
     @property
-    def jobs(self) -> tuple[Job, ...]:
-        """All work that it may have under way."""
-        state, looking_back = self.state, (self.history.state.reading, self.vacuum.state.planning)
-        return (
-            *(state.loading, state.running, state.making, state.surveying, self.session, self.export.writing),
-            *(state.finding, *looking_back, self.vacuum.state.running, self.streams.state.reading),
-        )
-
-    def close(self) -> None:
-        """Cancel what is under way, and take the page away."""
-        for job in self.jobs:
-            job.cancel()
-        parts.close_tree(self.children)
-        super().close()
+    def holders(self) -> tuple[object, ...]:
+        """See `Page.holders`."""
+        others = (part.state for part in (self.history, self.vacuum, self.streams))
+        return (self, self.state, self.export, *others)
 
     def go_to(self, part: parts.Part) -> None:
         """Show one of the parts."""
@@ -156,10 +146,6 @@ class Workbench(w.VBox):
     def _render(self, _: object = None) -> None:
         self.spark.show(self._session_sentence())
         self.to_run.disabled = not self.state.can_run
-        if self.state.opened.pending:
-            self.add_class("ck-pending")
-        else:
-            self.remove_class("ck-pending")
         self.footer.show(self._status_sentence())
 
     def _session_sentence(self) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import deltalake
+import nbformat
 import pytest
 from playwright.sync_api import Locator, Page, expect, sync_playwright
 
@@ -41,6 +42,13 @@ def serve_folder(flights: Path, folder: Path) -> Path:
     shaped_table(folder / "data" / "shaped", partitions=4, files=6, rows=50)
     write_sink_log(folder / "data" / "clicks", 12)
     (folder / "empty").mkdir()
+    lines = "import compaction_kit as ck\n\nck.widgets.{}('../data/flights')"
+    cells = [nbformat.v4.new_code_cell(lines.format(name)) for name in ("plan", "history")]
+    # Without one, a front end asks for the kernel.
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    nbformat.write(
+        nbformat.v4.new_notebook(cells=cells, metadata=kernel), folder / "notebooks" / "parts.ipynb"
+    )
     return folder
 
 
@@ -115,6 +123,17 @@ class FirstLook:
         expect(page.locator(".ck-about")).to_contain_text("version 365 · 1,095 files")
         expect(page.locator(".ck-about")).to_contain_text("3 partitions")
 
+    def test_the_verdict_comes_before_any_part(self, page: Page) -> None:
+        verdict = page.locator(".ck-verdict [role=status]")
+        finding = "1,095 files where 3 would do: a query that reads all opens 365 times as many."
+        expect(verdict.locator("b")).to_have_text(finding)
+        expect(verdict).to_contain_text("Compaction rewrites 1,095 files of 19.1 MiB as 3 of about ")
+        above, below = verdict.bounding_box(), page.locator(".ck-rail").bounding_box()
+        assert above is not None
+        assert below is not None
+        assert above["y"] + above["height"] <= below["y"]
+        assert above["height"] < 60
+
     def test_the_histogram_says_what_it_shows(self, page: Page) -> None:
         drawn = figure(page, "ck-files-figure")
         expect(drawn).to_have_attribute("aria-label", "1,095 of 1,095 files are under 16 MiB")
@@ -167,7 +186,9 @@ class FirstLook:
             page.locator(".ck-saved a").click()
         written = root / "notebooks" / "flights-v365.html"
         assert download.value.path().read_bytes() == written.read_bytes()
-        assert "1,095 → 11 files" in written.read_text(encoding="utf-8")
+        report = written.read_text(encoding="utf-8")
+        assert "1,095 → 11 files" in report
+        assert report.index("<b>1,095 files where 11 would do") < report.index("<svg")
         part(page, "Plan")
 
     def test_every_control_has_a_name(self, page: Page) -> None:
@@ -234,6 +255,7 @@ class AnalystsPath(FirstLook):
         expect(page.locator(".ck-progress .ck-error")).to_contain_text(
             "cancelled: nothing was committed", timeout=60 * SECOND
         )
+        expect(page.locator(".ck-verdict b")).to_contain_text("cancelled: nothing was committed")
         shoot(page, "cancelled")
         assert ck.open_table(root / "data" / "flights").version == 365
 
@@ -246,6 +268,10 @@ class AnalystsPath(FirstLook):
         expect(drawn).to_have_attribute("aria-label", re.compile("^1,095 → 3 files"))
         expect(page.locator(".ck-footer")).to_contain_text("content identical")
         expect(page.locator(".ck-run-plan")).to_contain_text("nothing to do")
+        verdict = page.locator(".ck-verdict")
+        expect(verdict.locator("b")).to_contain_text("1,095 files became 3: 19.1 MiB → ")
+        expect(verdict).to_contain_text("The content is the same: 336,776 rows compared by")
+        expect(verdict).to_contain_text("Nothing to do, because each of the 3 files")
         shoot(page, "run")
         assert ck.open_table(root / "data" / "flights").files().num_files == 3
 
@@ -339,7 +365,7 @@ class AnalystsPath(FirstLook):
     def test_a_path_that_does_not_exist_gets_a_sentence(self, page: Page) -> None:
         type_into(page, ".ck-root", "../data/typo")
         expect(page.locator(".ck-empty")).to_contain_text("There is no ../data/typo yet: check the spelling")
-        expect(page.locator(".ck-table-error")).to_be_hidden()
+        expect(page.locator(".ck-verdict")).to_be_hidden()
 
     def test_an_empty_folder_says_what_to_do(self, page: Page) -> None:
         type_into(page, ".ck-root", "../empty")

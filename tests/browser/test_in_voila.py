@@ -47,4 +47,4 @@ class TestInVoila(FirstLook):
         expect(empty).to_contain_text(
             "There is no Delta table in spark_catalog.default yet", timeout=60 * SECOND
         )
-        expect(page.locator(".ck-table-error")).to_be_hidden()
+        expect(page.locator(".ck-verdict")).to_be_hidden()

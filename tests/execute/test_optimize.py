@@ -77,7 +77,7 @@ def test_a_predicate_confines_it_and_then_there_is_nothing_left_to_do(
     assert_done_as_planned(changed, plan, result)
     again = table.plan_compaction(where=where)
     assert again.is_empty
-    assert "Each of them would be alone in its bin" in again.explain()
+    assert "is the only one in its partition" in again.explain()
     nothing = again.run(strategy="optimize")
     assert (nothing.strategy, nothing.versions, nothing.num_files_removed) == ("none", (), 0)
     assert "nothing to do" in nothing.summary()

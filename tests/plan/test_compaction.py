@@ -199,8 +199,9 @@ def test_counts_of_a_plan_agree_with_each_other(
 @pytest.mark.parametrize(
     ("sizes", "sentence"),
     [
-        ([500, 600], "No file is under that size, so there is nothing to do."),
-        ([10, 500], "Each of them would be alone in its bin"),
+        ([500, 600], "No file is under 100 B, so there is nothing to do."),
+        ([10, 500], "Only one file is under 100 B, so there is nothing to do."),
+        ([60, 61], "Each of the 2 files under 100 B would be alone in its bin"),
         ([10, 20], "Of these, 2 fill 1 bin of at most 100 B in 1 partition, smallest first"),
         ([60, 61, 40, 30], "2 files would be alone in a bin and so stay."),
     ],

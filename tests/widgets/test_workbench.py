@@ -26,7 +26,7 @@ from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.vacuum import VacuumView
 from compaction_kit.widgets.workbench import Workbench
 from tests.ageing import age_file
-from tests.handmade import write_sink_log
+from tests.handmade import commit_path, metadata, write_log, write_sink_log
 
 SECONDS = 30
 
@@ -151,7 +151,48 @@ def test_an_empty_folder_offers_to_make_a_table(bench: Workbench, tmp_path: Path
     bench.picker.root.value = str(tmp_path)
     assert "There is no Delta table under" in bench.picker.empty.value
     assert bench.picker.make.layout.display == ""
-    assert bench.picker.error.layout.display == "none"
+    assert "ck-error" not in bench.verdict.sentences.value
+
+
+def test_the_verdict_follows_table_and_thresholds(bench: Workbench, folder: Path) -> None:
+    told = bench.verdict.sentences
+    assert "<b>10 files where 2 would do: a query that reads all opens 5 times as many.</b>" in told.value
+    assert 'class="ck-warning"' in told.value
+    assert 'role="status"' in told.value
+    bench.state.min_file_size = 1
+    assert "<b>Nothing to do, because no file is under 1 B.</b>" in told.value
+    assert 'class="ck-good"' in told.value
+    seen: list[str] = []
+    told.observe(lambda change: seen.append(change.new), "value")
+    bench.state.name = str(folder / "nested" / "b")
+    bench.state.loading.wait(SECONDS)
+    # From the one to the other, with nothing in between.
+    assert [value.count("3 files where 1 would do") for value in seen] == [1]
+    bench.picker.root.value = str(folder / "typo")
+    assert told.value == ""
+    assert told.layout.display == "none"
+
+
+def test_the_verdict_of_an_empty_table_is_calm_and_of_a_damaged_one_an_error(
+    bench: Workbench, tmp_path: Path
+) -> None:
+    write_log(tmp_path / "empty", [metadata()])
+    bench.state.root = str(tmp_path / "empty")
+    bench.state.loading.wait(SECONDS)
+    assert 'class="ck-good"' in bench.verdict.sentences.value
+    assert "The table is empty at version 0" in bench.verdict.sentences.value
+    commit_path(write_log(tmp_path / "damaged", [metadata()]), 0).write_text("{")
+    bench.state.root = str(tmp_path / "damaged")
+    bench.state.loading.wait(SECONDS)
+    assert 'class="ck-error" role="alert"' in bench.verdict.sentences.value
+    assert "Nothing to do" not in bench.verdict.sentences.value
+
+
+def test_the_verdict_s_lines_of_python_say_the_same(
+    bench: Workbench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exec(bench.verdict.as_code(), {})
+    assert capsys.readouterr().out == f"{bench.state.verdict}\n"
 
 
 def test_the_lines_of_python_make_the_same_plan(bench: Workbench) -> None:
@@ -183,6 +224,26 @@ def test_a_run_is_proved_and_the_next_plan_is_empty(bench: Workbench, folder: Pa
     assert plan_of(bench).is_empty
     assert bench.run.run_button.disabled
     assert "content identical" in bench.footer.value
+    told = bench.verdict.sentences.value
+    assert "<b>10 files became 2: " in told
+    assert "1,000 rows compared by DuckDB. Nothing to do, because each of the 2 files" in told
+    section = bench.verdict.section()
+    assert section is not None
+    assert section.records == (bench.state.verdict,)
+    bench.run.query.value = "no_such_column < 3"
+    bench.run.measure_button.click()
+    bench.state.measuring.wait(SECONDS)
+    assert "no_such_column" in bench.run.measuring.error.value
+    assert "Measured" not in bench.verdict.sentences.value
+    bench.run.query.value = "SELECT count(*) FROM {table}"
+    bench.run.measure_button.click()
+    bench.state.measuring.wait(120)
+    assert "Measured by SELECT count(*) FROM {table}: " in bench.verdict.sentences.value
+    assert "<svg" in bench.run.reads.value
+    assert bench.run.as_code().endswith("result.measure_reads('SELECT count(*) FROM {table}')")
+    bench.state.name = str(folder / "nested" / "b")
+    bench.state.loading.wait(SECONDS)
+    assert "became" not in bench.verdict.sentences.value
 
 
 def test_tables_are_ranked_and_a_click_opens_one(bench: Workbench, folder: Path) -> None:
@@ -273,7 +334,9 @@ def test_a_report_has_what_the_parts_show(
     bench.export.writing.wait(SECONDS)
     name = f"a-v{files_of(bench).version}.html"
     page = (tmp_path / name).read_text(encoding="utf-8")
-    assert "<h2>Files</h2>" in page
+    assert page.index("<h2>Verdict</h2>") < page.index("<h2>Files</h2>")
+    assert bench.state.verdict is not None
+    assert f"<b>{bench.state.verdict.sentences[0]}</b>" in page
     assert plan_of(bench).explain().splitlines()[0] in page
     assert "<h2>Vacuum</h2>" not in page
     assert f'download="{name}"' in bench.export.saved.value
@@ -516,18 +579,18 @@ def test_a_table_that_is_put_back_is_there_again(own_bench: Workbench, own: Path
     (own / "a").rename(own / ".away")
     show(own_bench, "Run")
     own_bench.state.loading.wait(SECONDS)
-    assert "does not exist" in own_bench.picker.error.value
+    assert "does not exist" in own_bench.verdict.sentences.value
     assert own_bench.run.run_button.disabled
     (own / ".away").rename(own / "a")
     show(own_bench, "Plan")
     own_bench.state.loading.wait(SECONDS)
-    assert own_bench.picker.error.layout.display == "none"
+    assert "ck-error" not in own_bench.verdict.sentences.value
     assert own_bench.state.can_run
 
 
 def test_a_folder_that_is_yet_to_be_made_offers_to_make_a_table(tmp_path: Path) -> None:
     bench = Workbench(WorkbenchState(tmp_path / "data"))
-    assert bench.picker.error.layout.display == "none"
+    assert "ck-error" not in bench.verdict.sentences.value
     assert "There is no" in bench.picker.empty.value
     assert bench.picker.make.layout.display == ""
     shaped_table(tmp_path / "data" / "mine", partitions=0, files=2, rows=10)
@@ -610,14 +673,14 @@ def test_a_catalog_that_can_t_be_asked_gets_a_sentence(bench: Workbench, spark: 
     try:
         bench.picker.root.value = "broken"
         bench.state.finding.wait(SECONDS)
-        assert "no.such.Catalog" in bench.picker.error.value
+        assert "no.such.Catalog" in bench.verdict.sentences.value
         assert bench.state.table is None
     finally:
         spark.conf.unset("spark.sql.catalog.broken")
     bench.picker.root.value = "default.no_such"
     bench.state.finding.wait(SECONDS)
     assert "default.no_such yet: check the spelling" in bench.picker.empty.value
-    assert bench.picker.error.layout.display == "none"
+    assert "ck-error" not in bench.verdict.sentences.value
 
 
 def test_another_folder_leaves_the_survey_on_screen(bench: Workbench, folder: Path) -> None:

@@ -1,0 +1,164 @@
+"""Say in a few sentences what a table needs, why it needs nothing, or what a run has done to it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from compaction_kit.execute import CompactionResult
+from compaction_kit.files import Files
+from compaction_kit.plan.bins import BinPlan
+from compaction_kit.plan.explain import exactness, why_empty
+from compaction_kit.reads import ReadComparison
+from compaction_kit.text import (
+    Html,
+    element,
+    format_count,
+    format_factor,
+    format_list,
+    format_seconds,
+    format_size,
+    shown,
+)
+
+# From here on a factor says more than the number of files that are too many.
+_MANY_TIMES = 2
+_MANY_PARTITIONS = 100
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What to know of a table before anything else.
+
+    Attributes:
+        kind: "warning" for at least twice the files that would do, and for a run that did not end; "text"
+            for fewer; "good" if there is nothing to do, or a run is done; "error" if there is no plan.
+        sentences: The first says it all, the others how and why.
+    """
+
+    kind: str
+    sentences: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        files: Files | None,
+        plan: BinPlan | None,
+        error: str = "",
+        result: CompactionResult | None = None,
+        stopped: str = "",
+        reads: ReadComparison | None = None,
+    ) -> "Verdict | None":
+        """Judge a table by its files and the plan for them.
+
+        Args:
+            files: The live files; None if they can't be read.
+            plan: The plan for them; None if there is none.
+            error: Why there is no plan, in one sentence.
+            result: What the last run did.
+            stopped: Why the last run did not end, and what it committed, in one sentence.
+            reads: What a query measured before and after the last run.
+
+        Returns:
+            The verdict; None if neither a plan nor an error is there.
+
+        Examples:
+            >>> from compaction_kit.verdict import Verdict
+            >>> plan = ck.open_table("data/flights").plan_compaction()
+            >>> print(Verdict.of(plan.source, plan))
+            1,095 files where 3 would do: a query that reads all opens 365 times as many.
+            Compaction rewrites 1,095 files of 19.1 MiB as 3 of about ... MiB, in 3 partitions.
+            The plan is exact...
+        """
+        kind, now = _now(files, plan, error)
+        past = [stopped] if stopped else list(_outcome(result, reads))
+        sentences = (*now, *past) if kind == "error" else (*past, *now)
+        if past and kind != "error":
+            kind = "warning" if stopped else "good"
+        return cls(kind, sentences) if sentences else None
+
+    def __str__(self) -> str:
+        return "\n".join(self.sentences)
+
+    def _repr_html_(self) -> Html:
+        first, *others = self.sentences
+        details = [element("p", " ".join(others))] if others else []
+        return shown(element("p", element("b", first)), *details)
+
+
+def _now(files: Files | None, plan: BinPlan | None, error: str) -> tuple[str, list[str]]:
+    if error:
+        is_empty = files is not None and files.snapshot.live.num_rows == 0
+        return "good" if is_empty else "error", [error]
+    if plan is None:
+        return "text", []
+    if plan.is_empty:
+        scope = f" where {plan.where}" if plan.where else ""
+        return "good", [f"Nothing to do{scope}, because {why_empty(plan)}.", *_many_partitions(plan)]
+    now, after = plan.source.num_files, plan.num_files_after
+    kind = "warning" if now >= _MANY_TIMES * after else "text"
+    return kind, [_too_many(plan, now, after), _rewriting(plan), _certainty(plan), *_many_partitions(plan)]
+
+
+def _too_many(plan: BinPlan, now: int, after: int) -> str:
+    scope = f", where {plan.where}" if plan.where else ""
+    if after >= now:
+        return f"{now:,} files{scope}, and compaction would leave {after:,}."
+    times = format_factor(now / after).removesuffix(".0")
+    opens = f"{times} times as many" if now >= _MANY_TIMES * after else f"{now - after:,} too many"
+    which = "all of them" if scope else "all"
+    return f"{now:,} files where {after:,} would do{scope}: a query that reads {which} opens {opens}."
+
+
+def _rewriting(plan: BinPlan) -> str:
+    return (
+        f"Compaction rewrites {format_count(plan.num_files_removed, 'file')} of "
+        f"{format_size(plan.bytes_removed)} as {plan.num_files_added:,} of about "
+        f"{format_size(plan.bytes_added)}, in {format_count(plan.num_partitions, 'partition')}."
+    )
+
+
+def _certainty(plan: BinPlan) -> str:
+    uncertain = exactness(plan).uncertain
+    return f"The plan is exact{', except for ' if uncertain else ''}{' and '.join(uncertain)}."
+
+
+def _many_partitions(plan: BinPlan) -> Iterator[str]:
+    """Say that files stay small because each partition has its own, if that is why."""
+    # Partitions are numbered from 0.
+    num_partitions, num_files = int(plan.groups.max(initial=-1)) + 1, plan.num_files_after
+    if num_partitions < _MANY_PARTITIONS or num_files >= 2 * num_partitions:
+        return
+    size = plan.sizes_after.mean()
+    if size < plan.source.small_file_size():
+        would, about = ("have", "") if plan.is_empty else ("would still have", "about ")
+        yield (
+            f"With {num_partitions:,} partitions, files {would} {about}{format_size(size)} on average: only "
+            "fewer partitions would make them larger."
+        )
+
+
+def _outcome(result: CompactionResult | None, reads: ReadComparison | None) -> Iterator[str]:
+    if result is None or not result.versions:
+        return
+    which = "version" if len(result.versions) == 1 else "versions"
+    yield (
+        f"{format_count(result.num_files_removed, 'file')} became {result.num_files_added:,}: "
+        f"{format_size(result.bytes_removed)} → {format_size(result.bytes_added)} in "
+        f"{format_seconds(result.seconds)}, as {which} {format_list(result.versions)}, by {result.strategy}."
+    )
+    if result.fingerprint is None:
+        yield "The content was not compared."
+    else:
+        readers = " and ".join(result.fingerprint.readers)
+        yield (
+            f"The content is the same: {format_count(result.fingerprint.num_rows, 'row')} compared"
+            f"{' by ' if readers else ''}{readers}."
+        )
+    if result.conflicts:
+        left = (
+            "and all was done as planned" if result.as_planned else "and what they had changed was left out"
+        )
+        yield f"{format_count(len(result.conflicts), 'conflict')} with other writers, {left}."
+    elif not result.as_planned:
+        yield "Not exactly the planned files were rewritten."
+    if reads is not None:
+        yield f"Measured by {reads.query}: {reads.finding}."

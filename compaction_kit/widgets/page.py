@@ -1,0 +1,76 @@
+"""A page: what the workbench and its parts alone have in common, and the page of one part."""
+
+import ipywidgets as w
+
+from compaction_kit.widgets import parts
+from compaction_kit.widgets.job import Job
+from compaction_kit.widgets.state import WorkbenchState
+from compaction_kit.widgets.tables import About
+
+
+class Page(w.VBox):
+    """Widgets that look at one state, greyed while its table is read again."""
+
+    def __init__(self, state: WorkbenchState, *children: w.Widget):
+        self.state = state
+        style = w.HBox([w.HTML(parts.STYLE), parts.DropdownArrows()])
+        super().__init__([style, *children])
+        self.add_class("ck-workbench")
+        state.observe(self._grey, "pending")
+        self._grey()
+
+    @property
+    def holders(self) -> tuple[object, ...]:
+        """What holds the jobs that the page may have under way."""
+        return (self.state,)
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """All work that it may have under way."""
+        held = (value for holder in self.holders for value in vars(holder).values())
+        return tuple(dict.fromkeys(value for value in held if isinstance(value, Job)))
+
+    def close(self) -> None:
+        """Cancel what is under way, and take the page away."""
+        for job in self.jobs:
+            job.cancel()
+        parts.close_tree(self.children)
+        super().close()
+
+    def _grey(self, _: object = None) -> None:
+        if self.state.opened.pending:
+            self.add_class("ck-pending")
+        else:
+            self.remove_class("ck-pending")
+
+
+class PartPage(Page):
+    """One part without the workbench, below a line that names the table, folder or schema that it shows.
+
+    Attributes:
+        state: What the part looks at: its inputs can be set, and its `plan` and `result` taken.
+        part: The part.
+    """
+
+    def __init__(self, state: WorkbenchState, part: parts.Part, *below: w.Widget):
+        self.part = part
+        self.name = parts.Text("text", "name")
+        self.error = parts.Text("error", "table-error")
+        # Under a root there are many tables, and the part is not about the one that is open.
+        about = [] if state.root else [About(state)]
+        header = w.HBox([self.name, *about]).add_class("ck-header")
+        super().__init__(state, header, w.VBox([self.error, part, *below]).add_class("ck-part"))
+        state.observe(self._render, ["name", "error"])
+        self._render()
+        part.shown = True
+
+    @property
+    def holders(self) -> tuple[object, ...]:
+        """See `Page.holders`."""
+        return (self.state, self.part.state)
+
+    def _render(self, _: object = None) -> None:
+        state = self.state
+        of_another = bool(state.root) and state.table is not None
+        self.name.show(state.root or state.name)
+        self.error.show("" if of_another or self.part.says_errors else state.error)

@@ -1,0 +1,202 @@
+"""What is said of a table before anything else, from logs written by hand; and of runs by Spark."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from compaction_kit.compaction import CompactionPlan
+from compaction_kit.errors import EmptyTableError
+from compaction_kit.execute import CompactionResult
+from compaction_kit.files import Files
+from compaction_kit.log import TransactionLog
+from compaction_kit.plan import Planner, Thresholds
+from compaction_kit.reads import ReadComparison
+from compaction_kit.text import KIB
+from compaction_kit.verdict import Verdict
+from compaction_kit.verify import Fingerprint
+from tests import handmade
+
+RUNS = pa.table({"version": [1, 2] * 3, "repeat": [0, 0, 1, 1, 2, 2], "seconds": [2.0, 0.5] * 3})
+READS = ReadComparison("id < 3", (1, 2), 2.0, 0.5, 30, 1, 10, 10, RUNS, False, True)
+
+
+def files_of(table: Path, *actions: handmade.Action) -> Files:
+    metadata = handmade.metadata({"id": "long", "p": "string"}, ["p"])
+    return Files(TransactionLog(handmade.write_log(table, [metadata, *actions])).snapshot())
+
+
+def verdict_of(
+    files: Files, minimum: int = KIB, where: str | None = None, budget: int | None = None
+) -> Verdict:
+    plan = CompactionPlan.of(Planner(files), Thresholds(minimum, KIB), where, budget=budget)
+    verdict = Verdict.of(files, plan)
+    assert verdict is not None
+    return verdict
+
+
+def small(count: int, partitions: int = 1, size: int = 10) -> list[handmade.Action]:
+    """Files of sizes that differ, in partitions of so many."""
+    return [
+        handmade.add(f"{p}-{i}", size + i, {"p": str(p)}, records=size + i)
+        for p in range(partitions)
+        for i in range(count)
+    ]
+
+
+def test_a_sick_table_is_told_by_the_files_that_would_do(tmp_path: Path) -> None:
+    verdict = verdict_of(files_of(tmp_path, *small(30)))
+    assert verdict.kind == "warning"
+    assert verdict.sentences == (
+        "30 files where 1 would do: a query that reads all opens 30 times as many.",
+        "Compaction rewrites 30 files of 735 B as 1 of about 735 B, in 1 partition.",
+        "The plan is exact.",
+    )
+
+
+def test_a_few_files_too_many_are_no_alarm(tmp_path: Path) -> None:
+    large = [handmade.add(f"large {i}", 2 * KIB, {"p": "0"}) for i in range(10)]
+    verdict = verdict_of(files_of(tmp_path, *small(2), *large))
+    assert verdict.kind == "text"
+    assert verdict.sentences[0] == "12 files where 11 would do: a query that reads all opens 1 too many."
+
+
+def test_a_plan_that_leaves_no_fewer_files_promises_nothing(tmp_path: Path) -> None:
+    files = files_of(tmp_path, *small(2))
+    plan = CompactionPlan.of(Planner(files), Thresholds(KIB, KIB, max_records_per_file=10))
+    verdict = Verdict.of(files, plan)
+    assert verdict is not None
+    assert verdict.kind == "text"
+    assert verdict.sentences[0] == "2 files, and compaction would leave 3."
+
+
+def test_a_plan_for_some_partitions_says_for_which(tmp_path: Path) -> None:
+    files = files_of(tmp_path, *small(4, 2))
+    some = Files(files.snapshot, np.arange(4))
+    assert verdict_of(some, where="p = '0'").sentences[0] == (
+        "4 files where 1 would do, where p = '0': a query that reads all of them opens 4 times as many."
+    )
+    none = Files(files.snapshot, np.array([], np.int64))
+    assert verdict_of(none, where="p = '9'").sentences == (
+        "Nothing to do where p = '9', because no file matches.",
+    )
+
+
+def test_what_of_the_plan_is_not_certain_is_said(tmp_path: Path) -> None:
+    same = [handmade.add(f"f{i}", 400, {"p": "0"}) for i in range(4)]
+    assert verdict_of(files_of(tmp_path, *same)).sentences[-1] == (
+        "The plan is exact, except for which of equal-sized files go into which bin."
+    )
+
+
+@pytest.mark.parametrize(
+    ("actions", "minimum", "why"),
+    [
+        (small(3), 5, "no file is under 5 B"),
+        (small(1), KIB, "only one file is under 1 KiB"),
+        (small(1, 3), KIB, "each of the 3 files under 1 KiB is the only one in its partition"),
+        (small(3, size=600), KIB, "each of the 3 files under 1 KiB would be alone in its bin"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_healthy_table_is_told_why(
+    tmp_path: Path, actions: list[handmade.Action], minimum: int, why: str
+) -> None:
+    verdict = verdict_of(files_of(tmp_path, *actions), minimum)
+    assert verdict == Verdict("good", (f"Nothing to do, because {why}.",))
+
+
+def test_a_budget_below_every_bin_is_why(tmp_path: Path) -> None:
+    verdict = verdict_of(files_of(tmp_path, *small(3)), budget=5)
+    assert verdict.sentences == (
+        "Nothing to do, because the smallest of 1 bin has 33 B, more than the budget of 5 B.",
+    )
+
+
+def test_many_partitions_are_named_as_what_keeps_files_small(tmp_path: Path) -> None:
+    healthy = verdict_of(files_of(tmp_path / "healthy", *small(1, 200)))
+    assert healthy.kind == "good"
+    assert healthy.sentences[1] == (
+        "With 200 partitions, files have 10 B on average: only fewer partitions would make them larger."
+    )
+    sick = verdict_of(files_of(tmp_path / "sick", *small(3, 200)))
+    assert sick.sentences[0] == "600 files where 200 would do: a query that reads all opens 3 times as many."
+    assert "in 200 partitions" in sick.sentences[1]
+    assert sick.sentences[-1].startswith("With 200 partitions, files would still have about 33 B on average")
+    assert "With" not in str(verdict_of(files_of(tmp_path / "few", *small(1, 20))))
+
+
+def test_an_empty_table_is_healthy_and_one_that_can_t_be_read_is_not(tmp_path: Path) -> None:
+    files = files_of(tmp_path)
+    with pytest.raises(EmptyTableError) as caught:
+        Planner(files)
+    assert Verdict.of(files, None, str(caught.value)) == Verdict("good", (str(caught.value),))
+    assert Verdict.of(None, None, "No log.") == Verdict("error", ("No log.",))
+    assert Verdict.of(None, None) is None
+    after_a_run = Verdict.of(None, None, "No log.", stopped="It was cancelled.")
+    assert after_a_run == Verdict("error", ("No log.", "It was cancelled."))
+
+
+@pytest.fixture
+def done() -> CompactionResult:
+    """The result of a run, in numbers that a test can tell apart."""
+    nothing = CompactionResult.nothing(np.array([1_000]))
+    counts = {"num_files_removed": 30, "num_files_added": 1, "bytes_removed": 3 * KIB, "bytes_added": KIB}
+    proof = {"verified": True, "fingerprint": Fingerprint(1_200, (1, 2), ("DuckDB", "Spark"))}
+    return replace(nothing, strategy="arrow", versions=(366,), seconds=3.2, **counts, **proof)  # type: ignore[arg-type]
+
+
+def test_after_a_run_the_outcome_comes_first_and_then_what_is_left(
+    tmp_path: Path, done: CompactionResult
+) -> None:
+    files = files_of(tmp_path, *small(1))
+    plan = CompactionPlan.of(Planner(files), Thresholds(KIB, KIB))
+    verdict = Verdict.of(files, plan, result=done)
+    assert verdict == Verdict(
+        "good",
+        (
+            "30 files became 1: 3 KiB → 1 KiB in 3.2 s, as version 366, by arrow.",
+            "The content is the same: 1,200 rows compared by DuckDB and Spark.",
+            "Nothing to do, because only one file is under 1 KiB.",
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"verified": None, "fingerprint": None}, "The content was not compared."),
+        ({"conflicts": ("a", "b")}, "2 conflicts with other writers, and all was done as planned."),
+        (
+            {"conflicts": ("a",), "as_planned": False},
+            "1 conflict with other writers, and what they had changed was left out.",
+        ),
+        ({"as_planned": False}, "Not exactly the planned files were rewritten."),
+        ({"versions": (366, 367)}, "as versions 366, 367, by arrow."),
+    ],
+    ids=str,
+)
+def test_after_a_run_what_was_not_smooth_is_said(
+    done: CompactionResult, changes: dict[str, object], sentence: str
+) -> None:
+    verdict = Verdict.of(None, None, result=replace(done, **changes))  # type: ignore[arg-type]
+    assert sentence in str(verdict)
+
+
+def test_a_query_is_told_only_if_it_was_measured(done: CompactionResult) -> None:
+    assert "Measured" not in str(Verdict.of(None, None, result=done))
+    assert str(Verdict.of(None, None, result=done, reads=READS)).endswith(
+        "Measured by id < 3: 4.0 times as fast: 2.0 s → 0.50 s, 30 → 1 files."
+    )
+
+
+def test_a_run_that_was_stopped_and_one_that_did_nothing(tmp_path: Path, done: CompactionResult) -> None:
+    files = files_of(tmp_path, *small(30))
+    plan = CompactionPlan.of(Planner(files), Thresholds(KIB, KIB))
+    now = Verdict.of(files, plan)
+    assert now is not None
+    cancelled = "The run was cancelled: nothing was committed."
+    assert Verdict.of(files, plan, stopped=cancelled) == Verdict("warning", (cancelled, *now.sentences))
+    assert Verdict.of(files, plan, result=CompactionResult.nothing(files.sizes)) == now
