@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from concurrent.futures import wait
 from functools import partial
 
-from compaction_kit.execute.commits import Commit, net_files, restore
+from compaction_kit.execute.commits import Commit, has_tag, net_files, restore, settings
 from compaction_kit.execute.contents import ANY_VERSION, Adds, Content, contents, readable_together
 from compaction_kit.execute.failures import ContentDiffers, reason_of
 from compaction_kit.execute.jobs import (
@@ -145,11 +145,7 @@ def _undo(work: Work, commits: Sequence[Commit]) -> str:
     if others:
         return f"{others}, so nothing was undone: {by_hand}"
 
-    def body() -> None:
-        with session_confs(work.spark, ANY_VERSION):
-            restore(work.spark, work.table, first)
-
-    outcome = in_thread(work.spark, body)
+    outcome = in_thread(work.spark, partial(_go_back, work, first, commits[-1].version))
     while not outcome.done():
         try:
             wait([outcome])
@@ -159,5 +155,40 @@ def _undo(work: Work, commits: Sequence[Commit]) -> str:
     error = outcome.exception()
     if error is not None:
         return f"restoring version {first} failed ({reason_of(error)}): {by_hand}"
-    restored = work.log.segment().version
+    undone, restored = outcome.result()
+    if undone > commits[-1].version:
+        return (
+            f"another writer has committed too, up to version {undone}, as the table was restored to version "
+            f"{first}, so version {restored} has put that back: {by_hand}"
+        )
     return f"the table was restored to version {first}, as version {restored}"
+
+
+def _go_back(work: Work, version: int, last: int) -> tuple[int, int]:
+    """Restore a version, and bring back what others have committed in between.
+
+    RESTORE undoes whatever is there when it begins, which may be later than anybody has looked.
+
+    Args:
+        work: The table and the session.
+        version: To go back to.
+        last: The latest version that may be undone.
+
+    Returns:
+        The latest version that was undone, later than `last` if it was brought back; and the version now.
+    """
+    restored, undone = _restored(work, version)
+    return undone, restored if undone == last else _restored(work, undone)[0]
+
+
+def _restored(work: Work, version: int) -> tuple[int, int]:
+    """Restore a version; returns the commit's version, and the one that it has undone."""
+    since = work.log.segment().version
+    with settings(work.spark, "undo", work.plan.id, ANY_VERSION):
+        restore(work.spark, work.table, version)
+    commits = work.log.commits().select(["version", "read_version", "operation", "user_metadata"]).to_pylist()
+    return next(
+        (commit["version"], commit["read_version"])
+        for commit in reversed(commits)
+        if commit["version"] > since and commit["operation"] == "RESTORE" and has_tag(commit["user_metadata"])
+    )

@@ -18,7 +18,8 @@ from compaction_kit.errors import (
     UnsupportedTableError,
     VerificationError,
 )
-from compaction_kit.execute import Progress
+from compaction_kit.execute import Progress, proof
+from compaction_kit.execute.commits import restore
 from tests import folders, handmade
 from tests.execute.meanwhile import once, once_rewriting, wait_until
 from tests.folders import data_files
@@ -190,6 +191,30 @@ def test_what_can_be_neither_proved_nor_undone_is_told(spark: SparkSession, chan
         plan.run(strategy="optimize", progress=once_rewriting(vacuum))
     assert "\n" not in str(caught.value)
     assert open_table(changed).version == 5
+
+
+def test_what_another_writer_commits_as_a_run_is_undone_is_brought_back(
+    spark: SparkSession, changed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, restored = data_files(changed), list[int]()
+    rows = spark.read.format("delta").load(str(changed))
+    count = rows.count()
+
+    def restore_late(spark: SparkSession, table: str, version: int) -> None:
+        if not restored:
+            rows.limit(1).write.format("delta").mode("append").save(str(changed))
+        restored.append(version)
+        restore(spark, table, version)
+
+    monkeypatch.setattr(proof, "restore", restore_late)
+    plan, progress = open_table(changed).plan_compaction(), once("Comparing", lambda: spoil(changed, before))
+    with pytest.raises(
+        VerificationError, match="up to version 6, as the table was restored to version 4, so "
+    ):
+        plan.run(strategy="optimize", progress=progress)
+    assert (restored, open_table(changed).version) == ([4, 6], 8)
+    assert open_table(changed).diff(6, 8).same_content_by == "identical files"
+    assert spark.read.format("delta").load(str(changed)).count() == count + 1
 
 
 def test_batches_of_optimize_are_compared_though_the_run_is_cancelled(
