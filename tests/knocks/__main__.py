@@ -90,6 +90,7 @@ def main() -> int:
     parser.add_argument(
         "--factor", type=float, default=1.0, help="how many times the cases that are asked for"
     )
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="after which a kind is ended")
     parser.add_argument("--only", metavar="KIND:NUMBER", help="play one case")
     parser.add_argument("--write", action="store_true", help=f"put the counts into {REPORT.name}")
     given = parser.parse_args()
@@ -103,6 +104,8 @@ def main() -> int:
         start, found = time.monotonic(), Counter[str]()
         count = max(round(given.factor * KINDS[kind].cases / KINDS[kind].size), 1)
         for number in range(count):
+            if time.monotonic() - start > given.seconds:
+                break
             found[play(spark, kind, given.seed, number)] += 1
             print(f"{kind}: {number + 1} of {count}, {found[WRONG]} {WRONG}", end="\r", flush=True)
         rows.append(row(kind, found, time.monotonic() - start, given.seed))

@@ -202,6 +202,8 @@ def read_only(case: Case) -> Outcome:
     if case.draw.random() < 0.4:
         # So deep that the folders above it, which are opened to all, are the case's own.
         table = Path(shaped_table(case.folder / "1/2/3/table", **shape))
+        # Python loads some modules at their first use, which nobody may read.
+        _ = rows_of(case.spark, table), open_table(table, case.spark).plan_compaction()
         with no_permission(table, table, table / "_delta_log"):
             return _run(case, table)
     with _disk(case) as disk:
