@@ -10,7 +10,7 @@ PAIRS := spark-3-5 spark-4-0 spark-4-1
 COMPAT_TESTS := $(addprefix tests/,log plan execute history vacuum sinklog interop \
 	test_compat.py test_java.py test_files.py test_predicate.py test_session.py test_table.py test_verify.py)
 
-.PHONY: help tour lab page test test-long compat bench lint clean
+.PHONY: help tour lab page test test-long knocks compat bench lint clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 11
@@ -29,6 +29,9 @@ test: $(INSTALLED) lint  ## run everything: unit, Spark, notebooks, browser
 
 test-long: $(INSTALLED)  ## look further for bugs: thousands of random and damaged tables, for hours
 	$(TEST_ENV) $(BIN)/python -m pytest --long -m long --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+knocks: $(INSTALLED)  ## kill runs, race them, break tables; counts and outcomes go to RELIABILITY.md
+	$(TEST_ENV) $(BIN)/python -m tests.knocks --write
 
 compat: $(addprefix compat-,$(PAIRS))  ## run the tests of the package's core with older pairs of Spark and Delta
 

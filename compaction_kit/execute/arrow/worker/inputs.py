@@ -97,13 +97,15 @@ class FileReader:
         """
         file = self._open(path, data)
         footer = file.metadata.metadata or {}
+        # Also where another file has decided the output's: Spark may be unable to read this one.
+        codec = _codec_of(file.metadata)
         if footer != self._footer:
             sign = legacy_sign(footer)
             if sign is not None:
                 file.close()
                 raise Refused(f"a file has dates of the old calendar ({sign})")
             if self._footer is None:
-                self.codec = _codec_of(file.metadata)
+                self.codec = codec
             self._footer = footer
         wanted = self._columns.found_in(file.schema_arrow)
         # Of one schema in Arrow there are several in Parquet.

@@ -259,9 +259,13 @@ def test_the_codec_is_that_of_the_files(tmp_path: Path, codec: str) -> None:
     assert path.endswith(f".c000{suffixes.get(codec, '.' + codec)}.parquet")
 
 
-def test_a_codec_that_spark_lacks_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="a file is compressed with BROTLI, which pyarrow or Spark lacks"):
-        rewrite_share(share_of(tmp_path, [pa.table({"a": [1]})], compression="brotli"))
+@pytest.mark.parametrize("codecs", [["brotli"], ["snappy", "brotli"]], ids="-".join)
+def test_a_codec_that_spark_lacks_is_refused(tmp_path: Path, codecs: list[str]) -> None:
+    share = share_of(tmp_path, [pa.table({"a": [1]})] * len(codecs))
+    for (path, _), codec in zip(share.inputs, codecs, strict=True):
+        pq.write_table(pa.table({"a": [1]}), path, compression=codec)
+    with pytest.raises(Refused, match="a file is compressed with BROTLI, which pyarrow or Spark can't read"):
+        rewrite_share(share)
 
 
 @pytest.mark.parametrize(

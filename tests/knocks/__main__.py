@@ -1,0 +1,121 @@
+"""Play cases and count what they come to: python -m tests.knocks [kind …] [--seed N] [--factor F] [--write].
+
+With --only KIND:NUMBER one case is played again, which is how a WRONG one is looked into.
+"""
+
+import argparse
+import random
+import re
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+
+from tests.conftest import QUICK
+from tests.jvm import own_session
+from tests.knocks import bombs, faults, kills, many, mutations, races
+from tests.knocks.oracle import Case, Outcome
+
+REPORT = Path(__file__).parents[2] / "RELIABILITY.md"
+BEGIN, END = "<!-- counts of make knocks -->", "<!-- end of counts -->"
+WRONG = "WRONG"
+
+
+class Kind(NamedTuple):
+    """How many cases there are by default, what plays one, and how many a number stands for."""
+
+    cases: int
+    play: Callable[[Case], Outcome]
+    size: int = 1
+
+
+KINDS = {
+    "kills": Kind(60, kills.play),
+    "races": Kind(300, races.play),
+    "faults": Kind(150, faults.play),
+    "mutations": Kind(10_000, mutations.play, mutations.SIZE),
+    "bombs": Kind(12, bombs.play),
+    "many files": Kind(1, many.play),
+}
+
+
+def play(spark: SparkSession, kind: str, seed: int, number: int) -> str:
+    """One case: its outcome, or WRONG, which is told at once."""
+    folder = Path(tempfile.mkdtemp(prefix="knocks-"))
+    session = spark.newSession()
+    for key, value in QUICK.items():
+        session.conf.set(key, value)
+    try:
+        return KINDS[kind].play(Case(session, folder, random.Random(f"{kind} {seed} {number}")))
+    except Exception:
+        print(f"{WRONG}: python -m tests.knocks --seed {seed} --only '{kind}:{number}'", flush=True)
+        traceback.print_exc()
+        return WRONG
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def row(kind: str, found: Counter[str], seconds: float, seed: int) -> str:
+    size = KINDS[kind].size
+    counts = [f"{size * found[name]:,}" for name in (*Outcome, WRONG)]
+    return f"| {kind} | {size * found.total():,} | {' | '.join(counts)} | {seconds:,.0f} | {seed} |"
+
+
+def table(rows: list[str]) -> str:
+    names = ["kind", "cases", *Outcome, WRONG, "seconds", "seed"]
+    return "\n".join([f"| {' | '.join(names)} |", "|---|" + "--:|" * (len(names) - 1), *rows])
+
+
+def write(rows: list[str], report: Path = REPORT) -> None:
+    """Put rows into the report's table, in place of those of the same kinds."""
+    text = report.read_text()
+    start, end = text.index(BEGIN) + len(BEGIN), text.index(END)
+    known = {found[1]: found[0] for found in re.finditer(r"^\| ([a-z ]+) \| \d.*$", text[start:end], re.M)}
+    known |= {line.split(" | ")[0].removeprefix("| "): line for line in rows}
+    told = table([known[kind] for kind in KINDS if kind in known])
+    report.write_text(f"{text[:start]}\n{told}\n{text[end:]}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.knocks", description=__doc__)
+    parser.add_argument("kinds", nargs="*", metavar="kind", help=f"of {', '.join(KINDS)}; all by default")
+    parser.add_argument("--seed", type=int, default=23)
+    parser.add_argument(
+        "--factor", type=float, default=1.0, help="how many times the cases that are asked for"
+    )
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="after which a kind is ended")
+    parser.add_argument("--only", metavar="KIND:NUMBER", help="play one case")
+    parser.add_argument("--write", action="store_true", help=f"put the counts into {REPORT.name}")
+    given = parser.parse_args()
+    spark = own_session()
+    if given.only:
+        kind, _, number = given.only.rpartition(":")
+        print(play(spark, kind, given.seed, int(number)))
+        return 0
+    rows, is_wrong = [], False
+    for kind in given.kinds or KINDS:
+        start, found = time.monotonic(), Counter[str]()
+        count = max(round(given.factor * KINDS[kind].cases / KINDS[kind].size), 1)
+        for number in range(count):
+            if time.monotonic() - start > given.seconds:
+                break
+            found[play(spark, kind, given.seed, number)] += 1
+            print(f"{kind}: {number + 1} of {count}, {found[WRONG]} {WRONG}", end="\r", flush=True)
+        rows.append(row(kind, found, time.monotonic() - start, given.seed))
+        print(rows[-1], flush=True)
+        is_wrong |= bool(found[WRONG])
+    print(table(rows))
+    if given.write:
+        write(rows)
+    return int(is_wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

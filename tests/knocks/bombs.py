@@ -1,0 +1,112 @@
+"""Files whose rows are a thousand times their bytes: the memory of each Python worker is bounded."""
+
+import random
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as sf
+
+from compaction_kit import open_table
+from compaction_kit.errors import CompactionKitError
+from tests import handmade
+from tests.knocks.oracle import Before, Case, Outcome, Rows, Wrong, judge_error, judge_result
+
+# As much as in tests/execute/arrow/worker/test_decoding.py.
+MOST = 1.2 * 2**30
+_ARRAY = {"type": "array", "elementType": "integer", "containsNull": True}
+
+
+def _repeated(values: pa.Array, count: int) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(np.arange(count, dtype=np.int32) % len(values)), values)
+
+
+def _lists(length: int, count: int) -> pa.Array:
+    one = pa.array(np.zeros(length, dtype=np.int32))
+    return pa.chunked_array([pa.ListArray.from_arrays(pa.array([0, length], pa.int32()), one)] * count)
+
+
+def _column(draw: random.Random) -> tuple[Any, Any]:
+    """A type of Delta, and values of it that take few bytes in a file and many in memory."""
+    ways: list[Callable[[], tuple[Any, Any]]] = [
+        lambda: ("long", pa.array(np.full(draw.choice([2_000_000, 8_000_000]), draw.randrange(9)))),
+        lambda: (
+            "string",
+            _repeated(pa.array(["x" * draw.choice([2_000, 20_000])]), draw.choice([5_000, 15_000])),
+        ),
+        lambda: ("binary", _repeated(pa.array([bytes(10_000)] * 2, pa.binary()), 15_000)),
+        lambda: (_ARRAY, _lists(draw.choice([100_000, 1_000_000]), 24)),
+    ]
+    return draw.choice(ways)()
+
+
+def _write(draw: random.Random, table: Path) -> int:
+    """A table of such files; how many times their bytes they are in memory."""
+    kind, values = _column(draw)
+    rows = pa.table({"a": values})
+    table.mkdir()
+    adds, size = [], 0
+    pq.write_table(
+        rows, table / "f0.parquet", compression=draw.choice(["snappy", "zstd"]), store_schema=False
+    )
+    for i in range(draw.choice([4, 12])):
+        file = table / f"f{i}.parquet"
+        if i:
+            file.write_bytes((table / "f0.parquet").read_bytes())
+        size = file.stat().st_size
+        adds.append(handmade.add(file.name, size, records=len(rows)))
+    handmade.write_log(table, [handmade.protocol(), handmade.metadata({"a": kind}), *adds])
+    decoded = rows.cast(pa.schema([("a", pq.read_schema(table / "f0.parquet").field("a").type)])).nbytes
+    return decoded // size
+
+
+def _content(spark: SparkSession, table: Path) -> Rows:
+    hashed = sf.xxhash64("a").cast("decimal(38,0)")
+    rows: list[Row] = spark.read.format("delta").load(str(table)).agg(sf.count("*"), sf.sum(hashed)).collect()
+    return Rows(map(str, rows))
+
+
+class _Watch:
+    """The most memory that any Python worker of a JVM holds, looked at from outside."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def __enter__(self) -> "_Watch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._over.wait(0.02):
+            for folder in Path("/proc").glob("[0-9]*"):
+                with suppress(OSError, IndexError, ValueError):
+                    if "pyspark.daemon" in (folder / "cmdline").read_text():
+                        status = (folder / "status").read_text()
+                        self.most = max(self.most, int(status.split("VmRSS:")[1].split()[0]) << 10)
+
+
+def play(case: Case) -> Outcome:
+    table = case.folder / "table"
+    times = _write(case.draw, table)
+    before = Before.of(table, _content(case.spark, table))
+    with _Watch() as watch:
+        try:
+            found: Any = open_table(table, case.spark).plan_compaction().run()
+        except CompactionKitError as error:
+            found = error
+    if watch.most > MOST:
+        raise Wrong(f"a worker took {watch.most:,} bytes for files that are {times} times as large in memory")
+    before.check(_content(case.spark, table), before.rows)
+    return judge_error(found, before) if isinstance(found, BaseException) else judge_result(found)

@@ -1,0 +1,247 @@
+"""Tables that are odd, damaged, or where nothing can be written: the same rows, or a sentence."""
+
+import random
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from compaction_kit import open_table
+from compaction_kit.datasets import shaped_table
+from compaction_kit.execute import Progress
+from compaction_kit.execute.jobs import session_confs
+from tests import handmade
+from tests.execute.arrow.test_faults import fill
+from tests.execute.meanwhile import once
+from tests.execute.test_paths import FORMS, World
+from tests.execute.test_proof import spoil
+from tests.execute.test_run import no_permission
+from tests.execute.test_types import PLAIN, extremes
+from tests.folders import data_files
+from tests.knocks.oracle import (
+    STRATEGIES,
+    Before,
+    Case,
+    Outcome,
+    Rows,
+    Wrong,
+    judge_error,
+    judge_result,
+    rows_of,
+)
+
+_CODECS = ["none", "snappy", "gzip", "zstd", "brotli", "lz4"]
+_ODD_NAMES = ["a b", "100%", "ü", "it's", "#?&", "a%20b", "[x]{y}*", "ends.", "-", "日本", "a+b=c", "x" * 120]
+
+
+def _run(case: Case, table: Path, progress: Callable[[Progress], None] | None = None) -> Outcome:
+    """Compact a table by any strategy; the rows are those that Spark read before, if it could."""
+    strategy = case.draw.choice([*STRATEGIES, "auto"])
+    try:
+        rows: Rows | None = rows_of(case.spark, table)
+    except Exception:
+        # It can't be read: a run has to say so, and to change nothing.
+        rows = None
+    before = Before.of(table, rows)
+    try:
+        found: Any = open_table(table, case.spark).plan_compaction().run(strategy=strategy, progress=progress)
+    except (Exception, KeyboardInterrupt) as error:
+        found = error
+    try:
+        before.check(None if rows is None else rows_of(case.spark, table), rows)
+        if isinstance(found, BaseException):
+            return judge_error(found, before)
+        if rows is None and found.versions:
+            raise Wrong("files that Spark can't read were rewritten")
+        return judge_result(found)
+    except Exception as error:
+        error.add_note(f"by {strategy}: {found!r}")
+        raise
+
+
+def _rows(draw: random.Random, first: int, count: int) -> pa.Table:
+    words = [draw.choice(["", "a", "ü" * 40, None]) for _ in range(count)]
+    numbers = [draw.choice([0.0, -0.0, 1.5, float("nan"), None]) for _ in range(count)]
+    ids = pa.array(range(first, first + count), pa.int64())
+    return pa.table({"id": ids, "s": pa.array(words, pa.string()), "d": pa.array(numbers, pa.float64())})
+
+
+def _options(draw: random.Random) -> dict[str, Any]:
+    """How a file is written, by chance."""
+    return {
+        "compression": draw.choice(_CODECS),
+        "data_page_version": draw.choice(["1.0", "2.0"]),
+        "version": draw.choice(["1.0", "2.4", "2.6"]),
+        "use_dictionary": draw.random() < 0.5,
+        "write_statistics": draw.random() < 0.7,
+        "write_page_checksum": draw.random() < 0.5,
+        "row_group_size": draw.choice([7, 1_000]),
+        "data_page_size": draw.choice([64, 1 << 20]),
+    }
+
+
+def _handmade(case: Case, options: Callable[[random.Random], dict[str, Any]]) -> Path:
+    """A table of 2 to 6 files of one partition."""
+    table, adds = case.folder / "table", []
+    table.mkdir()
+    for i in range(case.draw.randrange(2, 7)):
+        name = f"f{i}.parquet"
+        rows = _rows(case.draw, 100 * i, case.draw.choice([1, 30, 100]))
+        pq.write_table(rows, table / name, **options(case.draw))
+        adds.append(handmade.add(name, (table / name).stat().st_size, records=None))
+    columns = {"id": "long", "s": "string", "d": "double"}
+    return handmade.write_log(table, [handmade.protocol(), handmade.metadata(columns), *adds])
+
+
+def codecs(case: Case) -> Outcome:
+    """Codecs, pages and encodings of each file by chance; some by Spark, some that Spark can't read."""
+    table = _handmade(case, _options)
+    if case.draw.random() < 0.3:
+        codec = {"spark.sql.parquet.compression.codec": case.draw.choice(["lz4", "zstd"])}
+        with session_confs(case.spark, codec):
+            more = case.spark.range(1_000, 1_050, 1, 2).selectExpr("id", "CAST(id AS STRING) s", "id / 3 d")
+            more.write.format("delta").mode("append").save(str(table))
+    return _run(case, table)
+
+
+def types(case: Case) -> Outcome:
+    """Columns of the types that Delta has, with what is at their ends; mapped or not, partitioned or not."""
+    draw, table = case.draw, case.folder / "table"
+    names = [PLAIN[0], *draw.sample(PLAIN[1:-1], draw.randrange(1, 6)), PLAIN[-1]]
+    zone = draw.choice(["UTC", "America/New_York", "Asia/Kolkata"])
+    with session_confs(case.spark, {"spark.sql.session.timeZone": zone}):
+        rows = case.spark.range(0, draw.choice([10, 60]), 1, draw.choice([2, 4])).selectExpr(*names)
+        rows = rows.union(extremes(case.spark, rows))
+        vectors = str(draw.random() < 0.3).lower()
+        options = {
+            "columnMapping.mode": draw.choice(["none", "name", "id"]),
+            "enableDeletionVectors": vectors,
+        }
+        writer = rows.write.format("delta").options(**{f"delta.{key}": options[key] for key in options})
+        (writer.partitionBy("p") if draw.random() < 0.5 else writer).save(str(table))
+        if draw.random() < 0.3:
+            case.spark.sql(f"DELETE FROM delta.`{table}` WHERE id % 7 = 3")
+        return _run(case, table)
+
+
+def damage(case: Case) -> Outcome:
+    """A file that is damaged in its footer, its pages or as a whole."""
+    draw = case.draw
+    if draw.random() < 0.4:
+        table = case.folder / "table"
+        rows = case.spark.range(0, 300, 1, 3).selectExpr("id", "CONCAT('s', id % 9) s", "id / 7 d")
+        rows.write.format("delta").save(str(table))
+    else:
+        readable = ["none", "snappy", "zstd"]
+        table = _handmade(case, lambda draw: _options(draw) | {"compression": draw.choice(readable)})
+    file = draw.choice(sorted(data_files(table)))
+    data = bytearray(file.read_bytes())
+    kind = draw.choice(["flip", "flip", "flip", "footer", "cut", "zeros", "gone", "empty", "length"])
+    place = draw.randrange(4, len(data) - 8)
+    if kind == "flip":
+        for _ in range(draw.choice([1, 1, 5])):
+            data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+    elif kind == "footer":
+        data[len(data) - 8 - draw.randrange(min(300, len(data) - 12))] ^= 1 << draw.randrange(8)
+    elif kind == "cut":
+        del data[place:]
+    elif kind == "zeros":
+        data[place : place + 16] = bytes(len(data[place : place + 16]))
+    elif kind == "length":
+        data[-8:-4] = draw.choice([b"\0\0\0\0", b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff"])
+    elif kind == "empty":
+        data.clear()
+    if draw.random() < 0.5:
+        # Else Hadoop's checksum tells, where Spark wrote the file.
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    file.unlink() if kind == "gone" else file.write_bytes(data)
+    return _run(case, table)
+
+
+def spoiled(case: Case) -> Outcome:
+    """A value of an output is changed before it is compared."""
+    table = case.folder / "table"
+    shaped_table(table, partitions=case.draw.choice([0, 3]), files=4, rows=20, commits=2)
+    before = data_files(table)
+    outcome = _run(case, table, once("Comparing", lambda: spoil(table, before)))
+    if outcome is not Outcome.FAILED:
+        raise Wrong(f"a value was changed, and the run is {outcome}")
+    return outcome
+
+
+@contextmanager
+def _disk(case: Case) -> Iterator[Path]:
+    """A disk of 8 MiB."""
+    disk = case.folder / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], check=True, capture_output=True)
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
+def full_disk(case: Case) -> Outcome:
+    """A disk with room for a part of what is to be written; it may fill up in the midst. Needs root."""
+    draw = case.draw
+    with _disk(case) as disk:
+        shape = {"partitions": draw.choice([0, 4]), "files": 6, "rows": 900, "commits": 2}
+        table = Path(shaped_table(disk / "in" / "table", **shape))
+        free = int(open_table(table).plan_compaction().bytes_added * draw.choice([0, 0.3, 0.7, 1.0, 1.3]))
+        return _at(case, table, lambda: fill(disk, min(free, shutil.disk_usage(disk).free)))
+
+
+def read_only(case: Case) -> Outcome:
+    """A disk that is mounted to be read, or folders without the permission. Needs root."""
+    shape = {"partitions": 2, "files": 4, "rows": 20, "commits": 2}
+    if case.draw.random() < 0.4:
+        # So deep that the folders above it, which are opened to all, are the case's own.
+        table = Path(shaped_table(case.folder / "1/2/3/table", **shape))
+        # Python loads some modules at their first use, which nobody may read.
+        _ = rows_of(case.spark, table), open_table(table, case.spark).plan_compaction()
+        with no_permission(table, table, table / "_delta_log"):
+            return _run(case, table)
+    with _disk(case) as disk:
+        table = Path(shaped_table(disk / "table", **shape))
+        # In vain while a task has a file open there.
+        close = ["mount", "-o", "remount,ro", disk]
+        return _at(case, table, lambda: subprocess.run(close, capture_output=True))
+
+
+def _at(case: Case, table: Path, act: Callable[[], object]) -> Outcome:
+    """Compact a table on a disk to which something happens before the run, or in its midst."""
+    step = case.draw.choice(["", "Rewriting", "Comparing"])
+    if step:
+        return _run(case, table, once(step, act))
+    act()
+    return _run(case, table)
+
+
+def paths(case: Case) -> Outcome:
+    """Files named by odd paths, within the table and outside, or a table in an odd folder."""
+    draw = case.draw
+    odd = draw.choice(_ODD_NAMES) if draw.random() < 0.4 else "base"
+    base = case.folder / odd
+    base.mkdir()
+    world = World(base, partitioned=draw.random() < 0.5)
+    # The others hold the folder's name, which isn't escaped there.
+    forms = [form for form in FORMS if odd == "base" or not ("{b}" in form or "{q}" in form)]
+    return _run(case, world.write([world.add(i, draw.choice(forms), draw.choice("12")) for i in range(7)]))
+
+
+# How often each comes.
+WAYS = {codecs: 6, types: 6, damage: 8, spoiled: 2, full_disk: 2, read_only: 2, paths: 4}
+
+
+def play(case: Case) -> Outcome:
+    (way,) = case.draw.choices(list(WAYS), list(WAYS.values()))
+    try:
+        return way(case)
+    except Exception as error:
+        error.add_note(way.__name__)
+        raise

@@ -1,0 +1,188 @@
+"""Processes killed in the midst of a run: the table has the same rows, and another run goes on."""
+
+import atexit
+import contextlib
+import functools
+import json
+import os
+import queue
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from compaction_kit import open_table
+from compaction_kit.datasets import shaped_table
+from tests.handmade import commit_path
+from tests.knocks.oracle import STRATEGIES, Before, Case, Outcome, Wrong, judge_result, rows_of
+
+_SECONDS = 120
+# Which process dies when. A line is what the driver says of its progress.
+MOMENTS = ["chance", "chance", "begun", "Rewriting", "rewritten", "Comparing", "commit", "after the commit"]
+WHOM = ["all", "all", "all", "driver", "workers"]
+
+
+class Driver:
+    """A process with a session, see `driver.py`; it leads a session of processes of its own."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "tests.knocks.driver"]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        self.lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+        atexit.register(self.kill, "all")
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.put(line.strip())
+        self.lines.put("dead")
+
+    def tell(self, **order: object) -> None:
+        assert self.process.stdin is not None
+        print(json.dumps(order), file=self.process.stdin, flush=True)
+
+    def wait(self, *starts: str) -> str:
+        """The next line with one of these beginnings; "dead" or an answer ends it too."""
+        end = time.monotonic() + _SECONDS
+        while True:
+            line = self.lines.get(timeout=max(end - time.monotonic(), 0.01))
+            if line.startswith((*starts, "dead", "done", "error")):
+                return line
+
+    def kill(self, whom: str) -> None:
+        """Kill its processes, the driver alone, or its Python workers."""
+        if whom == "driver":
+            self.process.kill()
+        else:
+            for pid in self._processes("daemon" if whom == "workers" else ""):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        if whom != "workers":
+            self.process.wait()
+            end = time.monotonic() + _SECONDS
+            while self._processes("") and time.monotonic() < end:
+                time.sleep(0.02)
+
+    def _processes(self, named: str) -> list[int]:
+        """The ids of its session's processes whose command has a word."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                is_ours = int(fields[3]) == self.process.pid and fields[0] != "Z"
+                if is_ours and named in (folder / "cmdline").read_text():
+                    found.append(int(folder.name))
+        return found
+
+
+class _Pool:
+    """A driver, and the next one, which starts meanwhile."""
+
+    def __init__(self) -> None:
+        self._drivers = [Driver(), Driver()]
+
+    def take(self) -> Driver:
+        driver = self._drivers.pop(0)
+        if driver.wait("ready") != "ready":
+            raise Wrong("no session starts")
+        return driver
+
+    def give(self, driver: Driver) -> None:
+        """Take it back, or start another for one that is dead."""
+        if driver.process.poll() is None:
+            driver.tell()
+            self._drivers.insert(0, driver)
+        else:
+            self._drivers.append(Driver())
+
+
+pool = functools.cache(_Pool)
+
+
+def play(case: Case) -> Outcome:
+    draw, table = case.draw, case.folder / "table"
+    shape = {
+        "partitions": draw.choice([0, 2, 6]),
+        "files": draw.choice([4, 12]),
+        "rows": draw.choice([20, 400]),
+    }
+    shaped_table(table, **shape, commits=3, seed=draw.randrange(99))
+    before = Before.of(table, rows_of(case.spark, table))
+    strategy, moment, whom = draw.choice(STRATEGIES), draw.choice(MOMENTS), draw.choice(WHOM)
+    driver = pool().take()
+    # Most of what there is in one file, or batches that are committed one by one.
+    driver.tell(table=str(table), strategy=strategy, batch_size=draw.choice([None, 1]))
+    answer = _await(driver, moment, table, before.version, draw)
+    if not answer.startswith(("done", "error")):
+        driver.kill(whom)
+        answer = driver.wait() if whom == "workers" else "killed"
+    pool().give(driver)
+    outcome = _judge(case, before, answer)
+    _go_on(case, before)
+    return outcome
+
+
+def _await(driver: Driver, moment: str, table: Path, version: int, draw: random.Random) -> str:
+    """Wait for the moment, and a bit longer; returns the last line that the driver has told."""
+    waits: dict[str, Callable[[], str]] = {
+        "chance": lambda: driver.wait("begun"),
+        "commit": lambda: _await_commit(driver, table, version),
+        "after the commit": lambda: _await_commit(driver, table, version),
+    }
+    line = waits.get(moment, lambda: driver.wait(moment))()
+    most = {"chance": 1.2, "commit": 0.0, "after the commit": 0.3}.get(moment, 0.05)
+    time.sleep(draw.random() * most)
+    return line
+
+
+def _await_commit(driver: Driver, table: Path, version: int) -> str:
+    end = time.monotonic() + _SECONDS
+    while not commit_path(table, version + 1).exists() and time.monotonic() < end:
+        with contextlib.suppress(queue.Empty):
+            line = driver.lines.get(timeout=0.001)
+            if line.startswith(("done", "error", "dead")):
+                return line
+    return "commit"
+
+
+def _judge(case: Case, before: Before, answer: str) -> Outcome:
+    before.check(rows_of(case.spark, before.table), before.rows)
+    if answer.startswith("done"):
+        if answer != "done True True":
+            raise Wrong(f"a run of its own came to {answer!r}")
+        return Outcome.AS_PLANNED
+    if answer.startswith("error"):
+        if not answer.startswith("error CompactionKitError") or "\\n" in answer:
+            raise Wrong(answer)
+        return Outcome.FAILED
+    infos = before.of_kit()
+    if not infos:
+        return Outcome.FAILED
+    is_proved = all(", proved " in info["userMetadata"] for info in infos)
+    if not is_proved and any("compaction_kit arrow" in info["userMetadata"] for info in infos):
+        raise Wrong("arrow has committed without a proof")
+    return Outcome.PROVED if is_proved else Outcome.NOT_PROVED
+
+
+def _go_on(case: Case, before: Before) -> None:
+    """What is left is what VACUUM takes, and a new plan does the rest."""
+    left = before.left()
+    if left:
+        spark = case.spark
+        spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+        taken = spark.sql(f"VACUUM delta.`{before.table}` RETAIN 0 HOURS DRY RUN").collect()
+        spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+        names = {row["path"].rpartition("/")[2] for row in taken}
+        if missed := {path for path in left if path.rpartition("/")[2] not in names}:
+            raise Wrong(f"VACUUM does not take {sorted(missed)}")
+    result = open_table(before.table, case.spark).plan_compaction().run(strategy=case.draw.choice(STRATEGIES))
+    if judge_result(result) is not Outcome.AS_PLANNED:
+        raise Wrong(f"the run afterwards did another thing than planned: {result.summary()}")
+    before.check(rows_of(case.spark, before.table), before.rows)

@@ -1,0 +1,269 @@
+"""A run against another writer: the rows are those of one after the other, whoever was first.
+
+As a compaction changes no row, both orders have the same: what the writer makes of the table if it
+committed, else what was there.
+"""
+
+import functools
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from itertools import count
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from deltalake.schema import Field, PrimitiveType
+from pyspark.sql import SparkSession
+
+from compaction_kit import open_table
+from compaction_kit.execute import Progress
+from tests.knocks.oracle import STRATEGIES, Before, Case, Outcome, judge_error, judge_result, rows_of
+
+Row = tuple[int, int, str]
+_COLUMNS = ("id", "v", "p")
+# The table: 4 commits of 30 rows in a file for each of 3 partitions.
+_COMMITS, _ROWS = 4, 30
+_FEED = 500_000
+MOMENTS = ["at once", "while it rewrites", "while it compares", "by chance"]
+
+
+def _row(i: int) -> Row:
+    return i, 0, "abc"[i % 3]
+
+
+def _arrow(rows: list[Row]) -> pa.Table:
+    return pa.table({name: [row[i] for row in rows] for i, name in enumerate(_COLUMNS)})
+
+
+NEW: list[Row] = [(1_000 + i, 1, "a") for i in range(5)]
+MERGED: list[Row] = [(i, 9, _row(i)[2]) for i in range(10)] + [(2_000 + i, 9, "b") for i in range(5)]
+OTHERS: list[Row] = [(3_000 + i, 3, "b") for i in range(7)]
+
+
+def _sql(rows: list[Row]) -> str:
+    """A query that gives rows."""
+    values = ", ".join(f"({i}L, {v}L, '{p}')" for i, v, p in rows)
+    return f"SELECT * FROM VALUES {values} AS s(id, v, p)"
+
+
+class Writer(NamedTuple):
+    """What another one does to a table: to its rows, in Spark's SQL, and by deltalake."""
+
+    effect: Callable[[list[Row]], list[Row]]
+    sql: str
+    by_deltalake: Callable[[str], object]
+
+
+def _merge(table: str) -> None:
+    merge = DeltaTable(table).merge(_arrow(MERGED), "t.id = s.id", source_alias="s", target_alias="t")
+    merge.when_matched_update({"v": "s.v"}).when_not_matched_insert_all().execute()
+
+
+def _write(table: str, rows: list[Row], mode: Any = "append", **options: Any) -> None:
+    write_deltalake(table, _arrow(rows), mode=mode, **options)
+
+
+def _vacuum(table: str) -> None:
+    try:
+        DeltaTable(table).vacuum(0, dry_run=False)
+    except Exception:
+        DeltaTable(table).vacuum(dry_run=False)
+        return
+    raise AssertionError("vacuum without retention was not refused")
+
+
+def feed(table: str, until: str) -> int:
+    """Append row after row until a file is there; how many were."""
+    for i in count():
+        if Path(until).exists():
+            return i
+        _write(table, [(_FEED + i, 5, "c")])
+    raise AssertionError
+
+
+def same(rows: list[Row]) -> list[Row]:
+    return rows
+
+
+WRITERS = {
+    "append": Writer(
+        lambda rows: rows + NEW,
+        f"INSERT INTO {{t}} (id, v, p) {_sql(NEW)}",
+        functools.partial(_write, rows=NEW),
+    ),
+    "delete": Writer(
+        lambda rows: [row for row in rows if row[0] % 5],
+        "DELETE FROM {t} WHERE id % 5 = 0",
+        lambda table: DeltaTable(table).delete("id % 5 = 0"),
+    ),
+    "delete a partition": Writer(
+        lambda rows: [row for row in rows if row[2] != "a"],
+        "DELETE FROM {t} WHERE p = 'a'",
+        lambda table: DeltaTable(table).delete("p = 'a'"),
+    ),
+    "update": Writer(
+        lambda rows: [(i, 7 if i % 4 == 1 else v, p) for i, v, p in rows],
+        "UPDATE {t} SET v = 7 WHERE id % 4 = 1",
+        lambda table: DeltaTable(table).update({"v": "7"}, predicate="id % 4 = 1"),
+    ),
+    "merge": Writer(
+        lambda rows: [row for row in rows if row[0] >= 10] + MERGED,
+        f"MERGE INTO {{t}} t USING ({_sql(MERGED)}) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = s.v "
+        "WHEN NOT MATCHED THEN INSERT (id, v, p) VALUES (s.id, s.v, s.p)",
+        _merge,
+    ),
+    "overwrite": Writer(
+        lambda rows: OTHERS,
+        f"INSERT OVERWRITE {{t}} (id, v, p) {_sql(OTHERS)}",
+        functools.partial(_write, rows=OTHERS, mode="overwrite"),
+    ),
+    "overwrite a partition": Writer(
+        lambda rows: [row for row in rows if row[2] != "b"] + OTHERS,
+        f"INSERT INTO {{t}} REPLACE WHERE p = 'b' {_sql(OTHERS)}",
+        functools.partial(_write, rows=OTHERS, mode="overwrite", predicate="p = 'b'"),
+    ),
+    "restore": Writer(
+        lambda rows: [row for row in rows if row[0] < 2 * _ROWS],
+        "RESTORE TABLE {t} TO VERSION AS OF 1",
+        lambda table: DeltaTable(table).restore(1),
+    ),
+    "another OPTIMIZE": Writer(same, "OPTIMIZE {t}", lambda table: DeltaTable(table).optimize.compact()),
+    "vacuum": Writer(same, "VACUUM {t} RETAIN 0 HOURS", _vacuum),
+    "add a column": Writer(
+        same,
+        "ALTER TABLE {t} ADD COLUMN note STRING",
+        lambda table: DeltaTable(table).alter.add_columns([Field("note", PrimitiveType("string"))]),
+    ),
+    "replace the table": Writer(
+        lambda rows: OTHERS,
+        f"CREATE OR REPLACE TABLE {{t}} USING delta PARTITIONED BY (p) AS {_sql(OTHERS)}",
+        functools.partial(_write, rows=OTHERS, mode="overwrite", schema_mode="overwrite"),
+    ),
+    # Many commits, each of which a run may meet.
+    "feed": Writer(same, "", lambda table: None),
+}
+
+
+def by_deltalake(name: str, table: str) -> None:
+    WRITERS[name].by_deltalake(table)
+
+
+def by_spark(spark: SparkSession, name: str, table: Path) -> None:
+    try:
+        spark.sql(WRITERS[name].sql.replace("{t}", f"delta.`{table}`")).collect()
+    except Exception as error:
+        if name != "vacuum" or "retention" not in str(error).lower():
+            raise
+        spark.sql(f"VACUUM delta.`{table}`").collect()
+
+
+@functools.cache
+def _processes() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+
+
+_THREADS = ThreadPoolExecutor(2)
+
+
+class _Race:
+    """The other writer, who starts at a moment of the run."""
+
+    def __init__(self, case: Case, table: Path):
+        draw = case.draw
+        self._name, self._moment = draw.choice(list(WRITERS)), draw.choice(MOMENTS)
+        self._by_spark = self._name != "feed" and draw.random() < 0.5
+        # Waits for the writer in the midst of the run, or lets both go on.
+        self._is_held = draw.random() < 0.5 and self._name != "feed"
+        self._delay = draw.random() * 0.8
+        self._is_cancelled = draw.random() < (0.5 if self._name == "feed" else 0.1)
+        self._case, self._table, self._until = case, table, case.folder / "enough"
+        self._outcome: Future[Any] | None = None
+        if self._by_spark and draw.random() < 0.25:
+            case.spark.sql(
+                f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES (delta.enableDeletionVectors = true)"
+            )
+
+    def __str__(self) -> str:
+        cancelled = ", cancelled" if self._is_cancelled else ""
+        return f"{self._name} by {'Spark' if self._by_spark else 'deltalake'} {self._moment}{cancelled}"
+
+    def start(self, moment: str) -> None:
+        if self._outcome is not None or moment != self._moment:
+            return
+        if self._by_spark:
+            self._outcome = _THREADS.submit(
+                self._delayed, by_spark, self._case.spark, self._name, self._table
+            )
+        elif self._name == "feed":
+            self._outcome = _processes().submit(feed, str(self._table), str(self._until))
+            while not self._outcome.running():
+                time.sleep(0.001)
+        else:
+            self._outcome = _THREADS.submit(self._delayed, self._apart)
+        if self._is_held and moment.startswith("while"):
+            self._outcome.exception()
+
+    def _apart(self) -> object:
+        return _processes().submit(by_deltalake, self._name, str(self._table)).result()
+
+    def _delayed(self, act: Callable[..., object], *args: Any) -> object:
+        time.sleep(self._delay if self._moment == "by chance" else 0)
+        return act(*args)
+
+    def report(self, progress: Progress) -> None:
+        self.start("while it rewrites" if progress.step == "Rewriting" else "while it compares")
+        if self._is_cancelled and progress.step.startswith("Comparing"):
+            raise KeyboardInterrupt
+
+    def expected(self, rows: list[Row]) -> tuple[list[Row], str]:
+        """The rows when the writer has ended, and why it didn't commit if so."""
+        self._until.touch()
+        try:
+            if self._outcome is None:
+                return rows, "it was not its moment"
+            error = self._outcome.exception()
+            if error is not None:
+                return rows, str(error).splitlines()[0]
+            if self._name == "feed":
+                return rows + [(_FEED + i, 5, "c") for i in range(self._outcome.result())], ""
+            return WRITERS[self._name].effect(rows), ""
+        finally:
+            self._until.unlink()
+
+
+def play(case: Case) -> Outcome:
+    table = case.folder / "table"
+    rows = [_row(i) for i in range(_COMMITS * _ROWS)]
+    for at in range(0, len(rows), _ROWS):
+        _write(str(table), rows[at : at + _ROWS], partition_by=["p"])
+    race = _Race(case, table)
+    strategy = case.draw.choice(STRATEGIES)
+    try:
+        return _run(case, race, strategy, rows, table)
+    except BaseException as error:
+        error.add_note(f"{strategy} against {race}")
+        raise
+
+
+def _run(case: Case, race: _Race, strategy: str, rows: list[Row], table: Path) -> Outcome:
+    plan = open_table(table, case.spark).plan_compaction(batch_size=case.draw.choice([None, None, 1]))
+    before = Before.of(table, None)
+    race.start("at once")
+    race.start("by chance")
+    try:
+        found: Any = plan.run(strategy=strategy, progress=race.report)
+    except (Exception, KeyboardInterrupt) as error:
+        found = error
+    expected, why = race.expected(rows)
+    try:
+        before.check(rows_of(case.spark, table, *_COLUMNS), Counter(map(str, expected)))
+        if isinstance(found, BaseException):
+            return judge_error(found, before, is_alone=False)
+        return judge_result(found)
+    except Exception as error:
+        error.add_note(f"the run: {found!r}; the writer: {why or 'committed'}")
+        raise

@@ -1,0 +1,89 @@
+"""The judge of `make knocks` finds what is wrong, and its counts go where they belong."""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from compaction_kit.errors import RunFailedError
+from tests import handmade
+from tests.knocks import __main__ as knocks
+from tests.knocks import faults, races
+from tests.knocks.oracle import Before, Case, Outcome, Wrong, judge_error, rows_of
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("play", [races.play, faults.codecs, faults.paths, faults.spoiled])
+def test_a_case_is_judged(spark: SparkSession, tmp_path: Path, play: Callable[[Case], Outcome]) -> None:
+    assert play(Case(spark, tmp_path, random.Random(4))) in Outcome
+
+
+def lose_a_row(table: Path) -> None:
+    (add, *_) = handmade.actions_of(table, 1, "add")
+    handmade.write_commit(table, 5, [handmade.remove(add["path"])])
+
+
+def delete_a_file(table: Path) -> None:
+    min(table.rglob("*.parquet")).unlink()
+
+
+def write_outside(table: Path) -> None:
+    (table.parent / "other").write_text("")
+
+
+def write_into_the_log(table: Path) -> None:
+    (table / "_delta_log" / "note.txt").write_text("")
+
+
+def commit_by_hand(table: Path) -> None:
+    handmade.write_commit(table, 5, [{"commitInfo": {"operation": "WRITE"}}])
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("act", "told"),
+    [
+        (lose_a_row, "50 rows lost, 0 rows more"),
+        (delete_a_file, "files are gone"),
+        (write_outside, "touched outside of the table"),
+        (write_into_the_log, "strange files in the log"),
+        (commit_by_hand, "not written by Delta"),
+    ],
+)
+def test_what_is_wrong_is_found(
+    spark: SparkSession, changed: Path, act: Callable[[Path], None], told: str
+) -> None:
+    rows = rows_of(spark, changed)
+    before = Before.of(changed, rows)
+    before.check(rows, rows)
+    act(changed)
+    found = rows_of(spark, changed) if act is lose_a_row else rows
+    with pytest.raises(Wrong, match=told):
+        before.check(found, rows)
+
+
+def test_an_error_that_is_no_sentence_or_hides_files_is_wrong(changed: Path) -> None:
+    before = Before.of(changed, None)
+    assert judge_error(RunFailedError("It failed."), before) is Outcome.FAILED
+    (changed / "left.parquet").write_bytes(b"")
+    with pytest.raises(Wrong, match=r"left\.parquet"):
+        judge_error(RunFailedError("It failed."), before)
+    for error in (ValueError("It failed."), RunFailedError("It\nfailed.")):
+        with pytest.raises(Wrong, match="no sentence"):
+            judge_error(error, before)
+
+
+def test_counts_take_the_place_of_those_of_the_same_kind(tmp_path: Path) -> None:
+    report = tmp_path / "report.md"
+    report.write_text(f"a\n{knocks.BEGIN}\n{knocks.END}\nb\n")
+    for kind, count in (("races", 3), ("kills", 2), ("races", 5)):
+        knocks.write([knocks.row(kind, Counter({Outcome.FAILED: count}), 9.6, 7)], report)
+    lines = report.read_text().splitlines()
+    assert [line.split(" | ")[:2] for line in lines if "| 7 |" in line] == [
+        ["| kills", "2"],
+        ["| races", "5"],
+    ]
+    assert (lines[0], lines[-1]) == ("a", "b")
