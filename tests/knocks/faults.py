@@ -209,7 +209,7 @@ def read_only(case: Case) -> Outcome:
     with _disk(case) as disk:
         table = Path(shaped_table(disk / "table", **shape))
         # In vain while a task has a file open there.
-        close = ["mount", "-o", "remount,ro", disk]
+        close = ["mount", "-o", "remount,ro", str(disk)]
         return _at(case, table, lambda: subprocess.run(close, capture_output=True))
 
 

@@ -264,7 +264,7 @@ def test_a_codec_that_spark_lacks_is_refused(tmp_path: Path, codecs: list[str]) 
     share = share_of(tmp_path, [pa.table({"a": [1]})] * len(codecs))
     for (path, _), codec in zip(share.inputs, codecs, strict=True):
         pq.write_table(pa.table({"a": [1]}), path, compression=codec)
-    with pytest.raises(Refused, match="a file is compressed with BROTLI, which pyarrow or Spark can't read"):
+    with pytest.raises(Refused, match="a file is compressed with BROTLI, which pyarrow or Spark lacks"):
         rewrite_share(share)
 
 
