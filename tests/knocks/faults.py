@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from compaction_kit import open_table
 from compaction_kit.datasets import shaped_table
 from compaction_kit.execute import Progress
-from compaction_kit.execute.jobs import session_confs
+from compaction_kit.execute.jobs import in_thread, session_confs
 from tests import handmade
 from tests.execute.arrow.test_faults import fill
 from tests.execute.meanwhile import once
@@ -35,6 +35,7 @@ from tests.knocks.oracle import (
     rows_of,
 )
 
+_SECONDS = 60
 _CODECS = ["none", "snappy", "gzip", "zstd", "brotli", "lz4"]
 _ODD_NAMES = ["a b", "100%", "ü", "it's", "#?&", "a%20b", "[x]{y}*", "ends.", "-", "日本", "a+b=c", "x" * 120]
 
@@ -43,7 +44,10 @@ def _run(case: Case, table: Path, progress: Callable[[Progress], None] | None = 
     """Compact a table by any strategy; the rows are those that Spark read before, if it could."""
     strategy = case.draw.choice([*STRATEGIES, "auto"])
     try:
-        rows: Rows | None = rows_of(case.spark, table)
+        rows: Rows | None = in_thread(lambda: rows_of(case.spark, table)).result(_SECONDS)
+    except TimeoutError:
+        case.spark.sparkContext.cancelAllJobs()
+        return Outcome.LEFT_OUT
     except Exception:
         # It can't be read: a run has to say so, and to change nothing.
         rows = None

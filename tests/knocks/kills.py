@@ -117,7 +117,7 @@ def play(case: Case) -> Outcome:
     before = Before.of(table, rows_of(case.spark, table))
     strategy, moment, whom = draw.choice(STRATEGIES), draw.choice(MOMENTS), draw.choice(WHOM)
     driver = pool().take()
-    # Most of what there is in one file, or batches that are committed one by one.
+    # All in one commit, or one for each bin.
     driver.tell(table=str(table), strategy=strategy, batch_size=draw.choice([None, 1]))
     answer = _await(driver, moment, table, before.version, draw)
     if not answer.startswith(("done", "error")):
