@@ -44,7 +44,7 @@ def _run(case: Case, table: Path, progress: Callable[[Progress], None] | None = 
     """Compact a table by any strategy; the rows are those that Spark read before, if it could."""
     strategy = case.draw.choice([*STRATEGIES, "auto"])
     try:
-        rows: Rows | None = in_thread(lambda: rows_of(case.spark, table)).result(_SECONDS)
+        rows: Rows | None = in_thread(case.spark, lambda: rows_of(case.spark, table)).result(_SECONDS)
     except TimeoutError:
         case.spark.sparkContext.cancelAllJobs()
         return Outcome.LEFT_OUT
