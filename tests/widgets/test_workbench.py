@@ -224,9 +224,9 @@ def test_a_run_is_proved_and_the_next_plan_is_empty(bench: Workbench, folder: Pa
     assert plan_of(bench).is_empty
     assert bench.run.run_button.disabled
     assert "content identical" in bench.footer.value
-    told = bench.verdict.sentences.value
-    assert "<b>10 files became 2: " in told
-    assert "1,000 rows compared by DuckDB. Nothing to do, because each of the 2 files" in told
+    verdict = bench.verdict.sentences.value
+    assert "<b>10 files became 2: " in verdict
+    assert "1,000 rows compared by DuckDB. Nothing to do, because each of the 2 files" in verdict
     section = bench.verdict.section()
     assert section is not None
     assert section.records == (bench.state.verdict,)
