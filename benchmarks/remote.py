@@ -128,7 +128,7 @@ def compaction(folder: Path, files: S3FileSystem, slow: str, factor: float) -> N
     warm(spark, compact, folder, files)
     for partitions in (0, 100):
         num_files = int(5_000 * factor) // max(partitions, 1)
-        shape = compact.Shape(partitions, num_files, 20_000, 1 << 30, (0, 0), compact.random_numbers)
+        shape = compact.Shape(partitions, num_files, 20_000, 1 << 30, (0, 0), 0, 0, compact.random_numbers)
         table = shape.make(spark, folder / f"t{partitions}", shape)
         print(f"\nCompaction: {partitions or 'no'} partitions of {num_files:,} files of 20 KB", flush=True)
         found: dict[str, float] = {}
@@ -155,7 +155,8 @@ def warm(spark: Any, compact: Any, folder: Path, files: S3FileSystem) -> None:
     """Have Java compile what runs, and Python's workers start."""
     import compaction_kit as ck
 
-    table = compact.random_numbers(spark, folder / "warm", compact.Shape(0, 20, 2_000, 1 << 30, (0, 0), None))
+    shape = compact.Shape(0, 20, 2_000, 1 << 30, (0, 0), 0, 0, None)
+    table = compact.random_numbers(spark, folder / "warm", shape)
     for turn in range(2):
         for way in ("arrow", "optimize"):
             uri = upload(files, table, f"warm-{way}-{turn}")
