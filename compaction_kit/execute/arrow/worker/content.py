@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from compaction_kit.execute.arrow.worker.files import Files, storage_of
 from compaction_kit.execute.arrow.worker.inputs import legacy_sign
-from compaction_kit.execute.arrow.worker.shares import spare_modules
+from compaction_kit.execute.arrow.worker.shares import first_line, spare_modules
 
 _SALT = 0x5EED
 # No column is called so.
@@ -112,8 +112,7 @@ def read_content(
                         yield tuple(found._replace(side=chunk.side))
                 report(chunk.size_bytes)
     except Exception as error:
-        first_line = (str(error).splitlines() or [""])[0]
-        yield tuple(Content(failure=f"DuckDB can't read them ({type(error).__name__}: {first_line})"))
+        yield tuple(Content(failure=f"DuckDB can't read them ({type(error).__name__}: {first_line(error)})"))
 
 
 def _contents(connection: Any, group_of: dict[str, int], columns: pa.Schema) -> Iterator[Content]:
@@ -156,10 +155,8 @@ def content_query(columns: pa.Schema) -> str:
     Returns:
         A statement of DuckDB with one parameter, the list of paths.
     """
-    path, values = (
-        _quoted(_PATH),
-        [part for field in columns for part in _parts(_quoted(field.name), field.type)],
-    )
+    path = _quoted(_PATH)
+    values = [part for field in columns for part in _parts(_quoted(field.name), field.type)]
     wanted = ", ".join(
         f"{_text(field.name)}: {{name: {_text(field.name)}, type: {_text(type_name(field.type))}, "
         "default_value: NULL}"

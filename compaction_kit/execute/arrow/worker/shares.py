@@ -174,15 +174,16 @@ def _output_of(
         size_bytes, modified = storage.status(path)
         done = done._replace(path=path, num_rows=num_rows, size_bytes=size_bytes, modification_time=modified)
     except Refused as error:
-        done = done._replace(refusal=_first_line(error))
+        done = done._replace(refusal=first_line(error))
     except Exception as error:
-        done = done._replace(failure=_first_line(error))
+        done = done._replace(failure=first_line(error))
     unit = 1 if sys.platform == "darwin" else 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
     return done._replace(start=start, end=time.time(), peak_bytes=peak)
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """The first line of an error, or the name of its class."""
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(" .:")
 
 
