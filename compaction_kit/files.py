@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.log.paths import one_array
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plots.sizes import Histogram
 from compaction_kit.records import Record
@@ -285,7 +286,7 @@ class Files:
 def _waste(snapshot: Snapshot) -> dict[str, int]:
     """Sum up the tombstones, except those of files that are live with another deletion vector."""
     tombstones = snapshot.tombstones
-    live = snapshot.live["path"].combine_chunks()
+    live = one_array(snapshot.live["path"])
     removed = tombstones.filter(pc.invert(pc.is_in(tombstones["path"], value_set=live)))
     # For VACUUM, a tombstone without a time is older than any other.
     times = pc.fill_null(removed["deletion_timestamp"], 0).to_numpy()

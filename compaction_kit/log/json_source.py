@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow.compute as pc
 
 from compaction_kit.log.actions import CORE, OTHERS, checked, column, json_schema
 from compaction_kit.log.listing import LogFile
+from compaction_kit.log.paths import one_array
 from compaction_kit.log.reading import DAMAGE, commit_actions, damaged, parse_lines, read_log_file, reading
 from compaction_kit.log.stats import count_records
 from compaction_kit.storage import Store
@@ -101,18 +103,16 @@ class JsonSource:
         """Number of files."""
         return len(self._files)
 
-    def _read(self) -> tuple[bytearray, list[int]]:
+    def _read(self) -> tuple[bytes, list[int]]:
         """Return the text of all files, each ended by a line feed, and the position of each end."""
-        text, ends = bytearray(), []
         self._store.prepare(file.place for file in self._files)
+        texts: list[bytes] = []
         for file in self._files:
-            text += read_log_file(self._store, file)
-            if not text.endswith(b"\n"):
-                text += b"\n"
-            ends.append(len(text))
-        return text, ends
+            text = read_log_file(self._store, file)
+            texts.append(text if text.endswith(b"\n") else text + b"\n")
+        return b"".join(texts), list(accumulate(map(len, texts)))
 
-    def _parse(self, text: bytearray, names: Iterable[str]) -> tuple[pa.Table, tuple[np.ndarray, np.ndarray]]:
+    def _parse(self, text: bytes, names: Iterable[str]) -> tuple[pa.Table, tuple[np.ndarray, np.ndarray]]:
         """Return the rows, and the start and end of each row's line."""
         schema = _schema_for(text, names)
         try:
@@ -125,7 +125,7 @@ class JsonSource:
             raise damaged(self._files[0].name, error) from error
 
     def _find_others(
-        self, text: bytearray, starts: np.ndarray, ends: np.ndarray
+        self, text: bytes, starts: np.ndarray, ends: np.ndarray
     ) -> Iterator[tuple[int, str, dict[str, Any]]]:
         has_file = pc.or_(self._raw["add"].is_valid(), self._raw["remove"].is_valid())
         numbers = self.commit_numbers()
@@ -148,7 +148,7 @@ def commit_blocks(files: Sequence[LogFile]) -> list[list[LogFile]]:
     return blocks
 
 
-def _others_in(line: bytearray) -> list[tuple[str, dict[str, Any]]]:
+def _others_in(line: bytes) -> list[tuple[str, dict[str, Any]]]:
     """Return the actions of a line without a data file; a commitInfo that is not an object is skipped."""
     actions = json.loads(line)
     found = [(name, checked(name, actions[name])) for name in OTHERS if actions.get(name) is not None]
@@ -156,7 +156,7 @@ def _others_in(line: bytearray) -> list[tuple[str, dict[str, Any]]]:
     return [*found, (_COMMIT_INFO, info)] if isinstance(info, dict) else found
 
 
-def _schema_for(text: bytes | bytearray, names: Iterable[str]) -> pa.Schema:
+def _schema_for(text: bytes, names: Iterable[str]) -> pa.Schema:
     """Return the schema to parse a text with, without fields that it lacks: these would cost time."""
     has_vectors = b'"deletionVector"' in text
     schema = json_schema(sorted(name for name in names if has_vectors or "deletion_vector" not in name))
@@ -168,7 +168,7 @@ def _schema_for(text: bytes | bytearray, names: Iterable[str]) -> pa.Schema:
 def _without_stats(raw: pa.Table) -> pa.Table:
     """Drop the stats of adds and removes, to free their memory."""
     for i, name in enumerate(raw.column_names):
-        actions = raw[name].combine_chunks()
+        actions = one_array(raw[name])
         kept = [field for field in actions.type if field.name != "stats"]
         arrays = [actions.field(field.name) for field in kept]
         mask = actions.is_null()

@@ -44,7 +44,7 @@ def canonical_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array:
     is decoded (DeltaLog.CanonicalPathFunction, java.net.URI.normalize). So for Delta "a/../b" and "b" are
     the same file, but "%62" and "b" are two files, although their location is the same.
     """
-    paths = _combined(paths)
+    paths = one_array(paths)
     text = paths.buffers()[2]
     if not text or not (_has_at(paths, 0, b"/.%") or re.search(rb"/[/.]", text)):
         return paths
@@ -66,7 +66,7 @@ def places(paths: pa.Array | pa.ChunkedArray, store: Store) -> pa.Array:
         or one through a link; an absolute path ("/…") for other local files; a URI with "://" for files
         that aren't on a local disk. See `is_outside` and `is_remote`.
     """
-    paths = _combined(paths)
+    paths = one_array(paths)
     text = paths.buffers()[2]
     is_odd = text and (_has_at(paths, 0, b"/.") or _has_at(paths, -1, b"/"))
     if not text or not (is_odd or any(re.search(sign, text) for sign in (b"%", b":/"))):
@@ -125,7 +125,7 @@ def escaped(text: str) -> str:
 
 def decode_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Decode percent-encoded paths."""
-    paths = _combined(paths)
+    paths = one_array(paths)
     text = paths.buffers()[2]
     if text is None or not re.search(b"%", text):
         return paths
@@ -161,8 +161,11 @@ def deletion_vector_file(vector_id: str | None, store: Store) -> str | None:
     return f"{prefix}/{name}" if prefix else name
 
 
-def _combined(paths: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return paths.combine_chunks() if isinstance(paths, pa.ChunkedArray) else paths
+def one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array; a single chunk as it is, which `combine_chunks` would copy."""
+    if isinstance(values, pa.Array):
+        return values
+    return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
 
 
 def _has_at(paths: pa.Array, position: int, characters: bytes) -> bool:

@@ -195,7 +195,7 @@ def read_log_file(store: Store, file: LogFile) -> bytes:
     """
     with reading(file.name):
         data = read_checked(store, file.place).removeprefix(codecs.BOM_UTF8)
-    if not data.strip():
+    if not data or data.isspace():
         raise CorruptLogError(f"The log file {file.name} is empty: restore it from a backup.")
     return data
 
@@ -217,7 +217,7 @@ def lines_of(text: bytes) -> list[bytes]:
 
 
 def parse_lines(
-    text: bytes | bytearray, schema: pa.Schema, block_bytes: int | None = None
+    text: bytes, schema: pa.Schema, block_bytes: int | None = None
 ) -> tuple[pa.Table, tuple[np.ndarray, np.ndarray]]:
     """Parse lines of JSON into rows, and return the start and end of each row's line too.
 
@@ -240,7 +240,7 @@ def parse_lines(
     return rows, (starts, ends)
 
 
-def _line_bounds(text: bytes | bytearray) -> tuple[np.ndarray, np.ndarray]:
+def _line_bounds(text: bytes) -> tuple[np.ndarray, np.ndarray]:
     """Return the start and end of each line that isn't blank.
 
     Check what pyarrow doesn't: it accepts invalid UTF-8, and a text that begins with null crashes the

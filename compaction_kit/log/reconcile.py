@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compaction_kit.log.paths import one_array
+
 _WORD_BYTES = 8
 # Hashed from the end of a key, where the names of data files differ.
 _NUM_WORDS = 6
@@ -45,7 +47,7 @@ def distinct_actions(actions: pa.Table) -> pa.Table:
 
     Paths are compared as they are written: a checkpoint has one writer, which writes a path in one way.
     """
-    paths = actions["path"].combine_chunks()
+    paths = one_array(actions["path"])
     return newest_actions(actions) if len(_repeated(paths)[1]) else actions
 
 
@@ -67,8 +69,8 @@ def file_keys(actions: pa.Table) -> pa.Array:
 
     Source: protocol, "Action Reconciliation".
     """
-    keys = actions["path"].combine_chunks()
-    vectors = actions["deletion_vector_id"].combine_chunks()
+    keys = one_array(actions["path"])
+    vectors = one_array(actions["deletion_vector_id"])
     if vectors.null_count == len(vectors):
         return keys
     # No path contains NUL, so different pairs have different keys.

@@ -1,9 +1,10 @@
 """The state of one version: live files, tombstones, protocol and metadata."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.errors import CorruptLogError
-from compaction_kit.log.actions import CORE, PARTITION, column, file_actions
+from compaction_kit.log.actions import CORE, PARTITION, column, file_actions, picked
 from compaction_kit.log.json_source import JsonSource, commit_blocks
 from compaction_kit.log.listing import LogFile, Segment
 from compaction_kit.log.metadata import Metadata, Protocol, check_readable
@@ -111,9 +112,9 @@ class Snapshot:
         needed, inverse = np.unique(source_of, return_inverse=True)
 
         def pick(number: int) -> dict[str, pa.Array]:
-            picked = pa.array(rows[source_of == number])
+            wanted = pa.array(rows[source_of == number])
             try:
-                return {name: values.take(picked) for name, values in read(self.sources[number]).items()}
+                return {name: picked(values, wanted) for name, values in read(self.sources[number]).items()}
             except pa.ArrowIndexError as error:
                 raise CorruptLogError(
                     f"A file of the log has fewer rows than when version {self.version} was read from it: "
@@ -122,9 +123,12 @@ class Snapshot:
 
         with ThreadPoolExecutor() as pool:
             parts = list(pool.map(pick, needed.tolist()))
+        columns = {name: pa.concat_arrays([part[name] for part in parts]) for name in parts[0]}
+        if np.all(inverse[1:] >= inverse[:-1]):
+            return columns
         # From the order of the sources to that of the actions.
         order = pa.array(np.argsort(np.argsort(inverse, kind="stable"), kind="stable"))
-        return {name: pa.concat_arrays([part[name] for part in parts]).take(order) for name in parts[0]}
+        return {name: values.take(order) for name, values in columns.items()}
 
 
 def read_snapshot(store: Store, segment: Segment, base: Snapshot | None = None) -> Snapshot:
@@ -222,11 +226,13 @@ def _replay(store: Store, start: _State, commits: list[LogFile]) -> _State:
     )
 
 
-def _read_sources(sources: Iterable[Source], first: int) -> tuple[pa.Table, dict[str, Any]]:
-    tables = []
+def _read_sources(sources: Sequence[Source], first: int) -> tuple[pa.Table, dict[str, Any]]:
+    with ThreadPoolExecutor() as pool:
+        tables = list(
+            pool.map(lambda source, number: file_actions(source.rows(CORE), number), sources, count(first))
+        )
     other: dict[str, Any] = {}
-    for number, source in enumerate(sources, start=first):
-        tables.append(file_actions(source.rows(CORE), number))
+    for source in sources:
         for name, action in source.other_actions():
             if name in _KEYS:
                 other.setdefault(name, {})[action.get(_KEYS[name])] = action

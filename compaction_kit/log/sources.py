@@ -16,6 +16,7 @@ from compaction_kit.errors import CompactionKitError, CorruptLogError
 from compaction_kit.log.actions import OTHERS, check_columns, checked, column, parquet_columns
 from compaction_kit.log.json_source import JsonSource
 from compaction_kit.log.listing import LOG_FOLDER, LogFile
+from compaction_kit.log.paths import one_array
 from compaction_kit.log.reading import DAMAGE, first_line, open_checked
 from compaction_kit.log.stats import count_records
 from compaction_kit.storage import Store
@@ -123,7 +124,7 @@ class ParquetSource:
             parsed = file.read(columns=["add.stats_parsed"])
         if "add" not in parsed.column_names:
             return texts
-        adds = parsed["add"].combine_chunks()
+        adds = one_array(parsed["add"])
         return (
             pa.array(
                 [

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from compaction_kit.errors import UnsupportedTableError
+from compaction_kit.log.paths import one_array
 from compaction_kit.times import in_zone, parse_fields
 
 _INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
@@ -46,7 +47,7 @@ def partition_groups(
     codes = np.zeros(partitions.num_rows, dtype=np.int64)
     for column in partitions.column_names:
         name = column.removeprefix("partition.")
-        encoded = partitions[column].combine_chunks().dictionary_encode(null_encoding="encode")
+        encoded = one_array(partitions[column]).dictionary_encode(null_encoding="encode")
         keys = [_key(value, name, types[name], time_zone) for value in encoded.dictionary.to_pylist()]
         numbers: dict[Any, int] = {}
         of_value = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
@@ -61,7 +62,7 @@ def text_groups(partitions: pa.Table) -> np.ndarray:
     """Number the partitions by their values as written, as Delta did before 4.3; see `partition_groups`."""
     codes = np.zeros(partitions.num_rows, dtype=np.int64)
     for column in partitions.columns:
-        encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+        encoded = one_array(column).dictionary_encode(null_encoding="encode")
         codes = codes * (len(encoded.dictionary) + 1) + encoded.indices.to_numpy()
         codes = np.unique(codes, return_inverse=True)[1]
     return codes
