@@ -22,6 +22,8 @@ from compaction_kit.log.stats import count_records
 from compaction_kit.storage import Store
 
 _BATCH_ROWS = 1 << 16
+# Each share of the row groups opens its file, and so reads the footer, once.
+_MOST_SHARES = 16
 
 
 class Source(Protocol):
@@ -111,10 +113,11 @@ class ParquetSource:
         if pc.all(known).as_py():
             return parsed
         with self._open() as file:
-            groups = range(file.num_row_groups)
+            num_groups = file.num_row_groups
+        shares = np.array_split(np.arange(num_groups), min(num_groups, _MOST_SHARES))
         # Stats as text may not fit in memory, so they are read in batches.
         with ThreadPoolExecutor() as pool:
-            counted = [part for parts in pool.map(self._count_group, groups) for part in parts]
+            counted = [part for parts in pool.map(self._count_groups, shares) for part in parts]
         return pc.coalesce(parsed, pa.concat_arrays(counted)) if counted else parsed
 
     def stats(self) -> pa.Array:
@@ -161,9 +164,10 @@ class ParquetSource:
                 for row in batch.to_pylist(maps_as_pydicts="strict"):
                     yield _without_nulls(row)
 
-    def _count_group(self, group: int) -> list[pa.Array]:
+    def _count_groups(self, groups: np.ndarray) -> list[pa.Array]:
         with self._open() as file:
-            batches = file.iter_batches(_BATCH_ROWS, [group], parquet_columns(["stats"]), use_threads=False)
+            columns = parquet_columns(["stats"])
+            batches = file.iter_batches(_BATCH_ROWS, groups.tolist(), columns, use_threads=False)
             return [count_records(column(pa.Table.from_batches([b]), "add", "stats")) for b in batches]
 
     @contextmanager
