@@ -33,8 +33,6 @@ _QUIETING = threading.Lock()
 _before_quiet: list[bool] = []
 # Prefix of a process's own folder in the temporary folder, and its log in there.
 _SCRATCH, _LOG_NAME = "compaction-kit-spark-", "spark.log"
-# Open as long as this process runs, which locks them.
-_LOGS: list[BinaryIO] = []
 _PACKAGES = "spark.jars.packages"
 _CORES = os.cpu_count() or 2
 _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
@@ -112,7 +110,7 @@ def quiet_errors() -> Iterator[None]:
 
 def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
     builder = SparkSession.builder.master("local[*]").appName("compaction_kit")
-    scratch = _scratch_folder()
+    scratch, log = _scratch_folder()
     settings = _laptop_settings(scratch) | (_S3_SETTINGS if s3 else {}) | dict(config)
     packages = list(filter(None, settings.pop(_PACKAGES, "").split(",")))
     if s3:
@@ -126,7 +124,7 @@ def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
     log_path = scratch / _LOG_NAME
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
-        with _java_home(java_home), _output_to(_LOGS[-1]):
+        with _java_home(java_home), _output_to(log):
             spark = builder.getOrCreate()
     except Exception as error:
         raise SessionError(f"Spark did not start: {_reason(log_path, error)}") from error
@@ -237,8 +235,8 @@ def _artifact(jar: str) -> str:
     return re.sub(r"-\d[^-]*(-[^-]*)?\.jar$", "", jar)
 
 
-def _scratch_folder() -> Path:
-    """Make the folder for Spark's temporary files; delete those of processes that have ended.
+def _scratch_folder() -> tuple[Path, BinaryIO]:
+    """Make the folder for Spark's temporary files, and its log; delete those of processes that have ended.
 
     This process and its Java, which writes to the log, hold a lock on the folder's log. So a folder is
     in use while one of them runs, in whatever container.
@@ -254,9 +252,10 @@ def _scratch_folder() -> Path:
     log = (new / _LOG_NAME).open("ab")
     fcntl.flock(log, fcntl.LOCK_EX)
     folder = new.rename(place / f"{_SCRATCH}{new.name.rpartition('-')[2]}")
-    _LOGS.append(log)
+    # Open, and so locked, for as long as the folder is there.
+    atexit.register(log.close)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+    return folder, log
 
 
 @contextlib.contextmanager
