@@ -196,7 +196,7 @@ def measure_reads(
     if isinstance(repeats, bool) or not isinstance(repeats, Integral) or repeats < 1:
         raise InvalidArgumentError(f"repeats={repeats!r} is not a number of runs: give 1 or more.")
     with quiet_errors():
-        frames = [_frame(spark, table, before, "before"), _frame(spark, table, after, "after")]
+        frames = [frame_at(spark, table, before, "before"), frame_at(spark, table, after, "after")]
         make = parse_query(spark, query)
         words = quoted_query(query)
         reads = [
@@ -223,7 +223,7 @@ def measure_reads(
     )
 
 
-def _frame(spark: SparkSession, table: str | Path, version: int, name: str) -> DataFrame:
+def frame_at(spark: SparkSession, table: str | Path, version: int, name: str) -> DataFrame:
     """Return the table at a version, which Delta looks up in the log at once."""
     try:
         return spark.read.format("delta").option("versionAsOf", version).load(open_store(table).uri())

@@ -11,6 +11,7 @@ from compaction_kit.skipping import Overlap
 from compaction_kit.text import Html, as_html_table, element, format_size, joined, paragraph
 from compaction_kit.widgets import parts
 from compaction_kit.widgets.job import attempt
+from compaction_kit.widgets.restore import RestoreState, RestoreView
 from compaction_kit.widgets.state import WorkbenchState
 
 _MOST_PARTITIONS = 10
@@ -240,6 +241,7 @@ class RunView(parts.Part):
         self.other = parts.Text("warning", "other-table")
         self.bar = parts.JobBar(state.running, "ck-progress")
         self.outcome = parts.Text("good", "outcome")
+        self.undo = RestoreView(RestoreState(state))
         self.image = parts.FigureView("ck-result-figure")
         self.timeline = parts.FigureView("ck-timeline-figure")
         example = "SELECT count(*) FROM {table}, or a condition"
@@ -252,13 +254,18 @@ class RunView(parts.Part):
         self.more = w.Accordion([self.timeline, reads], titles=titles)
         super().__init__(
             *(self.sentence, parts.row(self.strategy, self.verify), self.run_button, self.other, self.bar),
-            *(self.outcome, self.image, self.more),
+            *(self.outcome, self.undo, self.image, self.more),
         )
         self.watch(state, ["plan", "result", "reads", "ran"])
         self.watch(state, ["pending"], lambda: state.plan is None)
         state.observe(self._arm, ["pending", "inputs"])
         for job in (state.running, state.measuring):
             self.watch(job, ["status"])
+
+    @property
+    def others(self) -> tuple[object, ...]:
+        """See `Part.others`."""
+        return (self.undo.state,)
 
     def _measure(self) -> None:
         self.state.measure(self.query.value)
@@ -275,6 +282,8 @@ class RunView(parts.Part):
         self.measure_button.disabled = state.measuring.running
         self.reads.show(state.reads.plot if state.reads is not None else None)
         self.outcome.show("" if result is None else result.summary())
+        is_here = done is not None and state.ran == state.name and not state.running.running
+        self.undo.offer(done.versions[0] - 1 if done and is_here else None, "Undo this run …")
         parts.show_if(done is not None, self.more)
 
     def _arm(self, _: object = None) -> None:
@@ -286,7 +295,7 @@ class RunView(parts.Part):
         verify = None if state.verify else False
         run = parts.call("plan.run", strategy=strategy, verify=verify, progress=True)
         measured = "" if state.reads is None else f"\nresult.measure_reads({state.reads.query!r})"
-        return f"{_plan_code(state)}\nresult = {run}{measured}"
+        return f"{_plan_code(state)}\nresult = {run}{measured}{self.undo.code()}"
 
     def _records(self) -> tuple[Any, ...]:
         state = self.state
