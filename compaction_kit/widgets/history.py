@@ -141,7 +141,7 @@ class HistoryView(parts.Part):
         self.state = state
         self.bar = parts.JobBar(state.reading, "ck-reading")
         self.slider = parts.Slider(label="Version").add_class("ck-version")
-        self.time = parts.field("or time", "such as 2026-03-01 12:00", "ck-time", "300px", "70px")
+        self.time = parts.field("or time", "such as 2026-03-01 12:00", "ck-time", "380px", "136px")
         self.time_error = parts.Text("error", "time-error")
         self.sentence = parts.Text("text", "version-text")
         self.undo = RestoreView(RestoreState(state.bench))
@@ -156,7 +156,7 @@ class HistoryView(parts.Part):
             [self.diff, w.VBox([self.read_button, self.sampling, self.rows])],
             titles=("What differs from the latest version", "Rows of this version"),
         )
-        self.chooser = parts.row(self.slider, self.time)
+        self.chooser = w.VBox([self.slider, self.time])
         super().__init__(
             *(self.bar, self.chooser, self.time_error, self.sentence, self.undo),
             *(self.error, self.image, self.strip, self.more),

@@ -22,6 +22,7 @@ from compaction_kit.widgets.compaction import FilesView, PlanView, RunView, Verd
 from compaction_kit.widgets.history import HistoryState, HistoryView
 from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.page import Page
+from compaction_kit.widgets.query import QueryState, QueryView
 from compaction_kit.widgets.restore import RestoreState
 from compaction_kit.widgets.state import Runs, WorkbenchState
 from compaction_kit.widgets.streams import StreamsState, StreamsView
@@ -76,12 +77,13 @@ class Workbench(Page):
         self.survey = SurveyView(state, self.open_table)
         self.files = FilesView(state)
         self.plan = PlanView(state)
+        self.query = QueryView(QueryState(state))
         self.run = RunView(state)
         self.history = HistoryView(HistoryState(state))
         self.vacuum = VacuumView(VacuumState(state))
         self.streams = StreamsView(StreamsState(state))
         self.parts: tuple[parts.Part, ...] = (
-            *(self.survey, self.files, self.plan, self.run),
+            *(self.survey, self.files, self.plan, self.query, self.run),
             *(self.history, self.vacuum, self.streams),
         )
         self.export = ExportView(state, lambda: (self.verdict, *self.parts))
@@ -107,7 +109,8 @@ class Workbench(Page):
         self.session.observe(self._render, ["status"])
         self.session.observe(self._on_session, ["status"])
         state.observe(self._render, ["files", "plan", "result", "error", "pending", "inputs", "ran"])
-        for source in (state, self.history.state, self.vacuum.state, self.streams.state, *self._undos):
+        states = (part.state for part in (self.query, self.history, self.vacuum, self.streams))
+        for source in (state, *states, *self._undos):
             source.observe(self._render_code)
         for runs in (self.vacuum.state, *self._undos):
             runs.observe(self._render, "result")
@@ -119,7 +122,7 @@ class Workbench(Page):
     @property
     def holders(self) -> tuple[object, ...]:
         """See `Page.holders`."""
-        others = (part.state for part in (self.history, self.vacuum, self.streams))
+        others = (part.state for part in (self.query, self.history, self.vacuum, self.streams))
         return (self, self.state, self.export, *others, *self._undos)
 
     @property
