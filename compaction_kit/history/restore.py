@@ -89,10 +89,11 @@ class RestorePlan(Plan):
         """Explain what would happen, one sentence per line."""
         added, removed = self._files()
         if self.is_empty:
-            return (
+            same = (
                 f"Version {self.target} has the same files as version {self.version}: RESTORE would change "
                 f"nothing, and commit version {self.version + 1}."
             )
+            return "\n".join([same, *self._obstacles()])
         lines = [
             f"RESTORE to version {self.target} would add back {added[0]} ({added[1]}) and remove "
             f"{removed[0]} ({removed[1]}), as version {self.version + 1}; version {self.version} can be read "
