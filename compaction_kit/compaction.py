@@ -13,6 +13,8 @@ from compaction_kit.handle import Handle
 from compaction_kit.plan.bins import BinPlan
 from compaction_kit.plan.compare import Comparison, compare
 from compaction_kit.plan.explain import Exactness, exactness, explain, metrics, warnings
+from compaction_kit.predict_reads import ReadPrediction, predict_reads
+from compaction_kit.query import Query
 from compaction_kit.text import format_count, format_size
 
 _FORMAT = 1
@@ -57,6 +59,35 @@ class CompactionPlan(BinPlan):
     def compare(self, column: str | None = None) -> Comparison:
         """Compare the table's layout now, after OPTIMIZE, and after each order; see `compare.compare`."""
         return compare(self, column)
+
+    def predict_reads(
+        self, query: Query, progress: Callable[[float, str], object] | None = None
+    ) -> ReadPrediction:
+        """Count the files that a query opens now, and would open after it; see `predict_reads`.
+
+        Args:
+            query: SQL with {table} in place of the table's name, a condition, or a function of a DataFrame;
+                see `reads.measure_reads`.
+            progress: Called with the share that is done and the next step, in words; an exception that it
+                raises ends the work.
+
+        Raises:
+            InvalidArgumentError: The query can't be used.
+
+        Examples:
+            >>> plan = ck.open_table("data/flights").plan_compaction()
+            >>> plan.predict_reads("month = 6").layouts.to_pylist()[0]
+            {'layout': 'now', 'num_files': 1095, 'files_opened': 90, 'bytes_opened': ...}
+        """
+        return predict_reads(self, self._handle, query, progress)
+
+    @property
+    def _handle(self) -> Handle:
+        if self.handle is None:
+            raise InvalidArgumentError(
+                "This plan belongs to no table: make one with Table.plan_compaction()."
+            )
+        return self.handle
 
     def to_dict(self) -> dict[str, Any]:
         """The plan in values that JSON has, to be stored; "format" is 1."""
@@ -133,11 +164,7 @@ class CompactionPlan(BinPlan):
             RunCancelled: It was cancelled; the message says the same.
             VerificationError: The content differs; the message says what became of the commit.
         """
-        if self.handle is None:
-            raise InvalidArgumentError(
-                "This plan belongs to no table: make one with Table.plan_compaction()."
-            )
-        return run_plan(self.handle, self, strategy, verify, progress, max_threads, repartition)
+        return run_plan(self._handle, self, strategy, verify, progress, max_threads, repartition)
 
     def plot(self) -> Figure:
         """Draw the sizes now and as predicted on one scale, and the bins as packed bars."""

@@ -155,7 +155,7 @@ _WHY_OTHER_ROWS = (
 )
 
 
-class _Read(NamedTuple):
+class Read(NamedTuple):
     """The query at one version: its rows, and the data files that it opens, as Spark names them."""
 
     version: int
@@ -196,11 +196,11 @@ def measure_reads(
     if isinstance(repeats, bool) or not isinstance(repeats, Integral) or repeats < 1:
         raise InvalidArgumentError(f"repeats={repeats!r} is not a number of runs: give 1 or more.")
     with quiet_errors():
-        frames = [_frame(spark, table, before, "before"), _frame(spark, table, after, "after")]
+        frames = [frame_at(spark, table, before, "before"), frame_at(spark, table, after, "after")]
         make = parse_query(spark, query)
         words = quoted_query(query)
         reads = [
-            _prepare(make, frame, version, words)
+            prepare_read(make, frame, version, words)
             for frame, version in zip(frames, (before, after), strict=True)
         ]
         store = open_store(table)
@@ -223,7 +223,7 @@ def measure_reads(
     )
 
 
-def _frame(spark: SparkSession, table: str | Path, version: int, name: str) -> DataFrame:
+def frame_at(spark: SparkSession, table: str | Path, version: int, name: str) -> DataFrame:
     """Return the table at a version, which Delta looks up in the log at once."""
     try:
         return spark.read.format("delta").option("versionAsOf", version).load(open_store(table).uri())
@@ -237,7 +237,8 @@ def _frame(spark: SparkSession, table: str | Path, version: int, name: str) -> D
         raise InvalidArgumentError(f"{name}={version} can't be read: {reason_of(error)}.") from error
 
 
-def _prepare(make: Callable[[DataFrame], DataFrame], frame: DataFrame, version: int, words: str) -> _Read:
+def prepare_read(make: Callable[[DataFrame], DataFrame], frame: DataFrame, version: int, words: str) -> Read:
+    """Apply a query to a version; Delta plans it at once, and so skips files, without running it."""
     try:
         rows = make(frame)
         if not isinstance(rows, DataFrame):
@@ -246,14 +247,14 @@ def _prepare(make: Callable[[DataFrame], DataFrame], frame: DataFrame, version: 
             )
         if not rows.columns:
             raise InvalidArgumentError(f"query={words} returns no column: make it return at least one.")
-        return _Read(version, rows, rows.inputFiles())
+        return Read(version, rows, rows.inputFiles())
     except SPARK_ERRORS as error:
         raise InvalidArgumentError(
             f"query={words} can't be used at version {version}: {reason_of(error)}."
         ) from error
 
 
-def _size(read: _Read, store: Store) -> int | None:
+def _size(read: Read, store: Store) -> int | None:
     """Return the size of the files that the query opens; None if one of them is on another storage."""
     if store.is_local:
         names = [name.removeprefix("file:").removeprefix("//") for name in read.files]
@@ -270,7 +271,7 @@ def _size(read: _Read, store: Store) -> int | None:
     return sum(file.size_bytes for file in found if file is not None)
 
 
-def _run_by_turns(reads: list[_Read], repeats: int, words: str) -> list[tuple[int, int, float]]:
+def _run_by_turns(reads: list[Read], repeats: int, words: str) -> list[tuple[int, int, float]]:
     """Run the query at both versions; return version, repeat and seconds of each timed run."""
     for read in reads:
         _run(read, words)
@@ -278,7 +279,7 @@ def _run_by_turns(reads: list[_Read], repeats: int, words: str) -> list[tuple[in
     return [(read.version, repeat, _run(read, words)) for repeat, read in turns]
 
 
-def _run(read: _Read, words: str) -> float:
+def _run(read: Read, words: str) -> float:
     """Return the seconds that it takes to plan the query and compute its rows, which are not stored."""
     start = time.perf_counter()
     _guarded(read.rows.write.format("noop").mode("overwrite").save, read.version, words)

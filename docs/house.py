@@ -25,7 +25,7 @@ _ROOMS = {
     "files": ("files", "skipping", "predicate"),
     "handle": ("handle", "retention"),
     "verify": ("verify", "query", "reads"),
-    "table": ("table", "compaction", "verdict"),
+    "table": ("table", "compaction", "predict_reads", "verdict"),
 }
 Graph = dict[str, set[str]]
 

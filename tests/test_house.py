@@ -19,6 +19,7 @@ REACH_FILES = (
     "java.py",
     "class_archive.py",
     "report.py",
+    "predict_reads.py",
     "datasets.py",
     "lessons/",
     "execute/jvm.py",

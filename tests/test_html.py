@@ -36,6 +36,7 @@ from compaction_kit.lessons.streams import BATCHES, StreamStory
 from compaction_kit.lessons.writers import Scenario, Writer
 from compaction_kit.plan import bins
 from compaction_kit.plots.style import Chart, titled
+from compaction_kit.predict_reads import ReadPrediction
 from compaction_kit.reads import ReadComparison
 from compaction_kit.report import Section
 from compaction_kit.sinklog.move import MovePlan, MoveResult
@@ -54,6 +55,9 @@ NAME = "\"'><pwned onclick='a()'><!--</div></style></td></svg><b>$x$ ${y} {0} %s
 FOLDER = NAME.replace("/", "").replace("\x1b", "")
 MARK = "<pwned"
 SECONDS = 30
+LAYOUTS = pa.table(
+    {"layout": ["now", NAME], "num_files": [9, 1], "files_opened": [9, 1], "bytes_opened": [9, 9]}
+)
 ELEMENTS = {
     *("html", "head", "meta", "title", "style", "body", "main", "section", "h1", "h2", "p", "div", "br", "b"),
     *("table", "thead", "tbody", "tr", "th", "td", "ul", "li", "details", "summary", "pre", "img", "a"),
@@ -194,6 +198,7 @@ def objects_with_hostile_names(root: Path) -> list[object]:
         ),
         Verdict.of(plan.source, plan),
         ReadComparison(NAME, (0, 1), 2.0, 1.0, 3, 1, 10, 10, runs, False, False),
+        ReadPrediction(NAME, 0, LAYOUTS, NAME),
         Story(
             scenario,
             table.path,
@@ -233,7 +238,7 @@ def hostile(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Mapping[
 
 
 # These tell numbers alone.
-_NAMELESS = {"FileStats", "LogCleanup", "RestorePlan", "RestoreResult"}
+_NAMELESS = {"FileStats", "LogCleanup", "RestoreResult"}
 _NAMELESS |= {"RetentionPlan", "RetentionResult"}
 
 
@@ -289,6 +294,7 @@ def test_no_name_is_html_on_the_page_and_in_its_report(
         for job in bench.jobs:
             job.wait(SECONDS)
     bench.state.result, bench.state.ran = CompactionResult.nothing(np.array([1_000])), bench.state.name
+    bench.query.state.prediction = ReadPrediction(NAME, 0, LAYOUTS)
     shown_parts = [bench.verdict, *bench.parts]
     sections = [part.section() for part in shown_parts]
     assert not [part.title for part, section in zip(shown_parts, sections, strict=True) if section is None]

@@ -212,14 +212,14 @@ def run_watched(
 
 
 def run_cancellable(
-    spark: SparkSession, work: Callable[[], T], tick: Callable[[], None], is_final: bool = True
+    spark: SparkSession, work: Callable[[], T], tick: Callable[[], object], is_final: bool = True
 ) -> T:
     """Call `work` as `run_watched` does, for a `tick` that asks nothing about its jobs."""
     return _run(spark, work, _marked(spark), tick, is_final)
 
 
 def _run(
-    spark: SparkSession, work: Callable[[], T], marked: _Marked, tick: Callable[[], None], is_final: bool
+    spark: SparkSession, work: Callable[[], T], marked: _Marked, tick: Callable[[], object], is_final: bool
 ) -> T:
     def body() -> T:
         with marked:

@@ -3,6 +3,7 @@
 from compaction_kit.history.cleanup import LogCleanup, plan_log_cleanup
 from compaction_kit.history.diff import Diff, diff_versions
 from compaction_kit.history.restore import RestorePlan, RestoreResult, plan_restore
+from compaction_kit.history.rows import FirstRows, first_rows
 from compaction_kit.history.versions import (
     Resolved,
     Storage,
@@ -14,12 +15,14 @@ from compaction_kit.history.versions import (
 
 __all__ = [
     "Diff",
+    "FirstRows",
     "LogCleanup",
     "Resolved",
     "RestorePlan",
     "RestoreResult",
     "Storage",
     "diff_versions",
+    "first_rows",
     "plan_log_cleanup",
     "plan_restore",
     "read_history",

@@ -2,6 +2,7 @@
 
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,19 +80,34 @@ class RestorePlan(Plan):
         """Whether both versions have the same files; even then `run()` commits a version."""
         return not len(self.diff.files)
 
+    @property
+    def can_run(self) -> bool:
+        """Whether all files are there and Delta doesn't refuse; if not, `explain()` says why."""
+        return not self._obstacles()
+
     def explain(self) -> str:
         """Explain what would happen, one sentence per line."""
         added, removed = self._files()
+        if self.is_empty:
+            same = (
+                f"Version {self.target} has the same files as version {self.version}: RESTORE would change "
+                f"nothing, and commit version {self.version + 1}."
+            )
+            return "\n".join([same, *self._obstacles()])
         lines = [
             f"RESTORE to version {self.target} would add back {added[0]} ({added[1]}) and remove "
             f"{removed[0]} ({removed[1]}), as version {self.version + 1}; version {self.version} can be read "
             "until VACUUM deletes its files.",
+            self._rows(),
             self._streams(),
         ]
         return "\n".join(lines + self._obstacles())
 
-    def run(self) -> RestoreResult:
+    def run(self, progress: Callable[[], object] | None = None) -> RestoreResult:
         """Restore the version by Delta's RESTORE.
+
+        Args:
+            progress: Called now and then; an exception that it raises cancels the run.
 
         Raises:
             StalePlanError: The table has changed since the plan was made.
@@ -99,7 +115,7 @@ class RestorePlan(Plan):
                 is the latest by now.
             ConflictError: Another writer committed at the same time.
             RunFailedError: Spark or Delta failed; the message says what was committed.
-            RunCancelled: Ctrl-C was pressed; the message says what was committed.
+            RunCancelled: It was cancelled; the message says what was committed.
         """
         start, tag = time.monotonic(), uuid.uuid4().hex[:8]
         handle, spark = self.handle, self.handle.spark
@@ -108,7 +124,8 @@ class RestorePlan(Plan):
             # The plan is checked once other runs have released the session.
             with quiet_errors(), settings(spark, "restore", tag):
                 _check(self)
-                run_cancellable(spark, lambda: restore(spark, handle.uri, self.target), lambda: None)
+                tick = progress or (lambda: None)
+                run_cancellable(spark, lambda: restore(spark, handle.uri, self.target), tick)
         except (PySparkException, Py4JError) as error:
             raise translate(error, handle.store.root, _outcome(self, tag)) from error
         except (WorkCancelled, KeyboardInterrupt) as error:
@@ -123,6 +140,7 @@ class RestorePlan(Plan):
             "restore": f"version {self.target}, from version {self.version}",
             "adds back": ", ".join(added),
             "removes": ", ".join(removed),
+            "rows": self._rows(),
             "streams": self._streams(),
             "can run": f"no: {self._obstacles()[-1]}" if self._obstacles() else "yes",
         }
@@ -134,6 +152,17 @@ class RestorePlan(Plan):
             (format_count(diff.num_files_added, "file"), format_size(diff.bytes_added)),
             (format_count(diff.num_files_removed, "file"), format_size(diff.bytes_removed)),
         )
+
+    def _rows(self) -> str:
+        """Say what becomes of the rows, and whose commits are taken back."""
+        diff = self.diff
+        if diff.same_content:
+            return f"The rows stay the same: {diff.same_content_by}."
+        commits = diff.commits.filter(diff.commits["data_change"]).to_pylist()
+        undone = format_list([f"{commit['version']} ({commit['operation']})" for commit in commits])
+        versions = "version" if len(commits) == 1 else "versions"
+        which = f"what {versions} {undone} did" if commits else "commits that say they change no data"
+        return f"It takes back {which}{f': {diff.difference}' if diff.difference else ''}."
 
     def _streams(self) -> str:
         diff = self.diff

@@ -4,7 +4,7 @@ Every figure's title is its finding, and its label (`get_label()`) says the same
 can't see it.
 """
 
-from compaction_kit.plots.comparisons import layouts, reads, survey
+from compaction_kit.plots.comparisons import layouts, predicted_reads, reads, survey
 from compaction_kit.plots.concurrency import concurrency
 from compaction_kit.plots.history import history, lifetimes, manifest
 from compaction_kit.plots.sink_log import sink_log
@@ -29,6 +29,7 @@ __all__ = [
     "lifetimes",
     "manifest",
     "plan",
+    "predicted_reads",
     "readability",
     "reads",
     "sink_log",

@@ -13,7 +13,7 @@ from compaction_kit.plots import style
 from compaction_kit.plots.style import INK, LIVE, MUTED, NEW, SMALL, SMALL_HATCH, Chart
 from compaction_kit.text import format_count, format_seconds, format_size
 
-_LONGEST_QUERY = 110
+_LONGEST_QUERY = 95
 _MOST_TABLES, _MOST_IN_LABEL = 30, 10
 # Where the columns of text beside a survey's bars end, in points from the axes.
 _FILES_END, _GAIN_END = 92, 158
@@ -34,15 +34,53 @@ def layouts(table: pa.Table, column: str) -> Chart:
     title = f"A narrow range of {style.short(column)} touches the fewest files {style.short(best)}"
     figure = style.chart(7.2, 1.2 + 0.4 * len(names), title)
     figure.set_label(f"A narrow range of {column} touches the fewest files {best}")
-    axis = figure.subplots()
-    axis.barh(range(len(names)), values, color=[LIVE, *[NEW] * (len(names) - 1)], height=0.7)
-    for row, (value, count) in enumerate(zip(touched, table["num_files"].to_pylist(), strict=True)):
-        text = "unknown" if value is None else f"{value:,.1f} of {count:,} files"
-        style.note(axis, text, (values[row], row), va="center")
-    axis.set_yticks(range(len(names)), list(map(style.short, names)))
-    axis.set(ylim=(len(names) - 0.4, -0.6), xlim=(0, max([*values, 1]) * 1.3), xlabel="files touched")
-    style.calm(axis, "x")
+    texts = [
+        "unknown" if value is None else f"{value:,.1f} of {count:,} files"
+        for value, count in zip(touched, table["num_files"].to_pylist(), strict=True)
+    ]
+    _draw_layouts(figure.subplots(), names, values, texts, "files touched")
     return figure
+
+
+def predicted_reads(query: str, table: pa.Table, finding: str) -> Chart:
+    """How many files a query opens now, and would open in other layouts, a bar each.
+
+    Args:
+        query: The query.
+        table: Layouts as `plan.predict_reads` gives them.
+        finding: The title.
+    """
+    rows = table.to_pylist()
+    texts = [
+        f"{row['files_opened']:,} of {format_count(row['num_files'], 'file')}, "
+        f"{format_size(row['bytes_opened'])}"
+        for row in rows
+    ]
+    query = " ".join(query.split())
+    figure = style.chart(7.2, 1.4 + 0.34 * len(rows), finding, f"The query is {query}")
+    names, opened = [row["layout"] for row in rows], [row["files_opened"] for row in rows]
+    label = "files opened; all but now are predicted" if len(rows) > 1 else "files opened"
+    _draw_layouts(figure.subplots(), names, opened, texts, label)
+    _write_query(figure, query)
+    return figure
+
+
+def _write_query(figure: Chart, query: str) -> None:
+    """Write the beginning of a query below a figure."""
+    shown = query if len(query) <= _LONGEST_QUERY else f"{query[: _LONGEST_QUERY - 1]}…"
+    figure.supxlabel(shown, x=0.01, ha="left", fontsize=8, color=MUTED, family="monospace")
+
+
+def _draw_layouts(
+    axis: Axes, names: Sequence[str], values: Sequence[float], texts: Sequence[str], label: str
+) -> None:
+    """A bar a layout, the first of which is that of now."""
+    axis.barh(range(len(names)), values, color=[LIVE, *[NEW] * (len(names) - 1)], height=0.7)
+    for row, (value, text) in enumerate(zip(values, texts, strict=True)):
+        style.note(axis, text, (value, row), va="center")
+    axis.set_yticks(range(len(names)), list(map(style.short, names)))
+    axis.set(ylim=(len(names) - 0.4, -0.6), xlim=(0, max([*values, 1]) * 1.4), xlabel=label)
+    style.calm(axis, "x")
 
 
 def reads(
@@ -83,8 +121,7 @@ def reads(
     style.count_ticks(files.xaxis, 4)
     seconds.set_yticks([0, 1], [f"version {version}" for version in versions])
     seconds.set_ylim(1.55, -0.55)
-    shown = query if len(query) <= _LONGEST_QUERY else f"{query[: _LONGEST_QUERY - 1]}…"
-    figure.supxlabel(shown, x=0.01, ha="left", fontsize=8, color=MUTED, family="monospace")
+    _write_query(figure, query)
     return figure
 
 

@@ -10,6 +10,7 @@ from compaction_kit.widgets.compaction import FilesView, PlanView, RunView, Verd
 from compaction_kit.widgets.history import HistoryState, HistoryView
 from compaction_kit.widgets.job import attempt
 from compaction_kit.widgets.page import PartPage
+from compaction_kit.widgets.query import QueryState, QueryView
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.streams import StreamsState, StreamsView
 from compaction_kit.widgets.tables import SurveyView
@@ -56,6 +57,18 @@ def plan(table: AnyTable) -> PartPage:
     """
     state = _open(table)
     return PartPage(state, PlanView(state))
+
+
+def query(table: AnyTable) -> PartPage:
+    """Show how many files a query opens, now and in layouts that a compaction could make.
+
+    It changes nothing; `.part.state.query` is the query, `.part.state.prediction` what is on screen.
+
+    Args:
+        table: A table, or its path or name.
+    """
+    state = _open(table)
+    return PartPage(state, QueryView(QueryState(state)))
 
 
 def run(table: AnyTable) -> PartPage:

@@ -11,6 +11,7 @@ from compaction_kit.skipping import Overlap
 from compaction_kit.text import Html, as_html_table, element, format_size, joined, paragraph
 from compaction_kit.widgets import parts
 from compaction_kit.widgets.job import attempt
+from compaction_kit.widgets.restore import RestoreState, RestoreView
 from compaction_kit.widgets.state import WorkbenchState
 
 _MOST_PARTITIONS = 10
@@ -58,7 +59,7 @@ class VerdictView(parts.Part):
         return f"{imports}\n\n{self._code()}"
 
     def _code(self) -> str:
-        return f"{_plan_code(self.state)}\nprint(Verdict.of(plan.source, plan))"
+        return f"{plan_code(self.state)}\nprint(Verdict.of(plan.source, plan))"
 
     def _records(self) -> tuple[Any, ...]:
         verdict = self.state.verdict
@@ -218,7 +219,7 @@ class PlanView(parts.Part):
         self.why.show(why if chosen == _WHY else "")
 
     def _code(self) -> str:
-        return _plan_code(self.state)
+        return plan_code(self.state)
 
     def _records(self) -> tuple[Any, ...]:
         return () if self.state.plan is None else (self.state.plan,)
@@ -240,28 +241,23 @@ class RunView(parts.Part):
         self.other = parts.Text("warning", "other-table")
         self.bar = parts.JobBar(state.running, "ck-progress")
         self.outcome = parts.Text("good", "outcome")
+        self.undo = RestoreView(RestoreState(state))
         self.image = parts.FigureView("ck-result-figure")
         self.timeline = parts.FigureView("ck-timeline-figure")
-        example = "SELECT count(*) FROM {table}, or a condition"
-        self.query = parts.field("Query", example, "ck-query", "560px", "50px")
-        self.measure_button = parts.button("Measure", "ck-measure", self._measure)
-        self.measuring = parts.JobBar(state.measuring, "ck-measuring")
-        self.reads = parts.FigureView("ck-reads-figure")
-        reads = w.VBox([parts.row(self.query, self.measure_button), self.measuring, self.reads])
-        titles = ("Where the time went", "A query before and after")
-        self.more = w.Accordion([self.timeline, reads], titles=titles)
+        self.more = w.Accordion([self.timeline], titles=("Where the time went",))
         super().__init__(
             *(self.sentence, parts.row(self.strategy, self.verify), self.run_button, self.other, self.bar),
-            *(self.outcome, self.image, self.more),
+            *(self.undo, self.outcome, self.image, self.more),
         )
-        self.watch(state, ["plan", "result", "reads", "ran"])
+        self.watch(state, ["plan", "result", "ran"])
         self.watch(state, ["pending"], lambda: state.plan is None)
+        self.watch(state.running, ["status"])
         state.observe(self._arm, ["pending", "inputs"])
-        for job in (state.running, state.measuring):
-            self.watch(job, ["status"])
 
-    def _measure(self) -> None:
-        self.state.measure(self.query.value)
+    @property
+    def others(self) -> tuple[object, ...]:
+        """See `Part.others`."""
+        return (self.undo.state,)
 
     def _render(self) -> None:
         state, plan, result = self.state, self.state.plan, self.state.result
@@ -272,9 +268,9 @@ class RunView(parts.Part):
         self.other.show(state.of_another_table(state.name))
         self._arm()
         self.verify.disabled = self.strategy.disabled = state.running.running
-        self.measure_button.disabled = state.measuring.running
-        self.reads.show(state.reads.plot if state.reads is not None else None)
         self.outcome.show("" if result is None else result.summary())
+        is_here = done is not None and state.ran == state.name and not state.running.running
+        self.undo.offer(done.versions[0] - 1 if done and is_here else None, "Undo this run …")
         parts.show_if(done is not None, self.more)
 
     def _arm(self, _: object = None) -> None:
@@ -285,21 +281,21 @@ class RunView(parts.Part):
         strategy = None if state.strategy == "auto" else state.strategy
         verify = None if state.verify else False
         run = parts.call("plan.run", strategy=strategy, verify=verify, progress=True)
-        measured = "" if state.reads is None else f"\nresult.measure_reads({state.reads.query!r})"
-        return f"{_plan_code(state)}\nresult = {run}{measured}"
+        return f"{plan_code(state)}\nresult = {run}{self.undo.code()}"
 
     def _records(self) -> tuple[Any, ...]:
         state = self.state
         if state.ran != state.name:
             return ()
-        return tuple(record for record in (state.result, state.reads) if record is not None)
+        return () if state.result is None else (state.result,)
 
 
 def _no_plan(state: WorkbenchState) -> str:
     return "Planning …" if state.opened.pending else "No plan yet: open a table."
 
 
-def _plan_code(state: WorkbenchState) -> str:
+def plan_code(state: WorkbenchState) -> str:
+    """The Python lines that make the plan on screen."""
     thresholds = None if state.plan is None else state.plan.thresholds
     plan = parts.call(
         "table.plan_compaction",

@@ -67,7 +67,7 @@ class PartPage(Page):
     @property
     def holders(self) -> tuple[object, ...]:
         """See `Page.holders`."""
-        return (self.state, self.part.state)
+        return (self.state, self.part.state, *self.part.others)
 
     def _render(self, _: object = None) -> None:
         state = self.state

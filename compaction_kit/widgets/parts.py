@@ -43,6 +43,11 @@ class Part(w.VBox):
         """Draw when something changes, if a condition holds then."""
         source.observe(lambda change: self._on_change() if when() else None, names)
 
+    @property
+    def others(self) -> tuple[object, ...]:
+        """The states that it has beside its own; their work ends with the page."""
+        return ()
+
     def as_code(self) -> str:
         """The Python lines that do what the part does."""
         return f"import compaction_kit as ck\n\n{self._code()}"

@@ -12,6 +12,7 @@ from IPython.core.getipython import get_ipython
 
 from compaction_kit.compat import delta_version
 from compaction_kit.execute import CompactionResult
+from compaction_kit.history import RestoreResult
 from compaction_kit.report import write_report
 from compaction_kit.text import element, format_count, format_size
 from compaction_kit.vacuum import VacuumResult
@@ -21,6 +22,8 @@ from compaction_kit.widgets.compaction import FilesView, PlanView, RunView, Verd
 from compaction_kit.widgets.history import HistoryState, HistoryView
 from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.page import Page
+from compaction_kit.widgets.query import QueryState, QueryView
+from compaction_kit.widgets.restore import RestoreState
 from compaction_kit.widgets.state import Runs, WorkbenchState
 from compaction_kit.widgets.streams import StreamsState, StreamsView
 from compaction_kit.widgets.tables import SurveyView, TablePicker
@@ -74,12 +77,13 @@ class Workbench(Page):
         self.survey = SurveyView(state, self.open_table)
         self.files = FilesView(state)
         self.plan = PlanView(state)
+        self.query = QueryView(QueryState(state))
         self.run = RunView(state)
         self.history = HistoryView(HistoryState(state))
         self.vacuum = VacuumView(VacuumState(state))
         self.streams = StreamsView(StreamsState(state))
         self.parts: tuple[parts.Part, ...] = (
-            *(self.survey, self.files, self.plan, self.run),
+            *(self.survey, self.files, self.plan, self.query, self.run),
             *(self.history, self.vacuum, self.streams),
         )
         self.export = ExportView(state, lambda: (self.verdict, *self.parts))
@@ -105,19 +109,25 @@ class Workbench(Page):
         self.session.observe(self._render, ["status"])
         self.session.observe(self._on_session, ["status"])
         state.observe(self._render, ["files", "plan", "result", "error", "pending", "inputs", "ran"])
-        for source in (state, self.history.state, self.vacuum.state, self.streams.state):
+        states = (part.state for part in (self.query, self.history, self.vacuum, self.streams))
+        for source in (state, *states, *self._undos):
             source.observe(self._render_code)
-        self.vacuum.state.observe(self._render, "result")
-        for job in (state.running, self.vacuum.state.running):
-            job.observe(self._render, ["status", "message"])
+        for runs in (self.vacuum.state, *self._undos):
+            runs.observe(self._render, "result")
+        for runs in (state, self.vacuum.state, *self._undos):
+            runs.running.observe(self._render, ["status", "message"])
         self._on_rail()
         self._render()
 
     @property
     def holders(self) -> tuple[object, ...]:
         """See `Page.holders`."""
-        others = (part.state for part in (self.history, self.vacuum, self.streams))
-        return (self, self.state, self.export, *others)
+        others = (part.state for part in (self.query, self.history, self.vacuum, self.streams))
+        return (self, self.state, self.export, *others, *self._undos)
+
+    @property
+    def _undos(self) -> tuple[RestoreState, ...]:
+        return self.run.undo.state, self.history.undo.state
 
     def go_to(self, part: parts.Part) -> None:
         """Show one of the parts."""
@@ -163,6 +173,7 @@ class Workbench(Page):
             for runs, line in (
                 (state, _job_line("run", state) or _run_line(state.result)),
                 (vacuum, _job_line("vacuum", vacuum) or _vacuum_line(vacuum.result)),
+                *((undo, _job_line("restore", undo) or _undo_line(undo.result)) for undo in self._undos),
             )
             if line
         ]
@@ -191,6 +202,12 @@ def _vacuum_line(result: VacuumResult | None) -> str:
         return ""
     freed = format_size(result.size_bytes)
     return f"● vacuum done: {format_count(result.num_files, 'file')} deleted, {freed} freed"
+
+
+def _undo_line(result: RestoreResult | None) -> str:
+    if result is None:
+        return ""
+    return f"● restore done: version {result.version} has the content of version {result.restored}"
 
 
 class ExportView(w.HBox):

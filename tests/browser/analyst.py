@@ -246,6 +246,31 @@ class AnalystsPath(FirstLook):
         expect(page.locator(".ck-code pre")).to_contain_text("table.plan_compaction(")
         page.locator(".ck-as-python").get_by_text("As Python").click()
 
+    def test_the_files_of_a_query_are_counted_before_anything_is_run(self, page: Page, root: Path) -> None:
+        part(page, "Plan")
+        type_into(page, ".ck-max", "512 KiB")
+        expect(page.locator(".ck-plan")).to_contain_text("fill 39 bins of at most 512 KiB")
+        part(page, "My query")
+        page.get_by_label("Query", exact=True).fill(
+            "SELECT carrier, avg(dep_delay) FROM flights\n"
+            "WHERE time_hour BETWEEN '2013-06-01' AND '2013-06-08' GROUP BY carrier"
+        )
+        page.locator("button.ck-count").click()
+        drawn = figure(page, "ck-prediction-figure")
+        finding = re.compile(r"^The query opens 24 of 1,095 files now \(\d+ KiB\); compacted by .*, 3 of 13 ")
+        expect(drawn).to_have_attribute("aria-label", finding, timeout=120 * SECOND)
+        expect(page.locator(".ck-prediction")).to_contain_text("The others are predictions")
+        shoot(page, "query")
+        page.get_by_label("or a range", exact=True).select_option(label="month")
+        for label, value in (("from", "6"), ("to", "7")):
+            page.get_by_label(label, exact=True).fill(value)
+            page.get_by_label(label, exact=True).press("Enter")
+        expect(page.get_by_label("Query", exact=True)).to_have_value(re.compile("^month >= .* AND month <= "))
+        assert ck.open_table(root / "data" / "flights").version == 365
+        part(page, "Plan")
+        type_into(page, ".ck-max", "1 GiB")
+        expect(page.locator(".ck-plan")).to_contain_text("fill 3 bins of at most 1 GiB")
+
     def test_a_run_can_be_cancelled_and_changes_nothing(self, page: Page, root: Path) -> None:
         page.locator("button.ck-to-run").click()
         page.locator("button.ck-run").click()
@@ -308,6 +333,50 @@ class AnalystsPath(FirstLook):
         expect(page.locator(".ck-days")).to_contain_text("now")
         expect(plan).to_contain_text("would delete nothing")
         assert len(list((root / "data" / "flights").rglob("*.parquet"))) >= 1_098
+
+    def test_the_query_is_timed_before_and_after_the_run(self, page: Page) -> None:
+        part(page, "My query")
+        page.get_by_label("Query", exact=True).fill("SELECT avg(distance) FROM flights")
+        page.locator("button.ck-measure").click()
+        drawn = page.locator(".ck-reads-figure svg[role=img]")
+        expect(drawn).to_be_visible(timeout=120 * SECOND)
+        expect(drawn).to_have_attribute("aria-label", re.compile("1,095 → 3 files"))
+        expect(page.locator(".ck-verdict")).to_contain_text("Measured by SELECT avg(distance) FROM {table}: ")
+
+    def test_the_run_is_undone_once_its_plan_was_seen(self, page: Page, root: Path) -> None:
+        part(page, "Run")
+        page.locator("button.ck-ask-restore:visible").click()
+        plan = page.locator(".ck-restore-plan:visible")
+        expect(plan).to_contain_text("RESTORE to version 365 would add back 1,095 files", timeout=60 * SECOND)
+        expect(plan).to_contain_text("The rows stay the same")
+        expect(plan).to_contain_text("A stream that reads the table fails at the commit unless")
+        shoot(page, "undo")
+        page.locator("button.ck-keep-table:visible").click()
+        expect(plan).to_be_hidden()
+        assert ck.open_table(root / "data" / "flights").version == 366
+        page.locator("button.ck-ask-restore:visible").click()
+        page.locator("button.ck-restore:visible").click()
+        undone = page.locator(".ck-restored:visible")
+        expect(undone).to_contain_text("Version 367 has the content of version 365", timeout=120 * SECOND)
+        expect(page.locator(".ck-about")).to_contain_text("version 367 · 1,095 files")
+        expect(page.locator(".ck-verdict b")).to_contain_text("1,095 files where 3 would do")
+        expect(page.locator(".ck-footer")).to_contain_text("restore done")
+
+    def test_a_version_is_found_by_its_time_and_its_rows_are_read(self, page: Page, root: Path) -> None:
+        part(page, "History")
+        sentence = page.locator(".ck-version-text")
+        expect(sentence).to_contain_text("Version 367", timeout=60 * SECOND)
+        expect(page.locator("button.ck-ask-restore:visible")).to_have_count(0)
+        committed = ck.open_table(root / "data" / "flights").at(100).timestamp
+        assert committed is not None
+        type_into(page, ".ck-time", committed.isoformat())
+        expect(sentence).to_contain_text("Version 100 ")
+        expect(page.locator("button.ck-ask-restore:visible")).to_contain_text("Restore version 100")
+        page.get_by_text("Rows of this version").click()
+        page.locator("button.ck-read-rows").click()
+        expect(page.locator(".ck-rows")).to_contain_text("20 rows of version 100", timeout=120 * SECOND)
+        shoot(page, "rows")
+        part(page, "Vacuum")
 
     def test_deleting_wants_the_tables_name_typed(self, page: Page, root: Path) -> None:
         open_table(page, "../data/aged")

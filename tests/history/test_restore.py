@@ -141,6 +141,19 @@ def test_the_latest_version_is_nothing_to_restore(lived: Path) -> None:
         open_table(lived).plan_restore(4)
 
 
+def test_a_plan_tells_whose_commits_it_takes_back(lived: Path, tmp_path: Path) -> None:
+    explained = open_table(lived).plan_restore(0).explain()
+    assert "It takes back what versions 1 (DELETE), 2 (DELETE), 4 (WRITE) did." in explained
+    explained = open_table(lived).plan_restore(3).explain()
+    assert "It takes back what version 4 (WRITE) did: 5 rows fewer." in explained
+    handmade.write_log(tmp_path, [handmade.add("a")], [handmade.add("b")], [handmade.remove("b")])
+    plan = open_table(tmp_path).plan_restore(0)
+    assert "Version 0 has the same files as version 2" in plan.explain()
+    # None of the files was ever there.
+    assert not plan.can_run
+    assert "be restored: 1 file that it needs is missing" in plan.explain()
+
+
 def test_a_plan_tells_what_streams_will_see(tmp_path: Path) -> None:
     handmade.write_log(tmp_path, [handmade.add("a")], [handmade.remove("a")], [handmade.add("b")])
     assert "fails at the commit unless" in open_table(tmp_path).plan_restore(0).explain()

@@ -19,7 +19,8 @@ from compaction_kit.widgets.parts import FigureView
 from tests.handmade import commit_path, metadata, write_log, write_sink_log
 
 SECONDS = 30
-OF_TABLES = [widgets.verdict, widgets.files, widgets.plan, widgets.run, widgets.history, widgets.vacuum]
+WITHOUT_FIGURE = [widgets.run, widgets.query, widgets.vacuum]
+OF_TABLES = [widgets.verdict, widgets.files, widgets.plan, widgets.history, *WITHOUT_FIGURE]
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def test_a_part_takes_a_table_or_its_name(part: Callable[..., PartPage], folder:
     assert f"version {table.version} · 10 files" in words(by_name)
     assert "No table" not in shown[0]
     figures = [one for one in by_name.part.children if isinstance(one, FigureView)]
-    assert not figures or any("<svg" in one.value for one in figures) or part in (widgets.run, widgets.vacuum)
+    assert not figures or any("<svg" in one.value for one in figures) or part in WITHOUT_FIGURE
 
 
 @pytest.mark.parametrize("part", OF_TABLES)

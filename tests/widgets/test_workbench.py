@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
+from urllib.parse import unquote
 
 import deltalake
 import pyarrow as pa
@@ -18,10 +20,12 @@ import compaction_kit as ck
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.datasets import shaped_table
 from compaction_kit.files import Files
+from compaction_kit.history import RestorePlan
 from compaction_kit.text import GIB, KIB, MIB
 from compaction_kit.vacuum import VacuumResult
 from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.parts import SizeSlider
+from compaction_kit.widgets.restore import RestoreView
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.vacuum import VacuumView
 from compaction_kit.widgets.workbench import Workbench
@@ -230,17 +234,20 @@ def test_a_run_is_proved_and_the_next_plan_is_empty(bench: Workbench, folder: Pa
     section = bench.verdict.section()
     assert section is not None
     assert section.records == (bench.state.verdict,)
-    bench.run.query.value = "no_such_column < 3"
-    bench.run.measure_button.click()
+    show(bench, "My query")
+    bench.query.query.value = "no_such_column < 3"
+    bench.query.measure_button.click()
     bench.state.measuring.wait(SECONDS)
-    assert "no_such_column" in bench.run.measuring.error.value
+    assert "no_such_column" in bench.query.measuring.error.value
     assert "Measured" not in bench.verdict.sentences.value
-    bench.run.query.value = "SELECT count(*) FROM {table}"
-    bench.run.measure_button.click()
+    bench.query.query.value = "SELECT max(value) FROM a"
+    bench.query.measure_button.click()
     bench.state.measuring.wait(120)
-    assert "Measured by SELECT count(*) FROM {table}: " in bench.verdict.sentences.value
-    assert "<svg" in bench.run.reads.value
-    assert bench.run.as_code().endswith("result.measure_reads('SELECT count(*) FROM {table}')")
+    assert "Measured by SELECT max(value) FROM {table}: " in bench.verdict.sentences.value
+    assert "<svg" in bench.query.reads.value
+    scope: dict[str, object] = {}
+    exec(bench.query.as_code(), scope)
+    assert "measure_reads(table.spark, table.location, 10, 11, " in bench.query.as_code()
     bench.state.name = str(folder / "nested" / "b")
     bench.state.loading.wait(SECONDS)
     assert "became" not in bench.verdict.sentences.value
@@ -778,3 +785,189 @@ def test_the_footer_tells_of_a_vacuum_and_claims_nothing_of_the_past(bench: Work
     bench.vacuum.state.running.message = "Deleting"
     bench.vacuum.state.running.status = "running"
     assert "● vacuum running: Deleting" in bench.footer.value
+
+
+def compacted(bench: Workbench) -> None:
+    """Run the plan on screen, to its end."""
+    show(bench, "Run")
+    bench.run.run_button.click()
+    bench.state.running.wait(120)
+    bench.state.loading.wait(SECONDS)
+
+
+def planned(undo: RestoreView) -> RestorePlan:
+    """Click for the plan of a restore, and wait for it."""
+    undo.ask_button.click()
+    undo.state.planning.wait(SECONDS)
+    assert undo.state.plan is not None
+    return undo.state.plan
+
+
+@pytest.mark.spark
+def test_a_run_is_undone_after_its_plan_is_shown(own_bench: Workbench, own: Path, spark: object) -> None:
+    table, undo = ck.open_table(own / "a"), own_bench.run.undo
+    before = table.version
+    paths = sorted(table.files().to_arrow()["path"].to_pylist())
+    show(own_bench, "Run")
+    assert undo.ask_button.layout.display == "none"
+    compacted(own_bench)
+    assert undo.ask_button.description == "Undo this run …"
+    plan = planned(undo)
+    assert (plan.target, plan.version) == (before, before + 1)
+    for words in ("add back 10 files", "remove 2 files", "The rows stay the same", "A stream that reads"):
+        assert words in undo.sentence.value
+    assert table.version == before + 1
+    assert f"restore = table.plan_restore({before})" in own_bench.run.as_code()
+    undo.keep_button.click()
+    undo.run_button.click()
+    undo.state.running.wait(SECONDS)
+    assert table.version == before + 1
+    planned(undo)
+    undo.run_button.click()
+    undo.state.running.wait(60)
+    own_bench.state.loading.wait(SECONDS)
+    assert sorted(table.files().to_arrow()["path"].to_pylist()) == paths
+    assert f"Version {before + 2} has the content of version {before}" in undo.outcome.value
+    assert "restore done" in own_bench.footer.value
+    verdict = own_bench.verdict.sentences.value
+    assert "became" not in verdict
+    assert "10 files where 2 would do" in verdict
+    assert undo.ask_button.layout.display == "none"
+    show(own_bench, "Plan")
+    assert plan_of(own_bench).num_files_removed == 10
+
+
+@pytest.mark.spark
+def test_an_undo_tells_whose_commits_it_takes_back_and_is_refused_if_others_commit_meanwhile(
+    own_bench: Workbench, own: Path, spark: object
+) -> None:
+    undo, other = own_bench.run.undo, deltalake.DeltaTable(str(own / "a"))
+    compacted(own_bench)
+    other.update_incremental()
+    other.delete("part = 'p0000'")
+    plan = planned(undo)
+    deleted = plan.version
+    assert f"It takes back what version {deleted} (DELETE) did: 250 rows more." in undo.sentence.value
+    other.delete("part = 'p0001'")
+    undo.run_button.click()
+    undo.state.running.wait(60)
+    assert f"made at version {deleted}" in undo.bar.error.value
+    own_bench.state.loading.wait(SECONDS)
+    assert ck.open_table(own / "a").version == deleted + 1
+    assert undo.choice.layout.display == "none"
+    assert undo.ask_button.layout.display == ""
+
+
+@pytest.mark.spark
+def test_an_earlier_version_is_chosen_by_time_its_rows_are_read_and_it_is_restored(
+    own_bench: Workbench, own: Path, spark: object
+) -> None:
+    compacted(own_bench)
+    show(own_bench, "History")
+    history, table = own_bench.history, ck.open_table(own / "a")
+    history.state.reading.wait(SECONDS)
+    latest = table.version
+    assert history.state.version == latest
+    assert history.undo.ask_button.layout.display == "none"
+    first = table.at(0).timestamp
+    assert first is not None
+    history.time.value = first.isoformat()
+    assert history.state.version == 0 == history.slider.value
+    history.time.value = "the day before yesterday"
+    assert "the day before yesterday" in history.time_error.value
+    assert history.state.version == 0
+    history.slider.value = latest - 1
+    assert history.time.value == ""
+    assert history.time_error.layout.display == "none"
+    assert history.undo.ask_button.description == f"Restore version {latest - 1} …"
+    history.read_button.click()
+    history.state.sampling.wait(60)
+    assert history.rows.value.count("<tr>") == 21
+    assert f"20 rows of version {latest - 1}" in history.rows.value
+    planned(history.undo)
+    history.slider.value = 1
+    assert history.rows.value == ""
+    assert history.undo.state.plan is None
+    planned(history.undo)
+    history.undo.run_button.click()
+    history.undo.state.running.wait(60)
+    own_bench.state.loading.wait(SECONDS)
+    history.state.reading.wait(SECONDS)
+    assert table.version == latest + 1 == history.state.version
+    assert table.diff(1, latest + 1).same_content
+
+
+@pytest.mark.spark
+def test_a_version_whose_files_are_gone_is_not_offered_to_be_restored(
+    own_bench: Workbench, own: Path, spark: object
+) -> None:
+    compacted(own_bench)
+    table = ck.open_table(own / "a")
+    gone = table.files(version=1).to_arrow()["path"][0].as_py()
+    (own / "a" / unquote(gone)).unlink()
+    show(own_bench, "History")
+    history = own_bench.history
+    history.state.reading.wait(SECONDS)
+    history.slider.value = 1
+    assert not planned(history.undo).can_run
+    assert "be restored: 1 file that it needs is missing" in history.undo.sentence.value
+    assert history.undo.run_button.disabled
+    history.read_button.click()
+    history.state.sampling.wait(60)
+    assert "be read: files of it were deleted" in history.sampling.error.value
+
+
+@pytest.mark.spark
+def test_the_files_of_a_query_are_counted_and_predicted_without_a_run(
+    bench: Workbench, folder: Path, spark: object
+) -> None:
+    show(bench, "My query")
+    query = bench.query
+    assert query.measure_button.layout.display == "none"
+    query.query.value = f"SELECT max(value) FROM delta.`{folder / 'nested' / 'b'}` WHERE id < 10"
+    bench.state.name = str(folder / "nested" / "b")
+    bench.state.loading.wait(SECONDS)
+    assert query.query.value == ""
+    version = ck.open_table(folder / "nested" / "b").version
+    query.query.value = f"SELECT max(value) FROM delta.`{folder / 'nested' / 'b'}` WHERE id < 10"
+    query.count_button.click()
+    query.state.predicting.wait(120)
+    assert "The query opens 1 of 3 files now" in query.image.value
+    assert "Run the plan, and" in query.not_run.value
+    assert "The others are predictions" in query.sentence.value
+    assert "<svg" in query.image.value
+    assert "by id" in query.image.value
+    scope: dict[str, Any] = {}
+    exec(query.as_code(), scope)
+    assert query.state.prediction is not None
+    assert scope["prediction"].layouts.equals(query.state.prediction.layouts)
+    section = query.section()
+    assert section is not None
+    assert section.records == (query.state.prediction,)
+    bench.state.max_file_size = 1 * KIB
+    assert query.state.prediction is None
+    assert query.sentence.layout.display == "none"
+    query.query.value = "SELECT id FROM elsewhere"
+    query.count_button.click()
+    query.state.predicting.wait(60)
+    assert "has no {table}" in query.bar.error.value
+    assert ck.open_table(folder / "nested" / "b").version == version
+
+
+@pytest.mark.spark
+def test_a_range_is_written_as_a_condition(bench: Workbench, spark: object) -> None:
+    show(bench, "My query")
+    query = bench.query
+    assert set(query.column.options) == {"id", "event_time", "value", "label", "part"}
+    query.column.value = "event_time"
+    query.low.value = "2000-01-01"
+    assert query.query.value == "event_time >= CAST('2000-01-01' AS timestamp)"
+    query.column.value = "label"
+    query.low.value, query.high.value = "a'b", "c"
+    assert query.query.value.endswith(" AND label <= 'c'")
+    query.count_button.click()
+    query.state.predicting.wait(120)
+    assert query.state.prediction is not None
+    assert query.bar.error.layout.display == "none"
+    query.high.value = ""
+    assert "<=" not in query.query.value

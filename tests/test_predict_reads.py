@@ -1,0 +1,146 @@
+"""What is predicted of a query is what it does: each layout is made, and the query planned on it."""
+
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from compaction_kit import open_table
+from compaction_kit.datasets import shaped_table
+from compaction_kit.errors import InvalidArgumentError, RunCancelled
+from compaction_kit.text import KIB
+from tests import folders
+
+pytestmark = pytest.mark.spark
+LIMIT = 8 * KIB
+QUERIES = [
+    "id BETWEEN 100 AND 220",
+    "part = 'p0001' AND event_time < '2024-01-01 00:05:00'",
+    "SELECT label, count(*) FROM {table} WHERE value > 2.5 OR id = 7 GROUP BY label",
+    "label LIKE 'a%' AND id IN (3, 600, 601)",
+    "SELECT a.id FROM {table} a JOIN {table} b ON a.id = b.id WHERE a.id < 50 AND b.value > 3",
+    "SELECT count(*) FROM {table}",
+    "id IS NULL",
+]
+
+
+@pytest.fixture(scope="module")
+def shaped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(shaped_table(tmp_path_factory.mktemp("reads") / "t", partitions=3, files=8, rows=60))
+
+
+def opened(table: Path, spark: SparkSession, query: str) -> int:
+    """The files that Spark says the query opens."""
+    rows = spark.read.format("delta").load(str(table))
+    made = spark.sql(query, table=rows) if "{table}" in query else rows.where(query)
+    return len(made.inputFiles())
+
+
+@pytest.fixture(scope="module")
+def predicted(spark: SparkSession, shaped: Path) -> dict[str, dict[str, tuple[int, int]]]:
+    """The files of each layout, and those opened, for each query."""
+    plan = open_table(shaped, spark).plan_compaction(None, LIMIT, LIMIT)
+    found = {}
+    for query in QUERIES:
+        rows = plan.predict_reads(query).layouts.to_pylist()
+        found[query] = {row["layout"]: (row["num_files"], row["files_opened"]) for row in rows}
+    return found
+
+
+def test_now_is_what_spark_says(
+    spark: SparkSession, shaped: Path, predicted: dict[str, dict[str, tuple[int, int]]]
+) -> None:
+    for query, layouts in predicted.items():
+        assert layouts["now"] == (24, opened(shaped, spark, query))
+
+
+@pytest.mark.parametrize(("order", "layout"), [("size", "OPTIMIZE"), ("ingest", "ingestion"), ("id", "id")])
+def test_each_layout_opens_as_many_files_as_predicted(
+    spark: SparkSession,
+    shaped: Path,
+    tmp_path: Path,
+    predicted: dict[str, dict[str, tuple[int, int]]],
+    order: str,
+    layout: str,
+) -> None:
+    table = folders.copy(shaped, tmp_path / "t")
+    open_table(table, spark).plan_compaction(None, LIMIT, LIMIT, order).run(strategy="arrow")
+    after = open_table(table).files().num_files
+    assert after < 24
+    expected = {query: rows[f"by {layout}"] for query, rows in predicted.items() if f"by {layout}" in rows}
+    assert {query: (after, opened(table, spark, query)) for query in expected} == expected
+    assert len(expected) >= 5
+    assert len(set(expected.values())) > 2
+
+
+def test_a_plan_within_a_budget_is_a_layout_of_its_own_and_a_column_of_the_plan_an_order(
+    spark: SparkSession, shaped: Path
+) -> None:
+    plan = open_table(shaped, spark).plan_compaction(order="value", budget="30 KiB", where="part = 'p0001'")
+    prediction = plan.predict_reads("id < 10")
+    rows = {row["layout"]: row for row in prediction.layouts.to_pylist()}
+    assert list(rows) == ["now", "by OPTIMIZE", "by ingestion", "by value", "by id", "by this plan"]
+    assert rows["now"]["num_files"] == 24
+    assert rows["by this plan"]["num_files"] == plan.num_files_after + 16
+    assert "predictions" in prediction.explain()
+    assert prediction.facts()["now"] == "1 of 24 files, 2.6 KiB"
+
+
+def test_names_that_the_log_encodes_are_counted_with_their_bytes(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pa.table({"k": ["a:b %", "c/d", "é"] * 2, "id": range(6)})
+    for start in (0, 3):
+        deltalake.write_deltalake(tmp_path / "t", rows.slice(start, 3), mode="append", partition_by="k")
+    table = open_table(tmp_path / "t", spark)
+    prediction = table.plan_compaction().predict_reads("id >= 0")
+    now, optimized = prediction.layouts.to_pylist()[:2]
+    assert (now["files_opened"], now["bytes_opened"]) == (6, table.files().size_bytes)
+    assert (optimized["num_files"], optimized["files_opened"]) == (3, 3)
+
+
+def test_mapped_columns_are_skipped_by(spark: SparkSession, tmp_path: Path) -> None:
+    spark.sql(
+        f"CREATE TABLE delta.`{tmp_path / 't'}` (k STRING, id INT) USING delta PARTITIONED BY (k) "
+        "TBLPROPERTIES ('delta.columnMapping.mode' = 'name', 'delta.enableDeletionVectors' = 'true')"
+    )
+    for start in range(4):
+        spark.sql(f"INSERT INTO delta.`{tmp_path / 't'}` VALUES ('a', {start}), ('b', {start + 10})")
+    spark.sql(f"ALTER TABLE delta.`{tmp_path / 't'}` RENAME COLUMN id TO number")
+    table = open_table(tmp_path / "t", spark)
+    rows = table.plan_compaction().predict_reads("number = 2").layouts.to_pylist()
+    assert [(row["layout"], row["files_opened"], row["num_files"]) for row in rows] == [
+        ("now", 1, 8),
+        ("by OPTIMIZE", 1, 2),
+        ("by ingestion", 1, 2),
+        ("by number", 1, 2),
+    ]
+
+
+def test_a_query_that_no_compaction_helps_is_told_so(spark: SparkSession, shaped: Path) -> None:
+    prediction = open_table(shaped, spark).plan_compaction().predict_reads("id = 7")
+    assert prediction.finding.endswith(", and none of these compactions makes it open fewer")
+
+
+def test_where_nothing_would_be_rewritten_it_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    shaped_table(tmp_path / "t", partitions=2, files=1, rows=10, commits=1)
+    prediction = open_table(tmp_path / "t", spark).plan_compaction().predict_reads("id < 3")
+    assert len(prediction.layouts) == 1
+    assert "rewrites nothing" in prediction.unpredicted
+    assert prediction.unpredicted in prediction.explain()
+    assert "predicted" not in str(prediction.plot().get_label())
+
+
+def test_a_query_that_can_t_be_used_is_refused_and_a_cancel_ends_the_work(
+    spark: SparkSession, shaped: Path
+) -> None:
+    plan = open_table(shaped, spark).plan_compaction()
+    with pytest.raises(InvalidArgumentError, match="nowhere"):
+        plan.predict_reads("nowhere = 1")
+
+    def stop(share: float, text: str) -> None:
+        if share:
+            raise RunCancelled(text)
+
+    with pytest.raises(RunCancelled, match="now"):
+        plan.predict_reads("id < 3", stop)
