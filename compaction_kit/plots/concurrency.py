@@ -25,7 +25,7 @@ def concurrency(
 
     Args:
         attempts: The commits tried: writer, read_version, version (null where none was tried),
-            outcome ("committed", "taken", "refused" or "gave up").
+            outcome ("committed", "taken", "refused", "gave up", or "unknown": not played yet).
         names: The writer who is held, drawn above the log, and the one who commits in between.
         title: The finding.
         exception: The first writer's exception; None if it committed.
@@ -69,6 +69,9 @@ def _draw_tries(axis: Axes, tries: list[dict[str, Any]], exception: str | None) 
     _note(axis, _TRIES - 0.06, 1.5, f"tries {taken}:\ntaken", SMALL, "right")
     _box(axis, _FIRST, _TRIES, _CHECKED, SMALL, f"conflict check\nof version {taken}")
     last = tries[-1]
+    if last["outcome"] == "unknown":
+        axis.text(_CHECKED + 0.2, _FIRST, "?", va="center", fontsize=16, fontweight="bold", color=INK)
+        return _CHECKED
     if tries[0]["outcome"] == "taken":
         _note(axis, _CHECKED - 0.06, 1.5, "no conflict", NEW, "right")
         _commit(axis, _FIRST, _CHECKED, last)

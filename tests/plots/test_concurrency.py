@@ -53,3 +53,11 @@ def test_each_ending_is_drawn(
     assert label.count("compaction read version") == len(own)
     assert ("tried no commit" in label) == (own[-1][3] == "gave up")
     assert plots.to_png(figure, dpi=50).startswith(b"\x89PNG")
+
+
+def test_before_it_is_played_the_end_is_open() -> None:
+    figure = plots.concurrency(tries(OTHER, ("compaction", 4, 5, "unknown")), NAMES, "Who wins?")
+    drawn = {text.get_text() for text in figure.axes[0].texts}
+    assert {"?", "version 4", "version 5", "commits 5", "tries 5:\ntaken"} <= drawn
+    assert not {"version 6", "no conflict"} & drawn
+    assert str(figure.get_label()).endswith("compaction read version 4, tried to commit version 5: unknown")
