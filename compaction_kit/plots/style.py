@@ -186,7 +186,8 @@ def note(
     **how: Any,
 ) -> None:
     """Write beside a point of the axes, so many points (1/72 inch) to its right and above it."""
-    axis.annotate(text, at, xytext=offset, textcoords="offset points", fontsize=8, color=color, **how)
+    how.setdefault("fontsize", 8)
+    axis.annotate(text, at, xytext=offset, textcoords="offset points", color=color, **how)
 
 
 def fill(look: Look) -> dict[str, Any]:
