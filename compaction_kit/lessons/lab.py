@@ -126,11 +126,12 @@ class Lab(parts.Part):
 
     finding: Finding | None = None
 
-    def __init__(self, compute: Callable[..., Finding], **controls: Steps | Choice) -> None:
+    def __init__(self, compute: Callable[..., Finding], *more: w.Widget, **controls: Steps | Choice) -> None:
         """
         Args:
             compute: Says what follows from the values of the controls, which it takes by name. It is
                 called at each step of a slider, so it takes a tenth of a second or so, and changes nothing.
+            more: What else is below the controls.
             controls: The controls, by name.
         """
         self.compute, self.controls = compute, controls
@@ -139,7 +140,8 @@ class Lab(parts.Part):
         self.code = w.HTML().add_class("ck-code")
         as_python = w.Accordion([self.code], titles=("As Python",)).add_class("ck-as-python")
         style = w.HBox([w.HTML(parts.STYLE), parts.DropdownArrows()])
-        super().__init__(style, w.VBox(list(controls.values())), self.sentence, self.image, as_python)
+        inputs = w.VBox([*controls.values(), *more])
+        super().__init__(style, inputs, self.sentence, self.image, as_python)
         for name in ("ck-workbench", "ck-part", "ck-lab"):
             self.add_class(name)
         for control in controls.values():

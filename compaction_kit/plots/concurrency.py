@@ -110,7 +110,7 @@ def _box(axis: Axes, lane: float, start: float, end: float, colour: str, text: s
     )
     ink = "white" if colour in (LIVE, TOMBSTONED) else INK
     axis.text(
-        (start + end) / 2, lane, text, ha="center", va="center", fontsize=7.5, color=ink, linespacing=0.95
+        (start + end) / 2, lane, text, ha="center", va="center", fontsize=8.25, color=ink, linespacing=0.95
     )
 
 
@@ -141,7 +141,7 @@ def _arrow(axis: Axes, x: float, start: float, end: float, colour: str, line: st
 
 def _note(axis: Axes, x: float, y: float, text: str, colour: str, side: str, bold: bool = False) -> None:
     weight = "bold" if bold else "normal"
-    axis.text(x, y, text, ha=side, va="center", fontsize=8, color=colour, fontweight=weight)
+    axis.text(x, y, text, ha=side, va="center", fontsize=8.5, color=colour, fontweight=weight)
 
 
 def _sentence(row: Mapping[str, Any]) -> str:

@@ -176,7 +176,7 @@ def manifest_rows(groups: pa.Table, generated: int, finding: str) -> Chart:
         "again, from compacted files": both,
         "missed": total - np.maximum(old, new),
     }
-    figure = style.chart(7.2, 3.0, finding)
+    figure = style.chart(9.0, 3.2, finding)
     axis = figure.subplots()
     top, places = np.zeros(len(total)), np.arange(len(total))
     for name, counts in parts.items():
@@ -191,8 +191,8 @@ def manifest_rows(groups: pa.Table, generated: int, finding: str) -> Chart:
     axis.set(ylabel="rows read", xlim=(-0.6, len(total) - 0.4), ylim=(0, most * 1.18))
     style.count_ticks(axis.yaxis, 5)
     style.calm(axis, "y")
-    axis.tick_params(axis="x", length=0)
-    style.legend(figure, "outside lower left", _ROW_LOOKS)
+    axis.tick_params(axis="x", length=0, labelsize=9)
+    style.legend(figure, "outside lower left", _ROW_LOOKS, fontsize=9)
     return figure
 
 

@@ -81,7 +81,7 @@ def log_files(files: pa.Table, num_batches: int, num_compactions: int, finding: 
         num_compactions: The compactions that it has room for.
         finding: The title.
     """
-    figure = style.chart(7.2, 3.0, finding)
+    figure = style.chart(9.0, 3.2, finding)
     axis = figure.subplots()
     first, batch = files["first"].to_numpy(), files["batch"].to_numpy()
     states, names = np.array(files["state"].to_pylist(), str), np.array(files["name"].to_pylist(), str)
@@ -98,12 +98,12 @@ def log_files(files: pa.Table, num_batches: int, num_compactions: int, finding: 
     axis.set_ylim(num_compactions + 1, 0)
     style.count_ticks(axis.xaxis)
     style.calm(axis, "x")
-    axis.tick_params(axis="y", length=0)
+    axis.tick_params(axis="y", length=0, labelsize=9)
     handles = [
         Patch(label=state, facecolor=colour, hatch=hatch, edgecolor=_EDGES[state])
         for state, (colour, hatch) in _LOOKS.items()
     ]
-    style.legend(figure, "outside lower left", handles=handles, ncols=len(handles))
+    style.legend(figure, "outside lower left", handles=handles, ncols=len(handles), fontsize=9)
     return figure
 
 

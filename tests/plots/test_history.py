@@ -1,5 +1,6 @@
 """Figures of a table's past: the files of each version, and their lives."""
 
+import numpy as np
 import pyarrow as pa
 from matplotlib.collections import PolyCollection
 
@@ -101,5 +102,5 @@ def test_rows_of_a_manifest_are_told_apart_by_where_they_are_from() -> None:
     assert compacted == [0, 20, 0, 0]
     assert again == [0, 0, 30, 0]
     assert missed == [0, 0, 0, 5]
-    assert list(axis.lines[0].get_xdata()) == [0.5, 0.5]
+    assert np.array_equal(axis.lines[0].get_xdata(), [0.5, 0.5])
     assert str(figure.get_label()) == "30 twice"

@@ -1,5 +1,6 @@
 """The figure of a sink log says what it shows."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -56,7 +57,7 @@ def test_the_files_of_a_log_are_drawn_as_spans_of_batches_in_rows_that_stay() ->
     figure = plots.log_files(files, 12, 4, "Two are needed")
     axis = figure.axes[0]
     drawn = [
-        {str(path.get_extents().extents.round(1).tolist()) for path in boxes.get_paths()}
+        {str(np.round(path.get_extents().extents, 1).tolist()) for path in boxes.get_paths()}
         for boxes in axis.collections
     ]
     assert drawn == [
