@@ -18,19 +18,34 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 class OnPage(NamedTuple):
-    """A lab: the lines that show it, and the slider that changes its figure."""
+    """A lab: the lines that show it, the slider that changes its figure, and where on it the mouse clicks."""
 
     lines: str
     slider: str
+    click: float = 1 / 3
 
 
 IMPORTS = """\
+import deltalake
+
 import compaction_kit as ck
+from compaction_kit.datasets import shaped_table
 from compaction_kit.lessons import labs
 from compaction_kit.lessons.predict import predict"""
+DELETED_FROM = """\
+path = shaped_table("../data/deleted-from", partitions=0, files=4, rows=100, commits=4)
+deltalake.DeltaTable(path).delete("id < 150")
+labs.vacuum(ck.open_table(path))"""
+IN_BATCHES = """\
+plan = ck.open_table("../data/shaped").plan_compaction(batch_size="1 B")
+labs.manifest(plan)"""
 LABS = {
     "feed": OnPage("labs.feed()", "A commit every"),
+    "vacuum": OnPage(DELETED_FROM, "VACUUM runs in", 0.02),
+    "sink-log": OnPage("labs.sink_log()", "After batch"),
+    "manifest": OnPage(IN_BATCHES, "GENERATE after batch"),
 }
+RACE = 'labs.race("../data/stories", "append with append")'
 QUESTIONS = """\
 predict("How many files?", 365 * 3, unit="files", why="Each day writes a file in each of three partitions.")
 predict("What takes the time?", "the footers", ["the bytes", "the footers"])
@@ -44,7 +59,7 @@ FITS = """lab => [...lab.querySelectorAll('svg text')].map(text => {
 
 @pytest.fixture(scope="module")
 def page(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    lines = [IMPORTS, *(lab.lines for lab in LABS.values()), *QUESTIONS.splitlines()]
+    lines = [IMPORTS, *(lab.lines for lab in LABS.values()), RACE, *QUESTIONS.splitlines()]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     notebook = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, lines)), metadata=kernel)
     nbformat.write(notebook, root / "notebooks" / "labs.ipynb")
@@ -88,7 +103,7 @@ class TestLabs(NothingLeaks):
             expect(lab.locator("svg[role=img]")).not_to_have_attribute("aria-label", labels[-1])
             labels.append(figure_of(lab))
         box = slider.bounding_box()
-        page.mouse.click(box["x"] + box["width"] / 3, box["y"] + box["height"] / 2)
+        page.mouse.click(box["x"] + box["width"] * LABS[name].click, box["y"] + box["height"] / 2)
         expect(lab.locator("svg[role=img]")).not_to_have_attribute("aria-label", labels[-1])
         heights.append(lab.bounding_box()["height"])
         assert max(heights) - min(heights) <= 1, "the page jumps"
@@ -100,10 +115,28 @@ class TestLabs(NothingLeaks):
         lab = page.locator(".ck-lab").nth(list(LABS).index(name))
         expect(lab.locator(".ck-code pre")).to_be_hidden()
         lab.get_by_text("As Python").click()
-        expect(lab.locator(".ck-code pre")).to_contain_text("plots.")
+        expect(lab.locator(".ck-code pre")).to_contain_text(re.compile(r"plots?[.(]"))
         for shade in ("Light", "Dark"):
             theme(page, f"JupyterLab {shade}")
             shoot(lab, f"{name}-{shade.lower()}")
+        theme(page, "JupyterLab Light")
+
+    def test_a_story_is_chosen_and_played_by_keyboard(self, page: Page) -> None:
+        lab = page.locator(".ck-lab").nth(len(LABS))
+        assert figure_of(lab).startswith("append with append: who wins?")
+        lab.get_by_label("Story").focus()
+        page.keyboard.press("ArrowDown")
+        drawn = lab.locator(".ck-lab-figure svg[role=img]")
+        expect(drawn).to_have_attribute("aria-label", re.compile("^one batch by two runs: who wins"))
+        page.keyboard.press("Tab")
+        expect(lab.get_by_role("button", name="Play")).to_be_focused()
+        page.keyboard.press("Enter")
+        won = re.compile("^one batch by two runs: the second run won, the first run was refused")
+        expect(drawn).to_have_attribute("aria-label", won, timeout=120 * SECOND)
+        expect(lab.get_by_role("status")).to_contain_text("second run committed.")
+        for shade in ("Light", "Dark"):
+            theme(page, f"JupyterLab {shade}")
+            shoot(lab, f"race-{shade.lower()}")
         theme(page, "JupyterLab Light")
 
     def test_an_answer_comes_after_a_guess_by_keyboard(self, page: Page) -> None:
