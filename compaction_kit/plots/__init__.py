@@ -6,8 +6,9 @@ can't see it.
 
 from compaction_kit.plots.comparisons import layouts, predicted_reads, reads, survey
 from compaction_kit.plots.concurrency import concurrency
-from compaction_kit.plots.history import history, lifetimes, manifest
-from compaction_kit.plots.sink_log import sink_log
+from compaction_kit.plots.history import history, lifetimes, manifest, manifest_rows
+from compaction_kit.plots.lessons import waiting
+from compaction_kit.plots.sink_log import log_files, sink_log
 from compaction_kit.plots.sizes import before_after, bins, file_sizes, plan
 from compaction_kit.plots.style import LIVE, LOST, NEW, SMALL, TOMBSTONED, Chart, to_html, to_png, to_svg
 from compaction_kit.plots.timeline import timeline, timelines
@@ -27,7 +28,9 @@ __all__ = [
     "history",
     "layouts",
     "lifetimes",
+    "log_files",
     "manifest",
+    "manifest_rows",
     "plan",
     "predicted_reads",
     "readability",
@@ -41,4 +44,5 @@ __all__ = [
     "to_png",
     "to_svg",
     "vacuum",
+    "waiting",
 ]

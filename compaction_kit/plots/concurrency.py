@@ -13,6 +13,8 @@ from compaction_kit.plots.style import INK, LIVE, LOST, NEW, SMALL, TOMBSTONED, 
 _FIRST, _LOG, _SECOND = 2.0, 1.0, 0.0
 _HALF = 0.17
 _HELD = "#BBD7EA"
+# Of texts on boxes, whose colours stay in a dark theme, as those of ink and paper don't.
+_DARK, _BRIGHT = "#222222", "#FEFEFE"
 # Where in the order of time, which is not to scale, each thing is.
 _BEGINS, _JOINS, _COMMITS, _TRIES, _CHECKED = 0.0, 0.9, 2.5, 3.3, 4.7
 _ANEW, _LOOKED, _END = 5.5, 6.8, 9.4
@@ -25,7 +27,7 @@ def concurrency(
 
     Args:
         attempts: The commits tried: writer, read_version, version (null where none was tried),
-            outcome ("committed", "taken", "refused" or "gave up").
+            outcome ("committed", "taken", "refused", "gave up", or "unknown": not played yet).
         names: The writer who is held, drawn above the log, and the one who commits in between.
         title: The finding.
         exception: The first writer's exception; None if it committed.
@@ -69,6 +71,9 @@ def _draw_tries(axis: Axes, tries: list[dict[str, Any]], exception: str | None) 
     _note(axis, _TRIES - 0.06, 1.5, f"tries {taken}:\ntaken", SMALL, "right")
     _box(axis, _FIRST, _TRIES, _CHECKED, SMALL, f"conflict check\nof version {taken}")
     last = tries[-1]
+    if last["outcome"] == "unknown":
+        axis.text(_CHECKED + 0.2, _FIRST, "?", va="center", fontsize=16, fontweight="bold", color=INK)
+        return _CHECKED
     if tries[0]["outcome"] == "taken":
         _note(axis, _CHECKED - 0.06, 1.5, "no conflict", NEW, "right")
         _commit(axis, _FIRST, _CHECKED, last)
@@ -98,16 +103,16 @@ def _draw_log(axis: Axes, starts: Mapping[int, float]) -> None:
                 (start, _LOG - _HALF), end - start, 2 * _HALF, facecolor="#EEEEEE", edgecolor="white", lw=2
             )
         )
-        axis.text(start + 0.12, _LOG, f"version {version}", va="center", fontsize=8.5, color=INK)
+        axis.text(start + 0.12, _LOG, f"version {version}", va="center", fontsize=8.5, color=_DARK)
 
 
 def _box(axis: Axes, lane: float, start: float, end: float, colour: str, text: str) -> None:
     axis.add_patch(
         Rectangle((start, lane - _HALF), end - start, 2 * _HALF, facecolor=colour, edgecolor="white")
     )
-    ink = "white" if colour in (LIVE, TOMBSTONED) else INK
+    ink = _BRIGHT if colour in (LIVE, TOMBSTONED) else _DARK
     axis.text(
-        (start + end) / 2, lane, text, ha="center", va="center", fontsize=7.5, color=ink, linespacing=0.95
+        (start + end) / 2, lane, text, ha="center", va="center", fontsize=8.25, color=ink, linespacing=0.95
     )
 
 
@@ -138,7 +143,7 @@ def _arrow(axis: Axes, x: float, start: float, end: float, colour: str, line: st
 
 def _note(axis: Axes, x: float, y: float, text: str, colour: str, side: str, bold: bool = False) -> None:
     weight = "bold" if bold else "normal"
-    axis.text(x, y, text, ha=side, va="center", fontsize=8, color=colour, fontweight=weight)
+    axis.text(x, y, text, ha=side, va="center", fontsize=8.5, color=colour, fontweight=weight)
 
 
 def _sentence(row: Mapping[str, Any]) -> str:

@@ -37,6 +37,8 @@ INK = "#333333"
 MUTED = "#777777"
 PAPER = "#FFFFFF"
 SMALL_HATCH = "///"
+# In points (1/72 inch): 11 pixels of a page.
+_SMALLEST_TEXT = 8.25
 
 _GRID, _FRAME = "#DDDDDD", "#BBBBBB"
 # What JupyterLab (and Voilà with it) and VS Code call the colours of their themes.
@@ -159,7 +161,7 @@ def calm(axis: Axes, grid: str) -> None:
     axis.patch.set_visible(False)
     axis.spines[["top", "right"]].set_visible(False)
     axis.spines[["left", "bottom"]].set_color(_FRAME)
-    axis.tick_params(labelsize=8, colors=INK, length=3, color=_FRAME)
+    axis.tick_params(labelsize=_SMALLEST_TEXT, colors=INK, length=3, color=_FRAME)
     axis.xaxis.label.set(size=9, color=INK)
     axis.yaxis.label.set(size=9, color=INK)
 
@@ -186,7 +188,8 @@ def note(
     **how: Any,
 ) -> None:
     """Write beside a point of the axes, so many points (1/72 inch) to its right and above it."""
-    axis.annotate(text, at, xytext=offset, textcoords="offset points", fontsize=8, color=color, **how)
+    how.setdefault("fontsize", _SMALLEST_TEXT)
+    axis.annotate(text, at, xytext=offset, textcoords="offset points", color=color, **how)
 
 
 def fill(look: Look) -> dict[str, Any]:
@@ -199,7 +202,7 @@ def legend(owner: Axes | Figure, loc: str, looks: Mapping[str, Look] | None = No
     if looks is not None:
         how["handles"] = [Patch(label=name, **fill(look)) for name, look in looks.items()]
         how.setdefault("ncols", len(looks) or 1)
-    owner.legend(**{"loc": loc, "frameon": False, "fontsize": 8, "labelcolor": INK} | how)
+    owner.legend(**{"loc": loc, "frameon": False, "fontsize": _SMALLEST_TEXT, "labelcolor": INK} | how)
 
 
 def boxes(

@@ -1,5 +1,7 @@
 """The lanes say what was tried, in words too."""
 
+import re
+
 import pyarrow as pa
 import pytest
 
@@ -53,3 +55,19 @@ def test_each_ending_is_drawn(
     assert label.count("compaction read version") == len(own)
     assert ("tried no commit" in label) == (own[-1][3] == "gave up")
     assert plots.to_png(figure, dpi=50).startswith(b"\x89PNG")
+
+
+def test_before_it_is_played_the_end_is_open() -> None:
+    figure = plots.concurrency(tries(OTHER, ("compaction", 4, 5, "unknown")), NAMES, "Who wins?")
+    drawn = {text.get_text() for text in figure.axes[0].texts}
+    assert {"?", "version 4", "version 5", "commits 5", "tries 5:\ntaken"} <= drawn
+    assert not {"version 6", "no conflict"} & drawn
+    assert str(figure.get_label()).endswith("compaction read version 4, tried to commit version 5: unknown")
+
+
+def test_texts_on_boxes_keep_their_colours_in_a_dark_theme() -> None:
+    drawn = plots.to_svg(plots.concurrency(tries(OTHER, ("compaction", 4, 5, "refused")), NAMES, "Who wins?"))
+    styles = {text: style for style, text in re.findall(r'<text style="([^"]*)"[^>]*>([^<]*)</text>', drawn)}
+    for text in ("version 4", "at work", "held before its commit", "conflict check"):
+        assert "var(" not in styles[text], text
+    assert "var(" in styles["reads 4"]

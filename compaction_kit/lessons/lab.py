@@ -1,0 +1,202 @@
+"""What a lesson's lab is made of: controls, what follows from them in a sentence and a figure, its Python."""
+
+import ast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ipywidgets as w
+from matplotlib.figure import Figure
+
+from compaction_kit.errors import InvalidArgumentError, show_value
+from compaction_kit.text import element, format_list, shown
+from compaction_kit.widgets import parts
+
+_LABEL_WIDTH = "220px"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a lab shows for the values of its controls.
+
+    Attributes:
+        sentence: What follows from them, in one to three sentences.
+        figure: The same as a figure. Its size and axes stay while a control moves.
+        code: The Python lines that give this figure; what they use and don't make is in the notebook.
+    """
+
+    sentence: str
+    figure: Figure
+    code: str
+
+
+def run(code: str, **names: Any) -> Any:
+    r"""Run the lines that a lab shows, so that its figure is what they give.
+
+    Args:
+        code: Python lines; the last one is an expression.
+        names: What the notebook has under these names, such as `table`.
+
+    Returns:
+        The value of the last line.
+
+    Examples:
+        >>> from compaction_kit.lessons.lab import run
+        >>> run("files = 365 * airports\nfiles + 1", airports=3)
+        1096
+    """
+    *lines, last = ast.parse(code).body
+    if not isinstance(last, ast.Expr):
+        raise InvalidArgumentError(f"{show_value(ast.unparse(last))} has no value: end with an expression.")
+    exec(compile(ast.Module(lines, []), "<lab>", "exec"), names)
+    return eval(compile(ast.Expression(last.value), "<lab>", "eval"), names)
+
+
+class Steps(parts.Slider):
+    """A labelled slider over given values, of any type and at any distance."""
+
+    def __init__(
+        self, label: str, options: Iterable[Any], chosen: Any, show: Callable[[Any], str] = str
+    ) -> None:
+        """
+        Args:
+            label: What is chosen.
+            options: The values, from left to right.
+            chosen: The value that the slider begins with.
+            show: Writes a value as text.
+
+        Raises:
+            InvalidArgumentError: `chosen` is none of the options.
+        """
+        self.options, self.show = tuple(options), show
+        super().__init__(label=label, max=len(self.options) - 1)
+        self.observe(self._write, "value")
+        self.chosen = chosen
+        self._write()
+
+    @property
+    def chosen(self) -> Any:
+        """The value at which the slider stands."""
+        return self.options[self.value]
+
+    @chosen.setter
+    def chosen(self, option: Any) -> None:
+        _check(self.label, option, self.options)
+        self.value = self.options.index(option)
+
+    def _write(self, _: object = None) -> None:
+        self.text = self.show(self.chosen)
+
+
+class Choice(w.Dropdown):
+    """A labelled dropdown of names, each for a value."""
+
+    def __init__(self, label: str, options: Mapping[str, Any], chosen: Any) -> None:
+        """
+        Args:
+            label: What is chosen.
+            options: The values, by the names that are shown.
+            chosen: The value that it begins with.
+
+        Raises:
+            InvalidArgumentError: `chosen` is none of the values.
+        """
+        style, layout = {"description_width": _LABEL_WIDTH}, w.Layout(width="max-content")
+        super().__init__(options=list(options.items()), description=label, style=style, layout=layout)
+        self.chosen = chosen
+
+    @property
+    def chosen(self) -> Any:
+        """The value that is chosen."""
+        return self.value
+
+    @chosen.setter
+    def chosen(self, option: Any) -> None:
+        _check(self.description, option, [value for _, value in self.options])
+        self.value = option
+
+
+class Lab(parts.Part):
+    """An experiment of a lesson: move a control, and read what changes.
+
+    Attributes:
+        controls: The controls, by the names of the values that they give.
+        finding: What is shown; None if it could not be computed, which the page says in a sentence.
+    """
+
+    finding: Finding | None = None
+
+    def __init__(self, compute: Callable[..., Finding], *more: w.Widget, **controls: Steps | Choice) -> None:
+        """
+        Args:
+            compute: Says what follows from the values of the controls, which it takes by name. It is
+                called at each step of a slider, so it takes a tenth of a second or so, and changes nothing.
+            more: What else is below the controls.
+            controls: The controls, by name.
+        """
+        self.compute, self.controls = compute, controls
+        self.sentence = parts.Text("text", "status")
+        self.image = parts.FigureView("ck-lab-figure")
+        self.code = w.HTML().add_class("ck-code")
+        as_python = w.Accordion([self.code], titles=("As Python",)).add_class("ck-as-python")
+        style = w.HBox([w.HTML(parts.STYLE), parts.DropdownArrows()])
+        inputs = w.VBox([*controls.values(), *more])
+        super().__init__(style, inputs, self.sentence, self.image, as_python)
+        for name in ("ck-workbench", "ck-part", "ck-lab"):
+            self.add_class(name)
+        for control in controls.values():
+            self.watch(control, ["value"])
+        self.shown = True
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values of the controls, by name."""
+        return {name: control.chosen for name, control in self.controls.items()}
+
+    @property
+    def figure(self) -> Figure | None:
+        """The figure that is shown."""
+        return self.finding.figure if self.finding else None
+
+    def move(self, **values: Any) -> None:
+        """Set controls, as the mouse and the keyboard do.
+
+        Args:
+            values: The values, by the names of their controls.
+
+        Raises:
+            InvalidArgumentError: There is no such control, or it has no such value.
+        """
+        for name, value in values.items():
+            _check("A control", name, list(self.controls))
+            self.controls[name].chosen = value
+
+    def as_code(self) -> str:
+        """The Python lines that give the figure."""
+        return self.finding.code if self.finding else ""
+
+    def _draw(self) -> None:
+        self.finding = None
+        super()._draw()
+        if self.finding is None:
+            self.sentence.show("")
+            self.code.value = ""
+
+    def _render(self) -> None:
+        finding = self.finding = self.compute(**self.values)
+        self.sentence.show(finding.sentence)
+        self.image.show(lambda: finding.figure)
+        self.code.value = element("pre", finding.code)
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        """Give exports, where no control can be moved, the sentence and the figure as they are now."""
+        finding = self.finding
+        as_html = {"text/html": shown(finding.sentence, finding.figure)} if finding else {}
+        return super()._repr_mimebundle_(**options) | as_html
+
+
+def _check(what: str, option: Any, options: Sequence[Any]) -> None:
+    if option not in options:
+        raise InvalidArgumentError(
+            f"{what} can't be {show_value(option)}: choose one of {format_list(options, most=12)}."
+        )

@@ -1,0 +1,140 @@
+"""Lesson 07's lab: which files of a sink's log stand after a batch, and which of them a reader needs."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from matplotlib.figure import Figure
+
+from compaction_kit import plots
+from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.lessons.lab import Finding, Lab, Steps
+from compaction_kit.sinklog.policy import BatchFile, Policy, is_compaction, needed_files
+from compaction_kit.text import format_count, format_list
+
+NEEDED, STANDS, REMOVED = "a reader needs it", "stands, not needed", "removed"
+_FILES = pa.schema(
+    [("name", pa.string()), ("first", pa.int64()), ("batch", pa.int64()), ("state", pa.string())]
+)
+_NUM_BATCHES = 60
+_MINUTE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class LogFiles:
+    """The files that a stream has written to its sink's log, by the rules of CompactibleFileStreamLog.add.
+
+    The stream began without a log, and a batch comes each minute.
+
+    Attributes:
+        policy: The log's settings.
+        batch: The last batch that was written, from 0 on.
+    """
+
+    policy: Policy
+    batch: int
+
+    @cached_property
+    def files(self) -> pa.Table:
+        """One row per file that was written, in order.
+
+        Columns: name (string), first and batch (int64, the first and the last batch whose entries it holds),
+        state (string: "a reader needs it", "stands, not needed", "removed").
+
+        Raises:
+            InvalidArgumentError: There is no such batch, or the interval is below 1.
+        """
+        interval, minute = self.policy.default_interval, _MINUTE // timedelta(milliseconds=1)
+        if self.batch < 0 or interval < 1:
+            raise InvalidArgumentError(
+                f"There is no log at batch={self.batch} with an interval of {interval}: give a batch from 0 "
+                "on, and an interval from 1 on."
+            )
+        written: list[BatchFile] = []
+        standing: dict[str, BatchFile] = {}
+        for batch in range(self.batch + 1):
+            file = BatchFile(batch, is_compaction(batch, interval), 0, batch * minute)
+            written.append(file)
+            standing[file.name] = file
+            for expired in self.policy.expired(standing.values(), batch, interval, batch * minute):
+                del standing[expired.name]
+        needed = {file.name for file in needed_files(tuple(standing.values()))}
+        rows = [
+            {
+                "name": file.name,
+                "first": 0 if file.is_compaction else file.batch,
+                "batch": file.batch,
+                "state": NEEDED if file.name in needed else STANDS if file.name in standing else REMOVED,
+            }
+            for file in written
+        ]
+        return pa.Table.from_pylist(rows, _FILES)
+
+    def names(self, *states: str) -> list[str]:
+        """Return the names of the files in these states, in order."""
+        return self.files.filter(pc.is_in(self.files["state"], pa.array(states)))["name"].to_pylist()
+
+    def explain(self) -> str:
+        """Say which files a reader needs, which may go, and what compaction has cost so far."""
+        needed, interval = self.names(NEEDED), self.policy.default_interval
+        kept, retained = self.policy.first_kept(self.batch, interval), self.policy.min_batches_to_retain
+        after = _batches(retained)
+        rule = f"No compaction has {after} after it yet, so no file may go."
+        if kept:
+            delay = self.policy.cleanup_delay // _MINUTE
+            rule = (
+                f"{kept}.compact is the last compaction with {after} after it, so files before it may go"
+                f"{f' once they are {delay} minutes old' if delay else ''}."
+            )
+        written = pc.sum(pc.subtract(self.files["batch"], self.files["first"])).as_py() + len(self.files)
+        return (
+            f"A reader needs {format_list(needed, most=4)}. {rule}\nEach compaction copies what came before: "
+            f"for {_batches(self.batch + 1)} the log has written the entries of {written:,}."
+        )
+
+    def plot(self) -> Figure:
+        """Draw the batches whose entries each file holds, and which files stand."""
+        needed, standing = self.names(NEEDED), self.names(NEEDED, STANDS)
+        num_batches = max(self.batch + 1, _NUM_BATCHES)
+        finding = (
+            f"After batch {self.batch}, {format_count(len(standing), 'file')} of {len(self.files)} stand, "
+            f"and a reader needs {len(needed)}"
+        )
+        return plots.log_files(self.files, num_batches, num_batches // self.policy.default_interval, finding)
+
+
+def sink_log(interval: int = 10, retained: int = 5, delay: int = 0, batch: int = 21) -> Lab:
+    """Show which files of a sink's log stand after a batch, by the log's settings.
+
+    Args:
+        interval: The batches from one compaction to the next, 2 to 20.
+        retained: The batches to keep (spark.sql.streaming.minBatchesToRetain).
+        delay: The age in minutes at which a file may be removed; a batch comes each minute.
+        batch: The last batch that was written, 0 to 59.
+    """
+    return Lab(
+        _find,
+        interval=Steps("Compaction interval", range(2, 21), interval, _batches),
+        retained=Steps("Batches to keep", (1, 2, 3, 5, 10, 15, 20, 30, 50, 100), retained, _batches),
+        delay=Steps("Cleanup delay", (0, 1, 2, 5, 10, 20, 30), delay, lambda chosen: f"{chosen} min"),
+        batch=Steps("After batch", range(_NUM_BATCHES), batch),
+    )
+
+
+def _batches(number: int) -> str:
+    return f"{number:,} batch{'es' * (number != 1)}"
+
+
+def _find(interval: int, retained: int, delay: int, batch: int) -> Finding:
+    log = LogFiles(Policy(interval, retained, timedelta(minutes=delay)), batch)
+    code = (
+        "from datetime import timedelta\n\n"
+        "from compaction_kit.lessons.labs.sink_log import LogFiles\n"
+        "from compaction_kit.sinklog import Policy\n\n"
+        f"log = LogFiles(Policy({interval}, {retained}, timedelta(minutes={delay})), {batch})\n"
+        "print(log.explain())\n"
+        "log.plot()"
+    )
+    return Finding(log.explain(), log.plot(), code)

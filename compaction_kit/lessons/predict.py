@@ -1,0 +1,84 @@
+"""Predict, then look: a question whose answer is shown once the student has guessed."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import numpy as np
+from traitlets import Any as AnyValue
+from traitlets import Bool, Float, List, Unicode
+
+from compaction_kit.errors import InvalidArgumentError, show_value
+from compaction_kit.text import element, format_list, joined, shown
+
+_FOLDER = Path(__file__).parent
+
+
+class Prediction(anywidget.AnyWidget):
+    """A question, a place for a guess, and the answer after it. All of it happens in the browser."""
+
+    _esm = _FOLDER / "predict.js"
+    _css = _FOLDER / "predict.css"
+    question = Unicode(help="What is asked").tag(sync=True)
+    answer: Any = AnyValue(help="A number, or one of the choices").tag(sync=True)
+    choices = List(Unicode(), help="What can be chosen; empty for a number").tag(sync=True)
+    unit = Unicode(help="What is counted or measured").tag(sync=True)
+    why = Unicode(help="What explains the answer").tag(sync=True)
+    tolerance = Float(help="The part of the answer by which a guess may miss it").tag(sync=True)
+    guess: Any = AnyValue(None, help="The student's guess; None before it").tag(sync=True)
+    revealed = Bool(False, help="Whether the answer is shown").tag(sync=True)
+
+    def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Give exports, where nothing can be guessed, the question, and the answer folded below it."""
+        data, metadata = super()._repr_mimebundle_(**options) or ({}, {})
+        text = f"{self.answer:,}" if not self.choices else self.answer
+        answer = element("p", f"{text} {self.unit}".strip() + (f": {self.why}" if self.why else "."))
+        choices = [element("ul", *(element("li", choice) for choice in self.choices))] if self.choices else []
+        folded = element("details", element("summary", "The answer"), answer)
+        html = shown(joined(element("p", element("b", self.question)), *choices, folded))
+        return data | {"text/html": html}, metadata
+
+
+def predict(
+    question: str,
+    answer: float | str,
+    choices: Sequence[str] | None = None,
+    unit: str = "",
+    why: str = "",
+    tolerance: float = 0.0,
+) -> Prediction:
+    """Ask for a guess before the answer is shown.
+
+    Fold its cell (`"jupyter": {"source_hidden": true}` in its metadata), and have the cell that computes
+    the answer `assert` that it is this one's `answer`.
+
+    Args:
+        question: What is asked.
+        answer: The answer: a number, or one of the choices.
+        choices: What can be chosen; None to ask for a number.
+        unit: What is counted or measured, such as "files".
+        why: One or two sentences that explain the answer.
+        tolerance: The part of the answer by which a guess may miss it and still be right, such as 0.1.
+
+    Returns:
+        The widget, for the last line of a cell. `guess` and `revealed` follow what the student does.
+
+    Raises:
+        InvalidArgumentError: The answer is none of the choices, or no number where there are none.
+
+    Examples:
+        >>> from compaction_kit.lessons.predict import predict
+        >>> files = predict("How many files are there after 365 days?", 365 * 3, unit="files")
+        >>> assert files.answer == 1_095
+    """
+    number = answer.item() if isinstance(answer, np.generic) else answer
+    if choices and number not in choices:
+        raise InvalidArgumentError(
+            f"The answer {show_value(number)} is none of the choices: give one of {format_list(choices)}."
+        )
+    if not choices and (isinstance(number, bool) or not isinstance(number, (int, float))):
+        raise InvalidArgumentError(f"The answer {show_value(number)} is not a number: give one, or choices.")
+    return Prediction(
+        question=question, answer=number, choices=list(choices or ()), unit=unit, why=why, tolerance=tolerance
+    )

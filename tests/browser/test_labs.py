@@ -1,0 +1,178 @@
+"""The lessons' labs and questions on one page of JupyterLab, by mouse and keyboard, light and dark."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import nbformat
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.analyst import SECOND, open_browser
+from tests.browser.jupyter import NothingLeaks, run_all_cells
+from tests.browser.servers import jupyterlab
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+class OnPage(NamedTuple):
+    """A lab: the lines that show it, the slider that changes its figure, and where on it the mouse clicks."""
+
+    lines: str
+    slider: str
+    click: float = 1 / 3
+
+
+IMPORTS = """\
+import deltalake
+
+import compaction_kit as ck
+from compaction_kit.datasets import shaped_table
+from compaction_kit.lessons import labs
+from compaction_kit.lessons.predict import predict"""
+DELETED_FROM = """\
+path = shaped_table("../data/deleted-from", partitions=0, files=4, rows=100, commits=4)
+deltalake.DeltaTable(path).delete("id < 150")
+labs.vacuum(ck.open_table(path))"""
+IN_BATCHES = """\
+plan = ck.open_table("../data/shaped").plan_compaction(batch_size="1 B")
+labs.manifest(plan)"""
+LABS = {
+    "feed": OnPage("labs.feed()", "A commit every"),
+    "vacuum": OnPage(DELETED_FROM, "VACUUM runs in", 0.02),
+    "sink-log": OnPage("labs.sink_log()", "After batch"),
+    "manifest": OnPage(IN_BATCHES, "GENERATE after batch"),
+}
+RACE = 'labs.race("../data/stories", "append with append")'
+QUESTIONS = """\
+predict("How many files?", 365 * 3, unit="files", why="Each day writes a file in each of three partitions.")
+predict("What takes the time?", "the footers", ["the bytes", "the footers"])
+predict("How many times as fast?", 40, unit="times", tolerance=0.5)"""
+FITS = """lab => [...lab.querySelectorAll('svg text')].map(text => {
+    const [box, frame] = [text, text.closest('svg')].map(one => one.getBoundingClientRect());
+    const inside = box.left >= frame.left - 1 && box.right <= frame.right + 1;
+    return inside ? '' : text.textContent;
+}).filter(Boolean)"""
+
+
+@pytest.fixture(scope="module")
+def page(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    lines = [IMPORTS, *(lab.lines for lab in LABS.values()), RACE, *QUESTIONS.splitlines()]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    notebook = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, lines)), metadata=kernel)
+    nbformat.write(notebook, root / "notebooks" / "labs.ipynb")
+    with jupyterlab(root, tmp_path_factory.mktemp("jupyter")) as address:
+        for opened in open_browser():
+            run_all_cells(opened, address.format("notebooks/labs.ipynb"))
+            expect(opened.locator(".ck-predict")).to_have_count(3, timeout=120 * SECOND)
+            yield opened
+
+
+def figure_of(lab: Locator) -> str:
+    drawn = lab.locator(".ck-lab-figure svg[role=img]")
+    drawn.scroll_into_view_if_needed()
+    return str(drawn.get_attribute("aria-label"))
+
+
+def shoot(place: Locator, name: str) -> None:
+    """Keep a picture, where one is asked for."""
+    if shots := os.environ.get("SCREENSHOTS"):
+        place.screenshot(path=str(Path(shots) / f"lab-{name}.png"))
+
+
+def theme(page: Page, name: str) -> None:
+    """Choose JupyterLab's theme."""
+    page.evaluate(f"() => window.jupyterapp.commands.execute('apputils:change-theme', {{theme: '{name}'}})")
+    light = "true" if name.endswith("Light") else "false"
+    expect(page.locator("body")).to_have_attribute("data-jp-theme-light", light)
+    expect(page.locator("#jupyterlab-splash")).to_have_count(0)
+
+
+class TestLabs(NothingLeaks):
+    @pytest.mark.parametrize("name", LABS)
+    def test_a_lab_follows_keyboard_and_mouse(self, page: Page, name: str) -> None:
+        lab = page.locator(".ck-lab").nth(list(LABS).index(name))
+        slider = lab.get_by_label(LABS[name].slider, exact=True)
+        heights, labels = [], [figure_of(lab)]
+        slider.focus()
+        for key in ("Home", "End"):
+            heights.append(lab.bounding_box()["height"])
+            page.keyboard.press(key)
+            expect(lab.locator("svg[role=img]")).not_to_have_attribute("aria-label", labels[-1])
+            labels.append(figure_of(lab))
+        box = slider.bounding_box()
+        page.mouse.click(box["x"] + box["width"] * LABS[name].click, box["y"] + box["height"] / 2)
+        expect(lab.locator("svg[role=img]")).not_to_have_attribute("aria-label", labels[-1])
+        heights.append(lab.bounding_box()["height"])
+        assert max(heights) - min(heights) <= 1, "the page jumps"
+        assert lab.evaluate(FITS) == []
+        expect(lab.locator(".ck-error:visible")).to_have_count(0)
+
+    @pytest.mark.parametrize("name", LABS)
+    def test_its_lines_of_python_are_a_click_away(self, page: Page, name: str) -> None:
+        lab = page.locator(".ck-lab").nth(list(LABS).index(name))
+        expect(lab.locator(".ck-code pre")).to_be_hidden()
+        lab.get_by_text("As Python").click()
+        expect(lab.locator(".ck-code pre")).to_contain_text(re.compile(r"plots?[.(]"))
+        for shade in ("Light", "Dark"):
+            theme(page, f"JupyterLab {shade}")
+            shoot(lab, f"{name}-{shade.lower()}")
+        theme(page, "JupyterLab Light")
+
+    def test_a_story_is_chosen_and_played_by_keyboard(self, page: Page) -> None:
+        lab = page.locator(".ck-lab").nth(len(LABS))
+        assert figure_of(lab).startswith("append with append: who wins?")
+        lab.get_by_label("Story").focus()
+        page.keyboard.press("ArrowDown")
+        drawn = lab.locator(".ck-lab-figure svg[role=img]")
+        expect(drawn).to_have_attribute("aria-label", re.compile("^one batch by two runs: who wins"))
+        page.keyboard.press("Tab")
+        expect(lab.get_by_role("button", name="Play")).to_be_focused()
+        page.keyboard.press("Enter")
+        won = re.compile("^one batch by two runs: the second run won, the first run was refused")
+        expect(drawn).to_have_attribute("aria-label", won, timeout=120 * SECOND)
+        expect(lab.get_by_role("status")).to_contain_text("second run committed.")
+        for shade in ("Light", "Dark"):
+            theme(page, f"JupyterLab {shade}")
+            shoot(lab, f"race-{shade.lower()}")
+        theme(page, "JupyterLab Light")
+
+    def test_an_answer_comes_after_a_guess_by_keyboard(self, page: Page) -> None:
+        asked = page.locator(".ck-predict").nth(0)
+        reveal = asked.get_by_role("button", name="Reveal")
+        expect(reveal).to_be_disabled()
+        expect(asked).not_to_contain_text("1,095")
+        shoot(asked, "question-light")
+        asked.get_by_label("Your guess").focus()
+        page.keyboard.type("1000")
+        expect(reveal).to_be_enabled()
+        page.keyboard.press("Tab")
+        expect(reveal).to_be_focused()
+        page.keyboard.press("Enter")
+        outcome = asked.get_by_role("status")
+        expect(outcome).to_contain_text("the answer is 1,095 files, you said 1,000. Each day writes a file")
+        expect(outcome).to_contain_text("0 of 1 predicted")
+        expect(asked.get_by_label("Your guess")).to_be_disabled()
+
+    def test_a_choice_is_guessed_by_keyboard_and_the_score_goes_on(self, page: Page) -> None:
+        asked = page.locator(".ck-predict").nth(1)
+        asked.get_by_label("the bytes").focus()
+        page.keyboard.press("ArrowDown")
+        expect(asked.get_by_label("the footers")).to_be_checked()
+        page.keyboard.press("Enter")
+        expect(asked.get_by_role("status")).to_contain_text("Right: the footers. 1 of 2 predicted")
+
+    def test_a_guess_by_mouse_may_miss_by_the_tolerance(self, page: Page) -> None:
+        asked = page.locator(".ck-predict").nth(2)
+        asked.get_by_label("Your guess").fill("25")
+        asked.get_by_role("button", name="Reveal").click()
+        expect(asked.get_by_role("status")).to_contain_text(
+            re.compile(r"^Right: the answer is 40 times, you said 25\.\s+2 of 3 predicted$")
+        )
+        for shade in ("Light", "Dark"):
+            theme(page, f"JupyterLab {shade}")
+            for number in range(3):
+                shoot(page.locator(".ck-predict").nth(number), f"answer-{number}-{shade.lower()}")
+        theme(page, "JupyterLab Light")

@@ -1,0 +1,84 @@
+"""What a lesson's lab is made of."""
+
+import pytest
+from matplotlib.figure import Figure
+
+from compaction_kit import plots
+from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.lessons.lab import Choice, Finding, Lab, Steps, run
+from compaction_kit.text import KIB, format_size
+
+LINES = "from compaction_kit import plots\n\nplots.waiting({'before': (files, 2.0), 'after': (1, 0.1)})"
+
+
+def lab() -> Lab:
+    def compute(size: int, where: str) -> Finding:
+        if where == "nowhere":
+            raise InvalidArgumentError('"nowhere" is no place: choose another one.')
+        return Finding(f"{size} bytes < {where}", run(LINES, files=size), LINES)
+
+    return Lab(
+        compute,
+        size=Steps("Size", (KIB, 4 * KIB, 16 * KIB), KIB, format_size),
+        where=Choice("Where", {"here": "a", "there": "b", "nowhere": "nowhere"}, "a"),
+    )
+
+
+def test_a_control_that_moves_changes_sentence_and_figure() -> None:
+    shown = lab()
+    assert "1024 bytes &lt; a" in shown.sentence.value
+    assert shown.values == {"size": KIB, "where": "a"}
+    first = shown.image.value
+    # As the page sets them.
+    shown.controls["size"].value = 2
+    shown.controls["where"].value = "b"
+    assert shown.controls["size"].text == "16 KiB"
+    assert "16384 bytes &lt; b" in shown.sentence.value
+    assert isinstance(shown.figure, Figure)
+    assert "16,384 files" in str(shown.figure.get_label())
+    assert shown.image.value != first
+    assert "plots.waiting(" in shown.code.value
+    assert shown.as_code() == LINES
+
+
+def test_what_cant_be_computed_is_a_sentence_until_it_can() -> None:
+    shown = lab()
+    shown.move(where="nowhere")
+    assert "&quot;nowhere&quot; is no place: choose another one." in shown.failure.value
+    assert (shown.figure, shown.as_code()) == (None, "")
+    assert (shown.sentence.value, shown.image.value, shown.code.value) == ("", "", "")
+    assert "text/html" not in shown._repr_mimebundle_()
+    shown.move(where="b")
+    assert shown.failure.value == ""
+    assert "<svg" in shown.image.value
+
+
+@pytest.mark.parametrize(
+    ("moved", "what"), [({"size": 5}, "Size can't be 5: choose one of 1024"), ({"time": 1}, '"time": choose')]
+)
+def test_a_value_or_control_that_isnt_there_is_refused(moved: dict[str, int], what: str) -> None:
+    shown = lab()
+    with pytest.raises(InvalidArgumentError, match=what):
+        shown.move(**moved)
+    assert shown.values == {"size": KIB, "where": "a"}
+    with pytest.raises(InvalidArgumentError, match="Where"):
+        Choice("Where", {"here": "a"}, "b")
+
+
+def test_exports_have_the_sentence_and_the_figure() -> None:
+    exported = lab()._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in exported
+    assert "1024 bytes &lt; a" in exported["text/html"]
+    assert "<svg" in exported["text/html"]
+
+
+def test_lines_give_the_value_of_the_last_one() -> None:
+    assert run("files = 365 * airports\nfiles + 1", airports=3) == 1_096
+    with pytest.raises(InvalidArgumentError, match="end with an expression"):
+        run("files = 1")
+
+
+def test_a_wait_has_a_scale_of_its_own() -> None:
+    figures = [plots.waiting({"a": (1, seconds), "b": (1, 0.0)}) for seconds in (0.0, 1.0, 1e9)]
+    assert len({figure.axes[0].get_xlim() for figure in figures}) == 1
+    assert "A: 1 file, 11,574 days until open" in str(figures[-1].get_label())

@@ -1,0 +1,72 @@
+"""Lesson 07's lab: which files of a sink's log stand, as Spark's own class leaves them."""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from compaction_kit import sink_log
+from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.lessons import labs
+from compaction_kit.lessons.lab import run
+from compaction_kit.lessons.labs.sink_log import NEEDED, REMOVED, STANDS, LogFiles
+from compaction_kit.sinklog.policy import Kind, Policy
+from compaction_kit.times import millis
+from tests.sinklog.streams import SparkLog, make_log, names_in, policies
+
+AT_ONCE = timedelta(0)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("interval", "retained"), [(3, 2), (4, 5), (2, 1)])
+def test_the_files_are_those_that_spark_leaves(
+    spark: SparkSession, tmp_path: Path, interval: int, retained: int
+) -> None:
+    folder, policy = tmp_path / "output" / "_spark_metadata", Policy(interval, retained, AT_ONCE)
+    with policies(spark, {Kind.SINK: policy}):
+        log = SparkLog(spark, folder, Kind.SINK)
+        for batch in range(14):
+            log.add(batch)
+            model = LogFiles(policy, batch)
+            assert sorted(model.names(NEEDED, STANDS)) == sorted(names_in(folder))
+            assert model.names(NEEDED) == [file.name for file in sink_log(folder, policy=policy).needed]
+
+
+def test_a_delay_keeps_files_for_as_many_batches_as_a_projection_does(tmp_path: Path) -> None:
+    policy = Policy(3, 2, timedelta(minutes=7))
+    log = sink_log(make_log(tmp_path / "_spark_metadata", b0="v1"), policy=policy)
+    # The first of the batches to come is written when the log is read.
+    began = millis(log.read_at) / 1_000 - 60
+    os.utime(tmp_path / "_spark_metadata" / "0", (began, began))
+    log = sink_log(tmp_path / "_spark_metadata", policy=policy)
+    projected = log.project(30, seconds_between=60)
+    for batch in range(1, 30):
+        assert LogFiles(policy, batch).names(NEEDED, STANDS) == projected.files_after(batch), batch
+    assert LogFiles(policy, 29).names(REMOVED)
+
+
+def test_settings_that_move_change_what_stands() -> None:
+    lab = labs.sink_log()
+    assert lab.finding is not None
+    assert "A reader needs 19.compact, 20, 21. 9.compact is the last compaction" in lab.finding.sentence
+    assert "for 22 batches the log has written the entries of 50" in lab.finding.sentence
+    finding = str(lab.finding.figure.get_label())
+    assert finding == "After batch 21, 13 files of 22 stand, and a reader needs 3"
+    lab.move(retained=100)
+    assert "No compaction has 100 batches after it yet, so no file may go" in lab.finding.sentence
+    lab.move(retained=1, delay=30, batch=0)
+    assert str(lab.finding.figure.get_label()) == "After batch 0, 1 file of 1 stand, and a reader needs 1"
+    lab.move(interval=2, batch=59)
+    assert "59.compact. 57.compact" in lab.finding.sentence
+    assert "once they are 30 minutes old" in lab.finding.sentence
+    drawn = lab.finding.figure
+    assert str(run(lab.as_code()).get_label()) == str(drawn.get_label())
+    assert drawn.axes[0].get_xlim() == labs.sink_log().finding.figure.axes[0].get_xlim()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("interval", "batch"), [(0, 3), (10, -1)])
+def test_a_log_that_cant_be_is_refused(interval: int, batch: int) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"batch={batch} with an interval of {interval}"):
+        LogFiles(Policy(interval), batch).explain()

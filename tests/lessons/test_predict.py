@@ -1,0 +1,35 @@
+"""A question, a guess, an answer: what Python and exports have of it; the rest is in tests/browser."""
+
+import json
+
+import numpy as np
+import pytest
+
+from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.lessons.predict import predict
+
+
+def test_the_answer_is_for_the_assert_that_follows() -> None:
+    asked = predict("How many files?", np.float64(1_095), unit="files")
+    assert asked.answer == 1_095
+    assert (asked.guess, asked.revealed) == (None, False)
+    json.dumps(asked.get_state(["answer", "choices", "tolerance"]))
+
+
+def test_exports_have_the_question_and_the_folded_answer() -> None:
+    data, _ = predict(
+        "Files < bytes?", 1_095, unit="files", why="A file a day & airport."
+    )._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in data
+    question, _, answer = data["text/html"].partition("<details>")
+    assert "Files &lt; bytes?" in question
+    assert "1,095" not in question
+    assert "1,095 files: A file a day &amp; airport." in answer
+    data, _ = predict("Which?", "footers", ["bytes", "footers"])._repr_mimebundle_()
+    assert "<li>bytes</li><li>footers</li>" in data["text/html"].partition("<details>")[0]
+
+
+@pytest.mark.parametrize(("answer", "choices"), [("c", ["a", "b"]), (1, ["1"]), ("1", None), (True, None)])
+def test_an_answer_that_cant_be_given_is_refused(answer: str, choices: list[str] | None) -> None:
+    with pytest.raises(InvalidArgumentError, match="give one"):
+        predict("What?", answer, choices)
