@@ -7,7 +7,7 @@ can't see it.
 from compaction_kit.plots.comparisons import layouts, reads, survey
 from compaction_kit.plots.concurrency import concurrency
 from compaction_kit.plots.history import history, lifetimes, manifest
-from compaction_kit.plots.lessons import waiting
+from compaction_kit.plots.lessons import packing, reading, waiting
 from compaction_kit.plots.sink_log import sink_log
 from compaction_kit.plots.sizes import before_after, bins, file_sizes, plan
 from compaction_kit.plots.style import LIVE, LOST, NEW, SMALL, TOMBSTONED, Chart, to_html, to_png, to_svg
@@ -29,8 +29,10 @@ __all__ = [
     "layouts",
     "lifetimes",
     "manifest",
+    "packing",
     "plan",
     "readability",
+    "reading",
     "reads",
     "sink_log",
     "storage",
