@@ -175,15 +175,15 @@ class Lab(parts.Part):
         """The Python lines that give the figure."""
         return self.finding.code if self.finding else ""
 
-    def _draw(self) -> None:
-        self.finding = None
-        super()._draw()
-        if self.finding is None:
+    def _render(self) -> None:
+        try:
+            finding = self.compute(**self.values)
+        except Exception:
+            self.finding = None
             self.sentence.show("")
             self.code.value = ""
-
-    def _render(self) -> None:
-        finding = self.finding = self.compute(**self.values)
+            raise
+        self.finding = finding
         self.sentence.show(finding.sentence)
         self.image.show(lambda: finding.figure)
         self.code.value = element("pre", finding.code)

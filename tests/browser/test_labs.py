@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import nbformat
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import FloatRect, Locator, Page, expect
 
 from tests.browser.analyst import SECOND, open_browser
 from tests.browser.jupyter import NothingLeaks, run_all_cells
@@ -39,8 +39,21 @@ labs.vacuum(ck.open_table(path))"""
 IN_BATCHES = """\
 plan = ck.open_table("../data/shaped").plan_compaction(batch_size="1 B")
 labs.manifest(plan)"""
+# As a run of 16 bins would have it.
+TIMELINE = """\
+import pyarrow as pa
+
+def timeline(threads, repartition):
+    rows = [("rewrite", None, i, 1 + i // threads * 0.3, 0.3) for i in range(16)]
+    columns = zip(*rows, ("commit", None, None, 6.0, 0.2))
+    return pa.table(dict(zip(("step", "label", "bin_id", "start", "seconds"), map(pa.array, columns))))"""
 LABS = {
     "feed": OnPage("labs.feed()", "A commit every"),
+    "log": OnPage("labs.log(ck.open_table('../data/aged'))", "Version"),
+    "packing": OnPage("labs.packing(ck.open_table('../data/shaped'), size=4096)", "Files looked at"),
+    "slots": OnPage(
+        TIMELINE + "\n\nlabs.slots(timeline, {(4, False): timeline(4, False)})", "Bins at once, max_threads"
+    ),
     "vacuum": OnPage(DELETED_FROM, "VACUUM runs in", 0.02),
     "sink-log": OnPage("labs.sink_log()", "After batch"),
     "manifest": OnPage(IN_BATCHES, "GENERATE after batch"),
@@ -71,9 +84,13 @@ def page(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]
 
 
 def figure_of(lab: Locator) -> str:
-    drawn = lab.locator(".ck-lab-figure svg[role=img]")
-    drawn.scroll_into_view_if_needed()
-    return str(drawn.get_attribute("aria-label"))
+    return str(lab.locator(".ck-lab-figure svg[role=img]").get_attribute("aria-label"))
+
+
+def box_of(place: Locator) -> FloatRect:
+    box = place.bounding_box()
+    assert box is not None
+    return box
 
 
 def shoot(place: Locator, name: str) -> None:
@@ -98,14 +115,14 @@ class TestLabs(NothingLeaks):
         heights, labels = [], [figure_of(lab)]
         slider.focus()
         for key in ("Home", "End"):
-            heights.append(lab.bounding_box()["height"])
+            heights.append(box_of(lab)["height"])
             page.keyboard.press(key)
             expect(lab.locator("svg[role=img]")).not_to_have_attribute("aria-label", labels[-1])
             labels.append(figure_of(lab))
-        box = slider.bounding_box()
+        box = box_of(slider)
         page.mouse.click(box["x"] + box["width"] * LABS[name].click, box["y"] + box["height"] / 2)
         expect(lab.locator("svg[role=img]")).not_to_have_attribute("aria-label", labels[-1])
-        heights.append(lab.bounding_box()["height"])
+        heights.append(box_of(lab)["height"])
         assert max(heights) - min(heights) <= 1, "the page jumps"
         assert lab.evaluate(FITS) == []
         expect(lab.locator(".ck-error:visible")).to_have_count(0)

@@ -1,10 +1,20 @@
 """The labs of the lessons: what moves, what is said and drawn then, and that it is true."""
 
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
 import pytest
 
+import compaction_kit as ck
+from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.lessons import labs
 from compaction_kit.lessons.lab import Lab
+from compaction_kit.table import Table
+from compaction_kit.text import KIB
 
 
 def told(lab: Lab) -> str:
@@ -37,3 +47,103 @@ def test_what_a_file_was_measured_to_take_is_a_step_of_the_slider() -> None:
     lab.move(seconds_to_open=0.001)
     with pytest.raises(InvalidArgumentError, match="A commit every can't be 11: choose one of 10, 60"):
         labs.feed(interval=11)
+
+
+@pytest.fixture(scope="module")
+def sales(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    """Four appends of one file each, of which each is larger; a delete of the first, then a checkpoint."""
+    path = tmp_path_factory.mktemp("tables") / "sales"
+    for number in range(4):
+        rows = pa.table({"id": pa.array(range(4_000 * number, 4_000 * number + 1_000 * (number + 1)))})
+        deltalake.write_deltalake(path, rows, mode="append")
+    table = deltalake.DeltaTable(path)
+    table.delete("id < 1000")
+    table.create_checkpoint()
+    deltalake.write_deltalake(path, rows, mode="append")
+    return ck.open_table(path)
+
+
+def test_a_version_says_its_files_and_what_a_reader_of_it_reads(sales: Table) -> None:
+    lab = labs.log(sales)
+    assert "reads 2 files of the log" in told(lab)
+    assert "the checkpoint of version 4 and commit 5. Without checkpoints it would read 6 commits" in told(
+        lab
+    )
+    assert "Version 5: 4 live files, known from 2 files of the log" in told(lab)
+    for version in range(6):
+        lab.move(version=version)
+        live = len(sales.log.snapshot(version).live)
+        assert f"Version {version}: {live} live file" in told(lab)
+    lab.move(version=3)
+    assert "commits 0 to 3" in told(lab)
+    assert height(lab) == height(labs.log(sales, version=0))
+    with pytest.raises(InvalidArgumentError, match="Version can't be 7"):
+        labs.log(sales, version=7)
+
+
+def test_the_packer_is_followed_file_by_file(sales: Table) -> None:
+    sizes = sorted(sales.files().to_arrow()["size_bytes"].to_pylist())
+    assert 4 * KIB < sizes[0] < 16 * KIB < sum(sizes[:2]) < sum(sizes) < 128 * KIB
+    lab = labs.packing(sales)
+    assert "In the end: 1 bin" in told(lab)
+    lab.move(num_seen=0)
+    assert "No file has been looked at" in told(lab)
+    assert "0 of 4 files looked at: 0 bins" in told(lab)
+    lab.move(num_seen=1)
+    assert "it opens the first bin" in told(lab)
+    lab.move(num_seen=2)
+    assert "in the bin it fits" in told(lab)
+    lab.move(max_file_size=16 * KIB)
+    assert "that would be more than 16 KiB. The bin is closed for good, and another is opened" in told(lab)
+    assert "In the end: 0 bins, 0 B rewritten, 4 files after" in told(lab)
+    lab.move(min_file_size=4 * KIB, max_file_size=128 * KIB, num_seen=4)
+    assert "it is not small, and stays" in told(lab)
+    assert height(lab) == height(labs.packing(sales))
+    with pytest.raises(InvalidArgumentError, match="Fill bins up to can't be 5"):
+        lab.move(max_file_size=5)
+
+
+def test_a_bin_ends_where_a_partition_does(tmp_path: Path) -> None:
+    table = ck.open_table(shaped_table(tmp_path / "parts", partitions=2, files=2, rows=20))
+    lab = labs.packing(table)
+    lab.move(num_seen=3)
+    assert "it is of another partition, and opens another bin" in told(lab)
+    assert "In the end: 2 bins" in told(lab)
+
+
+def wait(condition: Callable[[], bool], seconds: float = 60) -> None:
+    """Wait for what is done in the background."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.mark.spark
+def test_optimize_runs_as_chosen_and_its_timeline_is_shown(spark: object, tmp_path: Path) -> None:
+    ran = []
+
+    def measure(max_threads: int, repartition: bool) -> pa.Table:
+        if max_threads == 2:
+            raise InvalidArgumentError("No copy can be made: free some space.")
+        ran.append((max_threads, repartition))
+        copy = shaped_table(tmp_path / f"copy-{len(ran)}", partitions=3, files=3, rows=20)
+        plan = ck.open_table(copy).plan_compaction()
+        return plan.run("optimize", False, max_threads=max_threads, repartition=repartition).timeline
+
+    lab = labs.slots(measure, {(15, False): measure(15, False)})
+    assert "max_threads=15, repartition=False: 3 bins in" in told(lab)
+    lab.move(max_threads=1)
+    assert "OPTIMIZE runs with max_threads=1, repartition=False" in told(lab)
+    wait(lambda: "Measured" in told(lab))
+    assert "max_threads=1, repartition=False: 3 bins in" in told(lab)
+    assert "rewriting on 1 slot" in told(lab)
+    lab.move(max_threads=15)
+    lab.move(max_threads=1)
+    assert ran == [(15, False), (1, False)]
+    lab.move(max_threads=2)
+    wait(lambda: "No copy can be made: free some space." in lab.failure.value)
+    assert lab.sentence.value == ""
+    lab.move(max_threads=15)
+    assert lab.failure.value == ""
+    assert "measure(15, False)" in lab.as_code()

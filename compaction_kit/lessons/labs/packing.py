@@ -1,0 +1,69 @@
+"""Lesson 03: two thresholds, and a packer that goes file by file."""
+
+import pyarrow as pa
+
+from compaction_kit.lessons.lab import Finding, Lab, Steps, run
+from compaction_kit.plots.lessons import held_before
+from compaction_kit.table import Table
+from compaction_kit.text import KIB, format_count, format_size
+
+_SIZES = tuple(2**power * KIB for power in range(2, 11))
+
+
+def packing(table: Table, where: str | None = None, size: int = 128 * KIB) -> Lab:
+    """Show how OPTIMIZE's packer takes one file after another, and what the two thresholds do to it.
+
+    Args:
+        table: A table with few files.
+        where: SQL over its partition columns, such as for one partition; None for all.
+        size: Both thresholds to begin with, in bytes: 4 KiB to 1 MiB, in steps of two.
+
+    Raises:
+        InvalidArgumentError: `where` can't be used, or a slider has no such size.
+    """
+    num_files = table.files(where=where).num_files
+
+    def finding(min_file_size: int, max_file_size: int, num_seen: int) -> Finding:
+        code = f"""\
+from compaction_kit import plots
+
+plan = table.plan_compaction(
+    where={where!r}, min_file_size={min_file_size}, max_file_size={max_file_size}
+)
+plots.packing(plan.steps, plan.thresholds.max_file_size, num_seen={num_seen})"""
+        plan = table.plan_compaction(where=where, min_file_size=min_file_size, max_file_size=max_file_size)
+        sentence = (
+            f"{_step(plan.steps, max_file_size, num_seen)} In the end: "
+            f"{format_count(plan.num_bins, 'bin')}, {format_size(plan.bytes_removed)} rewritten, "
+            f"{format_count(plan.num_files_after, 'file')} after."
+        )
+        return Finding(sentence, run(code, table=table), code)
+
+    return Lab(
+        finding,
+        min_file_size=Steps("Files smaller than", _SIZES, size, format_size),
+        max_file_size=Steps("Fill bins up to", _SIZES, size, format_size),
+        num_seen=Steps("Files looked at", range(num_files + 1), min(3, num_files)),
+    )
+
+
+def _step(steps: pa.Table, max_file_size: int, num_seen: int) -> str:
+    """What the packer does with the last of the files that it has seen."""
+    if not num_seen:
+        return "No file has been looked at."
+    rows = steps.slice(0, num_seen).to_pylist()
+    file, last, held = rows[-1], rows[-2] if num_seen > 1 else None, int(held_before(steps)[num_seen - 1])
+    name = f"File {num_seen} has {format_size(file['size_bytes'])}"
+    if file["outcome"] == "large":
+        return f"{name}: it is not small, and stays."
+    if held:
+        return f"{name}: with the {format_size(held)} in the bin it fits."
+    if last is None or last["outcome"] == "large":
+        return f"{name}: it opens the first bin."
+    closed = int(held_before(steps)[num_seen - 2]) + last["size_bytes"]
+    if closed + file["size_bytes"] <= max_file_size:
+        return f"{name}: it is of another partition, and opens another bin."
+    return (
+        f"{name}: with the {format_size(closed)} in the bin, that would be more than "
+        f"{format_size(max_file_size)}. The bin is closed for good, and another is opened."
+    )

@@ -1,0 +1,68 @@
+"""Lesson 04: how many bins OPTIMIZE rewrites at once, and how many tasks read a bin."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import pyarrow as pa
+
+from compaction_kit.errors import CompactionKitError
+from compaction_kit.lessons.lab import Choice, Finding, Lab, Steps, run
+from compaction_kit.widgets.job import Job, attempt
+
+_THREADS = (1, 2, 4, 8, 15)
+_READERS = {"one task": False, "several tasks (repartition)": True}
+# Of the figure, in inches: that of two runs with 15 bins at once.
+_HEIGHT = 6.5
+# `max_threads` and `repartition`, as a plan's `run` takes them.
+Setting = tuple[int, bool]
+
+
+def slots(measure: Callable[[int, bool], pa.Table], measured: Mapping[Setting, pa.Table]) -> Lab:
+    """Run OPTIMIZE with other settings, in the background, and show its timeline below the first one.
+
+    Args:
+        measure: Runs OPTIMIZE on a fresh copy of a table with `max_threads` and `repartition`, and
+            returns the result's timeline.
+        measured: The timelines that are known already, by setting: at least one, with which others
+            are compared.
+    """
+    known: dict[Setting, pa.Table | str] = dict(measured)
+    first, running = next(iter(measured)), Job()
+
+    def work(setting: Setting) -> None:
+        if setting not in known:
+            timeline, error = attempt(lambda: measure(*setting))
+            known[setting] = error if timeline is None else timeline
+
+    def finding(max_threads: int, repartition: bool) -> Finding:
+        setting = (max_threads, repartition)
+        if setting not in known:
+            running.start_next(lambda _: work(setting))
+            return _compared(f"OPTIMIZE runs with {_name(setting)} …", known, [first])
+        if isinstance(known[setting], str):
+            # Forgotten, so that the next choice of it tries again.
+            raise CompactionKitError(known.pop(setting))
+        return _compared(f"Measured: {_name(setting)}.", known, dict.fromkeys([first, setting]))
+
+    lab = Lab(
+        finding,
+        max_threads=Steps("Bins at once, max_threads", _THREADS, first[0]),
+        repartition=Choice("A bin is read by", _READERS, first[1]),
+    )
+    lab.watch(running, ["status"], lambda: not running.running)
+    return lab
+
+
+def _compared(sentence: str, known: Mapping[Setting, object], settings: Iterable[Setting]) -> Finding:
+    calls = ", ".join(f"{_name(one)!r}: measure{one}" for one in settings)
+    code = f"""\
+from compaction_kit import plots
+
+figure = plots.timelines({{{calls}}})
+figure.set_figheight({_HEIGHT})
+figure"""
+    # The lines run OPTIMIZE again, and would measure something else.
+    return Finding(sentence, run(code, measure=lambda *setting: known[setting]), code)
+
+
+def _name(setting: Setting) -> str:
+    return f"max_threads={setting[0]}, repartition={setting[1]}"
