@@ -8,13 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from compaction_kit.plots import style
-from compaction_kit.plots.style import INK, LIVE, LOST, NEW, SMALL, TOMBSTONED, Chart
+from compaction_kit.plots.style import INK, LIVE, LOST, NEW, ON_DARK, ON_LIGHT, SMALL, TOMBSTONED, Chart
 
 _FIRST, _LOG, _SECOND = 2.0, 1.0, 0.0
 _HALF = 0.17
 _HELD = "#BBD7EA"
-# Of texts on boxes, whose colours stay in a dark theme, as those of ink and paper don't.
-_DARK, _BRIGHT = "#222222", "#FEFEFE"
 # Where in the order of time, which is not to scale, each thing is.
 _BEGINS, _JOINS, _COMMITS, _TRIES, _CHECKED = 0.0, 0.9, 2.5, 3.3, 4.7
 _ANEW, _LOOKED, _END = 5.5, 6.8, 9.4
@@ -103,14 +101,14 @@ def _draw_log(axis: Axes, starts: Mapping[int, float]) -> None:
                 (start, _LOG - _HALF), end - start, 2 * _HALF, facecolor="#EEEEEE", edgecolor="white", lw=2
             )
         )
-        axis.text(start + 0.12, _LOG, f"version {version}", va="center", fontsize=8.5, color=_DARK)
+        axis.text(start + 0.12, _LOG, f"version {version}", va="center", fontsize=8.5, color=ON_LIGHT)
 
 
 def _box(axis: Axes, lane: float, start: float, end: float, colour: str, text: str) -> None:
     axis.add_patch(
         Rectangle((start, lane - _HALF), end - start, 2 * _HALF, facecolor=colour, edgecolor="white")
     )
-    ink = _BRIGHT if colour in (LIVE, TOMBSTONED) else _DARK
+    ink = ON_DARK if colour in (LIVE, TOMBSTONED) else ON_LIGHT
     axis.text(
         (start + end) / 2, lane, text, ha="center", va="center", fontsize=8.25, color=ink, linespacing=0.95
     )

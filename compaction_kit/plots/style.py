@@ -36,6 +36,8 @@ LOST = "#D55E00"
 INK = "#333333"
 MUTED = "#777777"
 PAPER = "#FFFFFF"
+# Of texts on boxes, whose colours stay in a dark theme, as those of ink and paper don't.
+ON_LIGHT, ON_DARK = "#222222", "#FEFEFE"
 SMALL_HATCH = "///"
 # In points (1/72 inch): 11 pixels of a page.
 _SMALLEST_TEXT = 8.25

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from compaction_kit.plots import style
-from compaction_kit.plots.style import INK, LIVE, NEW, SMALL, SMALL_HATCH, TOMBSTONED, Chart
+from compaction_kit.plots.style import INK, LIVE, NEW, ON_DARK, SMALL, SMALL_HATCH, TOMBSTONED, Chart
 from compaction_kit.text import format_count, format_factor, format_seconds
 
 _REWRITE = "rewrite"
@@ -29,7 +29,7 @@ _WIDTH = 9.6
 _STEP_HEIGHT, _LANE_HEIGHT, _MOST_LANES_HEIGHT = 0.28, 0.23, 3.6
 _BAR = 0.78
 # The width of the axes and of a digit, in points: what a label needs room for.
-_AXES_POINTS, _DIGIT_POINTS = 560.0, 4.6
+_AXES_POINTS, _DIGIT_POINTS = 560.0, 5.4
 _LABEL_POINTS = 9
 _SHARES_IN_TITLE = 2
 # Sums of seconds may miss each other by as much.
@@ -191,8 +191,8 @@ def _draw_labels(axis: Axes, part: pa.Table, middles: np.ndarray, points_a_secon
             text,
             ha="center",
             va="center_baseline",
-            fontsize=7,
-            color=INK if hatch else "white",
+            fontsize=8.25,
+            color=INK if hatch else ON_DARK,
             bbox={"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none"} if hatch else None,
         )
 

@@ -1,5 +1,6 @@
 """Timelines say where the time went, and draw every span."""
 
+import re
 import time
 from typing import Any
 
@@ -151,3 +152,11 @@ def test_lanes_never_overlap_and_are_as_few_as_can_be(times: list[tuple[int, int
 def test_a_span_that_begins_as_another_ends_takes_its_lane() -> None:
     starts = np.array([0.0, 0.1 + 0.2 - 1e-12])
     assert lanes(starts, np.array([0.1 + 0.2, 1.0])).tolist() == [0, 0]
+
+
+def test_numbers_on_bars_keep_their_colours_in_a_dark_theme() -> None:
+    drawn = plots.to_svg(plots.timeline(SMALL_RUN))
+    styles = {text: style for style, text in re.findall(r'<text style="([^"]*)"[^>]*>([^<]*)</text>', drawn)}
+    # The ticks below are even numbers.
+    assert "var(" in styles["10"]
+    assert "var(" not in styles["1"]
