@@ -91,8 +91,14 @@ def format_size(size_bytes: float) -> str:
 
 
 def format_count(number: int, noun: str) -> str:
-    """Format a count: "1 file", "2,000 files"."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    """Format a count: "1 file", "2,000 files", "2 batches"."""
+    plural = "es" if noun.endswith("ch") else "s"
+    return f"{number:,} {noun}{plural if number != 1 else ''}"
+
+
+def shortened(text: str, most: int) -> str:
+    """Cut a text that is longer than so many characters; "…" stands for the rest."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def format_list(words: Sequence[object], most: int = 5, separator: str = ", ") -> str:

@@ -12,6 +12,7 @@ from compaction_kit.log.actions import column, fitting
 from compaction_kit.log.commit_times import LAST_MILLIS, is_time
 from compaction_kit.log.json_source import JsonSource
 from compaction_kit.log.listing import LogFile
+from compaction_kit.log.paths import one_array
 from compaction_kit.log.reading import reading
 from compaction_kit.log.stats import count_records
 from compaction_kit.storage import Store
@@ -106,7 +107,7 @@ def _sums(source: JsonSource) -> pa.Table:
     columns: dict[str, pa.Array] = {}
     changes = np.zeros(length, dtype=bool)
     for name, kind in _KINDS.items():
-        rows = raw[name].combine_chunks().is_valid()
+        rows = one_array(raw[name]).is_valid()
         of_commit = commits[rows.to_numpy(zero_copy_only=False)]
         sizes, changing, removed = (column(raw, name, field).filter(rows) for field in _SUMMED)
         records = source.num_records() if name == "add" else source.num_removed_records()

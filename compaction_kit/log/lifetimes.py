@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from compaction_kit.log.actions import CORE, column, file_actions
 from compaction_kit.log.json_source import JsonSource
 from compaction_kit.log.listing import Kind, LogFile, complete_checkpoints, find_segment
-from compaction_kit.log.paths import places
+from compaction_kit.log.paths import one_array, places
 from compaction_kit.log.reconcile import file_keys
 from compaction_kit.log.snapshot import Snapshot, read_snapshot
 from compaction_kit.storage import Store
@@ -64,7 +64,7 @@ def _commit_actions(source: JsonSource) -> pa.Table:
     raw = source.rows([*CORE, _CARDINALITY])
     actions = file_actions(raw, 0)
     live = pc.subtract(source.num_records(), pc.fill_null(column(raw, "add", _CARDINALITY), 0))
-    rows = actions["row"].combine_chunks()
+    rows = one_array(actions["row"])
     versions = source.versions()[rows.to_numpy()]
     return _with_version(actions, versions, live.take(rows), pa.nulls(len(rows), pa.int64()))
 
@@ -95,11 +95,11 @@ def _lives(actions: pa.Table, store: Store) -> pa.Table:
     return pa.table(
         {
             "path": places(lives["path"], store),
-            "deletion_vector_id": lives["deletion_vector_id"].combine_chunks(),
-            "size_bytes": lives["size_bytes"].combine_chunks(),
-            "added": lives["version"].combine_chunks(),
+            "deletion_vector_id": one_array(lives["deletion_vector_id"]),
+            "size_bytes": one_array(lives["size_bytes"]),
+            "added": one_array(lives["version"]),
             "removed": pa.array(versions[order[changes[ends]]], mask=~ended),
-            "num_records": lives["num_records"].combine_chunks(),
-            "row": lives["row"].combine_chunks(),
+            "num_records": one_array(lives["num_records"]),
+            "row": one_array(lives["row"]),
         }
     ).sort_by([("added", "ascending"), ("path", "ascending")])

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 
 from compaction_kit.plots import style
 from compaction_kit.plots.style import INK, LIVE, MUTED, NEW, SMALL, SMALL_HATCH, Chart
-from compaction_kit.text import format_count, format_seconds, format_size
+from compaction_kit.text import format_count, format_seconds, format_size, shortened
 
 _LONGEST_QUERY = 95
 _MOST_TABLES, _MOST_IN_LABEL = 30, 10
@@ -67,8 +67,9 @@ def predicted_reads(query: str, table: pa.Table, finding: str) -> Chart:
 
 def _write_query(figure: Chart, query: str) -> None:
     """Write the beginning of a query below a figure."""
-    shown = query if len(query) <= _LONGEST_QUERY else f"{query[: _LONGEST_QUERY - 1]}…"
-    figure.supxlabel(shown, x=0.01, ha="left", fontsize=8, color=MUTED, family="monospace")
+    figure.supxlabel(
+        shortened(query, _LONGEST_QUERY), x=0.01, ha="left", fontsize=8, color=MUTED, family="monospace"
+    )
 
 
 def _draw_layouts(

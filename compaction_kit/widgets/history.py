@@ -12,7 +12,7 @@ from compaction_kit import plots
 from compaction_kit.files import Files
 from compaction_kit.history import Diff, FirstRows, first_rows
 from compaction_kit.table import Table
-from compaction_kit.text import Html, as_html_table, format_count, joined, paragraph
+from compaction_kit.text import Html, as_html_table, format_count, joined, paragraph, shortened
 from compaction_kit.times import in_zone, session_zone, show_time
 from compaction_kit.widgets import parts
 from compaction_kit.widgets.job import Job, Watched, attempt
@@ -234,13 +234,11 @@ class HistoryView(parts.Part):
 
 
 def _rows_table(found: FirstRows) -> Html:
-    cells = [["NULL" if value is None else _short(str(value)) for value in row] for row in found.rows]
+    cells = [
+        ["NULL" if value is None else shortened(str(value), _LONGEST) for value in row] for row in found.rows
+    ]
     about = f"{format_count(len(cells), 'row')} of version {found.version}, those that Spark finds first"
     return joined(paragraph(about), as_html_table(found.columns, cells))
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def _sentence(row: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 import ipywidgets as w
 from IPython.core.getipython import get_ipython
+from traitlets import HasTraits
 
 from compaction_kit.compat import delta_version
 from compaction_kit.execute import CompactionResult
@@ -109,8 +110,7 @@ class Workbench(Page):
         self.session.observe(self._render, ["status"])
         self.session.observe(self._on_session, ["status"])
         state.observe(self._render, ["files", "plan", "result", "error", "pending", "inputs", "ran"])
-        states = (part.state for part in (self.query, self.history, self.vacuum, self.streams))
-        for source in (state, *states, *self._undos):
+        for source in (state, *self._others):
             source.observe(self._render_code)
         for runs in (self.vacuum.state, *self._undos):
             runs.observe(self._render, "result")
@@ -122,8 +122,13 @@ class Workbench(Page):
     @property
     def holders(self) -> tuple[object, ...]:
         """See `Page.holders`."""
-        others = (part.state for part in (self.query, self.history, self.vacuum, self.streams))
-        return (self, self.state, self.export, *others, *self._undos)
+        return (self, self.state, self.export, *self._others)
+
+    @property
+    def _others(self) -> tuple[HasTraits, ...]:
+        """The states of the parts that have their own."""
+        having = (self.query, self.history, self.vacuum, self.streams)
+        return (*(part.state for part in having), *self._undos)
 
     @property
     def _undos(self) -> tuple[RestoreState, ...]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -80,7 +80,7 @@ class LogFiles:
         """Say which files a reader needs, which may go, and what compaction has cost so far."""
         needed, interval = self.names(NEEDED), self.policy.default_interval
         kept, retained = self.policy.first_kept(self.batch, interval), self.policy.min_batches_to_retain
-        after = _batches(retained)
+        after = format_count(retained, "batch")
         rule = f"No compaction has {after} after it yet, so no file may go."
         if kept:
             delay = self.policy.cleanup_delay // _MINUTE
@@ -91,7 +91,7 @@ class LogFiles:
         written = pc.sum(pc.subtract(self.files["batch"], self.files["first"])).as_py() + len(self.files)
         return (
             f"A reader needs {format_list(needed, most=4)}. {rule}\nEach compaction copies what came before: "
-            f"for {_batches(self.batch + 1)} the log has written the entries of {written:,}."
+            f"for {format_count(self.batch + 1, 'batch')} the log has written the entries of {written:,}."
         )
 
     def plot(self) -> Figure:
@@ -114,17 +114,14 @@ def sink_log(interval: int = 10, retained: int = 5, delay: int = 0, batch: int =
         delay: The age in minutes at which a file may be removed; a batch comes each minute.
         batch: The last batch that was written, 0 to 59.
     """
+    batches = partial(format_count, noun="batch")
     return Lab(
         _find,
-        interval=Steps("Compaction interval", range(2, 21), interval, _batches),
-        retained=Steps("Batches to keep", (1, 2, 3, 5, 10, 15, 20, 30, 50, 100), retained, _batches),
+        interval=Steps("Compaction interval", range(2, 21), interval, batches),
+        retained=Steps("Batches to keep", (1, 2, 3, 5, 10, 15, 20, 30, 50, 100), retained, batches),
         delay=Steps("Cleanup delay", (0, 1, 2, 5, 10, 20, 30), delay, lambda chosen: f"{chosen} min"),
         batch=Steps("After batch", range(_NUM_BATCHES), batch),
     )
-
-
-def _batches(number: int) -> str:
-    return f"{number:,} batch{'es' * (number != 1)}"
 
 
 def _find(interval: int, retained: int, delay: int, batch: int) -> Finding:

@@ -1,9 +1,11 @@
 """Lesson 06's lab: when a vacuum runs, how long it keeps removed files, and which versions are lost by it."""
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from compaction_kit.lessons.lab import Choice, Finding, Lab, Steps
 from compaction_kit.table import Table
+from compaction_kit.text import format_count
 
 
 def vacuum(table: Table, days: int = 8, retention: int = 7) -> Lab:
@@ -32,14 +34,11 @@ def vacuum(table: Table, days: int = 8, retention: int = 7) -> Lab:
         )
         return Finding(plan.explain().partition("\n")[0], plan.plot(), code)
 
+    in_days = partial(format_count, noun="day")
     versions = table.versions()["version"].to_pylist()
     return Lab(
         find,
-        days=Steps("VACUUM runs in", range(61), days, _in_days),
-        retention=Steps("Keeps removed files for", range(1, 61), retention, _in_days),
+        days=Steps("VACUUM runs in", range(61), days, in_days),
+        retention=Steps("Keeps removed files for", range(1, 61), retention, in_days),
         keep=Choice("Version to keep", {"none": ()} | {str(number): (number,) for number in versions}, ()),
     )
-
-
-def _in_days(number: int) -> str:
-    return f"{number} day{'s' * (number != 1)}"
