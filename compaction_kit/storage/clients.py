@@ -6,6 +6,7 @@ resolved: endpoints, and credentials from keys, roles or vaults.
 
 import contextlib
 import errno
+import itertools
 import os
 import re
 import tempfile
@@ -15,6 +16,7 @@ import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from pathlib import PurePosixPath
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -170,17 +172,30 @@ class ArrowClient:
 
     def entries(self, uri: str) -> list[Entry]:
         """See `Client`."""
-        with reaching(uri):
-            found = self._fs.get_file_info(fs.FileSelector(_key(uri), allow_not_found=True))
-        return [_entry(uri, info) for info in found]
+        return [_entry(uri, info) for info in self._below(uri, False)]
 
     def tree(self, uri: str) -> list[tuple[str, Entry]]:
         """See `Client`."""
         prefix = f"{_key(uri)}/"
-        selector = fs.FileSelector(_key(uri), allow_not_found=True, recursive=True)
+        return [(info.path.removeprefix(prefix), _entry(uri, info)) for info in self._below(uri, True)]
+
+    def _below(self, uri: str, is_deep: bool) -> list[fs.FileInfo]:
+        # pyarrow lists no folder of Google's that has no object of its own (gcsfs.cc, GetFileInfo): such
+        # folders are seen by what is in them.
+        hides_folders = isinstance(self._fs, fs.GcsFileSystem)
+        key = _key(uri)
+        selector = fs.FileSelector(key, allow_not_found=True, recursive=is_deep or hides_folders)
         with reaching(uri):
             found = self._fs.get_file_info(selector)
-        return [(info.path.removeprefix(prefix), _entry(uri, info)) for info in found]
+        if not hides_folders:
+            return found
+        known = {info.path: info for info in found}
+        for info in found:
+            for parent in itertools.takewhile(
+                lambda parent: str(parent) != key, PurePosixPath(info.path).parents
+            ):
+                known.setdefault(str(parent), fs.FileInfo(str(parent), fs.FileType.Directory))
+        return [info for info in known.values() if is_deep or "/" not in info.path[len(key) + 1 :]]
 
     def open(self, uri: str) -> pa.NativeFile:
         """See `Client`."""
