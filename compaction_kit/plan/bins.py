@@ -1,6 +1,7 @@
 """A plan's bins: which files would be rewritten together, with what outputs."""
 
 import uuid
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -205,6 +206,18 @@ class BinPlan(Plan):
         for name, values in predicted.items():
             bins = bins.append_column(name, pa.array(values, pa.int64()))
         return _with_rate(bins)
+
+    @property
+    def bin_names(self) -> list[str]:
+        """What each bin is called: its partition, and its number there, such as "origin=JFK, bin 2 of 3"."""
+        columns = _partition_columns(self.bins)
+        rows, numbers = self.bins.select(columns).to_pylist(), self.bin_groups
+        total, seen, names = Counter(numbers.tolist()), Counter[int](), []
+        for row, number in zip(rows, numbers.tolist(), strict=True):
+            seen[number] += 1
+            values = [f"{name.removeprefix('partition.')}={row[name]}" for name in columns]
+            names.append(", ".join([*values, f"bin {seen[number]} of {total[number]}"]))
+        return names
 
     @cached_property
     def partitions(self) -> pa.Table:

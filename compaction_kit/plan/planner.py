@@ -83,6 +83,11 @@ class Planner:
         return live_rows(self.files)
 
     @cached_property
+    def largest_bin(self) -> int:
+        """Bytes of the partition that has the most: no bin can have more."""
+        return int(np.bincount(self.groups, self.files.sizes).max(initial=1))
+
+    @cached_property
     def every_file_has_rows(self) -> bool:
         """Whether every file has rows, as far as the log says."""
         return not (self.rows <= 0).any()

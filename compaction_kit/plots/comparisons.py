@@ -32,12 +32,13 @@ def layouts(table: pa.Table, column: str) -> Chart:
     values = [value or 0 for value in touched]
     best = names[values.index(min(values))]
     title = f"A narrow range of {style.short(column)} touches the fewest files {style.short(best)}"
-    figure = style.chart(7.2, 1.2 + 0.4 * len(names), title)
-    figure.set_label(f"A narrow range of {column} touches the fewest files {best}")
+    figure = style.chart(style.WIDTH, 1.2 + 0.4 * len(names), title)
     texts = [
         "unknown" if value is None else f"{value:,.1f} of {count:,} files"
         for value, count in zip(touched, table["num_files"].to_pylist(), strict=True)
     ]
+    touches = "; ".join(f"{name}: {text}" for name, text in zip(names, texts, strict=True))
+    figure.set_label(f"A narrow range of {column} touches the fewest files {best}. {touches}")
     _draw_layouts(figure.subplots(), names, values, texts, "files touched")
     return figure
 
@@ -57,7 +58,7 @@ def predicted_reads(query: str, table: pa.Table, finding: str) -> Chart:
         for row in rows
     ]
     query = " ".join(query.split())
-    figure = style.chart(7.2, 1.4 + 0.34 * len(rows), finding, f"The query is {query}")
+    figure = style.chart(style.WIDTH, 1.4 + 0.34 * len(rows), finding, f"The query is {query}")
     names, opened = [row["layout"] for row in rows], [row["files_opened"] for row in rows]
     label = "files opened; all but now are predicted" if len(rows) > 1 else "files opened"
     _draw_layouts(figure.subplots(), names, opened, texts, label)
@@ -68,7 +69,7 @@ def predicted_reads(query: str, table: pa.Table, finding: str) -> Chart:
 def _write_query(figure: Chart, query: str) -> None:
     """Write the beginning of a query below a figure."""
     figure.supxlabel(
-        shortened(query, _LONGEST_QUERY), x=0.01, ha="left", fontsize=8, color=MUTED, family="monospace"
+        shortened(query, _LONGEST_QUERY), x=0.01, ha="left", fontsize=8.25, color=MUTED, family="monospace"
     )
 
 
@@ -103,7 +104,7 @@ def reads(
         bytes_read: The bytes of these files; None where they are not known.
     """
     query = " ".join(query.split())
-    figure = style.chart(7.2, 2.3, finding, f"The query is {query}")
+    figure = style.chart(style.WIDTH, 2.3, finding, f"The query is {query}")
     seconds, files = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
     medians, ends = [median(times) for times in runs], [max(times) for times in runs]
     for row, times in enumerate(runs):
@@ -155,7 +156,9 @@ def survey(tables: pa.Table, finding: str) -> Chart:
         f"{_num_after(row):,} after compaction, which would save {format_size(row['gain'])}"
         for row, name in zip(shown[:_MOST_IN_LABEL], names, strict=False)
     ]
-    figure = style.chart(9.6, 1.3 + 0.26 * len(shown) + 0.2 * bool(notes), finding, *sentences, *notes)
+    figure = style.chart(
+        style.WIDTH, 1.3 + 0.26 * len(shown) + 0.2 * bool(notes), finding, *sentences, *notes
+    )
     if shown:
         share, files = figure.subplots(1, 2, sharey=True, width_ratios=(1, 4.5))
         _draw_share(share, shown)
@@ -166,7 +169,7 @@ def survey(tables: pa.Table, finding: str) -> Chart:
         for axis in (share, files):
             axis.tick_params(axis="y", length=0)
     if notes:
-        figure.supxlabel("; ".join(notes), x=0.01, ha="left", fontsize=8, color=INK)
+        figure.supxlabel("; ".join(notes), x=0.01, ha="left", fontsize=8.25, color=INK)
     return figure
 
 

@@ -35,7 +35,7 @@ def concurrency(
     """
     first = [row for row in attempts.to_pylist() if row["writer"] == names[0]]
     second = next(row for row in attempts.to_pylist() if row["writer"] == names[1])
-    figure = style.chart(9.6, 2.9, title, *map(_sentence, attempts.to_pylist()))
+    figure = style.chart(style.LAB_WIDTH, 2.9, title, *map(_sentence, attempts.to_pylist()))
     axis = figure.subplots()
     _box(axis, _FIRST, _BEGINS, _JOINS, LIVE, "at work")
     _box(axis, _FIRST, _JOINS, _TRIES, _HELD, "held before its commit")

@@ -16,8 +16,8 @@ _LOOKS: dict[str, style.Look] = {
     "written": (LIVE, ""),
     "compacted": (NEW, ""),
     "changed": (SMALL, SMALL_HATCH),
-    "restored": ("#56B4E9", "xxx"),
-    "there before": (TOMBSTONED, "..."),
+    "restored": (style.OTHER, "xxx"),
+    "there before": (LIVE, "..."),
 }
 _KINDS = {"OPTIMIZE": "compacted", "REORG": "compacted", "RESTORE": "restored", "CLONE": "restored"}
 _KINDS |= dict.fromkeys(("DELETE", "UPDATE", "MERGE"), "changed")
@@ -41,7 +41,7 @@ def history(ledger: pa.Table) -> Chart:
     known = ledger.filter(ledger["num_files"].is_valid())
     versions, counts = known["version"].to_numpy(), known["num_files"].to_numpy()
     last, most = int(counts[-1]) if len(counts) else 0, counts.max(initial=0)
-    figure = style.chart(7.2, 3.2, f"Up to {most:,} live files, {last:,} now")
+    figure = style.chart(style.WIDTH, 3.2, f"Up to {most:,} live files, {last:,} now")
     axis = figure.subplots()
     axis.fill_between(versions, counts, step="post", color=LIVE, alpha=0.25, linewidth=0)
     axis.step(versions, counts, where="post", color=LIVE, linewidth=1.5, label="live files")
@@ -70,7 +70,7 @@ def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) ->
         version: One to mark by a line; None for none.
     """
     latest = max([*history["version"].to_pylist(), *lives["added"].to_pylist(), 0])
-    figure = style.chart(7.6, 4.0, _finding(lives, latest))
+    figure = style.chart(style.WIDTH, 4.0, _finding(lives, latest))
     axis = figure.subplots()
     added, removed, counts = _groups(lives, latest + 1)
     bottom = np.cumsum(counts)
@@ -137,7 +137,7 @@ def manifest(by_version: pa.Table, version: int | None) -> Chart:
     """
     versions = by_version["version"].to_numpy()
     live, listed = by_version["num_live"].to_numpy(), by_version["num_listed"].to_numpy()
-    figure = style.chart(7.2, 2.8, _manifest_finding(by_version, version))
+    figure = style.chart(style.WIDTH, 2.8, _manifest_finding(by_version, version))
     axis = figure.subplots()
     # Each version's count holds from half a step before it to half a step after.
     edges = np.append(versions - 0.5, versions[-1] + 0.5)
@@ -176,7 +176,7 @@ def manifest_rows(groups: pa.Table, generated: int, finding: str) -> Chart:
         "again, from compacted files": both,
         "missed": total - np.maximum(old, new),
     }
-    figure = style.chart(9.0, 3.2, finding)
+    figure = style.chart(style.LAB_WIDTH, 3.2, finding)
     axis = figure.subplots()
     top, places = np.zeros(len(total)), np.arange(len(total))
     for name, counts in parts.items():

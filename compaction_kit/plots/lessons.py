@@ -9,20 +9,19 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from compaction_kit.plots import style
-from compaction_kit.plots.style import INK, LIVE, LOST, NEW, SMALL, SMALL_HATCH, Chart
+from compaction_kit.plots.style import INK, LIVE, NEW, SMALL, SMALL_HATCH, Chart
 from compaction_kit.text import format_count, format_seconds, format_size
 
 _DAY = 24 * 60 * 60.0
 _TICKS = {1e-3: "1 ms", 1.0: "1 s", 60.0: "1 min", 3_600.0: "1 h", _DAY: "1 day", 365 * _DAY: "1 year"}
 _SHORTEST, _LONGEST = 1e-3, 3_650 * _DAY
-_PALE = "#CCCCCC"
 _LOG_KINDS = ("checkpoint", "commit")
 # A file and what its bin held before, or why it stays.
 _PIECES: dict[str, style.Look] = {
-    "this file": (LIVE, ""),
-    "in the bin already": (_PALE, ""),
+    "this file": (NEW, ""),
+    "in the bin already": (style.PALE, ""),
     "stays: alone in its bin": (SMALL, SMALL_HATCH),
-    "stays: not small": (style.TOMBSTONED, "..."),
+    "stays: not small": (LIVE, "..."),
 }
 
 
@@ -38,7 +37,7 @@ def waiting(tables: Mapping[str, tuple[int, float]]) -> Chart:
     }
     sentences = [f"{name}: {text}" for name, text in texts.items()]
     title = f"{sentences[-2].capitalize()} until open; {sentences[-1]}"
-    figure = style.chart(9.0, 1.0 + 0.32 * len(tables), title, *sentences)
+    figure = style.chart(style.LAB_WIDTH, 1.0 + 0.32 * len(tables), title, *sentences)
     axis = figure.subplots()
     axis.set_xscale("log")
     axis.set_xlim(_SHORTEST, _LONGEST)
@@ -74,10 +73,10 @@ def reading(lives: pa.Table, listing: pa.Table, needed: Collection[str], version
         f"Version {version}: {format_count(int(is_live.sum()), 'live file')}, "
         f"known from {format_count(len(needed), 'file')} of the log"
     )
-    figure = style.chart(8.6, 4.6, title)
+    figure = style.chart(style.LAB_WIDTH, 4.6, title)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
     bottom = np.arange(len(lives))
-    for mine, colour in ((is_live, LIVE), (~is_live, _PALE)):
+    for mine, colour in ((is_live, LIVE), (~is_live, style.PALE)):
         sides = [side[mine] for side in (added - 0.5, removed - 0.5, bottom, bottom + 1)]
         style.boxes(above, sides, (colour, ""), "white", 0.6)
     for row in logs:
@@ -91,7 +90,7 @@ def reading(lives: pa.Table, listing: pa.Table, needed: Collection[str], version
     below.set(xlabel="version", ylim=(len(_LOG_KINDS) - 0.5, -0.5))
     below.set_yticks(range(len(_LOG_KINDS)), [f"{kind}s" for kind in _LOG_KINDS])
     below.xaxis.set_major_locator(MaxNLocator(15, integer=True))
-    looks = {"live, or read for it": (LIVE, ""), "not": (_PALE, "")}
+    looks = {"live, or read for it": (LIVE, ""), "not": (style.PALE, "")}
     style.legend(figure, "outside upper right", looks, fontsize=9)
     return figure
 
@@ -109,7 +108,7 @@ def packing(steps: pa.Table, max_file_size: int, num_seen: int) -> Chart:
     num_bins = len(steps["bin_id"].slice(0, num_seen).unique().drop_null())
     seen = f"{num_seen:,} of {format_count(len(steps), 'file')} looked at"
     title = f"{seen}: {format_count(num_bins, 'bin')} so far"
-    figure = style.chart(8.6, 3.8, title, f"A bin holds at most {format_size(max_file_size)}")
+    figure = style.chart(style.LAB_WIDTH, 3.8, title, f"A bin holds at most {format_size(max_file_size)}")
     axis = figure.subplots()
     looks = {"large": "stays: not small", "alone": "stays: alone in its bin"}
     for number, (size, base, outcome) in enumerate(zip(sizes, before, outcomes, strict=True), 1):
@@ -121,7 +120,7 @@ def packing(steps: pa.Table, max_file_size: int, num_seen: int) -> Chart:
         known = number < num_seen or num_seen == len(steps) or outcome == "large"
         piece = looks.get(outcome, "this file") if known else "this file"
         axis.bar(number, size, 0.86, bottom=base, **style.fill(_PIECES[piece]))
-    axis.axhline(max_file_size, color=LOST, linestyle="--", linewidth=1)
+    axis.axhline(max_file_size, color=INK, linestyle="--", linewidth=1)
     style.note(axis, f"a bin is full: {format_size(max_file_size)}", (0.5, max_file_size), (0, 3), fontsize=9)
     axis.set(xlabel="file, in the order of packing", xlim=(0.4, len(steps) + 0.6))
     axis.set_ylim(0, 1.2 * max(max_file_size, sizes.max(initial=1)))
@@ -145,7 +144,8 @@ def held_before(steps: pa.Table) -> np.ndarray:
 
 def _draw_log_file(axis: Axes, version: int, row: int, is_needed: bool) -> None:
     sides = (version - 0.36, version + 0.36, row - 0.36, row + 0.36)
-    style.boxes(axis, [np.array([side]) for side in sides], (LIVE if is_needed else _PALE, ""), "white", 0.6)
+    look = (LIVE if is_needed else style.PALE, "")
+    style.boxes(axis, [np.array([side]) for side in sides], look, "white", 0.6)
 
 
 def _wait(seconds: float) -> str:

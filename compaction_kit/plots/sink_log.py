@@ -42,7 +42,7 @@ def sink_log(
     """
     projected = _compactions(batches)
     shorter = None if with_retention is None else _compactions(with_retention)
-    figure = style.chart(7.2, 3.4, finding, *_sentences(removals, shorter))
+    figure = style.chart(style.WIDTH, 3.4, finding, *_sentences(removals, shorter))
     axis = figure.subplots()
     known = _compactions(files)
     _draw(axis, known, LIVE, "o", "-", "compaction file")
@@ -81,7 +81,7 @@ def log_files(files: pa.Table, num_batches: int, num_compactions: int, finding: 
         num_compactions: The compactions that it has room for.
         finding: The title.
     """
-    figure = style.chart(9.0, 3.2, finding)
+    figure = style.chart(style.LAB_WIDTH, 3.2, finding)
     axis = figure.subplots()
     first, batch = files["first"].to_numpy(), files["batch"].to_numpy()
     states, names = np.array(files["state"].to_pylist(), str), np.array(files["name"].to_pylist(), str)

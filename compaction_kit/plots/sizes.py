@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from matplotlib.axes import Axes
+from matplotlib.patches import StepPatch
 
 from compaction_kit.plots import style
-from compaction_kit.plots.style import INK, LIVE, LOST, NEW, SMALL, SMALL_HATCH, Chart
+from compaction_kit.plots.style import INK, LIVE, MUTED, NEW, SMALL, SMALL_HATCH, Chart
 from compaction_kit.text import format_count, format_size
 
 # Doublings of the size, above which numbers on bars would run into each other.
@@ -17,7 +18,9 @@ _MOST_LABELLED = 18
 # How much of a bucket its bar fills.
 _BAR = 0.92
 _MOST_BINS = 60
-_BINS_WIDTH_PIXELS = 600
+_BINS_WIDTH_PIXELS = 500
+# In inches: on the workbench's page beside the controls, where the window is small.
+_SIZES_WIDTH, _SIZES_HEIGHT = 5.0, 3.6
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ def file_sizes(histogram: Histogram, small_file_size: int) -> Chart:
     axes = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     _size_axis(axes[1], [histogram], [small_file_size])
     _panel(axes, histogram, small, _tops([histogram]))
-    _threshold(axes, small_file_size, "small")
+    _threshold(axes, small_file_size, "small files are under")
     return figure
 
 
@@ -82,34 +85,38 @@ def before_after(
     *,
     min_file_size: int | None = None,
     max_file_size: int | None = None,
-    predicted: bool = False,
+    largest: int | None = None,
+    former: np.ndarray | None = None,
 ) -> Chart:
-    """Two histograms side by side on one scale.
+    """Two histograms, one above the other, on one scale.
 
     Args:
         before: Bytes of each live file now.
         after: Bytes of each live file afterwards.
         min_file_size: A line where files begin to be left alone; what is below is marked.
         max_file_size: A line at the largest size of a bin.
-        predicted: Whether "after" is a plan's prediction.
+        largest: Bytes of the largest bin that there could be: "after" is a plan's prediction, and the axes
+            have room for every plan of these files. None if it is no prediction.
+        former: Bytes of each live file after the plan before this one, drawn as an outline.
     """
     # Laid out by hand: it is drawn anew while a slider moves, and matplotlib's own way takes as long
     # as the drawing.
-    figure = Chart(figsize=(9.6, 3.8))
-    figure.subplots_adjust(left=0.075, right=0.99, top=0.85, bottom=0.075, hspace=0.14, wspace=0.07)
-    return _draw_before_after(figure, before, after, min_file_size, max_file_size, predicted)
+    figure = Chart(figsize=(_SIZES_WIDTH, _SIZES_HEIGHT))
+    figure.subplots_adjust(left=0.135, right=0.985, top=0.86, bottom=0.07, hspace=0.12)
+    return _draw_before_after(figure, before, after, min_file_size, max_file_size, largest, former)
 
 
-def bins(files: pa.Table, outputs: np.ndarray, max_file_size: int) -> Chart:
+def bins(files: pa.Table, outputs: np.ndarray, max_file_size: int, names: Sequence[str] = ()) -> Chart:
     """A bar a bin, a segment a file, the predicted output as a mark, the target as a line.
 
     Args:
         files: A plan's files: size_bytes and bin_id of each.
         outputs: The predicted bytes of each bin's output.
         max_file_size: Bytes that a bin may hold.
+        names: What each bin is called; numbers from 0 if left out.
     """
-    figure = Chart(figsize=(7.2, _bins_height(outputs)), layout="constrained")
-    return _draw_bins(figure, files, outputs, max_file_size)
+    figure = Chart(figsize=(style.WIDTH, _bins_height(outputs)), layout="constrained")
+    return _draw_bins(figure, files, outputs, max_file_size, names)
 
 
 def plan(
@@ -119,6 +126,8 @@ def plan(
     outputs: np.ndarray,
     min_file_size: int,
     max_file_size: int,
+    largest: int,
+    names: Sequence[str] = (),
 ) -> Chart:
     """A plan's sizes before and as predicted, and its bins below if it has any.
 
@@ -129,16 +138,17 @@ def plan(
         outputs: The predicted bytes of each bin's output.
         min_file_size: Files below this size are rewritten.
         max_file_size: Bytes that a bin may hold.
+        largest: Bytes of the largest bin that there could be.
+        names: What each bin is called; numbers from 0 if left out.
     """
+    limits = min_file_size, max_file_size, largest
     if not len(files):
-        return before_after(
-            before, after, min_file_size=min_file_size, max_file_size=max_file_size, predicted=True
-        )
+        return before_after(before, after, min_file_size=limits[0], max_file_size=limits[1], largest=largest)
     height = _bins_height(outputs)
-    figure = Chart(figsize=(9.6, 3.8 + height), layout="constrained")
-    (upper,), (lower,) = figure.subfigures(2, 1, squeeze=False, height_ratios=(3.8, height))
-    _draw_before_after(upper, before, after, min_file_size, max_file_size, predicted=True)
-    _draw_bins(lower, files, outputs, max_file_size)
+    figure = Chart(figsize=(style.WIDTH, _SIZES_HEIGHT + height), layout="constrained")
+    (upper,), (lower,) = figure.subfigures(2, 1, squeeze=False, height_ratios=(_SIZES_HEIGHT, height))
+    _draw_before_after(upper, before, after, *limits)
+    _draw_bins(lower, files, outputs, max_file_size, names)
     figure.set_label(f"{upper.get_label()}. {lower.get_label()}")
     return figure
 
@@ -149,27 +159,37 @@ def _draw_before_after(
     after: np.ndarray,
     min_file_size: int | None,
     max_file_size: int | None,
-    predicted: bool,
+    largest: int | None,
+    former: np.ndarray | None = None,
 ) -> style.F:
-    histograms = [Histogram.of(before), Histogram.of(after)]
-    grid = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(3, 2))
-    small = histograms[0].edges[1:] <= (min_file_size or 0)
+    now, then = Histogram.of(before), Histogram.of(after)
+    ghosts = [] if former is None else [Histogram.of(former)]
+    grid = figure.add_gridspec(5, 1, height_ratios=(3, 1.4, 0.65, 3, 1.4))
+    bytes_then = figure.add_subplot(grid[4])
+    files_now, bytes_now, files_then = (figure.add_subplot(grid[i], sharex=bytes_then) for i in (0, 1, 3))
+    for axis in (files_now, bytes_now, files_then):
+        axis.xaxis.set_visible(False)
+    axes = [(files_now, bytes_now), (files_then, bytes_then)]
+    histograms = [now, then, *ghosts]
     limits = [size for size in (min_file_size, max_file_size) if size is not None]
-    _size_axis(grid[1, 0], histograms, limits)
-    tops = _tops(histograms)
-    _panel(grid[:, 0], histograms[0], small, tops)
-    _panel(grid[:, 1], histograms[1], np.zeros(len(histograms[1].num_files), dtype=bool), tops, NEW)
-    names = ("now", "after (predicted)") if predicted else ("before", "after")
-    for column, name in zip(grid.T, names, strict=True):
-        if min_file_size is not None:
-            _threshold(column, min_file_size, "min")
-        if max_file_size is not None and max_file_size != min_file_size:
-            _threshold(column, max_file_size, "max")
+    _size_axis(bytes_then, histograms, limits if largest is None else [largest])
+    tops = _tops(histograms, now if largest is not None else None)
+    small = now.edges[1:] <= (min_file_size or 0)
+    _panel(axes[0], now, small, tops)
+    _panel(axes[1], then, np.zeros(len(then.num_files), dtype=bool), tops, NEW)
+    for ghost in ghosts:
+        _outline(axes[1], ghost)
+    names = ("before", "after") if largest is None else ("now", "after (predicted)")
+    for (upper, _), name in zip(axes, names, strict=True):
         # With a given y, matplotlib does not compute the title's place from what the axes have.
-        column[0].set_title(name, loc="left", y=1.0, fontsize=9, color=INK)
-    for axis in grid[:, 1]:
-        axis.set_ylabel("")
-    about = "about " if predicted else ""
+        upper.set_title(name, loc="left", y=1.0, pad=3, fontsize=9, color=INK)
+    if ghosts:
+        what = "dashed: the plan before this one"
+        style.note(files_then, what, (1, 1), (0, 3), MUTED, xycoords="axes fraction", ha="right")
+    for pair, size, name in zip(axes, (min_file_size, max_file_size), ("minimum", "target"), strict=True):
+        if size is not None:
+            _threshold(pair, size, name)
+    about = "" if largest is None else "about "
     sizes = f"{format_size(before.sum())} → {about}{format_size(after.sum())}"
     return style.titled(figure, f"{len(before):,} → {len(after):,} files, {sizes}")
 
@@ -193,35 +213,57 @@ def _panel(
     if end - start <= _MOST_LABELLED:
         for x, count in zip((left + right) / 2, histogram.num_files, strict=True):
             if count:
-                files.annotate(f"{count:,}", (x, count), ha="center", va="bottom", fontsize=8, color=INK)
+                files.annotate(f"{count:,}", (x, count), ha="center", va="bottom", fontsize=8.25, color=INK)
+    for axis in axes:
+        # Otherwise matplotlib lays the ticks out twice, to find a place beside them.
+        axis.yaxis.set_label_coords(-0.125, 0.5)
     files.set(ylabel="files", ylim=(0, 1.18 * max(tops[0], 1)))
     style.count_ticks(files.yaxis, 4)
     size.set(ylabel="bytes", ylim=(1.05 * max(tops[1], 1), 0))
-    style.size_ticks(size.yaxis, 1.05 * max(tops[1], 1), 3)
+    style.size_ticks(size.yaxis, 1.05 * max(tops[1], 1), 3, with_zero=False)
 
 
-def _tops(histograms: Sequence[Histogram]) -> tuple[float, float]:
+def _outline(axes: Sequence[Axes], histogram: Histogram) -> None:
+    """The outline of a histogram, over the bars of another."""
+    edges = np.log2(histogram.edges.astype(float))
+    for axis, heights in zip(axes, (histogram.num_files, histogram.size_bytes), strict=True):
+        how: dict[str, Any] = {"edgecolor": MUTED, "linestyle": (0, (3, 2)), "linewidth": 1, "fill": False}
+        # Without the limits that `Axes.stairs` looks for, which takes long.
+        axis.add_artist(StepPatch(heights, edges, **how))
+
+
+def _tops(histograms: Sequence[Histogram], now: Histogram | None = None) -> tuple[float, float]:
+    """The greatest numbers of files and of bytes in a bucket: of these, and of any plan for those of now."""
     counts, sizes = ([h.num_files for h in histograms], [h.size_bytes for h in histograms])
+    if now is not None:
+        # A bin takes at least two files, and what it adds to a bucket comes from the buckets below.
+        below = [np.append(0, np.cumsum(values)) for values in (now.num_files, now.size_bytes)]
+        counts.append(np.append(now.num_files, 0) + np.minimum(below[0] / 2, below[1] / now.edges))
+        sizes.append(now.size_bytes.sum(keepdims=True))
     return float(np.concatenate(counts).max(initial=0)), float(np.concatenate(sizes).max(initial=0))
 
 
 def _threshold(axes: Sequence[Axes], size_bytes: int, name: str) -> None:
-    x, is_max = float(np.log2(size_bytes)), name == "max"
+    """A line at a size; one beyond the axis stands at its end."""
+    low, high = axes[0].get_xlim()
+    size, text = float(np.log2(size_bytes)), f"{name} {format_size(size_bytes)}"
+    x = min(max(size, low), high)
     for axis in axes:
-        axis.axvline(x, color=LOST, linestyle=":" if is_max else "--", linewidth=1)
-    text, rotation = f"{name} {format_size(size_bytes)}", 90 if is_max else 0
-    where = {"xycoords": ("data", "axes fraction"), "ha": "right", "va": "top"}
-    style.note(axes[0], text, (x, 1), (-3, -2), LOST, rotation=rotation, **where)
+        axis.axvline(x, color=INK, linestyle="--", linewidth=1)
+    text = f"← {text}" if size < low else f"{text} →" if size > high else text
+    is_left = x < low + 0.3 * (high - low)
+    where = {"xycoords": ("data", "axes fraction"), "ha": "left" if is_left else "right", "va": "top"}
+    style.note(axes[0], text, (x, 1), (4 if is_left else -4, -1), INK, **where)
 
 
 def _size_axis(axis: Axes, histograms: Sequence[Histogram], limits: Sequence[int]) -> None:
     """A log₂ axis in binary units that has room for everything drawn."""
     ends = [edge for h in histograms if h.num_files.any() for edge in (h.edges[0], h.edges[-1])]
     low, high = np.log2(float(min([*ends, *limits]))), np.log2(float(max([*ends, *limits])))
-    axis.set_xlim(low - 0.5, high + 0.5)
+    axis.set_xlim(np.floor(low) - 0.5, np.ceil(high) + 0.5)
     step = max(1, int(np.ceil((high - low) / 7)))
     ticks = np.arange(np.floor(low), np.ceil(high) + 1, step)
-    axis.set_xticks(ticks, [format_size(2**tick) for tick in ticks], fontsize=8)
+    axis.set_xticks(ticks, [format_size(2**tick) for tick in ticks])
 
 
 def _bins_height(outputs: np.ndarray) -> float:
@@ -229,7 +271,9 @@ def _bins_height(outputs: np.ndarray) -> float:
     return 1.4 + 0.22 * min(max(len(outputs), 3), _MOST_BINS)
 
 
-def _draw_bins(figure: style.F, files: pa.Table, outputs: np.ndarray, max_file_size: int) -> style.F:
+def _draw_bins(
+    figure: style.F, files: pa.Table, outputs: np.ndarray, max_file_size: int, names: Sequence[str]
+) -> style.F:
     sizes, bin_ids = files["size_bytes"].to_numpy(), files["bin_id"].to_numpy()
     num_bins, shown = len(outputs), min(len(outputs), _MOST_BINS)
     axis = figure.subplots()
@@ -241,15 +285,16 @@ def _draw_bins(figure: style.F, files: pa.Table, outputs: np.ndarray, max_file_s
         is_fine = members.mean() < 3 * right / _BINS_WIDTH_PIXELS
         segments = members.sum(keepdims=True) if is_fine else members
         starts, places = np.cumsum(segments) - segments, [bin_id] * len(segments)
-        axis.barh(places, segments, left=starts, color=LIVE, edgecolor="white", linewidth=0.4, height=0.8)
+        axis.barh(places, segments, left=starts, color=SMALL, edgecolor="white", linewidth=0.4, height=0.8)
         text = f"{len(members):,} files, {format_size(members.sum())}"
         style.note(axis, text, (1.01, bin_id), (0, 0), xycoords=("axes fraction", "data"), va="center")
     marks: dict[str, Any] = {"marker": "D", "markersize": 6, "color": NEW, "markeredgecolor": "white"}
     axis.plot(outputs[:shown], range(shown), linestyle="none", label="output, as predicted", **marks)
     style.legend(axis, "lower right", bbox_to_anchor=(1, 1), borderaxespad=0)
     if max_file_size <= 4 * fullest:
-        axis.axvline(max_file_size, color=LOST, linestyle="--", linewidth=1)
-    axis.set(yticks=range(shown), ylim=(shown - 0.4, -0.6), ylabel="bin", xlim=(0, right))
+        axis.axvline(max_file_size, color=INK, linestyle="--", linewidth=1)
+    axis.set(ylim=(shown - 0.4, -0.6), xlim=(0, right))
+    axis.set_yticks(range(shown), [style.short(name) for name in names[:shown]] or None)
     style.size_ticks(axis.xaxis, axis.get_xlim()[1], 5)
     style.calm(axis, "x")
     more = f" (the first {shown})" if shown < num_bins else ""

@@ -10,12 +10,13 @@ import re
 import textwrap
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backend_bases import RendererBase
@@ -33,12 +34,16 @@ SMALL = "#E69F00"
 NEW = "#009E73"
 TOMBSTONED = "#999999"
 LOST = "#D55E00"
+# What is neither of these: the legend says what.
+OTHER, ORPHANED, PALE = "#56B4E9", "#CC79A7", "#CCCCCC"
 INK = "#333333"
 MUTED = "#777777"
 PAPER = "#FFFFFF"
 # Of texts on boxes, whose colours stay in a dark theme, as those of ink and paper don't.
 ON_LIGHT, ON_DARK = "#222222", "#FEFEFE"
 SMALL_HATCH = "///"
+# In inches: what the workbench, and a lesson's lab, have room for where the window is 1,280 pixels wide.
+WIDTH, LAB_WIDTH = 7.0, 8.5
 # In points (1/72 inch): 11 pixels of a page.
 _SMALLEST_TEXT = 8.25
 
@@ -82,7 +87,7 @@ class Chart(Figure):
 
     def draw(self, renderer: RendererBase) -> None:
         """See `Figure.draw`."""
-        for text in self.findobj(Text):
+        for text in _texts_in(self):
             _draw_verbatim(text)
         super().draw(renderer)
 
@@ -168,10 +173,10 @@ def calm(axis: Axes, grid: str) -> None:
     axis.yaxis.label.set(size=9, color=INK)
 
 
-def size_ticks(axis: Axis, largest: float, count: int) -> None:
+def size_ticks(axis: Axis, largest: float, count: int, with_zero: bool = True) -> None:
     """Ticks at about so many sizes that are round in binary units."""
     step = 2 ** int(np.ceil(np.log2(max(largest, count) / count)))
-    ticks = np.arange(0, largest + 1, step)
+    ticks = np.arange(0 if with_zero else step, largest + 1, step)
     axis.set_ticks(ticks, [format_size(tick) for tick in ticks])
 
 
@@ -239,6 +244,15 @@ def _themed(svg: str) -> str:
     """Parts of an SVG with the page's fonts and colours."""
     svg = _FONT.sub(_FONTS, _UNUSED_ID.sub("", svg))
     return _COLOUR.sub(lambda match: _THEME[match[0].upper()].format(match[0]), svg)
+
+
+def _texts_in(artist: Artist) -> Iterator[Text]:
+    """The texts that are drawn: matplotlib makes ticks only once they are asked for."""
+    if isinstance(artist, Text):
+        yield artist
+    elif artist.get_visible():
+        for child in artist.get_children():
+            yield from _texts_in(child)
 
 
 def _draw_verbatim(text: Text) -> None:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from compaction_kit.plots import style
-from compaction_kit.plots.style import INK, LIVE, NEW, ON_DARK, SMALL, SMALL_HATCH, TOMBSTONED, Chart
+from compaction_kit.plots.style import INK, NEW, ON_LIGHT, Chart
 from compaction_kit.text import format_count, format_factor, format_seconds
 
 _REWRITE = "rewrite"
@@ -18,18 +18,18 @@ _NO_SPANS = "No time was recorded, so there is nothing to draw"
 # What a step is called in a sentence, and how it is drawn.
 _WORDS = {_REWRITE: "rewriting", "plan": "planning", "commit": "committing", "proof": "proof"}
 _LOOKS: dict[str, style.Look] = {
-    _REWRITE: (LIVE, ""),
-    "commit": (NEW, ""),
-    "proof": (SMALL, SMALL_HATCH),
-    "plan": (TOMBSTONED, ""),
+    _REWRITE: (NEW, ""),
+    "commit": (style.OTHER, ""),
+    "proof": (style.OTHER, "///"),
+    "plan": (style.OTHER, "..."),
 }
-_OTHER_LOOK: style.Look = ("#56B4E9", "..")
-_WIDTH = 9.6
+_OTHER_LOOK: style.Look = (style.OTHER, "xxx")
+_WIDTH = style.WIDTH
 # How high, in inches, a step's row is, and a lane; lanes get thinner where there are many.
 _STEP_HEIGHT, _LANE_HEIGHT, _MOST_LANES_HEIGHT = 0.28, 0.23, 3.6
 _BAR = 0.78
 # The width of the axes and of a digit, in points: what a label needs room for.
-_AXES_POINTS, _DIGIT_POINTS = 560.0, 5.4
+_AXES_POINTS, _DIGIT_POINTS = 400.0, 5.4
 _LABEL_POINTS = 9
 _SHARES_IN_TITLE = 2
 # Sums of seconds may miss each other by as much.
@@ -192,7 +192,7 @@ def _draw_labels(axis: Axes, part: pa.Table, middles: np.ndarray, points_a_secon
             ha="center",
             va="center_baseline",
             fontsize=8.25,
-            color=INK if hatch else ON_DARK,
+            color=INK if hatch else ON_LIGHT,
             bbox={"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none"} if hatch else None,
         )
 

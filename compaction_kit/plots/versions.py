@@ -8,12 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from compaction_kit.plots import style
-from compaction_kit.plots.style import LIVE, LOST, NEW, SMALL, SMALL_HATCH, TOMBSTONED, Chart
+from compaction_kit.plots.style import LIVE, LOST, TOMBSTONED, Chart
 from compaction_kit.text import format_count, format_size
 
 _READABLE: dict[str, style.Look] = {
-    "yes": (NEW, ""),
-    "blocked": (SMALL, SMALL_HATCH),
+    "yes": (LIVE, ""),
+    "blocked": (style.OTHER, style.SMALL_HATCH),
     "missing files": (LOST, "xxx"),
     "log gone": (TOMBSTONED, "..."),
 }
@@ -26,7 +26,7 @@ _AFTER_VACUUM: dict[str, style.Look] = {
 _STORED: dict[str, style.Look] = {
     "live": (LIVE, ""),
     "tombstoned": (TOMBSTONED, ""),
-    "orphaned": ("#CC79A7", "\\\\\\"),
+    "orphaned": (style.ORPHANED, "\\\\\\"),
 }
 
 
@@ -44,7 +44,7 @@ def storage(rows: pa.Table, orphaned_bytes: int, versions: pa.Table) -> Chart:
     parts = [f"{format_size(live)} live", f"{format_size(tombstoned)} tombstoned"]
     parts += [f"{format_size(gone)} gone"] if gone else []
     parts += [f"{format_size(orphaned_bytes)} orphaned"] if orphaned_bytes else []
-    figure = style.chart(7.6, 3.9, ", ".join(parts), _counts(versions))
+    figure = style.chart(style.WIDTH, 3.9, ", ".join(parts), _counts(versions))
     axis, strip = figure.subplots(2, 1, sharex=True, height_ratios=[1, 0.11])
     edges = np.append(numbers, numbers[-1] + 1) - 0.5
     top = np.zeros(len(edges))
@@ -83,7 +83,7 @@ def readability(named: dict[str, pa.Table]) -> Chart:
     counts = [f"{name}: {_count(versions, 'yes'):,}" for name, versions in named.items()]
     sentences = [f"{name}: {_counts(versions)}" for name, versions in named.items()]
     title = f"Versions that can be read, {', '.join(counts)}"
-    figure = style.chart(7.6, 1.0 + 0.5 * len(named), title, *sentences)
+    figure = style.chart(style.WIDTH, 1.0 + 0.5 * len(named), title, *sentences)
     axes = figure.subplots(len(named), 1, sharex=True, squeeze=False)[:, 0]
     for axis, (name, versions) in zip(axes, named.items(), strict=True):
         _draw_strip(axis, versions)
@@ -118,7 +118,7 @@ def vacuum(storage: pa.Table, versions: pa.Table, finding: str) -> Chart:
         f"{row['kind']} {format_size(row['size_bytes'])} now and {format_size(row['size_bytes_after'])} after"
         for row in storage.to_pylist()
     ]
-    figure = style.chart(7.2, 3.6, finding, counts, f"Stored: {', '.join(stored)}")
+    figure = style.chart(style.WIDTH, 3.6, finding, counts, f"Stored: {', '.join(stored)}")
     upper, lower = figure.subplots(2, 1, height_ratios=(1, 1.25))
     numbers = versions["version"].to_numpy()
     for row, names in enumerate(states):
@@ -193,7 +193,7 @@ def _readable_legend(figure: Chart, tables: Sequence[pa.Table]) -> None:
         counts = [_count(versions, status) for versions in tables]
         if any(counts):
             looks[f"{status} ({' → '.join(f'{count:,}' for count in counts)})"] = look
-    style.legend(figure, "outside lower right", looks, title="Can it be read?", title_fontsize=8)
+    style.legend(figure, "outside lower right", looks, title="Can it be read?", title_fontsize=8.25)
 
 
 def _counts(versions: pa.Table) -> str:

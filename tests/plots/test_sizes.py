@@ -39,17 +39,34 @@ def test_the_sizes_figure_of_nothing_says_so() -> None:
 def test_before_and_after_are_on_one_scale() -> None:
     figure = plots.before_after(SIZES, np.array([44 * MIB]))
     assert str(figure.get_label()).startswith("4 → 1 files, 43.0 MiB → 44 MiB")
-    before, after = figure.axes[0], figure.axes[1]
+    before, after = figure.axes[1], figure.axes[3]
     assert before.get_xlim() == after.get_xlim()
     assert before.get_ylim() == after.get_ylim()
     assert (heights(before), heights(after)) == (4, 1)
 
 
 def test_a_prediction_says_that_it_is_one() -> None:
-    figure = plots.before_after(SIZES, SIZES[2:], min_file_size=MIB, max_file_size=4 * MIB, predicted=True)
+    figure = plots.before_after(SIZES, SIZES[2:], min_file_size=MIB, max_file_size=4 * MIB, largest=44 * MIB)
     assert str(figure.get_label()).startswith("4 → 2 files, ")
     assert " → about " in str(figure.get_label())
-    assert "predicted" in figure.axes[1].get_title(loc="left")
+    assert "predicted" in figure.axes[3].get_title(loc="left")
+
+
+def test_the_axes_are_those_of_the_files_whatever_the_plan() -> None:
+    plans = [
+        (SIZES, 4 * KIB, 8 * KIB),
+        (SIZES[2:], MIB, 4 * MIB),
+        (SIZES.sum(keepdims=True), 64 * MIB, 64 * MIB),
+    ]
+    figures = [
+        plots.before_after(
+            *(SIZES, after), min_file_size=lower, max_file_size=upper, largest=44 * MIB, former=SIZES
+        )
+        for after, lower, upper in plans
+    ]
+    assert len({(axis.get_xlim(), axis.get_ylim()) for figure in figures for axis in figure.axes[1::2]}) == 1
+    assert len({axis.get_ylim() for figure in figures for axis in figure.axes[::2]}) == 1
+    assert "target 64 MiB" in plots.to_svg(figures[2])
 
 
 @pytest.mark.parametrize("after", [[], [MIB]], ids=["none", "one"])
@@ -65,7 +82,9 @@ def bins_table(sizes: list[int], bin_ids: list[int]) -> pa.Table:
 
 
 def test_the_bins_figure_has_a_segment_a_file() -> None:
-    figure = plots.bins(bins_table([10, 20, 30, 40], [0, 0, 1, 1]), np.array([25, 60]), 100)
+    names = ["p=1, bin 1 of 1", "p=2, bin 1 of 1"]
+    figure = plots.bins(bins_table([10, 20, 30, 40], [0, 0, 1, 1]), np.array([25, 60]), 100, names)
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == names
     assert str(figure.get_label()) == "4 files in 2 bins of at most 100 B"
     assert len(figure.axes[0].patches) == 4
     assert widths(figure.axes[0]) == 100
