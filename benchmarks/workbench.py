@@ -2,9 +2,10 @@
 
     python -P benchmarks/workbench.py
 
-The first is measured from the start of a notebook's kernel, on the flights; the second on 100,000
-files in 500 partitions: from the message that says where the slider is until sentence and figure
-have been sent. Prints how often the target is met; the seconds depend on the machine.
+The first is measured from the start of a notebook's kernel, on the flights; the others on 100,000
+files in 500 partitions: from naming the table until its verdict is there, and from the message that
+says where the slider is until sentence and figure have been sent. Prints how often the targets are
+met; the seconds depend on the machine.
 """
 
 import json
@@ -24,7 +25,8 @@ NUM_PARTITIONS = 500
 ROUNDS = 8
 SEED = 0
 SECONDS_TO_HISTOGRAM = 20
-MS_FOR_A_MOVE = 150
+SECONDS_TO_VERDICT = 3
+MS_FOR_A_MOVE, SHARE_OF_MOVES = 120, 0.95
 # Bins of 1 MiB to 4 GiB.
 PLACES = range(20, 33)
 
@@ -45,15 +47,18 @@ def main() -> None:
         if seconds > SECONDS_TO_HISTOGRAM:
             print(f"NOT REACHED: the target is {SECONDS_TO_HISTOGRAM} s")
         write_table(Path(folder, "many"))
-        moves = slider_moves(Path(folder, "many"))
+        seconds, moves = verdict_and_moves(Path(folder, "many"))
+    print(f"opening {NUM_FILES:,} files to the verdict: {seconds:.1f} s")
+    if seconds > SECONDS_TO_VERDICT:
+        print(f"NOT REACHED: the target is {SECONDS_TO_VERDICT} s")
     quick = np.mean(moves <= MS_FOR_A_MOVE)
     print(
-        f"a slider move on {NUM_FILES:,} files: {np.median(moves):.0f} ms, 9 of 10 within "
-        f"{np.quantile(moves, 0.9):.0f} ms, the slowest of {len(moves)} {moves.max():.0f} ms"
+        f"a slider move on {NUM_FILES:,} files: {np.median(moves):.0f} ms, 95 of 100 within "
+        f"{np.quantile(moves, 0.95):.0f} ms, the slowest of {len(moves)} {moves.max():.0f} ms"
     )
     print(f"{quick:.0%} of the moves are drawn within {MS_FOR_A_MOVE} ms")
-    if quick < 1:
-        print(f"NOT REACHED: the target is {MS_FOR_A_MOVE} ms for each move")
+    if quick < SHARE_OF_MOVES:
+        print(f"NOT REACHED: the target is {MS_FOR_A_MOVE} ms for {SHARE_OF_MOVES:.0%} of the moves")
 
 
 def first_histogram(root: str) -> float:
@@ -68,10 +73,13 @@ def first_histogram(root: str) -> float:
     return seconds
 
 
-def slider_moves(table: Path) -> np.ndarray:
-    """Milliseconds of each of many moves."""
+def verdict_and_moves(table: Path) -> tuple[float, np.ndarray]:
+    """Seconds until the verdict of a table is there, and milliseconds of each of many moves."""
+    start = time.perf_counter()
     bench = Workbench(WorkbenchState(table))
     bench.state.loading.wait()
+    seconds = time.perf_counter() - start
+    assert "would do" in bench.verdict.sentences.value
     bench.go_to(bench.plan)
     times = []
     for _ in range(ROUNDS):
@@ -81,7 +89,7 @@ def slider_moves(table: Path) -> np.ndarray:
             times.append(time.perf_counter() - start)
             assert bench.state.plan is not None
             assert bench.state.plan.thresholds.max_file_size == 2**place
-    return np.array(times) * 1_000
+    return seconds, np.array(times) * 1_000
 
 
 def write_table(folder: Path) -> None:

@@ -176,21 +176,29 @@ class CompactionPlan(BinPlan):
             self.outcome.bytes_added,
             limits.min_file_size,
             limits.max_file_size,
+            self.planner.largest_bin,
+            self.bin_names,
         )
 
-    def plot_sizes(self) -> Figure:
-        """Draw the sizes alone."""
+    def plot_sizes(self, former: "CompactionPlan | None" = None) -> Figure:
+        """Draw the sizes alone.
+
+        Args:
+            former: Another plan of the same files, to be drawn as an outline.
+        """
         return plots.before_after(
             self.source.sizes,
             self.sizes_after,
             min_file_size=self.thresholds.min_file_size,
             max_file_size=self.thresholds.max_file_size,
-            predicted=True,
+            largest=self.planner.largest_bin,
+            former=None if former is None else former.sizes_after,
         )
 
     def plot_bins(self) -> Figure:
         """Draw the bins alone."""
-        return plots.bins(self.files, self.outcome.bytes_added, self.thresholds.max_file_size)
+        limit = self.thresholds.max_file_size
+        return plots.bins(self.files, self.outcome.bytes_added, limit, self.bin_names)
 
     def parts(self) -> Sequence[object]:
         """The sentences, and the figure."""

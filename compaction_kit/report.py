@@ -39,7 +39,7 @@ def write_report(path: str | Path, title: str, *parts: Any) -> Path:
         path: The file to write; an existing one is replaced.
         title: The page's heading.
         parts: The content, in this order: records of the kit such as plans and results, figures,
-            small Arrow tables, sentences, or `Section`s of these.
+            small Arrow tables, sentences, or a `Section` with these.
 
     Returns:
         The path.

@@ -31,6 +31,7 @@ from compaction_kit.interop import (
     ParquetPlan,
     ParquetResult,
 )
+from compaction_kit.lessons.check import Checked
 from compaction_kit.lessons.races import ATTEMPTS, Refusal, Story
 from compaction_kit.lessons.streams import BATCHES, StreamStory
 from compaction_kit.lessons.writers import Scenario, Writer
@@ -187,6 +188,7 @@ def objects_with_hostile_names(root: Path) -> list[object]:
             versions_lost_as_planned=False,
             seconds=1.0,
         ),
+        Checked("Right", NAME),
         ck.survey([table.path, root / f"missing {FOLDER}"]),
         replace(
             CompactionResult.nothing(np.array([1_000])),

@@ -39,7 +39,7 @@ GAIN = (
     f"Gain: bytes that a full read of the table saves; {_COUNTED}, as by Spark's default for "
     "spark.sql.files.openCostInBytes."
 )
-_HEAD = (
+HEAD = (
     "table",
     "files",
     "small",
@@ -248,7 +248,7 @@ def _html(where: str, rows: pa.Table) -> Html:
     surveyed, failed = _surveyed(rows).to_pylist(), _failed(rows)
     parts = [element("p", element("b", f"{finding(where, rows)}."))]
     if surveyed:
-        parts.append(as_html_table(_HEAD, [_cells(row) for row in surveyed[:_MOST_ROWS]]))
+        parts.append(as_html_table(HEAD, [cells(row) for row in surveyed[:_MOST_ROWS]]))
         parts += map(paragraph, [*_more(len(surveyed), _MOST_ROWS), GAIN])
     if failed:
         listed = (element("li", element("b", row["table"]), f": {row['error']}") for row in failed)
@@ -265,7 +265,8 @@ def _failed(rows: pa.Table) -> list[Facts]:
     return failed
 
 
-def _cells(row: Facts) -> Sequence[str]:
+def cells(row: Facts) -> Sequence[str]:
+    """Return the texts of a row without an error, one for each of `HEAD`."""
     some = row["files_removed"] > 0
     when = row["last_optimize"]
     return (

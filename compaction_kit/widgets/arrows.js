@@ -1,7 +1,7 @@
-// Jupyter takes arrows for its own, to go to another cell, unless what has the focus says that it needs them.
+// Jupyter takes arrows and Enter for its own, to go to another cell, unless what has the focus needs them.
 function render({ el }) {
   const keep = ({ target }) => {
-    if (target.matches?.(".ck-workbench select")) target.dataset.lmSuppressShortcuts = "true";
+    if (target.matches?.(".ck-workbench :is(select, button, summary)")) target.dataset.lmSuppressShortcuts = "true";
   };
   el.style.display = "none";
   document.addEventListener("focusin", keep);

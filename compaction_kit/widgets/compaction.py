@@ -5,6 +5,7 @@ from typing import Any
 
 import ipywidgets as w
 
+from compaction_kit.compaction import CompactionPlan
 from compaction_kit.files import Files
 from compaction_kit.plan.order import INGEST, SIZE
 from compaction_kit.skipping import Overlap
@@ -12,6 +13,7 @@ from compaction_kit.text import Html, as_html_table, element, format_size, joine
 from compaction_kit.widgets import parts
 from compaction_kit.widgets.job import attempt
 from compaction_kit.widgets.restore import RestoreState, RestoreView
+from compaction_kit.widgets.sizes import LinesFigure, SizeSlider, size_argument, stops
 from compaction_kit.widgets.state import WorkbenchState
 
 _MOST_PARTITIONS = 10
@@ -22,6 +24,8 @@ _STRATEGIES = {
     "rewrite: overwrite with dataChange=false": "rewrite",
 }
 _BINS, _COMPARISON, _WHY = range(3)
+# Of a plan's sentences, beside its figure: the title says the rest.
+_LINES_IN_SIGHT = 2
 
 
 class VerdictView(parts.Part):
@@ -53,10 +57,8 @@ class VerdictView(parts.Part):
             self.sentences.value = element("div", waiting, class_="ck-hint", role="status")
         parts.show_if(bool(self.sentences.value), self.sentences)
 
-    def as_code(self) -> str:
-        """See `Part.as_code`."""
-        imports = "import compaction_kit as ck\nfrom compaction_kit.verdict import Verdict"
-        return f"{imports}\n\n{self._code()}"
+    def _imports(self) -> tuple[str, ...]:
+        return ("from compaction_kit.verdict import Verdict",)
 
     def _code(self) -> str:
         return f"{plan_code(self.state)}\nprint(Verdict.of(plan.source, plan))"
@@ -162,21 +164,23 @@ class PlanView(parts.Part):
     """What a compaction would do: thresholds in, plan out, while a slider moves."""
 
     title = "Plan"
-    says_errors = True
+    says_input_errors = True
 
     def __init__(self, state: WorkbenchState):
         self.state = state
-        self.smaller = parts.SizeSlider("Files smaller than", "ck-min")
-        self.target = parts.SizeSlider("Fill bins up to", "ck-max")
-        self.where = parts.field("Where", "SQL over partition columns; empty for all", "ck-where")
-        self.order = parts.dropdown("Order", "ck-order", "200px", "70px")
-        self.budget = parts.field("Budget", "such as 10 GiB", "ck-budget", "210px")
+        self.smaller = SizeSlider("Minimum file size", "ck-min")
+        self.target = SizeSlider("Target file size", "ck-max")
+        narrow = {"width": "auto", "label_width": "50px"}
+        self.where = parts.field("Where", "such as origin = 'JFK'", "ck-where", **narrow)
+        self.where.tooltip = "SQL over partition columns; empty for all files"
+        self.order = parts.dropdown("Order", "ck-order", **narrow)
+        self.budget = parts.field("Budget", "such as 10 GiB", "ck-budget", **narrow)
         parts.bind(state, "size_bytes", min_file_size=self.smaller, max_file_size=self.target)
         parts.bind(state, where=self.where, budget=self.budget)
         parts.set_by_choice(state, "order", self.order)
         self.error = parts.Text("error", "where-error")
         self.sentence = parts.Text("text", "plan")
-        self.image = parts.FigureView("ck-plan-figure")
+        self.image = LinesFigure(self.smaller, self.target, "ck-plan-figure")
         self.bins = parts.FigureView("ck-bins-figure")
         self.comparison = parts.FigureView("ck-comparison-figure")
         self.why = parts.Text()
@@ -184,14 +188,19 @@ class PlanView(parts.Part):
             [self.bins, self.comparison, self.why],
             titles=("Bins", "Files that a query touches", "Why these files"),
         )
-        right = w.VBox([self.where, w.HBox([self.order, self.budget]), self.error])
-        controls = parts.row(w.VBox([self.smaller, self.target]), right)
-        super().__init__(controls, self.sentence, self.image, self.more)
+        inputs = (self.smaller, self.target, self.where, self.order, self.budget, self.error)
+        self.controls = w.VBox(inputs).add_class("ck-controls")
+        # Boxes keep their size while what they hold is drawn anew, or is hidden.
+        places = [w.Box([self.image]).add_class("ck-place"), w.Box([self.sentence]).add_class("ck-says")]
+        self._drawn: tuple[CompactionPlan | None, CompactionPlan | None] = (None, None)
+        super().__init__(parts.row(self.controls, w.VBox(places).add_class("ck-beside")), self.more)
         self.watch(state, ["plan", "error"])
         self.watch(state, ["pending"], lambda: state.plan is None)
         state.observe(self._on_files, ["files", "order"])
+        state.observe(self._on_planner, "planner")
         self.more.observe(self._render_more, "selected_index")
         self._on_files()
+        self._on_planner()
 
     def _on_files(self, _: object = None) -> None:
         files = self.state.files
@@ -199,27 +208,43 @@ class PlanView(parts.Part):
         names |= {name: name for name in (files.data_columns if files is not None else ())}
         parts.offer(self.order, names.items(), self.state.order)
 
+    def _on_planner(self, _: object = None) -> None:
+        planner = self.state.opened.planner
+        if planner is not None and planner.files.num_files:
+            offered = stops(planner.files.sizes, planner.largest_bin)
+            self.image.stops = list(offered)
+            for slider, powers in zip((self.smaller, self.target), offered, strict=True):
+                slider.offer(powers)
+
     def _render(self) -> None:
-        state = self.state
-        self.error.show(state.error if state.table is not None else "")
-        if state.plan is None:
+        state, plan = self.state, self.state.plan
+        self.error.show(state.input_error)
+        if plan is None:
             self.image.show(None)
             self.sentence.show("" if state.error else _no_plan(state))
         else:
-            self.image.show(state.plan.plot_sizes if state.plan.source.num_files else None)
-            self.sentence.show(state.plan.explain())
+            self.image.show(partial(plan.plot_sizes, self._former(plan)) if plan.source.num_files else None)
+            self.sentence.show("\n".join([*plan.explain().split("\n")[:_LINES_IN_SIGHT], *plan.warnings]))
         self._render_more()
+
+    def _former(self, plan: CompactionPlan) -> CompactionPlan | None:
+        """The plan of the same files that was drawn before this one."""
+        former, drawn = self._drawn
+        if drawn is not plan:
+            former = drawn if drawn is not None and drawn.source is plan.source else None
+            self._drawn = (former, plan)
+        return former
 
     def _render_more(self, _: object = None) -> None:
         plan, chosen = self.state.plan, self.more.selected_index
         drawn = None if plan is None or plan.is_empty else plan
         self.bins.show(drawn.plot_bins if drawn and chosen == _BINS else None)
         self.comparison.show((lambda: drawn.compare().plot()) if drawn and chosen == _COMPARISON else None)
-        why = "No plan yet." if plan is None else str(plan.exact)
+        why = "No plan yet." if plan is None else f"{plan.explain()}\n{plan.exact}"
         self.why.show(why if chosen == _WHY else "")
 
     def _code(self) -> str:
-        return plan_code(self.state)
+        return f"{plan_code(self.state)}\nplan.run()  # commits what the plan shows"
 
     def _records(self) -> tuple[Any, ...]:
         return () if self.state.plan is None else (self.state.plan,)
@@ -296,13 +321,25 @@ def _no_plan(state: WorkbenchState) -> str:
 
 def plan_code(state: WorkbenchState) -> str:
     """The Python lines that make the plan on screen."""
-    thresholds = None if state.plan is None else state.plan.thresholds
     plan = parts.call(
         "table.plan_compaction",
         where=state.where or None,
-        min_file_size=thresholds and thresholds.min_file_size,
-        max_file_size=thresholds and thresholds.max_file_size,
+        **_sizes_given(state),
         order=None if state.order == SIZE else state.order,
         budget=state.budget or None,
     )
     return f"table = ck.open_table({state.name!r})\nplan = {plan}"
+
+
+def _sizes_given(state: WorkbenchState) -> dict[str, int | str]:
+    """The thresholds of the plan, without those that come by themselves."""
+    table, plan, given = state.table, state.plan, dict[str, int]()
+    if table is None or plan is None:
+        return {}
+    names = "max_file_size", "min_file_size"
+    for chosen in ((), names[:1], names[1:], names):
+        given = {name: getattr(plan.thresholds, name) for name in chosen}
+        made = table.thresholds(**given)
+        if all(getattr(made, name) == getattr(plan.thresholds, name) for name in names):
+            break
+    return {name: size_argument(given[name]) for name in reversed(names) if name in given}

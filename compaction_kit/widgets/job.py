@@ -1,5 +1,6 @@
 """State that views observe, and long work in the background, which reports itself in the same way."""
 
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import fields
@@ -11,6 +12,18 @@ from traitlets.log import get_logger
 
 from compaction_kit.errors import CompactionKitError, RunCancelled
 
+# The page's fields for the arguments with which sentences of errors begin.
+_LABELS = {
+    "min_file_size": "Minimum file size",
+    "max_file_size": "Target file size",
+    "where": "Where",
+    "order": "Order",
+    "budget": "Budget",
+    "retention": "Retention",
+    "keep_versions": "Keep versions",
+    "timestamp": "Time",
+}
+_ARGUMENT = re.compile(f"^({'|'.join([*_LABELS, *_LABELS.values()])})=")
 Work = Callable[["Job"], Any]
 T = TypeVar("T")
 
@@ -53,7 +66,7 @@ def _logging_errors(handler: Callable[[Any], object]) -> Callable[[Any], None]:
 def sentence_of(error: Exception) -> str:
     """One sentence for the page: the kit's own, or that the error was not expected."""
     if isinstance(error, CompactionKitError):
-        return str(error)
+        return _ARGUMENT.sub(lambda match: f"{_LABELS.get(match[1], match[1])}: ", str(error))
     first = next(iter(str(error).strip().splitlines()), "no message")
     return f"Unexpected {type(error).__name__}: {first}"
 

@@ -1,11 +1,44 @@
 """A page: what the workbench and its parts alone have in common, and the page of one part."""
 
-import ipywidgets as w
+from collections.abc import Callable
 
+import ipywidgets as w
+from IPython.display import display
+
+from compaction_kit.text import Html, element, joined, shown
 from compaction_kit.widgets import parts
 from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.state import WorkbenchState
-from compaction_kit.widgets.tables import About
+from compaction_kit.widgets.tables import About, Grid
+
+# For a moment it has no height: until a widget that is alive has hidden it, the page would jump.
+_LATE = element("style", Html("@keyframes ck-still{from,99%{max-height:0;overflow:hidden}}"))
+
+
+def show_with_still(widget: w.DOMWidget, still: Callable[[], Html], text: str = "") -> None:
+    """Show a widget, and after it what is left of it without a kernel; its style hides that where it lives.
+
+    Args:
+        widget: The widget.
+        still: Gives what it says and draws, without its controls; called when it is on screen.
+        text: The same for a terminal.
+    """
+    view = {"application/vnd.jupyter.widget-view+json": widget.get_view_spec()}
+    display(view | {"text/html": "", "text/plain": ""}, raw=True)  # type: ignore[no-untyped-call]
+    left = element("div", _LATE, shown(still()), class_="ck-still", style="animation: ck-still 1.5s")
+    display({"text/html": left, "text/plain": text}, raw=True)  # type: ignore[no-untyped-call]
+
+
+def still_of(widget: w.Widget) -> Html:
+    """The sentences and figures of a widget as they are on screen now."""
+    unseen = widget.layout.display == "none" or getattr(widget, "value", "") == parts.STYLE
+    if unseen or (isinstance(widget, w.Accordion) and widget.selected_index is None):
+        return joined()
+    if isinstance(widget, Grid):
+        return widget.still()
+    if isinstance(widget, (w.HTML, parts.Drawing)):
+        return element("div", Html(widget.value), style="white-space: pre-line")
+    return joined(*map(still_of, getattr(widget, "children", ())))
 
 
 class Page(w.VBox):
@@ -69,8 +102,17 @@ class PartPage(Page):
         """See `Page.holders`."""
         return (self.state, self.part.state, *self.part.others)
 
+    def _ipython_display_(self) -> None:
+        show_with_still(self, self._still, self.name.value)
+
+    def _still(self) -> Html:
+        for job in self.jobs * 2:  # what was read may have more read
+            job.wait(seconds=2)
+        return still_of(self)
+
     def _render(self, _: object = None) -> None:
         state = self.state
         of_another = bool(state.root) and state.table is not None
         self.name.show(state.root or state.name)
-        self.error.show("" if of_another or self.part.says_errors else state.error)
+        is_said = self.part.says_errors or (self.part.says_input_errors and state.input_error)
+        self.error.show("" if of_another or is_said else state.error)

@@ -1,7 +1,7 @@
 """What the parts of the workbench are made of: figures, progress bars, fields, sliders."""
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,19 +9,18 @@ from typing import Any
 import anywidget
 import ipywidgets as w
 from matplotlib.figure import Figure
-from traitlets import Bool, HasTraits, Int, Unicode, observe
+from traitlets import Bool, HasTraits, Int, List, Unicode, observe
 
 from compaction_kit.errors import CompactionKitError
 from compaction_kit.plots import to_html
 from compaction_kit.report import Section
-from compaction_kit.text import GIB, KIB, Html, element, folded, format_size, joined, parse_size
-from compaction_kit.widgets.job import Job, attempt, sentence_of
+from compaction_kit.text import Html, element, folded, joined
+from compaction_kit.widgets.job import Job, sentence_of
 
-_FOLDER = Path(__file__).parent
-STYLE = element("style", Html((_FOLDER / "workbench.css").read_text(encoding="utf-8")))
+FOLDER = Path(__file__).parent
+STYLE = element("style", Html((FOLDER / "workbench.css").read_text(encoding="utf-8")))
 # What a screen reader says without being asked: errors at once, progress when it is idle.
 _ARIA_ROLES = {"error": "alert", "status": "status"}
-_SMALLEST, _LARGEST = KIB.bit_length() - 1, (4 * GIB).bit_length() - 1
 
 
 class Part(w.VBox):
@@ -29,8 +28,8 @@ class Part(w.VBox):
 
     shown = Bool(False, help="Whether it is on screen")
     title = ""
-    # Whether it says itself why a table can't be read, or planned.
-    says_errors = False
+    # Whether it says itself why a table can't be read, or planned; or why not with what is chosen.
+    says_errors = says_input_errors = False
 
     def __init__(self, *children: w.Widget):
         self.failure = Text("error", "drawing-error")
@@ -49,8 +48,11 @@ class Part(w.VBox):
         return ()
 
     def as_code(self) -> str:
-        """The Python lines that do what the part does."""
-        return f"import compaction_kit as ck\n\n{self._code()}"
+        """The Python lines that do what the part does; copied into a cell, they give the same."""
+        needed = self._imports()
+        kit = ["import compaction_kit as ck", *(line for line in needed if "compaction_kit" in line)]
+        others = [line for line in needed if line not in kit]
+        return "\n\n".join("\n".join(lines) for lines in (others, kit, [self._code()]) if lines)
 
     def section(self) -> Section | None:
         """The part's section of a report; None if there is nothing to show."""
@@ -59,6 +61,10 @@ class Part(w.VBox):
 
     def _render(self) -> None:
         raise NotImplementedError
+
+    def _imports(self) -> tuple[str, ...]:
+        """What the lines need beside the kit itself."""
+        return ()
 
     def _code(self) -> str:
         raise NotImplementedError
@@ -84,9 +90,9 @@ class Part(w.VBox):
                 self._render()
             except Exception as error:
                 # Better no figure than that of an earlier state.
-                for child in self.children:
-                    if isinstance(child, FigureView):
-                        child.show(None)
+                for widget in within(self.children):
+                    if isinstance(widget, Drawing):
+                        widget.show(None)
                 self.failure.show(f"This can't be shown: {sentence_of(error)}")
             else:
                 self.failure.show("")
@@ -116,24 +122,34 @@ def show_if(condition: bool, *widgets: w.Widget) -> None:
         widget.layout.display = "" if condition else "none"
 
 
-class FigureView(w.HTML):
-    """A figure, with its label for people who can't see it."""
+class Drawing:
+    """What a widget does that shows a figure as HTML, its `value`."""
 
-    def __init__(self, css_class: str):
-        super().__init__()
-        self.add_class(css_class)
+    value: Any
+    layout: Any
 
     def show(self, draw: Callable[[], Figure] | None) -> None:
         """Draw a figure; hide it if there is none. One that can't be drawn leaves no other in its place."""
         drawn = joined()
         try:
             if draw is not None:
-                drawn = to_html(draw())
+                drawn = self._html(draw())
         except CompactionKitError as error:
             drawn = element("div", str(error), role="alert")
         finally:
             self.value = drawn
             show_if(bool(drawn), self)
+
+    def _html(self, figure: Figure) -> Html:
+        return to_html(figure)
+
+
+class FigureView(Drawing, w.HTML):
+    """A figure, with its label for people who can't see it."""
+
+    def __init__(self, css_class: str):
+        super().__init__()
+        self.add_class(css_class)
 
 
 class JobBar(w.VBox):
@@ -218,10 +234,16 @@ def button(
     return made.add_class(css_class)
 
 
+def within(widgets: Iterable[w.Widget]) -> Iterator[w.Widget]:
+    """Widgets and all that they hold."""
+    for widget in widgets:
+        yield from within(getattr(widget, "children", ()))
+        yield widget
+
+
 def close_tree(widgets: Iterable[w.Widget]) -> None:
     """Close widgets and all that they hold."""
-    for widget in widgets:
-        close_tree(getattr(widget, "children", ()))
+    for widget in within(widgets):
         widget.close()
 
 
@@ -264,61 +286,25 @@ class Slider(anywidget.AnyWidget):
     ipywidgets' sliders have no label that a screen reader reads.
     """
 
-    _esm = _FOLDER / "slider.js"
+    _esm = FOLDER / "slider.js"
     label = Unicode("", help="What is chosen").tag(sync=True)
     value = Int(0, help="The chosen number").tag(sync=True)
     min = Int(0, help="Its left end").tag(sync=True)
     max = Int(100, help="Its right end").tag(sync=True)
     text = Unicode("", help="The value as text").tag(sync=True)
+    stops = List(Int(), help="The values that it can be moved to; empty for all").tag(sync=True)
     shows_text = Bool(True, help="Whether the text is shown beside it").tag(sync=True)
     disabled = Bool(False, help="Whether it can't be moved").tag(sync=True)
 
 
+class CopyButton(anywidget.AnyWidget):
+    """A button that puts a text into the clipboard."""
+
+    _esm = FOLDER / "copy.js"
+    text = Unicode("", help="The text").tag(sync=True)
+
+
 class DropdownArrows(anywidget.AnyWidget):
-    """Nothing to see: where it is on the page, the workbench's dropdowns can be moved by arrow keys."""
+    """Nothing to see: where it is on the page, Jupyter leaves the workbench's controls their keys."""
 
-    _esm = _FOLDER / "arrows.js"
-
-
-class SizeSlider(w.VBox):
-    """A size in bytes: a slider in steps of two, and a field to type "100 MB" in."""
-
-    size_bytes = Int(1, min=1, help="The size chosen")
-
-    def __init__(self, label: str, css_class: str):
-        self.slider = Slider(label=label, min=_SMALLEST, max=_LARGEST, shows_text=False)
-        self.field = w.Text(
-            placeholder="128 MiB",
-            tooltip=f"{label}: a size such as 100 MB or 128 MiB",
-            continuous_update=False,
-            layout=w.Layout(width="100px"),
-        )
-        self.error = Text("error")
-        self._follow = True
-        self.slider.observe(self._on_slide, "value")
-        self.field.observe(self._on_type, "value")
-        super().__init__([w.HBox([self.slider, self.field]), self.error])
-        self.add_class(css_class)
-        self.observe(self._on_size, "size_bytes")
-
-    def _on_slide(self, _: object) -> None:
-        if self._follow:
-            self.size_bytes = 2**self.slider.value
-
-    def _on_type(self, _: object) -> None:
-        if self._follow:
-            size_bytes, error = attempt(lambda: parse_size(self.field.value, "size"))
-            self.error.show(error)
-            self.size_bytes = size_bytes or self.size_bytes
-
-    def _on_size(self, _: object) -> None:
-        """Bring slider and field to the size, without taking that for a new choice."""
-        self._follow = False
-        nearest = self.size_bytes.bit_length() - 1
-        self.slider.value = min(max(nearest, _SMALLEST), _LARGEST)
-        self.slider.text = format_size(self.size_bytes)
-        typed, _ = attempt(lambda: parse_size(self.field.value))
-        if typed != self.size_bytes:
-            self.field.value = self.slider.text
-        self.error.show("")
-        self._follow = True
+    _esm = FOLDER / "arrows.js"

@@ -138,12 +138,9 @@ class QueryView(parts.Part):
         self.not_run.show("" if has_run or found is None else _NOT_RUN)
         self.reads.show(bench.reads.plot if bench.reads is not None and has_run else None)
 
-    def as_code(self) -> str:
-        """See `Part.as_code`."""
-        measured = (
-            "" if self.state.bench.reads is None else "\nfrom compaction_kit.reads import measure_reads"
-        )
-        return f"import compaction_kit as ck{measured}\n\n{self._code()}"
+    def _imports(self) -> tuple[str, ...]:
+        measured = self.state.bench.reads is not None
+        return ("from compaction_kit.reads import measure_reads",) if measured else ()
 
     def _code(self) -> str:
         reads, query = self.state.bench.reads, self.state.text

@@ -11,7 +11,8 @@ from compaction_kit.history import RestorePlan, RestoreResult
 from compaction_kit.table import Table
 from compaction_kit.widgets import parts
 from compaction_kit.widgets.job import Job, attempt
-from compaction_kit.widgets.state import Runs, WorkbenchState
+from compaction_kit.widgets.runs import Runs
+from compaction_kit.widgets.state import WorkbenchState
 
 
 class RestoreState(Runs):

@@ -1,3 +1,10 @@
+// Where a move ends: at the next stop in its direction, if the slider has stops.
+function stopFor(value, former, stops) {
+  if (!stops.length || stops.includes(value)) return value;
+  const next = value > former ? stops.find((stop) => stop > value) : stops.findLast((stop) => stop < value);
+  return next ?? former;
+}
+
 // A slider of the page's own: labelled, moved by mouse and keyboard, and with its value as text.
 function render({ model, el }) {
   const label = document.createElement("label");
@@ -21,6 +28,7 @@ function render({ model, el }) {
   input.addEventListener("pointerdown", () => { held = true; });
   input.addEventListener("pointerup", () => { held = false; });
   input.addEventListener("input", () => {
+    input.value = stopFor(Number(input.value), model.get("value"), model.get("stops"));
     model.set("value", Number(input.value));
     model.save_changes();
   });

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
-from traitlets import Any as AnyTrait
 from traitlets import Bool, Instance, Int, List, Unicode, observe
 
 from compaction_kit import datasets
 from compaction_kit.compaction import CompactionPlan
-from compaction_kit.errors import StalePlanError, TableNotFoundError
+from compaction_kit.errors import TableNotFoundError
 from compaction_kit.execute import CompactionResult, Progress
 from compaction_kit.files import Files
 from compaction_kit.plan.order import SIZE
@@ -27,59 +26,15 @@ from compaction_kit.survey import Survey, find_schemas, find_tables, survey
 from compaction_kit.table import Table, open_table
 from compaction_kit.text import GIB
 from compaction_kit.verdict import Verdict
-from compaction_kit.widgets.job import Job, Watched, attempt, sentence_of
+from compaction_kit.widgets.job import Job, attempt, sentence_of
 from compaction_kit.widgets.opened import Inputs, Opened
+from compaction_kit.widgets.runs import Runs
 
 _NOTHING_RUN = (
     "Nothing was run: the plan on screen was not the one for what is chosen now. The new one comes at "
     "once: look at it, and run it then."
 )
-
-
-class Runs(Watched):
-    """Runs of plans, one at a time, in the background."""
-
-    result = AnyTrait(None, help="The result of the last run, or None")
-    ran = Unicode("", help="The table of the last run, or of the one that is under way")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.running = Job()
-
-    def forget_run(self) -> None:
-        """Forget the last run; one that is under way goes on."""
-        self.result = None
-        self.ran = self.ran if self.running.running else ""
-        self.running.reset()
-
-    def of_another_table(self, name: str) -> str:
-        """What to say above a run if it is of another table than the one of this name."""
-        is_other = self.ran not in ("", name)
-        return f"What follows is of {self.ran}, which was open when it began." if is_other else ""
-
-    def start_run(self, bench: "WorkbenchState", table: Table, run: Callable[[Job], Any]) -> bool:
-        """Run a plan of a table, and read the table again if it is still open; returns whether it began."""
-
-        def work(job: Job) -> None:
-            self.result = None
-            self.ran = table.name
-            try:
-                result = run(job)
-            finally:
-                # After a failure too: other writers may have committed meanwhile.
-                if table is bench.table:
-                    bench.reload()
-            self.result = result
-
-        return self.running.start(work)
-
-    def refuse(self, sentence: str) -> bool:
-        """Say in the run's place why nothing is run; returns whether it could be said."""
-
-        def work(_: Job) -> None:
-            raise StalePlanError(sentence)
-
-        return self.running.start(work)
+_NO_PLAN = "There is no plan for what is chosen: Plan says why."
 
 
 class WorkbenchState(Runs):
@@ -146,6 +101,12 @@ class WorkbenchState(Runs):
         return self.opened.error
 
     @property
+    def input_error(self) -> str:
+        """Why there is no plan, if that is because of what is typed and chosen for it."""
+        chosen = self.table is not None and (self.where or self.budget or self.order != SIZE)
+        return self.error if chosen else ""
+
+    @property
     def inputs(self) -> Inputs:
         """The inputs that a plan is made for now."""
         return Inputs(self.name, self.where, self.min_file_size, self.max_file_size, self.order, self.budget)
@@ -167,7 +128,8 @@ class WorkbenchState(Runs):
         if self.ran == self.name:
             result, reads = self.result, self.reads
             stopped = self.running.message if self.running.status in ("failed", "cancelled") else ""
-        return Verdict.of(opened.files, opened.plan, opened.error, result, stopped, reads)
+        error = _NO_PLAN if self.input_error else opened.error
+        return Verdict.of(opened.files, opened.plan, error, result, stopped, reads)
 
     @observe("result")
     def _forget_reads(self, _: object) -> None:

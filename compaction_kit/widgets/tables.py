@@ -1,19 +1,27 @@
 """Which table is open: one that is found in a folder or schema, named, or picked from the survey."""
 
-from collections.abc import Callable
-from functools import partial
+import os
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import anywidget
 import ipywidgets as w
+from traitlets import List, Unicode
 
 from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder
-from compaction_kit.survey.survey import GAIN
-from compaction_kit.text import format_count, format_size
+from compaction_kit.survey.survey import HEAD, cells
+from compaction_kit.text import Html, as_html_table, format_count, format_size, visible
 from compaction_kit.widgets import parts
+from compaction_kit.widgets.recent import recent_tables, remember
 from compaction_kit.widgets.state import WorkbenchState
 
-_MOST_ROWS = 30
+# Columns of a survey that fit into the page; where the share of small files is among them.
+_SHOWN = tuple(
+    map(HEAD.index, ("table", "files", "small", "size", "median file", "after", "gain", "last OPTIMIZE"))
+)
+_SMALL = 2
 
 
 class About(parts.Text):
@@ -22,6 +30,7 @@ class About(parts.Text):
     def __init__(self, state: WorkbenchState):
         super().__init__("text", "about")
         self.state = state
+        self._seen: tuple[object, int, int] = (None, 0, 0)
         state.observe(self._render, "files")
         self._render()
 
@@ -33,7 +42,17 @@ class About(parts.Text):
             partitions = format_count(files.stats().num_partitions, "partition")
             size = format_size(files.size_bytes)
             about = f"version {files.version} · {files.num_files:,} files{scope} · {size} · {partitions}"
+            about += self._news(files.version)
         self.show(about)
+
+    def _news(self, version: int) -> str:
+        """What reading the same table again has brought."""
+        table, former, refreshes = self._seen
+        self._seen = (self.state.table, version, self.state.num_refreshes)
+        if table is not self.state.table or (version == former and self._seen[2] == refreshes):
+            return ""
+        since = format_count(version - former, "version") if version > former else "no version"
+        return f" · {since} since {former}"
 
 
 class TablePicker(w.VBox):
@@ -59,16 +78,24 @@ class TablePicker(w.VBox):
         for job in (state.making, state.finding):
             job.observe(self._render, "status")
         state.observe(self._offer_schemas, "schemas")
+        state.observe(self._remember, "files")
         self._render()
 
     def _render(self, _: object = None) -> None:
         state = self.state
-        parts.offer(self.choice, state.tables, state.name)
+        found = {os.path.abspath(name) for name in state.tables} | set(state.tables)
+        others = sorted(set(recent_tables()) - found)
+        options = [(name, name) for name in state.tables] + [(f"{name} (recent)", name) for name in others]
+        parts.offer(self.choice, options if others else state.tables, state.name)
         asking = state.finding.running
         nothing = not state.tables and state.table is None and not state.error
         self.empty.show(_no_table(state.root, asking) if nothing else "")
         parts.show_if(nothing and not asking and not state.making.running, self.make)
         parts.show_if(state.making.status in ("running", "failed", "cancelled"), self.making)
+
+    def _remember(self, _: object) -> None:
+        if self.state.files is not None:
+            remember(self.state.name)
 
     def _offer_schemas(self, _: object) -> None:
         self.root.options = tuple(self.state.schemas)
@@ -88,6 +115,26 @@ def _no_table(root: str, is_asking: bool) -> str:
     )
 
 
+class Grid(anywidget.AnyWidget):
+    """A table that is sorted by a click on a column and filtered by words; a click or Enter opens a row."""
+
+    _esm = parts.FOLDER / "grid.js"
+    label = Unicode("", help="What is listed").tag(sync=True)
+    columns = List(Unicode(), help="The headings").tag(sync=True)
+    # Of each cell its text, what it is sorted by or None, and a share to draw, if any. The first one's
+    # key is the name that opens the row.
+    rows = List(List(), help="The cells of each row").tag(sync=True)
+
+    def __init__(self, label: str, columns: Sequence[str], on_open: Callable[[str], object]):
+        super().__init__(label=label, columns=list(columns))
+        self.on_open = on_open
+        self.on_msg(lambda _, content, __: on_open(content["open"]))
+
+    def still(self) -> Html:
+        """Its rows as they are ranked, for a page without a kernel."""
+        return as_html_table(self.columns, ([cell[0] for cell in row] for row in self.rows))
+
+
 class SurveyView(parts.Part):
     """The tables under the folder, ranked by what compaction would gain; a click opens one."""
 
@@ -95,43 +142,50 @@ class SurveyView(parts.Part):
 
     def __init__(self, state: WorkbenchState, on_open: Callable[[str], object]):
         self.state = state
-        self._on_open = on_open
         self.sentence = parts.Text("text", "survey")
         self.bar = parts.JobBar(state.surveying, "ck-surveying")
-        self.rows = w.VBox()
-        self.image = parts.FigureView("ck-survey-figure")
+        self.grid = Grid("Tables", [HEAD[number] for number in _SHOWN], on_open)
         self.failures = parts.Text("warning", "survey-errors")
-        super().__init__(self.sentence, self.bar, self.rows, self.image, self.failures)
+        super().__init__(self.sentence, self.bar, self.grid, self.failures)
         self.watch(state, ["survey", "tables"])
 
     def _render(self) -> None:
         state, survey = self.state, self.state.survey
-        if survey is None:
-            many = format_count(len(state.tables), "table")
-            self.sentence.show(f"{many} to look at." if state.tables else "No table was found.")
-            self.rows.children = ()
-            self.image.show(None)
-            self.failures.show("")
-            state.look_around()
+        rows = [] if survey is None else survey.to_arrow().to_pylist()
+        self.grid.rows = [self._row(row) for row in rows]
+        parts.show_if(bool(rows), self.grid)
+        self.failures.show("\n".join(f"{row['table']}: {row['error']}" for row in rows if row["error"]))
+        if survey is not None:
+            self.sentence.show(survey.summary().splitlines()[0])
             return
-        rows = survey.to_arrow().to_pylist()
-        good = [row for row in rows if row["num_files"] is not None]
-        self.image.show(survey.plot if good else None)
-        self.sentence.show(GAIN if good else survey.summary().splitlines()[0])
-        self.rows.children = [self._row(row) for row in good[:_MOST_ROWS]]
-        self.failures.show("\n".join(row["error"] for row in rows if row["error"]))
+        many = format_count(len(state.tables), "table")
+        self.sentence.show(f"{many} to look at." if state.tables else "No table was found.")
+        state.look_around()
 
-    def _row(self, row: dict[str, Any]) -> w.HBox:
+    def _row(self, row: dict[str, Any]) -> list[list[Any]]:
         name = row["table"]
-        opener = parts.button(name, "ck-open", partial(self._on_open, name), tooltip=f"Open {name}")
-        gain = f"gain {format_size(row['gain'])}" if row["gain"] else "nothing to gain"
-        small = f"{row['num_small_files']:,} of {row['num_files']:,} files are small"
-        about = parts.Text()
-        about.show(f"{small} · {format_size(row['size_bytes'])} · {gain}")
-        return w.HBox([opener, about]).add_class("ck-survey-row")
+        if row["error"]:
+            made = [["", None] for _ in _SHOWN]
+        else:
+            texts, keys = cells(row), _keys(row)
+            made = [[texts[number], keys[number]] for number in _SHOWN]
+            made[_SMALL].append(keys[_SMALL])
+        short = re.sub(r"^[/.]", "", name.removeprefix(self.state.root))
+        return [[visible(short or name), name], *made[1:]]
 
     def _code(self) -> str:
         return f"ck.survey({self.state.root!r})"
 
     def _records(self) -> tuple[Any, ...]:
         return () if self.state.survey is None else (self.state.survey,)
+
+
+def _keys(row: dict[str, Any]) -> tuple[Any, ...]:
+    """What the cells of a survey are sorted by, in the order of its columns."""
+    files, last = row["num_files"], row["last_optimize"]
+    return (
+        *(row["table"], files, row["num_small_files"] / files if files else 0),
+        *(row["size_bytes"], row["median_size_bytes"], files - row["files_removed"] + row["files_added"]),
+        *(row["bytes_rewritten"], row["gain"], row["gain_per_byte"], row["overlap"], row["log_bytes"]),
+        last and last.timestamp(),
+    )

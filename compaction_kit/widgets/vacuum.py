@@ -14,7 +14,8 @@ from compaction_kit.table import Table
 from compaction_kit.vacuum import VacuumPlan, VacuumProgress, VacuumResult
 from compaction_kit.widgets import parts
 from compaction_kit.widgets.job import Job, attempt
-from compaction_kit.widgets.state import Runs, WorkbenchState
+from compaction_kit.widgets.runs import Runs
+from compaction_kit.widgets.state import WorkbenchState
 
 _NOTHING_DELETED = (
     "Nothing was deleted: the plan on screen was not the one for what is chosen now. Look at the new "
@@ -205,10 +206,8 @@ class VacuumView(parts.Part):
         self.confirm.placeholder = state.password
         self._arm()
 
-    def as_code(self) -> str:
-        """See `Part.as_code`."""
-        times = "from datetime import UTC, datetime, timedelta\n\n" if self.state.days else ""
-        return times + super().as_code()
+    def _imports(self) -> tuple[str, ...]:
+        return ("from datetime import UTC, datetime, timedelta",) if self.state.days else ()
 
     def _code(self) -> str:
         state = self.state

@@ -25,7 +25,8 @@ from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.page import Page
 from compaction_kit.widgets.query import QueryState, QueryView
 from compaction_kit.widgets.restore import RestoreState
-from compaction_kit.widgets.state import Runs, WorkbenchState
+from compaction_kit.widgets.runs import Runs
+from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.streams import StreamsState, StreamsView
 from compaction_kit.widgets.tables import SurveyView, TablePicker
 from compaction_kit.widgets.vacuum import VacuumState, VacuumView
@@ -90,18 +91,22 @@ class Workbench(Page):
         self.export = ExportView(state, lambda: (self.verdict, *self.parts))
         go = partial(self.go_to, self.run)
         self.to_run = parts.button("Continue to run", "ck-to-run", go, style="primary")
-        self.plan.children = (*self.plan.children, self.to_run)
+        self.plan.controls.children = (*self.plan.controls.children, self.to_run)
         titles = [part.title for part in self.parts]
         self.rail = w.ToggleButtons(options=titles, index=1).add_class("ck-rail")
         self.stack = w.Stack(self.parts, layout=w.Layout(flex="1 1 auto", min_width="0"))
         self.rail.observe(self._on_rail, "index")
         self.code = w.HTML().add_class("ck-code")
-        self.as_python = w.Accordion([self.code], titles=("As Python",)).add_class("ck-as-python")
+        self.copy = parts.CopyButton()
+        lines = w.VBox([self.copy, self.code])
+        self.as_python = w.Accordion([lines], titles=("As Python",)).add_class("ck-as-python")
         self.as_python.observe(self._render_code, "selected_index")
         self.footer = parts.Text("text", "status")
         brand = w.HTML().add_class("ck-brand")
         brand.value = "compaction workbench"
-        above = w.HBox([brand, self.spark])
+        about = self.picker.about
+        self.picker.children = tuple(child for child in self.picker.children if child is not about)
+        above = w.HBox([brand, about, self.spark])
         header = w.VBox([above, self.picker]).add_class("ck-header")
         part = w.VBox([self.stack, self.as_python], layout=w.Layout(flex="1 1 auto"))
         body = w.HBox([self.rail, part]).add_class("ck-body")
@@ -156,7 +161,8 @@ class Workbench(Page):
 
     def _render_code(self, _: object = None) -> None:
         if self.as_python.selected_index is not None:
-            self.code.value = element("pre", self.parts[self.rail.index].as_code())
+            self.copy.text = self.parts[self.rail.index].as_code()
+            self.code.value = element("pre", self.copy.text)
 
     def _render(self, _: object = None) -> None:
         self.spark.show(self._session_sentence())
@@ -189,7 +195,9 @@ def _job_line(name: str, runs: Runs) -> str:
     """How a run's job is; empty if it never began, or is done: its result says more."""
     job = runs.running
     sign = _SIGNS.get(job.status)
-    return f"{sign} {name} {job.status}: {job.message}" if sign else ""
+    # How it ended badly is told where its result would be.
+    step = f": {job.message}" if job.running else ""
+    return f"{sign} {name} {job.status}{step}" if sign else ""
 
 
 def _run_line(result: CompactionResult | None) -> str:

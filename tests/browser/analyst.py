@@ -27,6 +27,12 @@ _CONTROLS = """() => {
     return window.controls.length;
 }"""
 
+# In pixels of the page, however they are turned.
+_TEXT_SIZES = """svg => [...svg.querySelectorAll('text')].map(text => {
+    const { a, b, c, d } = text.getScreenCTM();
+    return parseFloat(getComputedStyle(text).fontSize) * Math.sqrt(Math.abs(a * d - b * c));
+})"""
+
 
 def serve_folder(flights: Path, folder: Path) -> Path:
     """A folder to serve: the notebook, three tables (one long unused), a sink's log, an empty folder."""
@@ -83,10 +89,10 @@ def part(page: Page, name: str) -> None:
     page.locator(".ck-rail").get_by_role("button", name=name).click()
 
 
-def figure(page: Page, css_class: str) -> Locator:
+def figure(page: Page, css_class: str, timeout: float = 20 * SECOND) -> Locator:
     """A figure that is on screen."""
     drawn = page.locator(f".{css_class} svg[role=img]").first
-    expect(drawn).to_be_visible()
+    expect(drawn).to_be_visible(timeout=timeout)
     return drawn
 
 
@@ -112,13 +118,22 @@ def open_table(page: Page, name: str) -> None:
     page.locator(".ck-table select").select_option(label=name)
 
 
+def press_tab_until(page: Page, selector: str, key: str = "Tab") -> None:
+    """Go from control to control, by keys alone, until one has the focus."""
+    for _ in range(60):
+        page.keyboard.press(key)
+        if page.evaluate("selector => document.activeElement.matches(selector)", selector):
+            return
+    raise AssertionError(f"{key} does not come to {selector}")
+
+
 class FirstLook:
     """One step after another, on one page; `page` and `root` are fixtures of the front end's module."""
 
     def test_tables_are_found_and_the_first_is_shown(self, page: Page) -> None:
         options = page.locator(".ck-table select option")
         for name in ("aged", "flights", "shaped"):
-            expect(options.filter(has_text=f"data/{name}")).to_have_count(1)
+            expect(options.filter(has_text=f"../data/{name}")).to_have_count(1)
         open_table(page, "../data/flights")
         expect(page.locator(".ck-about")).to_contain_text("version 365 · 1,095 files")
         expect(page.locator(".ck-about")).to_contain_text("3 partitions")
@@ -141,11 +156,18 @@ class FirstLook:
 
     def test_the_sickest_table_is_first_and_a_click_opens_it(self, page: Page) -> None:
         part(page, "Survey")
-        first = page.locator("button.ck-open").first
-        expect(first).to_contain_text("data/flights", timeout=60 * SECOND)
-        figure(page, "ck-survey-figure")
+        rows = page.locator(".ck-grid tbody tr")
+        expect(rows.first).to_contain_text("flights", timeout=60 * SECOND)
+        expect(rows).to_have_count(3)
         shoot(page, "survey")
-        page.get_by_role("button", name="data/shaped").click()
+        files = page.locator(".ck-grid th").filter(has_text="files")
+        for order, first in (("descending", "flights"), ("ascending", "aged")):
+            files.get_by_role("button").click()
+            expect(files).to_have_attribute("aria-sort", order)
+            expect(rows.first).to_contain_text(first)
+        page.get_by_label("Filter", exact=True).fill("sha")
+        expect(page.locator(".ck-grid [role=status]")).to_have_text("1 of 3")
+        rows.get_by_text("shaped").click()
         expect(page.locator(".ck-about")).to_contain_text("24 files")
         figure(page, "ck-files-figure")
         open_table(page, "../data/flights")
@@ -165,14 +187,49 @@ class FirstLook:
         part(page, "Plan")
         sentence = page.locator(".ck-plan")
         expect(sentence).to_contain_text("fill 3 bins of at most 1 GiB in 3 partitions")
-        page.get_by_label("Fill bins up to", exact=True).focus()
-        for _ in range(9):
+        # Nothing changes above 8 MiB, so that the slider ends there.
+        page.get_by_label("Target file size", exact=True).focus()
+        for _ in range(2):
             page.keyboard.press("ArrowLeft")
         expect(sentence).to_contain_text("fill 11 bins of at most 2 MiB", timeout=60 * SECOND)
         expect(page.locator(".ck-max input[type=text]")).to_have_value("2 MiB")
         drawn = figure(page, "ck-plan-figure")
         expect(drawn).to_have_attribute("aria-label", re.compile("^1,095 → 11 files, 19.1 MiB → about "))
         shoot(page, "plan")
+
+    def test_a_line_dragged_by_mouse_changes_the_plan_and_its_figure(self, page: Page) -> None:
+        before = figure(page, "ck-plan-figure").bounding_box()
+        handle = page.locator(".ck-plan-figure .ck-handle").nth(1)
+        assert handle.get_attribute("aria-hidden") == "true"
+        for target in ("512 KiB", "2 MiB"):
+            tick = page.locator(".ck-plan-figure text").get_by_text(target, exact=True).bounding_box()
+            box = handle.bounding_box()
+            assert tick is not None
+            assert box is not None
+            page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+            page.mouse.down()
+            page.mouse.move(tick["x"] + tick["width"] / 2, box["y"], steps=4)
+            page.mouse.up()
+            expect(page.locator(".ck-plan")).to_contain_text(f"bins of at most {target}")
+            expect(page.locator(".ck-max input[type=text]")).to_have_value(target)
+        assert figure(page, "ck-plan-figure").bounding_box() == before
+
+    @pytest.mark.parametrize("window", [(1280, 720), (1440, 900)])
+    def test_controls_and_figure_are_in_one_window_and_no_text_is_small(
+        self, page: Page, window: tuple[int, int]
+    ) -> None:
+        usual = page.viewport_size
+        assert usual is not None
+        page.set_viewport_size({"width": window[0], "height": window[1]})
+        try:
+            page.locator(".ck-workbench").evaluate("element => element.scrollIntoView()")
+            for place in (".ck-controls", ".ck-plan-figure", ".ck-plan", "button.ck-to-run"):
+                expect(page.locator(place)).to_be_in_viewport(ratio=0.98)
+            sizes = page.locator(".ck-plan-figure svg").evaluate(_TEXT_SIZES)
+            assert min(sizes) > 10.9, sorted(sizes)
+            shoot(page, f"plan-{window[0]}", whole=True)
+        finally:
+            page.set_viewport_size(usual)
 
     def test_a_stream_s_log_is_drawn_with_what_it_will_be(self, page: Page) -> None:
         part(page, "Streams")
@@ -226,7 +283,7 @@ class AnalystsPath(FirstLook):
     def test_a_typed_size_is_taken_and_a_bad_one_gets_a_sentence(self, page: Page) -> None:
         type_into(page, ".ck-max", "12 parsecs")
         error = page.locator(".ck-max .ck-error")
-        expect(error).to_contain_text('"12 parsecs" is not a size')
+        expect(error).to_contain_text('Target file size: "12 parsecs" is not a size')
         type_into(page, ".ck-max", "1 GiB")
         expect(error).to_be_hidden()
         expect(page.locator(".ck-plan")).to_contain_text("fill 3 bins of at most 1 GiB")
@@ -244,6 +301,12 @@ class AnalystsPath(FirstLook):
     def test_the_lines_of_python_are_there(self, page: Page) -> None:
         page.locator(".ck-as-python").get_by_text("As Python").click()
         expect(page.locator(".ck-code pre")).to_contain_text("table.plan_compaction(")
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page.locator("button.ck-copy").click()
+        expect(page.locator("button.ck-copy")).to_have_text("Copied")
+        copied = page.evaluate("() => navigator.clipboard.readText()")
+        assert copied == page.locator(".ck-code pre").inner_text()
+        assert "plan.run()" in copied
         page.locator(".ck-as-python").get_by_text("As Python").click()
 
     def test_the_files_of_a_query_are_counted_before_anything_is_run(self, page: Page, root: Path) -> None:
@@ -256,7 +319,7 @@ class AnalystsPath(FirstLook):
             "WHERE time_hour BETWEEN '2013-06-01' AND '2013-06-08' GROUP BY carrier"
         )
         page.locator("button.ck-count").click()
-        drawn = figure(page, "ck-prediction-figure")
+        drawn = figure(page, "ck-prediction-figure", timeout=120 * SECOND)
         finding = re.compile(r"^The query opens 24 of 1,095 files now \(\d+ KiB\); compacted by .*, 3 of 13 ")
         expect(drawn).to_have_attribute("aria-label", finding, timeout=120 * SECOND)
         expect(page.locator(".ck-prediction")).to_contain_text("The others are predictions")
@@ -396,6 +459,56 @@ class AnalystsPath(FirstLook):
         expect(outcome).to_contain_text("as planned", timeout=120 * SECOND)
         assert not (root / "data" / "aged" / "left-behind.parquet").exists()
         assert ck.open_table(root / "data" / "aged").files().num_files == 3
+
+    def test_a_table_is_opened_planned_compacted_and_put_back_by_keys_alone(
+        self, page: Page, root: Path
+    ) -> None:
+        usual, verdict = page.viewport_size, page.locator(".ck-verdict")
+        assert usual is not None
+        page.set_viewport_size({"width": 1280, "height": 720})
+        page.locator(".ck-root input").focus()
+        press_tab_until(page, ".ck-rail button")
+        page.keyboard.press("Enter")
+        expect(page.locator(".ck-grid tbody tr")).to_have_count(3, timeout=60 * SECOND)
+        press_tab_until(page, ".ck-grid input")
+        page.keyboard.type("shaped")
+        press_tab_until(page, ".ck-grid tbody tr")
+        shoot(page, "keys-1-survey", whole=True)
+        page.keyboard.press("Enter")
+        expect(page.locator(".ck-about")).to_contain_text("24 files")
+        expect(verdict.locator("b")).to_contain_text("24 files where 4 would do")
+        shoot(page, "keys-2-verdict", whole=True)
+        press_tab_until(page, ".ck-rail button:nth-child(3)", "Shift+Tab")
+        page.keyboard.press("Enter")
+        press_tab_until(page, ".ck-max input[type=range]")
+        expect(page.locator(".ck-plan")).to_contain_text("fill 4 bins")
+        page.keyboard.press("ArrowLeft")
+        expect(page.locator(".ck-plan")).not_to_contain_text("at most 1 GiB")
+        page.keyboard.press("End")
+        shoot(page, "keys-3-plan", whole=True)
+        press_tab_until(page, "button.ck-to-run")
+        page.keyboard.press("Enter")
+        press_tab_until(page, "button.ck-run")
+        page.keyboard.press("Enter")
+        outcome = page.locator(".ck-outcome").first
+        expect(outcome).to_contain_text("identical: 1,200 rows", timeout=180 * SECOND)
+        expect(verdict.locator("b")).to_contain_text("24 files became 4")
+        shoot(page, "keys-4-run", whole=True)
+        press_tab_until(page, "button.ck-ask-restore")
+        page.keyboard.press("Enter")
+        expect(page.locator(".ck-restore-plan:visible")).to_contain_text(
+            "add back 24 files", timeout=60 * SECOND
+        )
+        press_tab_until(page, "button.ck-restore")
+        shoot(page, "keys-5-undo", whole=True)
+        page.keyboard.press("Enter")
+        expect(page.locator(".ck-restored:visible")).to_contain_text(
+            "has the content of", timeout=60 * SECOND
+        )
+        expect(page.locator(".ck-about")).to_contain_text("24 files")
+        shoot(page, "keys-6-undone", whole=True)
+        assert ck.open_table(root / "data" / "shaped").files().num_files == 24
+        page.set_viewport_size(usual)
 
     def test_another_writer_who_came_first_gets_a_sentence(self, page: Page, root: Path) -> None:
         open_table(page, "../data/shaped")

@@ -27,8 +27,8 @@ class TestInNotebook7(NothingLeaks, FirstLook):
         plan = page.locator(".ck-workbench").filter(has=page.locator(".ck-plan"))
         expect(plan.locator(".ck-about")).to_contain_text("1,095 files", timeout=60 * SECOND)
         expect(plan.locator(".ck-plan")).to_contain_text("fill 3 bins of at most 1 GiB")
-        plan.get_by_label("Fill bins up to", exact=True).focus()
-        for _ in range(9):
+        plan.get_by_label("Target file size", exact=True).focus()
+        for _ in range(2):
             page.keyboard.press("ArrowLeft")
         expect(plan.locator(".ck-plan")).to_contain_text("fill 11 bins of at most 2 MiB")
         finding = re.compile("^1,095 → 11 files, 19.1 MiB → about ")

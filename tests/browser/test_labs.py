@@ -57,6 +57,7 @@ LABS = {
     "vacuum": OnPage(DELETED_FROM, "VACUUM runs in", 0.02),
     "sink-log": OnPage("labs.sink_log()", "After batch"),
     "manifest": OnPage(IN_BATCHES, "GENERATE after batch"),
+    "budget": OnPage("labs.budget(ck.open_table('../data/shaped'), 'event_time', '8 KiB')", "Budget"),
 }
 RACE = 'labs.race("../data/stories", "append with append")'
 QUESTIONS = """\

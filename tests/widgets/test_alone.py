@@ -14,8 +14,9 @@ from compaction_kit import widgets
 from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import TableNotFoundError
 from compaction_kit.text import KIB
-from compaction_kit.widgets.page import PartPage
-from compaction_kit.widgets.parts import FigureView
+from compaction_kit.widgets.page import PartPage, still_of
+from compaction_kit.widgets.parts import Drawing, FigureView
+from tests.displayed import outputs_of
 from tests.handmade import commit_path, metadata, write_log, write_sink_log
 
 SECONDS = 30
@@ -43,7 +44,7 @@ def words(widget: w.Widget) -> str:
     if getattr(widget.layout, "display", "") == "none":
         return ""
     inner = "".join(map(words, getattr(widget, "children", ())))
-    return f"{widget.value}{inner}" if isinstance(widget, w.HTML) else inner
+    return f"{widget.value}{inner}" if isinstance(widget, (w.HTML, Drawing)) else inner
 
 
 @pytest.mark.parametrize("part", OF_TABLES)
@@ -56,6 +57,9 @@ def test_a_part_takes_a_table_or_its_name(part: Callable[..., PartPage], folder:
     assert len({len(text) for text in shown}) == 1
     assert f"version {table.version} · 10 files" in words(by_name)
     assert "No table" not in shown[0]
+    still = outputs_of(by_table)[1]["text/html"]
+    assert f"version {table.version} · 10 files" in still
+    assert still.count("<svg") == words(by_table).count("<svg")
     figures = [one for one in by_name.part.children if isinstance(one, FigureView)]
     assert not figures or any("<svg" in one.value for one in figures) or part in WITHOUT_FIGURE
 
@@ -94,9 +98,9 @@ def test_a_run_alone_compacts(spark: object, tmp_path: Path) -> None:
 def test_a_click_in_a_survey_alone_shows_the_files(folder: Path) -> None:
     page = settled(ck.widgets.survey(folder))
     assert "10 files ·" not in words(page)
-    opener = page.part.rows.children[0].children[0]
-    opener.click()
-    opener.click()
+    assert [cell in still_of(page.part) for cell in (">a</td>", ">10</td>", ">32 MiB</td>")] == [True] * 3
+    for _ in range(2):
+        page.part.grid.on_open(str(folder / "a"))
     clicked = page.children[-1].children[-1].children
     assert len(clicked) == 1
     settled(clicked[0])

@@ -3,7 +3,7 @@
 import pytest
 
 from compaction_kit.text import GIB, MIB
-from compaction_kit.widgets.parts import SizeSlider
+from compaction_kit.widgets.sizes import SizeSlider
 
 
 @pytest.fixture

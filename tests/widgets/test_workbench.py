@@ -1,6 +1,8 @@
 """State to views and back; the browser's tests do the rest."""
 
 import importlib
+import re
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -10,9 +12,10 @@ from typing import Any
 from urllib.parse import unquote
 
 import deltalake
+import ipywidgets as w
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -24,8 +27,10 @@ from compaction_kit.history import RestorePlan
 from compaction_kit.text import GIB, KIB, MIB
 from compaction_kit.vacuum import VacuumResult
 from compaction_kit.widgets.job import Job
-from compaction_kit.widgets.parts import SizeSlider
+from compaction_kit.widgets.parts import within
+from compaction_kit.widgets.recent import recent_tables, remember
 from compaction_kit.widgets.restore import RestoreView
+from compaction_kit.widgets.sizes import SizeSlider
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.vacuum import VacuumView
 from compaction_kit.widgets.workbench import Workbench
@@ -107,16 +112,43 @@ def test_a_small_size_above_the_bin_limit_is_planned_as_optimize_does(bench: Wor
     assert (bench.plan.smaller.field.value, bench.plan.target.field.value) == ("4 MiB", "2 MiB")
 
 
-def test_the_sliders_stand_where_the_plan_goes_by(bench: Workbench) -> None:
-    @given(st.sampled_from([bench.plan.smaller, bench.plan.target]), st.integers(10, 32))
-    def check(moved: SizeSlider, place: int) -> None:
-        moved.slider.set_state({"value": place})
+def test_sliders_and_lines_stand_where_the_plan_goes_by(bench: Workbench) -> None:
+    show(bench, "Plan")
+    lines = bench.plan.image
+    scale = lines.scale
+
+    @given(st.sampled_from([("first", bench.plan.smaller), ("second", bench.plan.target)]), st.data())
+    @settings(max_examples=20)
+    def check(moved: tuple[str, SizeSlider], data: st.DataObject) -> None:
+        name, slider = moved
+        place = data.draw(st.sampled_from(slider.slider.stops))
+        lines.set_state({name: place})
         thresholds = plan_of(bench).thresholds
-        assert moved.size_bytes == 2**place
-        assert bench.plan.smaller.size_bytes == thresholds.min_file_size
-        assert bench.plan.target.size_bytes == thresholds.max_file_size
+        assert slider.size_bytes == 2**place == 2**slider.slider.value
+        assert bench.plan.smaller.size_bytes == thresholds.min_file_size == 2**lines.first
+        assert bench.plan.target.size_bytes == thresholds.max_file_size == 2**lines.second
+        assert lines.scale == scale
 
     check()
+
+
+def test_every_stop_of_a_slider_makes_another_plan(bench: Workbench) -> None:
+    plans = []
+    for stop in bench.plan.smaller.slider.stops:
+        bench.plan.smaller.slider.set_state({"value": stop})
+        plans.append(sorted(plan_of(bench).files["path"].to_pylist()))
+    assert len({tuple(paths) for paths in plans}) == len(plans)
+    assert (len(plans[0]), len(plans[-1])) == (0, 10)
+
+
+def test_the_plan_before_is_an_outline(bench: Workbench, folder: Path) -> None:
+    show(bench, "Plan")
+    assert "the plan before" not in bench.plan.image.value
+    bench.state.max_file_size = 8 * KIB
+    assert "the plan before" in bench.plan.image.value
+    bench.state.name = str(folder / "nested" / "b")
+    bench.state.loading.wait(SECONDS)
+    assert "the plan before" not in bench.plan.image.value
 
 
 def test_another_table_starts_afresh(bench: Workbench, folder: Path) -> None:
@@ -199,16 +231,27 @@ def test_the_verdict_s_lines_of_python_say_the_same(
     assert capsys.readouterr().out == f"{bench.state.verdict}\n"
 
 
-def test_the_lines_of_python_make_the_same_plan(bench: Workbench) -> None:
+@pytest.mark.spark
+def test_the_lines_of_python_make_the_same_plan_and_run_it(
+    own_bench: Workbench, own: Path, spark: object
+) -> None:
+    bench = own_bench
+    assert "plan = table.plan_compaction()\n" in bench.plan.as_code()
+    bench.state.min_file_size = 100_000
+    assert "plan_compaction(min_file_size=100000)" in bench.plan.as_code()
     bench.state.max_file_size = 8 * KIB
+    assert "plan_compaction(max_file_size='8 KiB')" in bench.plan.as_code()
     bench.state.order = "ingest"
     bench.state.loading.wait(SECONDS)
     bench.state.budget = "20 KiB"
-    code = bench.plan.as_code()
-    assert "order='ingest', budget='20 KiB'" in code
+    show(bench, "Plan")
+    bench.as_python.selected_index = 0
+    code = bench.copy.text
+    assert "max_file_size='8 KiB', order='ingest', budget='20 KiB'" in code
     scope: dict[str, object] = {}
     exec(code, scope)
     assert repr(scope["plan"]) == repr(bench.state.plan)
+    assert ck.open_table(own / "a").files().num_files == plan_of(bench).num_files_after
 
 
 @pytest.mark.spark
@@ -256,25 +299,29 @@ def test_a_run_is_proved_and_the_next_plan_is_empty(bench: Workbench, folder: Pa
 def test_tables_are_ranked_and_a_click_opens_one(bench: Workbench, folder: Path) -> None:
     show(bench, "Survey")
     bench.state.surveying.wait(SECONDS)
-    openers = [row.children[0] for row in bench.survey.rows.children]
-    assert sorted(opener.description for opener in openers) == [
-        str(folder / "a"),
-        str(folder / "nested" / "b"),
-    ]
-    next(opener for opener in openers if opener.description.endswith("b")).click()
+    grid = bench.survey.grid
+    rows = {row[0][0]: dict(zip(grid.columns, row, strict=True)) for row in grid.rows}
+    assert rows["a"]["table"] == ["a", str(folder / "a")]
+    assert rows["nested/b"]["small"] == ["100 %", 1.0, 1.0]
+    assert rows["nested/b"]["files"] == ["3", 3]
+    assert "Compaction would save readers" in bench.survey.sentence.value
+    grid.on_open(str(folder / "nested" / "b"))
     bench.state.loading.wait(SECONDS)
     assert files_of(bench).num_files == 3
     assert bench.rail.value == "Files"
 
 
 @pytest.mark.parametrize(
-    ("budget", "words"), [("soon", "is not a size"), ("-1", "is not a size"), ("0", "budget")]
+    ("budget", "words"), [("soon", "is not a size"), ("-1", "is not a size"), ("0", "is out of range")]
 )
 def test_a_bad_budget_gets_a_sentence_and_no_plan(bench: Workbench, budget: str, words: str) -> None:
     show(bench, "Plan")
     bench.plan.budget.value = budget
-    assert words in bench.plan.error.value
+    assert re.search(f"Budget: &(quot|#x27);{budget}&.*{words}", bench.plan.error.value)
     assert bench.state.plan is None
+    # In one place: the verdict says where.
+    assert words not in bench.verdict.sentences.value
+    assert "Plan says why" in bench.verdict.sentences.value
     bench.plan.budget.value = ""
     assert not bench.state.error
     assert bench.plan.error.layout.display == "none"
@@ -571,6 +618,10 @@ def test_what_others_commit_is_seen(own_bench: Workbench, own: Path, ask: str) -
     version = ck.open_table(own / "a").version
     assert (files_of(own_bench).version, plan_of(own_bench).version) == (version, version)
     assert f"version {version} · 5 files" in own_bench.picker.about.value
+    assert f"· 1 version since {version - 1}" in own_bench.picker.about.value
+    own_bench.picker.refresh.click()
+    own_bench.state.loading.wait(SECONDS)
+    assert f"· no version since {version}" in own_bench.picker.about.value
     assert own_bench.picker.choice.value == str(own / "a")
     assert own_bench.plan.order.value == "ingest"
 
@@ -616,6 +667,23 @@ def test_where_nothing_is_open_nothing_is_said_to_be_planned(bench: Workbench, p
     assert "No plan yet: open a table." in sentence.value
 
 
+_REPRS = re.compile(r"object at 0x|DataFrame\[|<class |\b[A-Z]\w*(?:Plan|Result|Table|Survey|Log|Files)\(")
+
+
+@pytest.mark.spark
+def test_no_part_shows_an_object_instead_of_words(own_bench: Workbench, spark: object) -> None:
+    compacted(own_bench)
+    for part in own_bench.parts:
+        show(own_bench, part.title)
+        for job in own_bench.jobs * 2:
+            job.wait(SECONDS)
+        for folded in (widget for widget in within([part]) if isinstance(widget, w.Accordion)):
+            for index in range(len(folded.children)):
+                folded.selected_index = index
+                told = "".join(str(one.value) for one in within([part]) if isinstance(one, w.HTML))
+                assert not _REPRS.search(told), (part.title, _REPRS.search(told))
+
+
 @pytest.fixture
 def schema(spark: SparkSession, folder: Path) -> Iterator[str]:
     """A schema with the tables of `folder` and a view."""
@@ -644,7 +712,7 @@ def test_a_schema_of_the_session_is_browsed(
     num_files = ck.open_table(folder / "a").files().num_files
     assert files_of(bench).num_files == num_files
     state.surveying.wait(SECONDS)
-    assert sorted(row.children[0].description for row in bench.survey.rows.children) == state.tables
+    assert sorted(row[0][1] for row in bench.survey.grid.rows) == state.tables
     assert bench.survey.as_code().endswith(f"ck.survey({schema!r})")
     spark.sql("DROP TABLE kit_bench.b")
     bench.picker.refresh.click()
@@ -696,10 +764,34 @@ def test_another_folder_leaves_the_survey_on_screen(bench: Workbench, folder: Pa
     bench.state.loading.wait(SECONDS)
     bench.state.surveying.wait(SECONDS)
     assert bench.rail.value == "Survey"
-    opener = bench.survey.rows.children[0].children[0]
-    assert opener.description == bench.state.name
-    opener.click()
+    assert [row[0][1] for row in bench.survey.grid.rows] == [bench.state.name]
+    bench.survey.grid.on_open(bench.state.name)
     assert bench.rail.value == "Files"
+
+
+def test_tables_opened_before_are_offered_without_those_gone_and_without_secrets(
+    bench: Workbench, folder: Path, tmp_path: Path
+) -> None:
+    for number in range(9):
+        shaped_table(tmp_path / f"other {number}", partitions=0, files=1, rows=10)
+        remember(str(tmp_path / f"other {number}"))
+    for name in ("lake.sales.orders", "s3a://key:secret@bucket/table", "https://bucket/table?sig=secret"):
+        remember(name)
+    shutil.rmtree(tmp_path / "other 3")
+    assert recent_tables() == [
+        "lake.sales.orders",
+        *(str(tmp_path / f"other {n}") for n in (8, 7, 6, 5, 4, 2, 1, 0)),
+    ]
+    assert "secret" not in (tmp_path / ".cache" / "recent.json").read_text()
+    bench.picker.root.value = str(folder / "nested")
+    bench.state.loading.wait(SECONDS)
+    bench.picker.choice.value = str(tmp_path / "other 8")
+    bench.state.loading.wait(SECONDS)
+    assert bench.state.name == str(tmp_path / "other 8")
+    assert bench.picker.choice.label == f"{tmp_path}/other 8 (recent)"
+    assert bench.state.root == str(folder / "nested")
+    remember(str(folder / "a"))
+    assert len(recent_tables()) == 10
 
 
 def test_a_part_that_can_t_be_drawn_says_so_and_shows_nothing_old(
