@@ -1,4 +1,4 @@
-"""Notebooks that pytest runs use the JVM of its process."""
+"""Notebooks that pytest runs use the JVM of its process, and print what they printed before."""
 
 import os
 from collections.abc import Generator
@@ -9,6 +9,17 @@ from nbval.plugin import IPyNbCell
 
 from tests.conftest import QUICK, QUICK_STREAMS
 from tests.jvm import address, defaults, free_jvm, stop_sessions
+from tests.notebooks.outputs import compare_or_accept
+
+_ACCEPT = "--accept-outputs"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        _ACCEPT,
+        choices=("printed", "stable"),
+        help="keep in tests/notebooks/outputs what cells print; or, of what is kept, what they print again",
+    )
 
 
 @pytest.hookimpl(wrapper=True)
@@ -25,4 +36,18 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         result = yield
     if nextitem is None or nextitem.parent is not item.parent:
         stop_sessions(gateway)
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """A cell that ran fails if a number in its text isn't the kept one."""
+    result = yield
+    if isinstance(item, IPyNbCell):
+        accept = item.config.getoption(_ACCEPT, None)
+        changed = compare_or_accept(item.path, item.cell["id"], item.test_outputs, accept)
+        if changed:
+            command = f"pytest {item.path.relative_to(item.config.rootpath)} {_ACCEPT}=printed"
+            hint = f"If that is meant: {command}, and once more with {_ACCEPT}=stable"
+            item.raise_cell_error(f"its output has changed\n{changed}\n{hint}")
     return result

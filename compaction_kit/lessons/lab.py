@@ -9,8 +9,9 @@ import ipywidgets as w
 from matplotlib.figure import Figure
 
 from compaction_kit.errors import InvalidArgumentError, show_value
-from compaction_kit.text import element, format_list, shown
+from compaction_kit.text import element, format_list, joined
 from compaction_kit.widgets import parts
+from compaction_kit.widgets.page import show_with_still, still_of
 
 _LABEL_WIDTH = "220px"
 
@@ -137,11 +138,15 @@ class Lab(parts.Part):
         self.compute, self.controls = compute, controls
         self.sentence = parts.Text("text", "status")
         self.image = parts.FigureView("ck-lab-figure")
+        # Takes the figure's place when there is none, so that the page doesn't jump.
+        self.room = w.HTML()
+        self._room = joined()
         self.code = w.HTML().add_class("ck-code")
         as_python = w.Accordion([self.code], titles=("As Python",)).add_class("ck-as-python")
         style = w.HBox([w.HTML(parts.STYLE), parts.DropdownArrows()])
         inputs = w.VBox([*controls.values(), *more])
-        super().__init__(style, inputs, self.sentence, self.image, as_python)
+        super().__init__()
+        self.children = (style, inputs, self.failure, self.sentence, self.image, self.room, as_python)
         for name in ("ck-workbench", "ck-part", "ck-lab"):
             self.add_class(name)
         for control in controls.values():
@@ -182,17 +187,18 @@ class Lab(parts.Part):
             self.finding = None
             self.sentence.show("")
             self.code.value = ""
+            self.room.value = self._room
             raise
+        self.room.value = ""
         self.finding = finding
         self.sentence.show(finding.sentence)
         self.image.show(lambda: finding.figure)
+        width, height = finding.figure.get_size_inches()
+        self._room = element("div", style=f"aspect-ratio: {width} / {height}; max-width: {width}in")
         self.code.value = element("pre", finding.code)
 
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        """Give exports, where no control can be moved, the sentence and the figure as they are now."""
-        finding = self.finding
-        as_html = {"text/html": shown(finding.sentence, finding.figure)} if finding else {}
-        return super()._repr_mimebundle_(**options) | as_html
+    def _ipython_display_(self) -> None:
+        show_with_still(self, lambda: still_of(self), self.finding.sentence if self.finding else "")
 
 
 def _check(what: str, option: Any, options: Sequence[Any]) -> None:

@@ -10,7 +10,8 @@ from traitlets import Any as AnyValue
 from traitlets import Bool, Float, List, Unicode
 
 from compaction_kit.errors import InvalidArgumentError, show_value
-from compaction_kit.text import element, format_list, joined, shown
+from compaction_kit.text import Html, element, format_list, joined
+from compaction_kit.widgets.page import show_with_still
 
 _FOLDER = Path(__file__).parent
 
@@ -29,15 +30,16 @@ class Prediction(anywidget.AnyWidget):
     guess: Any = AnyValue(None, help="The student's guess; None before it").tag(sync=True)
     revealed = Bool(False, help="Whether the answer is shown").tag(sync=True)
 
-    def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Give exports, where nothing can be guessed, the question, and the answer folded below it."""
-        data, metadata = super()._repr_mimebundle_(**options) or ({}, {})
+    def _ipython_display_(self) -> None:
+        show_with_still(self, self._still, self.question)
+
+    def _still(self) -> Html:
+        """The question, and the answer folded below it, where nothing can be guessed."""
         text = f"{self.answer:,}" if not self.choices else self.answer
         answer = element("p", f"{text} {self.unit}".strip() + (f": {self.why}" if self.why else "."))
         choices = [element("ul", *(element("li", choice) for choice in self.choices))] if self.choices else []
         folded = element("details", element("summary", "The answer"), answer)
-        html = shown(joined(element("p", element("b", self.question)), *choices, folded))
-        return data | {"text/html": html}, metadata
+        return joined(element("p", element("b", self.question)), *choices, folded)
 
 
 def predict(

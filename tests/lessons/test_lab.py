@@ -1,5 +1,7 @@
 """What a lesson's lab is made of."""
 
+import re
+
 import pytest
 from matplotlib.figure import Figure
 
@@ -7,6 +9,7 @@ from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.lessons.lab import Choice, Finding, Lab, Steps, run
 from compaction_kit.text import KIB, format_size
+from tests.displayed import outputs_of
 
 LINES = "from compaction_kit import plots\n\nplots.waiting({'before': (files, 2.0), 'after': (1, 0.1)})"
 
@@ -46,11 +49,16 @@ def test_what_cant_be_computed_is_a_sentence_until_it_can() -> None:
     shown.move(where="nowhere")
     assert "&quot;nowhere&quot; is no place: choose another one." in shown.failure.value
     assert (shown.figure, shown.as_code()) == (None, "")
-    assert (shown.sentence.value, shown.image.value, shown.code.value) == ("", "", "")
-    assert "text/html" not in shown._repr_mimebundle_()
+    assert (shown.sentence.value, shown.code.value) == ("", "")
+    # The figure's room stays.
+    assert re.fullmatch(
+        r'<div style="aspect-ratio: [\d.]+ / [\d.]+; max-width: [\d.]+in"></div>', shown.room.value
+    )
+    assert "is no place" in outputs_of(shown)[1]["text/html"]
     shown.move(where="b")
     assert shown.failure.value == ""
     assert "<svg" in shown.image.value
+    assert shown.room.value == ""
 
 
 @pytest.mark.parametrize(
@@ -65,11 +73,15 @@ def test_a_value_or_control_that_isnt_there_is_refused(moved: dict[str, int], wh
         Choice("Where", {"here": "a"}, "b")
 
 
-def test_exports_have_the_sentence_and_the_figure() -> None:
-    exported = lab()._repr_mimebundle_()
-    assert "application/vnd.jupyter.widget-view+json" in exported
-    assert "1024 bytes &lt; a" in exported["text/html"]
-    assert "<svg" in exported["text/html"]
+def test_what_is_saved_or_exported_has_the_sentence_and_the_figure() -> None:
+    alive, still = outputs_of(lab())
+    assert alive["application/vnd.jupyter.widget-view+json"]["model_id"]
+    # Nothing but the widget: where it can't live, the still alone is seen.
+    assert (alive["text/html"], alive["text/plain"]) == ("", "")
+    assert still["text/plain"] == "1024 bytes < a"
+    assert "1024 bytes &lt; a" in still["text/html"]
+    assert "<svg" in still["text/html"]
+    assert "plots.waiting" not in still["text/html"], "the folded code"
 
 
 def test_lines_give_the_value_of_the_last_one() -> None:

@@ -1,4 +1,4 @@
-"""Lesson 08's lab: what a reader of a manifest gets, as Delta, GENERATE and VACUUM leave it."""
+"""Lesson 09's lab: what a reader of a manifest gets, as Delta, GENERATE and VACUUM leave it."""
 
 from collections.abc import Callable
 from pathlib import Path

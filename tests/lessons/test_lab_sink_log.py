@@ -1,4 +1,4 @@
-"""Lesson 07's lab: which files of a sink's log stand, as Spark's own class leaves them."""
+"""Lesson 08's lab: which files of a sink's log stand, as Spark's own class leaves them."""
 
 import os
 from datetime import timedelta

@@ -99,7 +99,7 @@ def test_the_packer_is_followed_file_by_file(sales: Table) -> None:
     lab.move(min_file_size=4 * KIB, max_file_size=128 * KIB, num_seen=4)
     assert "it is not small, and stays" in told(lab)
     assert height(lab) == height(labs.packing(sales))
-    with pytest.raises(InvalidArgumentError, match="Fill bins up to can't be 5"):
+    with pytest.raises(InvalidArgumentError, match="Target file size can't be 5"):
         lab.move(max_file_size=5)
 
 
@@ -109,6 +109,31 @@ def test_a_bin_ends_where_a_partition_does(tmp_path: Path) -> None:
     lab.move(num_seen=3)
     assert "it is of another partition, and opens another bin" in told(lab)
     assert "In the end: 2 bins" in told(lab)
+
+
+def test_a_budget_takes_the_best_bins_and_an_order_keeps_ranges_narrow(tmp_path: Path) -> None:
+    table = ck.open_table(shaped_table(tmp_path / "skewed", partitions=4, files=20, rows=50, skew=1.0))
+    lab = labs.budget(table, "event_time", "16 KiB", share=0.05)
+    heights, touched = [], []
+    for order in ("size", "ingest", "event_time"):
+        lab.move(order=order)
+        for share in (0.05, 0.3, 1.0):
+            lab.move(share=share)
+            budget = int(share * table.files().size_bytes)
+            plan = table.plan_compaction(max_file_size="16 KiB", order=order, budget=budget)
+            row = plan.compare("event_time").layouts.to_pylist()[-1]
+            assert plan.bytes_removed <= budget
+            assert f"80 files become {plan.num_files_after}." in told(lab)
+            assert f"touches {row['range_files']:.1f} of them" in told(lab)
+            heights.append(height(lab))
+        touched.append(row["range_files"])
+    assert len(set(heights)) == 1
+    assert touched[2] < touched[0]
+    assert "saves 100% of what" in told(lab)
+    with pytest.raises(InvalidArgumentError, match="Budget can't be 5"):
+        lab.move(share=5)
+    with pytest.raises(InvalidArgumentError, match="nowhere"):
+        labs.budget(table, "nowhere", "16 KiB")
 
 
 def wait(condition: Callable[[], bool], seconds: float = 60) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.lessons.predict import predict
+from tests.displayed import outputs_of
 
 
 def test_the_answer_is_for_the_assert_that_follows() -> None:
@@ -17,16 +18,15 @@ def test_the_answer_is_for_the_assert_that_follows() -> None:
 
 
 def test_exports_have_the_question_and_the_folded_answer() -> None:
-    data, _ = predict(
-        "Files < bytes?", 1_095, unit="files", why="A file a day & airport."
-    )._repr_mimebundle_()
-    assert "application/vnd.jupyter.widget-view+json" in data
-    question, _, answer = data["text/html"].partition("<details>")
+    asked = predict("Files < bytes?", 1_095, unit="files", why="A file a day & airport.")
+    alive, still = outputs_of(asked)
+    assert "application/vnd.jupyter.widget-view+json" in alive
+    question, _, answer = still["text/html"].partition("<details>")
     assert "Files &lt; bytes?" in question
     assert "1,095" not in question
     assert "1,095 files: A file a day &amp; airport." in answer
-    data, _ = predict("Which?", "footers", ["bytes", "footers"])._repr_mimebundle_()
-    assert "<li>bytes</li><li>footers</li>" in data["text/html"].partition("<details>")[0]
+    _, still = outputs_of(predict("Which?", "footers", ["bytes", "footers"]))
+    assert "<li>bytes</li><li>footers</li>" in still["text/html"].partition("<details>")[0]
 
 
 @pytest.mark.parametrize(("answer", "choices"), [("c", ["a", "b"]), (1, ["1"]), ("1", None), (True, None)])

@@ -1,4 +1,4 @@
-"""Lesson 08's lab: what a reader of a manifest gets that was made in the midst of a compaction."""
+"""Lesson 09's lab: what a reader of a manifest gets that was made in the midst of a compaction."""
 
 from dataclasses import dataclass
 

@@ -41,8 +41,8 @@ plots.packing(plan.steps, plan.thresholds.max_file_size, num_seen={num_seen})"""
 
     return Lab(
         finding,
-        min_file_size=Steps("Files smaller than", _SIZES, size, format_size),
-        max_file_size=Steps("Fill bins up to", _SIZES, size, format_size),
+        min_file_size=Steps("Minimum file size", _SIZES, size, format_size),
+        max_file_size=Steps("Target file size", _SIZES, size, format_size),
         num_seen=Steps("Files looked at", range(num_files + 1), min(3, num_files)),
     )
 

@@ -1,4 +1,4 @@
-"""Lesson 07's lab: which files of a sink's log stand after a batch, and which of them a reader needs."""
+"""Lesson 08's lab: which files of a sink's log stand after a batch, and which of them a reader needs."""
 
 from dataclasses import dataclass
 from datetime import timedelta

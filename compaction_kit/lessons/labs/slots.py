@@ -1,8 +1,10 @@
 """Lesson 04: how many bins OPTIMIZE rewrites at once, and how many tasks read a bin."""
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from compaction_kit.errors import CompactionKitError
 from compaction_kit.lessons.lab import Choice, Finding, Lab, Steps, run
@@ -50,6 +52,24 @@ def slots(measure: Callable[[int, bool], pa.Table], measured: Mapping[Setting, p
     )
     lab.watch(running, ["status"], lambda: not running.running)
     return lab
+
+
+def bin_jobs(spark: SparkSession, path: str | Path) -> list[tuple[str, list[int]]]:
+    """What OPTIMIZE's Spark jobs for bins of a table are called, and the tasks of their stages, in order.
+
+    A shuffle has a stage that reads and one that writes, in one job or two. Spark Connect tells of none.
+    """
+    jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)  # type: ignore[union-attr]
+    found, tracker = [], spark.sparkContext.statusTracker()
+    for job in map(jobs.apply, range(jobs.size())):
+        told = job.description()
+        place, _, what = (told.get() if told.isDefined() else "").partition("<br/>")
+        info = tracker.getJobInfo(job.jobId())
+        if what and info and Path(place).name == Path(path).name:
+            stages = [tracker.getStageInfo(stage) for stage in sorted(info.stageIds)]
+            tasks = [stage.numCompletedTasks for stage in stages if stage and stage.numCompletedTasks]
+            found.append((job.jobId(), what.partition(" in ")[0], tasks))
+    return [(what, tasks) for _, what, tasks in sorted(found)]
 
 
 def _compared(sentence: str, known: Mapping[Setting, object], settings: Iterable[Setting]) -> Finding:

@@ -1,0 +1,95 @@
+"""Check the answers to a lesson's exercises: right or not, and nothing of the solution."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from math import isclose
+from numbers import Real
+from typing import Any
+
+from compaction_kit.errors import InvalidArgumentError, show_value
+from compaction_kit.lessons.truths import TRUTHS
+from compaction_kit.plots import style
+from compaction_kit.text import Html, element, format_list, shown
+
+_OPEN, _WRONG, _RIGHT = "Not answered yet", "Not right yet", "Right"
+# The part of a float by which an answer may miss it; whole numbers are exact.
+_TOLERANCE = 0.03
+_COLOURS = {_OPEN: style.TOMBSTONED, _WRONG: style.LOST, _RIGHT: style.NEW}
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What is said of an answer: a verdict, and which kind of answer is expected, but never the answer."""
+
+    verdict: str
+    sentence: str = ""
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the answer is right."""
+        return self.verdict == _RIGHT
+
+    def _repr_html_(self) -> Html:
+        look = f"border-left: 4px solid {_COLOURS[self.verdict]}; padding-left: 8px"
+        return shown(element("p", element("b", self.verdict), self.sentence, role="status", style=look))
+
+    def __repr__(self) -> str:
+        return self.verdict + self.sentence
+
+
+def check(exercise: str, answer: Any, *given: Any) -> Checked:
+    """Say whether an answer is right. The truth is computed from what is given, such as a table.
+
+    Args:
+        exercise: Lesson and exercise, such as "01.2".
+        answer: The answer; None as long as there is none.
+        given: What the truth is computed from, as the lesson's cell has it; None as long as it isn't there.
+
+    Returns:
+        The verdict, for the last line of a cell.
+
+    Raises:
+        InvalidArgumentError: There is no such exercise.
+
+    Examples:
+        >>> from compaction_kit.lessons.check import check
+        >>> check("10.1", None)
+        Not answered yet: expected is a number.
+    """
+    if exercise not in TRUTHS:
+        known = format_list(sorted(TRUTHS), most=len(TRUTHS))
+        raise InvalidArgumentError(f"exercise={show_value(exercise)} is unknown: give one of {known}.")
+    kind, find = TRUTHS[exercise]
+    if answer is None or any(one is None for one in given):
+        return Checked(_OPEN, f": expected is {kind}.")
+    try:
+        found, right = _plain(answer), _plain(find(*given))
+    except Exception as error:
+        return Checked(_WRONG, f": it can't be checked with what is given ({error}); expected is {kind}.")
+    if not _is_alike(found, right):
+        return Checked(_WRONG, f": this is of type {type(answer).__name__}, and expected is {kind}.")
+    return Checked(_RIGHT, ".") if _is_same(found, right) else Checked(_WRONG, f": expected is {kind}.")
+
+
+def _plain(value: Any) -> Any:
+    """Values of NumPy and pandas as those of Python."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _is_alike(answer: Any, truth: Any) -> bool:
+    """Whether both are numbers, both texts, or both collections."""
+    if isinstance(truth, (Real, str)):
+        return isinstance(answer, Real if isinstance(truth, Real) else str)
+    return isinstance(answer, Collection) and not isinstance(answer, str)
+
+
+def _is_same(answer: Any, truth: Any) -> bool:
+    if not _is_alike(answer, truth):
+        return False
+    if isinstance(truth, str):
+        return bool(answer.strip().lower() == truth.lower())
+    if isinstance(truth, Real):
+        return isclose(answer, truth, rel_tol=_TOLERANCE if isinstance(truth, float) else 0.0)
+    if isinstance(truth, set):
+        return set(answer) == truth
+    return len(answer) == len(truth) and all(map(_is_same, answer, truth))
