@@ -10,7 +10,7 @@ PAIRS := spark-3-5 spark-4-0 spark-4-1
 COMPAT_TESTS := $(addprefix tests/,log plan execute history vacuum sinklog interop \
 	test_compat.py test_java.py test_files.py test_predicate.py test_session.py test_table.py test_verify.py)
 
-.PHONY: help tour lab page test test-long knocks compat bench lint clean
+.PHONY: help tour lab page book book-links test test-long knocks compat bench lint clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 11
@@ -23,6 +23,12 @@ lab: $(INSTALLED)  ## open the workbench in JupyterLab
 
 page: $(INSTALLED)  ## open the workbench as a page of its own, by Voilà
 	$(BIN)/voila notebooks/workbench.ipynb
+
+book: .venv-book/installed  ## build course, reference and gallery as a site in .book/html; fails on a dead link
+	$(BOOK) -b html docs/book .book/html
+
+book-links: .venv-book/installed  ## look whether the book's links to other sites still lead somewhere (needs a network)
+	$(BOOK) -b linkcheck docs/book .book/links
 
 test: $(INSTALLED) lint  ## run everything: unit, Spark, notebooks, browser
 	$(TEST_ENV) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
@@ -47,8 +53,9 @@ lint: $(INSTALLED)  ## check style and types
 	$(BIN)/mypy
 
 clean:  ## remove what the targets made
-	rm -rf $(VENV) .venv-compat tour.html data .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-book .venv-compat .book docs/book/api tour.html data .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
+BOOK = .venv-book/bin/python -m sphinx -W --keep-going -q -d .book/doctrees
 # The JVM's first compiler alone: tests run each statement a few times, so that the second costs
 # more than it brings. Without the second, that compiler runs out of room for its code. Garbage by one
 # thread: there is a JVM for each core; and seldom: a heap and metaspace that grow bit by bit are
@@ -64,6 +71,14 @@ $(INSTALLED): pyproject.toml
 	$(CHECK_PYTHON)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP_INSTALL) --editable '.[dev]'
+	touch $@
+
+# What the book needs more than the notebooks do; the rest is the other environment's.
+.venv-book/installed: $(INSTALLED)
+	$(PYTHON) -m venv .venv-book
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+		> $$(.venv-book/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/shared.pth
+	.venv-book/bin/python $(PIP_INSTALL) --editable '.[book]'
 	touch $@
 
 .PRECIOUS: .venv-compat/%/installed

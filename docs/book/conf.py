@@ -1,0 +1,65 @@
+"""How Sphinx builds the book; `make book` runs it. Nothing it needs comes over a network."""
+
+import hashlib
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "docs" / "book"))
+
+import pages  # noqa: E402
+
+pages.write_reference()
+
+project = "compaction_kit"
+author = copyright = "the authors of compaction_kit, Apache-2.0"
+language = "en"
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["notebooks/workbench.ipynb", "notebooks/README.md"]
+
+
+# Outputs are kept until a cell or the package changes.
+_source = hashlib.sha256()
+for _file in sorted(file for file in (ROOT / "compaction_kit").rglob("*.*") if file.suffix != ".pyc"):
+    _source.update(_file.read_bytes())
+nb_execution_mode = "cache"
+nb_execution_cache_path = str(ROOT / ".book" / "outputs" / _source.hexdigest()[:16])
+nb_execution_in_temp = True
+nb_execution_raise_on_error = True
+nb_execution_timeout = 600
+nb_merge_streams = True
+nb_custom_formats = {".ipynb": "pages.read_notebook"}
+# A page has no kernel: the still of a widget is shown, and nothing is loaded to bring it to life.
+nb_mime_priority_overrides = [("html", "application/vnd.jupyter.widget-view+json", None)]
+nb_ipywidgets_js: dict[str, dict[str, str]] = {}
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
+
+# A name in single backticks is a link where it is one of the reference's, and code elsewhere.
+default_role = "py:obj"
+autodoc_member_order = "bysource"
+autodoc_default_options = {"exclude-members": "set"}  # matplotlib writes one into each Figure
+autodoc_typehints = "description"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
+napoleon_use_ivar = True
+
+html_theme = "sphinx_book_theme"
+html_title = "compaction_kit"
+html_static_path = ["book.css"]
+html_css_files = ["book.css"]
+html_copy_source = False
+html_theme_options = {"show_toc_level": 2, "show_navbar_depth": 1, "use_download_button": False}
+linkcheck_timeout = 20
+
+
+def setup(app: Any) -> None:
+    """Let a lesson's number on the lecturer's page lead to it, and the house's picture be a table."""
+    changes = {"lecturers": pages.link_lessons, "CONTRIBUTING": pages.list_imports}
+
+    def change(_: Any, page: str, source: list[str]) -> None:
+        source[0] = changes.get(page, str)(source[0])
+
+    app.connect("source-read", change)

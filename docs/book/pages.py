@@ -1,0 +1,121 @@
+"""The book's pages that are made of the package: the reference, and the notebooks as the book shows them."""
+
+import importlib
+import inspect
+from pathlib import Path
+from types import ModuleType
+
+import nbformat
+
+import compaction_kit as ck
+
+FOLDER = Path(__file__).resolve().parent
+# The rooms of the reference, in the order of CONTRIBUTING.md's story, and their modules.
+ROOMS = {
+    "Tables and files": (
+        "compaction_kit",
+        "compaction_kit.table",
+        "compaction_kit.files",
+        "compaction_kit.log",
+    ),
+    "Plans": ("compaction_kit.compaction", "compaction_kit.plan", "compaction_kit.predict_reads"),
+    "Runs and proof": ("compaction_kit.execute", "compaction_kit.verify", "compaction_kit.reads"),
+    "History and vacuum": ("compaction_kit.history", "compaction_kit.vacuum"),
+    "Many tables": ("compaction_kit.survey",),
+    "Logs of file sinks": ("compaction_kit.sinklog",),
+    "Other readers and formats": ("compaction_kit.interop",),
+    "Figures": ("compaction_kit.plots",),
+    "Widgets and reports": ("compaction_kit.widgets", "compaction_kit.report"),
+    "Lessons and practice tables": (
+        "compaction_kit.datasets",
+        "compaction_kit.lessons.labs",
+        "compaction_kit.lessons.lab",
+        "compaction_kit.lessons.predict",
+        "compaction_kit.lessons.races",
+        "compaction_kit.lessons.streams",
+    ),
+    "Sessions, storage and errors": (
+        "compaction_kit.session",
+        "compaction_kit.storage",
+        "compaction_kit.errors",
+    ),
+}
+
+
+def public_names(module: ModuleType) -> list[str]:
+    """The names that a module offers: its `__all__`, or the functions and classes that it defines."""
+    named = getattr(module, "__all__", None)
+    own = (
+        name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__
+    )
+    return list(named or (name for name in own if not name.startswith("_")))
+
+
+def reference() -> dict[str, str]:
+    """The pages of the reference, by name: reStructuredText that autodoc fills with the docstrings."""
+    pages, places = dict[str, str](), dict[int, str]()
+    for title, modules in ROOMS.items():
+        lines = [title, "=" * len(title), ""]
+        for name in modules:
+            module = importlib.import_module(name)
+            # A function that has its module's name takes the place of the module.
+            twice = inspect.isfunction(getattr(ck, name.rpartition(".")[2], None))
+            about = [f".. automodule:: {name}", "   :no-members:", "   :no-index:" * twice, ""]
+            lines += [name, "-" * len(name), "", *about]
+            for public in public_names(module):
+                lines += [*_entry(f"{name}.{public}", getattr(module, public), places), ""]
+        pages[title.lower().replace(" ", "-").replace(",", "")] = "\n".join(lines)
+    contents = ["Reference", "=========", "", ".. toctree::", "   :maxdepth: 2", ""]
+    pages["index"] = "\n".join([*contents, *(f"   {page}" for page in pages), ""])
+    return pages
+
+
+def _entry(path: str, value: object, places: dict[int, str]) -> list[str]:
+    """A name, with its docstring where it comes first, and with a link to that place where it comes again."""
+    first = places.setdefault(id(value), path)
+    if isinstance(value, ModuleType):
+        return [f"``{path}``", f"   See :py:mod:`{value.__name__}`."]
+    if first != path:
+        return [f"``{path}``", f"   See :py:obj:`{first}`."]
+    if inspect.isclass(value):
+        return [f".. autoclass:: {path}", "   :members:", "   :show-inheritance:"]
+    return [f".. {'autofunction' if callable(value) else 'autodata'}:: {path}"]
+
+
+def write_reference() -> None:
+    """Write the pages of the reference; those that are as they were keep their time."""
+    folder = FOLDER / "api"
+    folder.mkdir(exist_ok=True)
+    for name, text in reference().items():
+        page = folder / f"{name}.rst"
+        if not page.exists() or page.read_text(encoding="utf-8") != text:
+            page.write_text(text, encoding="utf-8")
+
+
+def read_notebook(text: str) -> nbformat.NotebookNode:
+    """Read a notebook; cells that are folded in Jupyter are folded in the book."""
+    notebook = nbformat.reads(text, as_version=4)
+    for cell in notebook.cells:
+        if cell.metadata.get("jupyter", {}).get("source_hidden"):
+            cell.metadata["tags"] = ["hide-input"]
+    return notebook
+
+
+def link_lessons(text: str) -> str:
+    """Make links of the numbers of lessons with which the rows of a table begin."""
+    for lesson in sorted((FOLDER / "notebooks").glob("[0-9]*.ipynb")):
+        number = lesson.name[:2]
+        text = text.replace(f"\n| {number} |", f"\n| {{doc}}`{number} <notebooks/{lesson.stem}>` |")
+    return text
+
+
+def list_imports(text: str) -> str:
+    """Write a picture of the rooms, for which a browser would need a program, as a table."""
+    head, _, rest = text.partition("```mermaid\nflowchart TD\n")
+    picture, _, tail = rest.partition("```\n")
+    rooms = dict[str, list[str]]()
+    for line in picture.splitlines():
+        room, _, other = line.strip().partition(" --> ")
+        rooms.setdefault(room, []).append(f"`{other}`")
+    rows = [f"| `{room}` | {', '.join(others)} |" for room, others in rooms.items()]
+    return head + "\n".join(["| room | imports |", "|---|---|", *rows, ""]) + tail

@@ -1,0 +1,59 @@
+"""That the book leaves nothing out; `make book` checks its links, and runs what it shows."""
+
+import importlib
+import pkgutil
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import compaction_kit as ck
+from tests.test_project import ROOT
+
+BOOK = ROOT / "docs" / "book"
+LESSONS = sorted(path.relative_to(ROOT) for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
+# Their names are for the executors of a cluster.
+INNER = {"compaction_kit.execute.arrow.worker"}
+
+
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(BOOK)
+    monkeypatch.delitem(sys.modules, "pages", raising=False)
+    return importlib.import_module("pages")
+
+
+def test_the_reference_has_every_public_name(pages: ModuleType) -> None:
+    names = {found.name for found in pkgutil.walk_packages(ck.__path__, "compaction_kit.")} | {
+        "compaction_kit"
+    }
+    modules = [
+        module for name in names - INNER if hasattr(module := importlib.import_module(name), "__all__")
+    ]
+    assert len(modules) > 10
+    text = "\n".join(pages.reference().values())
+    public = {f"{module.__name__}.{name}" for module in modules for name in module.__all__}
+    assert sorted(name for name in public if not re.search(rf"(?m)[` ]{re.escape(name)}\b`*$", text)) == []
+
+
+def test_each_page_of_the_reference_is_in_its_contents(pages: ModuleType) -> None:
+    found = pages.reference()
+    listed = re.findall(r"(?m)^   ([a-z-]+)$", found["index"])
+    assert sorted(listed) == sorted(found.keys() - {"index"})
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+def test_a_lesson_is_in_the_contents_and_on_the_lecturers_page(pages: ModuleType, lesson: Path) -> None:
+    contents = re.findall(r"(?m)^notebooks/\S+$", (BOOK / "index.md").read_text(encoding="utf-8"))
+    assert any(lesson.match(glob) for glob in contents)
+    assert (BOOK / lesson).samefile(ROOT / lesson)
+    linked = pages.link_lessons((BOOK / "lecturers.md").read_text(encoding="utf-8"))
+    assert f"| {{doc}}`{lesson.name[:2]} <notebooks/{lesson.stem}>` |" in linked
+
+
+def test_pages_that_the_readme_leads_to_are_there() -> None:
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert "docs/book/python.md" in links
+    assert [link for link in links if not (ROOT / link).exists()] == []
