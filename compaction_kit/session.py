@@ -120,21 +120,39 @@ def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
         packages += s3_packages()
     for key, value in settings.items():
         builder = builder.config(key, value)
-    of_delta, of_all = _add_jars(builder, packages, own_jars)
+    of_delta, of_all = _jar_lists(packages)
     java_home = find_java_home(cache_folder())
-    if of_all.exists() and of_delta.exists():
-        _share_classes(builder, config, java_home, of_delta.read_text().split(","))
-    log_path = scratch / _LOG_NAME
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with _java_home(java_home), _output_to(log):
-        spark = _launched(builder, log_path)
-    jars = map(plain_path, (spark.sparkContext.getConf().get(_JARS) or "").split(","))
-    downloaded = [jar for jar in jars if jar.startswith(f"{of_all.parent}/")]
-    if downloaded and not of_all.exists():
-        partial = of_all.with_suffix(f".{os.getpid()}")
-        partial.write_text(",".join(downloaded))
-        partial.replace(of_all)
+    with _one_download(of_all):
+        _add_jars(builder, packages, own_jars, of_all)
+        if of_all.exists() and of_delta.exists():
+            _share_classes(builder, config, java_home, of_delta.read_text().split(","))
+        log_path = scratch / _LOG_NAME
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        with _java_home(java_home), _output_to(log):
+            spark = _launched(builder, log_path)
+        jars = map(plain_path, (spark.sparkContext.getConf().get(_JARS) or "").split(","))
+        downloaded = [jar for jar in jars if jar.startswith(f"{of_all.parent}/")]
+        if downloaded and not of_all.exists():
+            partial = of_all.with_suffix(f".{os.getpid()}")
+            partial.write_text(",".join(downloaded))
+            partial.replace(of_all)
     return spark
+
+
+@contextlib.contextmanager
+def _one_download(of_all: Path) -> Iterator[None]:
+    """Let one process at a time download JARs: two would write the same files of Ivy's folder.
+
+    Args:
+        of_all: The list of the JARs, which is there once they are.
+    """
+    if of_all.exists():
+        yield
+        return
+    of_all.parent.mkdir(parents=True, exist_ok=True)
+    with (of_all.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _launched(builder: SparkSession.Builder, log_path: Path, again: bool = True) -> SparkSession:
@@ -176,14 +194,11 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "compaction-kit"
 
 
-def _add_jars(
-    builder: SparkSession.Builder, packages: Sequence[str], own: Sequence[str]
-) -> tuple[Path, Path]:
-    """Add Delta's JARs, others by their Maven coordinates, and the user's own to a new session.
+def _jar_lists(packages: Sequence[str]) -> tuple[Path, Path]:
+    """Return two files of the cache, there or not: the paths of Delta's JARs, and of all of a session's.
 
-    Returns:
-        Two files of the cache, there or not: the paths of Delta's JARs alone, and of all of the session's,
-        which is to be written once it runs.
+    Args:
+        packages: Maven coordinates of what the session needs beside Delta.
 
     Raises:
         SessionError: Delta's Python package, which says what to download, is missing, or for another Spark.
@@ -198,13 +213,20 @@ def _add_jars(
     check_pair()
     coordinates = configure_spark_with_delta_pip(SparkSession.Builder())._options[_PACKAGES]
     folder = cache_folder() / "jars"
-    lists = [folder / f"{_digest(coordinates, *names)}.txt" for names in ((), packages)]
-    known = [lists[1].read_text()] if lists[1].exists() else []
+    return folder / f"{_digest(coordinates)}.txt", folder / f"{_digest(coordinates, *packages)}.txt"
+
+
+def _add_jars(
+    builder: SparkSession.Builder, packages: Sequence[str], own: Sequence[str], of_all: Path
+) -> None:
+    """Add Delta's JARs, others by their Maven coordinates, and the user's own to a new session."""
+    from delta import configure_spark_with_delta_pip
+
+    known = [of_all.read_text()] if of_all.exists() else []
     if known or own:
         builder.config(_JARS, ",".join([*known, *own]))
     if not known:
-        configure_spark_with_delta_pip(builder.config("spark.jars.ivy", str(folder)), list(packages))
-    return lists[0], lists[1]
+        configure_spark_with_delta_pip(builder.config("spark.jars.ivy", str(of_all.parent)), list(packages))
 
 
 def _digest(*texts: str) -> str:

