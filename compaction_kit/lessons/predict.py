@@ -10,6 +10,7 @@ from traitlets import Any as AnyValue
 from traitlets import Bool, Float, List, Unicode
 
 from compaction_kit.errors import InvalidArgumentError, show_value
+from compaction_kit.plots.style import as_css
 from compaction_kit.text import Html, element, format_list, joined
 from compaction_kit.widgets.page import show_with_still
 
@@ -20,7 +21,7 @@ class Prediction(anywidget.AnyWidget):
     """A question, a place for a guess, and the answer after it. All of it happens in the browser."""
 
     _esm = _FOLDER / "predict.js"
-    _css = _FOLDER / "predict.css"
+    _css = as_css() + (_FOLDER / "predict.css").read_text(encoding="utf-8")
     question = Unicode(help="What is asked").tag(sync=True)
     answer: Any = AnyValue(help="A number, or one of the choices").tag(sync=True)
     choices = List(Unicode(), help="What can be chosen; empty for a number").tag(sync=True)

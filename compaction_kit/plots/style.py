@@ -95,6 +95,12 @@ class Chart(Figure):
         return shown(to_html(self))
 
 
+def as_css() -> str:
+    """Return the colours that mean the same beside figures as in them, as custom properties of CSS."""
+    colours = {"small": SMALL, "new": NEW, "lost": LOST}
+    return f":root {{ {' '.join(f'--ck-{name}: {colour};' for name, colour in colours.items())} }}\n"
+
+
 def to_png(figure: Figure, dpi: int = 150) -> bytes:
     """The figure as a PNG image."""
     buffer = io.BytesIO()

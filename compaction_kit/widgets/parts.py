@@ -13,12 +13,13 @@ from traitlets import Bool, HasTraits, Int, List, Unicode, observe
 
 from compaction_kit.errors import CompactionKitError
 from compaction_kit.plots import to_html
+from compaction_kit.plots.style import as_css
 from compaction_kit.report import Section
 from compaction_kit.text import Html, element, folded, joined
 from compaction_kit.widgets.job import Job, sentence_of
 
 FOLDER = Path(__file__).parent
-STYLE = element("style", Html((FOLDER / "workbench.css").read_text(encoding="utf-8")))
+STYLE = element("style", Html(as_css() + (FOLDER / "workbench.css").read_text(encoding="utf-8")))
 # What a screen reader says without being asked: errors at once, progress when it is idle.
 _ARIA_ROLES = {"error": "alert", "status": "status"}
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from compaction_kit.session import cache_folder
 from tests.jvm import lent_jvm
 
 # Chromium's own calls home would only be refused in a closed network, many at a time.
@@ -118,6 +119,7 @@ def _served(
         "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
     }
     environment = os.environ | more | {key: str(scratch / name) for key, name in folders.items()}
+    environment["XDG_CACHE_HOME"] = str(_cache_without_recent_tables(scratch / "cache"))
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     log = scratch / "server.log"
     with log.open("w") as output:
@@ -139,6 +141,17 @@ def _served(
         except subprocess.TimeoutExpired:
             os.killpg(server.pid, signal.SIGKILL)
             server.wait()
+
+
+def _cache_without_recent_tables(folder: Path) -> Path:
+    """The user's cache, but for the list of the tables opened last, which stays the user's own."""
+    used, own = cache_folder(), folder / cache_folder().name
+    own.mkdir(parents=True)
+    for place, into in ((used.parent, folder), (used, own)):
+        for path in place.iterdir() if place.is_dir() else ():
+            if path not in (used, used / "recent.json"):
+                (into / path.name).symlink_to(path)
+    return folder
 
 
 def _wait_until_up(server: subprocess.Popen[bytes], address: str, log: Path, seconds: float = 60) -> None:
