@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure, FigureBase
 from matplotlib.patches import StepPatch
 
 from compaction_kit.plots import style
@@ -87,7 +88,8 @@ def before_after(
     max_file_size: int | None = None,
     largest: int | None = None,
     former: np.ndarray | None = None,
-) -> Chart:
+    into: Figure | None = None,
+) -> Figure:
     """Two histograms, one above the other, on one scale.
 
     Args:
@@ -98,12 +100,17 @@ def before_after(
         largest: Bytes of the largest bin that there could be: "after" is a plan's prediction, and the axes
             have room for every plan of these files. None if it is no prediction.
         former: Bytes of each live file after the plan before this one, drawn as an outline.
+        into: A figure that this function has made, to be drawn anew: that takes half as long.
     """
-    # Laid out by hand: it is drawn anew while a slider moves, and matplotlib's own way takes as long
-    # as the drawing.
-    figure = Chart(figsize=(_SIZES_WIDTH, _SIZES_HEIGHT))
-    figure.subplots_adjust(left=0.135, right=0.985, top=0.86, bottom=0.07, hspace=0.12)
-    return _draw_before_after(figure, before, after, min_file_size, max_file_size, largest, former)
+    if into is not None:
+        figure, axes = into, _emptied(into.axes)
+    else:
+        # Laid out by hand: it is drawn anew while a slider moves, and matplotlib's own way takes as long
+        # as the drawing.
+        figure = Chart(figsize=(_SIZES_WIDTH, _SIZES_HEIGHT))
+        figure.subplots_adjust(left=0.135, right=0.985, top=0.86, bottom=0.07, hspace=0.12)
+        axes = _size_axes(figure)
+    return _draw_before_after(figure, axes, before, after, min_file_size, max_file_size, largest, former)
 
 
 def bins(files: pa.Table, outputs: np.ndarray, max_file_size: int, names: Sequence[str] = ()) -> Chart:
@@ -128,7 +135,7 @@ def plan(
     max_file_size: int,
     largest: int,
     names: Sequence[str] = (),
-) -> Chart:
+) -> Figure:
     """A plan's sizes before and as predicted, and its bins below if it has any.
 
     Args:
@@ -147,7 +154,7 @@ def plan(
     height = _bins_height(outputs)
     figure = Chart(figsize=(style.WIDTH, _SIZES_HEIGHT + height), layout="constrained")
     (upper,), (lower,) = figure.subfigures(2, 1, squeeze=False, height_ratios=(_SIZES_HEIGHT, height))
-    _draw_before_after(upper, before, after, *limits)
+    _draw_before_after(upper, _size_axes(upper), before, after, *limits)
     _draw_bins(lower, files, outputs, max_file_size, names)
     figure.set_label(f"{upper.get_label()}. {lower.get_label()}")
     return figure
@@ -155,6 +162,7 @@ def plan(
 
 def _draw_before_after(
     figure: style.F,
+    all_axes: Sequence[Axes],
     before: np.ndarray,
     after: np.ndarray,
     min_file_size: int | None,
@@ -164,11 +172,7 @@ def _draw_before_after(
 ) -> style.F:
     now, then = Histogram.of(before), Histogram.of(after)
     ghosts = [] if former is None else [Histogram.of(former)]
-    grid = figure.add_gridspec(5, 1, height_ratios=(3, 1.4, 0.65, 3, 1.4))
-    bytes_then = figure.add_subplot(grid[4])
-    files_now, bytes_now, files_then = (figure.add_subplot(grid[i], sharex=bytes_then) for i in (0, 1, 3))
-    for axis in (files_now, bytes_now, files_then):
-        axis.xaxis.set_visible(False)
+    bytes_then, files_now, bytes_now, files_then = all_axes
     axes = [(files_now, bytes_now), (files_then, bytes_then)]
     histograms = [now, then, *ghosts]
     limits = [size for size in (min_file_size, max_file_size) if size is not None]
@@ -192,6 +196,24 @@ def _draw_before_after(
     about = "" if largest is None else "about "
     sizes = f"{format_size(before.sum())} → {about}{format_size(after.sum())}"
     return style.titled(figure, f"{len(before):,} → {len(after):,} files, {sizes}")
+
+
+def _size_axes(figure: FigureBase) -> list[Axes]:
+    """Axes for bytes afterwards, which has the sizes' labels, files and bytes now, and files afterwards."""
+    grid = figure.add_gridspec(5, 1, height_ratios=(3, 1.4, 0.65, 3, 1.4))
+    labelled = figure.add_subplot(grid[4])
+    others = [figure.add_subplot(grid[i], sharex=labelled) for i in (0, 1, 3)]
+    for axis in others:
+        axis.xaxis.set_visible(False)
+    return [labelled, *others]
+
+
+def _emptied(axes: Sequence[Axes]) -> Sequence[Axes]:
+    """Axes without what was drawn in them; their ticks, which take longest to make, stay."""
+    for axis in axes:
+        for drawn in (*axis.collections, *axis.patches, *axis.lines, *axis.texts):
+            drawn.remove()
+    return axes
 
 
 def _panel(

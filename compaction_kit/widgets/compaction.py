@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any
 
 import ipywidgets as w
+from matplotlib.figure import Figure
 
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.files import Files
@@ -193,6 +194,7 @@ class PlanView(parts.Part):
         # Boxes keep their size while what they hold is drawn anew, or is hidden.
         places = [w.Box([self.image]).add_class("ck-place"), w.Box([self.sentence]).add_class("ck-says")]
         self._drawn: tuple[CompactionPlan | None, CompactionPlan | None] = (None, None)
+        self._chart: Figure | None = None
         super().__init__(parts.row(self.controls, w.VBox(places).add_class("ck-beside")), self.more)
         self.watch(state, ["plan", "error"])
         self.watch(state, ["pending"], lambda: state.plan is None)
@@ -223,9 +225,13 @@ class PlanView(parts.Part):
             self.image.show(None)
             self.sentence.show("" if state.error else _no_plan(state))
         else:
-            self.image.show(partial(plan.plot_sizes, self._former(plan)) if plan.source.num_files else None)
+            self.image.show(partial(self._draw_sizes, plan) if plan.source.num_files else None)
             self.sentence.show("\n".join([*plan.explain().split("\n")[:_LINES_IN_SIGHT], *plan.warnings]))
         self._render_more()
+
+    def _draw_sizes(self, plan: CompactionPlan) -> Figure:
+        self._chart = plan.plot_sizes(self._former(plan), into=self._chart)
+        return self._chart
 
     def _former(self, plan: CompactionPlan) -> CompactionPlan | None:
         """The plan of the same files that was drawn before this one."""
