@@ -118,6 +118,14 @@ def open_table(page: Page, name: str) -> None:
     page.locator(".ck-table select").select_option(label=name)
 
 
+def theme(page: Page, name: str) -> None:
+    """Choose JupyterLab's theme."""
+    page.evaluate(f"() => window.jupyterapp.commands.execute('apputils:change-theme', {{theme: '{name}'}})")
+    light = "true" if name.endswith("Light") else "false"
+    expect(page.locator("body")).to_have_attribute("data-jp-theme-light", light)
+    expect(page.locator("#jupyterlab-splash")).to_have_count(0)
+
+
 def press_tab_until(page: Page, selector: str, key: str = "Tab") -> None:
     """Go from control to control, by keys alone, until one has the focus."""
     for _ in range(60):
@@ -460,24 +468,27 @@ class AnalystsPath(FirstLook):
         assert not (root / "data" / "aged" / "left-behind.parquet").exists()
         assert ck.open_table(root / "data" / "aged").files().num_files == 3
 
+    @pytest.mark.parametrize(("width", "height", "shade"), [(1280, 720, "Light"), (1440, 900, "Dark")])
     def test_a_table_is_opened_planned_compacted_and_put_back_by_keys_alone(
-        self, page: Page, root: Path
+        self, page: Page, root: Path, width: int, height: int, shade: str
     ) -> None:
         usual, verdict = page.viewport_size, page.locator(".ck-verdict")
         assert usual is not None
-        page.set_viewport_size({"width": 1280, "height": 720})
+        page.set_viewport_size({"width": width, "height": height})
+        theme(page, f"JupyterLab {shade}")
         page.locator(".ck-root input").focus()
         press_tab_until(page, ".ck-rail button")
         page.keyboard.press("Enter")
         expect(page.locator(".ck-grid tbody tr")).to_have_count(3, timeout=60 * SECOND)
         press_tab_until(page, ".ck-grid input")
+        page.keyboard.press("Control+A")
         page.keyboard.type("shaped")
         press_tab_until(page, ".ck-grid tbody tr")
-        shoot(page, "keys-1-survey", whole=True)
+        shoot(page, f"keys-{width}-1-survey", whole=True)
         page.keyboard.press("Enter")
         expect(page.locator(".ck-about")).to_contain_text("24 files")
         expect(verdict.locator("b")).to_contain_text("24 files where 4 would do")
-        shoot(page, "keys-2-verdict", whole=True)
+        shoot(page, f"keys-{width}-2-verdict", whole=True)
         press_tab_until(page, ".ck-rail button:nth-child(3)", "Shift+Tab")
         page.keyboard.press("Enter")
         press_tab_until(page, ".ck-max input[type=range]")
@@ -485,7 +496,7 @@ class AnalystsPath(FirstLook):
         page.keyboard.press("ArrowLeft")
         expect(page.locator(".ck-plan")).not_to_contain_text("at most 1 GiB")
         page.keyboard.press("End")
-        shoot(page, "keys-3-plan", whole=True)
+        shoot(page, f"keys-{width}-3-plan", whole=True)
         press_tab_until(page, "button.ck-to-run")
         page.keyboard.press("Enter")
         press_tab_until(page, "button.ck-run")
@@ -493,21 +504,22 @@ class AnalystsPath(FirstLook):
         outcome = page.locator(".ck-outcome").first
         expect(outcome).to_contain_text("identical: 1,200 rows", timeout=180 * SECOND)
         expect(verdict.locator("b")).to_contain_text("24 files became 4")
-        shoot(page, "keys-4-run", whole=True)
+        shoot(page, f"keys-{width}-4-run", whole=True)
         press_tab_until(page, "button.ck-ask-restore")
         page.keyboard.press("Enter")
         expect(page.locator(".ck-restore-plan:visible")).to_contain_text(
             "add back 24 files", timeout=60 * SECOND
         )
         press_tab_until(page, "button.ck-restore")
-        shoot(page, "keys-5-undo", whole=True)
+        shoot(page, f"keys-{width}-5-undo", whole=True)
         page.keyboard.press("Enter")
         expect(page.locator(".ck-restored:visible")).to_contain_text(
             "has the content of", timeout=60 * SECOND
         )
         expect(page.locator(".ck-about")).to_contain_text("24 files")
-        shoot(page, "keys-6-undone", whole=True)
+        shoot(page, f"keys-{width}-6-undone", whole=True)
         assert ck.open_table(root / "data" / "shaped").files().num_files == 24
+        theme(page, "JupyterLab Light")
         page.set_viewport_size(usual)
 
     def test_another_writer_who_came_first_gets_a_sentence(self, page: Page, root: Path) -> None:

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from playwright.sync_api import FloatRect, Locator, Page, expect
 
-from tests.browser.analyst import SECOND, open_browser
+from tests.browser.analyst import SECOND, open_browser, theme
 from tests.browser.jupyter import NothingLeaks, run_all_cells
 from tests.browser.servers import jupyterlab
 
@@ -98,14 +98,6 @@ def shoot(place: Locator, name: str) -> None:
     """Keep a picture, where one is asked for."""
     if shots := os.environ.get("SCREENSHOTS"):
         place.screenshot(path=str(Path(shots) / f"lab-{name}.png"))
-
-
-def theme(page: Page, name: str) -> None:
-    """Choose JupyterLab's theme."""
-    page.evaluate(f"() => window.jupyterapp.commands.execute('apputils:change-theme', {{theme: '{name}'}})")
-    light = "true" if name.endswith("Light") else "false"
-    expect(page.locator("body")).to_have_attribute("data-jp-theme-light", light)
-    expect(page.locator("#jupyterlab-splash")).to_have_count(0)
 
 
 class TestLabs(NothingLeaks):
