@@ -36,6 +36,8 @@ def still_of(widget: w.Widget) -> Html:
         return joined()
     if isinstance(widget, Grid):
         return widget.still()
+    if isinstance(widget, w.Stack):
+        return still_of(widget.children[widget.selected_index])
     if isinstance(widget, (w.HTML, parts.Drawing)):
         return element("div", Html(widget.value), style="white-space: pre-line")
     return joined(*map(still_of, getattr(widget, "children", ())))
@@ -63,12 +65,25 @@ class Page(w.VBox):
         held = (value for holder in self.holders for value in vars(holder).values())
         return tuple(dict.fromkeys(value for value in held if isinstance(value, Job)))
 
+    @property
+    def drawn_by(self) -> tuple[Job, ...]:
+        """The jobs that it waits for, for a moment, before its still is taken."""
+        return (self.state.loading,)
+
     def close(self) -> None:
         """Cancel what is under way, and take the page away."""
         for job in self.jobs:
             job.cancel()
         parts.close_tree(self.children)
         super().close()
+
+    def _ipython_display_(self) -> None:
+        show_with_still(self, self._still, self.state.root or self.state.name)
+
+    def _still(self) -> Html:
+        for job in self.drawn_by * 2:  # what was read may have more read
+            job.wait(seconds=2)
+        return still_of(self)
 
     def _grey(self, _: object = None) -> None:
         if self.state.opened.pending:
@@ -102,13 +117,10 @@ class PartPage(Page):
         """See `Page.holders`."""
         return (self.state, self.part.state, *self.part.others)
 
-    def _ipython_display_(self) -> None:
-        show_with_still(self, self._still, self.name.value)
-
-    def _still(self) -> Html:
-        for job in self.jobs * 2:  # what was read may have more read
-            job.wait(seconds=2)
-        return still_of(self)
+    @property
+    def drawn_by(self) -> tuple[Job, ...]:
+        """See `Page.drawn_by`."""
+        return self.jobs
 
     def _render(self, _: object = None) -> None:
         state = self.state

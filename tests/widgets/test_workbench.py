@@ -35,6 +35,7 @@ from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.vacuum import VacuumView
 from compaction_kit.widgets.workbench import Workbench
 from tests.ageing import age_file
+from tests.displayed import outputs_of
 from tests.handmade import commit_path, metadata, write_log, write_sink_log
 
 SECONDS = 30
@@ -70,6 +71,18 @@ def files_of(bench: Workbench) -> Files:
 def show(bench: Workbench, title: str) -> None:
     """Click a part in the rail."""
     bench.rail.value = title
+
+
+def test_a_notebook_without_a_kernel_shows_the_verdict_and_the_part_that_was_on_screen(
+    bench: Workbench,
+) -> None:
+    show(bench, "Plan")
+    alive, still = outputs_of(bench)
+    assert "application/vnd.jupyter.widget-view+json" in alive
+    assert "where 2 would do" in still["text/html"]
+    assert "10 → 2 files" in still["text/html"]
+    show(bench, "Files")
+    assert "10 → 2 files" not in outputs_of(bench)[1]["text/html"]
 
 
 def test_the_first_table_is_opened_and_planned(bench: Workbench, folder: Path) -> None:
