@@ -53,7 +53,7 @@ lint: $(INSTALLED)  ## check style and types
 	$(BIN)/mypy
 
 clean:  ## remove what the targets made
-	rm -rf $(VENV) .venv-book .venv-compat .book docs/book/api tour.html data .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-book .venv-compat .book docs/book/api docs/book/notebooks docs/book/[CR]*.md tour.html data .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 BOOK = .venv-book/bin/python -m sphinx -W --keep-going -q -d .book/doctrees
 # The JVM's first compiler alone: tests run each statement a few times, so that the second costs

@@ -10,13 +10,12 @@ sys.path.insert(0, str(ROOT / "docs" / "book"))
 
 import pages  # noqa: E402
 
-pages.write_reference()
+pages.write_pages()
 
 project = "compaction_kit"
 author = copyright = "the authors of compaction_kit, Apache-2.0"
 language = "en"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["notebooks/workbench.ipynb", "notebooks/README.md"]
 
 
 # Outputs are kept until a cell or the package changes.

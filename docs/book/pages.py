@@ -1,4 +1,4 @@
-"""The book's pages that are made of the package: the reference, and the notebooks as the book shows them."""
+"""The book's pages that come from elsewhere: the reference, the notebooks, and the repository's own pages."""
 
 import importlib
 import inspect
@@ -10,6 +10,7 @@ import nbformat
 import compaction_kit as ck
 
 FOLDER = Path(__file__).resolve().parent
+ROOT = FOLDER.parents[1]
 # The rooms of the reference, in the order of CONTRIBUTING.md's story, and their modules.
 ROOMS = {
     "Tables and files": (
@@ -82,14 +83,26 @@ def _entry(path: str, value: object, places: dict[int, str]) -> list[str]:
     return [f".. {'autofunction' if callable(value) else 'autodata'}:: {path}"]
 
 
-def write_reference() -> None:
-    """Write the pages of the reference; those that are as they were keep their time."""
-    folder = FOLDER / "api"
-    folder.mkdir(exist_ok=True)
-    for name, text in reference().items():
-        page = folder / f"{name}.rst"
+def copied() -> dict[str, Path]:
+    """The pages that are files elsewhere in the repository, by their path in the book."""
+    places = "notebooks/[0-9]*.ipynb", "notebooks/tour.ipynb", "notebooks/solutions/*.ipynb"
+    notebooks = (path for place in places for path in ROOT.glob(place))
+    pages = (*notebooks, ROOT / "RELIABILITY.md", ROOT / "CONTRIBUTING.md")
+    return {path.relative_to(ROOT).as_posix(): path for path in pages}
+
+
+def write_pages() -> None:
+    """Write the pages of the reference, and copy the others; those that are as they were keep their time."""
+    pages = {f"api/{name}.rst": text for name, text in reference().items()}
+    pages |= {name: path.read_text(encoding="utf-8") for name, path in copied().items()}
+    for name, text in pages.items():
+        page = FOLDER / name
+        page.parent.mkdir(parents=True, exist_ok=True)
         if not page.exists() or page.read_text(encoding="utf-8") != text:
             page.write_text(text, encoding="utf-8")
+    for page in (FOLDER / "notebooks").rglob("*.ipynb"):
+        if page.relative_to(FOLDER).as_posix() not in pages:
+            page.unlink()
 
 
 def read_notebook(text: str) -> nbformat.NotebookNode:
@@ -103,7 +116,7 @@ def read_notebook(text: str) -> nbformat.NotebookNode:
 
 def link_lessons(text: str) -> str:
     """Make links of the numbers of lessons with which the rows of a table begin."""
-    for lesson in sorted((FOLDER / "notebooks").glob("[0-9]*.ipynb")):
+    for lesson in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb")):
         number = lesson.name[:2]
         text = text.replace(f"\n| {number} |", f"\n| {{doc}}`{number} <notebooks/{lesson.stem}>` |")
     return text
