@@ -10,7 +10,11 @@ from typing import Any
 
 FOLDER = Path(__file__).parent / "outputs"
 # Sizes differ by a few bytes with the times and ids that are written, and with releases of Parquet's writers.
-_MEASURED = re.compile(r"(?:\d[\d,.]*\s?(?:ms|s|min|h)\b\s?)+|\d[\d,.]* (?:(?:[KMGT]i)?B|bytes)\b")
+# Data frames write bytes as five digits or more without commas, and shares of them with many decimals.
+_MEASURED = re.compile(
+    r"(?:\d[\d,.]*\s?(?:ms|s|min|h)\b\s?)+|\d[\d,.]* (?:(?:[KMGT]i)?B|bytes)\b"
+    r"|\b[1-9]\d{4,}(?:\.\d+)?\b|\b\d+\.\d{4,}\b"
+)
 # A day or time, an address, a new folder; and figures and their texts, which have a size.
 _OF_ONE_RUN = re.compile(r"\d:\d\d|\b20[2-9]\d-\d|0x[0-9a-f]{6}|/tmp/|<(?:Chart|Figure) |^\[Text\(")
 
