@@ -27,6 +27,9 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
 }
+# DuckDB reads so many rows at once, whatever is in their lists, and takes some 70 bytes a value to hash them,
+# most of which its limit of memory doesn't count.
+_BATCH_ROWS, _MOST_VALUES = 2048, 8 << 20
 _TYPES = {
     pa.string(): "VARCHAR",
     pa.binary(): "BLOB",
@@ -118,6 +121,7 @@ def read_content(
 def _contents(connection: Any, group_of: dict[str, int], columns: pa.Schema) -> Iterator[Content]:
     paths = list(group_of)
     _check_calendar(connection, paths, columns)
+    _check_lists(connection, paths, columns)
     rows = connection.execute(content_query(columns), [paths]).fetchall()
     sums: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
     for path, *values in rows:
@@ -138,6 +142,25 @@ def _check_calendar(connection: Any, paths: list[str], columns: pa.Schema) -> No
         sign = legacy_sign(footer)
         if sign is not None:
             raise ValueError(f"{path} has dates of the old calendar, by {sign}")
+
+
+def _check_lists(connection: Any, paths: list[str], columns: pa.Schema) -> None:
+    """Refuse lists and maps of which so many rows as DuckDB reads at once take too much memory."""
+    if not any(map(_has_list, columns.types)):
+        return
+    batches = (
+        f"SELECT sum(num_values) * least(1, {_BATCH_ROWS} / any_value(row_group_num_rows)) AS num_values "
+        "FROM parquet_metadata(?) WHERE row_group_num_rows > 0 GROUP BY file_name, row_group_id"
+    )
+    (most,) = connection.execute(f"SELECT max(num_values) FROM ({batches})", [paths]).fetchone()
+    if most is not None and most > _MOST_VALUES:
+        raise ValueError(f"{_BATCH_ROWS:,} rows or fewer have about {most:,.0f} values in lists")
+
+
+def _has_list(kind: pa.DataType) -> bool:
+    # A map is a list too.
+    is_list = pa.types.is_list(kind) or pa.types.is_map(kind)
+    return is_list or any(_has_list(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def _has_time(kind: pa.DataType) -> bool:

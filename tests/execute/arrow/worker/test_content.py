@@ -10,6 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -152,6 +153,19 @@ def is_same(schema: pa.Schema, one: list[Path], other: list[Path]) -> bool:
     before, after = (content._replace(side=0) for content in by_duckdb(schema, one, other))
     assert not before.failure
     return before == after
+
+
+@pytest.mark.parametrize(("num_rows", "length", "is_read"), [(24, 1_000_000, False), (24_000, 1_000, True)])
+def test_lists_that_would_take_much_memory_at_once_are_left_to_spark(
+    num_rows: int, length: int, is_read: bool, tmp_path: Path
+) -> None:
+    ends = pa.array([0, length], pa.int32())
+    values = pa.ListArray.from_arrays(ends, pa.array(np.zeros(length, np.int32)))
+    rows = pa.table({"x": pa.chunked_array([values] * num_rows)})
+    pq.write_table(rows, tmp_path / "f")
+    (found,) = by_duckdb(rows.schema, [tmp_path / "f"])
+    assert (not found.failure, found.num_rows) == (is_read, num_rows if is_read else 0)
+    assert is_read or "about 24,000,000 values in lists" in found.failure
 
 
 @given(pairs(), st.booleans(), st.booleans())
