@@ -92,6 +92,7 @@ def test_this_process_has_no_jvm(spark: SparkSession) -> None:
     assert not hasattr(spark, "_jsparkSession")
 
 
+@pytest.mark.works("Spark Connect", "read", "optimize", "rewrite", "proof", "restore")
 @pytest.mark.parametrize("strategy", ["auto", "rewrite"])
 def test_the_whole_path(spark: SparkSession, changed: Path, strategy: str) -> None:
     table = ck.open_table(changed)
@@ -129,6 +130,7 @@ def test_the_whole_path(spark: SparkSession, changed: Path, strategy: str) -> No
     assert rows_of(spark, changed) == rows_of(spark, changed, 2)
 
 
+@pytest.mark.works("Spark Connect", "vacuum")
 def test_vacuum_deletes_what_was_planned(spark: SparkSession, changed: Path) -> None:
     table = ck.open_table(changed)
     table.plan_compaction().run(verify=False)
@@ -147,6 +149,7 @@ def test_vacuum_deletes_what_was_planned(spark: SparkSession, changed: Path) -> 
     assert table.files().num_files == len(folders.data_files(changed)) == 3
 
 
+@pytest.mark.refused("Spark Connect", "arrow")
 def test_a_plan_that_needs_arrow_is_refused_by_name(changed: Path) -> None:
     before, table = folders.listing(changed), ck.open_table(changed)
     for plan, strategy in (
@@ -291,6 +294,7 @@ def test_what_hadoop_alone_reaches_is_refused_by_name() -> None:
         ck.open_table("hdfs://127.0.0.1:1/t")
 
 
+@pytest.mark.works("Spark Connect", "workbench")
 def test_the_workbench_runs_a_plan(changed: Path) -> None:
     bench: Any = ck.workbench(changed)
     bench.session.wait(60)

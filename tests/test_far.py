@@ -21,6 +21,8 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:On S3 Delta keeps the writers of one Spark driver apart"),
 ]
+# What the whole path has on it, for docs/works.py.
+EVERYWHERE = ("read", "survey", "optimize", "rewrite", "proof", "restore", "vacuum", "manifests")
 # Puts a copy of a local table at a name; returns its URI.
 Put = Callable[[Path, str], str]
 
@@ -55,6 +57,9 @@ def rows(spark: SparkSession, uri: str, version: int | None = None) -> list[Any]
     return sorted((reader if version is None else reader.option("versionAsOf", version)).load(uri).collect())
 
 
+@pytest.mark.works("S3", *EVERYWHERE, "arrow", when="s3")
+@pytest.mark.works("HDFS", *EVERYWHERE, when="hdfs")
+@pytest.mark.refused("HDFS", "arrow", when="hdfs")
 def test_the_whole_path(put: Put, spark: SparkSession, shaped: Path, confs: Any, tmp_path: Path) -> None:
     uri = put(shaped, f"lake/{tmp_path.name}")
     here, table = ck.open_table(shaped), ck.open_table(uri, spark)
@@ -116,6 +121,8 @@ def test_a_commit_that_could_be_lost_on_s3_is_warned_of(
     assert plan.warnings == ()
 
 
+@pytest.mark.works("S3", "workbench", when="s3")
+@pytest.mark.works("HDFS", "workbench", when="hdfs")
 def test_the_workbench_shows_the_tables_of_a_folder(put: Put, shaped: Path, tmp_path: Path) -> None:
     uri = put(shaped, f"{tmp_path.name}/lake/t")
     bench = Workbench(WorkbenchState(uri.rpartition("/")[0]))
@@ -125,6 +132,8 @@ def test_the_workbench_shows_the_tables_of_a_folder(put: Put, shaped: Path, tmp_
     assert (bench.state.plan.num_files_removed, bench.state.plan.num_bins) == (21, 3)
 
 
+@pytest.mark.refused("S3", "convert", "sink", when="s3")
+@pytest.mark.refused("HDFS", "convert", "sink", when="hdfs")
 def test_what_needs_a_local_disk_is_refused_by_name(put: Put, shaped: Path, tmp_path: Path) -> None:
     uri = put(shaped, tmp_path.name)
     table = ck.open_table(uri)

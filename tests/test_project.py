@@ -1,9 +1,12 @@
 """That the project's files agree with one another."""
 
+import subprocess
+import sys
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
@@ -44,3 +47,14 @@ def test_conda_users_get_the_list_of_pyproject() -> None:
 def test_ci_runs_what_the_readme_tells_to_run() -> None:
     assert "\nmake test\n" in (ROOT / ".ci" / "run").read_text()
     assert "`make test`" in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_the_table_of_what_works_where_is_what_tests_show() -> None:
+    done = subprocess.run(
+        [sys.executable, "docs/works.py"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(" yes ") > 20
+    for page in ("README.md", "docs/book/elsewhere.md"):
+        assert done.stdout in (ROOT / page).read_text(encoding="utf-8")

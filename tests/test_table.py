@@ -191,6 +191,7 @@ def test_a_table_uses_the_session_given_or_the_running_one(spark: SparkSession, 
     assert open_table(shaped).spark is get_spark()
 
 
+@pytest.mark.works("local disk", "read")
 def test_looking_at_a_table_needs_no_session_and_changes_nothing(shaped: Path) -> None:
     before = folders.listing(shaped)
     table, running = open_table(shaped), active_spark()

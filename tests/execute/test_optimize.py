@@ -46,6 +46,7 @@ def rows_by_bin(table: Path, version: int) -> list[int]:
     return sorted(json.loads(action["stats"])["numRecords"] for action in actions_of(table, version, "add"))
 
 
+@pytest.mark.works("local disk", "optimize")
 def test_several_bins_a_partition_are_filled_as_planned(spark: SparkSession, changed: Path) -> None:
     table = open_table(changed)
     plan = table.plan_compaction(max_file_size="10 KiB")

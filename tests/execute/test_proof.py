@@ -53,6 +53,7 @@ def spoil(table: Path, before: set[Path]) -> None:
     pq.write_table(rows, file, use_deprecated_int96_timestamps=True)  # as Spark writes them
 
 
+@pytest.mark.works("local disk", "proof")
 @pytest.mark.parametrize("strategy", IN_ONE_GO)
 def test_content_that_changes_is_noticed_and_undone(
     spark: SparkSession, changed: Path, strategy: str

@@ -133,6 +133,7 @@ def test_partitions_of_odd_and_null_values_are_replaced_one_by_one(spark: SparkS
     assert rows_of(spark, odd) == before
 
 
+@pytest.mark.works("local disk", "rewrite")
 def test_only_the_partitions_that_have_bins_are_touched_and_there_all_files(
     spark: SparkSession, changed: Path
 ) -> None:

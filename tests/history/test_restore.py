@@ -34,6 +34,7 @@ def paths(table: Path, version: int, kind: str) -> list[str]:
     return sorted(action["path"] for action in handmade.actions_of(table, version, kind))
 
 
+@pytest.mark.works("local disk", "restore")
 @pytest.mark.parametrize("target", [0, 3])
 def test_a_restore_adds_and_removes_what_its_plan_shows(
     spark: SparkSession, copy_of: CopyOf, lived: Path, target: int

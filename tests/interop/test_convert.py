@@ -55,6 +55,7 @@ def codes(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.works("local disk", "convert")
 def test_a_folder_becomes_a_table_of_the_same_rows(spark: SparkSession, codes: Path) -> None:
     before = files_in(codes)
     inferred = interop.plan_convert(codes)

@@ -104,6 +104,7 @@ def test_a_manifest_between_two_batches_freezes_a_version_until_vacuum_takes_its
     assert interop.check_manifest(table).matches
 
 
+@pytest.mark.works("local disk", "manifests")
 def test_a_kept_manifest_follows_every_batch_of_optimize(spark: SparkSession, changed: Path) -> None:
     table = open_table(changed)
     manifests.write_manifest(changed, 1)

@@ -53,6 +53,7 @@ def test_both_logs_of_a_stream_are_found(streamed: Stream) -> None:
     ]
 
 
+@pytest.mark.works("local disk", "sink")
 def test_entries_are_what_spark_reads(streamed: Stream, spark: SparkSession) -> None:
     log = ck.sink_log(streamed.output)
     paths = spark.read.parquet(str(streamed.output)).selectExpr("_metadata.file_path path").collect()

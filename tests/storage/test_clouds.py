@@ -43,6 +43,7 @@ def google() -> Iterator[fs.GcsFileSystem]:
     emulator.wait()
 
 
+@pytest.mark.works("Google's store", "read")
 def test_a_table_on_googles_store_is_found_read_and_planned_as_on_a_disk(
     google: fs.GcsFileSystem, shaped: Path
 ) -> None:

@@ -38,6 +38,7 @@ def old(aged: Aged) -> Path:
     return table
 
 
+@pytest.mark.works("local disk", "vacuum")
 @pytest.mark.spark
 def test_a_run_deletes_just_what_the_plan_shows_whatever_the_names(
     spark: SparkSession, aged: Aged, tmp_path: Path

@@ -268,6 +268,7 @@ def test_the_lines_of_python_make_the_same_plan_and_run_it(
 
 
 @pytest.mark.spark
+@pytest.mark.works("local disk", "workbench")
 def test_a_run_is_proved_and_the_next_plan_is_empty(bench: Workbench, folder: Path, spark: object) -> None:
     show(bench, "Run")
     told: list[str] = []

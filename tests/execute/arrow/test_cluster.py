@@ -101,6 +101,8 @@ def test_executors_have_no_package_of_ours(runs: Runs) -> None:
     assert runs.told["has_package"] == [False, False]
 
 
+@pytest.mark.works("cluster", "read", "arrow", "proof", when="worker")
+@pytest.mark.works("cluster", "optimize", "proof", when="optimized")
 @pytest.mark.parametrize("name", ["planned", "worker", "slow", "executor", "optimized"])
 def test_content_stays_and_nothing_else_does(spark: SparkSession, runs: Runs, name: str) -> None:
     told, table = runs.told[name], runs.folder / ("bare" if name == "optimized" else name)

@@ -94,6 +94,7 @@ def test_the_history_reads_as_optimizes_does(spark: SparkSession, changed: Path,
 DELETION_VECTOR_METRICS = {"numDeletionVectorRowsRemoved", "numDeletionVectorBytesRemoved"}
 
 
+@pytest.mark.works("local disk", "arrow")
 def test_typed_odd_and_null_partitions_are_written_where_they_belong(
     spark: SparkSession, tmp_path: Path
 ) -> None:
