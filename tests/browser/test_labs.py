@@ -131,7 +131,7 @@ class TestLabs(NothingLeaks):
             shoot(lab, f"{name}-{shade.lower()}")
         theme(page, "JupyterLab Light")
 
-    def test_a_story_is_chosen_and_played_by_keyboard(self, page: Page) -> None:
+    def test_a_story_is_chosen_and_played_by_keyboard_and_mouse(self, page: Page) -> None:
         lab = page.locator(".ck-lab").nth(len(LABS))
         assert figure_of(lab).startswith("append with append: who wins?")
         lab.get_by_label("Story").focus()
@@ -144,6 +144,10 @@ class TestLabs(NothingLeaks):
         won = re.compile("^one batch by two runs: the second run won, the first run was refused")
         expect(drawn).to_have_attribute("aria-label", won, timeout=120 * SECOND)
         expect(lab.get_by_role("status")).to_contain_text("second run committed.")
+        lab.get_by_label("Story").select_option(label="append with append")
+        lab.get_by_role("button", name="Play").click()
+        played = re.compile("^append with append: (?!who wins)")
+        expect(drawn).to_have_attribute("aria-label", played, timeout=120 * SECOND)
         for shade in ("Light", "Dark"):
             theme(page, f"JupyterLab {shade}")
             shoot(lab, f"race-{shade.lower()}")
