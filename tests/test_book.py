@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import nbformat
 import pytest
 
 import compaction_kit as ck
@@ -14,6 +15,10 @@ from tests.test_project import ROOT
 
 BOOK = ROOT / "docs" / "book"
 LESSONS = sorted(path.relative_to(ROOT) for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
+NOTEBOOKS = [
+    *LESSONS,
+    *sorted(Path("notebooks/solutions") / f"{path.stem}_solution.ipynb" for path in LESSONS),
+]
 # Their names are for the executors of a cluster.
 INNER = {"compaction_kit.execute.arrow.worker"}
 
@@ -51,6 +56,13 @@ def test_a_lesson_is_in_the_contents_and_on_the_lecturers_page(pages: ModuleType
     assert pages.copied()[str(lesson)].samefile(ROOT / lesson)
     linked = pages.link_lessons((BOOK / "lecturers.md").read_text(encoding="utf-8"))
     assert f"| {{doc}}`{lesson.name[:2]} <notebooks/{lesson.stem}>` |" in linked
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_no_text_of_a_notebook_is_taken_for_a_directive(notebook: Path) -> None:
+    r"""`f"{path}`" in code within single backticks would be one: a role of MyST."""
+    texts = [cell.source for cell in nbformat.read(ROOT / notebook, 4).cells if cell.cell_type == "markdown"]
+    assert [text for text in texts if re.search(r"\{\w+\}`", re.sub(r"(?s)``.*?``", "", text))] == []
 
 
 def test_pages_that_the_readme_leads_to_are_there() -> None:

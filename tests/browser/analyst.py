@@ -468,56 +468,90 @@ class AnalystsPath(FirstLook):
         assert not (root / "data" / "aged" / "left-behind.parquet").exists()
         assert ck.open_table(root / "data" / "aged").files().num_files == 3
 
-    @pytest.mark.parametrize(("width", "height", "shade"), [(1280, 720, "Light"), (1440, 900, "Dark")])
-    def test_a_table_is_opened_planned_compacted_and_put_back_by_keys_alone(
-        self, page: Page, root: Path, width: int, height: int, shade: str
+    @pytest.mark.parametrize(
+        ("by", "width", "height", "shade"),
+        [
+            ("keys", 1280, 720, "Light"),
+            ("keys", 1440, 900, "Dark"),
+            ("mouse", 1280, 720, "Dark"),
+            ("mouse", 1440, 900, "Light"),
+        ],
+    )
+    def test_a_table_is_opened_planned_compacted_and_put_back_by_keys_or_mouse_alone(
+        self, page: Page, root: Path, by: str, width: int, height: int, shade: str
     ) -> None:
-        usual, verdict = page.viewport_size, page.locator(".ck-verdict")
+        usual, verdict, has_keys = page.viewport_size, page.locator(".ck-verdict"), by == "keys"
         assert usual is not None
         page.set_viewport_size({"width": width, "height": height})
         theme(page, f"JupyterLab {shade}")
+
+        def press(selector: str, key: str = "Tab") -> None:
+            button = page.locator(selector).locator("visible=true").first
+            expect(button).to_be_enabled()
+            if has_keys:
+                press_tab_until(page, selector, key)
+                page.keyboard.press("Enter")
+            else:
+                button.click()
+
+        def keep(name: str) -> None:
+            shoot(page, f"{by}-{width}-{name}", whole=True)
+
         page.locator(".ck-root input").focus()
-        press_tab_until(page, ".ck-rail button")
-        page.keyboard.press("Enter")
-        expect(page.locator(".ck-grid tbody tr")).to_have_count(3, timeout=60 * SECOND)
-        press_tab_until(page, ".ck-grid input")
-        page.keyboard.press("Control+A")
-        page.keyboard.type("shaped")
-        press_tab_until(page, ".ck-grid tbody tr")
-        shoot(page, f"keys-{width}-1-survey", whole=True)
-        page.keyboard.press("Enter")
+        press(".ck-rail button")
+        rows = page.locator(".ck-grid tbody tr")
+        expect(rows).to_have_count(3, timeout=60 * SECOND)
+        if has_keys:
+            press_tab_until(page, ".ck-grid input")
+            page.keyboard.press("Control+A")
+            page.keyboard.type("shaped")
+            press_tab_until(page, ".ck-grid tbody tr")
+            keep("1-survey")
+            page.keyboard.press("Enter")
+        else:
+            keep("1-survey")
+            rows.filter(has_text="shaped").click()
         expect(page.locator(".ck-about")).to_contain_text("24 files")
         expect(verdict.locator("b")).to_contain_text("24 files where 4 would do")
-        shoot(page, f"keys-{width}-2-verdict", whole=True)
-        press_tab_until(page, ".ck-rail button:nth-child(3)", "Shift+Tab")
-        page.keyboard.press("Enter")
-        press_tab_until(page, ".ck-max input[type=range]")
+        keep("2-verdict")
+        press(".ck-rail button:nth-child(3)", "Shift+Tab")
+        slider = page.locator(".ck-max input[type=range]")
         expect(page.locator(".ck-plan")).to_contain_text("fill 4 bins")
-        page.keyboard.press("ArrowLeft")
-        expect(page.locator(".ck-plan")).not_to_contain_text("at most 1 GiB")
-        page.keyboard.press("End")
-        shoot(page, f"keys-{width}-3-plan", whole=True)
-        press_tab_until(page, "button.ck-to-run")
-        page.keyboard.press("Enter")
-        press_tab_until(page, "button.ck-run")
-        page.keyboard.press("Enter")
+        if has_keys:
+            press_tab_until(page, ".ck-max input[type=range]")
+            page.keyboard.press("ArrowLeft")
+            expect(page.locator(".ck-plan")).not_to_contain_text("at most 1 GiB")
+            page.keyboard.press("End")
+        else:
+            for share in (0.5, 0.99):
+                box = slider.bounding_box()
+                assert box is not None
+                slider.click(position={"x": share * box["width"], "y": box["height"] / 2})
+                wait_until_settled(page)
+            assert slider.input_value() == slider.get_attribute("max")
+        keep("3-plan")
+        press("button.ck-to-run")
+        press("button.ck-run")
         outcome = page.locator(".ck-outcome").first
-        expect(outcome).to_contain_text("identical: 1,200 rows", timeout=180 * SECOND)
-        expect(verdict.locator("b")).to_contain_text("24 files became 4")
-        shoot(page, f"keys-{width}-4-run", whole=True)
-        press_tab_until(page, "button.ck-ask-restore")
-        page.keyboard.press("Enter")
+        expect(verdict.locator("b")).to_contain_text("24 files became 4", timeout=180 * SECOND)
+        expect(outcome).to_contain_text("identical: 1,200 rows")
+        keep("4-run")
+        press("button.ck-ask-restore")
         expect(page.locator(".ck-restore-plan:visible")).to_contain_text(
             "add back 24 files", timeout=60 * SECOND
         )
-        press_tab_until(page, "button.ck-restore")
-        shoot(page, f"keys-{width}-5-undo", whole=True)
-        page.keyboard.press("Enter")
+        if has_keys:
+            press_tab_until(page, "button.ck-restore")
+        keep("5-undo")
+        if has_keys:
+            page.keyboard.press("Enter")
+        else:
+            press("button.ck-restore")
         expect(page.locator(".ck-restored:visible")).to_contain_text(
             "has the content of", timeout=60 * SECOND
         )
         expect(page.locator(".ck-about")).to_contain_text("24 files")
-        shoot(page, f"keys-{width}-6-undone", whole=True)
+        keep("6-undone")
         assert ck.open_table(root / "data" / "shaped").files().num_files == 24
         theme(page, "JupyterLab Light")
         page.set_viewport_size(usual)
