@@ -523,7 +523,7 @@ class AnalystsPath(FirstLook):
             expect(page.locator(".ck-plan")).not_to_contain_text("at most 1 GiB")
             page.keyboard.press("End")
         else:
-            for share in (0.5, 0.99):
+            for share in (0.75, 0.99):
                 box = slider.bounding_box()
                 assert box is not None
                 slider.click(position={"x": share * box["width"], "y": box["height"] / 2})
