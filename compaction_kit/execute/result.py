@@ -57,7 +57,8 @@ class CompactionResult(Result):
         refusals: Why bins weren't rewritten by pyarrow, by their number; OPTIMIZE did them, if it
             is among the batches' strategies.
         as_planned: Whether exactly the planned files were rewritten.
-        peak_bytes: The most memory that a Python worker has held in its life; 0 without one.
+        peak_bytes: The most memory that a Python worker had held when it had rewritten its files; the
+            proof isn't counted; 0 without such a worker.
         sizes_before, sizes_after: The bytes of every live file at the versions before and after.
         timeline: One row a step, or a bin's part in it: step (string: "rewrite", "join", "commit",
             "proof"), label (string), bin_id (int64, null for another than pyarrow), start (double,
@@ -161,7 +162,11 @@ class CompactionResult(Result):
             **({"conflicts": f"{len(self.conflicts)} with other writers"} if self.conflicts else {}),
             "content": proof,
             "seconds": f"{self.seconds:.1f}",
-            **({"memory": f"{format_size(self.peak_bytes)} at most in a worker"} if self.peak_bytes else {}),
+            **(
+                {"memory": f"{format_size(self.peak_bytes)} at most in a rewriting worker"}
+                if self.peak_bytes
+                else {}
+            ),
             "strategy": self.reason,
         }
 
