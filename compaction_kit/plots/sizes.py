@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.patches import StepPatch
 
+from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.plots import style
 from compaction_kit.plots.style import INK, LIVE, MUTED, NEW, SMALL, SMALL_HATCH, Chart
 from compaction_kit.text import format_count, format_size
@@ -20,6 +21,8 @@ _MOST_LABELLED = 18
 _BAR = 0.92
 _MOST_BINS = 60
 _BINS_WIDTH_PIXELS = 500
+# Files and bytes, before and after.
+_NUM_AXES = 4
 # In inches: on the workbench's page beside the controls, where the window is small.
 _SIZES_WIDTH, _SIZES_HEIGHT = 5.0, 3.6
 
@@ -101,6 +104,9 @@ def before_after(
             have room for every plan of these files. None if it is no prediction.
         former: Bytes of each live file after the plan before this one, drawn as an outline.
         into: A figure that this function has made, to be drawn anew: that takes half as long.
+
+    Raises:
+        InvalidArgumentError: `into` is another figure.
     """
     if into is not None:
         figure, axes = into, _emptied(into.axes)
@@ -210,6 +216,8 @@ def _size_axes(figure: FigureBase) -> list[Axes]:
 
 def _emptied(axes: Sequence[Axes]) -> Sequence[Axes]:
     """Axes without what was drawn in them; their ticks, which take longest to make, stay."""
+    if len(axes) != _NUM_AXES:
+        raise InvalidArgumentError("into= is not a figure of sizes before and after: leave it out.")
     for axis in axes:
         for drawn in (*axis.collections, *axis.patches, *axis.lines, *axis.texts):
             drawn.remove()

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from compaction_kit import plots
+from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.plots.sizes import Histogram
 from compaction_kit.text import KIB, MIB
 
@@ -60,6 +61,11 @@ def test_a_figure_drawn_anew_shows_nothing_of_what_was_drawn_before() -> None:
         how: dict[str, Any] = {"before": SIZES, "largest": 44 * MIB, **given}
         drawn = plots.before_after(**how, into=drawn)
         assert without_ids(drawn) == without_ids(plots.before_after(**how))
+
+
+def test_a_figure_of_something_else_is_not_drawn_into() -> None:
+    with pytest.raises(InvalidArgumentError, match="into= is not a figure of sizes before and after"):
+        plots.before_after(SIZES, SIZES, into=plots.file_sizes(Histogram.of(SIZES), MIB))
 
 
 def without_ids(figure: Figure) -> str:
