@@ -72,7 +72,7 @@ def lake(tmp_path: Path) -> Path:
     root = tmp_path / "lake"
     handmade.write_log(root / "none", in_mib(1200, 1300))
     handmade.write_log(root / "few", in_mib(1, 2, 500))
-    handmade.write_log(root / "survey", in_mib(*[20] * 8))
+    handmade.write_log(root / "many", in_mib(*[20] * 8))
     handmade.write_log(root / "also few", in_mib(3, 4, 600))
     handmade.write_log(root / "bad/empty", [])
     handmade.write_log(root / "bad/clustered", [CLUSTERED, *in_mib(1, 1)])
@@ -97,7 +97,7 @@ def refused(where: Any, kind: type[CompactionKitError], *words: str, **options: 
 
 def test_tables_are_ranked_by_gain_ties_as_found_and_errors_last(lake: Path) -> None:
     found = survey(lake).to_arrow()
-    names = ["survey", "also few", "few", "none", "bad/clustered", "bad/damaged", "bad/empty", "bad/newer"]
+    names = ["many", "also few", "few", "none", "bad/clustered", "bad/damaged", "bad/empty", "bad/newer"]
     assert found["table"].to_pylist() == [str(lake / name) for name in names]
     assert found["gain"].to_pylist() == [7 * 4 * MIB, 2 * 4 * MIB, 2 * 4 * MIB, 0, None, None, None, None]
 
@@ -179,10 +179,10 @@ def test_paths_that_lead_nowhere_are_rows_too(lake: Path, tmp_path: Path) -> Non
         "hdfs://127.0.0.1:1/t",
         tmp_path / "folder",
         "x" * 5_000,
-        lake / "survey",
+        lake / "many",
     ]
     found = survey(names).to_arrow()
-    assert found["table"].to_pylist() == [str(name) for name in [lake / "survey", *names[:4]]]
+    assert found["table"].to_pylist() == [str(name) for name in [lake / "many", *names[:4]]]
     errors = found["error"].to_pylist()
     assert errors[0] is None
     assert "does not exist" in errors[1]
@@ -282,7 +282,7 @@ def test_a_size_or_a_place_that_can_t_be_is_refused_at_once(lake: Path) -> None:
     refused(lake, InvalidArgumentError, 'max_file_size="12 parsecs"', max_file_size="12 parsecs")
     refused("hdfs://127.0.0.1:1/lake", StorageError, "check the endpoint and network")
     refused(lake / "no such folder", TableNotFoundError, "no such folder", "check the spelling")
-    refused(handmade.commit_path(lake / "survey", 0), NotADeltaTableError, "is a file")
+    refused(handmade.commit_path(lake / "many", 0), NotADeltaTableError, "is a file")
 
 
 @pytest.mark.parametrize("as_list", [True, False])

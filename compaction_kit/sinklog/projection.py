@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from compaction_kit.compat import source_log_class
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.errors import InvalidArgumentError, SessionError
 from compaction_kit.retention import parse_retention
 from compaction_kit.sinklog.entries import write_entries
 from compaction_kit.sinklog.policy import BatchFile, Kind, file_name, is_compaction, names_between
@@ -30,6 +30,7 @@ _LONGEST = 366 * 86_400
 # Some MiB of entries, beside which other changes of the heap, some tens of KiB, don't matter.
 _NUM_ENTRIES = 50_000
 _COPIES = 3
+_TRIES = 3
 _COLLECTIONS = 2
 _BATCHES = pa.schema(
     [
@@ -220,6 +221,7 @@ def measure_memory(log: SinkLogState) -> DriverMemory:
 
     Raises:
         InvalidArgumentError: The log has no entry.
+        SessionError: Other work in the session frees memory meanwhile.
     """
     if not log.num_entries:
         raise InvalidArgumentError(f"The log of {log.name} has no entry, so there is nothing to measure.")
@@ -238,7 +240,21 @@ def measure_memory(log: SinkLogState) -> DriverMemory:
 
 
 def held_bytes(spark: SparkSession, hold: Callable[[], Any]) -> float:
-    """Measure how much the heap grows with each object that `hold` returns."""
+    """Measure how much the heap grows with each object that `hold` returns.
+
+    Raises:
+        SessionError: It shrinks, for other work in the session has ended meanwhile.
+    """
+    for _ in range(_TRIES):
+        grown = _growth(spark, hold)
+        if grown > 0:
+            return grown
+    raise SessionError(
+        "The memory can't be measured, for the heap shrinks meanwhile: try again when the session is idle."
+    )
+
+
+def _growth(spark: SparkSession, hold: Callable[[], Any]) -> float:
     objects, used = [], []
     for _ in range(_COPIES + 1):
         objects.append(hold())
