@@ -46,6 +46,30 @@ def run(code: str, **names: Any) -> Any:
         >>> run("files = 365 * airports\nfiles + 1", airports=3)
         1096
     """
+    return _run(code, names)
+
+
+def run_keeping(name: str, code: str, **names: Any) -> tuple[Any, Any]:
+    r"""Run the lines as `run` does; what they have under a name is kept, for the sentence beside the figure.
+
+    Args:
+        name: A name that the lines give, such as "plan".
+        code: Python lines; the last one is an expression.
+        names: What the notebook has under these names, such as `table`.
+
+    Returns:
+        What has the name, and the value of the last line.
+
+    Examples:
+        >>> from compaction_kit.lessons.lab import run_keeping
+        >>> run_keeping("files", "files = 365 * airports\nfiles + 1", airports=3)
+        (1095, 1096)
+    """
+    value = _run(code, names)
+    return names[name], value
+
+
+def _run(code: str, names: dict[str, Any]) -> Any:
     *lines, last = ast.parse(code).body
     if not isinstance(last, ast.Expr):
         raise InvalidArgumentError(f"{show_value(ast.unparse(last))} has no value: end with an expression.")

@@ -1,6 +1,6 @@
 """Lesson 10's lab: what a budget of bytes buys, and what the order of packing does to queries."""
 
-from compaction_kit.lessons.lab import Choice, Finding, Lab, Steps, run
+from compaction_kit.lessons.lab import Choice, Finding, Lab, Steps, run_keeping
 from compaction_kit.plan.order import INGEST, SIZE, order_by
 from compaction_kit.table import Table
 from compaction_kit.text import format_count, format_size
@@ -31,7 +31,7 @@ def budget(table: Table, column: str, max_file_size: int | str, share: float = 0
         code = f"""\
 plan = table.plan_compaction(max_file_size={max_file_size!r}, order={order!r}, budget={budget})
 plan.compare({column!r}).plot()"""
-        plan = table.plan_compaction(max_file_size=max_file_size, order=order, budget=budget)
+        plan, figure = run_keeping("plan", code, table=table)
         now, *_, then = plan.compare(column).layouts.to_pylist()
         gain = plan.gain / max(everything[order].gain, 1)
         sentence = (
@@ -40,7 +40,7 @@ plan.compare({column!r}).plot()"""
             f"files become {then['num_files']:,}. A narrow range of {column} touches "
             f"{then['range_files']:.1f} of them on average; now it is {now['range_files']:.1f}."
         )
-        return Finding(sentence, run(code, table=table), code)
+        return Finding(sentence, figure, code)
 
     return Lab(
         finding,

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from compaction_kit.lessons.lab import Finding, Lab, Steps, run
+from compaction_kit.lessons.lab import Finding, Lab, Steps, run_keeping
 from compaction_kit.plots.lessons import held_before
 from compaction_kit.table import Table
 from compaction_kit.text import KIB, format_count, format_size
@@ -31,13 +31,13 @@ plan = table.plan_compaction(
     where={where!r}, min_file_size={min_file_size}, max_file_size={max_file_size}
 )
 plots.packing(plan.steps, plan.thresholds.max_file_size, num_seen={num_seen})"""
-        plan = table.plan_compaction(where=where, min_file_size=min_file_size, max_file_size=max_file_size)
+        plan, figure = run_keeping("plan", code, table=table)
         sentence = (
             f"{_step(plan.steps, max_file_size, num_seen)} In the end: "
             f"{format_count(plan.num_bins, 'bin')}, {format_size(plan.bytes_removed)} rewritten, "
             f"{format_count(plan.num_files_after, 'file')} after."
         )
-        return Finding(sentence, run(code, table=table), code)
+        return Finding(sentence, figure, code)
 
     return Lab(
         finding,
