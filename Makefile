@@ -34,7 +34,7 @@ test: $(INSTALLED) lint  ## run everything: unit, Spark, notebooks, browser
 	$(TEST_ENV) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 test-long: $(INSTALLED)  ## look further for bugs: thousands of random and damaged tables, for hours
-	$(TEST_ENV) $(BIN)/python -m pytest --long -m long --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	$(TEST_ENV) $(BIN)/python -m pytest --long -m "long or nightly" --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 knocks: $(INSTALLED)  ## kill runs, race them, break tables; counts and outcomes go to RELIABILITY.md
 	$(TEST_ENV) $(BIN)/python -m tests.knocks --write

@@ -68,11 +68,42 @@ def looks(folder: Path, files: S3FileSystem, slow: str, factor: float) -> None:
             pq.write_table(pq.read_table(checkpoint), checkpoint)
         look(words, upload(files, table, f"look{number}"), slow)
         shutil.rmtree(table)
-    from compaction_kit import datasets
-
     commits = int(10_000 * factor)
-    table = datasets.shaped_table(folder / "commits", partitions=1, files=commits, rows=1, commits=commits)
-    look(f"{commits:,} commits of a file", upload(files, Path(table), "commits"), slow)
+    table = many_commits(folder / "commits", commits)
+    look(
+        f"{commits:,} commits of a file, the last 10 after a checkpoint",
+        upload(files, table, "commits"),
+        slow,
+    )
+
+
+def many_commits(table: Path, commits: int) -> Path:
+    """A log with its commits since ever, and as many checksums as Delta writes."""
+    from deltalake import DeltaTable
+
+    log = table / "_delta_log"
+    log.mkdir(parents=True)
+    schema = {"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]}
+    first = [
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+        {
+            "metaData": {
+                "id": "t",
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": json.dumps(schema),
+                "partitionColumns": [],
+                "configuration": {},
+            }
+        },
+    ]
+    for version in range(commits):
+        if version == commits - 10:
+            DeltaTable(table).create_checkpoint()
+        add = {"path": f"{version}.parquet", "partitionValues": {}, "size": 1_000, "modificationTime": 0}
+        actions = [*(first if not version else ()), {"add": add | {"dataChange": True}}]
+        (log / f"{version:020d}.json").write_text("".join(f"{json.dumps(one)}\n" for one in actions))
+        (log / f"{version:020d}.crc").write_text("{}")
+    return table
 
 
 def look(words: str, uri: str, slow: str) -> None:

@@ -72,6 +72,8 @@ def get_spark(
     """
     with _STARTING:
         active = active_spark()
+        if active is None and is_remote():
+            active = SparkSession.builder.getOrCreate()
         if active is None:
             new = _start(config or {}, s3)
             if started is not None:

@@ -40,7 +40,7 @@ def standalone(folder: Path) -> Iterator[str]:
     if not all(map(_is_own, _HOSTS)):
         pytest.skip("this machine has no second address on loopback")
     with contextlib.ExitStack() as daemons:
-        log = daemons.enter_context(_daemon(folder, "master.Master", _HOSTS[0], "--port", "0"))
+        log, _ = daemons.enter_context(_daemon(folder, "master.Master", _HOSTS[0], "--port", "0"))
         master = _waited(log, "Starting Spark master at ").split()[0]
         for host in _HOSTS:
             daemons.enter_context(
@@ -51,8 +51,8 @@ def standalone(folder: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def connect_server(folder: Path, confs: Mapping[str, object]) -> Iterator[str]:
-    """A server of Spark Connect with these settings, as long as the block lasts; gives its URL."""
+def connect_server(folder: Path, confs: Mapping[str, object]) -> Iterator[tuple[str, int]]:
+    """A server of Spark Connect with these settings, for a while; gives its URL and process."""
     confs = {
         "spark.master": "local[2]",
         "spark.ui.enabled": "false",
@@ -63,19 +63,23 @@ def connect_server(folder: Path, confs: Mapping[str, object]) -> Iterator[str]:
     options = [option for key, value in confs.items() for option in ("--conf", f"{key}={value}")]
     # What spark-submit runs when no application's file is named.
     options += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
-    with _process(folder, "SparkSubmit", _HOSTS[0], *options, memory="1g") as log:
+    with _process(folder, "SparkSubmit", _HOSTS[0], *options, memory="1g") as (log, pid):
         port = _waited(log, f"Spark Connect server started at: {_HOSTS[0]}:").split()[0]
-        yield f"sc://{_HOSTS[0]}:{port}"
+        yield f"sc://{_HOSTS[0]}:{port}", pid
 
 
-def _daemon(folder: Path, name: str, host: str, *options: str) -> contextlib.AbstractContextManager[Path]:
-    """One of Spark's daemons; gives its log."""
+def _daemon(
+    folder: Path, name: str, host: str, *options: str
+) -> contextlib.AbstractContextManager[tuple[Path, int]]:
+    """One of Spark's daemons; gives its log and process."""
     return _process(folder, name, host, "--host", host, "--webui-port", "0", *options)
 
 
 @contextlib.contextmanager
-def _process(folder: Path, name: str, host: str, *options: str, memory: str = "256m") -> Iterator[Path]:
-    """One of Spark's programs; gives its log."""
+def _process(
+    folder: Path, name: str, host: str, *options: str, memory: str = "256m"
+) -> Iterator[tuple[Path, int]]:
+    """One of Spark's programs; gives its log and process."""
     home = _find_spark_home()
     log = folder / f"{name}-{host}.log"
     own = {name: value for name, value in os.environ.items() if not name.startswith("PY")}
@@ -85,7 +89,7 @@ def _process(folder: Path, name: str, host: str, *options: str, memory: str = "2
     with log.open("wb") as out:
         process = subprocess.Popen(command, cwd=folder, env=own, stdout=out, stderr=out)
     try:
-        yield log
+        yield log, process.pid
     finally:
         process.terminate()
         try:

@@ -54,11 +54,16 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("long")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take long come early, so that no process is left with one at the end.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is for the night alone, and put files that take long first.
 
-    Notebooks and browser come before all: they borrow the JVM, which then becomes that of the one session.
+    No process is left with one of these at the end then. Notebooks and browser come before all: they borrow
+    the JVM, which then becomes that of the one session.
     """
+    if not config.getoption("--long"):
+        for item in items:
+            if item.get_closest_marker("nightly"):
+                item.add_marker(pytest.mark.skip("make test-long runs it"))
     is_long = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "long")))}
 
     def place(item: pytest.Item) -> int:

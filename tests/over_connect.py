@@ -3,6 +3,8 @@
 A process has either a JVM or a server that it is connected to, named by SPARK_REMOTE.
 """
 
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,11 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import compaction_kit as ck
-from compaction_kit import datasets
+from compaction_kit import datasets, interop
 from compaction_kit.errors import (
     ConflictError,
     InvalidArgumentError,
@@ -32,7 +35,10 @@ from compaction_kit.lessons import races
 from tests import folders, handmade
 from tests.conftest import CopyOf
 from tests.execute.meanwhile import commit_behind, once, once_rewriting
+from tests.stores import BUCKET
 
+# The environment's variable that has the server's process.
+SERVER = "CONNECT_SERVER_PID"
 IN_ONE_GO = ["optimize", "rewrite"]
 MIN_SIZE = "spark.databricks.delta.optimize.minFileSize"
 SET_BY_DELTA = {
@@ -73,7 +79,7 @@ def wide(tmp_path: Path) -> Path:
     return Path(datasets.shaped_table(tmp_path / "wide", partitions=12, files=10, rows=20, commits=2))
 
 
-def rows_of(spark: SparkSession, table: Path, version: int | None = None) -> list[str]:
+def rows_of(spark: SparkSession, table: Path | str, version: int | None = None) -> list[str]:
     reader = spark.read.format("delta")
     rows = (reader if version is None else reader.option("versionAsOf", version)).load(str(table))
     return sorted(map(str, rows.collect()))
@@ -289,6 +295,33 @@ def test_a_failure_is_told_in_one_sentence(changed: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
+@pytest.mark.works("Spark Connect", "survey", "manifests")
+def test_manifests_and_a_survey(changed: Path) -> None:
+    table = ck.open_table(changed)
+    interop.generate_manifest(table)
+    check = interop.check_manifest(table)
+    assert set(check.files["state"].to_pylist()) == {"listed and live"}
+    assert interop.read_through_manifest(table).count() == 1050
+    assert ck.survey(changed.parent).to_arrow()["num_files"].to_pylist() == [21]
+
+
+@pytest.mark.filterwarnings("ignore:On S3 Delta keeps the writers of one Spark driver apart")
+def test_a_table_on_s3_is_compacted(spark: SparkSession, shaped: Path, tmp_path: Path) -> None:
+    # The server has its own settings, this process the environment's.
+    scheme, _, address = os.environ["AWS_ENDPOINT_URL"].partition("://")
+    store, name = fs.S3FileSystem(scheme=scheme, endpoint_override=address), f"{BUCKET}/{tmp_path.name}"
+    fs.copy_files(str(shaped), name, destination_filesystem=store)
+    uri = f"s3a://{name}"
+    table = ck.open_table(uri)
+    before = rows_of(spark, uri)
+    result = table.plan_compaction().run()
+    assert (result.strategy, result.as_planned, result.verified) == ("optimize", True, True)
+    assert result.num_files_removed == 21
+    assert rows_of(spark, uri) == before
+    restored = table.plan_restore(4).run()
+    assert (restored.as_planned, table.files().num_files) == (True, 21)
+
+
 def test_what_hadoop_alone_reaches_is_refused_by_name() -> None:
     with pytest.raises(StorageError, match="can't be reached over Spark Connect, as Hadoop"):
         ck.open_table("hdfs://127.0.0.1:1/t")
@@ -300,8 +333,27 @@ def test_the_workbench_runs_a_plan(changed: Path) -> None:
     bench.session.wait(60)
     bench.state.loading.wait(60)
     assert bench.session.status == "done", bench.session.message
-    assert "local[2]" in bench.spark.value
+    assert "local[" in bench.spark.value
     assert bench.state.run()
     bench.state.running.wait(120)
     assert bench.state.result.verified
     assert "content identical" in bench.footer.value
+
+
+class TestAtLast:
+    """No test has a server after it."""
+
+    @pytest.fixture(autouse=True)
+    def settings(self) -> None:
+        """Those of a server that is gone can't be looked at."""
+
+    def test_a_server_that_dies_is_told_in_one_sentence(self, wide: Path) -> None:
+        plan = ck.open_table(wide).plan_compaction()
+        files = folders.data_files(wide)
+        death = once_rewriting(lambda: os.kill(int(os.environ[SERVER]), signal.SIGKILL))
+        with pytest.raises(RunFailedError, match="the server") as caught:
+            plan.run(progress=death)
+        assert "\n" not in str(caught.value)
+        # The log is in reach still, and as it was.
+        assert plan.version == ck.open_table(wide).version == 2
+        assert folders.data_files(wide) >= files

@@ -75,12 +75,8 @@ def archives(cache: Path) -> list[Path]:
 
 
 @pytest.mark.spark
-@pytest.mark.long
-def test_the_session_after_the_first_takes_its_classes_from_the_archive(
-    cache: Path, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    if not request.config.getoption("--long"):
-        pytest.skip("it takes minutes: make test-long")
+@pytest.mark.nightly
+def test_the_session_after_the_first_takes_its_classes_from_the_archive(cache: Path, tmp_path: Path) -> None:
     # The first of all has yet to find out which JARs are Delta's.
     use(cache, tmp_path / "before")
     use(cache, tmp_path / "first")

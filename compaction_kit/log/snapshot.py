@@ -143,9 +143,9 @@ def read_snapshot(store: Store, segment: Segment, base: Snapshot | None = None) 
         CorruptLogError: A file is damaged, or there is no protocol or metaData action.
         UnsupportedTableError: The table needs a reader feature that isn't known here.
     """
-    start = _read_checkpoint(store, segment) if base is None else _State.of(base)
     commits = [f for f in segment.commits if base is None or (f.version or 0) > base.version]
-    store.prepare(file.place for file in commits)
+    store.prepare(file.place for file in (commits if base else (*segment.checkpoint, *commits)))
+    start = _read_checkpoint(store, segment) if base is None else _State.of(base)
     state = _replay(store, start, commits)
     protocol, metadata = state.protocol_and_metadata(segment.version)
     check_readable(protocol)

@@ -34,6 +34,7 @@ from compaction_kit.log.listing import (
     list_log,
 )
 from compaction_kit.log.metadata import Metadata
+from compaction_kit.log.newest import newest_files
 from compaction_kit.log.reading import commit_actions, read_log_file, reading
 from compaction_kit.log.snapshot import Snapshot, read_snapshot
 from compaction_kit.log.sources import checkpoint_actions, sidecar_names
@@ -271,7 +272,7 @@ class TransactionLog:
             >>> segment.version, len(segment.commits)
             (365, 6)
         """
-        return find_segment(list_log(self._store), version)
+        return find_segment(self._files_for(version), version)
 
     def snapshot(self, version: int | None = None, keep: bool = True) -> Snapshot:
         """Return the state of a version.
@@ -287,10 +288,11 @@ class TransactionLog:
             >>> len(snapshot.live), snapshot.metadata.partition_columns
             (21, ('origin',))
         """
-        files = list_log(self._store)
+        bases = sorted(_RECENT.of(self._store), key=lambda snapshot: -snapshot.version)
+        files = self._files_for(version, bases)
         # Raises the same errors as a first reading, even if the version is in memory.
         fresh = find_segment(files, version)
-        for base in sorted(_RECENT.of(self._store), key=lambda snapshot: -snapshot.version):
+        for base in bases:
             segment = extend_segment(base.segment, files, fresh.version)
             if segment is not None and all(source.is_there() for source in base.sources):
                 snapshot = base if segment == base.segment else read_snapshot(self._store, segment, base)
@@ -316,6 +318,12 @@ class TransactionLog:
             row: int64
         """
         return self._read_lifetimes(tuple(list_log(self._store)))
+
+    def _files_for(self, version: int | None, bases: Sequence[Snapshot] = ()) -> list[LogFile]:
+        """Return files of the log, those among them that a version is read from."""
+        if version is not None:
+            return list_log(self._store)
+        return newest_files(self._store, bases[0].segment if bases else None)
 
     def _commit_files(self) -> list[LogFile]:
         return _commits_of(list_log(self._store))

@@ -17,7 +17,7 @@ from functools import cache
 import pyarrow as pa
 
 from compaction_kit.errors import TableNotFoundError
-from compaction_kit.storage.clients import MOST_REQUESTS, Client, client_of
+from compaction_kit.storage.clients import MOST_REQUESTS, Client, client_of, reaching
 from compaction_kit.storage.local import Entry, LocalStore
 from compaction_kit.storage.options import Files
 
@@ -106,6 +106,26 @@ class RemoteStore:
             raise TableNotFoundError(f"The folder {folder} does not exist: check the spelling.")
         if place.endswith(_LASTING):
             _LISTED.update({f"{folder}/{entry.name}": _version_of(entry) for entry in found})
+            _NUM_LISTED[folder] = len(found)
+        return found
+
+    @property
+    def lists_by_page(self) -> bool:
+        """Whether a folder of many files takes many requests to list, one after the other."""
+        return self.files is not None
+
+    def num_listed(self, place: str) -> int | None:
+        """How many files and folders were in a folder of a log when it was last listed; None if it wasn't."""
+        return _NUM_LISTED.get(self.place(place))
+
+    def statuses(self, places: Iterable[str]) -> list[Entry | None]:
+        """What is at each place, None for nothing: many requests at once."""
+        wanted = list(places)
+        with ThreadPoolExecutor(min(MOST_REQUESTS, len(wanted))) as pool:
+            found = list(pool.map(self.status, wanted))
+        for place, entry in zip(wanted, found, strict=True):
+            if entry is not None and _is_lasting(place):
+                _LISTED[self.place(place)] = _version_of(entry)
         return found
 
     def walk(self, place: str = "") -> Iterator[tuple[str, list[Entry]]]:
@@ -135,6 +155,18 @@ class RemoteStore:
         if not _is_lasting(place):
             return self._client.read(self.place(place), start, size)
         return _DISK.read(self._kept(place), start, size)
+
+    def read_if_there(self, place: str) -> bytes | None:
+        """All bytes of a file; None if there is none.
+
+        Raises:
+            StorageError: It can't be read.
+        """
+        with reaching(self.place(place)):
+            try:
+                return self.read(place)
+            except FileNotFoundError:
+                return None
 
     def lines(self, place: str) -> Iterator[bytes]:
         """The lines of a file.
@@ -197,6 +229,7 @@ class ListedStore(RemoteStore):
 
     tree: Mapping[str, Entry] = field(repr=False)
     folders: Mapping[str, list[Entry]] = field(repr=False)
+    lists_by_page = False
 
     def status(self, place: str = "") -> Entry | None:
         """What was at a place; None for nothing."""
@@ -207,8 +240,9 @@ class ListedStore(RemoteStore):
         return list(self.folders.get(place, []))
 
 
-# Size and time of each file of a log when it was last listed, by its URI.
+# Size and time of each file of a log when it was last seen, by its URI; how many were in its folder.
 _LISTED: dict[str, tuple[int, int]] = {}
+_NUM_LISTED: dict[str, int] = {}
 
 
 @cache

@@ -36,7 +36,7 @@ EVENTFUL = History(
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.nightly
 @example(EVENTFUL)
 @given(histories(6))
 @settings(max_examples=settings().max_examples // 50)

@@ -61,6 +61,7 @@ EVENTFUL = History(
 )
 
 
+@pytest.mark.nightly
 def test_a_vacuum_of_an_eventful_table_does_what_its_plan_says(spark: SparkSession) -> None:
     with made(spark, EVENTFUL) as table:
         check(spark, folders.copy(table, table.parent / "full"), Wish("FULL", frozenset({1}), False, True))

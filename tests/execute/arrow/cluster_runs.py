@@ -19,7 +19,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from compaction_kit import get_spark, open_table
+from compaction_kit import get_spark, interop, open_table, survey, workbench
 from compaction_kit.errors import CompactionKitError
 from compaction_kit.execute import Progress
 from compaction_kit.execute.arrow import job
@@ -123,6 +123,31 @@ def run(spark: SparkSession, folder: Path, name: str, strategy: str = "auto") ->
     }
 
 
+def path(spark: SparkSession, folder: Path) -> dict[str, Any]:
+    """What else an analyst does: rewrite by Spark's writer, restore, a manifest, vacuum, the workbench."""
+    table = open_table(folder, spark)
+    rewritten = table.plan_compaction().run(strategy="rewrite")
+    restored = table.plan_restore(rewritten.versions[0] - 1).run()
+    interop.generate_manifest(table)
+    listed = interop.check_manifest(table).files["state"].to_pylist()
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    vacuum = table.plan_vacuum(retention="0 hours")
+    vacuumed = vacuum.run()
+    bench: Any = workbench(folder)
+    bench.state.loading.wait(60)
+    bench.state.run()
+    bench.state.running.wait(120)
+    return {
+        "rewritten": [rewritten.strategy, rewritten.as_planned, rewritten.verified],
+        "restored": restored.as_planned,
+        "listed": sorted(set(listed)),
+        "vacuumed": [vacuum.num_files, vacuumed.num_files, vacuumed.as_planned],
+        "surveyed": survey(folder.parent).to_arrow()["name"].to_pylist(),
+        "workbench": bench.footer.value,
+        "by": bench.state.result.strategy,
+    }
+
+
 def has_package(_: Iterable[int]) -> Iterator[bool]:
     yield importlib.util.find_spec("compaction_kit") is not None
 
@@ -157,6 +182,7 @@ def main(to: str, settings: str) -> None:
     context.pythonExec = python
     # At last: another takes a while to start.
     told["executor"] = run(spark, folder, "executor")
+    told["path"] = path(spark, folder / "path" / "t")
     (folder / "told.json").write_text(json.dumps(told))
 
 

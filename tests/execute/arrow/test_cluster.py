@@ -46,7 +46,7 @@ class Runs:
 def runs(tmp_path_factory: pytest.TempPathFactory, shaped: Path) -> Runs:
     folder = tmp_path_factory.mktemp("cluster")
     shaped_table(folder / "planned", partitions=0, files=8, rows=50, commits=4)
-    for name in {"bare", *FAULTS} - {"stored"}:
+    for name in {"bare", "path/t", *FAULTS} - {"stored"}:
         folders.copy(shaped, folder / name)
     pythons = folder / "pythons"
     executors = python_with(folder / "python", *_PYSPARK, "pyarrow", "numpy")
@@ -111,6 +111,20 @@ def test_content_stays_and_nothing_else_does(spark: SparkSession, runs: Runs, na
     assert told["num_files_added"] == told["num_bins"] == len(live_in(table))
     assert rows_of(spark, table, 5) == rows_of(spark, table, 4)
     assert_clean(table)
+
+
+@pytest.mark.works("cluster", "rewrite", "restore", "manifests", "vacuum", "survey", "workbench")
+def test_the_rest_of_an_analysts_path(spark: SparkSession, runs: Runs) -> None:
+    told, table = runs.told["path"], runs.folder / "path" / "t"
+    assert told["rewritten"] == ["rewrite", True, True]
+    assert told["restored"] is True
+    assert told["listed"] == ["listed and live"]
+    # Those that the rewrite made, and that the restore took back.
+    assert told["vacuumed"] == [24, 24, True]
+    assert told["surveyed"] == [str(table)]
+    assert "content identical" in told["workbench"]
+    assert told["by"] == "arrow"
+    assert open_table(table).version == 7
 
 
 def test_a_large_bin_is_divided_and_progress_is_told(runs: Runs) -> None:
