@@ -51,6 +51,8 @@ _OF_OTHERS = {"PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR"}
 _NOT_DOWNLOADED = (
     "Delta's JARs could not be downloaded; check that Maven Central can be reached, then try again."
 )
+# PySpark's own variable, for a server of Spark Connect.
+_REMOTE = "SPARK_REMOTE"
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 
@@ -59,7 +61,7 @@ def get_spark(
     s3: bool = False,
     started: Callable[[SparkSession], None] | None = None,
 ) -> SparkSession:
-    """Return the active Spark session if it can read Delta, else start a local one; see `warming.get_spark`.
+    """Return a Spark session that can read Delta; see `warming.get_spark`.
 
     Args:
         config: Spark settings for a new session, which override those of the kit.
@@ -72,7 +74,7 @@ def get_spark(
     """
     with _STARTING:
         active = active_spark()
-        if active is None and is_remote():
+        if active is None and _REMOTE in os.environ:
             active = SparkSession.builder.getOrCreate()
         if active is None:
             new = _start(config or {}, s3)

@@ -22,6 +22,8 @@ _NOT_READ = " can't be read: "
 _NO_SPACE = ("No space left on device", "Disk quota exceeded")
 # The message for a worker that the system has killed.
 _WORKER_DIED = "Python worker exited unexpectedly"
+# That of gRPC for a call that got no answer, after PySpark's client has tried for minutes.
+_CALL_FAILED = "StatusCode.UNAVAILABLE"
 
 
 class BinFailed(Exception):
@@ -81,6 +83,11 @@ def translate(error: Exception, table: str, outcome: str) -> CompactionKitError:
         return RunFailedError(
             "A Python worker died, as it does when memory runs out: free memory and run the plan again; "
             f"{outcome}."
+        )
+    if _CALL_FAILED in text:
+        return RunFailedError(
+            "The server of Spark Connect can't be reached any more: look at the table's history for what it "
+            f"still did before you run the plan again; so far, {outcome}."
         )
     return RunFailedError(f"The run failed, {outcome}: {reason_of(error)}")
 

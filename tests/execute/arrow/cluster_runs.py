@@ -3,7 +3,8 @@
 python -m tests.execute.arrow.cluster_runs FOLDER SETTINGS runs plans of the tables in FOLDER, and of
 s3a://kit/stored, and writes what came of each to its "told.json". SETTINGS are the session's, in JSON. The
 first task to write a file of a table meets with what `FAULTS` has for it; "<table>.lost" in FOLDER names that
-file. Other Pythons than the executors' first are in "pythons" in FOLDER.
+file. With "path/t", if it is there, is done what else an analyst does. Other Pythons than the executors'
+first are in "pythons" in FOLDER.
 """
 
 import importlib.util
@@ -142,7 +143,7 @@ def path(spark: SparkSession, folder: Path) -> dict[str, Any]:
         "restored": restored.as_planned,
         "listed": sorted(set(listed)),
         "vacuumed": [vacuum.num_files, vacuumed.num_files, vacuumed.as_planned],
-        "surveyed": survey(folder.parent).to_arrow()["name"].to_pylist(),
+        "surveyed": survey(folder.parent).to_arrow()["table"].to_pylist(),
         "workbench": bench.footer.value,
         "by": bench.state.result.strategy,
     }
@@ -182,7 +183,8 @@ def main(to: str, settings: str) -> None:
     context.pythonExec = python
     # At last: another takes a while to start.
     told["executor"] = run(spark, folder, "executor")
-    told["path"] = path(spark, folder / "path" / "t")
+    if (folder / "path").exists():
+        told["path"] = path(spark, folder / "path" / "t")
     (folder / "told.json").write_text(json.dumps(told))
 
 
