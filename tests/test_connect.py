@@ -31,19 +31,10 @@ _RUN = "import os, sys, pytest; code = pytest.main(sys.argv[1:]); sys.stdout.flu
 
 def run(folder: Path, env: dict[str, str], *options: str) -> None:
     """Run tests of `over_connect.py` in a process of their own."""
-    command = [
-        sys.executable,
-        "-c",
-        _RUN,
-        "--quiet",
-        "--override-ini=addopts=",
-        "--color=no",
-        "--durations=30",
-    ]
+    command = [sys.executable, "-c", _RUN, "--quiet", "--override-ini=addopts=", "--color=no"]
     command += [f"--basetemp={folder / 'tests'}", over_connect.__file__, *options]
     known = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(command, env=known | env, capture_output=True, text=True, timeout=600)
-    print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

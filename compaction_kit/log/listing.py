@@ -114,15 +114,10 @@ def staged_commits(store: Store, entries: Iterable[Entry] | None = None) -> list
         store: The table's files.
         entries: What is in the log, if that was listed.
     """
-    try:
-        found = (
-            store.entries(f"{LOG_FOLDER}/{_STAGED}")
-            if entries is None
-            else _entries_of(store, entries, _STAGED)
-        )
-    except TableNotFoundError:
-        return []
-    return _files_of(found)
+    if entries is not None:
+        return _files_of(_entries_of(store, entries, _STAGED))
+    place = f"{LOG_FOLDER}/{_STAGED}"
+    return _files_of(store.entries(place)) if store.is_folder(place) else []
 
 
 def entries_of_log(store: Store) -> list[Entry]:

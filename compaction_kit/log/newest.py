@@ -6,6 +6,7 @@ their names: many at once.
 """
 
 import json
+import time
 from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
@@ -27,6 +28,8 @@ from compaction_kit.storage import RemoteStore, Store
 _PAGE, _LONG = 1_000, 500
 # How many commits are looked for at once. A log with more of them after its checkpoint is listed.
 _AHEAD = (16, 64, 128)
+# A table that was just opened is read next: the hint will do for that.
+_FRESH_SECONDS = 5.0
 _HINT = f"{LOG_FOLDER}/_last_checkpoint"
 
 
@@ -38,7 +41,7 @@ def look_at_log(store: Store) -> tuple[bool, bool]:
     Raises:
         TableNotFoundError: As for `list_log`.
     """
-    if _checkpoint_of(store) is not None:
+    if isinstance(store, RemoteStore) and _may_be_long(store) and _checkpoint_of(store) is not None:
         return True, bool(staged_commits(store))
     entries = entries_of_log(store)
     return any(file_of_entry(entry) for entry in entries), bool(staged_commits(store, entries))
@@ -62,13 +65,16 @@ def newest_files(store: Store, base: Segment | None = None) -> list[LogFile]:
         found = _ahead(store, [file.name for file in last], base.version)
         if found is not None and found[: len(last)] == last:
             return [*base.checkpoint, *base.commits, *found[len(last) :]]
-    checkpoint = _checkpoint_of(store)
-    if isinstance(store, RemoteStore) and checkpoint is not None:
-        version, names = checkpoint
-        found = _ahead(store, names, version)
+    if isinstance(store, RemoteStore) and _may_be_long(store):
+        checkpoint = _checkpoint_of(store)
+        found = None if checkpoint is None else _ahead(store, checkpoint[1], checkpoint[0])
         if found is not None:
             return found
     return list_log(store)
+
+
+# For each log, the checkpoint that its hint named, and when that was read.
+_SEEN: dict[str, tuple[float, tuple[int, list[str]]]] = {}
 
 
 def _may_be_long(store: RemoteStore) -> bool:
@@ -76,10 +82,11 @@ def _may_be_long(store: RemoteStore) -> bool:
     return store.lists_by_page and (known is None or known >= _PAGE)
 
 
-def _checkpoint_of(store: Store) -> tuple[int, list[str]] | None:
+def _checkpoint_of(store: RemoteStore) -> tuple[int, list[str]] | None:
     """Return version and files of the checkpoint that the hint of a long log names; None if there is none."""
-    if not isinstance(store, RemoteStore) or not _may_be_long(store):
-        return None
+    read, known = _SEEN.get(store.root, (0.0, None))
+    if time.monotonic() - read < _FRESH_SECONDS:
+        return known
     try:
         hint: dict[str, Any] = json.loads(store.read_if_there(_HINT) or b"{}")
         version, parts = int(hint.get("version", 0)), int(hint.get("parts") or 0)
@@ -96,6 +103,7 @@ def _checkpoint_of(store: Store) -> tuple[int, list[str]] | None:
         names = [f"{start}.{part:010d}.{parts:010d}.parquet" for part in range(1, parts + 1)]
     else:
         names = [f"{start}.parquet"]
+    _SEEN[store.root] = time.monotonic(), (version, names)
     return version, names
 
 
