@@ -56,9 +56,12 @@ clean:  ## remove what the targets made
 	rm -rf $(VENV) .venv-book .venv-compat .book docs/book/api docs/book/notebooks docs/book/[CR]*.md tour.html data .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 BOOK = .venv-book/bin/python -m sphinx -W --keep-going -q -d .book/doctrees
-# Garbage by one thread: there is a JVM for each core; and seldom: a heap and metaspace that grow bit by
-# bit are collected hundreds of times.
-TEST_ENV := JDK_JAVA_OPTIONS="-XX:+UseSerialGC -XX:InitialRAMPercentage=5 -XX:NewRatio=1 -XX:MetaspaceSize=300m"
+# The JVM's first compiler alone: tests run each statement a few times, so that the second costs
+# more than it brings. Without the second, that compiler runs out of room for its code. Garbage by one
+# thread: there is a JVM for each core; and seldom: a heap and metaspace that grow bit by bit are
+# collected hundreds of times.
+TEST_ENV := JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC \
+	-XX:InitialRAMPercentage=5 -XX:NewRatio=1 -XX:MetaspaceSize=300m"
 
 CHECK_PYTHON := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	"Python 3.11 or newer is needed: make PYTHON=python3.11 …")'

@@ -44,6 +44,9 @@ def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False, warm: b
     log file, not to the screen. After the first program that used it has ended, a process of the least
     priority archives Java's classes in that folder, with which later sessions start faster.
 
+    Where the environment's SPARK_REMOTE names a server of Spark Connect, a session of that server's is
+    started instead.
+
     Args:
         config: Spark settings for a new session, which override those of the kit; the JARs of
             "spark.jars.packages" come along with Delta's. An active session is not changed.

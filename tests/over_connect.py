@@ -56,7 +56,8 @@ class Stop(Exception):
 
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
-    return SparkSession.builder.getOrCreate()
+    # To the server that SPARK_REMOTE names.
+    return ck.get_spark()
 
 
 @pytest.fixture(autouse=True)

@@ -60,17 +60,16 @@ def newest_files(store: Store, base: Segment | None = None) -> list[LogFile]:
     Raises:
         TableNotFoundError: As for `list_log`.
     """
-    if isinstance(store, RemoteStore) and base is not None and base.version >= _LONG and _may_be_long(store):
+    if not isinstance(store, RemoteStore) or not _may_be_long(store):
+        return list_log(store)
+    if base is not None and base.version >= _LONG:
         last = list(base.commits[-1:] or base.checkpoint)
         found = _ahead(store, [file.name for file in last], base.version)
         if found is not None and found[: len(last)] == last:
             return [*base.checkpoint, *base.commits, *found[len(last) :]]
-    if isinstance(store, RemoteStore) and _may_be_long(store):
-        checkpoint = _checkpoint_of(store)
-        found = None if checkpoint is None else _ahead(store, checkpoint[1], checkpoint[0])
-        if found is not None:
-            return found
-    return list_log(store)
+    checkpoint = _checkpoint_of(store)
+    found = None if checkpoint is None else _ahead(store, checkpoint[1], checkpoint[0])
+    return list_log(store) if found is None else found
 
 
 # For each log, the checkpoint that its hint named, and when that was read.
