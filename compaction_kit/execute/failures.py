@@ -14,8 +14,10 @@ from compaction_kit.errors import (
 from compaction_kit.execute.jvm import is_conflict
 
 _CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w.$]+: )?(.*\S)", re.MULTILINE)
-# What Python raised in a worker, after the lines of its stack.
-_RAISED = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)*(?:\w+\.)*(\S.*)", re.MULTILINE)
+# What Python raised in a worker, after the lines of its stack; Spark 3.5 has its own exception's name before.
+_RAISED = re.compile(
+    r"^(?:.*: )?Traceback \(most recent call last\):\n(?:[ \t].*\n)*(?:\w+\.)*(\S.*)", re.MULTILINE
+)
 _NO_PERMISSION = ("Permission denied", "AccessDenied", "Read-only file system")
 # What a store refuses to read is another thing than what may not be written.
 _NOT_READ = " can't be read: "
