@@ -197,7 +197,7 @@ def make_log(table: Path, num_adds: int, columns: int, tail: int) -> Path:
     return table
 
 
-def commit_texts(num_adds: int, columns: int) -> Iterator[str]:
+def commit_texts(num_adds: int, columns: int, num_commits: int = NUM_COMMITS) -> Iterator[str]:
     rng = np.random.default_rng(SEED)
     names = ["id", "v", *(f"c{i}" for i in range(columns - 3)), "d"]
     fields: list[dict[str, object]] = [
@@ -220,9 +220,9 @@ def commit_texts(num_adds: int, columns: int) -> Iterator[str]:
     values = dict.fromkeys(names[:-1], 123_456)
     bounds = json.dumps(json.dumps(values)).strip('"')
     nulls = json.dumps(json.dumps(dict.fromkeys(values, 0))).strip('"')
-    per_commit = num_adds // NUM_COMMITS
+    per_commit = num_adds // num_commits
     sizes = rng.lognormal(14, 1.5, num_adds).astype(np.int64).tolist()
-    for version in range(NUM_COMMITS):
+    for version in range(num_commits):
         time_ms = 1_700_000_000_000 + version * 60_000
         info = {"timestamp": time_ms, "operation": "WRITE", "operationParameters": {"mode": "Append"}}
         lines = [json.dumps({"commitInfo": info})]

@@ -83,25 +83,10 @@ def many_commits(table: Path, commits: int) -> Path:
 
     log = table / "_delta_log"
     log.mkdir(parents=True)
-    schema = {"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]}
-    first = [
-        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
-        {
-            "metaData": {
-                "id": "t",
-                "format": {"provider": "parquet", "options": {}},
-                "schemaString": json.dumps(schema),
-                "partitionColumns": [],
-                "configuration": {},
-            }
-        },
-    ]
-    for version in range(commits):
+    for version, text in enumerate(module("inspect").commit_texts(commits, 3, commits)):
         if version == commits - 10:
             DeltaTable(table).create_checkpoint()
-        add = {"path": f"{version}.parquet", "partitionValues": {}, "size": 1_000, "modificationTime": 0}
-        actions = [*(first if not version else ()), {"add": add | {"dataChange": True}}]
-        (log / f"{version:020d}.json").write_text("".join(f"{json.dumps(one)}\n" for one in actions))
+        (log / f"{version:020d}.json").write_text(text)
         (log / f"{version:020d}.crc").write_text("{}")
     return table
 

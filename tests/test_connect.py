@@ -43,7 +43,7 @@ def serving(spark: SparkSession, confs: dict[str, str]) -> Iterator[str]:
     """Serve a session's JVM to others, which start with these settings; gives the URL."""
     jvm = spark._jvm
     assert jvm is not None
-    service = getattr(jvm.org.apache.spark.sql.connect.service, "SparkConnectService$").__getattr__("MODULE$")
+    service = getattr(getattr(jvm.org.apache.spark.sql.connect.service, "SparkConnectService$"), "MODULE$")
     known = jvm.org.apache.spark.SparkEnv.get().conf()
     confs |= {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": "0"}
     before = {key: known.get(key) if known.contains(key) else None for key in confs}

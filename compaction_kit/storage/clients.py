@@ -220,7 +220,7 @@ class ArrowClient:
             else:
                 copied = sum(map(copy, starts))
         if copied != size_bytes:
-            raise OSError(errno.EIO, "it is shorter than listed", uri)
+            raise OSError(errno.EIO, "it has another size than when it was listed", uri)
 
     def delete(self, uri: str) -> None:
         """See `Client`."""
