@@ -38,8 +38,9 @@ except ImportError:
     error_logger = logging.getLogger
 
 Release = tuple[int, ...]
-# Releases of Hadoop, and of the SDK that its S3A is built for.
-_SDKS = {"3.4.1": "2.24.6", "3.4.2": "2.29.52", "3.5.0": "2.35.4"}
+# Releases of Hadoop, and of the SDK that its S3A is built for; in 3.4.1 it is 2.24.6, whose
+# s3-transfer-manager was never published.
+_SDKS = {"3.4.1": "2.24.8", "3.4.2": "2.29.52", "3.5.0": "2.35.4"}
 
 
 def java_releases() -> tuple[int, int | None]:
