@@ -48,9 +48,8 @@ _S3_SETTINGS = {
 }
 # With these, the JVM is another process's, or its settings are in a folder of the user's.
 _OF_OTHERS = {"PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR"}
-_NOT_DOWNLOADED = (
-    "Delta's JARs could not be downloaded; check that Maven Central can be reached, then try again."
-)
+# What Ivy says of a JAR that is nowhere, and of a server that does not answer.
+_LOST_JAR = re.compile(r"unresolved dependency: ([^\s\]]+): not found|Server access error")
 # PySpark's own variable, for a server of Spark Connect.
 _REMOTE = "SPARK_REMOTE"
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
@@ -163,11 +162,11 @@ def _launched(builder: SparkSession.Builder, log_path: Path, again: bool = True)
     try:
         return builder.getOrCreate()
     except Exception as error:
-        reason = _reason(log_path, error)
+        log = log_path.read_text(errors="replace")
         # Of dozens of files from a far server one fails now and then; what came is kept.
-        if again and reason == _NOT_DOWNLOADED:
+        if again and _LOST_JAR.search(log):
             return _launched(builder, log_path, again=False)
-        raise SessionError(f"Spark did not start: {reason}") from error
+        raise SessionError(f"Spark did not start: {_reason(log, error)}") from error
 
 
 def _laptop_settings(scratch: Path) -> dict[str, Any]:
@@ -331,10 +330,10 @@ def _output_to(log: BinaryIO) -> Iterator[None]:
             os.close(copy)
 
 
-def _reason(log_path: Path, error: Exception) -> str:
+def _reason(log: str, error: Exception) -> str:
     """Return in one sentence why Spark did not start."""
-    log = log_path.read_text(errors="replace")
-    if "unresolved dependency" in log or "Server access error" in log:
-        return _NOT_DOWNLOADED
+    if lost := _LOST_JAR.search(log):
+        which = f"the JAR {lost[1]}" if lost[1] else "Delta's JARs"
+        return f"{which} could not be downloaded; check that Maven Central can be reached, then try again."
     errors = [line.strip() for line in log.splitlines() if "Exception" in line or "Error" in line]
     return errors[-1] if errors else str(error).strip().splitlines()[0]

@@ -213,3 +213,19 @@ except SessionError as error:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("The active Spark session can't read Delta: stop it (spark.stop())")
     assert len(done.stdout.splitlines()) == 1
+
+
+def test_a_jar_that_is_nowhere_is_named() -> None:
+    done = run_python(
+        """
+from compaction_kit import get_spark
+from compaction_kit.errors import SessionError
+try:
+    get_spark({"spark.jars.packages": "org.example:nowhere:1.0"})
+except SessionError as error:
+    print(error)
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    assert "org.example#nowhere;1.0" in done.stdout
+    assert len(done.stdout.splitlines()) == 1
