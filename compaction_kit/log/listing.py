@@ -13,7 +13,7 @@ import pyarrow as pa
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError, TableNotFoundError
 from compaction_kit.storage import Entry, Store, shown_name
 
-LOG_FOLDER, _SIDECARS, _STAGED = "_delta_log", "_sidecars", "_staged_commits"
+LOG_FOLDER, _SIDECARS, STAGED = "_delta_log", "_sidecars", "_staged_commits"
 
 
 class Kind(StrEnum):
@@ -107,17 +107,14 @@ def list_log(store: Store) -> list[LogFile]:
     return sorted([*_files_of(entries), *sidecars], key=lambda file: file.name)
 
 
-def staged_commits(store: Store, entries: Iterable[Entry] | None = None) -> list[LogFile]:
+def staged_commits(store: Store, entries: Iterable[Entry]) -> list[LogFile]:
     """List the commits that a catalog has yet to publish.
 
     Args:
         store: The table's files.
-        entries: What is in the log, if that was listed.
+        entries: What is in the log.
     """
-    if entries is not None:
-        return _files_of(_entries_of(store, entries, _STAGED))
-    place = f"{LOG_FOLDER}/{_STAGED}"
-    return _files_of(store.entries(place)) if store.is_folder(place) else []
+    return _files_of(_entries_of(store, entries, STAGED))
 
 
 def entries_of_log(store: Store) -> list[Entry]:

@@ -8,12 +8,14 @@ their names: many at once.
 import json
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 from typing import Any
 
 from compaction_kit.errors import StorageError
 from compaction_kit.log.listing import (
     LOG_FOLDER,
+    STAGED,
     LogFile,
     Segment,
     entries_of_log,
@@ -41,8 +43,13 @@ def look_at_log(store: Store) -> tuple[bool, bool]:
     Raises:
         TableNotFoundError: As for `list_log`.
     """
-    if isinstance(store, RemoteStore) and _may_be_long(store) and _checkpoint_of(store) is not None:
-        return True, bool(staged_commits(store))
+    if isinstance(store, RemoteStore) and _may_be_long(store):
+        pool = ThreadPoolExecutor(1)
+        staged = pool.submit(store.entries_if_there, f"{LOG_FOLDER}/{STAGED}")
+        # Of a short log nobody waits for the answer.
+        pool.shutdown(wait=False)
+        if _checkpoint_of(store) is not None:
+            return True, any(file_of_entry(entry) for entry in staged.result())
     entries = entries_of_log(store)
     return any(file_of_entry(entry) for entry in entries), bool(staged_commits(store, entries))
 
@@ -114,7 +121,7 @@ def _ahead(store: RemoteStore, names: Sequence[str], version: int) -> list[LogFi
     found: list[LogFile] = []
     for count in _AHEAD:
         commits = [f"{number:020d}.json" for number in range(version + 1, version + 1 + count)]
-        entries = store.statuses(f"{LOG_FOLDER}/{name}" for name in [*names, *commits])
+        entries = store.files_at(f"{LOG_FOLDER}/{name}" for name in [*names, *commits])
         files = [None if entry is None else file_of_entry(entry) for entry in entries]
         there = list(takewhile(lambda file: file is not None, files))
         if len(there) < len(names) or any(files[len(there) :]):

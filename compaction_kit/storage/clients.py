@@ -58,6 +58,9 @@ class Client(Protocol):
     def status(self, uri: str) -> Entry | None:
         """Return what is at a place; None for nothing."""
 
+    def file(self, uri: str) -> Entry | None:
+        """Return the file at a place; None for none. Quicker than `status`, which looks for a folder too."""
+
     def entries(self, uri: str) -> list[Entry]:
         """Return what is in a folder; nothing, if there is none."""
 
@@ -170,6 +173,21 @@ class ArrowClient:
             found = self._fs.get_file_info(_key(uri))
         return None if found.type == fs.FileType.NotFound else _entry(uri, found)
 
+    def file(self, uri: str) -> Entry | None:
+        """See `Client`."""
+        if not isinstance(self._fs, fs.S3FileSystem):
+            return self.status(uri)
+        with reaching(uri):
+            try:
+                with self.open(uri) as file:
+                    size_bytes, modified = file.size(), file.metadata().get("Last-Modified")
+            except FileNotFoundError:
+                return None
+        if modified is None:
+            return self.status(uri)
+        seconds = int(datetime.fromisoformat(modified.decode()).timestamp())
+        return _new_entry(_key(uri), False, size_bytes, seconds * 1_000_000_000)
+
     def entries(self, uri: str) -> list[Entry]:
         """See `Client`."""
         return [_entry(uri, info) for info in self._below(uri, False)]
@@ -243,6 +261,9 @@ class HadoopClient:
         with reaching(uri):
             found = self._listed(lambda path: self._fs.getFileStatus(path), uri)
         return found[0] if found else None
+
+    # A name node knows both at once.
+    file = status
 
     def entries(self, uri: str) -> list[Entry]:
         """See `Client`."""

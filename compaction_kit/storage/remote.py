@@ -109,6 +109,14 @@ class RemoteStore:
             _NUM_LISTED[folder] = len(found)
         return found
 
+    def entries_if_there(self, place: str) -> list[Entry]:
+        """What is in a folder; nothing, if there is none.
+
+        Raises:
+            StorageError: The storage can't be reached.
+        """
+        return self._client.entries(self.place(place))
+
     @property
     def lists_by_page(self) -> bool:
         """Whether a folder of many files takes many requests to list, one after the other."""
@@ -118,11 +126,11 @@ class RemoteStore:
         """How many files and folders were in a folder of a log when it was last listed; None if it wasn't."""
         return _NUM_LISTED.get(self.place(place))
 
-    def statuses(self, places: Iterable[str]) -> list[Entry | None]:
-        """What is at each place, None for nothing: many requests at once."""
+    def files_at(self, places: Iterable[str]) -> list[Entry | None]:
+        """The file at each place, None for none: many requests at once."""
         wanted = list(places)
         with ThreadPoolExecutor(min(MOST_REQUESTS, len(wanted))) as pool:
-            found = list(pool.map(self.status, wanted))
+            found = list(pool.map(lambda place: self._client.file(self.place(place)), wanted))
         for place, entry in zip(wanted, found, strict=True):
             if entry is not None and _is_lasting(place):
                 _LISTED[self.place(place)] = _version_of(entry)

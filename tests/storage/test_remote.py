@@ -103,6 +103,14 @@ def test_files_of_the_log_are_fetched_once_many_at_a_time_and_again_if_they_chan
     assert store.read(numbers[3]) == b"another"
 
 
+def test_a_file_is_looked_for_by_one_request_there_or_not(store: RemoteStore, on_s3: stores.Server) -> None:
+    places = [f"_delta_log/{version:020d}.json" for version in (7, 8, 40)]
+    found = store.files_at(places)
+    assert len(on_s3.requests) == 3
+    assert found == [*map(store.status, places[:2]), None]
+    assert store.files_at(["p=1"]) == [None]
+
+
 def test_a_pickled_store_has_no_credentials(store: RemoteStore) -> None:
     assert store.files is not None
     assert stores.SECRET_KEY in repr(store.files)
