@@ -48,8 +48,8 @@ _S3_SETTINGS = {
 }
 # With these, the JVM is another process's, or its settings are in a folder of the user's.
 _OF_OTHERS = {"PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR"}
-# What Ivy says of a JAR that is nowhere, and of a server that does not answer.
-_LOST_JAR = re.compile(r"unresolved dependency: ([^\s\]]+): not found|Server access error")
+# What Ivy says of a JAR that it did not get, and of a server that does not answer.
+_LOST_JAR = re.compile(r"unresolved dependency: ([^\s:\]]+)|Server access error")
 # PySpark's own variable, for a server of Spark Connect.
 _REMOTE = "SPARK_REMOTE"
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
