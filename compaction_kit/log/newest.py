@@ -8,7 +8,6 @@ their names: many at once.
 import json
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 from typing import Any
 
@@ -43,15 +42,10 @@ def look_at_log(store: Store) -> tuple[bool, bool]:
     Raises:
         TableNotFoundError: As for `list_log`.
     """
-    if isinstance(store, RemoteStore) and _may_be_long(store):
-        pool = ThreadPoolExecutor(1)
-        staged = pool.submit(store.entries_if_there, f"{LOG_FOLDER}/{STAGED}")
-        # Of a short log nobody waits for the answer.
-        pool.shutdown(wait=False)
-        if _checkpoint_of(store) is not None:
-            return True, any(file_of_entry(entry) for entry in staged.result())
+    if isinstance(store, RemoteStore) and _may_be_long(store) and _checkpoint_of(store) is not None:
+        return True, any(map(file_of_entry, store.entries_if_there(f"{LOG_FOLDER}/{STAGED}")))
     entries = entries_of_log(store)
-    return any(file_of_entry(entry) for entry in entries), bool(staged_commits(store, entries))
+    return any(map(file_of_entry, entries)), bool(staged_commits(store, entries))
 
 
 def newest_files(store: Store, base: Segment | None = None) -> list[LogFile]:

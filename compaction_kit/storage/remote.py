@@ -9,10 +9,11 @@ import shutil
 import tempfile
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -21,6 +22,7 @@ from compaction_kit.storage.clients import MOST_REQUESTS, Client, client_of, rea
 from compaction_kit.storage.local import Entry, LocalStore
 from compaction_kit.storage.options import Files
 
+T = TypeVar("T")
 # Of the driver, for copies of files by their absolute paths.
 _DISK = LocalStore("/")
 # Folders whose files never change.
@@ -129,8 +131,7 @@ class RemoteStore:
     def files_at(self, places: Iterable[str]) -> list[Entry | None]:
         """The file at each place, None for none: many requests at once."""
         wanted = list(places)
-        with ThreadPoolExecutor(min(MOST_REQUESTS, len(wanted))) as pool:
-            found = list(pool.map(lambda place: self._client.file(self.place(place)), wanted))
+        found = _at_once(lambda place: self._client.file(self.place(place)), wanted)
         for place, entry in zip(wanted, found, strict=True):
             if entry is not None and _is_lasting(place):
                 _LISTED[self.place(place)] = _version_of(entry)
@@ -196,15 +197,13 @@ class RemoteStore:
 
     def open_all(self, places: Iterable[str]) -> list[pa.NativeFile]:
         """Open small files, which are read whole, many at once."""
-        with ThreadPoolExecutor(MOST_REQUESTS) as pool:
-            return [pa.BufferReader(data) for data in pool.map(self.read, places)]
+        return [pa.BufferReader(data) for data in _at_once(self.read, list(places))]
 
     def prepare(self, places: Iterable[str]) -> None:
         """Fetch files of the log that are about to be read, many at once."""
         missing = [place for place in places if _is_lasting(place) and not self._is_kept(place)]
         if len(missing) > 1:
-            with ThreadPoolExecutor(min(MOST_REQUESTS, len(missing))) as pool:
-                list(pool.map(self._kept, missing))
+            _at_once(self._kept, missing)
 
     def delete(self, place: str) -> None:
         """Delete a file; nothing, if nothing is there."""
@@ -273,6 +272,12 @@ def _is_lasting(place: str) -> bool:
     """Whether a file of the log never changes: all but hints, such as _last_checkpoint."""
     folder, _, name = place.rpartition("/")
     return folder.endswith(_LASTING) and not name.startswith(("_", "."))
+
+
+def _at_once(ask: Callable[[str], T], places: Sequence[str]) -> list[T]:
+    """Ask for each place, many requests at once; what was answered, in the same order."""
+    with ThreadPoolExecutor(max(min(MOST_REQUESTS, len(places)), 1)) as pool:
+        return list(pool.map(ask, places))
 
 
 def _family(uri: str) -> str:

@@ -21,10 +21,11 @@ from tests import folders
 from tests.cluster import python_with, standalone
 from tests.conftest import QUICK
 from tests.execute.arrow.cluster_runs import FAULTS, WAITING_SECONDS
-from tests.releases import SPARK
+from tests.releases import since_spark
 from tests.stores import SECRET_KEY, s3_server
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+# Some of its tables are on S3.
+pytestmark = [pytest.mark.spark, pytest.mark.slow, since_spark("4.0")]
 
 _PYSPARK = ("pyspark", "py4j")
 
@@ -45,8 +46,6 @@ class Runs:
 
 @pytest.fixture(scope="module")
 def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, shaped: Path) -> Runs:
-    if SPARK < (4, 0):
-        pytest.skip("S3A of Spark 3.5 needs another SDK of Amazon's")
     folder = tmp_path_factory.mktemp("cluster")
     shaped_table(folder / "planned", partitions=0, files=8, rows=50, commits=4)
     more = {"path/t"} if request.config.getoption("--long") else set()
