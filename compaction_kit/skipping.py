@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.log.reading import DAMAGE
 from compaction_kit.records import Record
 
 # Delta types whose stats have bounds that can be compared, by how stats write their values.
@@ -103,7 +104,7 @@ def _bounds(text: str | None, name: str, parse: Callable[[Any], Any]) -> tuple[A
     try:
         stats: Mapping[str, Any] = json.loads(text) if text else {}
         return parse(stats["minValues"][name]), parse(stats["maxValues"][name])
-    except (ValueError, KeyError, TypeError, ArithmeticError):
+    except DAMAGE:
         return None
 
 

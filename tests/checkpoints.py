@@ -1,5 +1,6 @@
 """Checkpoints and compacted logs of handmade tables, from a replay in plain Python."""
 
+import contextlib
 import json
 import uuid
 from collections.abc import Sequence
@@ -212,5 +213,6 @@ def _row(name: str, fields: Action) -> Action:
     if name == "metaData":
         row["format"] = {"provider": "parquet", "options": []}
     if name == "add" and row.get("stats"):
-        row["stats_parsed"] = json.loads(row["stats"])
+        with contextlib.suppress(ValueError, RecursionError):
+            row["stats_parsed"] = json.loads(row["stats"])
     return row

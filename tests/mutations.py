@@ -41,6 +41,9 @@ _VALUES: list[Any] = [
     {"": None},
     {"a": {"b": []}},
     "y" * 70_000,
+    # For what is JSON in a text.
+    '{"x":' + "[" * _DEEP + "]" * _DEEP + "}",
+    f'{{"numRecords":{2**63}}}',
 ]
 _LINES = [
     b"null",

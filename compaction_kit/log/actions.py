@@ -13,6 +13,7 @@ The other fields of an action are details, read only when they are needed:
     string (as the log writes it; "" and null both mean null, but Delta groups them separately).
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ import pyarrow.compute as pc
 
 from compaction_kit.errors import CorruptLogError
 from compaction_kit.log.paths import canonical_paths, one_array
+from compaction_kit.log.reading import DAMAGE
 
 PARTITION = "partition."
 # The field of the action, and the type, of each column.
@@ -49,6 +51,7 @@ _TEXTS = pa.map_(pa.string(), pa.string())
 _NAMES = pa.list_(pa.string())
 # Rows in a run, on average, from which on slices are faster than picking row by row.
 _LEAST_RUN = 100
+_LEADING_COUNT = r'^\{"numRecords": ?(?P<count>\d{1,18})[,}]'
 # Actions without a data file, read row by row: the fields that are used here. Required fields are not
 # nullable.
 OTHERS = {
@@ -263,3 +266,27 @@ def parquet_columns(names: Iterable[str]) -> list[str]:
     paths = {place(name)[0] for name in names}
     inner = {path[:1] if path[0] == "partitionValues" else path for path in paths}
     return [".".join((kind, *path)) for kind in ("add", "remove") for path in sorted(inner)]
+
+
+def count_records(stats: pa.Array) -> pa.Array:
+    """Return numRecords of each stats text, deleted rows included (protocol, "Per-file Statistics").
+
+    Args:
+        stats: The JSON text of each file, null for none (string).
+
+    Returns:
+        An int64 array; null where there is no number, or one that no count can be.
+    """
+    # All known writers put it first, where it is read from all texts at once.
+    counts = pc.struct_field(pc.extract_regex(stats, _LEADING_COUNT), "count").cast(pa.int64())
+    rest = pc.and_(stats.is_valid(), counts.is_null())
+    parsed = [_parse_count(text) for text in stats.filter(rest).to_pylist()]
+    return pc.replace_with_mask(counts, rest, pa.array(parsed, pa.int64())) if parsed else counts
+
+
+def _parse_count(text: str) -> int | None:
+    try:
+        number = json.loads(text).get("numRecords")
+    except DAMAGE:
+        return None
+    return number if type(number) is int and 0 <= number < 2**63 else None

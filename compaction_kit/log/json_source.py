@@ -9,11 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.log.actions import CORE, OTHERS, checked, column, json_schema
+from compaction_kit.log.actions import CORE, OTHERS, checked, column, count_records, json_schema
 from compaction_kit.log.listing import LogFile
 from compaction_kit.log.paths import one_array
 from compaction_kit.log.reading import DAMAGE, commit_actions, damaged, parse_lines, read_log_file, reading
-from compaction_kit.log.stats import count_records
 from compaction_kit.storage import Store
 
 # Columns kept from the first reading of a commit. Stats are most of its bytes: their records are counted

@@ -8,13 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.log.actions import column, fitting
+from compaction_kit.log.actions import column, count_records, fitting
 from compaction_kit.log.commit_times import LAST_MILLIS, is_time
 from compaction_kit.log.json_source import JsonSource
 from compaction_kit.log.listing import LogFile
 from compaction_kit.log.paths import one_array
 from compaction_kit.log.reading import reading
-from compaction_kit.log.stats import count_records
 from compaction_kit.storage import Store
 
 _TEXT_MAP = pa.map_(pa.string(), pa.string())

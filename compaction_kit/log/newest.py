@@ -22,6 +22,7 @@ from compaction_kit.log.listing import (
     list_log,
     staged_commits,
 )
+from compaction_kit.log.reading import DAMAGE
 from compaction_kit.storage import RemoteStore, Store
 
 # Files that a request lists, and the version from which a log is taken to have more of them: Delta writes a
@@ -91,7 +92,7 @@ def _checkpoint_of(store: RemoteStore) -> tuple[int, list[str]] | None:
         hint: dict[str, Any] = json.loads(store.read_if_there(_HINT) or b"{}")
         version, parts = int(hint.get("version", 0)), int(hint.get("parts") or 0)
         v2 = (hint.get("v2Checkpoint") or {}).get("path")
-    except (StorageError, ValueError, TypeError, AttributeError):
+    except (StorageError, *DAMAGE):
         # A listing tells more of what a store refuses.
         return None
     if version < _LONG:

@@ -13,12 +13,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from compaction_kit.errors import CompactionKitError, CorruptLogError
-from compaction_kit.log.actions import OTHERS, check_columns, checked, column, parquet_columns
+from compaction_kit.log.actions import OTHERS, check_columns, checked, column, count_records, parquet_columns
 from compaction_kit.log.json_source import JsonSource
 from compaction_kit.log.listing import LOG_FOLDER, LogFile
 from compaction_kit.log.paths import one_array
 from compaction_kit.log.reading import DAMAGE, first_line, open_checked
-from compaction_kit.log.stats import count_records
 from compaction_kit.storage import Store
 
 _BATCH_ROWS = 1 << 16

@@ -10,8 +10,7 @@ from compaction_kit import open_table
 from compaction_kit.errors import CorruptLogError, UnsupportedTableError
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.reconcile import newest_actions
-from compaction_kit.log.stats import count_records
-from tests import folders, handmade
+from tests import checkpoints, folders, handmade
 
 # "a%62" and "ab" are two files to Delta: it compares paths as they are written.
 PATHS = st.sampled_from(["a", "a%20b", "a%62", "ab", "c%2525", "c%25", "d"])
@@ -101,9 +100,29 @@ def test_column_mapping_looks_partition_values_up_by_physical_name(tmp_path: Pat
     assert TransactionLog(table).snapshot().live_files["partition.new name"].to_pylist() == ["x"]
 
 
-def test_counts_of_records_survive_missing_and_damaged_stats() -> None:
-    texts = ['{"numRecords":5}', None, "", "{", "[1]", "{}", '{"numRecords":null}', '{"numRecords":0}']
-    assert count_records(pa.array(texts)).to_pylist() == [5, *[None] * 6, 0]
+COUNTS: dict[str | None, int | None] = {
+    '{"numRecords":5,"tightBounds":true}': 5,
+    '{"numRecords": 0}': 0,
+    '{ "minValues" : {}, "numRecords" : 7 }': 7,
+    f'{{"numRecords":{2**63 - 1}}}': 2**63 - 1,
+    **dict.fromkeys([None, "", "{", "[1]", "{}", '{"numRecords":null}', '{"numRecords":"5"}']),
+    **dict.fromkeys(f'{{"numRecords":{number}}}' for number in ("true", "5.0", -1, 2**63, "9" * 5_000)),
+    '{"x":' + "[" * 3_000 + "]" * 3_000 + ',"numRecords":5}': None,
+}
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True], ids=["commit", "checkpoint"])
+def test_a_count_of_records_that_none_can_be_is_none(tmp_path: Path, has_checkpoint: bool) -> None:
+    adds = [{"add": handmade.add(f"{i:02}")["add"] | {"stats": text}} for i, text in enumerate(COUNTS)]
+    first = [handmade.protocol(), handmade.metadata({"id": "long"}), *adds]
+    table = handmade.write_log(tmp_path, first)
+    if has_checkpoint:
+        checkpoints.write_classic(table, 0, checkpoints.replay([first]), "text")
+        handmade.commit_path(table, 0).unlink()
+    files = open_table(table).files()
+    assert files.to_arrow().sort_by("path")["num_records"].to_pylist() == list(COUNTS.values())
+    # Nor are there bounds in what can't be read.
+    assert files.overlap("id").num_unknown == len(COUNTS)
 
 
 def _refused(table: Path, kind: type[Exception], words: str) -> None:
