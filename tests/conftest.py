@@ -29,6 +29,9 @@ QUICK = {
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+    # Of each query Spark tells its UI a plan in words.
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.maxPlanStringLength": "0",
     # Of a stream's own files; they have Hadoop's checksums anyway.
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     # As by default since Spark 4.0: dates before 1582 are written as they are.

@@ -30,6 +30,16 @@ def wait_for(what):
 """
 WARM = """
 spark = get_spark()
+(thread,) = warming()
+wait_for(lambda: jobs(spark))
+spark.stop()
+again = get_spark(warm=False)
+assert again.range(3).count() == 3
+thread.join(60)
+assert not thread.is_alive()
+again.stop()
+
+spark = get_spark()
 before = spark.conf.getAll
 (thread,) = warming()
 wait_for(lambda: jobs(spark))
@@ -58,7 +68,7 @@ spark.stop()
 assert get_spark().range(3).count() == 3
 assert not warming(), "the JVM is warm"
 """
-STOPPED = """
+ENDED = """
 def off(**arguments):
     spark = get_spark(**arguments)
     assert not warming()
@@ -68,16 +78,6 @@ off(warm=False)
 os.environ["CI"] = "true"
 off()
 del os.environ["CI"]
-spark = get_spark()
-(thread,) = warming()
-wait_for(lambda: jobs(spark))
-spark.stop()
-again = get_spark(warm=False)
-assert again.range(3).count() == 3
-thread.join(60)
-assert not thread.is_alive()
-"""
-ENDED = """
 spark = get_spark()
 wait_for(lambda: jobs(spark))
 """
@@ -98,13 +98,11 @@ def run(code: str, folder: Path) -> str:
     return done.stdout.strip()
 
 
-def test_a_session_is_warmed_when_it_is_idle_and_keeps_no_trace(tmp_path: Path) -> None:
+def test_a_session_is_warmed_when_it_is_idle_can_be_stopped_meanwhile_and_keeps_no_trace(
+    tmp_path: Path,
+) -> None:
     assert run(WARM, tmp_path) == ""
 
 
-def test_it_is_off_where_it_should_be_and_a_session_can_be_stopped_meanwhile(tmp_path: Path) -> None:
-    assert run(STOPPED, tmp_path) == ""
-
-
-def test_a_program_can_end_meanwhile(tmp_path: Path) -> None:
+def test_it_is_off_where_it_should_be_and_a_program_can_end_meanwhile(tmp_path: Path) -> None:
     assert run(ENDED, tmp_path) == ""
