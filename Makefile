@@ -10,7 +10,7 @@ PAIRS := spark-3-5 spark-4-0 spark-4-1
 COMPAT_TESTS := $(addprefix tests/,log plan execute history vacuum sinklog interop \
 	test_compat.py test_java.py test_files.py test_predicate.py test_session.py test_table.py test_verify.py)
 
-.PHONY: help tour lab page book book-links test test-long knocks compat bench lint clean
+.PHONY: help tour lab page book book-links test test-all test-long knocks compat bench lint clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 11
@@ -30,11 +30,14 @@ book: .venv-book/installed  ## build course, reference and gallery as a site in 
 book-links: .venv-book/installed  ## look whether the book's links to other sites still lead somewhere (needs a network)
 	$(BOOK) -b linkcheck docs/book .book/links
 
-test: $(INSTALLED) lint  ## run everything: unit, Spark, notebooks, browser
-	$(TEST_ENV) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+test: $(INSTALLED) lint  ## run the tests: unit, Spark, notebooks, browser
+	$(PYTEST)
+
+test-all: $(INSTALLED) lint  ## run these and what is left for the night: other pairings, other places
+	$(PYTEST) --nightly
 
 test-long: $(INSTALLED)  ## look further for bugs: thousands of random and damaged tables, for hours
-	$(TEST_ENV) $(BIN)/python -m pytest --long -m "long or nightly" --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	$(PYTEST) --long -m "long or nightly"
 
 knocks: $(INSTALLED)  ## kill runs, race them, break tables; counts and outcomes go to RELIABILITY.md
 	$(TEST_ENV) $(BIN)/python -m tests.knocks --write
@@ -42,7 +45,7 @@ knocks: $(INSTALLED)  ## kill runs, race them, break tables; counts and outcomes
 compat: $(addprefix compat-,$(PAIRS))  ## run the tests of the package's core with older pairs of Spark and Delta
 
 compat-%: .venv-compat/%/installed
-	$(TEST_ENV) .venv-compat/$*/bin/python -m pytest --override-ini addopts=--strict-markers $(COMPAT_TESTS)
+	$(TEST_ENV) .venv-compat/$*/bin/python -m pytest --nightly --override-ini addopts=--strict-markers $(COMPAT_TESTS)
 
 bench: $(INSTALLED)  ## run every benchmark
 	@for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python -P $$benchmark || exit 1; done
@@ -62,6 +65,8 @@ BOOK = .venv-book/bin/python -m sphinx -W --keep-going -q -d .book/doctrees
 # collected hundreds of times.
 TEST_ENV := JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC \
 	-XX:InitialRAMPercentage=5 -XX:NewRatio=1 -XX:MetaspaceSize=300m"
+
+PYTEST = $(TEST_ENV) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 CHECK_PYTHON := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	"Python 3.11 or newer is needed: make PYTHON=python3.11 …")'

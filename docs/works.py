@@ -51,7 +51,9 @@ def claims() -> dict[tuple[str, str], str]:
     """What tests show of each part and place, "yes" or "no"."""
     files = [path for path in (ROOT / "tests").rglob("test_*.py") if ".works(" in path.read_text("utf-8")]
     found = _Collected()
-    options = ["--collect-only", "-p", "no:cacheprovider", f"--rootdir={ROOT}"]
+    options = ["--collect-only", "--nightly", "-p", "no:cacheprovider", f"--rootdir={ROOT}"]
+    # What reads notebooks takes three seconds to import.
+    options += ["-p", "no:nbval", "--override-ini=addopts=--strict-markers"]
     with contextlib.redirect_stdout(io.StringIO()) as told:
         code = pytest.main([*options, *map(str, files), str(ROOT / _CONNECT)], [found])
     assert code == 0, told.getvalue()

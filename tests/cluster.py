@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 from pyspark.find_spark_home import _find_spark_home
+from pyspark.sql import SparkSession
 
 from compaction_kit.java import find_java_home
 
 # Two hosts: Spark starts no second attempt of a task on the host of the first.
 _HOSTS = ("127.0.0.1", "127.0.0.2")
+_WORKER_MIB = 1024
 _STARTING_SECONDS, _ENDING_SECONDS = 60, 20
 
 
@@ -35,19 +37,38 @@ def python_with(folder: Path, *packages: str) -> Path:
 
 
 @contextlib.contextmanager
-def standalone(folder: Path) -> Iterator[str]:
-    """A master and two workers of a core each, as long as the block lasts; gives the master's URL."""
+def standalone(spark: SparkSession, folder: Path) -> Iterator[str]:
+    """A master and two workers of a core each, as long as the block lasts; gives the master's URL.
+
+    They are in the JVM of a local session, as Spark's own LocalSparkCluster has them, but on two hosts.
+    """
     if not all(map(_is_own, _HOSTS)):
         pytest.skip("this machine has no second address on loopback")
-    with contextlib.ExitStack() as daemons:
-        log, _ = daemons.enter_context(_daemon(folder, "master.Master", _HOSTS[0], "--port", "0"))
-        master = _waited(log, "Starting Spark master at ").split()[0]
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    deploy, conf = gateway.jvm.org.apache.spark.deploy, gateway.jvm.org.apache.spark.SparkConf(False)
+    masters, workers = (
+        getattr(getattr(package, name), "MODULE$")
+        for package, name in ((deploy.master, "Master$"), (deploy.worker, "Worker$"))
+    )
+    master = masters.startRpcEnvAndEndpoint(_HOSTS[0], 0, 0, conf)._1()
+    running, urls = [master], gateway.new_array(gateway.jvm.java.lang.String, 1)
+    urls[0] = f"spark://{_HOSTS[0]}:{master.address().port()}"
+    number, resources = (getattr(workers, f"startRpcEnvAndEndpoint$default${at}")() for at in (8, 10))
+    try:
         for host in _HOSTS:
-            daemons.enter_context(
-                _daemon(folder, "worker.Worker", host, "--cores", "1", "--memory", "1g", master)
+            work = str(folder / "work" / host)
+            running.append(
+                workers.startRpcEnvAndEndpoint(
+                    host, 0, 0, 1, _WORKER_MIB, urls, work, number, conf, resources
+                )
             )
-        _waited(log, "Registering worker ", len(_HOSTS))
-        yield master
+        yield urls[0]
+    finally:
+        # The master last, which the workers would look for.
+        for environment in reversed(running):
+            environment.shutdown()
+            environment.awaitTermination()
 
 
 @contextlib.contextmanager
@@ -68,13 +89,6 @@ def connect_server(folder: Path, confs: Mapping[str, object]) -> Iterator[tuple[
         yield f"sc://{_HOSTS[0]}:{port}", pid
 
 
-def _daemon(
-    folder: Path, name: str, host: str, *options: str
-) -> contextlib.AbstractContextManager[tuple[Path, int]]:
-    """One of Spark's daemons; gives its log and process."""
-    return _process(folder, name, host, "--host", host, "--webui-port", "0", *options)
-
-
 @contextlib.contextmanager
 def _process(
     folder: Path, name: str, host: str, *options: str, memory: str = "256m"
@@ -83,7 +97,7 @@ def _process(
     home = _find_spark_home()
     log = folder / f"{name}-{host}.log"
     own = {name: value for name, value in os.environ.items() if not name.startswith("PY")}
-    own |= {"SPARK_HOME": home, "SPARK_LOCAL_IP": host, "SPARK_WORKER_DIR": str(folder / "work")}
+    own |= {"SPARK_HOME": home, "SPARK_LOCAL_IP": host}
     own |= {"SPARK_DAEMON_MEMORY": memory, "JAVA_HOME": str(find_java_home(folder))}
     command = [f"{home}/bin/spark-class", f"org.apache.spark.deploy.{name}", *options]
     with log.open("wb") as out:
@@ -99,10 +113,10 @@ def _process(
             process.wait()
 
 
-def _waited(log: Path, sign: str, times: int = 1) -> str:
-    """What follows a sign in a log, when it is there so many times."""
+def _waited(log: Path, sign: str) -> str:
+    """What follows a sign in a log, when it is there."""
     end = time.monotonic() + _STARTING_SECONDS
-    while (text := log.read_text()).count(sign) < times or not text.endswith("\n"):
+    while sign not in (text := log.read_text()) or not text.endswith("\n"):
         assert time.monotonic() < end, text
         time.sleep(0.05)
     return text.partition(sign)[2]

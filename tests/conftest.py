@@ -1,6 +1,5 @@
 """The session and the tables that tests share; a test that changes a table copies it."""
 
-import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -14,14 +13,16 @@ from pyspark.sql import SparkSession
 from compaction_kit import datasets
 from compaction_kit.execute.jobs import session_confs
 from tests import folders, stores
+from tests.bounded import Reader, reader
 from tests.jvm import own_session
+from tests.notebooks.forked import made_once
 from tests.releases import SPARK, streaming_class
 
 settings.register_profile("kit", deadline=None, derandomize=True)
 settings.register_profile("long", deadline=None, max_examples=2_000)
 settings.load_profile("kit")
 
-# For many queries over next to nothing. Lessons and browser run with the kit's own settings.
+# For many queries over next to nothing. The tour and the workbench in Voilà run with the kit's own settings.
 QUICK = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
@@ -49,6 +50,7 @@ CopyOf = Callable[[Path], Path]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--nightly", action="store_true", help="run what is left for the night too")
     parser.addoption("--long", action="store_true", help="look further for bugs, for as long as it takes")
 
 
@@ -57,16 +59,19 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("long")
 
 
+def _is_night(config: pytest.Config) -> bool:
+    return bool(config.getoption("--nightly") or config.getoption("--long"))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is for the night alone, and put files that take long first.
 
     No process is left with one of these at the end then. Notebooks and browser come before all: they borrow
     the JVM, which then becomes that of the one session.
     """
-    if not config.getoption("--long"):
-        for item in items:
-            if item.get_closest_marker("nightly"):
-                item.add_marker(pytest.mark.skip("make test-long runs it"))
+    if not _is_night(config):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("nightly")])
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
     is_long = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "long")))}
 
     def place(item: pytest.Item) -> int:
@@ -74,6 +79,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return 0 if borrows else 1 if item.path in is_long else 2
 
     items.sort(key=place)
+
+
+@pytest.fixture(scope="session")
+def by_night(pytestconfig: pytest.Config) -> bool:
+    """Whether nightly tests run too, for fixtures that prepare what only these need."""
+    return _is_night(pytestconfig)
 
 
 @pytest.fixture(scope="session")
@@ -108,17 +119,26 @@ def s3(_s3: stores.Server) -> Iterator[stores.Server]:
     _s3.fault = None
 
 
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of all processes of a test run."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
 @pytest.fixture(scope="session")
 def flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The flights of 2013, a commit a day; copy it before you change it.
 
     Made once for all processes of a test run, for it takes a while.
     """
-    own = tmp_path_factory.getbasetemp()
-    table = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "flights"
-    with table.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return table if table.exists() else Path(datasets.flights(table))
+    return made_once(datasets.flights, shared_folder(tmp_path_factory) / "flights")
+
+
+@pytest.fixture(scope="session")
+def apart() -> Iterator[Reader]:
+    """Reads in a process of its own, within bounds."""
+    with reader() as one:
+        yield one
 
 
 @pytest.fixture(scope="session")

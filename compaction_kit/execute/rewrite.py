@@ -145,7 +145,7 @@ def run_rewrite(work: Work) -> None:
         if latest != plan.version:
             raise stale(plan, latest)
         run_watched(
-            work.spark, lambda: _write(rows, work.table, predicate), _bins_done(work, spread, num_tasks)
+            work.spark, lambda: overwrite(rows, work.table, predicate), _bins_done(work, spread, num_tasks)
         )
     _check_start(work)
 
@@ -193,7 +193,8 @@ def _rows(spark: SparkSession, table: str, predicate: str | None) -> DataFrame:
     return rows if predicate is None else rows.where(predicate)
 
 
-def _write(rows: DataFrame, table: str, predicate: str | None) -> None:
+def overwrite(rows: DataFrame, table: str, predicate: str | None) -> None:
+    """Let Delta replace the rows that a predicate selects, or all, in a commit with dataChange=false."""
     writer = rows.write.format("delta").mode("overwrite").option("dataChange", "false")
     if predicate is not None:
         writer = writer.option("replaceWhere", predicate)

@@ -1,18 +1,21 @@
 """Which strategy "auto" picks, and which options go with which."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table, plots
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
 from compaction_kit.execute import Progress
-from tests import folders
+from tests import folders, handmade
 from tests.conftest import CopyOf
+from tests.execute.test_optimize import assert_done_as_planned
 from tests.releases import since_delta
 
 pytestmark = pytest.mark.spark
@@ -37,30 +40,26 @@ def test_auto_is_arrow_where_that_can_do_it_and_tells_where_the_time_went(
     assert 20 << 20 < result.peak_bytes < 1 << 30
 
 
-def test_optimizes_jobs_are_on_the_timeline(spark: SparkSession, changed: Path) -> None:
-    result = open_table(changed).plan_compaction().run(strategy="optimize", verify=False)
-    spans = result.timeline.to_pylist()
-    assert [span["step"] for span in spans] == ["rewrite"] * 3
-    assert all(span["seconds"] > 0 and span["bin_id"] is None for span in spans)
-
-
 @pytest.mark.parametrize(
     ("statement", "told"),
     [
-        (
-            "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')",
-            "optimize, for the table has the feature",
-        ),
-        pytest.param("ADD COLUMN (v VARIANT)", "optimize, for .*variant", marks=since_delta("4.1")),
+        ("SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')", "the feature typeWidening"),
+        pytest.param("ADD COLUMN (v VARIANT)", "variant", marks=since_delta("4.1")),
     ],
 )
-def test_auto_is_optimize_where_arrow_refuses_the_table(
+def test_auto_is_optimize_where_arrow_refuses_the_table_by_name(
     spark: SparkSession, changed: Path, statement: str, told: str
 ) -> None:
     spark.sql(f"ALTER TABLE delta.`{changed}` {statement}")
-    result = open_table(changed).plan_compaction().run(verify=False)
+    plan = open_table(changed).plan_compaction()
+    with pytest.raises(
+        UnsupportedTableError, match=f'strategy="arrow" can\'t run this plan, for .*{told}'
+    ) as caught:
+        plan.run(strategy="arrow")
+    assert "\n" not in str(caught.value)
+    result = plan.run(verify=False)
     assert result.strategy == "optimize"
-    assert re.match(told, result.reason)
+    assert re.match(f"optimize, for .*{told}", result.reason)
     assert result.as_planned
 
 
@@ -75,10 +74,10 @@ def test_auto_is_optimize_where_pyarrow_would_read_other_timestamps(
     spark: SparkSession, tmp_path: Path, confs: Callable[[str, str], None], column: str, told: str
 ) -> None:
     confs("spark.sql.parquet.outputTimestampType", "INT96")
-    for micros in (0, 2**63 - 1, -(2**63) + 1):
-        moment = f"TIMESTAMP_MICROS({micros})"
-        rows = spark.range(0, 3, 1, 1).selectExpr("id", column.format(moment))
-        rows.write.format("delta").mode("append").save(str(tmp_path / "table"))
+    # Three files.
+    moment = f"TIMESTAMP_MICROS(ARRAY(0, {2**63 - 1}, {-(2**63) + 1})[INT(id)])"
+    rows = spark.range(0, 3, 1, 3).selectExpr("id", column.format(moment))
+    rows.write.format("delta").save(str(tmp_path / "table"))
     result = open_table(tmp_path / "table").plan_compaction().run()
     assert (result.strategy, result.verified, len(result.versions)) == ("optimize", True, 1)
     assert result.reason.startswith(f"optimize, for {told}")
@@ -91,7 +90,7 @@ def test_auto_is_optimize_where_most_bytes_are_refused(
     assert (result.strategy, result.reason) == ("optimize", "optimize, for a file has a deletion vector")
 
 
-def test_auto_is_arrow_for_other_orders_and_optimize_for_its_options(
+def test_auto_is_arrow_for_other_orders_and_optimize_for_its_options_with_its_jobs_on_the_timeline(
     spark: SparkSession, changed: Path, tmp_path: Path
 ) -> None:
     other = folders.copy(changed, tmp_path / "other")
@@ -109,7 +108,11 @@ def test_auto_is_arrow_for_other_orders_and_optimize_for_its_options(
     assert (result.strategy, result.reason) == ("optimize", "optimize, for options of OPTIMIZE were given")
     assert ("2", "true") in seen
     assert spark.conf.get(f"{CONF}.maxThreads", None) is None
-    assert result.as_planned
+    # One task writes a bin, though it was to be divided.
+    assert_done_as_planned(changed, plan, result)
+    spans = result.timeline.to_pylist()
+    assert [span["step"] for span in spans] == ["rewrite"] * 3
+    assert all(span["seconds"] > 0 and span["bin_id"] is None for span in spans)
 
 
 @pytest.mark.parametrize(
@@ -134,18 +137,36 @@ def test_a_narrow_range_reads_fewer_files_after_a_plan_by_column_than_after_opti
     spark: SparkSession, tmp_path: Path
 ) -> None:
     folder = tmp_path / "by column"
+    commits: list[list[handmade.Action]] = []
     for start in range(0, 40_000, 10_000):
         # Later rows are fewer, so that sizes don't go by time.
-        rows = spark.range(start, start + 10_000 - start // 8, 1, 10)
-        rows.write.format("delta").mode("append").save(str(folder))
+        count = 1_000 - start // 80
+        commits.append([])
+        for first in range(start, start + 10 * count, count):
+            ids = pa.table({"id": range(first, first + count)})
+            action = handmade.write_data(folder, f"{first}.parquet", ids)
+            stats = {
+                "minValues": {"id": first},
+                "maxValues": {"id": first + count - 1},
+                "nullCount": {"id": 0},
+            }
+            action["add"]["stats"] = json.dumps({"numRecords": count, **stats})
+            commits[-1].append(action)
+    handmade.write_log(folder, *commits)
     other = folders.copy(folder, tmp_path / "by size")
     query = "SELECT sum(id) FROM {table} WHERE id BETWEEN 15000 AND 15100"
-    reads = {}
+    touched = {}
     for table, options in ((folder, {"order": "id"}), (other, {"order": "size"})):
         plan = open_table(table).plan_compaction(max_file_size="40 KiB", **options)  # type: ignore[arg-type]
-        reads[table] = plan.run(strategy="arrow", verify=False).measure_reads(query, repeats=1)
-        assert reads[table].same_result
-    assert reads[folder].files_after == 1 < reads[other].files_after
+        result = plan.run(strategy="arrow", verify=False)
+        said = [json.loads(add["stats"]) for add in handmade.actions_of(table, 4, "add")]
+        bounds = [(one["minValues"]["id"], one["maxValues"]["id"]) for one in said]
+        touched[table] = sum(least <= 15_100 and most >= 15_000 for least, most in bounds)
+        if table == folder:
+            # As Spark finds them, too.
+            reads = result.measure_reads(query, repeats=1)
+            assert (reads.same_result, reads.files_after) == (True, touched[table])
+    assert touched[folder] == 1 < touched[other]
 
 
 def test_a_result_without_versions_has_nothing_to_read(spark: SparkSession, changed: Path) -> None:

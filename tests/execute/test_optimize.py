@@ -213,32 +213,37 @@ def test_batches_set_in_the_session_are_commits_of_their_own(
     assert (result.num_files_removed, result.num_bins) == (plan.num_files_removed, plan.num_bins)
 
 
-def test_z_order_rewrites_whole_partitions(spark: SparkSession, changed: Path) -> None:
-    table = open_table(changed)
-    plan = table.plan_compaction(where="part <> 'p0001'", zorder_by="id", max_file_size="8 KiB")
-    assert plan.num_files_removed == table.files(where="part <> 'p0001'").num_files
+def test_z_order_rewrites_whole_partitions_and_interleaves_columns(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What lesson 4 says: sorted by the first column, each file would have all values of the second."""
+    columns = {"a": "integer", "b": "integer", "c": "integer", "p": "string"}
+    ids, rng = np.arange(10_000, dtype=np.int32), np.random.default_rng(0)
+    adds = []
+    for i, p in enumerate("00001122"):
+        c = rng.integers(-(2**31), 2**31, 10_000, np.int32)
+        rows = pa.table({"a": ids // 100, "b": ids % 100, "c": c}).slice(2_500 * (i % 4), 2_500)
+        adds.append(handmade.write_data(tmp_path, f"{i}.parquet", rows, {"p": p}))
+    handmade.write_log(tmp_path, [handmade.metadata(columns, ["p"]), *adds])
+    table = open_table(tmp_path)
+    plan = table.plan_compaction(where="p <> '1'", zorder_by=["a", "b"], max_file_size="8 KiB")
+    assert plan.num_files_removed == table.files(where="p <> '1'").num_files == 6
     assert plan.num_bins == plan.num_partitions == 2
     assert not plan.exact.num_files_added
     result = plan.run(strategy="optimize")
     assert result.verified is True
-    removes = actions_of(changed, 5, "remove")
+    removes = actions_of(tmp_path, 1, "remove")
     assert Counter(action["path"] for action in removes) == Counter(plan.files["path"].to_pylist())
-    assert "ordered by id" in plan.explain()
-
-
-def test_z_order_interleaves_columns(spark: SparkSession, tmp_path: Path) -> None:
-    """What lesson 4 says: sorted by the first column, each file would have all values of the second."""
-    rows = spark.range(0, 10_000, 1, 4).selectExpr("id DIV 100 AS a", "id % 100 AS b", "hash(id) AS c")
-    rows.write.format("delta").save(str(tmp_path))
-    plan = open_table(tmp_path).plan_compaction(zorder_by=["a", "b"], max_file_size="8 KiB")
-    plan.run(strategy="optimize")
-    stats = [json.loads(action["stats"]) for action in actions_of(tmp_path, 1, "add")]
+    assert "ordered by a, b" in plan.explain()
+    added = [add for add in actions_of(tmp_path, 1, "add") if add["partitionValues"] == {"p": "0"}]
     for column in "ab":
+        stats = [json.loads(add["stats"]) for add in added]
         spans = [one["maxValues"][column] - one["minValues"][column] for one in stats]
         # Where Delta cuts goes by a sample: up to about two thirds, in place of 99.
         assert min(spans) < 80, (column, spans)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("repartition", [False, True])
 def test_one_task_writes_a_bin_however_it_is_read(
     spark: SparkSession, changed: Path, repartition: bool
@@ -275,7 +280,7 @@ def test_planning_starts_no_spark_job(spark: SparkSession, changed: Path) -> Non
     assert jobs() > before
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_random_table_is_compacted_as_planned(spark: SparkSession, tmp_path: Path) -> None:
     """Partitions, sizes, thresholds and predicates by chance, with seeds that stay the same."""
     for seed in range(2):

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -16,6 +16,7 @@ from compaction_kit.errors import CompactionKitError
 from compaction_kit.log.paths import canonical_paths, is_outside, places
 from compaction_kit.storage import open_store
 from tests import deltas_view, handmade
+from tests.chance import examples
 from tests.folders import listing
 
 pytestmark = pytest.mark.spark
@@ -107,7 +108,9 @@ def check_compaction(spark: SparkSession, world: World, strategy: str) -> None:
     assert set(table.versions()["readable"].to_pylist()) == {"yes"}
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(
+    "strategy", ["arrow", "optimize", pytest.param("rewrite", marks=pytest.mark.nightly)]
+)
 def test_paths_out_of_the_table_and_back_are_compacted_into_it(
     spark: SparkSession, tmp_path: Path, strategy: str
 ) -> None:
@@ -119,7 +122,7 @@ def test_paths_out_of_the_table_and_back_are_compacted_into_it(
 @pytest.mark.slow
 @pytest.mark.long
 @given(TABLES, st.sampled_from(STRATEGIES))
-@settings(max_examples=settings().max_examples // 25)
+@examples(2, divided_by=25)
 def test_random_paths_are_read_and_compacted_as_delta_does(
     spark: SparkSession,
     table: tuple[bool, list[tuple[int, str, str]], list[tuple[int, str, str]]],

@@ -26,8 +26,6 @@ from tests.folders import data_files
 
 pytestmark = pytest.mark.spark
 
-IN_ONE_GO = ["optimize", "rewrite"]
-
 
 def paths_of(table: Path) -> list[str]:
     """The live files."""
@@ -54,7 +52,7 @@ def spoil(table: Path, before: set[Path]) -> None:
 
 
 @pytest.mark.works("local disk", "proof")
-@pytest.mark.parametrize("strategy", IN_ONE_GO)
+@pytest.mark.parametrize("strategy", [pytest.param("optimize", marks=pytest.mark.nightly), "rewrite"])
 def test_content_that_changes_is_noticed_and_undone(
     spark: SparkSession, changed: Path, strategy: str
 ) -> None:
@@ -138,7 +136,7 @@ def test_a_run_of_pyarrow_cancelled_during_the_comparison_commits_nothing(
     assert folders.listing(changed).keys() == before
 
 
-@pytest.mark.parametrize("strategy", IN_ONE_GO)
+@pytest.mark.parametrize("strategy", ["rewrite", pytest.param("optimize", marks=pytest.mark.nightly)])
 def test_a_run_cancelled_during_the_comparison_is_undone(
     spark: SparkSession, changed: Path, strategy: str
 ) -> None:
@@ -194,18 +192,36 @@ def test_what_can_be_neither_proved_nor_undone_is_told(spark: SparkSession, chan
     assert open_table(changed).version == 5
 
 
+def restore_by_hand(spark: SparkSession, table: Path, version: int) -> None:
+    """What RESTORE commits, for much less."""
+    last = open_table(table).version
+    adds = {
+        add["path"]: {"add": add} for v in range(last + 1) for add in handmade.actions_of(table, v, "add")
+    }
+    now, then = (set(open_table(table).files(v).to_arrow()["path"].to_pylist()) for v in (last, version))
+    actions = [*map(handmade.remove, sorted(now - then)), *(adds[path] for path in sorted(then - now))]
+    info: handmade.Action = {"operation": "RESTORE", "readVersion": last}
+    info["userMetadata"] = spark.conf.get("spark.databricks.delta.commitInfo.userMetadata")
+    handmade.write_commit(table, last + 1, [{"commitInfo": info}, *actions])
+
+
+@pytest.mark.parametrize("by_spark", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_what_another_writer_commits_as_a_run_is_undone_is_brought_back(
-    spark: SparkSession, changed: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, changed: Path, monkeypatch: pytest.MonkeyPatch, by_spark: bool
 ) -> None:
     before, restored = data_files(changed), list[int]()
-    rows = spark.read.format("delta").load(str(changed))
-    count = rows.count()
+    rows = pq.ParquetFile(min(before)).read()
+    appended = handmade.write_data(changed, "part=p0000/appended.parquet", rows, {"part": "p0000"})
+    before = data_files(changed)
 
     def restore_late(spark: SparkSession, table: str, version: int) -> None:
         if not restored:
-            rows.limit(1).write.format("delta").mode("append").save(str(changed))
+            handmade.write_commit(changed, 6, [appended])
         restored.append(version)
-        restore(spark, table, version)
+        if by_spark:
+            restore(spark, table, version)
+        else:
+            restore_by_hand(spark, changed, version)
 
     monkeypatch.setattr(proof, "restore", restore_late)
     plan, progress = open_table(changed).plan_compaction(), once("Comparing", lambda: spoil(changed, before))
@@ -215,9 +231,10 @@ def test_what_another_writer_commits_as_a_run_is_undone_is_brought_back(
         plan.run(strategy="optimize", progress=progress)
     assert (restored, open_table(changed).version) == ([4, 6], 8)
     assert open_table(changed).diff(6, 8).same_content_by == "identical files"
-    assert spark.read.format("delta").load(str(changed)).count() == count + 1
+    assert spark.read.format("delta").load(str(changed)).count() == 1_050 + 50
 
 
+@pytest.mark.works("local disk", "proof")
 def test_batches_of_optimize_are_compared_though_the_run_is_cancelled(
     spark: SparkSession, changed: Path
 ) -> None:

@@ -198,7 +198,7 @@ def check_tables(spark: SparkSession, folder: Path, seeds: Iterable[int]) -> int
 def test_random_tables_are_optimized_as_planned(
     spark: SparkSession, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
-    count = 500 if pytestconfig.getoption("long") else 10
+    count = 500 if pytestconfig.getoption("long") else 4
     # Two at a time: Spark plans each one's queries on one core.
     with ThreadPoolExecutor(2) as pool:
         shares = [range(count)[worker::2] for worker in range(2)]

@@ -17,6 +17,7 @@ from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.plan.order import spark_hash, state_order
 from compaction_kit.plan.packing import OPEN_COST, gains, within_budget
 from tests import handmade
+from tests.chance import examples
 
 TEXTS = ["", "a", "ab", "abc", "abcd", "abcde", "ü€", "日本語", "p=a%20b/part-00000.parquet", "\x7f\x80é"]
 Span = tuple[int, int]
@@ -94,6 +95,7 @@ def test_time_ordered_data_keeps_its_order_and_queries_touch_few_files(tmp_path:
     assert "A narrow range of c touches the fewest files by" in comparison._repr_html_()
 
 
+@examples(40)
 @given(
     st.lists(
         st.tuples(
@@ -137,6 +139,7 @@ def test_layouts_are_counted_as_by_hand(
     assert found["bytes_rewritten"] == plan.bytes_removed
 
 
+@examples(40)
 @given(
     st.lists(st.tuples(st.integers(1, 400), st.sampled_from("abc")), min_size=1, max_size=40),
     st.integers(40, 400),

@@ -33,7 +33,7 @@ _TASK_COST = 64 << 20
 # A file takes as long to open as so many bytes take to rewrite.
 FILE_COST = 48 << 10
 # Shares smaller than this make row groups that are too small.
-_LEAST_SHARE = 4 << 20
+LEAST_SHARE = 4 << 20
 
 # As the log has them: by the physical name of each partition column.
 PartitionValues = dict[str, str | None]
@@ -229,7 +229,7 @@ class BinJob:
 
 def _cuts(sizes: np.ndarray, costs: np.ndarray, even: float) -> list[int]:
     """The bounds of shares of a bin's files that cost about the same: positions from 0 to the end."""
-    most = min(int(sizes.sum()) // _LEAST_SHARE, len(sizes))
+    most = min(int(sizes.sum()) // LEAST_SHARE, len(sizes))
     if most < 2:
         return [0, len(sizes)]
     total = float(costs.sum())

@@ -1,10 +1,10 @@
 """Runs on a cluster, in a process of their own, for a process has one Spark context.
 
-python -m tests.execute.arrow.cluster_runs FOLDER SETTINGS runs plans of the tables in FOLDER, and of
-s3a://kit/stored, and writes what came of each to its "told.json". SETTINGS are the session's, in JSON. The
-first task to write a file of a table meets with what `FAULTS` has for it; "<table>.lost" in FOLDER names that
-file. With "path/t", if it is there, is done what else an analyst does. Other Pythons than the executors'
-first are in "pythons" in FOLDER.
+python -m tests.execute.arrow.cluster_runs FOLDER SETTINGS [NAME…] runs plans of the tables in FOLDER, of
+those in `BY_NIGHT` if they are named, and writes what came of each to its "told.json". SETTINGS are the
+session's, in JSON. The first task to write a file of a table meets with what `FAULTS` has for it;
+"<table>.lost" in FOLDER names that file. "stored" is s3a://kit/stored; with "path/t" is done what else an
+analyst does. Other Pythons than the executors' first are in "pythons" in FOLDER.
 """
 
 import importlib.util
@@ -37,10 +37,11 @@ CONFIG = {
     "spark.speculation": "true",
     "spark.speculation.interval": "50ms",
     "spark.speculation.quantile": "0.1",
-    "spark.speculation.minTaskRuntime": "2s",
+    "spark.speculation.minTaskRuntime": "1s",
     "spark.speculation.efficiency.enabled": "false",
 }
 WAITING_SECONDS = 60
+BY_NIGHT = ("slow", "cancelled", "stored", "executor", "path")
 # A fault takes the path of the commit that the run is to make.
 Fault = Callable[[Path], None]
 
@@ -153,10 +154,11 @@ def has_package(_: Iterable[int]) -> Iterator[bool]:
     yield importlib.util.find_spec("compaction_kit") is not None
 
 
-def looked(spark: SparkSession, folder: Path) -> dict[str, str | None]:
+def looked(spark: SparkSession, folder: Path, has_store: bool) -> dict[str, str | None]:
     """What `refuse_executors` says of several tables and Pythons."""
     context = spark.sparkContext
-    tables = ("s3a://kit/stored", "s3a://kit/missing", "s3a://kit/denied", str(folder / "missing"))
+    stored = [f"s3a://kit/{name}" for name in ("stored", "missing", "denied")] if has_store else []
+    tables = (str(folder / "missing"), *stored)
     told = {table: refuse_executors(spark, open_store(table)) for table in tables}
     for name in ("bare", "without-numpy", "old", "none"):
         context.pythonExec = f"{folder}/pythons/{name}/bin/python"
@@ -164,26 +166,28 @@ def looked(spark: SparkSession, folder: Path) -> dict[str, str | None]:
     return told
 
 
-def main(to: str, settings: str) -> None:
+def main(to: str, settings: str, *by_night: str) -> None:
     folder = Path(to)
-    spark = get_spark(CONFIG | json.loads(settings), s3=True, warm=False)
+    spark = get_spark(CONFIG | json.loads(settings), s3="stored" in by_night, warm=False)
     context = spark.sparkContext
     # The least, so that small bins are divided too.
-    job._LEAST_SHARE = 1
+    job.LEAST_SHARE = 1
     told: dict[str, Any] = {
         "has_package": context.parallelize([0, 1], 2).mapPartitions(has_package).collect()
     }
     for name in ("planned", "worker", "slow", "cancelled", "stored"):
-        told[name] = run(spark, folder, name)
+        if name in by_night or name not in BY_NIGHT:
+            told[name] = run(spark, folder, name)
     python = context.pythonExec
-    told["looked"] = looked(spark, folder)
+    told["looked"] = looked(spark, folder, "stored" in by_night)
     context.pythonExec = f"{folder}/pythons/bare/bin/python"
     told["refused"] = run(spark, folder, "bare", "arrow")
     told["optimized"] = run(spark, folder, "bare")
     context.pythonExec = python
-    # At last: another takes a while to start.
-    told["executor"] = run(spark, folder, "executor")
-    if (folder / "path").exists():
+    if "executor" in by_night:
+        # At last: another takes a while to start.
+        told["executor"] = run(spark, folder, "executor")
+    if "path" in by_night:
         told["path"] = path(spark, folder / "path" / "t")
     (folder / "told.json").write_text(json.dumps(told))
 

@@ -1,19 +1,19 @@
 """Runs on a store: what they write, and what they leave there."""
 
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import CompactionKitError, RunFailedError
 from compaction_kit.execute.arrow import job
 from compaction_kit.execute.arrow.worker import rewrite_shares
+from tests import rows
 from tests.stores import SECRET_KEY, Server
 
 pytestmark = pytest.mark.spark
@@ -35,11 +35,6 @@ def table(reached: Server, shaped: Path, tmp_path: Path) -> str:
     return uri
 
 
-def rows_of(spark: SparkSession, table: str, version: int | None = None) -> Counter[Row]:
-    options = {} if version is None else {"versionAsOf": version}
-    return Counter(spark.read.format("delta").options(**options).load(table).collect())
-
-
 def data_of(s3: Server, table: str) -> set[str]:
     """All objects of a table but its log's."""
     return {name for name in s3.names(table.rpartition("/")[2]) if not name.startswith("_delta_log/")}
@@ -49,15 +44,17 @@ def live_in(table: str) -> set[str]:
     return set(open_table(table).files().to_arrow()["path"].to_pylist())
 
 
-def test_bins_are_rewritten_where_they_are(spark: SparkSession, reached: Server, table: str) -> None:
-    before, rows = data_of(reached, table), rows_of(spark, table)
+def test_bins_are_rewritten_where_they_are(
+    spark: SparkSession, reached: Server, table: str, shaped: Path
+) -> None:
+    before = data_of(reached, table)
     plan = open_table(table, spark).plan_compaction()
     result = plan.run(strategy="arrow")
     assert (result.strategy, result.as_planned, result.verified) == ("arrow", True, True)
     assert result.num_files_added == plan.num_bins == 3
     assert result.fingerprint is not None
     assert result.fingerprint.readers == ("DuckDB",)
-    assert rows_of(spark, table) == rows
+    assert rows.by_spark(spark, table) == rows.on_disk(shaped, 4)
     # Partitions' files stay in their folders, and nothing else was left.
     assert data_of(reached, table) == before | live_in(table)
     assert len({name.rpartition("/")[0] for name in live_in(table)}) == 3
@@ -66,7 +63,7 @@ def test_bins_are_rewritten_where_they_are(spark: SparkSession, reached: Server,
 def test_a_bin_is_one_share_however_large(
     spark: SparkSession, reached: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "_LEAST_SHARE", 1)
+    monkeypatch.setattr(job, "LEAST_SHARE", 1)
     table = reached.upload(
         Path(shaped_table(tmp_path / "t", partitions=0, files=6, commits=2)), tmp_path.name
     )

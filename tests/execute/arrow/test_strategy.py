@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as sf
 
@@ -27,10 +29,10 @@ from compaction_kit.execute.arrow import strategy
 from compaction_kit.execute.jvm import OptimizeTransaction
 from tests import deltas_view, folders, handmade
 from tests.conftest import CopyOf
-from tests.execute.meanwhile import once_rewriting
+from tests.execute.meanwhile import changed_metadata, once_rewriting
 from tests.folders import data_files
 from tests.handmade import actions_of
-from tests.releases import GROUPS_BY_TYPE, since_delta
+from tests.releases import DELTA, GROUPS_BY_TYPE, since_delta
 
 pytestmark = pytest.mark.spark
 
@@ -57,15 +59,24 @@ def test_a_plan_in_another_order_within_a_budget_is_run(spark: SparkSession, cha
         plan.run(strategy="arrow")
 
 
-def test_a_table_without_partitions_is_run(spark: SparkSession, tmp_path: Path) -> None:
-    folder = Path(shaped_table(tmp_path / "table", partitions=0, files=9, rows=20, commits=2))
-    plan = open_table(folder).plan_compaction()
-    assert_done_as_planned(folder, plan, plan.run(strategy="arrow"))
+def test_a_table_without_partitions_is_run_in_a_thread_that_never_saw_the_session(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """As the workbench runs it; files of a commit that Delta checkpoints after."""
+    folder = Path(shaped_table(tmp_path / "table", partitions=0, files=10, rows=20, commits=10))
+    plan = open_table(folder, spark).plan_compaction()
+    found: list[CompactionResult] = []
+    thread = threading.Thread(target=lambda: found.append(plan.run(strategy="arrow")))
+    thread.start()
+    thread.join()
+    assert_done_as_planned(folder, plan, *found)
     (add,) = actions_of(folder, plan.version + 1, "add")
     assert (add["partitionValues"], "/" in add["path"]) == ({}, False)
 
 
-def test_the_history_reads_as_optimizes_does(spark: SparkSession, changed: Path, tmp_path: Path) -> None:
+def test_the_history_reads_as_optimizes_does_and_files_have_the_same_columns(
+    spark: SparkSession, changed: Path, tmp_path: Path
+) -> None:
     other = folders.copy(changed, tmp_path / "other")
     where = "part <> 'p0001'"
     results = [
@@ -89,6 +100,15 @@ def test_the_history_reads_as_optimizes_does(spark: SparkSession, changed: Path,
     for name in ("numAddedFiles", "numRemovedFiles", "numRemovedBytes", "numDeletionVectorsRemoved"):
         assert ours["operationMetrics"][name] == theirs["operationMetrics"][name]
     assert int(ours["operationMetrics"]["numAddedBytes"]) == results[0].bytes_added
+    our_columns, their_columns = map(columns_added, (changed, other))
+    assert our_columns == their_columns
+    # By default they are there if OPTIMIZE of this release writes them.
+    assert all(("part" in columns) is (DELTA >= (4, 4)) for columns in our_columns)
+
+
+def columns_added(table: Path) -> list[list[str]]:
+    """The columns in each file of version 5."""
+    return sorted(pq.read_schema(table / add["path"]).names for add in actions_of(table, 5, "add"))
 
 
 DELETION_VECTOR_METRICS = {"numDeletionVectorRowsRemoved", "numDeletionVectorBytesRemoved"}
@@ -171,17 +191,6 @@ def test_two_runs_at_once_do_not_meet(spark: SparkSession, shaped: Path, tmp_pat
         assert [result.versions for result in pool.map(run, tables)] == [(5,), (5,)]
 
 
-def test_a_run_in_a_thread_that_never_saw_the_session(spark: SparkSession, tmp_path: Path) -> None:
-    """As the workbench runs it; files of a commit that Delta checkpoints after."""
-    folder = Path(shaped_table(tmp_path / "table", partitions=2, files=3, rows=20, commits=10))
-    plan = open_table(folder, spark).plan_compaction()
-    found: list[CompactionResult] = []
-    thread = threading.Thread(target=lambda: found.append(plan.run(strategy="arrow")))
-    thread.start()
-    thread.join()
-    assert [result.verified for result in found] == [True]
-
-
 def test_a_file_that_is_gone_fails_in_one_sentence_and_leaves_nothing(
     spark: SparkSession, changed: Path
 ) -> None:
@@ -200,9 +209,7 @@ def test_damage_that_hadoop_sees_is_not_committed_and_outputs_have_checksums(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     folder = tmp_path / "table"
-    for start in (0, 10):
-        rows = spark.range(start, start + 10, 1, 1)
-        rows.write.format("delta").mode("append").save(str(folder))
+    spark.range(0, 20, 1, 2).write.format("delta").save(str(folder))
     path = folder / str(open_table(folder).files().to_arrow()["path"][0])
     sound = path.read_bytes()
     # Where no reader of Parquet looks.
@@ -226,20 +233,19 @@ def test_spark_checks_outputs_by_their_checksums_wherever_it_reads(
 ) -> None:
     """They are of more bytes each than Hadoop's own."""
     folder = tmp_path / "table"
-    for start in (0, 40_000):
-        rows = spark.range(start, start + 40_000, 1, 1).withColumn("b", (sf.rand(start) * 1e9).cast("long"))
-        rows.write.format("delta").mode("append").save(str(folder))
-    before = spark.read.format("delta").load(str(folder)).agg(sf.sum("id"), sf.sum("b")).collect()
+    made = spark.range(0, 80_000, 1, 2).withColumn("b", sf.hash("id").cast("long"))
+    made.write.format("delta").save(str(folder))
+    rows = DeltaTable(str(folder)).to_pyarrow_table()
     open_table(folder).plan_compaction().run(strategy="arrow", verify=False)
     output = folder / str(open_table(folder).files().to_arrow()["path"][0])
     sound = output.read_bytes()
     sums = output.with_name(f".{output.name}.crc").read_bytes()
     assert int.from_bytes(sums[4:8]) == 1 << 16 < len(sound) // 4
 
-    def read(column: str) -> list[Row]:
-        return spark.read.parquet(str(output)).agg(sf.sum(column)).collect()
+    def read(*columns: str) -> list[Row]:
+        return spark.read.parquet(str(output)).agg(*map(sf.sum, columns)).collect()
 
-    assert [read("id")[0][0], read("b")[0][0]] == list(before[0])
+    assert read("id", "b") == [tuple(pc.sum(rows[name]).as_py() for name in ("id", "b"))]
     # In the pages of the first column, in those of the last, and in the footer.
     first, last, footer = 10_000, len(sound) // 2 + 10_000, len(sound) - 100
     for at, hurt in ((first, "id"), (last, "b"), (footer, "id"), (footer, "b")):
@@ -250,20 +256,17 @@ def test_spark_checks_outputs_by_their_checksums_wherever_it_reads(
 
 def test_rows_deleted_by_a_vector_meanwhile_stay_deleted(spark: SparkSession, changed: Path) -> None:
     """The file is still live by its path, but another."""
-    spark.sql(
-        f"ALTER TABLE delta.`{changed}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
-    ).collect()
-    table = open_table(changed)
-    plan = table.plan_compaction()
-    row = spark.read.format("delta").load(str(changed)).where("part = 'p0000'").first()
-    assert row is not None
-    count = spark.read.format("delta").load(str(changed)).count()
-    during = once_rewriting(
-        lambda: spark.sql(f"DELETE FROM delta.`{changed}` WHERE id = {row['id']} AND part = 'p0000'")
-    )
+    handmade.write_commit(changed, 5, [handmade.protocol(features=["deletionVectors"])])
+    plan = open_table(changed).plan_compaction()
+    (first, *_) = (add for version in range(5) for add in actions_of(changed, version, "add"))
+    marked = {"add": first | {"deletionVector": handmade.inline_vector([0])}}
+    removed = handmade.remove(first["path"])
+    during = once_rewriting(lambda: handmade.write_commit(changed, 6, [removed, marked]))
     result = plan.run(strategy="arrow", progress=during)
     assert (result.verified, len(result.conflicts)) == (True, 1)
-    assert spark.read.format("delta").load(str(changed)).count() == count - 1
+    left = spark.read.format("delta").load(str(changed)).select("id").collect()
+    # The first row of the first file.
+    assert sorted(row["id"] for row in left) == list(range(1, 1_050))
     assert result.num_files_removed < plan.num_files_removed
 
 
@@ -301,7 +304,8 @@ def test_what_is_removed_meanwhile_is_told_and_left_out(
 
 def test_a_column_that_comes_meanwhile_is_null(spark: SparkSession, changed: Path) -> None:
     plan = open_table(changed).plan_compaction()
-    during = once_rewriting(lambda: spark.sql(f"ALTER TABLE delta.`{changed}` ADD COLUMN (more INT)"))
+    metadata = changed_metadata(changed, columns={"more": "integer"})
+    during = once_rewriting(lambda: handmade.write_commit(changed, 5, [metadata]))
     result = plan.run(strategy="arrow", progress=during)
     assert (result.versions, result.verified, result.as_planned) == ((6,), True, True)
     assert spark.read.format("delta").load(str(changed)).where("more IS NULL").count() == 1_050
@@ -310,9 +314,9 @@ def test_a_column_that_comes_meanwhile_is_null(spark: SparkSession, changed: Pat
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ("'delta.enableTypeWidening' = 'true'", "the feature typeWidening.* now"),
+        ("delta.enableTypeWidening", "the feature typeWidening.* now"),
         pytest.param(
-            "'delta.writePartitionColumnsToParquet' = 'false'",
+            "delta.writePartitionColumnsToParquet",
             "data files are to be without the partition columns now",
             marks=since_delta("4.4"),
         ),
@@ -324,9 +328,13 @@ def test_a_property_that_comes_meanwhile_may_be_a_conflict(
 ) -> None:
     plan = open_table(changed).plan_compaction()
     before = data_files(changed)
-    statement = f"ALTER TABLE delta.`{changed}` SET TBLPROPERTIES ({change})"
+    is_feature = change == "delta.enableTypeWidening"
+    actions = [changed_metadata(changed, configuration={change: "true" if is_feature else "false"})]
+    if is_feature:
+        actions.append(handmade.protocol(features=["typeWidening"]))
+    during = once_rewriting(lambda: handmade.write_commit(changed, 5, actions))
     with pytest.raises(ConflictError, match=f"{reason}: make a new plan; nothing was"):
-        plan.run(strategy="arrow", verify=False, progress=once_rewriting(lambda: spark.sql(statement)))
+        plan.run(strategy="arrow", verify=False, progress=during)
     assert data_files(changed) == before
 
 
@@ -334,7 +342,7 @@ def test_batches_are_committed_one_by_one_and_an_interrupted_run_goes_on(
     spark: SparkSession, changed: Path
 ) -> None:
     table = open_table(changed)
-    plan = table.plan_compaction(batch_size=1, max_file_size="10 KiB")
+    plan = table.plan_compaction(batch_size=1, max_file_size="16 KiB")
     assert plan.num_batches == plan.num_bins > 3
 
     def stop(progress: Progress) -> None:
@@ -385,22 +393,12 @@ def test_a_stream_does_not_see_it(spark: SparkSession, changed: Path, tmp_path: 
     assert sum(seen) == count > 0
 
 
-@pytest.mark.parametrize(
-    ("statement", "told"),
-    [
-        ("SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')", "the feature .*rowTracking"),
-        ("SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')", "the feature typeWidening"),
-        pytest.param("ADD COLUMN (v VARIANT)", "variant", marks=since_delta("4.1")),
-    ],
-)
-def test_what_it_does_not_know_is_refused_by_name(
-    spark: SparkSession, changed: Path, statement: str, told: str
-) -> None:
-    spark.sql(f"ALTER TABLE delta.`{changed}` {statement}")
+def test_what_it_does_not_know_is_refused_by_name(spark: SparkSession, changed: Path) -> None:
+    """More of this is in tests/execute/test_choice.py."""
+    spark.sql(f"ALTER TABLE delta.`{changed}` SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')")
     plan = open_table(changed).plan_compaction()
-    with pytest.raises(
-        UnsupportedTableError, match=f'strategy="arrow" can\'t run this plan, for .*{told}'
-    ) as caught:
+    told = 'strategy="arrow" can\'t run this plan, for .*the feature .*rowTracking'
+    with pytest.raises(UnsupportedTableError, match=told) as caught:
         plan.run(strategy="arrow")
     assert "\n" not in str(caught.value)
 

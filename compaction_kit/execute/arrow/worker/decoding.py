@@ -19,7 +19,7 @@ from compaction_kit.execute.arrow.worker.columns import Refused, all_leaves
 from compaction_kit.execute.arrow.worker.thrift import Reader, read_integer, read_list, read_struct
 
 # Files whose rows take no more are decoded at once, those of others in batches of about so many bytes.
-_WHOLE_BYTES, BATCH_BYTES = 128 << 20, 8 << 20
+DECODED_AT_ONCE, BATCH_BYTES = 128 << 20, 8 << 20
 # Rows may be of very different sizes, and are held more than once while they are written.
 MOST_BATCH_BYTES = 128 << 20
 MOST_ROWS = 1 << 16
@@ -122,17 +122,17 @@ def decoding_of(metadata: pq.FileMetaData, layout: Layout, read_footer: Callable
         total += size
         most = max(most, size // max(group.num_rows, 1))
     batch_rows = max(min(BATCH_BYTES // max(most, 1), MOST_ROWS), 1)
-    if total + bounds <= _WHOLE_BYTES:
+    if total + bounds <= DECODED_AT_ONCE:
         return Decoding(True, batch_rows, [])
     text_bytes = _text_bytes(read_footer(), [leaf.number for leaf in layout.leaves if leaf.is_text])
-    if text_bytes is not None and total + text_bytes <= _WHOLE_BYTES:
+    if text_bytes is not None and total + text_bytes <= DECODED_AT_ONCE:
         return Decoding(True, batch_rows, [])
     encodings = {path: set().union(*(chunk.encodings for chunk in texts[path])) for path in texts}
     for path, found in encodings.items():
         if _SHARED_PREFIXES in found:
             raise Refused(f"the texts of column {path} are stored without their common prefixes")
     unsure = [path for path, found in encodings.items() if found & _DICTIONARIES]
-    return Decoding(total <= _WHOLE_BYTES, batch_rows, unsure)
+    return Decoding(total <= DECODED_AT_ONCE, batch_rows, unsure)
 
 
 def _text_bytes(footer: bytes, leaves: Collection[int]) -> int | None:

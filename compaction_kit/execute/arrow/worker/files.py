@@ -22,11 +22,11 @@ _MOST_REQUESTS, _REQUESTS_VARIABLE = 32, "COMPACTION_KIT_REQUESTS"
 # How often S3 is asked at most: the first pause takes half a second, each later one twice as long.
 _ATTEMPTS = 6
 # On a disk, files of at most so many bytes are read whole, so many bytes and files of them ahead.
-_SMALL_BYTES = 4 << 20
+SMALL_BYTES = 4 << 20
 _AHEAD_BYTES = 8 << 20
 _AHEAD_FILES = 64
 # On a store each read takes a while, so that more is read at once.
-_STORED_SMALL_BYTES = 16 << 20
+STORED_SMALL_BYTES = 16 << 20
 _STORED_AHEAD_BYTES = 64 << 20
 _BLOCK_BYTES = 8 << 20
 # Shares of at most so many bytes together are rewritten at once.
@@ -189,12 +189,12 @@ class ObjectStore:
 
     def loaded(self, inputs: Sequence[Input]) -> Iterator[tuple[str, bytes | None]]:
         """The bytes of the small objects, of others none."""
-        sizes = [size_bytes if size_bytes <= _STORED_SMALL_BYTES else 0 for _, size_bytes in inputs]
+        sizes = [size_bytes if size_bytes <= STORED_SMALL_BYTES else 0 for _, size_bytes in inputs]
         return _in_turn(self._load, inputs, sizes, self._requests, _STORED_AHEAD_BYTES)
 
     def _load(self, one: Input) -> tuple[str, bytes | None]:
         place, size_bytes = one
-        if size_bytes > _STORED_SMALL_BYTES:
+        if size_bytes > STORED_SMALL_BYTES:
             return place, None
         try:
             with self.open(place) as file:
@@ -316,7 +316,7 @@ def _load(chunk: Sequence[Input]) -> list[tuple[str, bytes | None]]:
     loaded: list[tuple[str, bytes | None]] = []
     for path, size_bytes in chunk:
         data = None
-        if size_bytes <= _SMALL_BYTES:
+        if size_bytes <= SMALL_BYTES:
             with open(path, "rb", buffering=0) as file:
                 data = file.read()
         check_file(path, data)

@@ -25,7 +25,7 @@ from compaction_kit.execute.arrow.worker.thrift import (
 )
 
 MAGIC, _MAGIC_ENCRYPTED = b"PAR1", b"PARE"
-_TAIL_BYTES = 1 << 16
+TAIL_BYTES = 1 << 16
 _CODECS = dict(enumerate(("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")))
 # How a number in a row group's bytes is replaced.
 SHIFTED, ORDINAL, INDEX_OFFSET, INDEX_LENGTH, ZERO = range(5)
@@ -97,8 +97,8 @@ def read_footer(path: str) -> Footer:
     """
     with open(path, "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
-        file.seek(max(status.st_size - _TAIL_BYTES, 0))
-        tail = read_exactly(file, min(status.st_size, _TAIL_BYTES))
+        file.seek(max(status.st_size - TAIL_BYTES, 0))
+        tail = read_exactly(file, min(status.st_size, TAIL_BYTES))
         if tail[-4:] == _MAGIC_ENCRYPTED:
             raise NotStitchable("a file is encrypted")
         length = int.from_bytes(tail[-8:-4], "little")

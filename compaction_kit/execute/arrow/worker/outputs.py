@@ -18,7 +18,7 @@ from compaction_kit.execute.arrow.worker.inputs import Codec
 # task holds a few times these, whatever the size of its bin.
 GROUP_BYTES = 128 << 20
 # Inputs of so many bytes together, whose rows take so many, become an output that is written at once.
-_AT_ONCE_BYTES, _AT_ONCE_ROWS = 4 << 20, 64 << 20
+AT_ONCE_BYTES, AT_ONCE_ROWS = 4 << 20, 64 << 20
 # Memory for a value of a column that a file lacks.
 _LACKING_BYTES = 8
 # Rows that are looked at to choose between dictionaries and plain values.
@@ -101,7 +101,7 @@ def write_file(
         NanFound: Another of the row groups has NaN in a column that gets statistics.
     """
     # After fewer rows than make a row group there come no others.
-    is_small = input_bytes <= _AT_ONCE_BYTES and first.nbytes <= _AT_ONCE_ROWS
+    is_small = input_bytes <= AT_ONCE_BYTES and first.nbytes <= AT_ONCE_ROWS
     buffer = pa.BufferOutputStream() if is_small else None
     num_rows = 0
     with (

@@ -39,10 +39,10 @@ from compaction_kit.execute.arrow.worker.thrift import (
     read_struct,
 )
 
-_COPY_BYTES = 1 << 20
+COPY_BYTES = 1 << 20
 # parquet-java and Arrow read no footer of more than 100 MB; an ordinal is an i16.
-_MAX_FOOTER_BYTES = 64 << 20
-_MAX_ROW_GROUPS = (1 << 15) - 1
+MAX_FOOTER_BYTES = 64 << 20
+MAX_ROW_GROUPS = (1 << 15) - 1
 # Values of created_by whose statistics or pages readers don't trust (Arrow's ApplicationVersion,
 # parquet-java's CorruptStatistics).
 _MISTRUSTED = re.compile(rb"parquet-mr(?! version (1\.[1-9]\d|[2-9]|\d\d))|parquet-cpp(?!-)|$")
@@ -86,9 +86,9 @@ def _check_parts(parts: Sequence[Footer]) -> None:
     writers = {part.created_by for part in parts}
     if len(writers) > 1 and any(_MISTRUSTED.match(writer) for writer in writers):
         raise NotStitchable("the files are of different writers, some of them too old")
-    if sum(len(part.row_groups) for part in parts) > _MAX_ROW_GROUPS:
-        raise NotStitchable(f"there are more than {_MAX_ROW_GROUPS:,} row groups")
-    if sum(part.footer_bytes for part in parts) > _MAX_FOOTER_BYTES:
+    if sum(len(part.row_groups) for part in parts) > MAX_ROW_GROUPS:
+        raise NotStitchable(f"there are more than {MAX_ROW_GROUPS:,} row groups")
+    if sum(part.footer_bytes for part in parts) > MAX_FOOTER_BYTES:
         raise NotStitchable("the footer would be too large")
 
 
@@ -176,7 +176,7 @@ def _copy(file: BinaryIO, out: BinaryIO, start: int, stop: int) -> None:
         pass
     file.seek(start)
     while start < stop:
-        start += out.write(read_exactly(file, min(stop - start, _COPY_BYTES)))
+        start += out.write(read_exactly(file, min(stop - start, COPY_BYTES)))
 
 
 def _check_unchanged(file: BinaryIO, part: Footer) -> None:

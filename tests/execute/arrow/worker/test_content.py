@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from compaction_kit.execute.arrow.worker import Content, read_content
 from compaction_kit.verify import fingerprint
+from tests.chance import examples
 
 Rows = list[tuple[Any, ...]]
 UTC = datetime.UTC
@@ -168,6 +169,7 @@ def test_lists_that_would_take_much_memory_at_once_are_left_to_spark(
     assert is_read or "about 24,000,000 values in lists" in found.failure
 
 
+@examples(30)
 @given(pairs(), st.booleans(), st.booleans())
 def test_duckdb_tells_small_differences(
     pair: tuple[pa.Schema, Rows, Rows], int96: bool, is_plain: bool
@@ -184,7 +186,7 @@ def test_duckdb_tells_small_differences(
 
 
 @pytest.mark.spark
-@settings(max_examples=settings().max_examples // 8)
+@examples(5, divided_by=8)
 @given(pairs())
 def test_spark_tells_the_same_differences(spark: SparkSession, pair: tuple[pa.Schema, Rows, Rows]) -> None:
     schema, rows, changed = pair

@@ -29,7 +29,7 @@ def test_a_footer_tells_what_is_in_a_file(tmp_path: Path) -> None:
 
 
 def test_a_footer_larger_than_what_is_read_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(footer_module, "_TAIL_BYTES", 100)
+    monkeypatch.setattr(footer_module, "TAIL_BYTES", 100)
     table = pa.table({"i": range(1_000)})
     path = write(tmp_path / "part", table, row_group_size=100)
     assert read(stitched([path, path], tmp_path / "output")).equals(pa.concat_tables([table] * 2))

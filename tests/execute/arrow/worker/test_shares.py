@@ -207,7 +207,7 @@ def test_old_timestamps_are_looked_at_in_all_pages_of_any_layout(
     is_loaded: bool,
 ) -> None:
     """Also in those after a dictionary that has become too large, and of later row groups."""
-    monkeypatch.setattr(files, "_SMALL_BYTES", (1 << 20) * is_loaded)
+    monkeypatch.setattr(files, "SMALL_BYTES", (1 << 20) * is_loaded)
     kept: list[int | None] = [None, 2**63 - 1 - 86_400 * 10**6, *range(0, 10**15, 10**12)]
     zoned = pa.timestamp("us", "UTC")
     schema = pa.schema([("a", pa.int64()), ("t", zoned), ("n", pa.list_(pa.field("element", zoned)))])
@@ -369,7 +369,7 @@ def test_a_file_that_is_gone_is_a_failure(tmp_path: Path) -> None:
 def test_large_files_are_read_piece_by_piece_and_groups_are_of_a_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_SMALL_BYTES", 2_000)
+    monkeypatch.setattr(files, "SMALL_BYTES", 2_000)
     monkeypatch.setattr(decoding, "MOST_ROWS", 100)
     monkeypatch.setattr(outputs, "GROUP_BYTES", 8 * 500)
     sizes = [1_234, 10, 10, 777]

@@ -122,7 +122,7 @@ def test_files_are_copied_where_the_kernel_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copy: Callable[..., int] | None
 ) -> None:
     monkeypatch.setattr(os, "copy_file_range", copy, raising=False)
-    monkeypatch.setattr(stitching, "_COPY_BYTES", 100)
+    monkeypatch.setattr(stitching, "COPY_BYTES", 100)
     table = pa.table({"i": range(1_000)})
     path = write(tmp_path / "part", table)
     assert read(stitched([path, path], tmp_path / "output")).equals(pa.concat_tables([table] * 2))
@@ -230,10 +230,10 @@ def test_what_is_there_is_not_written_over(tmp_path: Path) -> None:
 
 def test_too_many_row_groups_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "part", pa.table({"i": range(10)}), row_group_size=1)
-    monkeypatch.setattr(stitching, "_MAX_ROW_GROUPS", 19)
+    monkeypatch.setattr(stitching, "MAX_ROW_GROUPS", 19)
     with pytest.raises(NotStitchable, match="more than 19 row groups"):
         stitched([path, path], tmp_path / "output")
-    monkeypatch.setattr(stitching, "_MAX_FOOTER_BYTES", 100)
+    monkeypatch.setattr(stitching, "MAX_FOOTER_BYTES", 100)
     with pytest.raises(NotStitchable, match="footer would be too large"):
         stitched([path], tmp_path / "output")
 
