@@ -103,8 +103,7 @@ def _file_actions(spark: SparkSession, version: int, snapshot: Any) -> DataFrame
 
 def canonical_path(spark: SparkSession, table: Path) -> Callable[[str], str]:
     """What makes of a path of the log the one by which Delta knows the file."""
-    log = _jvm(spark).DeltaLog.forTable(_jsession(spark), str(table))
-    function = log.getCanonicalPathFunction(False)
+    function = _log(spark, table).getCanonicalPathFunction(False)
     return lambda path: str(function.apply(path))
 
 
@@ -113,11 +112,29 @@ def forget(spark: SparkSession) -> None:
     _jvm(spark).DeltaLog.clearCache()
 
 
-def checkpoint(spark: SparkSession, table: Path) -> None:
-    """Have Delta write a checkpoint of the latest version."""
+def checkpoint(spark: SparkSession, table: Path, version: int | None = None) -> None:
+    """Have Delta write a checkpoint of the latest version, or of an older one."""
     forget(spark)
-    log = _jvm(spark).DeltaLog.forTable(_jsession(spark), str(table))
-    log.checkpoint()
+    if version is None:
+        _log(spark, table).checkpoint()
+    else:
+        _with_snapshot(spark, table, "checkpoint", _snapshot(spark, table, version))
+
+
+def clean_up(spark: SparkSession, table: Path, write_checkpoint: Callable[[], object]) -> None:
+    """Have Delta clean up a log as after a checkpoint of its own, which is written by hand instead."""
+    forget(spark)
+    snapshot = _snapshot(spark, table, None)
+    write_checkpoint()
+    _with_snapshot(spark, table, "doLogCleanup", snapshot)
+
+
+def _with_snapshot(spark: SparkSession, table: Path, name: str, snapshot: Any) -> None:
+    """Call a method of a log on a snapshot; newer releases take a table of the catalog's too."""
+    log = _log(spark, table)
+    counts = [one.getParameterCount() for one in log.getClass().getMethods() if one.getName() == name]
+    assert spark._jvm is not None
+    getattr(log, name)(snapshot, *[spark._jvm.scala.Option.empty()] * (max(counts) - 1))
 
 
 def input_files(rows: DataFrame) -> set[str]:
@@ -126,12 +143,16 @@ def input_files(rows: DataFrame) -> set[str]:
 
 
 def _snapshot(spark: SparkSession, table: Path, version: int | None) -> Any:
-    log = _jvm(spark).DeltaLog.forTable(_jsession(spark), str(table))
+    log = _log(spark, table)
     if version is None:
         return log.unsafeVolatileSnapshot()
     positions = (2, 3, 4) if DELTA >= (4, 1) else (2, 3)
     defaults = (getattr(log, f"getSnapshotAt$default${position}")() for position in positions)
     return log.getSnapshotAt(version, *defaults)
+
+
+def _log(spark: SparkSession, table: Path) -> Any:
+    return _jvm(spark).DeltaLog.forTable(_jsession(spark), str(table))
 
 
 def _jvm(spark: SparkSession) -> Any:

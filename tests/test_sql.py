@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -18,8 +20,11 @@ from tests import folders
 
 SetConf = Callable[[str, str], None]
 SUBSTITUTES = "spark.sql.variable.substitute"
-# Spark would make "t" of the first; Delta would take a version from the end of the second.
+# Spark would leave out the end of the first; Delta would take a version from the end of the second.
 NAMES = ["t${x}", "t`'\" %20%41é*?[a]{b,c}\\#+@v0"]
+# Both at once, and at night each alone, so that neither hides the other.
+BOTH = NAMES[1].replace("t", "t${x}", 1)
+EACH = [BOTH, *(pytest.param(name, marks=pytest.mark.nightly) for name in NAMES)]
 pytestmark = pytest.mark.spark
 
 
@@ -40,6 +45,11 @@ def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
     return table
 
 
+def taken_for(name: str) -> str:
+    """The neighbour that a name would be taken for."""
+    return name.replace("${x}", "").removesuffix("@v0")
+
+
 @pytest.fixture
 def elsewhere(spark: SparkSession) -> Iterator[None]:
     """The session's default file system is one that isn't there."""
@@ -50,24 +60,21 @@ def elsewhere(spark: SparkSession) -> Iterator[None]:
     conf.set("fs.defaultFS", before)
 
 
-@pytest.mark.parametrize(("name", "default"), [(NAMES[0], "local"), (NAMES[1], "elsewhere")])
+@pytest.mark.parametrize("name", EACH)
 def test_the_table_of_that_name_is_changed_and_not_its_neighbour(
     spark: SparkSession,
     original: Path,
     tmp_path: Path,
     confs: SetConf,
-    request: pytest.FixtureRequest,
+    elsewhere: None,
     name: str,
-    default: str,
 ) -> None:
     """A local table it is too, whatever the default file system."""
-    if default == "elsewhere":
-        request.getfixturevalue("elsewhere")
     confs("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     places = {strategy: tmp_path / strategy for strategy in ("optimize", "rewrite", "arrow")}
     before = {}
     for strategy, place in places.items():
-        path, neighbour = (folders.copy(original, place / one) for one in (name, "t"))
+        path, neighbour = (folders.copy(original, place / one) for one in (name, taken_for(name)))
         before[strategy] = folders.listing(neighbour)
         result = open_table(path, spark).plan_compaction().run(strategy=strategy)
         assert (result.verified, result.versions) == (True, (2,))
@@ -79,17 +86,20 @@ def test_the_table_of_that_name_is_changed_and_not_its_neighbour(
     vacuum = table.plan_vacuum("0 hours")
     assert vacuum.run().num_files == vacuum.num_files > 0
     assert len(folders.data_files(path)) == table.files().num_files
-    assert {strategy: folders.listing(place / "t") for strategy, place in places.items()} == before
-    assert {one.name for place in places.values() for one in place.iterdir()} == {name, "t"}
+    assert {
+        strategy: folders.listing(place / taken_for(name)) for strategy, place in places.items()
+    } == before
+    assert {one.name for place in places.values() for one in place.iterdir()} == {name, taken_for(name)}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EACH)
 def test_manifest_and_formats_are_those_of_the_table_of_that_name(
     spark: SparkSession, lived: Path, tmp_path: Path, name: str
 ) -> None:
-    path, neighbour = tmp_path / name, tmp_path / "t"
+    path, neighbour = tmp_path / name, tmp_path / taken_for(name)
     for folder in (path, neighbour):
-        spark.range(4).write.parquet(uri(folder))
+        folder.mkdir()
+        pq.write_table(pa.table({"id": range(4)}), folder / "a.parquet")
     before = folders.listing(neighbour)
     table = interop.plan_convert(path, spark=spark).run().table
     interop.keep_manifest(table)

@@ -14,10 +14,11 @@ from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanError
 from compaction_kit.execute.commits import restore
 from compaction_kit.history import restore as restoring
+from compaction_kit.history.restore import RestorePlan
 from compaction_kit.retention import GUARD
 from tests import deltas_view, folders, handmade
 from tests.ageing import age_file
-from tests.releases import since_delta
+from tests.releases import HAS_GUARD
 
 CopyOf = Callable[[Path], Path]
 pytestmark = pytest.mark.spark
@@ -34,24 +35,38 @@ def paths(table: Path, version: int, kind: str) -> list[str]:
     return sorted(action["path"] for action in handmade.actions_of(table, version, kind))
 
 
+def assert_as_planned(table: Path, plan: RestorePlan) -> None:
+    """That version 5 of a copy of `lived` is the restore of this plan."""
+    assert paths(table, 5, "add") == sorted(plan.diff.paths("added"))
+    assert paths(table, 5, "remove") == sorted(plan.diff.paths("removed"))
+    assert open_table(table).diff(plan.target, 5).same_content
+    versions = open_table(table).versions().to_pylist()
+    # Version 3 compacted version 2.
+    assert versions[5]["same_content_as"] == {0: 0, 3: 2}[plan.target]
+
+
 @pytest.mark.works("local disk", "restore")
-@pytest.mark.parametrize("target", [0, 3])
-def test_a_restore_adds_and_removes_what_its_plan_shows(
-    spark: SparkSession, copy_of: CopyOf, lived: Path, target: int
+@pytest.mark.parametrize("target", [0, pytest.param(3, marks=pytest.mark.nightly)])
+def test_a_restore_adds_and_removes_what_its_plan_shows_and_is_refused_while_the_guard_blocks_it(
+    spark: SparkSession, copy_of: CopyOf, lived: Path, confs: Callable[[str, str], None], target: int
 ) -> None:
     table = copy_of(lived)
+    for version in range(target + 1):
+        age_file(handmade.commit_path(table, version), 10)
+    deltas_view.forget(spark)
     before = folders.listing(table)
+    plan = open_table(table, spark).plan_restore(target)
+    if HAS_GUARD:
+        assert plan.is_blocked
+        with pytest.raises(InvalidArgumentError, match="Delta blocks versions older than"):
+            plan.run()
+        confs(GUARD, "false")
     plan = pickle.loads(pickle.dumps(open_table(table, spark).plan_restore(target)))
     assert folders.listing(table) == before
     result = plan.run()
     assert (result.version, result.restored, result.as_planned) == (5, target, True)
-    assert paths(table, 5, "add") == sorted(plan.diff.paths("added"))
-    assert paths(table, 5, "remove") == sorted(plan.diff.paths("removed"))
     assert (result.num_files_added, result.bytes_added) == (plan.diff.num_files_added, plan.diff.bytes_added)
-    assert open_table(table).diff(target, 5).same_content
-    versions = open_table(table).versions().to_pylist()
-    # Version 3 compacted version 2.
-    assert versions[5]["same_content_as"] == {0: 0, 3: 2}[target]
+    assert_as_planned(table, plan)
     with pytest.raises(StalePlanError, match="made at version 4 and the table is at 5"):
         plan.run()
 
@@ -60,10 +75,10 @@ def test_a_restore_adds_and_removes_what_its_plan_shows(
     ("is_done", "told"),
     [
         (False, "nothing was committed, the table is as it was"),
-        (True, "version 5 is committed, with the content of version 0"),
+        (True, "version 5 is committed, with the content of version 3"),
     ],
 )
-def test_a_restore_that_is_interrupted_says_what_is_committed(
+def test_a_restore_that_is_interrupted_says_what_is_committed_and_that_is_as_planned(
     spark: SparkSession,
     copy_of: CopyOf,
     lived: Path,
@@ -80,9 +95,12 @@ def test_a_restore_that_is_interrupted_says_what_is_committed(
 
     monkeypatch.setattr(restoring, "restore", interrupted)
     table = open_table(copy_of(lived), spark)
+    plan = table.plan_restore(3)
     with pytest.raises(RunCancelled, match=f"The restore was cancelled: {told}"):
-        table.plan_restore(0).run()
+        plan.run()
     assert table.version == 4 + is_done
+    if is_done:
+        assert_as_planned(table.path, plan)
 
 
 def test_a_restore_whose_files_are_gone_lists_them_and_refuses(
@@ -112,21 +130,6 @@ def test_a_vectors_file_that_is_gone_is_missed_though_delta_would_not(
     missing = open_table(table, spark).plan_restore(1).missing
     assert missing
     assert all(path.startswith("deletion_vector_") for path in missing)
-
-
-@since_delta("4.1")
-def test_a_restore_beyond_the_guard_is_refused_until_the_session_says_otherwise(
-    spark: SparkSession, copy_of: CopyOf, lived: Path, confs: Callable[[str, str], None]
-) -> None:
-    table = copy_of(lived)
-    age_file(handmade.commit_path(table, 0), 10)
-    deltas_view.forget(spark)
-    plan = open_table(table, spark).plan_restore(0)
-    assert plan.is_blocked
-    with pytest.raises(InvalidArgumentError, match="Delta blocks versions older than"):
-        plan.run()
-    confs(GUARD, "false")
-    assert open_table(table, spark).plan_restore(0).run().version == 5
 
 
 def test_a_version_that_lost_its_commit_can_not_be_restored(changed: Path) -> None:

@@ -16,7 +16,7 @@ from compaction_kit import open_table
 from compaction_kit.errors import CompactionKitError, CorruptLogError
 from compaction_kit.interop import check_manifest, read_manifest
 from tests import checkpoints, deltas_view, handmade
-from tests.bounded import reader
+from tests.bounded import Reader
 
 DEEP = "[" * 3_000 + "]" * 3_000
 INFOS = [
@@ -77,15 +77,14 @@ def test_a_line_that_makes_no_sense_is_refused_with_the_files_name(line: str | b
     assert "\n" not in str(caught.value)
 
 
-def test_a_log_that_begins_with_null_ends_no_process(tmp_path: Path) -> None:
+def test_a_log_that_begins_with_null_ends_no_process(apart: Reader, tmp_path: Path) -> None:
     table = write(tmp_path)
     handmade.commit_path(table, 0).write_text("null\n")
     handmade.write_sink_log(tmp_path / "sink", 2)
     # Written otherwise than by Spark, so that it is parsed as JSON.
     (tmp_path / "sink" / "_spark_metadata" / "1").write_text("v1\nnull\n")
-    with reader() as apart:
-        assert apart.wrong("table", table) == ([], None)
-        assert apart.wrong("sink log", tmp_path / "sink") == ([], None)
+    assert apart.wrong("table", table) == ([], None)
+    assert apart.wrong("sink log", tmp_path / "sink") == ([], None)
 
 
 @pytest.mark.parametrize(

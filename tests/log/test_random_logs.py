@@ -293,7 +293,7 @@ def _named(file: dict[str, Any]) -> deltas_view.Key:
 
 @pytest.mark.parametrize("kind", [None, *get_args(Kind)])
 @given(st.data())
-@settings(max_examples=settings().max_examples // 50)
+@settings(max_examples=settings().max_examples // (50 if settings().max_examples > 100 else 100))
 def test_every_version_of_a_random_log_is_what_delta_says(
     spark: SparkSession, kind: Kind | None, data: st.DataObject
 ) -> None:

@@ -78,7 +78,10 @@ def test_delays_are_read_in_all_of_sparks_units() -> None:
 
 
 @pytest.mark.spark
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=8 if settings().max_examples > 100 else 4,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     kind=st.sampled_from(Kind),
     first=st.tuples(st.integers(1, 5), st.integers(1, 6), st.booleans()),

@@ -7,7 +7,7 @@ import pytest
 from compaction_kit import find_sink_logs, sink_log
 from compaction_kit.errors import CorruptLogError, NotASinkLogError, TableNotFoundError
 from compaction_kit.sinklog.policy import Policy
-from tests.bounded import reader
+from tests.bounded import Reader
 from tests.sinklog.streams import LINE, make_log
 
 SOURCE_LINE = '{"path":"file:///in/0.json","timestamp":1587218148000,"batchId":0}'
@@ -86,10 +86,9 @@ def test_a_gap_that_no_reader_minds_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [10**9, 10**18, 10**20])
-def test_a_file_may_be_named_by_any_number(tmp_path: Path, number: int) -> None:
+def test_a_file_may_be_named_by_any_number(apart: Reader, tmp_path: Path, number: int) -> None:
     folder = make_log(tmp_path / "_spark_metadata", b0=f"v1\n{LINE}", b1="v1", **{f"b{number}": "v1"})
-    with reader() as apart:
-        assert apart.wrong("sink log", folder) == ([], None)
+    assert apart.wrong("sink log", folder) == ([], None)
     if number < 2**63:
         with pytest.raises(CorruptLogError, match=f"batch 2, 3, 4, 5, 6 …: .* latest batch is {number}"):
             sink_log(folder, policy=Policy())

@@ -9,17 +9,21 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.retention import GUARD
 from compaction_kit.vacuum.cost import spent_versions
 from tests import folders, handmade
 from tests.ageing import age, age_file
+from tests.history.random_histories import probe
 from tests.releases import since_delta
-from tests.vacuum.vacuums import drop_file, listed
+from tests.vacuum.vacuums import content, drop_file, listed
 
 CopyOf = Callable[[Path], Path]
 
 
 @pytest.mark.spark
-def test_the_preview_is_what_vacuum_would_delete(spark: SparkSession, copy_of: CopyOf, lived: Path) -> None:
+def test_the_preview_is_what_vacuum_would_delete_and_what_a_run_deletes_and_costs(
+    spark: SparkSession, copy_of: CopyOf, lived: Path, confs: Callable[[str, str], None]
+) -> None:
     table = copy_of(lived)
     age(table, 10)
     drop_file(table, "orphan.parquet", 10)
@@ -39,6 +43,16 @@ def test_the_preview_is_what_vacuum_would_delete(spark: SparkSession, copy_of: C
     assert any(path.startswith("deletion_vector_") for path in set(found) - orphans)
     assert plan.size_bytes == sum((table / path).stat().st_size for path in found)
     assert plan.num_files == len(found)
+    # What it costs is what Delta can't read after it.
+    confs(GUARD, "false")
+    plan, there = open_table(table, spark).plan_vacuum(keep_versions=[2]), content(table)
+    assert orphans < set(plan.files["path"].to_pylist()) < set(found)
+    result = plan.run()
+    assert there - content(table) == set(plan.files["path"].to_pylist()) | set(result.directories)
+    assert plan.versions_lost == result.versions_lost == [1]
+    readable = {version: probe(spark, table, version) for version in (0, 1, 2)}
+    assert readable == {0: "yes", 1: "missing files", 2: "yes"}
+    assert result.as_planned
 
 
 def old_table(folder: Path, **configuration: str) -> Path:

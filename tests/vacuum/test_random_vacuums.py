@@ -19,7 +19,7 @@ from tests import folders
 from tests.history.random_histories import History, Step, histories, made, probe, probe_all
 from tests.vacuum.vacuums import content, drop_file, listed, vacuum
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
+pytestmark = pytest.mark.spark
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,7 @@ def test_a_vacuum_of_an_eventful_table_does_what_its_plan_says(spark: SparkSessi
         check(spark, table, Wish("LITE", frozenset(), True, False))
 
 
+@pytest.mark.nightly
 @given(histories(), WISHES)
 @settings(max_examples=settings().max_examples // 80)
 def test_a_vacuum_does_what_its_plan_says(spark: SparkSession, history: History, wish: Wish) -> None:
