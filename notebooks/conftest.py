@@ -1,20 +1,35 @@
-"""Notebooks that pytest runs use the JVM of its process, and print what they printed before."""
+"""Notebooks that pytest runs share what takes long to start or to make, and print what they printed before.
+
+Their kernels are forked from one process, and use the Spark context of pytest's own process, each with a new
+session of it. Tour and workbench start and stop Spark themselves, as readers run them.
+"""
 
 import os
-from collections.abc import Generator
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 from nbval.plugin import IPyNbCell
+from pyspark.sql import SparkSession
 
-from tests.conftest import QUICK, QUICK_STREAMS
-from tests.jvm import address, defaults, free_jvm, stop_sessions
+from compaction_kit.compat import session_class
+from tests.conftest import QUICK, QUICK_STREAMS, shared_folder
+from tests.jvm import address, defaults, free_jvm, own_session, stop_sessions
+from tests.notebooks import forked
 from tests.notebooks.outputs import compare_or_accept
 
 _ACCEPT = "--accept-outputs"
 # Files are a little larger or smaller by it, as they are with other releases or machines: lines that
 # follow from their bytes aren't stable.
 _OTHER_SIZES = {"spark.sql.parquet.compression.codec": "lz4_raw"}
+# Jupyter's folder with the kernel that asks for one.
+_JUPYTER = Path(forked.__file__).parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,22 +41,97 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+class _Shared:
+    """The process that kernels are forked from, and the Spark context of this one that they use."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="kernels-")
+        self._socket = f"{self._folder.name}/socket"
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(self._socket)
+            listener.listen()
+            number = listener.fileno()
+            command = [sys.executable, forked.__file__, str(number)]
+            self._server = subprocess.Popen(
+                command, stdin=subprocess.PIPE, pass_fds=[number], start_new_session=True
+            )
+        self._spark: SparkSession | None = None
+        self._settings: Mapping[str, str] = {}
+
+    def kernels(self, flights: Path) -> dict[str, str]:
+        """What is in the environment of those who ask for kernels."""
+        return {"JUPYTER_PATH": str(_JUPYTER), forked.SOCKET: self._socket, forked.FLIGHTS: str(flights)}
+
+    def new_session(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """Make a session for a kernel; what is in its environment for that. Nothing if a test has Spark."""
+        if settings != self._settings:
+            self.stop_spark()
+        if self._spark is None:
+            gateway = free_jvm()
+            if gateway is None:
+                return {}
+            with defaults(gateway, settings):
+                self._spark, self._settings = own_session(), settings
+        session_class(self._spark).setDefaultSession(self._spark._jsparkSession.newSession())
+        return address(self._spark.sparkContext._gateway) | {forked.KEPT: "yes"}
+
+    def end_session(self) -> None:
+        """Stop Spark where a kernel hasn't said that it needs no more of it."""
+        if self._spark is not None and session_class(self._spark).getDefaultSession().isDefined():
+            self.stop_spark()
+
+    def stop_spark(self) -> None:
+        if self._spark is not None:
+            self._spark.stop()
+            self._spark = None
+
+    def close(self) -> None:
+        self.stop_spark()
+        self._server.communicate()
+        self._folder.cleanup()
+
+
+_SHARED = pytest.StashKey[_Shared]()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if shared := session.config.stash.get(_SHARED, None):
+        shared.close()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, Any, Any]:
     """Kernels start with a notebook's first cell, and end with its last."""
-    gateway = free_jvm() if isinstance(item, IPyNbCell) else None
-    if gateway is None:
+    if not isinstance(item, IPyNbCell):
         return (yield)
-    # These change no result, and lessons compute next to nothing. The tour runs as readers run it.
-    settings = {} if item.path.stem == "tour" else QUICK | QUICK_STREAMS
-    if item.config.getoption(_ACCEPT, None) == "stable":
-        settings = settings | _OTHER_SIZES
-    with pytest.MonkeyPatch.context() as patch, defaults(gateway, settings):
-        for name, value in address(gateway).items():
+    config = item.config
+    if _SHARED not in config.stash:
+        config.stash[_SHARED] = _Shared()
+    shared = config.stash[_SHARED]
+    environment = shared.kernels(shared_folder(config._tmp_path_factory) / "flights")
+    sizes = _OTHER_SIZES if config.getoption(_ACCEPT, None) == "stable" else {}
+    own_spark = None
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        if item.path.stem in ("tour", "workbench"):
+            shared.stop_spark()
+            own_spark = free_jvm()
+        elif item.parent.kernel is None:
+            # These change no result, and lessons compute next to nothing.
+            environment |= shared.new_session(QUICK | QUICK_STREAMS | sizes)
+        if own_spark is not None:
+            environment |= address(own_spark)
+            stack.enter_context(defaults(own_spark, sizes))
+        for name, value in environment.items():
             patch.setitem(os.environ, name, value)
+        patch.setattr(config.option, "nbval_current_env", False)
+        patch.setattr(config.option, "nbval_kernel_name", "forked")
         result = yield
     if nextitem is None or nextitem.parent is not item.parent:
-        stop_sessions(gateway)
+        shared.end_session()
+        if own_spark is not None:
+            stop_sessions(own_spark)
+    if not isinstance(nextitem, IPyNbCell):
+        shared.stop_spark()
     return result
 
 

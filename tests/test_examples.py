@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import pkgutil
+import re
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,10 +31,11 @@ EXAMPLES = {test.name: test for module in modules() for test in FINDER.find(modu
 def test_an_example_prints_what_it_says(
     name: str, spark: SparkSession, flights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As in a notebook that stands beside a folder of data.
-    folders.copy(flights, tmp_path / "data" / "flights")
-    monkeypatch.chdir(tmp_path)
     test, report = EXAMPLES[name], list[str]()
+    # As in a notebook that stands beside a folder of data, for those that name it.
+    if any(re.search(r"\bdata\b", example.source) for example in test.examples):
+        folders.copy(flights, tmp_path / "data" / "flights")
+    monkeypatch.chdir(tmp_path)
     test.globs = {"ck": ck, "spark": spark}
     runner = doctest.DocTestRunner(optionflags=OPTIONS, verbose=False)
     runner.run(test, out=report.append, clear_globs=False)

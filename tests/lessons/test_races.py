@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 import delta.exceptions
@@ -46,20 +45,41 @@ SNAPSHOT_ISOLATION = {
     "compaction with ADD COLUMN",
     "rewrite with append",
 }
+# Ruled as others are: one of the same rule is played at each change, here or in lesson 5 and its solution.
+NIGHTLY = {
+    "two deletes of the same rows",
+    "compaction with delete elsewhere",
+    "delete with compaction",
+    "two compactions",
+    "overwrite with append",
+    "rewrite with append",
+}
+NAMES = [pytest.param(name, marks=pytest.mark.nightly) if name in NIGHTLY else name for name in EXPECTED]
+each_story = pytest.mark.parametrize("name", NAMES)
+
+
+class Stories(dict[str, Story]):
+    """Each is played when it is first asked for."""
+
+    def __init__(self, folder: Path, spark: SparkSession) -> None:
+        self._folder, self._spark = folder, spark
+
+    def __missing__(self, name: str) -> Story:
+        self[name] = races.play(self._folder, name, self._spark)
+        return self[name]
 
 
 @pytest.fixture(scope="module")
-def stories(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Story]:
-    folder = tmp_path_factory.mktemp("stories") / "new"
-    return {name: races.play(folder, name, spark) for name in EXPECTED}
+def stories(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stories:
+    return Stories(tmp_path_factory.mktemp("stories") / "new", spark)
 
 
 def test_every_scenario_is_played() -> None:
     assert set(races.scenarios()) == set(EXPECTED)
 
 
-@pytest.mark.parametrize("name", EXPECTED)
-def test_a_story_ends_as_delta_rules(stories: Mapping[str, Story], name: str) -> None:
+@each_story
+def test_a_story_ends_as_delta_rules(stories: Stories, name: str) -> None:
     story = stories[name]
     outcomes, exception = EXPECTED[name]
     assert story.attempts["outcome"].to_pylist() == ["committed", *outcomes]
@@ -70,18 +90,16 @@ def test_a_story_ends_as_delta_rules(stories: Mapping[str, Story], name: str) ->
     assert (f"the {second} won" in story.finding) == (exception is not None)
 
 
-@pytest.mark.parametrize("name", EXPECTED)
-def test_rows_are_as_if_the_winners_had_come_one_after_another(
-    stories: Mapping[str, Story], name: str
-) -> None:
+@each_story
+def test_rows_are_as_if_the_winners_had_come_one_after_another(stories: Stories, name: str) -> None:
     story = stories[name]
     assert (story.rows_lost, story.rows_doubled) == (0, 0)
     assert story.ids_after == story.ids_expected
     assert len(story.ids_before) == 40
 
 
-@pytest.mark.parametrize("name", EXPECTED)
-def test_the_commits_told_are_those_of_the_log(stories: Mapping[str, Story], name: str) -> None:
+@each_story
+def test_the_commits_told_are_those_of_the_log(stories: Stories, name: str) -> None:
     story = stories[name]
     told = [row for row in story.attempts.to_pylist() if row["outcome"] == "committed"]
     files = sorted((story.table / "_delta_log").glob("*.json"))[1:]
@@ -97,22 +115,28 @@ def test_the_commits_told_are_those_of_the_log(stories: Mapping[str, Story], nam
     assert is_snapshot == (name in SNAPSHOT_ISOLATION | {"two compactions", "delete with compaction"})
 
 
-@pytest.mark.parametrize("name", EXPECTED)
-def test_a_reader_without_spark_reads_the_same_rows(stories: Mapping[str, Story], name: str) -> None:
+@each_story
+def test_a_reader_without_spark_reads_the_same_rows(stories: Stories, name: str) -> None:
     ids = deltalake.DeltaTable(stories[name].table).to_pyarrow_table(columns=["id"])["id"]
     assert sorted(ids.to_pylist()) == list(stories[name].ids_after)
 
 
+@pytest.mark.parametrize(
+    ("name", "num_files"),
+    [
+        ("compaction with append", 2 + 1),
+        ("compaction with delete", 4),
+        pytest.param("rewrite with append", 2 + 1, marks=pytest.mark.nightly),
+    ],
+)
 def test_a_compaction_that_won_left_one_file_a_partition_and_the_appended_one(
-    stories: Mapping[str, Story],
+    stories: Stories, name: str, num_files: int
 ) -> None:
-    assert open_table(stories["compaction with append"].table).files().num_files == 2 + 1
-    assert open_table(stories["compaction with delete"].table).files().num_files == 4
-    assert open_table(stories["rewrite with append"].table).files().num_files == 2 + 1
+    assert open_table(stories[name].table).files().num_files == num_files
 
 
 def test_after_a_metadata_change_optimize_commits_from_the_newer_version(
-    stories: Mapping[str, Story],
+    stories: Stories,
 ) -> None:
     tries = stories["compaction with ADD COLUMN"].attempts
     assert tries["read_version"].to_pylist() == [0, 0, 1]
@@ -120,17 +144,15 @@ def test_after_a_metadata_change_optimize_commits_from_the_newer_version(
     assert "in a new transaction" in stories["compaction with ADD COLUMN"].why
 
 
-def test_optimize_looks_again_and_gives_up_where_its_files_are_gone(stories: Mapping[str, Story]) -> None:
+def test_optimize_looks_again_and_gives_up_where_its_files_are_gone(stories: Stories) -> None:
     last = stories["compaction with delete"].attempts.to_pylist()[-1]
     assert (last["read_version"], last["version"], last["outcome"]) == (1, None, "gave up")
 
 
-@pytest.mark.parametrize(("name", "expected"), EXPECTED.items(), ids=EXPECTED)
-def test_deltas_own_words_are_told(
-    stories: Mapping[str, Story], name: str, expected: tuple[list[str], str | None]
-) -> None:
+@each_story
+def test_deltas_own_words_are_told(stories: Stories, name: str) -> None:
     refusal = stories[name].refusal
-    if expected[1] is None:
+    if EXPECTED[name][1] is None:
         assert refusal is None
         return
     assert refusal is not None
@@ -149,15 +171,16 @@ def test_deltas_own_words_are_told(
         assert words in stories[name].summary()
 
 
-def test_a_story_is_told_in_values_that_json_has(stories: Mapping[str, Story]) -> None:
-    for story in stories.values():
-        values = json.loads(json.dumps(story.to_dict()))
-        assert values["scenario"]["first"]["statement"] == story.scenario.first.statement
-        assert "write" not in values["scenario"]["first"]
+@each_story
+def test_a_story_is_told_in_values_that_json_has(stories: Stories, name: str) -> None:
+    story = stories[name]
+    values = json.loads(json.dumps(story.to_dict()))
+    assert values["scenario"]["first"]["statement"] == story.scenario.first.statement
+    assert "write" not in values["scenario"]["first"]
 
 
 def test_a_story_played_again_is_the_same_and_in_a_folder_of_its_own(
-    spark: SparkSession, stories: Mapping[str, Story]
+    spark: SparkSession, stories: Stories
 ) -> None:
     story = stories["append with ADD COLUMN"]
     again = races.play(story.table.parent, story.scenario.name, spark)
@@ -167,7 +190,7 @@ def test_a_story_played_again_is_the_same_and_in_a_folder_of_its_own(
     assert (again.refusal is None, again.ids_after) == (story.refusal is None, story.ids_after)
 
 
-def test_a_story_draws_itself(stories: Mapping[str, Story]) -> None:
+def test_a_story_draws_itself(stories: Stories) -> None:
     page = stories["compaction with delete"]._repr_html_()
     assert "ConcurrentDeleteReadException" in page
     assert "gave up" in page

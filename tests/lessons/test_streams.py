@@ -2,9 +2,11 @@
 optimized writes.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
@@ -14,12 +16,17 @@ from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.lessons import streams
 from compaction_kit.lessons.streams import StreamStory
-from compaction_kit.sql import table_name
+from tests import handmade
 from tests.conftest import QUICK_STREAMS
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("quick")]
 
-STRATEGIES = ["optimize", "rewrite", "arrow"]
+# Lesson 7 plays "optimize".
+STRATEGIES = [
+    pytest.param("optimize", marks=pytest.mark.nightly),
+    pytest.param("rewrite", marks=pytest.mark.nightly),
+    "arrow",
+]
 
 
 @pytest.fixture(scope="module")
@@ -28,18 +35,24 @@ def quick(spark: SparkSession) -> Iterator[None]:
         yield
 
 
+class Stories(dict[str, StreamStory]):
+    """Each is played when it is first asked for."""
+
+    def __init__(self, folder: Path, spark: SparkSession) -> None:
+        self._folder, self._spark = folder, spark
+
+    def __missing__(self, way: str) -> StreamStory:
+        self[way] = streams.compact_while_streaming(self._folder, way, spark=self._spark)
+        return self[way]
+
+
 @pytest.fixture(scope="module")
-def stories(
-    quick: None, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Mapping[str, StreamStory]:
-    folder = tmp_path_factory.mktemp("streams")
-    return {name: streams.compact_while_streaming(folder, name, spark=spark) for name in streams.ways()}
+def stories(quick: None, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stories:
+    return Stories(tmp_path_factory.mktemp("streams"), spark)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_compaction_in_the_midst_of_a_stream_delivers_each_row_once(
-    stories: Mapping[str, StreamStory], strategy: str
-) -> None:
+def test_compaction_in_the_midst_of_a_stream_delivers_each_row_once(stories: Stories, strategy: str) -> None:
     story = stories[strategy]
     assert story.error is None
     assert (story.rows_missing, story.rows_doubled) == (0, 0)
@@ -53,7 +66,7 @@ def test_compaction_in_the_midst_of_a_stream_delivers_each_row_once(
 
 
 def test_appends_with_data_change_are_delivered_and_one_without_never(
-    stories: Mapping[str, StreamStory],
+    stories: Stories,
 ) -> None:
     story = stories["append"]
     assert story.error is None
@@ -63,7 +76,7 @@ def test_appends_with_data_change_are_delivered_and_one_without_never(
     assert set(story.ids_written) - set(story.ids_delivered) == set(range(1_000, 1_010))
 
 
-def test_an_ordinary_overwrite_ends_the_stream(stories: Mapping[str, StreamStory]) -> None:
+def test_an_ordinary_overwrite_ends_the_stream(stories: Stories) -> None:
     story = stories["overwrite"]
     assert story.error is not None
     assert story.error.startswith("DELTA_SOURCE_TABLE_IGNORE_CHANGES: Detected a data update")
@@ -73,6 +86,12 @@ def test_an_ordinary_overwrite_ends_the_stream(stories: Mapping[str, StreamStory
     assert "DELTA_SOURCE_TABLE_IGNORE_CHANGES" in story._repr_html_()
 
 
+def test_the_finding_names_the_options_of_the_reader(stories: Stories) -> None:
+    read_so = replace(stories["overwrite"], options={"ignoreChanges": "true"}, error=None)
+    assert read_so.finding.startswith("overwrite, ignoreChanges=true: ")
+
+
+@pytest.mark.nightly  # The solution of exercise 07.2 counts what each option delivers.
 @pytest.mark.parametrize(("option", "doubled"), [("ignoreChanges", 70), ("skipChangeCommits", 0)])
 def test_what_an_ordinary_overwrite_delivers_depends_on_the_option(
     spark: SparkSession, tmp_path: Path, option: str, doubled: int
@@ -84,7 +103,7 @@ def test_what_an_ordinary_overwrite_delivers_depends_on_the_option(
 
 
 def test_a_batch_that_is_repeated_after_a_crash_is_not_delivered_again(
-    spark: SparkSession, stories: Mapping[str, StreamStory]
+    spark: SparkSession, stories: Stories
 ) -> None:
     story = stories["arrow"]
     assert story.batches["batch_id"].to_pylist() == [0, 1, 2]
@@ -104,18 +123,23 @@ def test_an_unknown_way_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+COLUMNS = {"id": "long", "p": "long"}
+
+
 @pytest.fixture(scope="module")
-def feed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def feed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """4 files with rows of both values of p."""
     folder = tmp_path_factory.mktemp("feed") / "table"
-    spark.range(0, 40, 1, 4).selectExpr("id", "id % 2 AS p").write.format("delta").save(str(folder))
-    return folder
+    rows = [pa.table({"id": range(first, first + 10), "p": 5 * [0, 1]}) for first in range(0, 40, 10)]
+    adds = [handmade.write_data(folder, f"{number}.parquet", some) for number, some in enumerate(rows)]
+    return handmade.write_log(folder, [handmade.metadata(COLUMNS), *adds])
 
 
 @pytest.mark.parametrize(
     ("properties", "num_files", "operations"),
     [
-        ([], 8, ["STREAMING UPDATE"] * 2),
+        # Lesson 7 counts what a stream leaves without them.
+        pytest.param([], 8, ["STREAMING UPDATE"] * 2, marks=pytest.mark.nightly),
         (["optimizeWrite"], 4, ["STREAMING UPDATE"] * 2),
         (["autoCompact"], 2, ["STREAMING UPDATE", "OPTIMIZE"] * 2),
     ],
@@ -136,12 +160,8 @@ def test_the_tables_own_cures_work_on_a_stream(
     that one that has minNumFiles: here those of the second batch, and the one that the first left.
     """
     confs("spark.databricks.delta.autoCompact.minNumFiles", "3")
-    sink = tmp_path / "sink"
-    settings = ", ".join(f"'delta.autoOptimize.{name}' = 'true'" for name in properties)
-    spark.sql(
-        f"CREATE TABLE {table_name(spark, sink)} (id BIGINT, p BIGINT) USING delta PARTITIONED BY (p)"
-        + (f" TBLPROPERTIES ({settings})" if settings else "")
-    )
+    settings = {f"delta.autoOptimize.{name}": "true" for name in properties}
+    sink = handmade.write_log(tmp_path / "sink", [handmade.metadata(COLUMNS, ["p"], settings)])
     rows = spark.readStream.format("delta").option("maxFilesPerTrigger", 2).load(str(feed))
     writer = rows.writeStream.format("delta").option("checkpointLocation", str(tmp_path / "checkpoint"))
     writer.trigger(availableNow=True).start(str(sink)).awaitTermination()

@@ -2,12 +2,14 @@
 
 import html
 import re
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import matplotlib as mpl
 import numpy as np
 import pyarrow as pa
 import pytest
+from matplotlib.figure import Figure
 
 from compaction_kit import plots
 from compaction_kit.plots.sizes import Histogram
@@ -55,35 +57,55 @@ ODD_NAMES = {
 }
 
 
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("name", ODD_NAMES.values(), ids=ODD_NAMES)
-def test_a_name_is_drawn_as_it_is(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    # Arrow holds Unicode alone.
-    told = name.encode("utf-8", "replace").decode()
-    layouts = {"layout": ["now", f"by {told}"], "num_files": [9, 3], "range_files": [9.0, None]}
+def layouts(name: str, told: str) -> Figure:
+    table = {"layout": ["now", f"by {told}"], "num_files": [9, 3], "range_files": [9.0, None]}
+    return plots.layouts(pa.table(table), name)
+
+
+def timelines(name: str, told: str) -> Figure:
     spans = {"step": [told], "label": [told], "bin_id": [0], "start": [0.0], "seconds": [1.0]}
-    ledger = pa.table(
-        {
-            "version": [0, 1],
-            "operation": ["WRITE", told],
-            "num_files": [2, 1],
-            "num_small_files": [2, 1],
-            "num_removed": [0, 2],
-            "data_change": [True, False],
-        }
-    )
-    for figure in (
-        plots.layouts(pa.table(layouts), name),
-        plots.timelines({name: pa.table(spans)}),
-        plots.history(ledger),
-    ):
-        drawn = plots.to_svg(figure)
-        plots.to_png(figure, dpi=40)
-        said = [html.unescape(text) for text in re.findall(r">([^<]+)</text>", drawn)]
-        assert name[:9] in "".join(said) or not name.isprintable() or len(name) > 36
-        assert "$\\mathdefault" not in drawn
-        label = re.search(r'aria-label="([^"]*)"', drawn)
-        assert label is not None
+    return plots.timelines({name: pa.table(spans)})
+
+
+def history(_: str, told: str) -> Figure:
+    ledger = {
+        "version": [0, 1],
+        "operation": ["WRITE", told],
+        "num_files": [2, 1],
+        "num_small_files": [2, 1],
+        "num_removed": [0, 2],
+        "data_change": [True, False],
+    }
+    return plots.history(pa.table(ledger))
+
+
+DRAW = [layouts, timelines, history]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("name", "draw"),
+    [
+        # Each name in one figure, and each figure with some names; at night all in all.
+        pytest.param(
+            odd, draw, id=f"{what}-{draw.__name__}", marks=[pytest.mark.nightly] * ((number + place) % 3 > 0)
+        )
+        for number, (what, odd) in enumerate(ODD_NAMES.items())
+        for place, draw in enumerate(DRAW)
+    ],
+)
+def test_a_name_is_drawn_as_it_is(
+    name: str, draw: Callable[[str, str], Figure], caplog: pytest.LogCaptureFixture
+) -> None:
+    # Arrow holds Unicode alone.
+    figure = draw(name, name.encode("utf-8", "replace").decode())
+    drawn = plots.to_svg(figure)
+    plots.to_png(figure, dpi=40)
+    said = [html.unescape(text) for text in re.findall(r">([^<]+)</text>", drawn)]
+    assert name[:9] in "".join(said) or not name.isprintable() or len(name) > 36
+    assert "$\\mathdefault" not in drawn
+    label = re.search(r'aria-label="([^"]*)"', drawn)
+    assert label is not None
     assert not caplog.records
 
 
