@@ -1,19 +1,21 @@
 """The analyst's path through the workbench, by mouse and keyboard, whatever front end shows it."""
 
+import json
 import os
 import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import deltalake
-import nbformat
 import pytest
 from playwright.sync_api import Locator, Page, expect, sync_playwright
 
 import compaction_kit as ck
 from compaction_kit.datasets import shaped_table
 from compaction_kit.text import format_size
+from tests import folders
 from tests.ageing import age, age_file
 from tests.browser.servers import CHROMIUM_ARGUMENTS, find_chromium
 from tests.handmade import write_sink_log
@@ -34,28 +36,75 @@ _TEXT_SIZES = """svg => [...svg.querySelectorAll('text')].map(text => {
 })"""
 
 
-def serve_folder(flights: Path, folder: Path) -> Path:
+class Days(NamedTuple):
+    """The flights of the first days of 2013, and what the workbench is to say of them.
+
+    Of two targets for a compaction, `target` is two stops of the slider below its end, `less` is below that.
+    """
+
+    days: int
+    rows: int
+    size: str
+    target: str
+    bins: int
+    files_after: int
+    less: str
+    less_bins: int
+    between: str
+    opened: int
+    opened_after: str
+
+    @property
+    def files(self) -> str:
+        """How many there are: one a day and airport."""
+        return f"{self.days * 3:,}"
+
+
+YEAR = Days(
+    *(365, 336_776, "19.1 MiB", "2 MiB", 11, 11, "512 KiB", 39),
+    *("'2013-06-01' AND '2013-06-08'", 24, "3 of 13"),
+)
+# Quick to read, plan, compact and restore.
+TWENTY_DAYS = Days(
+    *(20, 17_314, "1.0 MiB", "128 KiB", 9, 10, "64 KiB", 20),
+    *("'2013-01-10' AND '2013-01-13'", 12, "4 of 9"),
+)
+
+
+def serve_folder(flights: Path, days: Days, folder: Path) -> Path:
     """A folder to serve: the notebook, three tables (one long unused), a sink's log, an empty folder."""
     (folder / "notebooks").mkdir()
     shutil.copy(NOTEBOOK, folder / "notebooks")
-    shutil.copytree(flights, folder / "data" / "flights")
-    aged = folder / "data" / "aged"
-    shaped_table(aged, partitions=2, files=3, rows=50)
-    deltalake.DeltaTable(str(aged)).delete("part = 'p0000'")
+    if days is YEAR:
+        folders.copy(flights, folder / "data" / "flights")
+    else:
+        copy_first_versions(flights, folder / "data" / "flights", days.days)
+    aged = partly_deleted(folder / "data" / "aged")
     (aged / "left-behind.parquet").write_text("x" * 1_000)
     age(aged, 20)
     age_file(aged / "left-behind.parquet", 20)
     shaped_table(folder / "data" / "shaped", partitions=4, files=6, rows=50)
     write_sink_log(folder / "data" / "clicks", 12)
     (folder / "empty").mkdir()
-    lines = "import compaction_kit as ck\n\nck.widgets.{}('../data/flights')"
-    cells = [nbformat.v4.new_code_cell(lines.format(name)) for name in ("plan", "history")]
-    # Without one, a front end asks for the kernel.
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    nbformat.write(
-        nbformat.v4.new_notebook(cells=cells, metadata=kernel), folder / "notebooks" / "parts.ipynb"
-    )
     return folder
+
+
+def copy_first_versions(table: Path, to: Path, version: int) -> None:
+    """Copy a table as it was at a version, by the log's commits, which only add files."""
+    for number in range(version + 1):
+        commit = table / "_delta_log" / f"{number:020}.json"
+        actions = map(json.loads, commit.read_text().splitlines())
+        for path in (commit, *(table / action["add"]["path"] for action in actions if "add" in action)):
+            copied = to / path.relative_to(table)
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, copied)
+
+
+def partly_deleted(table: Path) -> Path:
+    """Make a table of six files, three of which are removed by its last version."""
+    shaped_table(table, partitions=2, files=3, rows=50)
+    deltalake.DeltaTable(str(table)).delete("part = 'p0000'")
+    return table
 
 
 def open_browser() -> Iterator[Page]:
@@ -126,6 +175,15 @@ def theme(page: Page, name: str) -> None:
     expect(page.locator("#jupyterlab-splash")).to_have_count(0)
 
 
+def expect_verdict(page: Page, days: Days) -> Locator:
+    """The verdict on flights that were never compacted."""
+    verdict = page.locator(".ck-verdict [role=status]")
+    finding = f"{days.files} files where 3 would do: a query that reads all opens {days.days} times as many."
+    expect(verdict.locator("b")).to_have_text(finding)
+    expect(verdict).to_contain_text(f"Compaction rewrites {days.files} files of {days.size} as 3 of about ")
+    return verdict
+
+
 def press_tab_until(page: Page, selector: str, key: str = "Tab") -> None:
     """Go from control to control, by keys alone, until one has the focus."""
     for _ in range(60):
@@ -136,33 +194,30 @@ def press_tab_until(page: Page, selector: str, key: str = "Tab") -> None:
 
 
 class FirstLook:
-    """One step after another, on one page; `page` and `root` are fixtures of the front end's module."""
+    """One step after another, on one page; `page`, `root` and `days` are fixtures."""
 
-    def test_tables_are_found_and_the_first_is_shown(self, page: Page) -> None:
+    def test_tables_are_found_and_the_first_is_shown(self, page: Page, days: Days) -> None:
         options = page.locator(".ck-table select option")
         for name in ("aged", "flights", "shaped"):
             expect(options.filter(has_text=f"../data/{name}")).to_have_count(1)
         open_table(page, "../data/flights")
-        expect(page.locator(".ck-about")).to_contain_text("version 365 · 1,095 files")
+        expect(page.locator(".ck-about")).to_contain_text(f"version {days.days} · {days.files} files")
         expect(page.locator(".ck-about")).to_contain_text("3 partitions")
 
-    def test_the_verdict_comes_before_any_part(self, page: Page) -> None:
-        verdict = page.locator(".ck-verdict [role=status]")
-        finding = "1,095 files where 3 would do: a query that reads all opens 365 times as many."
-        expect(verdict.locator("b")).to_have_text(finding)
-        expect(verdict).to_contain_text("Compaction rewrites 1,095 files of 19.1 MiB as 3 of about ")
+    def test_the_verdict_comes_before_any_part(self, page: Page, days: Days) -> None:
+        verdict = expect_verdict(page, days)
         above, below = verdict.bounding_box(), page.locator(".ck-rail").bounding_box()
         assert above is not None
         assert below is not None
         assert above["y"] + above["height"] <= below["y"]
         assert above["height"] < 60
 
-    def test_the_histogram_says_what_it_shows(self, page: Page) -> None:
+    def test_the_histogram_says_what_it_shows(self, page: Page, days: Days) -> None:
         drawn = figure(page, "ck-files-figure")
-        expect(drawn).to_have_attribute("aria-label", "1,095 of 1,095 files are under 16 MiB")
+        expect(drawn).to_have_attribute("aria-label", f"{days.files} of {days.files} files are under 16 MiB")
         shoot(page, "files")
 
-    def test_the_sickest_table_is_first_and_a_click_opens_it(self, page: Page) -> None:
+    def test_the_sickest_table_is_first_and_a_click_opens_it(self, page: Page, days: Days) -> None:
         part(page, "Survey")
         rows = page.locator(".ck-grid tbody tr")
         expect(rows.first).to_contain_text("flights", timeout=60 * SECOND)
@@ -179,9 +234,9 @@ class FirstLook:
         expect(page.locator(".ck-about")).to_contain_text("24 files")
         figure(page, "ck-files-figure")
         open_table(page, "../data/flights")
-        expect(page.locator(".ck-about")).to_contain_text("1,095 files")
+        expect(page.locator(".ck-about")).to_contain_text(f"{days.files} files")
 
-    def test_a_dropdown_keeps_the_arrows(self, page: Page) -> None:
+    def test_a_dropdown_keeps_the_arrows(self, page: Page, days: Days) -> None:
         tables = page.locator(".ck-table select")
         tables.focus()
         page.keyboard.press("ArrowDown")
@@ -189,27 +244,29 @@ class FirstLook:
         expect(page.locator(".ck-about")).to_contain_text("24 files")
         page.keyboard.press("ArrowUp")
         expect(tables).to_be_focused()
-        expect(page.locator(".ck-about")).to_contain_text("1,095 files")
+        expect(page.locator(".ck-about")).to_contain_text(f"{days.files} files")
 
-    def test_a_slider_moved_by_keyboard_changes_plan_and_figure(self, page: Page) -> None:
+    def test_a_slider_moved_by_keyboard_changes_plan_and_figure(self, page: Page, days: Days) -> None:
         part(page, "Plan")
         sentence = page.locator(".ck-plan")
         expect(sentence).to_contain_text("fill 3 bins of at most 1 GiB in 3 partitions")
-        # Nothing changes above 8 MiB, so that the slider ends there.
+        # Nothing changes above a size that holds each partition, so that the slider ends there.
         page.get_by_label("Target file size", exact=True).focus()
         for _ in range(2):
             page.keyboard.press("ArrowLeft")
-        expect(sentence).to_contain_text("fill 11 bins of at most 2 MiB", timeout=60 * SECOND)
-        expect(page.locator(".ck-max input[type=text]")).to_have_value("2 MiB")
+        filled = f"fill {days.bins} bins of at most {days.target}"
+        expect(sentence).to_contain_text(filled, timeout=60 * SECOND)
+        expect(page.locator(".ck-max input[type=text]")).to_have_value(days.target)
         drawn = figure(page, "ck-plan-figure")
-        expect(drawn).to_have_attribute("aria-label", re.compile("^1,095 → 11 files, 19.1 MiB → about "))
+        finding = re.compile(f"^{days.files} → {days.files_after} files, {days.size} → about ")
+        expect(drawn).to_have_attribute("aria-label", finding)
         shoot(page, "plan")
 
-    def test_a_line_dragged_by_mouse_changes_the_plan_and_its_figure(self, page: Page) -> None:
+    def test_a_line_dragged_by_mouse_changes_the_plan_and_its_figure(self, page: Page, days: Days) -> None:
         before = figure(page, "ck-plan-figure").bounding_box()
         handle = page.locator(".ck-plan-figure .ck-handle").nth(1)
         assert handle.get_attribute("aria-hidden") == "true"
-        for target in ("512 KiB", "2 MiB"):
+        for target in (days.less, days.target):
             tick = page.locator(".ck-plan-figure text").get_by_text(target, exact=True).bounding_box()
             box = handle.bounding_box()
             assert tick is not None
@@ -245,15 +302,16 @@ class FirstLook:
         figure(page, "ck-sink-figure")
         shoot(page, "streams")
 
-    def test_what_is_on_the_page_is_kept_as_a_report(self, page: Page, root: Path) -> None:
+    def test_what_is_on_the_page_is_kept_as_a_report(self, page: Page, root: Path, days: Days) -> None:
         page.locator("button.ck-export").click()
         with page.expect_download() as download:
             page.locator(".ck-saved a").click()
-        written = root / "notebooks" / "flights-v365.html"
+        written = root / "notebooks" / f"flights-v{days.days}.html"
         assert download.value.path().read_bytes() == written.read_bytes()
         report = written.read_text(encoding="utf-8")
-        assert "1,095 → 11 files" in report
-        assert report.index("<b>1,095 files where 11 would do") < report.index("<svg")
+        assert f"{days.files} → {days.files_after} files" in report
+        better = f"<b>{days.files} files where {days.files_after} would do"
+        assert report.index(better) < report.index("<svg")
         part(page, "Plan")
 
     def test_every_control_has_a_name(self, page: Page) -> None:
@@ -277,7 +335,7 @@ class FirstLook:
 class AnalystsPath(FirstLook):
     """The whole path, to the end of a vacuum and all that may be in the way."""
 
-    def test_a_slider_dragged_by_mouse_changes_the_plan(self, page: Page) -> None:
+    def test_a_slider_dragged_by_mouse_changes_the_plan(self, page: Page, days: Days) -> None:
         slider = page.locator(".ck-max input[type=range]")
         box = slider.bounding_box()
         assert box is not None
@@ -285,7 +343,7 @@ class AnalystsPath(FirstLook):
         page.mouse.down()
         page.mouse.move(box["x"] + box["width"] / 3, box["y"] + box["height"] / 2, steps=4)
         page.mouse.up()
-        expect(page.locator(".ck-plan")).not_to_contain_text("at most 2 MiB")
+        expect(page.locator(".ck-plan")).not_to_contain_text(f"at most {days.target}")
         wait_until_settled(page)
 
     def test_a_typed_size_is_taken_and_a_bad_one_gets_a_sentence(self, page: Page) -> None:
@@ -296,15 +354,15 @@ class AnalystsPath(FirstLook):
         expect(error).to_be_hidden()
         expect(page.locator(".ck-plan")).to_contain_text("fill 3 bins of at most 1 GiB")
 
-    def test_where_narrows_the_plan_and_a_data_column_gets_a_sentence(self, page: Page) -> None:
+    def test_where_narrows_the_plan_and_a_data_column_gets_a_sentence(self, page: Page, days: Days) -> None:
         type_into(page, ".ck-where", "month = 1")
         error = page.locator(".ck-where-error")
         expect(error).to_contain_text("month, which is not a partition column", timeout=60 * SECOND)
         type_into(page, ".ck-where", "origin = 'JFK'")
-        expect(page.locator(".ck-plan")).to_contain_text("365 live files where origin = 'JFK'")
+        expect(page.locator(".ck-plan")).to_contain_text(f"{days.days} live files where origin = 'JFK'")
         expect(error).to_be_hidden()
         type_into(page, ".ck-where", "")
-        expect(page.locator(".ck-plan")).to_contain_text("1,095 live files, 1,095 under")
+        expect(page.locator(".ck-plan")).to_contain_text(f"{days.files} live files, {days.files} under")
 
     def test_the_lines_of_python_are_there(self, page: Page) -> None:
         page.locator(".ck-as-python").get_by_text("As Python").click()
@@ -317,18 +375,22 @@ class AnalystsPath(FirstLook):
         assert "plan.run()" in copied
         page.locator(".ck-as-python").get_by_text("As Python").click()
 
-    def test_the_files_of_a_query_are_counted_before_anything_is_run(self, page: Page, root: Path) -> None:
+    def test_the_files_of_a_query_are_counted_before_anything_is_run(
+        self, page: Page, root: Path, days: Days
+    ) -> None:
         part(page, "Plan")
-        type_into(page, ".ck-max", "512 KiB")
-        expect(page.locator(".ck-plan")).to_contain_text("fill 39 bins of at most 512 KiB")
+        type_into(page, ".ck-max", days.less)
+        filled = f"fill {days.less_bins} bins of at most {days.less}"
+        expect(page.locator(".ck-plan")).to_contain_text(filled)
         part(page, "My query")
         page.get_by_label("Query", exact=True).fill(
             "SELECT carrier, avg(dep_delay) FROM flights\n"
-            "WHERE time_hour BETWEEN '2013-06-01' AND '2013-06-08' GROUP BY carrier"
+            f"WHERE time_hour BETWEEN {days.between} GROUP BY carrier"
         )
         page.locator("button.ck-count").click()
         drawn = figure(page, "ck-prediction-figure", timeout=120 * SECOND)
-        finding = re.compile(r"^The query opens 24 of 1,095 files now \(\d+ KiB\); compacted by .*, 3 of 13 ")
+        opened, after = f"{days.opened} of {days.files}", days.opened_after
+        finding = re.compile(rf"^The query opens {opened} files now \(\d+ KiB\); compacted by .*, {after} ")
         expect(drawn).to_have_attribute("aria-label", finding, timeout=120 * SECOND)
         expect(page.locator(".ck-prediction")).to_contain_text("The others are predictions")
         shoot(page, "query")
@@ -337,65 +399,55 @@ class AnalystsPath(FirstLook):
             page.get_by_label(label, exact=True).fill(value)
             page.get_by_label(label, exact=True).press("Enter")
         expect(page.get_by_label("Query", exact=True)).to_have_value(re.compile("^month >= .* AND month <= "))
-        assert ck.open_table(root / "data" / "flights").version == 365
+        assert ck.open_table(root / "data" / "flights").version == days.days
         part(page, "Plan")
         type_into(page, ".ck-max", "1 GiB")
         expect(page.locator(".ck-plan")).to_contain_text("fill 3 bins of at most 1 GiB")
 
-    def test_a_run_can_be_cancelled_and_changes_nothing(self, page: Page, root: Path) -> None:
+    def test_a_run_compacts_and_proves(self, page: Page, root: Path, days: Days) -> None:
         page.locator("button.ck-to-run").click()
         page.locator("button.ck-run").click()
-        working = page.locator(".ck-progress .ck-status")
-        expect(working).to_contain_text(re.compile("Preparing|Rewriting, 0 of"), timeout=60 * SECOND)
-        page.locator(".ck-progress").get_by_role("button", name="Cancel").click()
-        expect(page.locator(".ck-progress .ck-error")).to_contain_text(
-            "cancelled: nothing was committed", timeout=60 * SECOND
-        )
-        expect(page.locator(".ck-verdict b")).to_contain_text("cancelled: nothing was committed")
-        shoot(page, "cancelled")
-        assert ck.open_table(root / "data" / "flights").version == 365
-
-    def test_run_again_compacts_and_proves(self, page: Page, root: Path) -> None:
-        page.locator("button.ck-run").click()
         outcome = page.locator(".ck-outcome").first
-        expect(outcome).to_contain_text("identical: 336,776 rows", timeout=180 * SECOND)
-        expect(outcome).to_contain_text("1,095 → 3")
+        expect(outcome).to_contain_text(f"identical: {days.rows:,} rows", timeout=180 * SECOND)
+        expect(outcome).to_contain_text(f"{days.files} → 3")
         drawn = figure(page, "ck-result-figure")
-        expect(drawn).to_have_attribute("aria-label", re.compile("^1,095 → 3 files"))
+        expect(drawn).to_have_attribute("aria-label", re.compile(f"^{days.files} → 3 files"))
         expect(page.locator(".ck-footer")).to_contain_text("content identical")
         expect(page.locator(".ck-run-plan")).to_contain_text("nothing to do")
         verdict = page.locator(".ck-verdict")
-        expect(verdict.locator("b")).to_contain_text("1,095 files became 3: 19.1 MiB → ")
-        expect(verdict).to_contain_text("The content is the same: 336,776 rows compared by")
+        expect(verdict.locator("b")).to_contain_text(f"{days.files} files became 3: {days.size} → ")
+        expect(verdict).to_contain_text(f"The content is the same: {days.rows:,} rows compared by")
         expect(verdict).to_contain_text("Nothing to do, because each of the 3 files")
         shoot(page, "run")
         assert ck.open_table(root / "data" / "flights").files().num_files == 3
 
-    def test_the_history_is_walked_by_keyboard(self, page: Page) -> None:
+    def test_the_history_is_walked_by_keyboard(self, page: Page, days: Days) -> None:
         part(page, "History")
-        sentence = page.locator(".ck-version-text")
-        expect(sentence).to_contain_text("Version 366", timeout=60 * SECOND)
-        expect(sentence).to_contain_text("Version 365 has the same content")
+        sentence, last = page.locator(".ck-version-text"), days.days + 1
+        expect(sentence).to_contain_text(f"Version {last}", timeout=60 * SECOND)
+        expect(sentence).to_contain_text(f"Version {last - 1} has the same content")
         page.get_by_label("Version", exact=True).focus()
         page.keyboard.press("ArrowLeft")
         page.keyboard.press("ArrowLeft")
-        expect(sentence).to_contain_text("Version 364")
+        expect(sentence).to_contain_text(f"Version {last - 2}")
         figure(page, "ck-lifetimes-figure")
         figure(page, "ck-readable-figure")
         page.get_by_text("What differs from the latest version").click()
-        expect(page.locator(".ck-diff")).to_contain_text("364 → 366")
+        expect(page.locator(".ck-diff")).to_contain_text(f"{last - 2} → {last}")
         shoot(page, "history")
 
-    def test_a_vacuum_says_what_it_costs_and_deletes_nothing_by_itself(self, page: Page, root: Path) -> None:
+    def test_a_vacuum_says_what_it_costs_and_deletes_nothing_by_itself(
+        self, page: Page, root: Path, days: Days
+    ) -> None:
         part(page, "Vacuum")
         plan = page.locator(".ck-vacuum-plan")
         expect(plan).to_contain_text("would delete nothing", timeout=60 * SECOND)
-        days = page.get_by_label("In days from now", exact=True)
-        days.focus()
+        page.get_by_label("In days from now", exact=True).focus()
         for _ in range(8):
             page.keyboard.press("ArrowRight")
         expect(page.locator(".ck-vacuum-cost")).to_contain_text("would be lost", timeout=60 * SECOND)
-        finding = re.compile("^VACUUM would cost 365 of 367 readable versions.* and free 19.1 MiB")
+        cost = f"{days.days} of {days.days + 2} readable versions"
+        finding = re.compile(f"^VACUUM would cost {cost}.* and free {days.size}")
         expect(figure(page, "ck-vacuum-figure")).to_have_attribute("aria-label", finding)
         expect(page.locator("button.ck-vacuum")).to_be_hidden()
         shoot(page, "vacuum")
@@ -403,49 +455,54 @@ class AnalystsPath(FirstLook):
             page.keyboard.press("ArrowLeft")
         expect(page.locator(".ck-days")).to_contain_text("now")
         expect(plan).to_contain_text("would delete nothing")
-        assert len(list((root / "data" / "flights").rglob("*.parquet"))) >= 1_098
+        assert len(list((root / "data" / "flights").rglob("*.parquet"))) >= days.days * 3 + 3
 
-    def test_the_query_is_timed_before_and_after_the_run(self, page: Page) -> None:
+    def test_the_query_is_timed_before_and_after_the_run(self, page: Page, days: Days) -> None:
         part(page, "My query")
-        page.get_by_label("Query", exact=True).fill("SELECT avg(distance) FROM flights")
+        query = "SELECT avg(distance) FROM {} WHERE origin = 'JFK'"
+        page.get_by_label("Query", exact=True).fill(query.format("flights"))
         page.locator("button.ck-measure").click()
         drawn = page.locator(".ck-reads-figure svg[role=img]")
         expect(drawn).to_be_visible(timeout=120 * SECOND)
-        expect(drawn).to_have_attribute("aria-label", re.compile("1,095 → 3 files"))
-        expect(page.locator(".ck-verdict")).to_contain_text("Measured by SELECT avg(distance) FROM {table}: ")
+        expect(drawn).to_have_attribute("aria-label", re.compile(f"{days.days} → 1 files"))
+        expect(page.locator(".ck-verdict")).to_contain_text(f"Measured by {query.format('{table}')}: ")
 
-    def test_the_run_is_undone_once_its_plan_was_seen(self, page: Page, root: Path) -> None:
+    def test_the_run_is_undone_once_its_plan_was_seen(self, page: Page, root: Path, days: Days) -> None:
         part(page, "Run")
         page.locator("button.ck-ask-restore:visible").click()
-        plan = page.locator(".ck-restore-plan:visible")
-        expect(plan).to_contain_text("RESTORE to version 365 would add back 1,095 files", timeout=60 * SECOND)
+        plan, before = page.locator(".ck-restore-plan:visible"), days.days
+        planned = f"RESTORE to version {before} would add back {days.files} files"
+        expect(plan).to_contain_text(planned, timeout=60 * SECOND)
         expect(plan).to_contain_text("The rows stay the same")
         expect(plan).to_contain_text("A stream that reads the table fails at the commit unless")
         shoot(page, "undo")
         page.locator("button.ck-keep-table:visible").click()
         expect(plan).to_be_hidden()
-        assert ck.open_table(root / "data" / "flights").version == 366
+        assert ck.open_table(root / "data" / "flights").version == before + 1
         page.locator("button.ck-ask-restore:visible").click()
         page.locator("button.ck-restore:visible").click()
         undone = page.locator(".ck-restored:visible")
-        expect(undone).to_contain_text("Version 367 has the content of version 365", timeout=120 * SECOND)
-        expect(page.locator(".ck-about")).to_contain_text("version 367 · 1,095 files")
-        expect(page.locator(".ck-verdict b")).to_contain_text("1,095 files where 3 would do")
+        told = f"Version {before + 2} has the content of version {before}"
+        expect(undone).to_contain_text(told, timeout=120 * SECOND)
+        expect(page.locator(".ck-about")).to_contain_text(f"version {before + 2} · {days.files} files")
+        expect(page.locator(".ck-verdict b")).to_contain_text(f"{days.files} files where 3 would do")
         expect(page.locator(".ck-footer")).to_contain_text("restore done")
 
-    def test_a_version_is_found_by_its_time_and_its_rows_are_read(self, page: Page, root: Path) -> None:
+    def test_a_version_is_found_by_its_time_and_its_rows_are_read(
+        self, page: Page, root: Path, days: Days
+    ) -> None:
         part(page, "History")
         sentence = page.locator(".ck-version-text")
-        expect(sentence).to_contain_text("Version 367", timeout=60 * SECOND)
+        expect(sentence).to_contain_text(f"Version {days.days + 2}", timeout=60 * SECOND)
         expect(page.locator("button.ck-ask-restore:visible")).to_have_count(0)
-        committed = ck.open_table(root / "data" / "flights").at(100).timestamp
+        committed = ck.open_table(root / "data" / "flights").at(10).timestamp
         assert committed is not None
         type_into(page, ".ck-time", committed.isoformat())
-        expect(sentence).to_contain_text("Version 100 ")
-        expect(page.locator("button.ck-ask-restore:visible")).to_contain_text("Restore version 100")
+        expect(sentence).to_contain_text("Version 10 ")
+        expect(page.locator("button.ck-ask-restore:visible")).to_contain_text("Restore version 10")
         page.get_by_text("Rows of this version").click()
         page.locator("button.ck-read-rows").click()
-        expect(page.locator(".ck-rows")).to_contain_text("20 rows of version 100", timeout=120 * SECOND)
+        expect(page.locator(".ck-rows")).to_contain_text("20 rows of version 10", timeout=120 * SECOND)
         shoot(page, "rows")
         part(page, "Vacuum")
 
@@ -471,10 +528,11 @@ class AnalystsPath(FirstLook):
     @pytest.mark.parametrize(
         ("by", "width", "height", "shade"),
         [
-            ("keys", 1280, 720, "Light"),
-            ("mouse", 1440, 900, "Dark"),
-            pytest.param("keys", 1440, 900, "Dark", marks=pytest.mark.nightly),
+            # The steps before are for the mouse too, in light.
+            ("keys", 1280, 720, "Dark"),
+            pytest.param("keys", 1440, 900, "Light", marks=pytest.mark.nightly),
             pytest.param("mouse", 1280, 720, "Light", marks=pytest.mark.nightly),
+            pytest.param("mouse", 1440, 900, "Dark", marks=pytest.mark.nightly),
         ],
     )
     def test_a_table_is_opened_planned_compacted_and_put_back_by_keys_or_mouse_alone(
@@ -571,25 +629,6 @@ class AnalystsPath(FirstLook):
         page.locator("button.ck-run").click()
         expect(page.locator(".ck-progress .ck-error")).to_contain_text("does not exist")
 
-    def test_a_conflict_costs_the_files_that_are_gone_and_no_others(
-        self, page: Page, root: Path, flights: Path
-    ) -> None:
-        contested = root / "contested"
-        shutil.copytree(flights, contested)
-        other = deltalake.DeltaTable(str(contested))
-        type_into(page, ".ck-root", "../contested")
-        expect(page.locator(".ck-run-plan")).to_contain_text("fill 3 bins", timeout=60 * SECOND)
-        page.get_by_label("Prove that the content is the same").uncheck()
-        page.locator("button.ck-run").click()
-        working = page.locator(".ck-progress .ck-status")
-        expect(working).to_contain_text(re.compile(r"Rewriting, \d of 3"), timeout=60 * SECOND)
-        other.delete("origin = 'EWR'")
-        outcome = page.locator(".ck-outcome").first
-        expect(outcome).to_contain_text("1 with other writers", timeout=60 * SECOND)
-        expect(outcome).to_contain_text("730 → 2")
-        shoot(page, "conflict")
-        assert ck.open_table(contested).files().num_files == 2
-
     def test_a_path_that_does_not_exist_gets_a_sentence(self, page: Page) -> None:
         type_into(page, ".ck-root", "../data/typo")
         expect(page.locator(".ck-empty")).to_contain_text("There is no ../data/typo yet: check the spelling")
@@ -601,8 +640,38 @@ class AnalystsPath(FirstLook):
         expect(page.locator("button.ck-make")).to_be_visible()
         shoot(page, "empty")
 
-    def test_a_newcomer_makes_a_table_by_one_click(self, page: Page, root: Path) -> None:
+    def test_a_newcomer_makes_the_flights_of_a_year_by_one_click(self, page: Page, root: Path) -> None:
         page.locator("button.ck-make").click()
         expect(page.locator(".ck-making .ck-status")).to_contain_text("Ingesting a year of flights")
-        expect(page.locator(".ck-about")).to_contain_text("1,095 files", timeout=120 * SECOND)
+        expect(page.locator(".ck-about")).to_contain_text("version 365 · 1,095 files", timeout=120 * SECOND)
+        expect_verdict(page, YEAR)
         assert ck.find_tables(root / "empty") == [str(root / "empty" / "flights")]
+
+    def test_a_run_can_be_cancelled_and_changes_nothing(self, page: Page, root: Path) -> None:
+        expect(page.locator(".ck-run-plan")).to_contain_text("fill 3 bins", timeout=60 * SECOND)
+        page.locator("button.ck-run").click()
+        working = page.locator(".ck-progress .ck-status")
+        expect(working).to_contain_text(re.compile("Preparing|Rewriting, 0 of"), timeout=60 * SECOND)
+        page.locator(".ck-progress").get_by_role("button", name="Cancel").click()
+        expect(page.locator(".ck-progress .ck-error")).to_contain_text(
+            "cancelled: nothing was committed", timeout=60 * SECOND
+        )
+        expect(page.locator(".ck-verdict b")).to_contain_text("cancelled: nothing was committed")
+        shoot(page, "cancelled")
+        assert ck.open_table(root / "empty" / "flights").version == 365
+
+    def test_it_is_run_again_and_a_conflict_costs_the_files_that_are_gone_and_no_others(
+        self, page: Page, root: Path
+    ) -> None:
+        contested = root / "empty" / "flights"
+        other = deltalake.DeltaTable(str(contested))
+        page.get_by_label("Prove that the content is the same").uncheck()
+        page.locator("button.ck-run").click()
+        working = page.locator(".ck-progress .ck-status")
+        expect(working).to_contain_text(re.compile(r"Rewriting, \d of 3"), timeout=60 * SECOND)
+        other.delete("origin = 'EWR'")
+        outcome = page.locator(".ck-outcome").first
+        expect(outcome).to_contain_text("1 with other writers", timeout=60 * SECOND)
+        expect(outcome).to_contain_text("730 → 2")
+        shoot(page, "conflict")
+        assert ck.open_table(contested).files().num_files == 2

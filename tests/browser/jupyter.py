@@ -1,9 +1,11 @@
-"""A notebook that is run in JupyterLab or Notebook 7, in a real browser."""
+"""Notebooks that are run in JupyterLab or Notebook 7, in a real browser."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import NamedTuple
 
+import nbformat
 import pytest
 from playwright.sync_api import Page
 
@@ -18,26 +20,65 @@ _READY = """async () => {
     await panel.sessionContext.ready;
     await panel.sessionContext.session.kernel.info;
 }"""
+_SHARE_KERNEL = """async path => {
+    const { serviceManager, shell } = window.jupyterapp;
+    const { id, name } = shell.currentWidget.sessionContext.session.kernel;
+    await serviceManager.sessions.startNew({ path, name: path, type: 'notebook', kernel: { id, name } });
+}"""
+_OPEN_BESIDE = """async path => {
+    const { commands, shell } = window.jupyterapp;
+    const { id } = shell.currentWidget.sessionContext.session.kernel;
+    await commands.execute('docmanager:open', { path, factory: 'Notebook', kernel: { id } });
+}"""
 _OUTPUTS = """() => window.jupyterapp.shell.currentWidget.context.model.toJSON()
     .cells.flatMap(cell => cell.outputs ?? [])"""
 
 
-def open_notebook(
+class Window(NamedTuple):
+    """A browser's window on a server of notebooks."""
+
+    page: Page
+    address: str
+
+    def run(self, notebook: str) -> Page:
+        """Open a notebook, wait for its kernel, and run every cell."""
+        self.page.goto(self.address.format(notebook), wait_until="domcontentloaded")
+        self.page.wait_for_function(
+            "() => window.jupyterapp?.shell?.currentWidget?.sessionContext", timeout=90_000
+        )
+        return self._run_all_cells()
+
+    def run_in_same_kernel(self, notebook: str) -> Page:
+        """The same in the kernel of the notebook that is open, with what it has imported and its session."""
+        self.page.evaluate(_SHARE_KERNEL, notebook)
+        return self.run(notebook)
+
+    def run_beside(self, notebook: str) -> Page:
+        """The same beside the notebook that is open, in the same page of JupyterLab."""
+        self.page.evaluate(_OPEN_BESIDE, notebook)
+        return self._run_all_cells()
+
+    def _run_all_cells(self) -> Page:
+        self.page.evaluate(_READY)
+        self.page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
+        return self.page
+
+
+def open_window(
     server: Callable[[Path, Path], AbstractContextManager[str]], root: Path, scratch: Path
-) -> Iterator[Page]:
-    """The workbench's notebook in a folder, all its cells run."""
+) -> Iterator[Window]:
+    """A window on a folder that is served."""
     with server(root, scratch) as address:
         for page in open_browser():
-            run_all_cells(page, address.format("notebooks/workbench.ipynb"))
-            yield page
+            yield Window(page, address)
 
 
-def run_all_cells(page: Page, address: str) -> None:
-    """Open a notebook, wait for its kernel, and run every cell."""
-    page.goto(address, wait_until="domcontentloaded")
-    page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.sessionContext", timeout=90_000)
-    page.evaluate(_READY)
-    page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
+def write_notebook(path: Path, cells: Iterable[str]) -> None:
+    """Write a notebook of these cells."""
+    # Without one, a front end asks for the kernel.
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    notebook = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, cells)), metadata=kernel)
+    nbformat.write(notebook, path)
 
 
 def trouble(page: Page) -> list[str]:

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from compaction_kit.session import cache_folder
+from tests.conftest import QUICK
 from tests.jvm import lent_jvm
 
 # Chromium's own calls home would only be refused in a closed network, many at a time.
@@ -47,10 +48,20 @@ def find_chromium() -> str | None:
     return next((found for name in names if (found := shutil.which(name))), None)
 
 
-def jupyterlab(root: Path, scratch: Path) -> AbstractContextManager[str]:
-    """Serve a folder by JupyterLab; yields an address that a file's path can be put into."""
+@contextlib.contextmanager
+def jupyterlab(root: Path, scratch: Path, *, lend: bool = True) -> Iterator[str]:
+    """Serve a folder by JupyterLab; yields an address that a file's path can be put into.
+
+    The tests' JVM is lent to its kernel, with settings for little data; else that one starts its own.
+    """
     options = ["--LabApp.expose_app_in_browser=True", "--LabApp.news_url="]
-    return _jupyter(["jupyterlab", *options], "lab/tree/{}", root, scratch, {})
+    jvm: AbstractContextManager[dict[str, str]]
+    jvm = lent_jvm(QUICK) if lend else contextlib.nullcontext({})
+    with (
+        jvm as more,
+        _jupyter(["jupyterlab", *options], "lab/tree/{}", root, scratch, more) as served,
+    ):
+        yield served
 
 
 @contextlib.contextmanager
@@ -58,7 +69,7 @@ def notebook_7(root: Path, scratch: Path) -> Iterator[str]:
     """Serve a folder by Notebook 7; yields an address that a notebook's path can be put into."""
     options = ["--JupyterNotebookApp.expose_app_in_browser=True", "--LabApp.news_url="]
     with (
-        lent_jvm() as more,
+        lent_jvm(QUICK) as more,
         _jupyter(["notebook", *options], "notebooks/{}", root, scratch, more) as served,
     ):
         yield served

@@ -16,12 +16,9 @@ from tests.test_html import Reader
 SECONDS = 60
 # Each begins with a word of its own, which no sentence has.
 NAMES = {
-    "alpaca": "alpaca <img src=x onerror=alert(1)>",
-    "okapi": "okapi </script><script>alert(1)</script>",
-    "tapir": "tapir {{7*7}} ${7*7} $x$ %s {0}",
-    "lemur": "lemur \"'`quotes`'\" onclick='a()'",
-    "gecko": f"gecko {'long' * 50}",
-    "quokka": "quokka \u202egnp.exe\u202c \U0001f525",
+    "alpaca": "alpaca <img src=x onerror=alert(1)> \"'`quotes`'\" onclick='a()'",
+    "tapir": "tapir {{7*7}} ${7*7} $x$ %s {0} </script><script>alert(1)</script>",
+    "gecko": f"gecko \u202egnp.exe\u202c \U0001f525 {'long' * 45}",
 }
 
 

@@ -1,20 +1,16 @@
-"""The lessons' labs and questions on one page of JupyterLab, by mouse and keyboard, light and dark."""
+"""The lessons' labs and questions on one page of JupyterLab, by mouse and keyboard."""
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import nbformat
 import pytest
 from playwright.sync_api import FloatRect, Locator, Page, expect
 
-from tests.browser.analyst import SECOND, open_browser, theme
-from tests.browser.jupyter import NothingLeaks, run_all_cells
-from tests.browser.servers import jupyterlab
-
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+from compaction_kit.datasets import shaped_table
+from tests.browser.analyst import SECOND, partly_deleted, theme
 
 
 class OnPage(NamedTuple):
@@ -33,11 +29,11 @@ from compaction_kit.datasets import shaped_table
 from compaction_kit.lessons import labs
 from compaction_kit.lessons.predict import predict"""
 DELETED_FROM = """\
-path = shaped_table("../data/deleted-from", partitions=0, files=4, rows=100, commits=4)
+path = shaped_table("../lessons/deleted-from", partitions=0, files=4, rows=100, commits=4)
 deltalake.DeltaTable(path).delete("id < 150")
 labs.vacuum(ck.open_table(path))"""
 IN_BATCHES = """\
-plan = ck.open_table("../data/shaped").plan_compaction(batch_size="1 B")
+plan = ck.open_table("../lessons/shaped").plan_compaction(batch_size="1 B")
 labs.manifest(plan)"""
 # As a run of 16 bins would have it.
 TIMELINE = """\
@@ -49,21 +45,22 @@ def timeline(threads, repartition):
     return pa.table(dict(zip(("step", "label", "bin_id", "start", "seconds"), map(pa.array, columns))))"""
 LABS = {
     "feed": OnPage("labs.feed()", "A commit every"),
-    "log": OnPage("labs.log(ck.open_table('../data/aged'))", "Version"),
-    "packing": OnPage("labs.packing(ck.open_table('../data/shaped'), size=4096)", "Files looked at"),
+    "log": OnPage("labs.log(ck.open_table('../lessons/aged'))", "Version"),
+    "packing": OnPage("labs.packing(ck.open_table('../lessons/shaped'), size=4096)", "Files looked at"),
     "slots": OnPage(
         TIMELINE + "\n\nlabs.slots(timeline, {(4, False): timeline(4, False)})", "Bins at once, max_threads"
     ),
     "vacuum": OnPage(DELETED_FROM, "VACUUM runs in", 0.02),
     "sink-log": OnPage("labs.sink_log()", "After batch"),
     "manifest": OnPage(IN_BATCHES, "GENERATE after batch"),
-    "budget": OnPage("labs.budget(ck.open_table('../data/shaped'), 'event_time', '8 KiB')", "Budget"),
+    "budget": OnPage("labs.budget(ck.open_table('../lessons/shaped'), 'event_time', '8 KiB')", "Budget"),
 }
-RACE = 'labs.race("../data/stories", "append with append")'
+RACE = 'labs.race("../lessons/stories", "append with append")'
 QUESTIONS = """\
 predict("How many files?", 365 * 3, unit="files", why="Each day writes a file in each of three partitions.")
 predict("What takes the time?", "the footers", ["the bytes", "the footers"])
 predict("How many times as fast?", 40, unit="times", tolerance=0.5)"""
+CELLS = [IMPORTS, *(lab.lines for lab in LABS.values()), RACE, *QUESTIONS.splitlines()]
 FITS = """lab => [...lab.querySelectorAll('svg text')].map(text => {
     const [box, frame] = [text, text.closest('svg')].map(one => one.getBoundingClientRect());
     const inside = box.left >= frame.left - 1 && box.right <= frame.right + 1;
@@ -71,17 +68,10 @@ FITS = """lab => [...lab.querySelectorAll('svg text')].map(text => {
 }).filter(Boolean)"""
 
 
-@pytest.fixture(scope="module")
-def page(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    lines = [IMPORTS, *(lab.lines for lab in LABS.values()), RACE, *QUESTIONS.splitlines()]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    notebook = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, lines)), metadata=kernel)
-    nbformat.write(notebook, root / "notebooks" / "labs.ipynb")
-    with jupyterlab(root, tmp_path_factory.mktemp("jupyter")) as address:
-        for opened in open_browser():
-            run_all_cells(opened, address.format("notebooks/labs.ipynb"))
-            expect(opened.locator(".ck-predict")).to_have_count(3, timeout=120 * SECOND)
-            yield opened
+def make_tables(folder: Path) -> None:
+    """What the cells look at."""
+    partly_deleted(folder / "aged")
+    shaped_table(folder / "shaped", partitions=4, files=6, rows=50)
 
 
 def figure_of(lab: Locator) -> str:
@@ -100,7 +90,18 @@ def shoot(place: Locator, name: str) -> None:
         place.screenshot(path=str(Path(shots) / f"lab-{name}.png"))
 
 
-class TestLabs(NothingLeaks):
+def shoot_light_and_dark(page: Page, places: Mapping[str, Locator]) -> None:
+    """Keep pictures in two themes, where some are asked for."""
+    if "SCREENSHOTS" in os.environ:
+        for shade in ("Dark", "Light"):
+            theme(page, f"JupyterLab {shade}")
+            for name, place in places.items():
+                shoot(place, f"{name}-{shade.lower()}")
+
+
+class Labs:
+    """One step after another, on one page that runs `CELLS`."""
+
     @pytest.mark.parametrize("name", LABS)
     def test_a_lab_follows_keyboard_and_mouse(self, page: Page, name: str) -> None:
         lab = page.locator(".ck-lab").nth(list(LABS).index(name))
@@ -126,10 +127,7 @@ class TestLabs(NothingLeaks):
         expect(lab.locator(".ck-code pre")).to_be_hidden()
         lab.get_by_text("As Python").click()
         expect(lab.locator(".ck-code pre")).to_contain_text(re.compile(r"plots?[.(]"))
-        for shade in ("Light", "Dark"):
-            theme(page, f"JupyterLab {shade}")
-            shoot(lab, f"{name}-{shade.lower()}")
-        theme(page, "JupyterLab Light")
+        shoot_light_and_dark(page, {name: lab})
 
     def test_a_story_is_chosen_and_played_by_keyboard_and_mouse(self, page: Page) -> None:
         lab = page.locator(".ck-lab").nth(len(LABS))
@@ -148,10 +146,7 @@ class TestLabs(NothingLeaks):
         lab.get_by_role("button", name="Play").click()
         played = re.compile("^append with append: (?!who wins)")
         expect(drawn).to_have_attribute("aria-label", played, timeout=120 * SECOND)
-        for shade in ("Light", "Dark"):
-            theme(page, f"JupyterLab {shade}")
-            shoot(lab, f"race-{shade.lower()}")
-        theme(page, "JupyterLab Light")
+        shoot_light_and_dark(page, {"race": lab})
 
     def test_an_answer_comes_after_a_guess_by_keyboard(self, page: Page) -> None:
         asked = page.locator(".ck-predict").nth(0)
@@ -185,8 +180,5 @@ class TestLabs(NothingLeaks):
         expect(asked.get_by_role("status")).to_contain_text(
             re.compile(r"^Right: the answer is 40 times, you said 25\.\s+2 of 3 predicted$")
         )
-        for shade in ("Light", "Dark"):
-            theme(page, f"JupyterLab {shade}")
-            for number in range(3):
-                shoot(page.locator(".ck-predict").nth(number), f"answer-{number}-{shade.lower()}")
-        theme(page, "JupyterLab Light")
+        questions = page.locator(".ck-predict")
+        shoot_light_and_dark(page, {f"answer-{number}": questions.nth(number) for number in range(3)})
