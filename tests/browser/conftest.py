@@ -9,9 +9,9 @@ from tests.browser.analyst import TWENTY_DAYS, YEAR, Days, serve_folder
 
 
 @pytest.fixture(scope="session")
-def days(pytestconfig: pytest.Config) -> Days:
+def days(by_night: bool) -> Days:
     """The flights that are served: those of a whole year for pictures, and where there is time."""
-    return YEAR if "SCREENSHOTS" in os.environ or pytestconfig.getoption("--long") else TWENTY_DAYS
+    return YEAR if "SCREENSHOTS" in os.environ or by_night else TWENTY_DAYS
 
 
 @pytest.fixture(scope="module")

@@ -16,11 +16,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def browser(
-    root: Path, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
-) -> Iterator[Window]:
+def browser(root: Path, tmp_path_factory: pytest.TempPathFactory, by_night: bool) -> Iterator[Window]:
     """Where there is time, the kernel starts a JVM of its own, as users' kernels do."""
-    server = partial(jupyterlab, lend=not pytestconfig.getoption("--long"))
+    server = partial(jupyterlab, lend=not by_night)
     yield from open_window(server, root, tmp_path_factory.mktemp("jupyter"))
 
 
