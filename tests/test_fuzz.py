@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from compaction_kit.query import SPARK_ERRORS
 from tests import checkpoints, deltas_view, handmade
 from tests.bounded import Reader
+from tests.chance import examples
 from tests.interop.manifests import write_manifest
 from tests.mutations import mutate
 
@@ -111,13 +112,9 @@ def _damaged(sound: Path, name: str, seed: int, to: Path, inner: str = "") -> st
         return "as far as it goes"
 
 
-def _examples(share: float, least: int = 2) -> settings:
-    """A share of what the profile looks at: some, or with `--long` hundreds."""
-    return settings(
-        max_examples=max(int(settings().max_examples * share), least),
-        suppress_health_check=list(HealthCheck),
-        database=None,
-    )
+def _examples(by_day: int, divided_by: int) -> settings:
+    """Some, or with `--long` hundreds, each of which is made anew."""
+    return settings(examples(by_day, divided_by), suppress_health_check=list(HealthCheck), database=None)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +129,7 @@ def _examples(share: float, least: int = 2) -> settings:
 def test_what_is_damaged_is_read_or_refused_in_one_sentence(
     name: str, inner: str, sound: Path, apart: Reader, tmp_path: Path
 ) -> None:
-    @_examples(0.2 if settings().max_examples > 100 else 0.02)
+    @_examples(2, divided_by=5)
     @given(seed=SEEDS)
     def check(seed: int) -> None:
         # What is read of a table is kept by its path.
@@ -152,7 +149,7 @@ def test_what_is_damaged_is_read_or_refused_in_one_sentence(
 def test_a_damaged_log_that_both_read_has_the_files_that_delta_says(
     name: str, sound: Path, apart: Reader, spark: SparkSession, tmp_path: Path
 ) -> None:
-    @_examples(0.04 if settings().max_examples > 100 else 0.01, least=1)
+    @_examples(1, divided_by=25)
     @given(seed=SEEDS)
     def check(seed: int) -> None:
         copy = tmp_path / str(seed)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -15,6 +15,7 @@ from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.table import Table
 from tests import folders, handmade
 from tests.ageing import age
+from tests.chance import examples
 
 CopyOf = Callable[[Path], Path]
 CONTRADICTED = "claimed by its writer, contradicted by the row counts"
@@ -212,8 +213,9 @@ COMMITS = st.lists(
 RECORDS = {"a": 1, "b": 1, "c": 2, "d": 2, "e": 3, "f": None}
 
 
+@pytest.mark.long
 @given(commits=COMMITS)
-@settings(max_examples=settings().max_examples // (5 if settings().max_examples > 100 else 12))
+@examples(8, divided_by=5)
 def test_versions_called_the_same_have_the_same_files_or_as_many_rows_by_trusted_names(
     tmp_path_factory: pytest.TempPathFactory, commits: list[tuple[bool, str, set[str]]]
 ) -> None:

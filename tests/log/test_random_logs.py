@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -16,6 +16,7 @@ from compaction_kit.errors import CorruptLogError, InvalidArgumentError
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.paths import places
 from tests import checkpoints, deltas_view, handmade
+from tests.chance import examples
 from tests.deltas_view import State
 from tests.handmade import Action
 
@@ -293,7 +294,7 @@ def _named(file: dict[str, Any]) -> deltas_view.Key:
 
 @pytest.mark.parametrize("kind", [None, *get_args(Kind)])
 @given(st.data())
-@settings(max_examples=settings().max_examples // (50 if settings().max_examples > 100 else 100))
+@examples(1, divided_by=50)
 def test_every_version_of_a_random_log_is_what_delta_says(
     spark: SparkSession, kind: Kind | None, data: st.DataObject
 ) -> None:

@@ -95,6 +95,7 @@ def test_time_ordered_data_keeps_its_order_and_queries_touch_few_files(tmp_path:
     assert "A narrow range of c touches the fewest files by" in comparison._repr_html_()
 
 
+@pytest.mark.long
 @examples(40)
 @given(
     st.lists(
@@ -139,6 +140,7 @@ def test_layouts_are_counted_as_by_hand(
     assert found["bytes_rewritten"] == plan.bytes_removed
 
 
+@pytest.mark.long
 @examples(40)
 @given(
     st.lists(st.tuples(st.integers(1, 400), st.sampled_from("abc")), min_size=1, max_size=40),

@@ -13,6 +13,7 @@ from compaction_kit.compat import java_class
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.sinklog.policy import Kind, Policy
 from compaction_kit.text import format_seconds
+from tests.chance import examples
 from tests.releases import streaming_class
 from tests.sinklog.streams import SparkLog, make_log, names_in, policies
 
@@ -78,8 +79,9 @@ def test_delays_are_read_in_all_of_sparks_units() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 @settings(
-    max_examples=8 if settings().max_examples > 100 else 4,
+    examples(4, divided_by=250),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(

@@ -169,6 +169,7 @@ def test_lists_that_would_take_much_memory_at_once_are_left_to_spark(
     assert is_read or "about 24,000,000 values in lists" in found.failure
 
 
+@pytest.mark.long
 @examples(30)
 @given(pairs(), st.booleans(), st.booleans())
 def test_duckdb_tells_small_differences(
@@ -186,6 +187,7 @@ def test_duckdb_tells_small_differences(
 
 
 @pytest.mark.spark
+@pytest.mark.long
 @examples(5, divided_by=8)
 @given(pairs())
 def test_spark_tells_the_same_differences(spark: SparkSession, pair: tuple[pa.Schema, Rows, Rows]) -> None:
