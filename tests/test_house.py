@@ -19,7 +19,7 @@ REACH_FILES = (
     "compat.py",
     "java.py",
     "class_archive.py",
-    "widgets/recent.py",
+    "widgets/tables.py",
     "report.py",
     "predict_reads.py",
     "datasets.py",

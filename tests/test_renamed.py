@@ -22,6 +22,8 @@ from compaction_kit import renamed
         ("concurrency.hold", "lessons.writers", "Held"),
         ("streams", "lessons.streams", "compact_while_streaming"),
         ("playground", "lessons", "new_folder"),
+        ("widgets.recent", "widgets.tables", "remember"),
+        ("widgets.runs", "widgets.job", "Runs"),
     ],
 )
 def test_a_module_is_found_by_the_name_that_it_had_with_a_warning(name: str, now: str, kept: str) -> None:

@@ -10,8 +10,7 @@ from compaction_kit.files import Files
 from compaction_kit.history import RestorePlan, RestoreResult
 from compaction_kit.table import Table
 from compaction_kit.widgets import parts
-from compaction_kit.widgets.job import Job, attempt
-from compaction_kit.widgets.runs import Runs
+from compaction_kit.widgets.job import Job, Runs, attempt
 from compaction_kit.widgets.state import WorkbenchState
 
 

@@ -26,9 +26,8 @@ from compaction_kit.survey import Survey, find_schemas, find_tables, survey
 from compaction_kit.table import Table, open_table
 from compaction_kit.text import GIB
 from compaction_kit.verdict import Verdict
-from compaction_kit.widgets.job import Job, attempt, sentence_of
+from compaction_kit.widgets.job import Job, Runs, attempt, sentence_of
 from compaction_kit.widgets.opened import Inputs, Opened
-from compaction_kit.widgets.runs import Runs
 
 _NOTHING_RUN = (
     "Nothing was run: the plan on screen was not the one for what is chosen now. The new one comes at "

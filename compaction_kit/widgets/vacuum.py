@@ -13,8 +13,7 @@ from compaction_kit.files import Files
 from compaction_kit.table import Table
 from compaction_kit.vacuum import VacuumPlan, VacuumProgress, VacuumResult
 from compaction_kit.widgets import parts
-from compaction_kit.widgets.job import Job, attempt
-from compaction_kit.widgets.runs import Runs
+from compaction_kit.widgets.job import Job, Runs, attempt
 from compaction_kit.widgets.state import WorkbenchState
 
 _NOTHING_DELETED = (

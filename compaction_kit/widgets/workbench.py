@@ -21,11 +21,10 @@ from compaction_kit.warming import get_spark
 from compaction_kit.widgets import parts
 from compaction_kit.widgets.compaction import FilesView, PlanView, RunView, VerdictView
 from compaction_kit.widgets.history import HistoryState, HistoryView
-from compaction_kit.widgets.job import Job
+from compaction_kit.widgets.job import Job, Runs
 from compaction_kit.widgets.page import Page
 from compaction_kit.widgets.query import QueryState, QueryView
 from compaction_kit.widgets.restore import RestoreState
-from compaction_kit.widgets.runs import Runs
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.streams import StreamsState, StreamsView
 from compaction_kit.widgets.tables import SurveyView, TablePicker

@@ -28,10 +28,10 @@ from compaction_kit.text import GIB, KIB, MIB
 from compaction_kit.vacuum import VacuumResult
 from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.parts import within
-from compaction_kit.widgets.recent import recent_tables, remember
 from compaction_kit.widgets.restore import RestoreView
 from compaction_kit.widgets.sizes import SizeSlider
 from compaction_kit.widgets.state import WorkbenchState
+from compaction_kit.widgets.tables import recent_tables, remember
 from compaction_kit.widgets.vacuum import VacuumView
 from compaction_kit.widgets.workbench import Workbench
 from tests import folders
@@ -1018,6 +1018,8 @@ def test_a_version_whose_files_are_gone_is_not_offered_to_be_restored(
     deltalake.DeltaTable(str(own / "a")).delete("part = 'p0000'")
     (own / "a" / unquote(gone)).unlink()
     show(own_bench, "History")
+    # It is another's commit, by which the table is read again, and the latest version looked at.
+    own_bench.state.loading.wait(SECONDS)
     history = own_bench.history
     history.state.reading.wait(SECONDS)
     history.slider.value = 1
