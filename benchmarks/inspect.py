@@ -14,7 +14,6 @@ sys.path = [entry for entry in sys.path if not entry.rstrip("/").endswith("bench
 
 import argparse
 import json
-import resource
 import shutil
 import subprocess
 import tempfile
@@ -157,13 +156,17 @@ def read_delta(table: str) -> None:
 
 
 def own_peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    return peak_of("self")
 
 
 def jvm_peak() -> float:
     from pyspark import SparkContext
 
-    process = SparkContext._gateway.proc.pid  # type: ignore[union-attr]
+    return peak_of(str(SparkContext._gateway.proc.pid))  # type: ignore[union-attr]
+
+
+def peak_of(process: str) -> float:
+    """The most MiB that a process has held: getrusage tells of the one that started it too."""
     status = Path(f"/proc/{process}/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) / 2**10
 

@@ -9,7 +9,6 @@ holds, to read an output of 200,000 files, beside what `SinkLog.measure_memory` 
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import compaction_kit as ck
+from compaction_kit.execute.arrow.worker.shares import peak_bytes
 from compaction_kit.sinklog.projection import held_bytes
 from compaction_kit.text import format_size
 
@@ -96,7 +96,7 @@ def measure_here(reader: str, output: str) -> None:
         write_log(Path(small), 10)
         read(Path(small))
     seconds = timed(lambda: read(Path(output)))
-    print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10]))
+    print(json.dumps([seconds, peak_bytes() / 2**20]))
 
 
 def timed(work: Callable[[], object]) -> float:

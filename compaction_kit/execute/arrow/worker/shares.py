@@ -177,9 +177,21 @@ def _output_of(
         done = done._replace(refusal=first_line(error))
     except Exception as error:
         done = done._replace(failure=first_line(error))
-    unit = 1 if sys.platform == "darwin" else 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    return done._replace(start=start, end=time.time(), peak_bytes=peak)
+    return done._replace(start=start, end=time.time(), peak_bytes=peak_bytes())
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has held.
+
+    On Linux, what getrusage(2) tells includes what the program held that started this one, such as Java.
+    """
+    try:
+        with open("/proc/self/status", "rb") as status:
+            (peak,) = (line.split()[1] for line in status if line.startswith(b"VmHWM:"))
+            return int(peak) << 10
+    except (OSError, ValueError):
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def first_line(error: Exception) -> str:

@@ -98,6 +98,15 @@ def test_rows_of_a_million_numbers_take_little_memory(tmp_path: Path) -> None:
     assert batch["a"][0].values.equals(row)
 
 
+def test_the_memory_told_is_the_workers_own_and_not_that_of_the_process_which_started_it(
+    tmp_path: Path,
+) -> None:
+    pq.write_table(pa.table({"i": range(10)}), tmp_path / "0.parquet")
+    held = np.ones(2**30, np.uint8)
+    _, _, peak, _ = rewritten_alone(tmp_path)
+    assert 2**24 < peak < held.nbytes / 2
+
+
 NESTED = {
     "s": pa.string(),
     "l": pa.list_(pa.field("element", pa.string())),
