@@ -1,7 +1,7 @@
 """Read commits and checkpoints in JSON column by column."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -70,9 +70,9 @@ class JsonSource:
         """See `Source`."""
         return column(self.rows(["stats"]), "add", "stats")
 
-    def other_actions(self) -> Iterator[tuple[str, dict[str, Any]]]:
+    def other_actions(self, names: Collection[str] = OTHERS) -> Iterator[tuple[str, dict[str, Any]]]:
         """See `Source`."""
-        return ((name, action) for _, name, action in self._others if name != _COMMIT_INFO)
+        return ((name, action) for _, name, action in self._others if name in names)
 
     def first_actions(self, kind: str) -> dict[int, dict[str, Any]]:
         """Return the first action of a kind, such as metaData or commitInfo, by version."""

@@ -232,9 +232,10 @@ def _read_sources(sources: Sequence[Source], first: int) -> tuple[pa.Table, dict
         tables = list(
             pool.map(lambda source, number: file_actions(source.rows(CORE), number), sources, count(first))
         )
+        others = list(pool.map(lambda source: list(source.other_actions()), sources))
     other: dict[str, Any] = {}
-    for source in sources:
-        for name, action in source.other_actions():
+    for actions in others:
+        for name, action in actions:
             if name in _KEYS:
                 other.setdefault(name, {})[action.get(_KEYS[name])] = action
             elif name != "sidecar":

@@ -2,7 +2,7 @@
 
 import json
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -41,8 +41,8 @@ class Source(Protocol):
     def stats(self) -> pa.Array:
         """Return the stats of each row's file as JSON text; null unless it is an add with stats."""
 
-    def other_actions(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the name and fields of the actions without a data file, and of sidecars."""
+    def other_actions(self, names: Collection[str] = OTHERS) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the name and fields of actions without a data file, and of sidecars: of these names."""
 
     def actions(self) -> Iterator[dict[str, Any]]:
         """Yield every action with all fields: an object with the action's name as key."""
@@ -79,7 +79,7 @@ def _checkpoint_file(store: Store, file: LogFile) -> "JsonSource | ParquetSource
 
 def _sidecars(sources: Iterable[Source]) -> list[str]:
     """Return the paths of the sidecars that a checkpoint's own files name."""
-    actions = [action for source in sources for name, action in source.other_actions() if name == "sidecar"]
+    actions = [action for source in sources for _, action in source.other_actions(["sidecar"])]
     # A path is absolute, or the name of a file in _sidecars.
     return [posixpath.join(LOG_FOLDER, "_sidecars", action["path"]) for action in actions]
 
@@ -145,10 +145,13 @@ class ParquetSource:
         """See `Source`."""
         return self._store.is_file(self._place)
 
-    def other_actions(self) -> Iterator[tuple[str, dict[str, Any]]]:
+    def other_actions(self, names: Collection[str] = OTHERS) -> Iterator[tuple[str, dict[str, Any]]]:
         """See `Source`."""
         with self._open() as file:
-            raw = file.read_row_groups(_groups_with_others(file), columns=list(OTHERS))
+            kinds = [field for field in file.schema_arrow if field.name in names and field.name in OTHERS]
+            if not kinds:
+                return
+            raw = file.read_row_groups(_groups_with(file, kinds), columns=[kind.name for kind in kinds])
             actions = [
                 (name, checked(name, action))
                 for name in raw.column_names
@@ -196,13 +199,11 @@ def _without_nulls(fields: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _groups_with_others(file: pq.ParquetFile) -> list[int]:
-    """Return the row groups that hold one of `OTHERS`, by one column of each.
+def _groups_with(file: pq.ParquetFile, kinds: Sequence[pa.Field]) -> list[int]:
+    """Return the row groups that hold actions of some kinds, by one column of each.
 
     Not by statistics: where these are damaged, pyarrow ends the process.
     """
-    schema = file.schema_arrow
-    kinds = [schema.field(name) for name in OTHERS if name in schema.names]
     rows = file.read(columns=list(map(_plainest, kinds)))
     found = [pc.indices_nonzero(column.is_valid()).to_numpy() for column in rows.columns]
     counts = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
