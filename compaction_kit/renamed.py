@@ -33,7 +33,6 @@ _NOW = {
     "streaming.record": "sinklog.log",
     "streaming.retain": "sinklog.retention",
     "streaming.words": "sinklog.log",
-    "widgets.recent": "widgets.tables",
     "widgets.runs": "widgets.job",
 }
 

@@ -19,7 +19,7 @@ REACH_FILES = (
     "compat.py",
     "java.py",
     "class_archive.py",
-    "widgets/tables.py",
+    "widgets/recent.py",
     "report.py",
     "predict_reads.py",
     "datasets.py",

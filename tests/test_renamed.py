@@ -22,7 +22,6 @@ from compaction_kit import renamed
         ("concurrency.hold", "lessons.writers", "Held"),
         ("streams", "lessons.streams", "compact_while_streaming"),
         ("playground", "lessons", "new_folder"),
-        ("widgets.recent", "widgets.tables", "remember"),
         ("widgets.runs", "widgets.job", "Runs"),
     ],
 )

@@ -148,7 +148,7 @@ class ParquetSource:
     def other_actions(self, names: Collection[str] = OTHERS) -> Iterator[tuple[str, dict[str, Any]]]:
         """See `Source`."""
         with self._open() as file:
-            kinds = [field for field in file.schema_arrow if field.name in names and field.name in OTHERS]
+            kinds = [field for field in file.schema_arrow if field.name in names]
             if not kinds:
                 return
             raw = file.read_row_groups(_groups_with(file, kinds), columns=[kind.name for kind in kinds])

@@ -207,7 +207,7 @@ class Runs(Watched):
         is_other = self.ran not in ("", name)
         return f"What follows is of {self.ran}, which was open when it began." if is_other else ""
 
-    def start_run(self, bench: "Bench", table: Table, run: Callable[[Job], Any]) -> bool:
+    def start_run(self, bench: Bench, table: Table, run: Callable[[Job], Any]) -> bool:
         """Run a plan of a table, and read the table again if it is still open; returns whether it began."""
 
         def work(job: Job) -> None:

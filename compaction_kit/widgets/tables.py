@@ -1,23 +1,20 @@
-"""Which table is open: one that is found in a folder or schema, named, opened lately, or in the survey."""
+"""Which table is open: one that is found in a folder or schema, named, or picked from the survey."""
 
-import json
 import os
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import anywidget
 import ipywidgets as w
 from traitlets import List, Unicode
 
-from compaction_kit.errors import CompactionKitError
-from compaction_kit.session import cache_folder
 from compaction_kit.sql import name_parts
-from compaction_kit.storage import is_folder, local_path
+from compaction_kit.storage import is_folder
 from compaction_kit.survey.survey import HEAD, cells
 from compaction_kit.text import Html, as_html_table, format_count, format_size, visible
 from compaction_kit.widgets import parts
+from compaction_kit.widgets.recent import recent_tables, remember
 from compaction_kit.widgets.state import WorkbenchState
 
 # Columns of a survey that fit into the page; where the share of small files is among them.
@@ -25,9 +22,6 @@ _SHOWN = tuple(
     map(HEAD.index, ("table", "files", "small", "size", "median file", "after", "gain", "last OPTIMIZE"))
 )
 _SMALL = 2
-# Of the tables opened last.
-_MOST = 10
-_MAY_HOLD_A_SECRET = re.compile(r"://[^/]*:[^/]*@|\?")
 
 
 class About(parts.Text):
@@ -195,27 +189,3 @@ def _keys(row: dict[str, Any]) -> tuple[Any, ...]:
         *(row["bytes_rewritten"], row["gain"], row["gain_per_byte"], row["overlap"], row["log_bytes"]),
         last and last.timestamp(),
     )
-
-
-def recent_tables() -> list[str]:
-    """Return paths and names of the tables opened last, the latest first, but local ones that are gone."""
-    try:
-        kept = json.loads((cache_folder() / "recent.json").read_text(encoding="utf-8"))
-        return [name for name in kept if not name.startswith("/") or is_folder(name)]
-    except (OSError, ValueError, TypeError, AttributeError):
-        return []
-
-
-def remember(name: str) -> None:
-    """Put a table, by its path or name, before the others; not if its address may hold a password or key."""
-    if _MAY_HOLD_A_SECRET.search(name):
-        return
-    with suppress(CompactionKitError):  # it is not on a local disk
-        path = os.path.abspath(local_path(name))
-        name = path if is_folder(path) else name
-    names = [name, *(other for other in recent_tables() if other != name)][:_MOST]
-    with suppress(OSError):
-        cache_folder().mkdir(parents=True, exist_ok=True)
-        written = cache_folder() / f"recent.json.{os.getpid()}"
-        written.write_text(json.dumps(names), encoding="utf-8")
-        written.replace(cache_folder() / "recent.json")

@@ -28,10 +28,10 @@ from compaction_kit.text import GIB, KIB, MIB
 from compaction_kit.vacuum import VacuumResult
 from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.parts import within
+from compaction_kit.widgets.recent import recent_tables, remember
 from compaction_kit.widgets.restore import RestoreView
 from compaction_kit.widgets.sizes import SizeSlider
 from compaction_kit.widgets.state import WorkbenchState
-from compaction_kit.widgets.tables import recent_tables, remember
 from compaction_kit.widgets.vacuum import VacuumView
 from compaction_kit.widgets.workbench import Workbench
 from tests import folders
