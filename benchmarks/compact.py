@@ -73,7 +73,7 @@ class Runs:
 
 
 def main(names: list[str], factor: float, repeats: int) -> None:
-    spark = ck.get_spark(warm=False)
+    spark = ck.get_spark()
     print(f"{spark.sparkContext.defaultParallelism} cores")
     with tempfile.TemporaryDirectory(prefix="compact-") as folder:
         warm = random_numbers(

@@ -143,7 +143,7 @@ def read_deltalake(table: str) -> None:
 def read_delta(table: str) -> None:
     import compaction_kit as ck
 
-    spark = ck.get_spark(warm=False)
+    spark = ck.get_spark()
     delta = spark._jvm.org.apache.spark.sql.delta  # type: ignore[union-attr]
     delta.DeltaLog.clearCache()
     log = delta.DeltaLog.forTable(spark._jsparkSession, table)

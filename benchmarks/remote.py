@@ -196,9 +196,7 @@ def session(slow: str) -> Any:
         "endpoint.region": "us-east-1",
         "path.style.access": "true",
     }
-    return ck.get_spark(
-        {f"spark.hadoop.fs.s3a.{key}": value for key, value in s3a.items()}, s3=True, warm=False
-    )
+    return ck.get_spark({f"spark.hadoop.fs.s3a.{key}": value for key, value in s3a.items()}, s3=True)
 
 
 def module(name: str) -> Any:

@@ -49,7 +49,7 @@ def main(numbers: list[int]) -> None:
                 print(f"  NOT REACHED: the target is {TARGET} times as fast as the plain loop to Arrow")
         output = Path(name) / "driver"
         write_log(output, NUM_FOR_DRIVER)
-        report_driver(ck.get_spark(warm=False), output)
+        report_driver(ck.get_spark(), output)
 
 
 def report_driver(spark: SparkSession, output: Path) -> None:

@@ -46,7 +46,7 @@ class Outcome:
 
 
 def main(num_batches: int, files_a_batch: int, num_partitions: int, min_files: int) -> None:
-    spark = ck.get_spark(warm=False)
+    spark = ck.get_spark()
     spark.conf.set("spark.databricks.delta.autoCompact.minNumFiles", str(min_files))
     print(f"{spark.sparkContext.defaultParallelism} cores, {num_batches} batches of {files_a_batch} files")
     with tempfile.TemporaryDirectory(prefix="streams-") as name:

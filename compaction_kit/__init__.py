@@ -3,12 +3,11 @@
 from typing import Any
 
 from compaction_kit import interop
-from compaction_kit.renamed import find_renamed_modules
 from compaction_kit.report import write_report
+from compaction_kit.session import get_spark
 from compaction_kit.sinklog import SinkLog, find_sink_logs, sink_log
 from compaction_kit.survey import find_tables, survey
 from compaction_kit.table import Table, open_table
-from compaction_kit.warming import get_spark
 
 __all__ = [
     "SinkLog",
@@ -24,8 +23,6 @@ __all__ = [
     "workbench",
     "write_report",
 ]
-
-find_renamed_modules()
 
 
 def __getattr__(name: str) -> Any:

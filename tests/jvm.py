@@ -17,7 +17,7 @@ _SECONDS = 60
 
 def own_session() -> SparkSession:
     """The session of the tests: on all cores, with what S3 needs where Spark's Hadoop can have it."""
-    return get_spark({"spark.master": "local[*]"}, s3=SPARK >= (4, 0), warm=False)
+    return get_spark({"spark.master": "local[*]"}, s3=SPARK >= (4, 0))
 
 
 def free_jvm() -> JavaGateway | None:

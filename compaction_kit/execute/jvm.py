@@ -79,14 +79,6 @@ def job_span(spark: SparkSession, job: int) -> tuple[float, float] | None:
     return start.get().getTime() / 1000, end.get().getTime() / 1000
 
 
-def other_jobs(spark: SparkSession, tag: str) -> set[int]:
-    """The jobs that run now and don't have a tag, by their ids."""
-    context = spark.sparkContext
-    # Before those with the tag: a job that starts in between is among these.
-    active = set(context.statusTracker().getActiveJobsIds())
-    return active - set(context._jsc.sc().statusTracker().getJobIdsForTag(tag))  # type: ignore[union-attr]
-
-
 class OptimizeTransaction:
     """A transaction that commits as OPTIMIZE does: it reads the version at which it began."""
 

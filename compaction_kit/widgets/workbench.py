@@ -15,9 +15,9 @@ from compaction_kit.compat import delta_version
 from compaction_kit.execute import CompactionResult
 from compaction_kit.history import RestoreResult
 from compaction_kit.report import write_report
+from compaction_kit.session import get_spark
 from compaction_kit.text import element, format_count, format_size
 from compaction_kit.vacuum import VacuumResult
-from compaction_kit.warming import get_spark
 from compaction_kit.widgets import parts
 from compaction_kit.widgets.compaction import FilesView, PlanView, RunView, VerdictView
 from compaction_kit.widgets.history import HistoryState, HistoryView

@@ -168,7 +168,7 @@ def looked(spark: SparkSession, folder: Path, has_store: bool) -> dict[str, str 
 
 def main(to: str, settings: str, *by_night: str) -> None:
     folder = Path(to)
-    spark = get_spark(CONFIG | json.loads(settings), s3="stored" in by_night, warm=False)
+    spark = get_spark(CONFIG | json.loads(settings), s3="stored" in by_night)
     context = spark.sparkContext
     # The least, so that small bins are divided too.
     job.LEAST_SHARE = 1

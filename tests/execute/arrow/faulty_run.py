@@ -46,7 +46,7 @@ def _is_first(flag: Path) -> bool:
 
 def main(dying: str, hanging: str, to: str) -> None:
     folder = Path(to)
-    spark = get_spark(_CONFIG, warm=False)
+    spark = get_spark(_CONFIG)
     plan = open_table(hanging, spark).plan_compaction(batch_size=1, max_file_size="10 KiB")
     (folder / "plan").write_bytes(pickle.dumps(plan))
     commit = Path(hanging) / "_delta_log" / f"{plan.version + 1:020}.json"
