@@ -377,14 +377,14 @@ class Table:
                 one. A longer one keeps more files, although Delta since 4.1 ignores RETAIN: `run()`
                 gives Delta the list of files to delete (VACUUM … USING INVENTORY).
             keep_versions: Versions of which no file is deleted.
-            mode: "FULL" lists the table's folder, "LITE" reads only the log's commits.
+            mode: "FULL" alone is planned; run VACUUM … LITE in SQL.
             at: The time of VACUUM, for a preview; None for now. Without a zone it is in the session's.
             verify: Read the files in which versions differ before saying that a lost version has the
                 same content as another one; see `versions`.
 
         Raises:
             InvalidArgumentError: An argument can't be used, a version to keep can't be read any more,
-                or Delta refuses this VACUUM: LITE if commits were deleted, or too short a retention.
+                or Delta refuses so short a retention.
 
         Examples:
             >>> vacuum = ck.open_table("data/flights").plan_vacuum(retention="7 days")

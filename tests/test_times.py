@@ -237,7 +237,7 @@ def test_a_retention_that_reaches_beyond_the_calendar_keeps_everything(tmp_path:
     versions = opened.versions().to_pylist()
     assert [version["readable"] for version in versions] == ["yes", "yes"]
     assert all(row["log_expires"] > row["timestamp"] for row in opened.history().to_pylist())
-    for plan in (opened.plan_vacuum(), opened.plan_vacuum(mode="LITE"), opened.plan_vacuum(retention=length)):
+    for plan in (opened.plan_vacuum(), opened.plan_vacuum(retention=length)):
         assert plan.num_files == 0
         assert plan.retention == parse_retention(length)
     cleanup = opened.plan_log_cleanup()

@@ -1,6 +1,5 @@
 """The log of one table: its files, its commits, their actions, the state of a version."""
 
-import json
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,11 +14,9 @@ from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.log.commit_times import (
     commit_times,
     in_commit_since,
-    in_commit_timestamp,
     last_commit_time,
     version_at,
 )
-from compaction_kit.log.crc import compare_checksum
 from compaction_kit.log.json_source import JsonSource, commit_blocks
 from compaction_kit.log.ledger import action_table, commit_ledger, last_operation
 from compaction_kit.log.lifetimes import earliest_version, file_lifetimes
@@ -35,7 +32,7 @@ from compaction_kit.log.listing import (
 )
 from compaction_kit.log.metadata import Metadata
 from compaction_kit.log.newest import newest_files
-from compaction_kit.log.reading import commit_actions, read_log_file, reading
+from compaction_kit.log.reading import commit_actions
 from compaction_kit.log.snapshot import Snapshot, read_snapshot
 from compaction_kit.log.sources import checkpoint_actions, sidecar_names
 from compaction_kit.storage import Store, open_store
@@ -192,27 +189,6 @@ class TransactionLog:
                 f"version={version} has no commit in the log; see commits() for those it has."
             )
         return action_table(commit_actions(self._store, file))
-
-    def crc(self, version: int | None = None) -> pa.Table:
-        """Compare Delta's checksum file of a version with the log; see `crc.compare_checksum`.
-
-        Args:
-            version: The version; None for the latest.
-
-        Raises:
-            InvalidArgumentError: That version has no checksum file.
-            CorruptLogError: The file is damaged.
-        """
-        snapshot = self.snapshot(version)
-        of_version = {f.kind: f for f in list_log(self._store) if f.version == snapshot.version}
-        file, commit = of_version.get(Kind.CHECKSUM), of_version.get(Kind.COMMIT)
-        if file is None:
-            raise InvalidArgumentError(
-                f"version={snapshot.version} has no .crc file in the log: not every writer leaves one."
-            )
-        time = None if commit is None else in_commit_timestamp(self._store, commit)
-        with reading(file.name):
-            return compare_checksum(snapshot, json.loads(read_log_file(self._store, file)), time)
 
     def version_at(self, timestamp: datetime | str) -> int:
         """Return the last version committed at or before a time.

@@ -1,5 +1,6 @@
 """Decide as VACUUM does which files are deleted, and give the reason for each file."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -12,13 +13,14 @@ from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.folder import Folder, count_files, look_through
 from compaction_kit.handle import Handle
 from compaction_kit.history.readable import LOG_GONE, Needs, Readability, latest_by_path, read_readability
-from compaction_kit.log.paths import is_within
+from compaction_kit.log.listing import Kind, list_log
+from compaction_kit.log.paths import canonical_paths, is_within, places
+from compaction_kit.log.reading import lines_of, read_log_file, reading
 from compaction_kit.retention import cutoff, vacuum_retention
 from compaction_kit.storage import Store
 from compaction_kit.text import format_count, format_list
-from compaction_kit.vacuum.lite import change_data, lite_candidates, log_commits
 
-FULL, LITE = "FULL", "LITE"
+FULL = "FULL"
 NEEDED = "needed by a kept version"
 _KEPT = pa.schema([("reason", pa.string()), ("num_files", pa.int64()), ("size_bytes", pa.int64())])
 _DIRECTORIES = pa.schema([("path", pa.string()), ("is_empty", pa.bool_())])
@@ -35,7 +37,6 @@ class Deletion:
         handle: The table.
         version: The version that the plan was made at; the plan runs at no other.
         table_id: The id in the table's metadata.
-        mode: "FULL" (lists the folder) or "LITE" (reads only commits).
         at: The time of the vacuum.
         retention: How long removed files are kept.
         table_retention: How long the table property keeps them.
@@ -48,17 +49,15 @@ class Deletion:
         directories: The folders that VACUUM lists as well: path (string), is_empty (bool); it deletes the
             empty ones and skips the others.
         kept: The number and bytes of kept files by reason: "live", "removed within the retention", "written
-            within the retention", "needed by a kept version", "not considered by LITE", "a colon in its
-            name" (VACUUM can't delete such a file), "hidden, such as the log".
+            within the retention", "needed by a kept version", "a colon in its name" (VACUUM can't delete
+            such a file), "hidden, such as the log".
         storage: The bytes of files that aren't hidden, before and after, by kind: "live", "tombstoned",
             "orphaned".
-        gone_already: Paths that VACUUM LITE lists although the files no longer exist.
     """
 
     handle: Handle = field(repr=False, compare=False)
     version: int
     table_id: str
-    mode: str
     at: datetime
     retention: timedelta
     table_retention: timedelta
@@ -67,7 +66,6 @@ class Deletion:
     directories: pa.Table
     kept: pa.Table
     storage: pa.Table
-    gone_already: pa.Array
 
     @property
     def size_bytes(self) -> int:
@@ -99,37 +97,32 @@ def decide(
     handle: Handle, retention: str | None, keep_versions: Sequence[int] | None, mode: str, at: datetime
 ) -> tuple[Deletion, Readability]:
     """Return what VACUUM would delete, and the state of the versions; see `plan.plan_vacuum`."""
-    if not isinstance(mode, str) or mode.upper() not in (FULL, LITE):
-        raise InvalidArgumentError(f'mode={mode!r} is unknown: choose "FULL" or "LITE".')
+    if not isinstance(mode, str) or mode.upper() != FULL:
+        raise InvalidArgumentError(
+            f'mode={mode!r} is not planned here: use mode="FULL", or run VACUUM … LITE in SQL.'
+        )
     metadata = handle.log.snapshot().metadata
     chosen = vacuum_retention(metadata, retention, handle.conf, handle.ignores_retain)
-    since, is_lite = cutoff(at, chosen), mode.upper() == LITE
+    since = cutoff(at, chosen)
     has_iceberg = "iceberg" in metadata.configuration.get("delta.universalFormat.enabledFormats", "")
     folder = look_through(handle.store, metadata.partition_columns, has_iceberg)
     state = read_readability(handle, folder.files)
     needs, keep = state.needs, _checked_versions(state, keep_versions)
-    candidates = lite_candidates(handle.store, metadata, since) if is_lite else None
     wanted = pa.concat_arrays([_NO_PATHS, *map(needs.of_version, keep)])
-    is_deleted, kept = _split(handle.store, folder, needs, wanted, candidates, since)
+    is_deleted, kept = _split(handle.store, folder, needs, wanted, since)
     files = _files_table(folder.files.filter(is_deleted).sort_by("path"), handle.store, state)
-    gone_already = _NO_PATHS
-    if candidates is not None:
-        known = [needs.live["path"], needs.young_tombstones(since)["path"], folder.files["path"]]
-        gone_already = candidates.filter(pc.invert(_is_among(candidates, *known)))
     deletion = Deletion(
         handle=handle,
         version=needs.latest,
         table_id=needs.snapshot.metadata.id,
-        mode=mode.upper(),
         at=at,
         retention=chosen,
         table_retention=state.retention,
         keep_versions=keep,
         files=files,
-        directories=_DIRECTORIES.empty_table() if is_lite else _directories(folder, needs, since),
+        directories=_directories(folder, needs, since),
         kept=_kept_table(handle.store, folder, kept),
         storage=storage_table(folder.files, needs, files["path"]),
-        gone_already=gone_already,
     )
     return deletion, state
 
@@ -186,22 +179,21 @@ def _checked_versions(state: Readability, versions: Sequence[int] | None) -> tup
 
 
 def _split(
-    store: Store, folder: Folder, needs: Needs, wanted: pa.Array, candidates: pa.Array | None, since: int
+    store: Store, folder: Folder, needs: Needs, wanted: pa.Array, since: int
 ) -> tuple[pa.Array, pa.Table]:
     """Return which files are deleted (bool), and the other files with their reason.
 
-    `wanted` are the paths that the versions to keep need, `candidates` those that LITE considers.
+    `wanted` are the paths that the versions to keep need.
     """
     files, paths = folder.files, folder.files["path"].combine_chunks()
     live, young = needs.live["path"], needs.young_tombstones(since)["path"]
     # The first reason that applies to a file counts.
-    reasons = {"live": _is_among(paths, live), "removed within the retention": _is_among(paths, young)}
-    if candidates is None:
-        is_young = pc.greater_equal(files["modification_time"], since)
-        reasons["written within the retention"] = is_young.combine_chunks()
-    else:
-        reasons["not considered by LITE"] = pc.invert(_is_among(paths, candidates))
-    reasons[NEEDED] = _is_among(paths, wanted)
+    reasons = {
+        "live": _is_among(paths, live),
+        "removed within the retention": _is_among(paths, young),
+        "written within the retention": pc.greater_equal(files["modification_time"], since).combine_chunks(),
+        NEEDED: _is_among(paths, wanted),
+    }
     if folder.links:
         needed = [*live.to_pylist(), *young.to_pylist(), *wanted.to_pylist()]
         reasons |= _by_links(store, paths.to_pylist(), needed)
@@ -266,7 +258,7 @@ def _files_table(deleted: pa.Table, store: Store, state: Readability) -> pa.Tabl
     committed = pa.array([*state.times.tolist(), None]).take(pc.subtract(since, needs.first))
     known = pc.or_(since.is_valid(), _is_among(paths, needs.tombstones["path"]))
     has_changes = pc.any(pc.starts_with(paths, _CHANGE_DATA)).as_py()
-    changes = change_data(store, log_commits(store)) if has_changes else _NO_PATHS
+    changes = _change_data_files(store) if has_changes else _NO_PATHS
     unknown = pc.if_else(_is_among(paths, changes), "change data", "orphan")
     return pa.table(
         {
@@ -278,6 +270,20 @@ def _files_table(deleted: pa.Table, store: Store, state: Readability) -> pa.Tabl
             "modification_time": deleted["modification_time"].cast(_STAMP),
         }
     )
+
+
+def _change_data_files(store: Store) -> pa.Array:
+    """Return the change data files that commits in the log name, relative to the table."""
+    commits = [file for file in list_log(store) if file.kind is Kind.COMMIT]
+    store.prepare(file.place for file in commits)
+    paths: list[str] = []
+    for file in commits:
+        text = read_log_file(store, file)
+        if b'"cdc"' in text:
+            with reading(file.name):
+                actions = (json.loads(line) for line in lines_of(text) if b'"cdc"' in line)
+                paths += [action["cdc"]["path"] for action in actions if action.get("cdc")]
+    return places(canonical_paths(pa.array(paths, pa.string())), store)
 
 
 def _kept_table(store: Store, folder: Folder, kept: pa.Table) -> pa.Table:

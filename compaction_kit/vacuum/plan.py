@@ -16,7 +16,7 @@ from compaction_kit.retention import hours
 from compaction_kit.text import as_html_table, format_count, format_list, format_size
 from compaction_kit.times import show_time
 from compaction_kit.vacuum.cost import Preview, ranges, spent_versions, with_cost
-from compaction_kit.vacuum.decide import FULL, LITE, NEEDED, decide
+from compaction_kit.vacuum.decide import FULL, NEEDED, decide
 from compaction_kit.vacuum.result import VacuumResult
 from compaction_kit.vacuum.run import run_vacuum
 
@@ -31,8 +31,8 @@ _REASONS = {
 class VacuumPlan(Preview, Plan):
     """What VACUUM would delete at a time, and what that costs; only `run()` deletes.
 
-    See `decide.Deletion` for what is deleted and kept: `files`, `directories`, `kept`, `storage`,
-    `gone_already`. See `cost.Preview` for the cost: `versions`, `versions_lost`, `blocked_versions_lost`,
+    See `decide.Deletion` for what is deleted and kept: `files`, `directories`, `kept`, `storage`.
+    See `cost.Preview` for the cost: `versions`, `versions_lost`, `blocked_versions_lost`,
     `content_survives_as`, `content_survives_by`, `content_claimed_as`, `warnings`.
     """
 
@@ -86,17 +86,13 @@ class VacuumPlan(Preview, Plan):
                 "Delta since 4.1 ignores RETAIN and would keep removed files for "
                 f"{hours(self.table_retention)} hours, the table property; run() keeps them for {kept_hours}."
             )
-        if self.mode == LITE:
-            gone = len(self.gone_already)
-            lists = f"; {format_count(gone, 'file')} that it lists no longer exist{'s' * (gone == 1)}"
-            lines.append(f"LITE reads only the commits: orphans are kept{lists if gone else ''}.")
         return "\n".join(line for line in (*lines, *self.warnings) if line)
 
     def facts(self) -> dict[str, str]:
         """Return the plan for people: name and value."""
         lost = self.versions_lost
         return {
-            "vacuum": f"{self.mode}, of version {self.version}, on {show_time(self.at)}",
+            "vacuum": f"of version {self.version}, on {show_time(self.at)}",
             "versions lost": f"{len(lost):,}: {ranges(lost)}" if lost else "none",
             "deletes": f"{format_count(self.num_files, 'file')}, {format_size(self.size_bytes)}",
             "keeps": f"files removed less than {hours(self.retention)} hours before",
@@ -185,9 +181,9 @@ def plan_vacuum(
 ) -> VacuumPlan:
     """Plan VACUUM by the rules of VacuumCommand.gc.
 
-    FULL deletes each file that is older than the retention, not live, and without a tombstone younger than
-    the retention. Hidden files and folders are kept. LITE does the same, but considers only files that
-    commits have removed. See `Table.plan_vacuum` for the arguments and errors.
+    VACUUM deletes each file that is older than the retention, not live, and without a tombstone younger
+    than the retention. Hidden files and folders are kept. See `Table.plan_vacuum` for the arguments and
+    errors.
 
     Examples:
         >>> vacuum = ck.open_table("data/flights").plan_vacuum(at="2100-01-01")

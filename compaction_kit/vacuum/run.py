@@ -20,14 +20,12 @@ from compaction_kit.execute.jobs import WorkCancelled, run_cancellable, session_
 from compaction_kit.execute.work import Measured, ProgressBar
 from compaction_kit.folder import Folder, look_through
 from compaction_kit.history.readable import read_readability
-from compaction_kit.retention import cutoff, hours
+from compaction_kit.retention import hours
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import quoted, table_name
 from compaction_kit.text import format_count, format_list, format_size
 from compaction_kit.times import show_time
 from compaction_kit.vacuum.cost import Preview
-from compaction_kit.vacuum.decide import LITE
-from compaction_kit.vacuum.lite import last_commit
 from compaction_kit.vacuum.result import VacuumResult, measure, still_there
 
 _PARALLEL_DELETE = "spark.databricks.delta.vacuum.parallelDelete.enabled"
@@ -158,7 +156,8 @@ def _delete(
     Delta deletes the files of an inventory that the log doesn't need and that are older than the table's
     retention. A shorter retention needs RETAIN, which Delta refuses while its retention check is on.
     """
-    confs = {_LITE: str(_advances_lite(plan)).lower()}
+    # USING INVENTORY can't be combined with LITE, which is a setting too.
+    confs = {_LITE: "false"}
     if parallel_delete is not None:
         confs[_PARALLEL_DELETE] = str(parallel_delete).lower()
     view = f"compaction_kit_{uuid.uuid4().hex}"
@@ -182,9 +181,6 @@ def _delete(
 def _inventory(plan: Preview) -> pd.DataFrame:
     paths, folders = plan.files["path"].to_pylist(), plan.empty_directories
     times = plan.files["modification_time"].cast("int64").to_numpy()
-    if plan.mode == LITE:
-        # LITE ignores modification times: the plan has already checked when files were removed.
-        times = np.zeros_like(times)
     nothing = np.zeros(len(folders), np.int64)
     return pd.DataFrame(
         {
@@ -195,19 +191,6 @@ def _inventory(plan: Preview) -> pd.DataFrame:
             "modificationTime": np.append(times, nothing),
         }
     )
-
-
-def _advances_lite(plan: Preview) -> bool:
-    """Return whether the next VACUUM LITE may begin after the commits that this vacuum has read.
-
-    USING INVENTORY can't be combined with LITE in SQL, but with this setting Delta records the last commit
-    read. It must not if the plan keeps files for which these commits have to be read again.
-    """
-    if plan.mode != LITE or plan.keep_versions or plan.retention != plan.table_retention:
-        return False
-    metadata = plan.handle.log.snapshot().metadata
-    times = (plan.cutoff, cutoff(datetime.now(UTC), plan.retention))
-    return len({last_commit(plan.handle.store, metadata, time) for time in times}) == 1
 
 
 def _outcome(plan: Preview) -> str:

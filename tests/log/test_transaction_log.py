@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import deltalake
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
@@ -11,7 +12,6 @@ from compaction_kit import open_table
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError
 from compaction_kit.log import TransactionLog
 from tests import deltas_view, folders, handmade
-from tests.conftest import CopyOf
 from tests.releases import since_delta
 
 
@@ -135,43 +135,20 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return table
 
 
-def test_a_checksum_file_says_what_the_log_says_field_by_field(told: Path) -> None:
-    log = TransactionLog(told)
+def test_a_snapshot_equals_deltas_checksum_file(told: Path) -> None:
     for version in range(6):
-        compared = log.crc(version).to_pylist()
-        assert {row["field"] for row in compared if row["same"] is None} <= {"txnId"}
-        assert [row for row in compared if row["same"] is False] == []
-    fields = {row["field"]: row["log"] for row in log.crc().to_pylist()}
-    assert {"allFiles", "deletedRecordCountsHistogramOpt", "inCommitTimestampOpt"} <= set(fields)
-    assert json.loads(fields["numDeletedRecordsOpt"]) == len(range(0, 400, 7))
-    (transaction,) = json.loads(fields["setTransactions"])
-    assert (transaction["appId"], transaction["version"]) == ("loader", 3)
-    assert "delta.rowTracking" in fields["domainMetadata"]
-
-
-def test_a_checksum_file_that_differs_is_shown_where_it_does(told: Path, copy_of: CopyOf) -> None:
-    table = copy_of(told)
-    file = handmade.commit_path(table, 5, "crc")
-    said = json.loads(file.read_text())
-    file.with_name(f".{file.name}.crc").unlink()
-    file.write_text(
-        json.dumps(said | {"numFiles": 99, "setTransactions": [], "allFiles": said["allFiles"][1:]})
-    )
-    compared = TransactionLog(table).crc().to_pylist()
-    assert {row["field"] for row in compared if row["same"] is False} == {
-        "numFiles",
-        "setTransactions",
-        "allFiles",
-    }
-    file.write_text("{")
-    with pytest.raises(CorruptLogError, match=f"{file.name} is damaged"):
-        TransactionLog(table).crc()
-
-
-def test_a_version_without_a_checksum_file_is_refused_by_number(tmp_path: Path) -> None:
-    table = handmade.write_log(tmp_path, [handmade.add("a")])
-    with pytest.raises(InvalidArgumentError, match=r"version=0 has no \.crc file"):
-        TransactionLog(table).crc()
+        said = json.loads(handmade.commit_path(told, version, "crc").read_text())
+        snapshot = TransactionLog(told).snapshot(version)
+        assert (len(snapshot.live), pc.sum(snapshot.live["size_bytes"]).as_py() or 0) == (
+            said["numFiles"],
+            said["tableSizeBytes"],
+        )
+        assert {row["appId"]: row["version"] for row in said["setTransactions"]} == {
+            row["appId"]: row["version"] for row in snapshot.transactions.values()
+        }
+        assert {row["domain"] for row in said["domainMetadata"]} == set(snapshot.domains)
+        deleted = pc.sum(snapshot.live_files["deletion_vector_cardinality"]).as_py() or 0
+        assert deleted == said["numDeletedRecordsOpt"]
 
 
 @since_delta("4.1")

@@ -1,6 +1,5 @@
 """What goes and why, and what stays; no session is needed to look."""
 
-import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -176,45 +175,24 @@ def test_a_longer_retention_than_the_tables_keeps_more_and_says_who_sees_to_it(a
     assert (ignored in plan.explain()) is HAS_GUARD
 
 
-def lite(table: Path) -> list[str]:
-    return open_table(table).plan_vacuum(mode="lite").files["path"].to_pylist()
-
-
-def test_lite_takes_what_commits_have_removed_and_no_orphan(aged: Aged) -> None:
+def test_change_data_is_told_from_orphans(aged: Aged) -> None:
     cdc: handmade.Action = {"cdc": {"path": "_change_data/c", "size": 1, "dataChange": False}}
-    table = aged(
-        (20, [add("a"), add("b")]), (9, [removed("a", 9), cdc]), (8, [removed("b", 6)]), (0, [add("c")])
-    )
-    drop_file(table, "orphan", 30)
-    plan = open_table(table).plan_vacuum(mode="LITE")
-    assert plan.files["path"].to_pylist() == ["_change_data/c", "a"]
-    assert rows(plan.kept)["not considered by LITE"]["num_files"] == 1
-    (table / "a").unlink()
-    plan = open_table(table).plan_vacuum(mode="LITE")
-    assert (plan.files["path"].to_pylist(), plan.gone_already.to_pylist()) == (["_change_data/c"], ["a"])
-    assert "1 file that it lists no longer exists" in plan.explain()
-
-
-def test_lite_goes_on_where_the_last_one_ended(aged: Aged) -> None:
-    table = aged(
-        (20, [add("a"), add("b")]), (10, [removed("a", 10)]), (9, [removed("b", 9)]), (8, [add("c")])
-    )
-    info = table / "_delta_log" / "_last_vacuum_info"
-    for text, expected in (
-        ("{}", ["a", "b"]),
-        ("damaged", ["a", "b"]),
-        (json.dumps({"latestCommitVersionOutsideOfRetentionWindow": 1}), ["b"]),
-        (json.dumps({"latestCommitVersionOutsideOfRetentionWindow": 3}), []),
-    ):
-        info.write_text(text)
-        assert lite(table) == expected
+    table = aged((20, [add("a")]), (9, [removed("a", 9), cdc]))
+    for name in ("_change_data/c", "_change_data/d"):
+        drop_file(table, name, 30)
+    files = open_table(table).plan_vacuum().files.select(["path", "reason"]).to_pylist()
+    assert {row["path"]: row["reason"] for row in files} == {
+        "_change_data/c": "change data",
+        "_change_data/d": "orphan",
+        "a": "tombstone",
+    }
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"mode": "QUICK"}, r"mode='QUICK' is unknown: choose \"FULL\" or \"LITE\"\."),
-        ({"mode": None}, "mode=None is unknown"),
+        ({"mode": "LITE"}, r"mode='LITE' is not planned here: use mode=\"FULL\", or run VACUUM … LITE"),
+        ({"mode": None}, "mode=None is not planned"),
         ({"at": "tomorrow"}, 'at="tomorrow" is not a time'),
         ({"retention": 168}, "retention=168 is not a length of time"),
         ({"retention": "999999999999 days"}, "is too long"),

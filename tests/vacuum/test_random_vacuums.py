@@ -7,14 +7,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
-from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.retention import GUARD
-from compaction_kit.vacuum import VacuumPlan
 from tests import folders
 from tests.history.random_histories import History, Step, histories, made, probe, probe_all
 from tests.vacuum.vacuums import content, drop_file, listed, vacuum
@@ -26,7 +23,6 @@ pytestmark = pytest.mark.spark
 class Wish:
     """How a table is vacuumed: of the versions that are whole, those to keep, by their positions."""
 
-    mode: str
     keep: frozenset[int]
     guard: bool
     parallel: bool
@@ -34,7 +30,6 @@ class Wish:
 
 WISHES = st.builds(
     Wish,
-    st.sampled_from(["FULL", "LITE"]),
     st.frozensets(st.integers(0, 5), max_size=2),
     st.booleans(),
     st.booleans(),
@@ -64,8 +59,7 @@ EVENTFUL = History(
 @pytest.mark.nightly
 def test_a_vacuum_of_an_eventful_table_does_what_its_plan_says(spark: SparkSession) -> None:
     with made(spark, EVENTFUL) as table:
-        check(spark, folders.copy(table, table.parent / "full"), Wish("FULL", frozenset({1}), False, True))
-        check(spark, table, Wish("LITE", frozenset(), True, False))
+        check(spark, table, Wish(frozenset({1}), False, True))
 
 
 @pytest.mark.nightly
@@ -80,13 +74,11 @@ def check(spark: SparkSession, table: Path, wish: Wish) -> None:
     """Vacuum a table as wished, and a copy by Delta alone."""
     leave_folders(table)
     with session_confs(spark, {GUARD: str(wish.guard).lower()}):
-        plan = planned(spark, table, wish.mode)
-        if plan is None:
-            return
+        plan = open_table(table, spark).plan_vacuum()
         files, going = set(plan.files["path"].to_pylist()), set(plan.directories["path"].to_pylist())
-        assert files | going | set(plan.gone_already.to_pylist()) == listed(spark, table, wish.mode)
+        assert files | going == listed(spark, table)
         twin = folders.copy(table, table.parent / "twin")
-        gone = vacuum(spark, twin, wish.mode)
+        gone = vacuum(spark, twin)
         assert {path for path in gone if (table / path).is_file()} == files
         assert gone - files <= going
         shutil.rmtree(twin)
@@ -98,7 +90,7 @@ def run_as_planned(spark: SparkSession, table: Path, wish: Wish, without_keep: s
     whole = open_table(table, spark).versions().to_pylist()
     choice = [row["version"] for row in whole if row["num_missing"] == 0 and row["readable"] != "log gone"]
     keep = sorted({choice[position] for position in wish.keep if position < len(choice)})
-    plan = open_table(table, spark).plan_vacuum(keep_versions=keep, mode=wish.mode)
+    plan = open_table(table, spark).plan_vacuum(keep_versions=keep)
     files = set(plan.files["path"].to_pylist())
     assert files == without_keep if not keep else files <= without_keep
     before, readable = content(table), probe_all(spark, table)
@@ -112,16 +104,6 @@ def run_as_planned(spark: SparkSession, table: Path, wish: Wish, without_keep: s
     with session_confs(spark, {GUARD: "false"}):
         assert all(probe(spark, table, version) == "yes" for version in keep)
     assert result.as_planned
-
-
-def planned(spark: SparkSession, table: Path, mode: str) -> VacuumPlan | None:
-    """The plan without any wish; None if it is refused, as Delta does then too."""
-    try:
-        return open_table(table, spark).plan_vacuum(mode=mode)
-    except InvalidArgumentError:
-        with pytest.raises(PySparkException, match="DELTA_CANNOT_VACUUM_LITE"):
-            listed(spark, table, mode)
-        return None
 
 
 def leave_folders(table: Path) -> None:

@@ -1,6 +1,5 @@
 """Plans are run by Delta: just what was shown goes, and what did not is told."""
 
-import json
 import os
 import pickle
 import subprocess
@@ -20,11 +19,10 @@ from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanE
 from compaction_kit.handle import Handle
 from compaction_kit.vacuum import VacuumPlan, VacuumProgress
 from tests import deltas_view, folders, handmade
-from tests.ageing import age_file
 from tests.handmade import add, metadata
 from tests.releases import HAS_GUARD
 from tests.vacuum.conftest import Aged, removed
-from tests.vacuum.vacuums import content, drop_file, listed
+from tests.vacuum.vacuums import content, drop_file
 
 SetConf = Callable[[str, str], None]
 PARALLEL = "spark.databricks.delta.vacuum.parallelDelete.enabled"
@@ -197,22 +195,6 @@ def test_a_cancelled_run_says_what_is_gone_and_puts_the_settings_back(
     assert (old / "live").exists()
     open_table(old, spark).plan_vacuum().run(progress=True)
     assert not (old / "orphan").exists()
-
-
-@pytest.mark.spark
-def test_lite_notes_how_far_it_came_unless_something_is_kept_back(spark: SparkSession, old: Path) -> None:
-    info = old / "_delta_log" / "_last_vacuum_info"
-    table = open_table(old, spark)
-    drop_file(old, "b", 30)
-    handmade.write_commit(old, 2, [removed("b", 9)])
-    age_file(handmade.commit_path(old, 2), 8)
-    result = table.plan_vacuum(mode="LITE", keep_versions=[0]).run()
-    assert (result.files["path"].to_pylist(), json.loads(info.read_text())) == (["b"], {})
-    result = table.plan_vacuum(mode="LITE").run()
-    assert result.files["path"].to_pylist() == ["a"]
-    assert json.loads(info.read_text()) == {"latestCommitVersionOutsideOfRetentionWindow": 2}
-    assert (old / "orphan").exists()
-    assert listed(spark, old, "LITE") == set()
 
 
 @pytest.mark.spark

@@ -8,18 +8,18 @@ from tests import deltas_view
 from tests.ageing import age_file
 
 
-def listed(spark: SparkSession, table: Path, mode: str = "FULL") -> set[str]:
+def listed(spark: SparkSession, table: Path) -> set[str]:
     """The files and folders that VACUUM says it would delete, relative to the table."""
     deltas_view.forget(spark)
-    rows = spark.sql(f"VACUUM delta.`{table}` {mode} DRY RUN").collect()
+    rows = spark.sql(f"VACUUM delta.`{table}` DRY RUN").collect()
     return {str(Path(row["path"].removeprefix("file:")).relative_to(table)) for row in rows}
 
 
-def vacuum(spark: SparkSession, table: Path, mode: str = "FULL") -> set[str]:
+def vacuum(spark: SparkSession, table: Path) -> set[str]:
     """Vacuum; the files and folders that are gone, the log's left out."""
     deltas_view.forget(spark)
     before = content(table)
-    spark.sql(f"VACUUM delta.`{table}` {mode}").collect()
+    spark.sql(f"VACUUM delta.`{table}`").collect()
     return before - content(table)
 
 
