@@ -1,10 +1,9 @@
-"""Read the log of a file sink: the kit beside a plain Python loop, pandas, and Spark itself.
+"""Read the log of a file sink: the kit beside a plain Python loop and pandas.
 
     python -P benchmarks/sink_log.py [number of entries …]
 
 Each reader runs in a process of its own on the same compaction file, in turn, in one run. Prints
-seconds (the best of some), ratios to the kit, and peak memory. Then what Spark's driver takes, and
-holds, to read an output of 200,000 files, beside what `SinkLog.measure_memory` tells from 50,000.
+seconds (the best of some), ratios to the kit, and peak memory.
 """
 
 import argparse
@@ -19,20 +18,15 @@ from pathlib import Path
 from random import Random
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 import compaction_kit as ck
 from compaction_kit.execute.arrow.worker.shares import peak_bytes
-from compaction_kit.sinklog.projection import held_bytes
 from compaction_kit.text import format_size
 
 SEED = 0
 REPEATS = 3
 # How many times as fast as the plain loop to Arrow the kit has to be.
 TARGET = 5.0
-# How far the projected memory may be off.
-MOST_OFF = 0.1
-NUM_FOR_DRIVER = 200_000
 
 
 def main(numbers: list[int]) -> None:
@@ -47,27 +41,6 @@ def main(numbers: list[int]) -> None:
                 print(f"  {reader:<20} {seconds:7.2f} s  {mib:7,.0f} MiB  {ratio:5.1f} × kit", flush=True)
             if measured["plain loop to Arrow"][0] < TARGET * measured["kit"][0]:
                 print(f"  NOT REACHED: the target is {TARGET} times as fast as the plain loop to Arrow")
-        output = Path(name) / "driver"
-        write_log(output, NUM_FOR_DRIVER)
-        report_driver(ck.get_spark(), output)
-
-
-def report_driver(spark: SparkSession, output: Path) -> None:
-    def read() -> object:
-        return spark.read.schema("value STRING").text(str(output))._jdf
-
-    log = ck.sink_log(output)
-    predicted = log.measure_memory()
-    seconds = timed(read)
-    held = held_bytes(spark, read)
-    expected = predicted.bytes_for(log.num_entries)
-    print(
-        f"Spark's driver: {log.num_entries:,} entries in {seconds:.2f} s, by load() alone\n"
-        f"  it holds {format_size(held)}; {format_size(expected)} by measure_memory(), which has "
-        f"{predicted.entry_bytes:,.0f} B an entry, {predicted.line_bytes:,.0f} B long in the log"
-    )
-    if abs(expected / held - 1) > MOST_OFF:
-        print(f"  NOT REACHED: they differ by {abs(expected / held - 1):.0%}, the target is {MOST_OFF:.0%}")
 
 
 def measure(reader: str, output: Path) -> tuple[float, float]:

@@ -168,14 +168,6 @@ def session_class(spark: SparkSession) -> Any:
     return java_class(spark, f"{package}.SparkSession")
 
 
-def source_log_class(spark: SparkSession) -> Any:
-    """Return the Java class of a file source's log, in a package of its own since Spark 4.1."""
-    package = "org.apache.spark.sql.execution.streaming"
-    if _spark_since(spark, (4, 1)):
-        package += ".runtime"
-    return java_class(spark, f"{package}.FileStreamSourceLog")
-
-
 def create_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     """Make a DataFrame of an Arrow table; since Spark 4.0 without a job to read it."""
     if _spark_since(spark, (4, 0)):

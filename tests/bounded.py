@@ -144,7 +144,7 @@ def _of_sink_log(path: Path) -> Calls:
         "files": lambda: sink_log(path).files,
         "project": lambda: sink_log(path).project(10),
         "explain": lambda: sink_log(path).explain(),
-        "retention": lambda: repr(sink_log(path).plan_retention("7 days")),
+        "retention": lambda: sink_log(path).project(100, "7 days"),
     }
 
 

@@ -40,8 +40,6 @@ from compaction_kit.plots.style import Chart, titled
 from compaction_kit.predict_reads import ReadPrediction
 from compaction_kit.reads import ReadComparison
 from compaction_kit.report import Section
-from compaction_kit.sinklog.move import MovePlan, MoveResult
-from compaction_kit.sinklog.retention import RetentionResult
 from compaction_kit.text import element, paragraph, shown
 from compaction_kit.vacuum.result import VacuumResult
 from compaction_kit.verdict import Verdict
@@ -217,10 +215,6 @@ def objects_with_hostile_names(root: Path) -> list[object]:
             *((1,), (), NAME),
         ),
         sink,
-        sink.plan_retention("7 days"),
-        RetentionResult(9, sink.entries, sink.entries, False),
-        MovePlan(sink, root / FOLDER, NAME, schema, (NAME,), {}, paths, paths),
-        MoveResult(root / FOLDER, 1, 1, 1, proof, 1.0),
         ManifestCheck(
             NAME, 1, None, pa.table(counts), pa.table(states), 1, by_version,
             Damage(1, 1, 1), False, NAME,
@@ -241,7 +235,6 @@ def hostile(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Mapping[
 
 # These tell numbers alone.
 _NAMELESS = {"FileStats", "LogCleanup", "RestoreResult"}
-_NAMELESS |= {"RetentionPlan", "RetentionResult"}
 
 
 @pytest.mark.parametrize("name", classes_that_draw_themselves())

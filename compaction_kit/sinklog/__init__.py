@@ -14,8 +14,8 @@ Most texts about them describe Spark 2.4. Spark 4.2 differs, as the tests of thi
 - Spark doesn't compare the log's checksums: it doesn't notice if entries were cut off at the end of a line.
 """
 
+from compaction_kit.sinklog.find import find_sink_logs
 from compaction_kit.sinklog.log import SinkLog, sink_log
 from compaction_kit.sinklog.policy import Policy
-from compaction_kit.sinklog.state import find_sink_logs
 
 __all__ = ["Policy", "SinkLog", "find_sink_logs", "sink_log"]

@@ -1,21 +1,17 @@
-"""Parse the entries in a log's files, column by column.
+"""Parse the entries in a log's files.
 
-A file has a line "v1" and then one JSON object per line (CompactibleFileStreamLog.serialize). Spark always
-writes the same fields in the same order, so most files can be split at commas, as CSV; the others are parsed
-as JSON, which takes several times as long.
+A file has a line "v1" and then one JSON object per line (CompactibleFileStreamLog.serialize).
 """
 
 import json
 import re
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
 
 from compaction_kit.errors import CorruptLogError
 from compaction_kit.log.reading import DAMAGE, first_line, parse_lines
 from compaction_kit.sinklog.policy import Kind
-from compaction_kit.storage import LocalStore, Store
+from compaction_kit.storage import Store
 
 _BLOCK_BYTES = 4 << 20
 _VERSION_BYTES = 64
@@ -57,25 +53,11 @@ def read_entries(store: Store, name: str, kind: Kind) -> pa.Table:
     fields, columns = _JSON[kind], ENTRIES[kind]
     try:
         start = _start_of_entries(store.read(name, 0, _VERSION_BYTES), name)
-        with store.open(name) as file:
-            if file.size() == start:
-                return columns.empty_table()
-            rows = _cut(file, fields)
-        if rows is None:
-            rows = _parse(store.read(name, start), fields, name)
+        text = store.read(name, start)
     except OSError as error:
         raise CorruptLogError(f"The log file {name} can't be read: {error.strerror}.") from error
+    rows = _parse(text, fields, name) if text else fields.empty_table()
     return rows.rename_columns(columns.names).cast(columns)
-
-
-def write_entries(store: LocalStore, name: str, kind: Kind, entries: pa.Table) -> int:
-    """Write entries as a file of a log, as Spark does; return its size in bytes."""
-    fields = _JSON[kind]
-    rows = entries.rename_columns(fields.names).cast(fields).to_pylist()
-    lines = (json.dumps(row, separators=(",", ":"), ensure_ascii=False) for row in rows)
-    text = "\n".join(["v1", *lines]).encode()
-    store.create(name, text)
-    return len(text)
 
 
 def count_entries(store: Store, name: str) -> int | None:
@@ -115,56 +97,8 @@ def _start_of_entries(head: bytes, name: str) -> int:
     return len(line) + len(end)
 
 
-def _cut(file: pa.NativeFile, fields: pa.Schema) -> pa.Table | None:
-    """Split the lines of a file at commas; return None if a line isn't laid out as Spark writes it.
-
-    It works block by block, as allocating new memory costs more than the work itself.
-    """
-    batches = []
-    try:
-        blocks = pyarrow.csv.open_csv(
-            file,
-            pyarrow.csv.ReadOptions(column_names=fields.names, block_size=_BLOCK_BYTES, skip_rows=1),
-            pyarrow.csv.ParseOptions(delimiter=",", quote_char=False, ignore_empty_lines=False),
-            pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(fields.names, pa.string())),
-        )
-        for block in blocks:
-            columns = []
-            for field in fields:
-                columns.append(_values(block[field.name], field, fields))
-                if columns[-1] is None:
-                    return None
-            batches.append(pa.record_batch(columns, schema=fields))
-    except pa.ArrowInvalid:
-        return None
-    return pa.Table.from_batches(batches, fields)
-
-
-def _values(cells: pa.Array, field: pa.Field, fields: pa.Schema) -> pa.Array | None:
-    """Return the values of cells such as `"size":78`; None if a cell is written in another way."""
-    if len(cells) > 1 and pc.all(pc.equal(cells, cells[0])).as_py():
-        # Most fields have equal values: then it is enough to parse the first.
-        values = _values(cells.slice(0, 1), field, fields)
-        return None if values is None else pa.repeat(values[0], len(cells))
-    quote = '"' if field.type == pa.string() else ""
-    start = f'{"{" if field.name == fields.names[0] else ""}"{field.name}":{quote}'
-    end = f"{quote}{'}' if field.name == fields.names[-1] else ''}"
-    if not pc.all(pc.starts_with(cells, start)).as_py() or not pc.all(pc.ends_with(cells, end)).as_py():
-        return None
-    values = pc.utf8_slice_codeunits(cells, len(start), -len(end) or None)
-    if quote:
-        # pc.match_substring takes five times as long.
-        buffer = values.buffers()[2]
-        data = b"" if buffer is None else buffer.to_pybytes()
-        return None if b'"' in data or b"\\" in data else values
-    if field.type == pa.bool_():
-        known = pc.is_in(values, pa.array(["true", "false"]))
-        return pc.equal(values, "true") if pc.all(known).as_py() else None
-    return values.cast(field.type) if pc.all(pc.ascii_is_decimal(values)).as_py() else None
-
-
 def _parse(text: bytes, fields: pa.Schema, name: str) -> pa.Table:
-    """Parse lines of JSON, whatever their layout."""
+    """Parse lines of JSON, each an entry with all fields."""
     try:
         rows = parse_lines(text, fields, _BLOCK_BYTES)[0]
         is_whole = len(rows) == text.count(b"\n") + (not text.endswith(b"\n"))

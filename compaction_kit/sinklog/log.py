@@ -1,9 +1,13 @@
-"""The log of a file sink or file source: its files, their future, and the plans to reduce it."""
+"""The log of a file sink or file source: its files, and their future."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from itertools import pairwise
+from numbers import Real
 from pathlib import Path
+from statistics import median
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,13 +15,24 @@ from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
 
 from compaction_kit import plots
+from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.records import Record
-from compaction_kit.sinklog.move import plan_move
-from compaction_kit.sinklog.policy import Kind, Policy, setting
-from compaction_kit.sinklog.projection import Projection, measure_memory, project
-from compaction_kit.sinklog.retention import plan_retention
-from compaction_kit.sinklog.state import SinkLogState
+from compaction_kit.retention import parse_retention
+from compaction_kit.session import active_spark
+from compaction_kit.sinklog.entries import count_entries, read_entries
+from compaction_kit.sinklog.find import list_batches
+from compaction_kit.sinklog.policy import (
+    BatchFile,
+    Kind,
+    Policy,
+    names_between,
+    needed_files,
+    next_compaction,
+    setting,
+)
+from compaction_kit.sinklog.projection import VERSION_BYTES, Pace, Projection, Start, project
 from compaction_kit.text import format_count, format_seconds, format_size
+from compaction_kit.times import millis
 
 _FILES = pa.schema(
     [
@@ -34,6 +49,8 @@ _FILES = pa.schema(
 # How many batches are projected for the files that the cleanup removes, and for the growth.
 _MOST_AHEAD = 10_000
 _AHEAD = 100
+# A year, so that the times of the next batches are still valid datetimes.
+_LONGEST = 366 * 86_400
 
 
 def sink_log(path: str | Path, spark: SparkSession | None = None, policy: Policy | None = None) -> "SinkLog":
@@ -62,8 +79,8 @@ def sink_log(path: str | Path, spark: SparkSession | None = None, policy: Policy
         >>> ck.find_sink_logs(".")
         ['./checkpoint/sources/0', './output']
         >>> log = ck.sink_log("output")
-        >>> log.latest_batch, log.next_compaction_batch, len(log.plan_retention("7 days").dropped)
-        (0, 9, 0)
+        >>> log.latest_batch, log.next_compaction_batch
+        (0, 9)
         >>> log.project(num_batches=10).compactions.schema
         batch: int64
         time: timestamp[ms, tz=UTC]
@@ -82,15 +99,24 @@ def sink_log(path: str | Path, spark: SparkSession | None = None, policy: Policy
         num_entries: int64
         needed: bool
         removed_after: int64
-        >>> log.plan_move("table").explain()
-        'A Delta table at ...'
     """
-    return SinkLog.read(path, spark, policy)
+    store, kind, listed = list_batches(path)
+    session = spark or active_spark()
+    if policy is None:
+        policy = Policy() if session is None else Policy.of_session(kind, session.conf.get)
+    needed = needed_files(listed)
+    entries = pa.concat_tables([read_entries(store, file.name, kind) for file in needed])
+    counts = {file.name: count_entries(store, file.name) for file in listed}
+    now = datetime.now(UTC)
+    return SinkLog(str(path), Path(store.root), kind, listed, needed, entries, counts, policy, now)
 
 
 @dataclass(frozen=True, repr=False)
-class SinkLog(SinkLogState, Record):
+class SinkLog(Record):
     """The log of a file sink or a file source when it was read; made by `sink_log`.
+
+    Every entry counts as an existing file, whatever its `action`: since 3.1 Spark neither writes "delete"
+    nor looks at it.
 
     Attributes:
         name: The path as it was given.
@@ -101,12 +127,68 @@ class SinkLog(SinkLogState, Record):
         entries: One row per entry that a reader sees. Of a sink: path (a URI, as in the log), size_bytes,
             is_dir, modification_time, block_replication, block_size, action. Of a source: path, timestamp
             (the file's modification time), batch_id.
+        num_entries_in: The number of entries of each file, by its name; None if the file is missing by now.
         policy: When the log is compacted and cleaned up.
         read_at: When the log was read.
-
-    Every entry counts as an existing file, whatever its `action`: since 3.1 Spark neither writes "delete"
-    nor looks at it.
     """
+
+    name: str
+    folder: Path
+    kind: Kind
+    listed: tuple[BatchFile, ...]
+    needed: tuple[BatchFile, ...]
+    entries: pa.Table
+    num_entries_in: dict[str, int | None]
+    policy: Policy
+    read_at: datetime
+
+    @property
+    def latest_batch(self) -> int:
+        """The latest batch."""
+        return self.needed[-1].batch
+
+    @property
+    def num_entries(self) -> int:
+        """The number of entries that a reader sees."""
+        return len(self.entries)
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the log that a reader reads."""
+        return sum(file.size_bytes for file in self.needed)
+
+    @property
+    def compact_interval(self) -> int:
+        """The compaction interval of a stream that starts now, in batches; see `Policy.interval_of`."""
+        return self.policy.interval_of(self.listed)
+
+    @property
+    def next_compaction_batch(self) -> int:
+        """The next batch whose file is a compaction, if a stream starts now."""
+        return next_compaction(self.latest_batch, self.compact_interval)
+
+    @property
+    def unreadable(self) -> str | None:
+        """The missing file that Spark needs to read the log with these settings; None if there is none.
+
+        Spark uses only the interval. If the log has no compaction and more batches than the interval, Spark
+        looks for a compaction that doesn't exist.
+        """
+        existing = {file.name for file in self.listed}
+        last_compaction = self.next_compaction_batch - self.compact_interval
+        # CompactibleFileStreamLog.getAllValidBatches
+        names = names_between(last_compaction, self.latest_batch + 1, self.compact_interval)
+        return next((name for name in names if name not in existing), None)
+
+    @cached_property
+    def pace(self) -> Pace:
+        """How the log has grown, by the files of single batches that exist."""
+        counts = [self.num_entries_in[file.name] for file in self.listed if not file.is_compaction]
+        own = [count for count in counts if count is not None]
+        per_batch = sum(own) / len(own) if own else self.num_entries / (self.latest_batch + 1)
+        entry_bytes = max(self.size_bytes - VERSION_BYTES * len(self.needed), 0) / max(self.num_entries, 1)
+        gaps = [b.modification_time - a.modification_time for a, b in pairwise(self.listed)]
+        return Pace(per_batch, entry_bytes, timedelta(milliseconds=max(median(gaps or [0]), 0)))
 
     @cached_property
     def files(self) -> pa.Table:
@@ -138,11 +220,46 @@ class SinkLog(SinkLogState, Record):
         """The rows of `files` that are compactions."""
         return self.files.filter(pc.equal(self.files["kind"], "compaction"))
 
-    # Each method is defined in the module of the class that it returns.
-    project = project
-    measure_memory = measure_memory
-    plan_retention = plan_retention
-    plan_move = plan_move
+    def project(
+        self, num_batches: int = 100, retention: str | None = None, seconds_between: float | None = None
+    ) -> Projection:
+        """Project the next batches: the size of the log, files that are removed, a failure.
+
+        The stream is assumed to start now with the policy's settings, at the pace of the batches whose files
+        exist. Each batch writes its file, or a compaction if one is due, and then removes the files that the
+        policy doesn't keep and that are old enough (CompactibleFileStreamLog.add). The interval doesn't
+        change, because a stream reads it only at its start.
+
+        Args:
+            num_batches: The number of batches to project.
+            retention: A value of the sink's option `retention`, such as "7 days"; None for no retention. Each
+                compaction then leaves out entries of older files, and readers no longer see their rows.
+            seconds_between: The seconds from one batch to the next; None for the median so far.
+
+        Raises:
+            InvalidArgumentError: An argument can't be used, or `retention` was given for a source.
+        """
+        if isinstance(num_batches, bool) or not isinstance(num_batches, int) or num_batches < 0:
+            raise InvalidArgumentError(
+                f"num_batches={num_batches!r} is not a number of batches: give 0 or more."
+            )
+        if retention is not None and self.kind == Kind.SOURCE:
+            raise InvalidArgumentError(
+                f'retention="{retention}" is for sinks, but {self.name} is the log of a source: name the '
+                "output folder of a file sink."
+            )
+        pace = self.pace
+        if seconds_between is not None:
+            if not isinstance(seconds_between, Real) or not 0 <= seconds_between < _LONGEST:
+                raise InvalidArgumentError(
+                    f"seconds_between={seconds_between!r} is not a time between batches: give seconds."
+                )
+            pace = replace(pace, between=timedelta(seconds=float(seconds_between)))
+        column = "modification_time" if self.kind == Kind.SINK else "timestamp"
+        times = self.entries[column].cast(pa.int64()).to_numpy()
+        length = None if retention is None else parse_retention(retention)
+        start = Start(self.listed, times, self.compact_interval, millis(self.read_at))
+        return project(start, self.policy, pace, num_batches, length)
 
     def plot(self, num_batches: int = 100, retention: str | None = None) -> Figure:
         """Draw the size of the compaction file so far and projected, and the files that the cleanup removes.
@@ -170,10 +287,7 @@ class SinkLog(SinkLogState, Record):
         if not len(projection.compactions):
             return begin
         batch, size = (projection.compactions[name][-1].as_py() for name in ("batch", "size_bytes"))
-        ending = f"{begin}; at batch {batch:,} it will be about {format_size(size)}"
-        if projection.driver_bytes is not None:
-            ending += f", and take {format_size(projection.driver_bytes)} of the driver's heap"
-        return ending
+        return f"{begin}; at batch {batch:,} it will be about {format_size(size)}"
 
     def explain(self) -> str:
         """Explain the log's state, its growth, and any problem, one sentence or two per line."""
@@ -204,7 +318,8 @@ class SinkLog(SinkLogState, Record):
             lines.append(
                 f"Growth: {self.num_entries:,} entries now, about {num_live:,} at batch "
                 f"{self.latest_batch + _AHEAD:,}; each compaction writes all of them again, and each reader "
-                "loads all of them into its driver's memory. See plan_retention() and plan_move()."
+                "loads all of them into its driver's memory. The sink's option retention drops old entries; "
+                "a Delta table needs no such log."
             )
         others = pc.sum(pc.not_equal(self.entries["action"], "add")).as_py() if self.kind == Kind.SINK else 0
         if others:
@@ -213,6 +328,30 @@ class SinkLog(SinkLogState, Record):
                 f'{others:,} {verb} "add": Spark before 3.1 skipped such files, later Spark reads them.'
             )
         return "\n".join(lines)
+
+    def explain_retention(self, retention: str) -> str:
+        """Say what the next compaction leaves out under the sink's option `retention`.
+
+        The option drops the entries of files that are older, by the modification time in the entry
+        (FileStreamSinkLog.shouldRetain, since Spark 3.1).
+
+        Args:
+            retention: The maximum age, such as "7 days".
+
+        Raises:
+            InvalidArgumentError: It is not a length of time, or the log is a source's.
+        """
+        compactions = self.project(self.compact_interval, retention).compactions.to_pylist()
+        if not compactions:
+            return f"No compaction is possible with retention {retention}: a stream fails before it."
+        batch, kept = compactions[0]["batch"], compactions[0]["num_live"]
+        total = self.project(self.compact_interval).compactions["num_live"][0].as_py()
+        if kept == total:
+            return f"With retention {retention}, the compaction at batch {batch:,} drops no entry."
+        return (
+            f"With retention {retention}, the compaction at batch {batch:,} drops {total - kept:,} of "
+            f"{total:,} entries. Readers of the output then miss the rows of these files; the files stay."
+        )
 
     def facts(self) -> dict[str, str]:
         """Return the log for people: name and value."""

@@ -7,7 +7,6 @@ from traitlets import Instance, Int, Unicode, observe
 
 from compaction_kit.sinklog import SinkLog, find_sink_logs, sink_log
 from compaction_kit.sinklog.policy import Kind
-from compaction_kit.sinklog.retention import RetentionPlan
 from compaction_kit.text import arrow_as_html
 from compaction_kit.widgets import parts
 from compaction_kit.widgets.job import Job, Watched, attempt
@@ -27,8 +26,8 @@ class StreamsState(Watched):
 
     logs = Instance(list, allow_none=True, help="The names of the logs found; None before a look")
     log = Instance(SinkLog, allow_none=True, help="The log, or None")
-    dropped = Instance(RetentionPlan, allow_none=True, help="The plan for the retention, or None")
-    error = Unicode("", help="Why there is no log, or no plan for the retention, in one sentence")
+    cost = Unicode("", help="What the retention drops at the next compaction, in one sentence")
+    error = Unicode("", help="Why there is no log, or why the retention can't be used, in one sentence")
 
     def __init__(self, bench: WorkbenchState):
         super().__init__()
@@ -71,12 +70,11 @@ class StreamsState(Watched):
     @observe("retention")
     def _plan(self, _: object = None) -> None:
         log = self.log
-        if log is None:
-            self.dropped = None
-        else:
-            self.dropped, self.error = attempt(
-                lambda: log.plan_retention(self.retention) if self.retention else None
+        if log is not None:
+            cost, self.error = attempt(
+                lambda: log.explain_retention(self.retention) if self.retention else ""
             )
+        self.cost = "" if log is None else cost or ""
 
     @property
     def is_sink(self) -> bool:
@@ -85,8 +83,8 @@ class StreamsState(Watched):
 
     @property
     def planned_retention(self) -> str | None:
-        """The retention, if there is a plan for it."""
-        return None if self.dropped is None else self.retention
+        """The retention, if it can be used."""
+        return self.retention if self.cost else None
 
 
 class StreamsView(parts.Part):
@@ -112,7 +110,7 @@ class StreamsView(parts.Part):
         super().__init__(
             *(self.controls, self.bar, self.error, self.sentence, self.image, self.cost, self.more)
         )
-        self.watch(state, ["logs", "log", "ahead", "dropped", "error"])
+        self.watch(state, ["logs", "log", "ahead", "cost", "error"])
 
     def _render(self) -> None:
         state, log = self.state, self.state.log
@@ -124,7 +122,7 @@ class StreamsView(parts.Part):
         self.retention.disabled = not state.is_sink
         self.ahead.text = f"{state.ahead} batches"
         self.error.show(state.error)
-        self.cost.show("" if state.dropped is None else state.dropped.explain())
+        self.cost.show(state.cost)
         if log is None:
             self.image.show(None)
             self.sentence.show(self._no_log())
@@ -149,7 +147,7 @@ class StreamsView(parts.Part):
         if not state.name:
             return f"ck.find_sink_logs({state.bench.root!r})"
         given = f", retention={retention!r}" if retention else ""
-        plan = f"\nlog.plan_retention({retention!r})" if retention else ""
+        plan = f"\nprint(log.explain_retention({retention!r}))" if retention else ""
         return (
             f"log = ck.sink_log({state.name!r})\nprint(log.explain())\nlog.plot({state.ahead}{given}){plan}"
         )
@@ -158,5 +156,5 @@ class StreamsView(parts.Part):
         state, log = self.state, self.state.log
         if log is None:
             return ()
-        dropped = () if state.dropped is None else (state.dropped.explain(),)
-        return log.explain(), log.plot(state.ahead, state.planned_retention), *dropped
+        cost = (state.cost,) if state.cost else ()
+        return log.explain(), log.plot(state.ahead, state.planned_retention), *cost

@@ -1,8 +1,8 @@
 """A log beside the stream that wrote it: what is on disk, what Spark reads, what was projected."""
 
+import json
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pyarrow.compute as pc
 import pytest
@@ -10,15 +10,12 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import compaction_kit as ck
-from compaction_kit.compat import java_class
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError
 from compaction_kit.sinklog.policy import Kind, Policy
-from compaction_kit.sinklog.projection import DriverMemory, held_bytes
-from compaction_kit.text import MIB
-from tests.releases import streaming_class
 from tests.sinklog.streams import Stream, names_in, policies, rewritten
 
 pytestmark = pytest.mark.spark
+_DAY_MS = 86_400_000
 
 
 @pytest.fixture(scope="module")
@@ -141,35 +138,7 @@ def test_a_source_keeps_every_entry(streamed: Stream) -> None:
     with pytest.raises(InvalidArgumentError, match="is the log of a source"):
         log.project(10, retention="1 day")
     with pytest.raises(InvalidArgumentError, match="is the log of a source"):
-        log.plan_retention("1 day")
-    with pytest.raises(InvalidArgumentError, match="name the output folder of a file sink"):
-        log.plan_move("nowhere")
-
-
-def test_the_heap_is_measured_by_its_growth_with_each_object_and_projected_for_all_entries(
-    streamed: Stream, spark: SparkSession
-) -> None:
-    gateway: Any = spark.sparkContext._gateway
-    held = held_bytes(spark, lambda: gateway.new_array(gateway.jvm.long, 4 * MIB))
-    assert held == pytest.approx(32 * MIB, rel=0.2)
-    log = ck.sink_log(streamed.checkpoint)
-    memory = DriverMemory(held / 10_000, 10_000, 100.0, "21")
-    projection = log.project(974, memory=memory)
-    assert projection.driver_bytes == memory.bytes_for(1_000)
-    assert "of the driver's heap" in log.finding(projection)
-
-
-@pytest.mark.nightly
-def test_memory_is_measured_on_sparks_own_reading(streamed: Stream, spark: SparkSession) -> None:
-    log = ck.sink_log(streamed.checkpoint)
-    memory = log.measure_memory()
-    spark_log = java_class(spark, streaming_class("runtime", "FileStreamSourceLog"))
-    array = spark_log(1, spark._jsparkSession, str(log.folder)).allFiles()
-    estimate = spark._jvm.org.apache.spark.util.SizeEstimator.estimate(array) / 26  # type: ignore[union-attr]
-    assert memory.entry_bytes == pytest.approx(estimate, rel=0.2)
-    projection = log.project(974, memory=memory)
-    assert projection.driver_bytes == memory.bytes_for(1_000)
-    assert "of the driver's heap" in log.finding(projection)
+        log.explain_retention("1 day")
 
 
 def test_a_log_shows_itself(streamed: Stream) -> None:
@@ -191,6 +160,36 @@ def test_a_retention_bounds_what_is_projected(streamed: Stream) -> None:
     assert pc.max(kept.compactions["num_entries"]).as_py() < 200
     figure = log.plot(1_000, "5 days")
     assert "With the retention the compaction file would be about" in str(figure.get_label())
+
+
+def age_entries(log: Path, names: list[str]) -> None:
+    """Set back by two days the times that a sink's log has of files."""
+    for name in names:
+        lines = (log / name).read_text().splitlines()
+        entries = [json.loads(line) for line in lines[1:]]
+        for entry in entries:
+            entry["modificationTime"] -= 2 * _DAY_MS
+        (log / name).write_text("\n".join(["v1", *map(json.dumps, entries)]))
+        (log / f".{name}.crc").unlink(missing_ok=True)
+
+
+def test_a_compaction_drops_what_the_projection_says(spark: SparkSession, tmp_path: Path) -> None:
+    stream = Stream(spark, tmp_path)
+    stream.run(8)
+    age_entries(stream.folders[Kind.SINK], ["0", "1", "4"])
+    log = ck.sink_log(stream.output)
+    assert "compaction at batch 9 drops 3 of 10 entries" in log.explain_retention("1 day")
+    assert "drops no entry" in log.explain_retention("7 days")
+    with pytest.raises(InvalidArgumentError, match="is not a length of time"):
+        log.explain_retention("a while")
+    planned = log.project(2, retention="1 day").compactions["num_entries"].to_pylist()
+
+    stream.run(2, {"retention": "1d"})
+    assert ck.sink_log(stream.output).compactions["num_entries"].to_pylist() == planned == [7]
+    ids = {row.id for row in spark.read.parquet(str(stream.output)).collect()}
+    assert ids == {2, 3, 5, 6, 7, 8, 9}
+    # The files stay, and no reader of the log sees them any more.
+    assert len(list(stream.output.glob("*.parquet"))) == 10
 
 
 def test_projections_of_nonsense_are_refused(streamed: Stream) -> None:
