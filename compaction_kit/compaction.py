@@ -121,7 +121,7 @@ class CompactionPlan(BinPlan):
         max_threads: int | None = None,
         repartition: bool | None = None,
     ) -> CompactionResult:
-        """Compact the table as planned; run an interrupted plan again, and it goes on.
+        """Compact the table as planned.
 
         Outputs of pyarrow are compared before they are committed. OPTIMIZE and an overwrite are
         compared after their commit, which is undone (by RESTORE) if the content differs, can't be

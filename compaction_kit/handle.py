@@ -130,9 +130,6 @@ class Handle:
         """
         return now(self.session) if time is None else to_instant(time, name, self.session)
 
-    def __reduce__(self) -> tuple[type["Handle"], tuple[str, Store]]:
-        return Handle, (self.name, self.store)
-
 
 def open_handle(name: str | Path, spark: SparkSession | None = None) -> Handle:
     """Find a Delta table by a path or a catalog's name; see `open_table`."""

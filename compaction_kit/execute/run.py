@@ -58,8 +58,8 @@ def run_plan(
     given = {"max_threads": max_threads, "repartition": repartition}
     options = {name: value for name, value in given.items() if value is not None}
     _check_strategy(plan, strategy, options)
-    left = _what_is_left(handle, plan)
-    if left.is_empty:
+    _check_fresh(handle, plan)
+    if plan.is_empty:
         return CompactionResult.nothing(handle.log.snapshot().live["size_bytes"].to_numpy())
     _check_writable(handle.store)
     handle.warn_of_commit_risk()
@@ -67,8 +67,7 @@ def run_plan(
     report = bar or (progress if callable(progress) else nobody)
     try:
         with quiet_errors():
-            record = Recorder(report, left, verify)
-            return _run(Work(handle, left, options, record, verify, is_rest=left is not plan), strategy)
+            return _run(Work(handle, plan, options, Recorder(report, plan, verify), verify), strategy)
     finally:
         if bar is not None:
             bar.close()
@@ -118,7 +117,7 @@ def _rewrite(work: Work, strategy: str, choice: Choice) -> tuple[Choice, Mapping
         (run_optimize if choice.strategy == "optimize" else run_rewrite)(work)
         return choice, {}
     refusals = run_arrow(work)
-    if refusals and len(refusals) == plan.num_bins and not (work.is_rest and plan.is_optimize):
+    if refusals and len(refusals) == plan.num_bins:
         # Some reasons show in the files alone, after the choice.
         choice = _instead_of_arrow(work, strategy, _joined(refusals))
         run_optimize(work)
@@ -158,13 +157,13 @@ def _joined(refusals: Mapping[int, str]) -> str:
 
 def _instead_of_arrow(work: Work, strategy: str, reason: str) -> Choice:
     """OPTIMIZE, if the caller left the choice to us, and if it runs such a plan; else an error."""
-    plan, what = work.plan, "what is left of this plan" if work.is_rest else "this plan"
+    plan = work.plan
     if strategy == "auto" and plan.is_optimize:
         return Choice("optimize", f"optimize, for {reason}")
     other = 'run it with strategy="optimize"'
     if not plan.is_optimize:
         other = f'make one with order="size" and no budget, and {other}'
-    raise UnsupportedTableError(f'strategy="arrow" can\'t run {what}, for {reason}: {other}.')
+    raise UnsupportedTableError(f'strategy="arrow" can\'t run this plan, for {reason}: {other}.')
 
 
 def _fail(work: Work, since: int, error: BaseException, is_written: bool) -> None:
@@ -208,7 +207,7 @@ def _committed(work: Work, commits: Sequence[Commit], error: BaseException, is_w
         return f"the compaction is committed, as version {_versions(commits)}{same}"
     return (
         f"{len(commits)} of {work.plan.num_batches} batches are committed, as version {_versions(commits)}; "
-        "run the plan again to go on"
+        "make a new plan for the rest"
     )
 
 
@@ -221,26 +220,13 @@ def _versions(commits: Sequence[Commit]) -> str:
     return ", ".join(str(commit.version) for commit in commits)
 
 
-def _what_is_left(handle: Handle, plan: BinPlan) -> BinPlan:
-    """The bins that no earlier run of the plan has done; raises StalePlanError if none can be done."""
+def _check_fresh(handle: Handle, plan: BinPlan) -> None:
+    """Refuse a plan if the table has another version, or another state at the same version."""
     log = handle.log
     latest = log.segment().version
-    if latest == plan.version:
-        _check_same(plan.source.snapshot, log.snapshot(latest))
-        return plan
-    commits = commits_of(handle.store, plan.id, plan.version)
-    if not commits:
+    if latest != plan.version:
         raise stale(plan, latest)
-    done = removed_paths(commits)
-    left = plan.without(done)
-    is_undone = bool(done.intersection(log.snapshot(latest).live["path"].to_pylist()))
-    if is_undone or left.is_empty:
-        undone = ", and undone since" if is_undone else ""
-        raise StalePlanError(
-            f"The plan has been run, as version {_versions(commits)}{undone}: make a new plan; nothing was "
-            "changed."
-        )
-    return left
+    _check_same(plan.source.snapshot, log.snapshot(latest))
 
 
 def _check_same(planned: Snapshot, now: Snapshot) -> None:

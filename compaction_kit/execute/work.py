@@ -243,7 +243,6 @@ class Work:
         options: `max_threads` and `repartition`, for OPTIMIZE, if they are given.
         record: Of the run.
         verify: Whether the content is to be compared.
-        is_rest: Whether an earlier run has done a part of the plan.
     """
 
     handle: Handle
@@ -251,7 +250,6 @@ class Work:
     options: Mapping[str, Any]
     record: Recorder
     verify: bool
-    is_rest: bool
 
     @property
     def spark(self) -> SparkSession:

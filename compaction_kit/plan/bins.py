@@ -3,7 +3,7 @@
 import uuid
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -23,8 +23,6 @@ from compaction_kit.records import Plan
 @dataclass(frozen=True, repr=False)
 class BinPlan(Plan):
     """Bins of files, each to be rewritten as one; `CompactionPlan` explains, draws and runs it.
-
-    It can be pickled, and run in another process, which opens the table by its path.
 
     Attributes:
         planner: The files, prepared.
@@ -286,10 +284,6 @@ class BinPlan(Plan):
         found = pc.is_in(self.source.paths(positions), value_set=pa.array(paths, pa.string()))
         hits = np.bincount(bin_ids, found.to_numpy(), minlength=self.packed.num_bins)
         return replace(self, packed=self.packed.select(hits == 0))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The fields, without cached values."""
-        return {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
 
     @cached_property
     def members(self) -> tuple[np.ndarray, np.ndarray]:

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import tzinfo
 from functools import cache, cached_property
-from typing import Any
 
 import numpy as np
 
@@ -62,14 +61,6 @@ class Planner:
             if rules.by_type
             else text_groups(files.partitions)
         )
-        self._packer = cache(self._make_packer)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """All but the packers, which are made again."""
-        return {name: value for name, value in vars(self).items() if name != "_packer"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
         self._packer = cache(self._make_packer)
 
     @cached_property

@@ -60,7 +60,7 @@ def test_several_bins_a_partition_are_filled_as_planned(spark: SparkSession, cha
     assert result.strategy == "optimize"
     assert "as planned" in result.summary()
     assert f"identical: {50 * plan.source.num_files:,} rows" in result.summary()
-    with pytest.raises(StalePlanError, match="The plan has been run, as version 5: make a new") as caught:
+    with pytest.raises(StalePlanError, match="made at version 4 and the table is at 5: make a new") as caught:
         plan.run(strategy="optimize")
     assert "\n" not in str(caught.value)
 

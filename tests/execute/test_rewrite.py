@@ -148,7 +148,7 @@ def test_only_the_partitions_that_have_bins_are_touched_and_there_all_files(
     touched = actions_of(changed, 6, "add") + actions_of(changed, 6, "remove")
     assert {action["partitionValues"]["part"] for action in touched} == {"p0000", "p0002"}
     assert table.plan_compaction().is_empty
-    with pytest.raises(StalePlanError, match="The plan has been run, as version 6"):
+    with pytest.raises(StalePlanError, match="the table is at 6: make a new plan"):
         rest.run(strategy="rewrite")
 
 

@@ -1,5 +1,4 @@
 import os
-import pickle
 import random
 import re
 import time
@@ -294,18 +293,6 @@ def test_a_plan_of_an_older_state_does_not_run(spark: SparkSession, changed: Pat
     with pytest.raises(StalePlanError, match="made at version 4 and the table is at 5: make a new plan"):
         plan.run()
     assert folders.listing(changed) == before
-
-
-@pytest.mark.parametrize("order", ["size", "ingest", "id"])
-def test_a_plan_runs_as_well_when_it_was_pickled(spark: SparkSession, changed: Path, order: str) -> None:
-    plan = open_table(changed, spark).plan_compaction(order=order)
-    told = plan.explain(), plan.bins, plan.to_dict()
-    loaded = pickle.loads(pickle.dumps(plan))
-    assert (loaded.explain(), loaded.bins, loaded.to_dict()) == told
-    assert CompactionPlan.of(loaded.planner, plan.thresholds).num_bins == 3
-    assert pickle.loads(pickle.dumps(loaded)).run().as_planned
-    with pytest.raises(StalePlanError, match="The plan has been run, as version 5"):
-        plan.run()
 
 
 @pytest.mark.parametrize("strategy", ["fastest", ""])

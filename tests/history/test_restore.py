@@ -1,5 +1,4 @@
 import _thread
-import pickle
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -61,7 +60,7 @@ def test_a_restore_adds_and_removes_what_its_plan_shows_and_is_refused_while_the
         with pytest.raises(InvalidArgumentError, match="Delta blocks versions older than"):
             plan.run()
         confs(GUARD, "false")
-    plan = pickle.loads(pickle.dumps(open_table(table, spark).plan_restore(target)))
+    plan = open_table(table, spark).plan_restore(target)
     assert folders.listing(table) == before
     result = plan.run()
     assert (result.version, result.restored, result.as_planned) == (5, target, True)

@@ -2,12 +2,11 @@
 
 python -m tests.execute.arrow.faulty_run DYING HANGING FOLDER prints the versions of the first run, in
 which the first task to write a file dies, once in rewriting and once in joining, as the files "rewrite"
-and "join" in FOLDER tell. The second run's plan is pickled to "plan"; its second batch hangs with its first
-file written, as "hangs" tells.
+and "join" in FOLDER tell. The second run's second batch hangs with its first file written, as "hangs"
+tells.
 """
 
 import os
-import pickle
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -48,7 +47,6 @@ def main(dying: str, hanging: str, to: str) -> None:
     folder = Path(to)
     spark = get_spark(_CONFIG)
     plan = open_table(hanging, spark).plan_compaction(batch_size=1, max_file_size="10 KiB")
-    (folder / "plan").write_bytes(pickle.dumps(plan))
     commit = Path(hanging) / "_delta_log" / f"{plan.version + 1:020}.json"
 
     def rewriting(*args: Any) -> Iterator[tuple[Any, ...]]:

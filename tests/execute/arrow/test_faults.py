@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import pickle
 import shutil
 import signal
 import subprocess
@@ -181,31 +180,31 @@ def test_what_a_task_raises_is_told(
 
 
 @pytest.mark.nightly
-def test_a_run_that_was_killed_is_finished_by_another_process(spark: SparkSession, faulty: Faulty) -> None:
-    assert_is_finished(faulty.killed, (faulty.folder / "plan").read_bytes())
+def test_what_a_killed_run_left_is_compacted_by_a_new_plan(spark: SparkSession, faulty: Faulty) -> None:
+    assert_is_finished(spark, faulty.killed)
 
 
-def assert_is_finished(table: Path, pickled: bytes) -> None:
-    """A run that ended in its second batch goes on by its plan."""
-    plan = pickle.loads(pickled)
+def assert_is_finished(spark: SparkSession, table: Path) -> None:
+    """A run ended in its second batch; a new plan does the rest."""
     rows, committed = rows_of(table, 4), live_files(table)
     # Its first batch is committed, and of the next one are files that no version names.
     assert (open_table(table).version, rows_of(table)) == (5, rows)
     left = data_files(table) - live_files(table, 4) - committed
     assert left
+    plan = open_table(table, spark).plan_compaction(batch_size=1)
     result = plan.run(strategy="arrow")
-    assert result.versions == tuple(range(6, 5 + plan.num_bins))
+    assert result.as_planned
     assert (result.verified, len(live_files(table))) == (True, plan.num_files_after)
     assert rows_of(table) == rows
     assert left <= orphans(table)
 
 
-def test_a_pickled_plan_goes_on_from_what_a_run_has_left_in_its_second_batch(
+def test_a_new_plan_does_what_a_run_has_left_in_its_second_batch(
     spark: SparkSession, changed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As it is when a process is killed: nothing has been swept in the copy."""
     plan = open_table(changed, spark).plan_compaction(batch_size=1)
-    pickled, commit = pickle.dumps(plan), handmade.commit_path(changed, 5)
+    commit = handmade.commit_path(changed, 5)
     hangs, left, over = (tmp_path / name for name in ("hangs", "left", "over"))
 
     def hanging(*args: Any) -> Iterator[tuple[Any, ...]]:
@@ -230,7 +229,7 @@ def test_a_pickled_plan_goes_on_from_what_a_run_has_left_in_its_second_batch(
     shutil.rmtree(changed)
     left.rename(changed)
     deltas_view.forget(spark)
-    assert_is_finished(changed, pickled)
+    assert_is_finished(spark, changed)
 
 
 @pytest.mark.parametrize("other", ["arrow", "optimize"])
@@ -397,32 +396,6 @@ def test_another_order_is_not_left_to_optimize(spark: SparkSession, lz4: Path) -
     plan = open_table(lz4).plan_compaction("p = 'lz4'", order="ingest", max_file_size="1 MiB")
     with pytest.raises(UnsupportedTableError, match="Hadoop-framed LZ4"):
         plan.run()
-
-
-@pytest.mark.parametrize("order", ["size", "ingest"])
-def test_a_run_that_was_interrupted_goes_on_with_what_is_left_to_others(
-    spark: SparkSession, lz4: Path, order: str
-) -> None:
-    plan = open_table(lz4).plan_compaction(batch_size=1, order=order, max_file_size="1 MiB")
-
-    def stop_when_committed(_: Progress) -> None:
-        if handmade.commit_path(lz4, 2).exists():
-            raise KeyboardInterrupt
-
-    if order == "size":
-        with pytest.raises(
-            RunCancelled, match="1 of 2 batches are committed, as version 2; run the plan again"
-        ):
-            plan.run(strategy="arrow", progress=stop_when_committed)
-        result = plan.run(strategy="arrow")
-        assert result.batches["strategy"].to_pylist() == ["optimize"]
-        assert (result.verified, len(live_files(lz4))) == (True, 2)
-    else:
-        assert plan.run(strategy="arrow").num_bins == 1
-        told = 'run what is left of this plan, for .* LZ4, .*: make one with order="size" and no budget'
-        with pytest.raises(UnsupportedTableError, match=told):
-            plan.run(strategy="arrow")
-    assert_has_its_rows(spark, lz4)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -55,7 +55,7 @@ def test_a_plan_in_another_order_within_a_budget_is_run(spark: SparkSession, cha
     plan = table.plan_compaction(max_file_size="10 KiB", order="id", budget="30 KiB")
     assert 0 < plan.num_bins < plan.unbounded.num_bins
     assert_done_as_planned(changed, plan, plan.run(strategy="arrow"))
-    with pytest.raises(StalePlanError, match="The plan has been run, as version 5: make a new plan"):
+    with pytest.raises(StalePlanError, match="made at version 4 and the table is at 5: make a new plan"):
         plan.run(strategy="arrow")
 
 
@@ -338,29 +338,30 @@ def test_a_property_that_comes_meanwhile_may_be_a_conflict(
     assert data_files(changed) == before
 
 
-def test_batches_are_committed_one_by_one_and_an_interrupted_run_goes_on(
+def test_batches_are_committed_one_by_one_and_a_new_plan_does_the_rest(
     spark: SparkSession, changed: Path
 ) -> None:
     table = open_table(changed)
-    plan = table.plan_compaction(batch_size=1, max_file_size="16 KiB")
+    sizes = {"min_file_size": "8 KiB", "max_file_size": "16 KiB"}
+    plan = table.plan_compaction(batch_size=1, **sizes)
     assert plan.num_batches == plan.num_bins > 3
 
     def stop(progress: Progress) -> None:
         if progress.bins_done == 3:
             raise KeyboardInterrupt
 
-    told = f"2 of {plan.num_bins} batches are committed, as version 5, 6; run the plan again to go on"
+    told = f"2 of {plan.num_bins} batches are committed, as version 5, 6; make a new plan for the rest"
     with pytest.raises(RunCancelled, match=told):
         plan.run(strategy="arrow", verify=False, progress=stop)
+    with pytest.raises(StalePlanError, match="made at version 4 and the table is at 6"):
+        plan.run(strategy="arrow")
     done = {remove["path"] for version in (5, 6) for remove in actions_of(changed, version, "remove")}
-    result = plan.run(strategy="arrow")
+    result = table.plan_compaction(batch_size=1, **sizes).run(strategy="arrow")
     assert (result.verified, result.as_planned) == (True, True)
     assert result.versions == tuple(range(7, 5 + plan.num_bins))
     assert result.num_files_removed == plan.num_files_removed - len(done)
     assert result.batches["version"].to_pylist() == list(result.versions)
     assert all(dict(metrics)["numAddedFiles"] == "1" for metrics in result.batches["metrics"].to_pylist())
-    with pytest.raises(StalePlanError, match="The plan has been run, as version 5, 6, "):
-        plan.run(strategy="arrow")
 
 
 def test_a_cancelled_run_leaves_the_table_as_it_was(spark: SparkSession, changed: Path) -> None:
