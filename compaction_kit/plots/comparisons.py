@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, NullLocator
@@ -14,7 +15,7 @@ from compaction_kit.plots.style import INK, LIVE, MUTED, NEW, SMALL, SMALL_HATCH
 from compaction_kit.text import format_count, format_seconds, format_size, shortened
 
 _LONGEST_QUERY = 95
-_MOST_TABLES, _MOST_IN_LABEL = 30, 10
+_MOST_TABLES, _MOST_IN_LABEL, _LONGEST_TABLE = 30, 10, 24
 # Where the columns of text beside a survey's bars end, in points from the axes.
 _FILES_END, _GAIN_END = 92, 158
 
@@ -81,7 +82,8 @@ def _draw_layouts(
     for row, (value, text) in enumerate(zip(values, texts, strict=True)):
         style.note(axis, text, (value, row), va="center")
     axis.set_yticks(range(len(names)), list(map(style.short, names)))
-    axis.set(ylim=(len(names) - 0.4, -0.6), xlim=(0, max([*values, 1]) * 1.4), xlabel=label)
+    axis.set(ylim=(len(names) - 0.4, -0.6), xlim=(0, max([*values, 1]) * 1.8), xlabel=label)
+    style.count_ticks(axis.xaxis, 4)
     style.calm(axis, "x")
 
 
@@ -120,7 +122,7 @@ def reads(
     ]
     _draw_two_bars(files, files_read, files_read, texts)
     files.set(xlim=(0, max([*files_read, 1]) * 1.75), xlabel="files read")
-    style.count_ticks(files.xaxis, 4)
+    style.count_ticks(files.xaxis, 2)
     seconds.set_yticks([0, 1], [f"version {version}" for version in versions])
     seconds.set_ylim(1.55, -0.55)
     _write_query(figure, query)
@@ -157,7 +159,7 @@ def survey(tables: pa.Table, finding: str) -> Chart:
         for row, name in zip(shown[:_MOST_IN_LABEL], names, strict=False)
     ]
     figure = style.chart(
-        style.WIDTH, 1.3 + 0.26 * len(shown) + 0.2 * bool(notes), finding, *sentences, *notes
+        style.WIDTH, 1.4 + 0.26 * len(shown) + 0.2 * bool(notes), finding, *sentences, *notes
     )
     if shown:
         share, files = figure.subplots(1, 2, sharey=True, width_ratios=(1, 4.5))
@@ -180,7 +182,7 @@ def _without_shared_folder(names: list[str]) -> list[str]:
     except ValueError:
         # There are none, or some are relative and others are not.
         shared = ""
-    return [style.short(os.path.relpath(name, shared) if shared else name) for name in names]
+    return [style.short(os.path.relpath(name, shared) if shared else name, _LONGEST_TABLE) for name in names]
 
 
 def _draw_share(axis: Axes, rows: list[Row]) -> None:
@@ -190,7 +192,7 @@ def _draw_share(axis: Axes, rows: list[Row]) -> None:
     axis.barh(positions, small, **style.fill((SMALL, SMALL_HATCH)), linewidth=0, height=0.6)
     axis.barh(positions, [1 - part for part in small], left=small, color=LIVE, height=0.6)
     axis.set(xlim=(0, 1), xlabel="small files")
-    axis.set_xticks([0, 0.5, 1], ["0", "50", "100 %"])
+    axis.set_xticks([0, 0.5, 1], ["0", "", "100 %"])
     style.calm(axis, "x")
     axis.grid(False)
 
@@ -211,11 +213,21 @@ def _draw_files(axis: Axes, rows: list[Row]) -> None:
         # A table of which no row is left; a logarithm has no zero.
         axis.set_xscale("symlog", linthresh=1)
         axis.set_xlim(-0.1, max(*now, 10) * 1.3)
+    most = int(np.log10(axis.get_xlim()[1]))
+    axis.set_xticks([0] * (not min(after)) + [10**power for power in range(0, most + 1, most // 4 + 1)])
     axis.xaxis.set_major_formatter("{x:,.0f}")
     axis.xaxis.set_minor_locator(NullLocator())
     axis.set_xlabel("files")
     style.calm(axis, "x")
-    style.legend(axis, "lower left", bbox_to_anchor=(0, 1), ncols=2, borderpad=0.2, handletextpad=0.2)
+    style.legend(
+        axis,
+        "lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=2,
+        borderaxespad=1.8,
+        borderpad=0.2,
+        handletextpad=0.2,
+    )
 
 
 def _draw_outcomes(axis: Axes, rows: list[Row]) -> None:

@@ -67,7 +67,7 @@ def sink_log(
     axis.set(xlabel="batch", ylabel="size of the file")
     style.count_ticks(axis.xaxis)
     style.calm(axis, "y")
-    style.legend(figure, "outside lower left", ncols=5)
+    style.legend(figure, "outside lower left", ncols=3)
     return figure
 
 

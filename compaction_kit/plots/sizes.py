@@ -21,6 +21,9 @@ _MOST_LABELLED = 18
 _BAR = 0.92
 _MOST_BINS = 60
 _BINS_WIDTH_PIXELS = 500
+# The height of the axes of files as a multiple of the highest bar: with room for its number, and for the name
+# of a threshold above that.
+_ROOM_FOR_NUMBER, _ROOM_FOR_BOTH = 1.18, 1.6
 # Files and bytes, before and after.
 _NUM_AXES = 4
 # In inches: on the workbench's page beside the controls, where the window is small.
@@ -74,11 +77,12 @@ def file_sizes(histogram: Histogram, small_file_size: int) -> Chart:
     """Files above and bytes below, by size; buckets below the threshold are marked as small."""
     small = histogram.edges[1:] <= small_file_size
     num_small, total = int(histogram.num_files[small].sum()), int(histogram.num_files.sum())
-    title = f"{num_small:,} of {total:,} files are under {format_size(small_file_size)}"
+    verb = "is" if num_small == 1 else "are"
+    title = f"{num_small:,} of {format_count(total, 'file')} {verb} under {format_size(small_file_size)}"
     figure = style.chart(6.4, 3.6, title if total else "The table has no files")
     axes = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     _size_axis(axes[1], [histogram], [small_file_size])
-    _panel(axes, histogram, small, _tops([histogram]))
+    _panel(axes, histogram, small, _tops([histogram]), _ROOM_FOR_BOTH)
     _threshold(axes, small_file_size, "small files are under")
     return figure
 
@@ -119,7 +123,13 @@ def before_after(
     return _draw_before_after(figure, axes, before, after, min_file_size, max_file_size, largest, former)
 
 
-def bins(files: pa.Table, outputs: np.ndarray, max_file_size: int, names: Sequence[str] = ()) -> Chart:
+def bins(
+    files: pa.Table,
+    outputs: np.ndarray,
+    max_file_size: int,
+    names: Sequence[str] = (),
+    limit: str | None = None,
+) -> Chart:
     """A bar a bin, a segment a file, the predicted output as a mark, the target as a line.
 
     Args:
@@ -127,9 +137,10 @@ def bins(files: pa.Table, outputs: np.ndarray, max_file_size: int, names: Sequen
         outputs: The predicted bytes of each bin's output.
         max_file_size: Bytes that a bin may hold.
         names: What each bin is called; numbers from 0 if left out.
+        limit: The end of the title: how large a bin may be. None: " of at most" `max_file_size`.
     """
     figure = Chart(figsize=(style.WIDTH, _bins_height(outputs)), layout="constrained")
-    return _draw_bins(figure, files, outputs, max_file_size, names)
+    return _draw_bins(figure, files, outputs, max_file_size, names, limit)
 
 
 def plan(
@@ -141,6 +152,7 @@ def plan(
     max_file_size: int,
     largest: int,
     names: Sequence[str] = (),
+    limit: str | None = None,
 ) -> Figure:
     """A plan's sizes before and as predicted, and its bins below if it has any.
 
@@ -153,6 +165,7 @@ def plan(
         max_file_size: Bytes that a bin may hold.
         largest: Bytes of the largest bin that there could be.
         names: What each bin is called; numbers from 0 if left out.
+        limit: How large a bin may be; see `bins`.
     """
     limits = min_file_size, max_file_size, largest
     if not len(files):
@@ -161,7 +174,7 @@ def plan(
     figure = Chart(figsize=(style.WIDTH, _SIZES_HEIGHT + height), layout="constrained")
     (upper,), (lower,) = figure.subfigures(2, 1, squeeze=False, height_ratios=(_SIZES_HEIGHT, height))
     _draw_before_after(upper, _size_axes(upper), before, after, *limits)
-    _draw_bins(lower, files, outputs, max_file_size, names)
+    _draw_bins(lower, files, outputs, max_file_size, names, limit)
     figure.set_label(f"{upper.get_label()}. {lower.get_label()}")
     return figure
 
@@ -185,8 +198,9 @@ def _draw_before_after(
     _size_axis(bytes_then, histograms, limits if largest is None else [largest])
     tops = _tops(histograms, now if largest is not None else None)
     small = now.edges[1:] <= (min_file_size or 0)
-    _panel(axes[0], now, small, tops)
-    _panel(axes[1], then, np.zeros(len(then.num_files), dtype=bool), tops, NEW)
+    room = _ROOM_FOR_BOTH if limits else _ROOM_FOR_NUMBER
+    _panel(axes[0], now, small, tops, room)
+    _panel(axes[1], then, np.zeros(len(then.num_files), dtype=bool), tops, room, NEW)
     for ghost in ghosts:
         _outline(axes[1], ghost)
     names = ("before", "after") if largest is None else ("now", "after (predicted)")
@@ -201,7 +215,7 @@ def _draw_before_after(
             _threshold(pair, size, name)
     about = "" if largest is None else "about "
     sizes = f"{format_size(before.sum())} → {about}{format_size(after.sum())}"
-    return style.titled(figure, f"{len(before):,} → {len(after):,} files, {sizes}")
+    return style.titled(figure, f"{len(before):,} → {format_count(len(after), 'file')}, {sizes}")
 
 
 def _size_axes(figure: FigureBase) -> list[Axes]:
@@ -225,7 +239,12 @@ def _emptied(axes: Sequence[Axes]) -> Sequence[Axes]:
 
 
 def _panel(
-    axes: Sequence[Axes], histogram: Histogram, small: np.ndarray, tops: Sequence[float], colour: str = LIVE
+    axes: Sequence[Axes],
+    histogram: Histogram,
+    small: np.ndarray,
+    tops: Sequence[float],
+    room: float,
+    colour: str = LIVE,
 ) -> None:
     """Files upwards in the first axes, bytes downwards in the second, on an axis that has been set up.
 
@@ -247,7 +266,7 @@ def _panel(
     for axis in axes:
         # Otherwise matplotlib lays the ticks out twice, to find a place beside them.
         axis.yaxis.set_label_coords(-0.125, 0.5)
-    files.set(ylabel="files", ylim=(0, 1.18 * max(tops[0], 1)))
+    files.set(ylabel="files", ylim=(0, room * max(tops[0], 1)))
     style.count_ticks(files.yaxis, 4)
     size.set(ylabel="bytes", ylim=(1.05 * max(tops[1], 1), 0))
     style.size_ticks(size.yaxis, 1.05 * max(tops[1], 1), 3, with_zero=False)
@@ -302,7 +321,12 @@ def _bins_height(outputs: np.ndarray) -> float:
 
 
 def _draw_bins(
-    figure: style.F, files: pa.Table, outputs: np.ndarray, max_file_size: int, names: Sequence[str]
+    figure: style.F,
+    files: pa.Table,
+    outputs: np.ndarray,
+    max_file_size: int,
+    names: Sequence[str],
+    limit: str | None,
 ) -> style.F:
     sizes, bin_ids = files["size_bytes"].to_numpy(), files["bin_id"].to_numpy()
     num_bins, shown = len(outputs), min(len(outputs), _MOST_BINS)
@@ -316,7 +340,7 @@ def _draw_bins(
         segments = members.sum(keepdims=True) if is_fine else members
         starts, places = np.cumsum(segments) - segments, [bin_id] * len(segments)
         axis.barh(places, segments, left=starts, color=SMALL, edgecolor="white", linewidth=0.4, height=0.8)
-        text = f"{len(members):,} files, {format_size(members.sum())}"
+        text = f"{format_count(len(members), 'file')}, {format_size(members.sum())}"
         style.note(axis, text, (1.01, bin_id), (0, 0), xycoords=("axes fraction", "data"), va="center")
     marks: dict[str, Any] = {"marker": "D", "markersize": 6, "color": NEW, "markeredgecolor": "white"}
     axis.plot(outputs[:shown], range(shown), linestyle="none", label="output, as predicted", **marks)
@@ -328,5 +352,6 @@ def _draw_bins(
     style.size_ticks(axis.xaxis, axis.get_xlim()[1], 5)
     style.calm(axis, "x")
     more = f" (the first {shown})" if shown < num_bins else ""
+    limit = f" of at most {format_size(max_file_size)}" if limit is None else limit
     what = f"{format_count(len(sizes), 'file')} in {format_count(num_bins, 'bin')}"
-    return style.titled(figure, f"{what} of at most {format_size(max_file_size)}{more}")
+    return style.titled(figure, f"{what}{limit}{more}")

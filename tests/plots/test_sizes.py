@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.plots.sizes import Histogram
-from compaction_kit.text import KIB, MIB
+from compaction_kit.text import GIB, KIB, MIB
 
 SIZES = np.array([10 * KIB, 12 * KIB, 3 * MIB, 40 * MIB])
 
@@ -43,7 +43,7 @@ def test_the_sizes_figure_of_nothing_says_so() -> None:
 
 def test_before_and_after_are_on_one_scale() -> None:
     figure = plots.before_after(SIZES, np.array([44 * MIB]))
-    assert str(figure.get_label()).startswith("4 → 1 files, 43.0 MiB → 44 MiB")
+    assert str(figure.get_label()).startswith("4 → 1 file, 43.0 MiB → 44 MiB")
     before, after = figure.axes[1], figure.axes[3]
     assert before.get_xlim() == after.get_xlim()
     assert before.get_ylim() == after.get_ylim()
@@ -100,8 +100,25 @@ def test_the_axes_are_those_of_the_files_whatever_the_plan() -> None:
 def test_no_files_before_are_drawn_too(after: list[int]) -> None:
     nothing = np.array([], np.int64)
     figure = plots.before_after(nothing, np.array(after, np.int64), min_file_size=MIB, max_file_size=MIB)
-    assert str(figure.get_label()).startswith(f"0 → {len(after)} files")
+    assert str(figure.get_label()).startswith(f"0 → {len(after)} file")
     assert plots.to_png(figure, dpi=50).startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("minimum", [KIB, 9 * KIB, MIB, 3 * MIB, 32 * MIB, 16 * GIB])
+def test_names_of_thresholds_and_numbers_are_over_no_bar(minimum: int) -> None:
+    sizes = np.repeat(SIZES, [300, 400, 500, 600])
+    drawn = [
+        plots.file_sizes(Histogram.of(sizes), minimum),
+        plots.before_after(sizes, SIZES, min_file_size=minimum, max_file_size=minimum, largest=GIB),
+        plots.plan(sizes, SIZES, bins_table([10, 20], [0, 0]), np.array([25]), minimum, minimum, GIB),
+    ]
+    for figure in drawn:
+        figure.draw_without_rendering()
+        for axis in figure.axes:
+            paths = [path for bars in axis.collections for path in bars.get_paths()]
+            bars = [path.get_extents(axis.transData) for path in paths]
+            for text in axis.texts:
+                assert text.get_window_extent().padded(-0.75).count_overlaps(bars) == 0, text.get_text()
 
 
 def bins_table(sizes: list[int], bin_ids: list[int]) -> pa.Table:
@@ -115,6 +132,12 @@ def test_the_bins_figure_has_a_segment_a_file() -> None:
     assert str(figure.get_label()) == "4 files in 2 bins of at most 100 B"
     assert len(figure.axes[0].patches) == 4
     assert widths(figure.axes[0]) == 100
+
+
+def test_the_bins_figure_says_what_the_limit_is_of() -> None:
+    files, outputs = bins_table([30, 40], [0, 0]), np.array([45])
+    label = str(plots.bins(files, outputs, 50, limit=" with a predicted output of at most 50 B").get_label())
+    assert label == "2 files in 1 bin with a predicted output of at most 50 B"
 
 
 def test_the_bins_figure_says_when_it_shows_only_the_first() -> None:
