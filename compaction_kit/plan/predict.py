@@ -51,12 +51,12 @@ class SizeModel:
             if slope > 0 and intercept >= 0:
                 overhead = float(min(intercept, sizes[known].min()))
                 weights = np.where(known, slope * (records - deleted), np.maximum(sizes - overhead, 0))
-                costs = f"{format_size(overhead)} a file and {slope:,.1f} bytes a row"
-                basis = f"{costs}, as {int(known.sum()):,} of the table's files have it"
+                costs = f"{format_size(overhead)} per file and {slope:,.1f} bytes per row"
+                basis = f"{costs}, estimated from {int(known.sum()):,} of the table's files"
                 return cls.by_row(overhead, weights, sizes, basis)
         share = np.ones(len(sizes))
         share[known] = 1 - deleted[known] / records[known]
-        return cls.by_row(0, sizes * share, sizes, "the bytes of the rows that are kept, at most")
+        return cls.by_row(0, sizes * share, sizes, "at most the bytes of the rows that are kept")
 
     @classmethod
     def by_row(cls, overhead: float, weights: np.ndarray, sizes: np.ndarray, basis: str) -> "SizeModel":
@@ -194,9 +194,9 @@ def _rows(files: Files) -> tuple[np.ndarray, np.ndarray]:
 def sampled_model(store: Store, files: Files) -> SizeModel:
     """Make a model by rewriting some files to memory.
 
-    Up to 64 files and 32 MiB of the partition with the most files are read and written again, half of
-    them and all of them: the difference is the cost of more rows, and the rest is that of a file. If a
-    file can't be read so, it is the line through the files' own sizes (`SizeModel.of`).
+    Up to 64 and 32 MiB of the oldest files of the partition with the most files are read and written
+    again, half of them and all of them: the difference is the cost of more rows, and the rest is that of
+    a file. If a file can't be read so, it is the line through the files' own sizes (`SizeModel.of`).
 
     Args:
         store: The table's files.
@@ -219,19 +219,29 @@ def sampled_model(store: Store, files: Files) -> SizeModel:
     if slope <= 0 or overhead < 0:
         return SizeModel.of(files)
     weights = np.where(np.isnan(rows), files.sizes, slope * rows)
-    costs = f"{format_size(overhead)} a file and {slope:,.1f} bytes a row"
-    basis = f"{costs}, by writing {len(chosen):,} files to memory"
+    costs = f"{format_size(overhead)} per file and {slope:,.1f} bytes per row"
+    basis = f"{costs}, measured by rewriting {len(chosen):,} files in memory"
     return SizeModel.by_row(overhead, weights, files.sizes, basis)
 
 
 def _neighbours(files: Files, rows: np.ndarray) -> np.ndarray:
-    """Files that are next to each other in the log and in one partition, as many as may be rewritten."""
-    groups = text_groups(files.partitions)
-    usable = rows > 0
-    if not usable.any():
-        return np.flatnonzero(usable)
-    fullest = np.bincount(groups[usable]).argmax()
-    members = np.flatnonzero(usable & (groups == fullest))[:_MOST_FILES]
+    """The oldest files of the partition that has the most, as many as may be rewritten.
+
+    The same files however the log was read: their order in a checkpoint isn't that of the commits.
+    """
+    usable = np.flatnonzero(rows > 0)
+    if not len(usable):
+        return usable
+    groups = text_groups(files.partitions)[usable]
+    counts = np.bincount(groups)
+    fullest = np.flatnonzero((counts == counts.max())[groups])
+    paths = files.paths(usable[fullest])
+    members = usable[groups == groups[fullest[pc.index(paths, pc.min(paths)).as_py()]]]
+    times = files.to_arrow()["modification_time"].take(pa.array(members))
+    table = pa.table({"position": members, "time": times, "path": files.paths(members)})
+    keys = [("time", "ascending"), ("path", "ascending")]
+    chosen = table.take(pc.select_k_unstable(table, min(_MOST_FILES, len(table)), keys))
+    members = chosen["position"].to_numpy()
     kept: np.ndarray = members[np.cumsum(files.sizes[members]) <= _MOST_BYTES]
     return kept
 

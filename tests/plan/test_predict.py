@@ -23,7 +23,7 @@ def test_files_on_a_line_are_told_by_overhead_and_rows(tmp_path: Path) -> None:
     model = SizeModel.of(files)
     assert abs(model.overhead - 500) <= 1
     assert np.abs(model.weights - [80, 160, 320, 8_000]).max() <= 1
-    assert "8.0 bytes a row, as 4 of the table's files" in model.basis
+    assert "8.0 bytes per row, estimated from 4 of the table's files" in model.basis
     output = model.output_bytes(np.array([0, 1, 2]), np.array([0, 0, 0]), 1)
     assert abs(output[0] - (500 + 80 + 160 + 320)) <= 3
 
@@ -70,10 +70,26 @@ def test_a_trial_comes_near_what_one_file_of_all_rows_weighs(tmp_path: Path) -> 
     everything = np.arange(100)
     (predicted,) = model.output_bytes(everything, np.zeros(100, np.int64), 1)
     assert predicted == pytest.approx(one["add"]["size"], rel=0.1)
-    assert "by writing 64 files to memory" in model.basis
+    assert "measured by rewriting 64 files in memory" in model.basis
     # The line through the files themselves sees nothing of that.
     (by_line,) = SizeModel.of(files).output_bytes(everything, np.zeros(100, np.int64), 1)
     assert by_line > 2 * predicted
+
+
+def test_a_trial_is_of_the_same_files_in_whatever_order_the_log_has_them(tmp_path: Path) -> None:
+    """A checkpoint has another order than the commits."""
+    rng = np.random.default_rng(0)
+    adds = []
+    for i in range(160):
+        rows = pa.table({"w": rng.choice([f"word {j} of {i}" for j in range(1 + i)], 300)})
+        adds.append(handmade.write_data(tmp_path, f"f{i}.parquet", rows, {"p": f"{i % 2}"}))
+    metadata = handmade.metadata({"w": "string", "p": "string"}, ["p"])
+    files = open_table(handmade.write_log(tmp_path, [metadata, *adds])).files()
+    turned = Files(files.snapshot, np.arange(160)[::-1])
+    one, other = (sampled_model(open_store(str(tmp_path)), each) for each in (files, turned))
+    assert (one.basis, one.overhead) == (other.basis, other.overhead)
+    assert "measured" in one.basis
+    assert one.weights.tolist() == other.weights[::-1].tolist()
 
 
 def test_without_the_files_the_line_has_to_do(tmp_path: Path) -> None:
