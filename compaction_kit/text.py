@@ -8,6 +8,7 @@ import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,6 +24,7 @@ _FACTORS |= {f"{letter}ib": 1024**power for power, letter in enumerate("kmgtp", 
 _FACTORS |= {f"{letter}b": 1000**power for power, letter in enumerate("kmgtp", start=1)}
 _SIZE = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
 _LARGEST = 2**63 - 1
+_PARTITION = "partition."
 _EMPTY_ELEMENTS = frozenset({"br", "img", "meta"})
 # Control characters except tab and line feed, marks of text direction, and surrogates.
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -94,6 +96,21 @@ def format_count(number: int, noun: str) -> str:
     """Format a count: "1 file", "2,000 files", "2 batches"."""
     plural = "es" if noun.endswith("ch") else "s"
     return f"{number:,} {noun}{plural if number != 1 else ''}"
+
+
+def format_files(number: int, size_bytes: float, about: str = "") -> str:
+    """Format files and their bytes: "1 file (2 MiB)", "3 files (about 6 MiB in total)"."""
+    total = " in total" if number != 1 else ""
+    return f"{format_count(number, 'file')} ({about}{format_size(size_bytes)}{total})"
+
+
+def format_partition(row: Mapping[str, Any]) -> str:
+    """Format the columns partition.<column> of a row, and no other: "origin=JFK, day IS NULL".
+
+    Delta reads an empty partition value as null (protocol, "Partition Value Serialization").
+    """
+    values = {name.removeprefix(_PARTITION): row[name] for name in row if name.startswith(_PARTITION)}
+    return ", ".join(f"{name}={value}" if value else f"{name} IS NULL" for name, value in values.items())
 
 
 def shortened(text: str, most: int) -> str:

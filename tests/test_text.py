@@ -6,7 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.text import GIB, KIB, MIB, format_seconds, format_size, parse_size, parse_spark_size
+from compaction_kit.text import (
+    GIB,
+    KIB,
+    MIB,
+    format_files,
+    format_partition,
+    format_seconds,
+    format_size,
+    parse_size,
+    parse_spark_size,
+)
 
 
 @pytest.mark.parametrize(
@@ -143,3 +153,23 @@ def test_a_setting_that_is_no_size_is_named(text: str) -> None:
 )
 def test_seconds_are_written_for_people(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0 files (about 0 B in total)"), (1, "1 file (about 2 MiB)"), (3, "3 files (about 6 MiB in total)")],
+)
+def test_bytes_of_several_files_are_said_to_be_their_total(number: int, text: str) -> None:
+    assert format_files(number, number * 2 * MIB, "about ") == text
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        ({"num_files": 2}, ""),
+        ({"partition.p": "a", "num_files": 2, "partition.q.r": "1"}, "p=a, q.r=1"),
+        ({"partition.p": None, "partition.q": "", "partition.r": "None"}, "p IS NULL, q IS NULL, r=None"),
+    ],
+)
+def test_a_partition_is_named_by_its_columns_with_null_as_in_sql(row: dict[str, object], text: str) -> None:
+    assert format_partition(row) == text

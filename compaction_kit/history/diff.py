@@ -21,7 +21,7 @@ from compaction_kit.history.content import (
 from compaction_kit.log.actions import PARTITION
 from compaction_kit.log.listing import whole_version
 from compaction_kit.records import Record
-from compaction_kit.text import as_html_table, format_count, format_list, format_size
+from compaction_kit.text import as_html_table, format_count, format_list, format_partition, format_size
 
 ADDED, REMOVED = "added", "removed"
 _MOST_PARTITIONS = 12
@@ -132,7 +132,7 @@ class Diff(Record):
         head = ["partition", "files added", "removed", "bytes added", "removed", "rows added", "removed"]
         cells = [
             [
-                ", ".join(f"{key.removeprefix(PARTITION)}={row[key]}" for key in keys),
+                format_partition(row),
                 *(_shown(row[f"files_{change}"]) for change in (ADDED, REMOVED)),
                 *(format_size(row[f"bytes_{change}"]) for change in (ADDED, REMOVED)),
                 *(_shown(row[f"records_{change}"]) for change in (ADDED, REMOVED)),

@@ -18,6 +18,7 @@ from compaction_kit.plan.planner import Planner
 from compaction_kit.plan.predict import Outcome
 from compaction_kit.plan.thresholds import LARGE, Thresholds, reasons
 from compaction_kit.records import Plan
+from compaction_kit.text import format_partition
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,12 +126,12 @@ class BinPlan(Plan):
 
     @property
     def bytes_added(self) -> int:
-        """The predicted bytes of the added files; `size_basis` says by what."""
+        """The predicted bytes of the added files; `size_basis` says how they were estimated."""
         return int(self.outcome.bytes_added.sum())
 
     @property
     def size_basis(self) -> str:
-        """How bytes are predicted."""
+        """How `bytes_added` was estimated, as text."""
         return self.planner.model.basis
 
     @property
@@ -208,13 +209,12 @@ class BinPlan(Plan):
     @property
     def bin_names(self) -> list[str]:
         """What each bin is called: its partition, and its number there, such as "origin=JFK, bin 2 of 3"."""
-        columns = _partition_columns(self.bins)
-        rows, numbers = self.bins.select(columns).to_pylist(), self.bin_groups
+        rows, numbers = self.bins.select(_partition_columns(self.bins)).to_pylist(), self.bin_groups
         total, seen, names = Counter(numbers.tolist()), Counter[int](), []
         for row, number in zip(rows, numbers.tolist(), strict=True):
             seen[number] += 1
-            values = [f"{name.removeprefix('partition.')}={row[name]}" for name in columns]
-            names.append(", ".join([*values, f"bin {seen[number]} of {total[number]}"]))
+            place = f"bin {seen[number]} of {total[number]}"
+            names.append(f"{format_partition(row)}, {place}" if row else place)
         return names
 
     @cached_property

@@ -1,5 +1,6 @@
 """The parts that lead to a compaction: the verdict, the table's files, the plan for them, its run."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,16 @@ from compaction_kit.compaction import CompactionPlan
 from compaction_kit.files import Files
 from compaction_kit.plan.order import INGEST, SIZE
 from compaction_kit.skipping import Overlap
-from compaction_kit.text import Html, as_html_table, element, format_size, joined, paragraph
+from compaction_kit.text import (
+    Html,
+    as_html_table,
+    element,
+    format_count,
+    format_partition,
+    format_size,
+    joined,
+    paragraph,
+)
 from compaction_kit.widgets import parts
 from compaction_kit.widgets.job import attempt
 from compaction_kit.widgets.restore import RestoreState, RestoreView
@@ -101,9 +111,9 @@ class FilesView(parts.Part):
             self.image.show(files.plot if files.num_files else None)
             stats = files.stats()
             self.sentence.show(
-                f"Half of the files are under {format_size(stats.median_size_bytes)}, the largest has "
-                f"{format_size(stats.max_size_bytes)}. The log takes {format_size(stats.log_bytes)} to read, "
-                f"{stats.num_commits:,} commits since the checkpoint."
+                f"The median file has {format_size(stats.median_size_bytes)}, the largest "
+                f"{format_size(stats.max_size_bytes)}. Readers read {format_size(stats.log_bytes)} of the "
+                f"log, with {format_count(stats.num_commits, 'commit')} that no checkpoint has."
             )
             if self.column.options != files.data_columns:
                 self.column.options = files.data_columns
@@ -139,26 +149,32 @@ class FilesView(parts.Part):
 
 def _overlap_sentence(column: str, found: Overlap) -> str:
     return (
-        f"A query for one value of {column} opens {found.mean:,.1f} of {found.num_files:,} files on average, "
-        f"{found.max:,} at worst. {found.num_unknown:,} files don't say which values they hold."
+        f"A query for one value of {column} opens {found.mean:,.1f} of "
+        f"{format_count(found.num_files, 'file')} on average, {found.max:,} at most. Without minimum and "
+        f"maximum in their statistics: {format_count(found.num_unknown, 'file')}."
     )
 
 
 def _partitions(files: Files) -> Html:
     table = files.by_partition()
-    names = [name for name in table.column_names if name.startswith("partition.")]
     rows = [
         (
-            ", ".join(f"{name.removeprefix('partition.')}={row[name]}" for name in names) or "the table",
+            format_partition(row) or "the table",
             f"{row['num_files']:,}",
             f"{row['num_small_files']:,}",
             format_size(row["size_bytes"]),
         )
         for row in table.slice(0, _MOST_PARTITIONS).to_pylist()
     ]
-    more = len(table) - len(rows)
-    notes = [paragraph(f"and {more:,} partitions with fewer files")] if more else []
+    # The partitions with the most files come first.
+    rest = table["num_files"].to_pylist()[len(rows) :]
+    notes = [paragraph(_further(rest))] if rest else []
     return joined(as_html_table(("partition", "files", "small", "size"), rows), *notes)
+
+
+def _further(num_files: Sequence[int]) -> str:
+    most, each = format_count(num_files[0], "file"), " each" if len(num_files) > 1 else ""
+    return f"and {format_count(len(num_files), 'more partition')} with at most {most}{each}"
 
 
 class PlanView(parts.Part):

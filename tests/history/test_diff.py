@@ -55,7 +55,7 @@ def test_sums_are_of_the_files_and_unknown_where_one_does_not_say(table: Path) -
     assert by_partition[None]["records_added"] is None
     assert diff.commits["data_change"].to_pylist() == [True, True, False]
     assert "unknown added, 10 removed" in repr(diff)
-    assert "p=None" in diff._repr_html_()
+    assert ">p IS NULL</td>" in diff._repr_html_()
 
 
 @pytest.mark.parametrize(("start", "end", "same"), [(2, 3, True), (3, 2, True), (1, 2, False), (1, 1, True)])

@@ -17,7 +17,7 @@ from compaction_kit.text import KIB
 from compaction_kit.widgets.page import PartPage, still_of
 from compaction_kit.widgets.parts import Drawing, FigureView
 from tests.displayed import outputs_of
-from tests.handmade import commit_path, metadata, write_log, write_sink_log
+from tests.handmade import add, commit_path, metadata, write_log, write_sink_log
 
 SECONDS = 30
 WITHOUT_FIGURE = [widgets.run, widgets.query, widgets.vacuum]
@@ -82,6 +82,15 @@ def test_a_plan_alone_follows_its_state(folder: Path) -> None:
     assert page.state.plan is not None
     assert page.state.plan.num_bins > 2
     assert f"fill {page.state.plan.num_bins} bins of at most 8 KiB" in words(page)
+
+
+def test_partitions_that_are_not_shown_are_counted_with_their_most_files(tmp_path: Path) -> None:
+    cities = [*[None] * 3, *[f"city {i % 13}" for i in range(26)], "last"]
+    adds = [add(f"f{i}", partition={"city": city}) for i, city in enumerate(cities)]
+    page = settled(ck.widgets.files(write_log(tmp_path, [metadata({"city": "string"}, ["city"]), *adds])))
+    page.part.more.selected_index = 0
+    assert ">city IS NULL</td>" in page.part.partitions.value
+    assert "and 5 more partitions with at most 2 files each" in page.part.partitions.value
 
 
 @pytest.mark.spark
