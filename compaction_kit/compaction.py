@@ -12,7 +12,7 @@ from compaction_kit.execute import CompactionResult, run_plan
 from compaction_kit.handle import Handle
 from compaction_kit.plan.bins import BinPlan
 from compaction_kit.plan.compare import Comparison, compare
-from compaction_kit.plan.explain import Exactness, exactness, explain, metrics, warnings
+from compaction_kit.plan.explain import Exactness, bin_limit, exactness, explain, metrics, warnings
 from compaction_kit.predict_reads import ReadPrediction, predict_reads
 from compaction_kit.query import Query
 from compaction_kit.text import format_count, format_size
@@ -178,6 +178,7 @@ class CompactionPlan(BinPlan):
             limits.max_file_size,
             self.planner.largest_bin,
             self.bin_names,
+            bin_limit(self),
         )
 
     def plot_sizes(self, former: "CompactionPlan | None" = None, into: Figure | None = None) -> Figure:
@@ -200,7 +201,7 @@ class CompactionPlan(BinPlan):
     def plot_bins(self) -> Figure:
         """Draw the bins alone."""
         limit = self.thresholds.max_file_size
-        return plots.bins(self.files, self.outcome.bytes_added, limit, self.bin_names)
+        return plots.bins(self.files, self.outcome.bytes_added, limit, self.bin_names, bin_limit(self))
 
     def parts(self) -> Sequence[object]:
         """The sentences, and the figure."""
@@ -208,6 +209,6 @@ class CompactionPlan(BinPlan):
 
     def __repr__(self) -> str:
         return (
-            f"CompactionPlan(version {self.version}: {self.num_files_removed:,} files in "
+            f"CompactionPlan(version {self.version}: {format_count(self.num_files_removed, 'file')} in "
             f"{format_count(self.num_bins, 'bin')}, {format_size(self.bytes_removed)})"
         )

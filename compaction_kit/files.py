@@ -19,7 +19,7 @@ from compaction_kit.plots.sizes import Histogram
 from compaction_kit.records import Record
 from compaction_kit.retention import table_retention
 from compaction_kit.skipping import Bounds, Overlap, measure_overlap, read_bounds
-from compaction_kit.text import MIB, format_size, parse_size, parse_spark_size
+from compaction_kit.text import MIB, format_count, format_files, format_size, parse_size, parse_spark_size
 
 SMALL_FILE_SIZE = 16 * MIB
 _TARGET_SIZE = "delta.targetFileSize"
@@ -59,19 +59,21 @@ class FileStats(Record):
 
     def facts(self) -> dict[str, str]:
         """Return the statistics for people: names and values."""
+        most = f"; the partition with the most has {self.skew:,.1f} times the average"
         return {
-            "files": f"{self.num_files:,} in {self.num_partitions:,} partitions; the largest has "
-            f"{self.skew:,.1f} times the average",
+            "files": f"{self.num_files:,} in {format_count(self.num_partitions, 'partition')}"
+            f"{most if self.num_partitions > 1 else ''}",
             "size": format_size(self.size_bytes),
-            f"under {format_size(self.small_file_size)}": f"{self.num_small_files:,} files, "
-            f"{format_size(self.small_bytes)}",
+            f"under {format_size(self.small_file_size)}": format_files(
+                self.num_small_files, self.small_bytes
+            ),
             "smallest": format_size(self.min_size_bytes),
             "median": format_size(self.median_size_bytes),
             "largest": format_size(self.max_size_bytes),
-            "log to read": f"{format_size(self.log_bytes)}, {self.num_commits:,} commits since the "
-            "checkpoint",
-            "tombstones": f"{self.num_tombstones:,} files, {format_size(self.tombstoned_bytes)}, of "
-            f"which {format_size(self.reclaimable_bytes)} are past the retention",
+            "log to read": f"{format_size(self.log_bytes)}, with {format_count(self.num_commits, 'commit')} "
+            "that no checkpoint has",
+            "tombstones": f"{format_files(self.num_tombstones, self.tombstoned_bytes)}, "
+            f"{format_size(self.reclaimable_bytes)} past the retention",
         }
 
 
@@ -171,9 +173,9 @@ class Files:
         Examples:
             >>> ck.open_table("data/flights").files().stats()
             FileStats(
-            files           1,095 in 3 partitions; the largest has 1.0 times the average
+            files           1,095 in 3 partitions; the partition with the most has 1.0 times the average
             size            ...
-            under 16 MiB    1,095 files, ...
+            under 16 MiB    1,095 files (...
         """
         threshold = self.small_file_size(small_file_size)
         sizes = self.sizes
@@ -265,8 +267,8 @@ class Files:
         Examples:
             >>> ck.open_table("data/flights").files().overlap("time_hour")
             Overlap(
-            files                                       1,095, 0 of them without bounds
-            files that a point of time_hour falls in    2.5 on average, 3 in the median, 3 at most
+            files                           1,095, 0 of them without bounds
+            files per value of time_hour    2.5 on average, 3 in the median, 3 at most
             )
         """
         return measure_overlap(column, self.bounds(column))
@@ -280,7 +282,8 @@ class Files:
         return plots.file_sizes(self.histogram(), self.small_file_size(small_file_size))
 
     def __repr__(self) -> str:
-        return f"Files(version {self.version}: {self.num_files:,} files, {format_size(self.size_bytes)})"
+        files = format_count(self.num_files, "file")
+        return f"Files(version {self.version}: {files}, {format_size(self.size_bytes)})"
 
 
 def _waste(snapshot: Snapshot) -> dict[str, int]:

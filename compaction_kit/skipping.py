@@ -141,7 +141,7 @@ class Overlap(Record):
         """Return the overlap for people: names and values."""
         return {
             "files": f"{self.num_files:,}, {self.num_unknown:,} of them without bounds",
-            f"files that a point of {self.column} falls in": f"{self.mean:,.1f} on average, "
+            f"files per value of {self.column}": f"{self.mean:,.1f} on average, "
             f"{self.median:,.0f} in the median, {self.max:,} at most",
         }
 

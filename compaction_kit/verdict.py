@@ -13,6 +13,7 @@ from compaction_kit.text import (
     element,
     format_count,
     format_factor,
+    format_files,
     format_list,
     format_seconds,
     format_size,
@@ -65,7 +66,7 @@ class Verdict:
             >>> plan = ck.open_table("data/flights").plan_compaction()
             >>> print(Verdict.of(plan.source, plan))
             1,095 files where 3 would do: a query that reads all opens 365 times as many.
-            Compaction rewrites 1,095 files of 19.1 MiB as 3 of about ... MiB, in 3 partitions.
+            Compaction rewrites 1,095 files (19.1 MiB in total) as 3 files (about ... MiB in total), in ...
             The plan is exact...
         """
         kind, now = _now(files, plan, error)
@@ -110,9 +111,9 @@ def _too_many(plan: BinPlan, now: int, after: int) -> str:
 
 def _rewriting(plan: BinPlan) -> str:
     return (
-        f"Compaction rewrites {format_count(plan.num_files_removed, 'file')} of "
-        f"{format_size(plan.bytes_removed)} as {plan.num_files_added:,} of about "
-        f"{format_size(plan.bytes_added)}, in {format_count(plan.num_partitions, 'partition')}."
+        f"Compaction rewrites {format_files(plan.num_files_removed, plan.bytes_removed)} as "
+        f"{format_files(plan.num_files_added, plan.bytes_added, 'about ')}, in "
+        f"{format_count(plan.num_partitions, 'partition')}."
     )
 
 

@@ -340,8 +340,8 @@ def test_the_figure_s_words_are_its_finding_and_its_first_tables(lake: Path) -> 
 def test_the_first_tables_of_very_many_are_shown(lake: Path) -> None:
     found = survey([lake / "few"] * 60)
     assert str(found.plot().get_label()).endswith("the first 30 of 60 tables are shown")
-    assert "10 tables more" in found._repr_html_()
-    assert "40 tables more" in found.summary()
+    assert "10 more tables" in found._repr_html_()
+    assert "40 more tables" in found.summary()
 
 
 def test_a_table_of_which_no_row_is_left_is_drawn(tmp_path: Path) -> None:

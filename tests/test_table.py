@@ -114,7 +114,7 @@ def test_a_minimum_above_the_maximum_is_planned_as_optimize_takes_it_and_warned_
     assert table.thresholds("2 MiB", most) == plan.thresholds
     assert plan.thresholds.min_file_size > plan.thresholds.max_file_size
     assert len(plan.warnings) == 1
-    assert "minimum file size of 2 MiB is above the maximum" in plan.warnings[0]
+    assert "minimum file size of 2 MiB is above the target file size" in plan.warnings[0]
     for shown in (plan.explain(), plan._repr_html_(), *plan.to_dict()["warnings"]):
         assert plan.warnings[0].partition(",")[0] in shown
     confs("spark.databricks.delta.optimize.minFileSize", str(2 << 20))

@@ -51,7 +51,7 @@ def test_a_sick_table_is_told_by_the_files_that_would_do(tmp_path: Path) -> None
     assert verdict.kind == "warning"
     assert verdict.sentences == (
         "30 files where 1 would do: a query that reads all opens 30 times as many.",
-        "Compaction rewrites 30 files of 735 B as 1 of about 735 B, in 1 partition.",
+        "Compaction rewrites 30 files (735 B in total) as 1 file (about 735 B), in 1 partition.",
         "The plan is exact.",
     )
 

@@ -12,7 +12,7 @@ from compaction_kit.files import Files
 from compaction_kit.plan.bins import BinPlan
 from compaction_kit.plan.order import INGEST, SIZE, tied_across
 from compaction_kit.plan.thresholds import candidates, files_with_many_deleted_rows, small_files
-from compaction_kit.text import format_count, format_size
+from compaction_kit.text import format_count, format_files, format_size
 
 _CERTAIN = {
     "sums": "files and bytes of each bin",
@@ -31,16 +31,19 @@ def explain(plan: BinPlan) -> str:
     lines += [_packing(plan), *_left_alone(plan)]
     if plan.thresholds.batch_size is not None:
         batches, size = format_count(plan.num_batches, "commit"), format_size(plan.thresholds.batch_size)
-        lines.append(f"They go into {batches} of at most {size}, smallest bins first.")
+        lines.append(
+            f"The bins go into {batches}, smallest bins first, each of one bin or of at most {size}."
+        )
+    become = "becomes" if plan.num_files_removed == 1 else "become"
     lines.append(
-        f"{format_count(plan.num_files_removed, 'file')} of {format_size(plan.bytes_removed)} become "
-        f"{format_count(plan.num_files_added, 'file')} of about {format_size(plan.bytes_added)} "
-        f"(predicted: {plan.size_basis})."
+        f"{format_files(plan.num_files_removed, plan.bytes_removed)} {become} "
+        f"{format_files(plan.num_files_added, plan.bytes_added, 'about ')}. "
+        f"The size is predicted: {plan.size_basis}."
     )
     if plan.is_optimize and not exactness(plan).members:
         lines.append(
-            "Files of one size are at the edge of a bin: sums are exact, and which of them are in which bin "
-            "follows their order in Delta's snapshot."
+            "Some bins end between files of equal size: the number and bytes of files in each bin are exact, "
+            "but which of these files go into which bin depends on their order in Delta's snapshot."
         )
     return "\n".join([*lines, *warnings(plan)])
 
@@ -51,9 +54,9 @@ def warnings(plan: BinPlan) -> tuple[str, ...]:
     if plan.zorder_by or lower <= upper:
         return ()
     return (
-        f"The minimum file size of {format_size(lower)} is above the maximum of {format_size(upper)}, so "
-        "that every run selects the last one's output again, and rewrites files of it that fit together: "
-        "lower the first or raise the second.",
+        f"The minimum file size of {format_size(lower)} is above the target file size of "
+        f"{format_size(upper)}, so the next run selects the files that this run adds, and rewrites those "
+        "that fit into one bin: lower the minimum or raise the target.",
     )
 
 
@@ -97,18 +100,31 @@ def why_empty(plan: BinPlan) -> str:
 
 def _packing(plan: BinPlan) -> str:
     bins = format_count(plan.num_bins, "bin")
-    partitions = format_count(plan.num_partitions, "partition")
     if plan.zorder_by:
-        return (
-            f"Each partition is a bin, {bins} in all, with its rows ordered by {', '.join(plan.zorder_by)}."
-        )
-    how = {SIZE: "smallest first", INGEST: "oldest first"}.get(plan.order, f"by {plan.order}")
-    most_bins = int(np.unique(plan.bin_groups, return_counts=True)[1].max())
+        columns = ", ".join(plan.zorder_by)
+        return f"All files of a partition are one bin ({bins} in total), its rows in Z-order by {columns}."
+    how = {SIZE: "smallest files first", INGEST: "oldest files first"}
     return (
-        f"Of these, {plan.num_files_removed:,} fill {bins} of at most "
-        f"{format_size(plan.thresholds.max_file_size)} in {partitions}, {how}; the fullest partition gets "
-        f"{most_bins:,}."
+        f"Of these, {plan.num_files_removed:,} fill {bins}{bin_limit(plan)}{_spread(plan)}, "
+        f"{how.get(plan.order, f'lowest {plan.order} first')}."
     )
+
+
+def bin_limit(plan: BinPlan) -> str:
+    """Return how large a bin may be, as the end of a phrase; empty for Z-order, which has no limit."""
+    if plan.zorder_by:
+        return ""
+    limit = f"of at most {format_size(plan.thresholds.max_file_size)}"
+    return f" {limit}" if plan.order == SIZE else f" with a predicted output {limit}"
+
+
+def _spread(plan: BinPlan) -> str:
+    if not plan.source.partition_columns:
+        return ""
+    in_each = np.unique(plan.bin_groups, return_counts=True)[1]
+    partitions = f" in {format_count(len(in_each), 'partition')}"
+    up_to = "" if in_each.min() == in_each.max() else "up to "
+    return f"{partitions}, {up_to}{in_each.max():,} in each" if len(in_each) > 1 else partitions
 
 
 def _left_alone(plan: BinPlan) -> list[str]:
@@ -117,16 +133,17 @@ def _left_alone(plan: BinPlan) -> list[str]:
     over = plan.unbounded.num_bins - plan.packed.num_bins
     lines = []
     if alone:
-        lines.append(f"{format_count(alone, 'file')} would be alone in a bin and so {_stay(alone)}.")
+        isnt, each = ("isn't", "it") if alone == 1 else ("aren't", "each")
+        lines.append(
+            f"{format_count(alone, 'file')} {isnt} rewritten, because {each} would be alone in a bin."
+        )
     if over:
-        bins = "1 bin that gains" if over == 1 else f"{over:,} bins that gain"
-        budget = format_size(plan.budget or 0)
-        lines.append(f"{bins} less for each byte {_stay(over)}, for the budget is {budget}.")
+        bins, isnt = format_count(over, "bin"), "isn't" if over == 1 else "aren't"
+        lines.append(
+            f"{bins} {isnt} rewritten, because the budget is {format_size(plan.budget or 0)}; bins that gain "
+            "the most per byte come first."
+        )
     return lines
-
-
-def _stay(count: int) -> str:
-    return "stays" if count == 1 else "stay"
 
 
 @dataclass(frozen=True)

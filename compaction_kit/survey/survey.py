@@ -304,7 +304,7 @@ def _skipped(sentences: Sequence[str]) -> list[str]:
 
 
 def _more(count: int, most: int) -> list[str]:
-    return [f"… and {format_count(count - most, 'table')} more in to_arrow()"] if count > most else []
+    return [f"… and {format_count(count - most, 'more table')} in to_arrow()"] if count > most else []
 
 
 def _ratio(number: float) -> str:

@@ -202,8 +202,11 @@ def test_counts_of_a_plan_agree_with_each_other(
         ([500, 600], "No file is under 100 B, so there is nothing to do."),
         ([10, 500], "Only one file is under 100 B, so there is nothing to do."),
         ([60, 61], "Each of the 2 files under 100 B would be alone in its bin"),
-        ([10, 20], "Of these, 2 fill 1 bin of at most 100 B in 1 partition, smallest first"),
-        ([60, 61, 40, 30], "2 files would be alone in a bin and so stay."),
+        ([10, 20], "Of these, 2 fill 1 bin of at most 100 B, smallest files first."),
+        ([10, 20], "\n2 files (30 B in total) become 1 file (about 30 B). The size is predicted: "),
+        ([10, 20, 80, 90, 10], "\n3 files (40 B in total) become 1 file (about 40 B)."),
+        ([60, 61, 40, 30], "2 files aren't rewritten, because each would be alone in a bin."),
+        ([60, 40, 30], "1 file isn't rewritten, because it would be alone in a bin."),
     ],
     ids=str,
 )
@@ -213,6 +216,34 @@ def test_a_plan_explains_itself(tmp_path: Path, sizes: list[int], sentence: str)
     small = sum(size < 100 for size in sizes)
     assert explanation.startswith(f"Version 0 has {len(sizes)} live files, {small} under 100 B.")
     assert sentence in explanation
+
+
+def test_a_plan_says_how_many_bins_a_partition_gets_and_names_null_as_sql_does(tmp_path: Path) -> None:
+    adds = [
+        handmade.add(f"{p!r}{i}", 40 + i, {"p": p, "q": "1"})
+        for p in (None, "", "None", "b")
+        for i in range(2)
+    ]
+    files = files_of(tmp_path / "one each", *adds, p="string", q="integer")
+    plan = plan_of(files)
+    assert "4 bins of at most 100 B in 4 partitions, 1 in each, smallest files first." in plan.explain()
+    assert plan.bin_names == [
+        *["p IS NULL, q=1, bin 1 of 1"] * 2,
+        *["p=None, q=1, bin 1 of 1", "p=b, q=1, bin 1 of 1"],
+    ]
+    assert "p IS NULL, q=1, bin 1 of 1" in plan._repr_html_()
+    more = [handmade.add(f"more{i}", 45, {"p": "b", "q": "1"}) for i in range(2)]
+    plan = plan_of(files_of(tmp_path / "two in one", *adds, *more, p="string", q="integer"))
+    assert "5 bins of at most 100 B in 4 partitions, up to 2 in each, smallest" in plan.explain()
+
+
+def test_z_order_has_no_limit_of_a_bin(tmp_path: Path) -> None:
+    files = files_of(tmp_path, *(handmade.add(f"f{i}", 40) for i in range(5)))
+    plan = CompactionPlan.of(Planner(files), Thresholds(100, 100), zorder_by=["id"])
+    assert (
+        "All files of a partition are one bin (1 bin in total), its rows in Z-order by id." in plan.explain()
+    )
+    assert str(plan.plot_bins().get_label()) == "5 files in 1 bin"
 
 
 def test_a_predicate_that_selects_no_file_is_explained(tmp_path: Path) -> None:
@@ -242,7 +273,7 @@ def test_a_plan_of_no_table_does_not_run(tmp_path: Path) -> None:
 
 def test_a_plan_draws_itself(tmp_path: Path) -> None:
     plan = plan_of(files_of(tmp_path, handmade.add("a", 10), handmade.add("b", 20)))
-    label = "2 → 1 files, 30 B → about 30 B. 2 files in 1 bin of at most 100 B"
+    label = "2 → 1 file, 30 B → about 30 B. 2 files in 1 bin of at most 100 B"
     assert plan.plot().get_label() == label
     page = plan._repr_html_()
     assert f'aria-label="{label}"' in page
@@ -277,7 +308,7 @@ def test_ties_inside_a_bin_leave_nothing_open_and_ties_at_its_edge_do(tmp_path: 
     assert not edge.exact.members
     assert (edge.exact.sums, edge.exact.num_files_added, edge.exact.commits) == (True, True, True)
     assert "not certain: which of equal-sized files go into which bin" in str(edge.exact)
-    assert "sums are exact" in edge.explain()
+    assert "Some bins end between files of equal size: the number and bytes of files" in edge.explain()
 
 
 def test_what_comes_out_is_open_where_the_log_does_not_count_rows(tmp_path: Path) -> None:
@@ -325,7 +356,10 @@ def test_batches_take_the_smallest_bins_first(tmp_path: Path) -> None:
         {"batch_id": 0, "num_bins": 2, "num_files": 4, "size_bytes": 62, **added(2)},
         {"batch_id": 1, "num_bins": 1, "num_files": 2, "size_bytes": 61, **added(1)},
     ]
-    assert "2 commits of at most 65 B, smallest bins first" in plan.explain()
+    assert (
+        "The bins go into 2 commits, smallest bins first, each of one bin or of at most 65 B."
+        in plan.explain()
+    )
     assert (plan.num_batches, plan.exact.commits) == (2, True)
 
 
