@@ -9,6 +9,7 @@ import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.patches import StepPatch
+from matplotlib.transforms import ScaledTranslation
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.plots import style
@@ -28,6 +29,8 @@ _ROOM_FOR_NUMBER, _ROOM_FOR_BOTH = 1.18, 1.6
 _NUM_AXES = 4
 # In inches: on the workbench's page beside the controls, where the window is small.
 _SIZES_WIDTH, _SIZES_HEIGHT = 5.0, 3.6
+# What sizes beside an axis take, such as "512 MiB".
+_TICKS_WIDTH = 0.66
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,7 @@ def before_after(
         # Laid out by hand: it is drawn anew while a slider moves, and matplotlib's own way takes as long
         # as the drawing.
         figure = Chart(figsize=(_SIZES_WIDTH, _SIZES_HEIGHT))
-        figure.subplots_adjust(left=0.135, right=0.985, top=0.86, bottom=0.07, hspace=0.12)
+        figure.subplots_adjust(left=0.165, right=0.985, top=0.86, bottom=0.07, hspace=0.12)
         axes = _size_axes(figure)
     return _draw_before_after(figure, axes, before, after, min_file_size, max_file_size, largest, former)
 
@@ -265,7 +268,8 @@ def _panel(
                 files.annotate(f"{count:,}", (x, count), ha="center", va="bottom", fontsize=8.25, color=INK)
     for axis in axes:
         # Otherwise matplotlib lays the ticks out twice, to find a place beside them.
-        axis.yaxis.set_label_coords(-0.125, 0.5)
+        beside = axis.transAxes + ScaledTranslation(-_TICKS_WIDTH, 0, axis.figure.dpi_scale_trans)
+        axis.yaxis.set_label_coords(0, 0.5, beside)
     files.set(ylabel="files", ylim=(0, room * max(tops[0], 1)))
     style.count_ticks(files.yaxis, 4)
     size.set(ylabel="bytes", ylim=(1.05 * max(tops[1], 1), 0))

@@ -121,6 +121,22 @@ def test_names_of_thresholds_and_numbers_are_over_no_bar(minimum: int) -> None:
                 assert text.get_window_extent().padded(-0.75).count_overlaps(bars) == 0, text.get_text()
 
 
+def test_the_sizes_beside_the_axes_have_room_in_wider_fonts_too() -> None:
+    """A page that has no DejaVu Sans shows an SVG's text in another font."""
+    sizes = np.full(2_500, 128)
+    files = bins_table([10, 20], [0, 0]), np.array([25])
+    for figure in (
+        plots.before_after(sizes, sizes, min_file_size=KIB, max_file_size=GIB, largest=MIB),
+        plots.plan(sizes, sizes, *files, KIB, GIB, MIB),
+        plots.file_sizes(Histogram.of(sizes), MIB),
+    ):
+        figure.draw_without_rendering()
+        for axis in figure.axes[:4]:
+            boxes = [tick.get_window_extent() for tick in axis.get_yticklabels()]
+            room = min(box.x1 - 1.1 * box.width for box in boxes if axis.get_ylabel())
+            assert axis.yaxis.label.get_window_extent().x1 < room
+
+
 def bins_table(sizes: list[int], bin_ids: list[int]) -> pa.Table:
     return pa.table({"size_bytes": pa.array(sizes, pa.int64()), "bin_id": pa.array(bin_ids, pa.int64())})
 
