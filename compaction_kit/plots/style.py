@@ -10,8 +10,8 @@ import re
 import textwrap
 import threading
 import uuid
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any, TypeVar
 
 import matplotlib as mpl
@@ -22,7 +22,6 @@ from matplotlib.axis import Axis
 from matplotlib.backend_bases import RendererBase
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure, FigureBase
-from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.patches import Patch
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
@@ -63,8 +62,6 @@ _FONTS = "'DejaVu Sans', Verdana, sans-serif"
 _UNUSED_ID = re.compile(r' id="[a-zA-Z0-9.]+_\d+"')
 # The texts of an SVG, which stay as they are: a name may look like a colour.
 _TEXTS = re.compile(r"(?<=>)([^<]+)(?=</text>)")
-# Matplotlib's own font with a box for every character that has no other.
-_LAST_RESORT = "Last Resort High-Efficiency"
 # Larger ones slow a page down more than pixels do.
 _MOST_SVG_CHARACTERS = 512 << 10
 
@@ -89,7 +86,10 @@ class Chart(Figure):
         """See `Figure.draw`."""
         for text in _texts_in(self):
             _draw_verbatim(text)
-        super().draw(renderer)
+        with warnings.catch_warnings():
+            # A page has fonts for these characters, and a PNG shows boxes.
+            warnings.filterwarnings("ignore", "Glyph .* missing from font")
+            super().draw(renderer)
 
     def _repr_html_(self) -> str:
         return shown(to_html(self))
@@ -262,17 +262,7 @@ def _texts_in(artist: Artist) -> Iterator[Text]:
 
 
 def _draw_verbatim(text: Text) -> None:
-    """Have a text drawn without markup, with a glyph for each character."""
+    """Have a text drawn without markup."""
     text.set_parse_math(False)
     text.set_usetex(False)
-    words = visible(text.get_text()).expandtabs(1)
-    text.set_text(words)
-    families = text.get_fontfamily()
-    if not (words.isascii() or _LAST_RESORT in families or _glyphs().issuperset(map(ord, words))):
-        # The last resort has one weight, and matplotlib would say so below the cell.
-        text.set(fontfamily=[*families, _LAST_RESORT], fontweight="normal")
-
-
-@cache
-def _glyphs() -> frozenset[int]:
-    return frozenset([ord("\n"), *get_font(findfont(FontProperties())).get_charmap()])
+    text.set_text(visible(text.get_text()).expandtabs(1))
