@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from course import races
 from pyarrow import fs
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -33,7 +34,6 @@ from compaction_kit.errors import (
     VerificationError,
 )
 from compaction_kit.execute import Progress
-from compaction_kit.lessons import races
 from tests import folders, handmade
 from tests.conftest import CopyOf
 from tests.execute.meanwhile import commit_behind, once, once_rewriting

@@ -8,6 +8,7 @@ import types
 from collections.abc import Iterator
 from pathlib import Path
 
+import course
 import pytest
 from pyspark.sql import SparkSession
 
@@ -19,8 +20,9 @@ OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 def modules() -> Iterator[types.ModuleType]:
-    for found in pkgutil.walk_packages(ck.__path__, "compaction_kit."):
-        yield importlib.import_module(found.name)
+    for package in (ck, course):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            yield importlib.import_module(found.name)
 
 
 EXAMPLES = {test.name: test for module in modules() for test in FINDER.find(module) if test.examples}

@@ -22,7 +22,6 @@ REACH_FILES = (
     "report.py",
     "predict_reads.py",
     "datasets.py",
-    "lessons/",
     "execute/jvm.py",
     "widgets/parts.py",
     "widgets/workbench.py",

@@ -14,6 +14,10 @@ import ipywidgets as w
 import numpy as np
 import pyarrow as pa
 import pytest
+from course.check import Checked
+from course.races import ATTEMPTS, Refusal, Story
+from course.streams import BATCHES, StreamStory
+from course.writers import Scenario, Writer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import LongType, StructField, StructType
@@ -31,10 +35,6 @@ from compaction_kit.interop import (
     ParquetPlan,
     ParquetResult,
 )
-from compaction_kit.lessons.check import Checked
-from compaction_kit.lessons.races import ATTEMPTS, Refusal, Story
-from compaction_kit.lessons.streams import BATCHES, StreamStory
-from compaction_kit.lessons.writers import Scenario, Writer
 from compaction_kit.plan import bins
 from compaction_kit.plots.style import Chart, titled
 from compaction_kit.predict_reads import ReadPrediction

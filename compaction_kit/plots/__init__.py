@@ -5,10 +5,8 @@ can't see it.
 """
 
 from compaction_kit.plots.comparisons import layouts, predicted_reads, reads, survey
-from compaction_kit.plots.concurrency import concurrency
-from compaction_kit.plots.history import history, lifetimes, manifest, manifest_rows
-from compaction_kit.plots.lessons import packing, reading, waiting
-from compaction_kit.plots.sink_log import log_files, sink_log
+from compaction_kit.plots.history import history, lifetimes, manifest
+from compaction_kit.plots.sink_log import sink_log
 from compaction_kit.plots.sizes import before_after, bins, file_sizes, plan
 from compaction_kit.plots.style import LIVE, LOST, NEW, SMALL, TOMBSTONED, Chart, to_html, to_png, to_svg
 from compaction_kit.plots.timeline import timeline, timelines
@@ -23,19 +21,14 @@ __all__ = [
     "Chart",
     "before_after",
     "bins",
-    "concurrency",
     "file_sizes",
     "history",
     "layouts",
     "lifetimes",
-    "log_files",
     "manifest",
-    "manifest_rows",
-    "packing",
     "plan",
     "predicted_reads",
     "readability",
-    "reading",
     "reads",
     "sink_log",
     "storage",
@@ -46,5 +39,4 @@ __all__ = [
     "to_png",
     "to_svg",
     "vacuum",
-    "waiting",
 ]

@@ -1,12 +1,15 @@
 """How Sphinx builds the book; `make book` runs it. Nothing it needs comes over a network."""
 
 import hashlib
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "docs" / "book"))
+# Notebooks run in folders of their own, and the course is beside the lessons.
+os.environ["PYTHONPATH"] = str(ROOT / "notebooks")
 
 import pages  # noqa: E402
 
@@ -20,7 +23,11 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 
 # Outputs are kept until a cell or the package changes.
 _source = hashlib.sha256()
-for _file in sorted(file for file in (ROOT / "compaction_kit").rglob("*.*") if file.suffix != ".pyc"):
+for _file in sorted(
+    file
+    for file in (*(ROOT / "compaction_kit").rglob("*.*"), *(ROOT / "notebooks" / "course").rglob("*.*"))
+    if file.suffix != ".pyc"
+):
     _source.update(_file.read_bytes())
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(ROOT / ".book" / "outputs" / _source.hexdigest()[:16])

@@ -27,14 +27,7 @@ ROOMS = {
     "Other readers and formats": ("compaction_kit.interop",),
     "Figures": ("compaction_kit.plots",),
     "Widgets and reports": ("compaction_kit.widgets", "compaction_kit.report"),
-    "Lessons and practice tables": (
-        "compaction_kit.datasets",
-        "compaction_kit.lessons.labs",
-        "compaction_kit.lessons.lab",
-        "compaction_kit.lessons.predict",
-        "compaction_kit.lessons.races",
-        "compaction_kit.lessons.streams",
-    ),
+    "Practice tables": ("compaction_kit.datasets",),
     "Sessions, storage and errors": (
         "compaction_kit.session",
         "compaction_kit.storage",

@@ -26,8 +26,8 @@ import deltalake
 
 import compaction_kit as ck
 from compaction_kit.datasets import shaped_table
-from compaction_kit.lessons import labs
-from compaction_kit.lessons.predict import predict"""
+from course import labs
+from course.predict import predict"""
 DELETED_FROM = """\
 path = shaped_table("../lessons/deleted-from", partitions=0, files=4, rows=100, commits=4)
 deltalake.DeltaTable(path).delete("id < 150")

@@ -1,5 +1,6 @@
 """The workbench in JupyterLab, and then the lessons' labs in a notebook beside it and in the same kernel."""
 
+import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from tests.browser.analyst import SECOND, AnalystsPath
 from tests.browser.jupyter import NothingLeaks, Window, open_window, write_notebook
 from tests.browser.labs import CELLS, Labs, make_tables
 from tests.browser.servers import jupyterlab
+from tests.test_project import ROOT
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -38,6 +40,7 @@ class TestLabs(NothingLeaks, Labs):
     @classmethod
     def page(cls, browser: Window, root: Path) -> Page:
         make_tables(root / "lessons")
+        shutil.copytree(ROOT / "notebooks" / "course", root / "notebooks" / "course")
         write_notebook(root / "notebooks" / "labs.ipynb", CELLS)
         page = browser.run_beside("notebooks/labs.ipynb")
         expect(page.locator(".ck-predict")).to_have_count(3, timeout=120 * SECOND)

@@ -47,8 +47,7 @@ def serve(listener: socket.socket) -> None:
     import pyarrow.dataset
     import pyarrow.parquet  # noqa: F401
 
-    import compaction_kit
-    import compaction_kit.lessons.check  # noqa: F401
+    import compaction_kit.widgets  # noqa: F401
 
     # What pandas finds when it is imported in a kernel, where the width isn't a terminal's.
     pd.options.display.max_columns = 20

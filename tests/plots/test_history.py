@@ -1,6 +1,5 @@
 """Figures of a table's past: the files of each version, and their lives."""
 
-import numpy as np
 import pyarrow as pa
 from matplotlib.collections import PolyCollection
 
@@ -82,25 +81,3 @@ def test_what_a_cleaned_up_log_begins_with_was_there_before() -> None:
 
 def test_a_table_without_files_has_a_figure_that_says_so() -> None:
     assert plots.lifetimes(lives_of(), HISTORY).get_suptitle() == "No version has a file"
-
-
-def test_rows_of_a_manifest_are_told_apart_by_where_they_are_from() -> None:
-    groups = pa.table(
-        {
-            "name": ["batch 1", "batch 2", "batch 3", "appended"],
-            "num_rows": [10, 20, 30, 5],
-            "old_rows": [0, 20, 30, 0],
-            "new_rows": [10, 0, 30, 0],
-        }
-    )
-    figure = plots.manifest_rows(groups, 1, "30 twice")
-    axis = figure.axes[0]
-    live, compacted, again, missed = (
-        [bar.get_height() for bar in container] for container in axis.containers
-    )
-    assert live == [10, 0, 30, 0]
-    assert compacted == [0, 20, 0, 0]
-    assert again == [0, 0, 30, 0]
-    assert missed == [0, 0, 0, 5]
-    assert np.array_equal(axis.lines[0].get_xdata(), [0.5, 0.5])
-    assert str(figure.get_label()) == "30 twice"

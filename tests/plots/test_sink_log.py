@@ -1,6 +1,5 @@
 """The figure of a sink log says what it shows."""
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -43,28 +42,3 @@ def test_a_log_without_a_compaction_is_drawn_too(tmp_path) -> None:
     log = sink_log(make_log(tmp_path / "_spark_metadata", b0="v1"), policy=Policy())
     assert str(log.plot(3).get_label()) == "No compaction yet"
     assert isinstance(log.files, pa.Table)
-
-
-def test_the_files_of_a_log_are_drawn_as_spans_of_batches_in_rows_that_stay() -> None:
-    files = pa.table(
-        {
-            "name": ["0", "1", "2.compact", "3"],
-            "first": [0, 1, 0, 3],
-            "batch": [0, 1, 2, 3],
-            "state": ["removed", "stands, not needed", "a reader needs it", "a reader needs it"],
-        }
-    )
-    figure = plots.log_files(files, 12, 4, "Two are needed")
-    axis = figure.axes[0]
-    drawn = [
-        {str(np.round(path.get_extents().extents, 1).tolist()) for path in boxes.get_paths()}
-        for boxes in axis.collections
-    ]
-    assert drawn == [
-        {"[-0.5, 1.1, 2.5, 1.9]", "[2.5, 0.1, 3.5, 0.9]"},
-        {"[0.5, 0.1, 1.5, 0.9]"},
-        {"[-0.5, 0.1, 0.5, 0.9]"},
-    ]
-    assert [label.get_text() for label in axis.get_yticklabels()] == ["batches' own files", "2.compact"]
-    assert (axis.get_xlim(), axis.get_ylim()) == ((-0.5, 11.5), (5, 0))
-    assert str(figure.get_label()) == "Two are needed"

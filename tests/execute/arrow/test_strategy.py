@@ -4,6 +4,7 @@ import json
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -342,8 +343,8 @@ def test_batches_are_committed_one_by_one_and_a_new_plan_does_the_rest(
     spark: SparkSession, changed: Path
 ) -> None:
     table = open_table(changed)
-    sizes = {"min_file_size": "8 KiB", "max_file_size": "16 KiB"}
-    plan = table.plan_compaction(batch_size=1, **sizes)
+    plan_small = partial(table.plan_compaction, batch_size=1, min_file_size="8 KiB", max_file_size="16 KiB")
+    plan = plan_small()
     assert plan.num_batches == plan.num_bins > 3
 
     def stop(progress: Progress) -> None:
@@ -356,7 +357,7 @@ def test_batches_are_committed_one_by_one_and_a_new_plan_does_the_rest(
     with pytest.raises(StalePlanError, match="made at version 4 and the table is at 6"):
         plan.run(strategy="arrow")
     done = {remove["path"] for version in (5, 6) for remove in actions_of(changed, version, "remove")}
-    result = table.plan_compaction(batch_size=1, **sizes).run(strategy="arrow")
+    result = plan_small().run(strategy="arrow")
     assert (result.verified, result.as_planned) == (True, True)
     assert result.versions == tuple(range(7, 5 + plan.num_bins))
     assert result.num_files_removed == plan.num_files_removed - len(done)

@@ -7,8 +7,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from compaction_kit.errors import CompactionKitError
-from compaction_kit.lessons.lab import Choice, Finding, Lab, Steps, run
 from compaction_kit.widgets.job import Job, attempt
+from course.lab import Choice, Finding, Lab, Steps, run
 
 _THREADS = (1, 2, 4, 8, 15)
 _READERS = {"one task": False, "several tasks (repartition)": True}

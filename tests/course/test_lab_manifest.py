@@ -7,6 +7,9 @@ import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from course import labs
+from course.lab import run
+from course.labs.manifest import read_manifest
 from pyspark.sql import SparkSession
 
 from compaction_kit import interop, open_table
@@ -14,9 +17,6 @@ from compaction_kit.compaction import CompactionPlan
 from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import InvalidArgumentError, RunCancelled
 from compaction_kit.execute import Progress
-from compaction_kit.lessons import labs
-from compaction_kit.lessons.lab import run
-from compaction_kit.lessons.labs.manifest import read_manifest
 from compaction_kit.sql import table_name
 from compaction_kit.table import Table
 from tests import handmade

@@ -20,13 +20,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.lessons import new_folder, read_ids
 from compaction_kit.log import TransactionLog
 from compaction_kit.records import Result
 from compaction_kit.session import get_spark, quiet_errors
 from compaction_kit.sql import uri
 from compaction_kit.table import open_table
 from compaction_kit.text import format_count
+from course import new_folder, read_ids
 
 BATCHES = pa.schema(
     [
@@ -146,7 +146,7 @@ def ways() -> dict[str, str]:
     """Return the strategies of `compact_while_streaming`: their names, and what they do to the source.
 
     Examples:
-        >>> from compaction_kit.lessons import streams
+        >>> from course import streams
         >>> list(streams.ways())
         ['optimize', 'rewrite', 'arrow', 'overwrite', 'append']
     """

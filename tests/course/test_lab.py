@@ -3,15 +3,14 @@
 import re
 
 import pytest
+from course.lab import Choice, Finding, Lab, Steps, run
 from matplotlib.figure import Figure
 
-from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.lessons.lab import Choice, Finding, Lab, Steps, run
 from compaction_kit.text import KIB, format_size
 from tests.displayed import outputs_of
 
-LINES = "from compaction_kit import plots\n\nplots.waiting({'before': (files, 2.0), 'after': (1, 0.1)})"
+LINES = "from course import figures\n\nfigures.waiting({'before': (files, 2.0), 'after': (1, 0.1)})"
 
 
 def lab() -> Lab:
@@ -40,7 +39,7 @@ def test_a_control_that_moves_changes_sentence_and_figure() -> None:
     assert isinstance(shown.figure, Figure)
     assert "16,384 files" in str(shown.figure.get_label())
     assert shown.image.value != first
-    assert "plots.waiting(" in shown.code.value
+    assert "figures.waiting(" in shown.code.value
     assert shown.as_code() == LINES
 
 
@@ -81,16 +80,10 @@ def test_what_is_saved_or_exported_has_the_sentence_and_the_figure() -> None:
     assert still["text/plain"] == "1024 bytes < a"
     assert "1024 bytes &lt; a" in still["text/html"]
     assert "<svg" in still["text/html"]
-    assert "plots.waiting" not in still["text/html"], "the folded code"
+    assert "figures.waiting" not in still["text/html"], "the folded code"
 
 
 def test_lines_give_the_value_of_the_last_one() -> None:
     assert run("files = 365 * airports\nfiles + 1", airports=3) == 1_096
     with pytest.raises(InvalidArgumentError, match="end with an expression"):
         run("files = 1")
-
-
-def test_a_wait_has_a_scale_of_its_own() -> None:
-    figures = [plots.waiting({"a": (1, seconds), "b": (1, 0.0)}) for seconds in (0.0, 1.0, 1e9)]
-    assert len({figure.axes[0].get_xlim() for figure in figures}) == 1
-    assert "A: 1 file, 11,574 days until open" in str(figures[-1].get_label())

@@ -6,12 +6,11 @@ import pyarrow as pa
 from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
 
-from compaction_kit import plots
-from compaction_kit.lessons import races
-from compaction_kit.lessons.lab import Choice, Finding, Lab
-from compaction_kit.lessons.writers import SCENARIOS, Scenario
 from compaction_kit.widgets import parts
 from compaction_kit.widgets.job import Job
+from course import figures, races
+from course.lab import Choice, Finding, Lab
+from course.writers import SCENARIOS, Scenario
 
 
 class RacesLab(Lab):
@@ -63,7 +62,7 @@ class RacesLab(Lab):
             outcome,
         ]
         code = (
-            "from compaction_kit.lessons import races\n\n"
+            "from course import races\n\n"
             f"story = races.play({str(self._folder)!r}, {story!r})\n"
             "print(story.why)\n"
             "story.plot()"
@@ -79,7 +78,7 @@ def _before(name: str, scenario: Scenario) -> Figure:
         for writer, outcome in ((second, "committed"), (first, "unknown"))
     ]
     tries = pa.Table.from_pylist(attempts, races.ATTEMPTS)
-    return plots.concurrency(tries, (first, second), f"{name}: who wins?")
+    return figures.concurrency(tries, (first, second), f"{name}: who wins?")
 
 
 def race(

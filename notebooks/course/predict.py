@@ -71,7 +71,7 @@ def predict(
         InvalidArgumentError: The answer is none of the choices, or no number where there are none.
 
     Examples:
-        >>> from compaction_kit.lessons.predict import predict
+        >>> from course.predict import predict
         >>> files = predict("How many files are there after 365 days?", 365 * 3, unit="files")
         >>> assert files.answer == 1_095
     """

@@ -4,6 +4,7 @@ import re
 
 import pyarrow as pa
 import pytest
+from course import figures
 
 from compaction_kit import plots
 
@@ -43,7 +44,7 @@ OTHER = ("delete", 4, 5, "committed")
 def test_each_ending_is_drawn(
     own: list[tuple[str, int, int | None, str]], exception: str | None, texts: set[str]
 ) -> None:
-    figure = plots.concurrency(tries(OTHER, *own), NAMES, "Who won", exception)
+    figure = figures.concurrency(tries(OTHER, *own), NAMES, "Who won", exception)
     drawn = {text.get_text() for text in figure.axes[0].texts}
     assert texts | {"version 4", "version 5", "commits 5", "tries 5:\ntaken"} <= drawn
     assert ("version 6" in drawn) == (own[-1][3] == "committed")
@@ -58,7 +59,7 @@ def test_each_ending_is_drawn(
 
 
 def test_before_it_is_played_the_end_is_open() -> None:
-    figure = plots.concurrency(tries(OTHER, ("compaction", 4, 5, "unknown")), NAMES, "Who wins?")
+    figure = figures.concurrency(tries(OTHER, ("compaction", 4, 5, "unknown")), NAMES, "Who wins?")
     drawn = {text.get_text() for text in figure.axes[0].texts}
     assert {"?", "version 4", "version 5", "commits 5", "tries 5:\ntaken"} <= drawn
     assert not {"version 6", "no conflict"} & drawn
@@ -66,7 +67,8 @@ def test_before_it_is_played_the_end_is_open() -> None:
 
 
 def test_texts_on_boxes_keep_their_colours_in_a_dark_theme() -> None:
-    drawn = plots.to_svg(plots.concurrency(tries(OTHER, ("compaction", 4, 5, "refused")), NAMES, "Who wins?"))
+    refused = tries(OTHER, ("compaction", 4, 5, "refused"))
+    drawn = plots.to_svg(figures.concurrency(refused, NAMES, "Who wins?"))
     styles = {text: style for style, text in re.findall(r'<text style="([^"]*)"[^>]*>([^<]*)</text>', drawn)}
     for text in ("version 4", "at work", "held before its commit", "conflict check"):
         assert "var(" not in styles[text], text

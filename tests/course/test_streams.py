@@ -9,13 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from course import streams
+from course.streams import StreamStory
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute.jobs import session_confs
-from compaction_kit.lessons import streams
-from compaction_kit.lessons.streams import StreamStory
 from tests import handmade
 from tests.conftest import QUICK_STREAMS
 

@@ -7,9 +7,9 @@ from numbers import Real
 from typing import Any
 
 from compaction_kit.errors import InvalidArgumentError, show_value
-from compaction_kit.lessons.truths import TRUTHS
 from compaction_kit.plots import style
 from compaction_kit.text import Html, element, format_list, shown
+from course.truths import TRUTHS
 
 _OPEN, _WRONG, _RIGHT = "Not answered yet", "Not right yet", "Right"
 # The part of a float by which an answer may miss it; whole numbers are exact.
@@ -52,7 +52,7 @@ def check(exercise: str, answer: Any, *given: Any) -> Checked:
         InvalidArgumentError: There is no such exercise.
 
     Examples:
-        >>> from compaction_kit.lessons.check import check
+        >>> from course.check import check
         >>> check("10.1", None)
         Not answered yet: expected is a number.
     """

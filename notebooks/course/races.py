@@ -16,14 +16,13 @@ import pyarrow.compute as pc
 from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
 
-from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute.jvm import is_conflict
-from compaction_kit.lessons import new_folder, read_ids
-from compaction_kit.lessons.writers import NUM_ROWS, SCENARIOS, Held, Scenario, make_table
 from compaction_kit.log import TransactionLog
 from compaction_kit.records import Result
 from compaction_kit.session import get_spark, quiet_errors
+from course import figures, new_folder, read_ids
+from course.writers import NUM_ROWS, SCENARIOS, Held, Scenario, make_table
 
 ATTEMPTS = pa.schema(
     [
@@ -184,14 +183,14 @@ class Story(Result):
         """Draw the two writers and the log between them, in order of time."""
         exception = None if self.refusal is None else self.refusal.exception
         names = (self.scenario.first.name, self.scenario.second.name)
-        return plots.concurrency(self.attempts, names, self.finding, exception)
+        return figures.concurrency(self.attempts, names, self.finding, exception)
 
 
 def scenarios() -> dict[str, str]:
     """Return the scenarios of `play`: their names, and what happens in them.
 
     Examples:
-        >>> from compaction_kit.lessons import races
+        >>> from course import races
         >>> races.scenarios()["compaction with append"]
         'Rows are appended during OPTIMIZE.'
     """

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
+from course import labs, races
+from course.lab import run
+from course.labs.races import RacesLab
 from pyspark.sql import SparkSession
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.lessons import labs, races
-from compaction_kit.lessons.lab import run
-from compaction_kit.lessons.labs.races import RacesLab
 
 SECONDS = 120
 # It takes the least time of those in which one is refused.

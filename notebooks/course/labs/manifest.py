@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.figure import Figure
 
-from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.interop.damage import Damage, measure_damage
-from compaction_kit.lessons.lab import Choice, Finding, Lab, Steps
 from compaction_kit.plan.bins import BinPlan
 from compaction_kit.text import format_count
+from course import figures
+from course.lab import Choice, Finding, Lab, Steps
 
 _NEVER = np.iinfo(np.int64).max
 _STAYS, _APPENDED = "not compacted", "appended"
@@ -68,7 +68,7 @@ class Reading:
         what += [f"{twice:,} rows read twice"] * bool(twice) + [f"{missed:,} rows missed"] * bool(missed)
         after = f"GENERATE after {self.generated} of {self.num_batches} batches"
         left = self.generated + (_STAYS in self.groups["name"].to_pylist())
-        return plots.manifest_rows(
+        return figures.manifest_rows(
             self.groups, left, f"{after}: {', '.join(what) or 'each row is read once'}"
         )
 
@@ -158,7 +158,7 @@ def manifest(plan: BinPlan, generated: int = 1, appended: int = 100) -> Lab:
         reading = read_manifest(plan, generated, appended, **dict.fromkeys(then, True))
         given = "".join(f", {name}=True" for name in then)
         code = (
-            "from compaction_kit.lessons.labs.manifest import read_manifest\n\n"
+            "from course.labs.manifest import read_manifest\n\n"
             f"reading = read_manifest(plan, generated={generated}, appended={appended}{given})\n"
             "print(reading.explain())\n"
             "reading.plot()"

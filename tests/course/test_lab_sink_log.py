@@ -5,13 +5,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from course import labs
+from course.lab import run
+from course.labs.sink_log import NEEDED, REMOVED, STANDS, LogFiles
 from pyspark.sql import SparkSession
 
 from compaction_kit import sink_log
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.lessons import labs
-from compaction_kit.lessons.lab import run
-from compaction_kit.lessons.labs.sink_log import NEEDED, REMOVED, STANDS, LogFiles
 from compaction_kit.sinklog.policy import Kind, Policy
 from compaction_kit.times import millis
 from tests.sinklog.streams import SparkLog, make_log, names_in, policies

@@ -3,9 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from compaction_kit.lessons.lab import Choice, Finding, Lab, Steps, run
 from compaction_kit.table import Table
 from compaction_kit.text import format_count, format_seconds, format_size
+from course.lab import Choice, Finding, Lab, Steps, run
 
 _DAY = 24 * 60 * 60
 _INTERVALS = {10: "10 s", 60: "minute", 300: "5 minutes", 900: "15 minutes", 3_600: "hour", _DAY: "day"}
@@ -40,13 +40,13 @@ def feed(interval: int = _DAY, partitions: int = 3, seconds_to_open: float = 0.0
 
 def _finding(interval: int, partitions: int, seconds_to_open: float, at_once: int) -> Finding:
     code = f"""\
-from compaction_kit import plots
+from course import figures
 
 interval, partitions, seconds_to_open, at_once = {interval}, {partitions}, {seconds_to_open!r}, {at_once}
 hours = {{"1 hour": 1, "1 day": 24, "1 week": 7 * 24, "30 days": 30 * 24, "1 year": 365 * 24}}
 files = {{f"after {{name}}": age * 3_600 // interval * partitions for name, age in hours.items()}}
 files["compacted"] = partitions
-plots.waiting({{name: (num, num * seconds_to_open / at_once) for name, num in files.items()}})"""
+figures.waiting({{name: (num, num * seconds_to_open / at_once) for name, num in files.items()}})"""
     commits = _DAY // interval
     sentence = (
         f"{format_count(commits, 'commit')} a day, each into {format_count(partitions, 'partition')}: "
@@ -81,12 +81,12 @@ def log(table: Table, version: int | None = None) -> Lab:
             f"{format_count(version + 1, 'commit')}."
         )
         code = f"""\
-from compaction_kit import plots
+from course import figures
 
 segment = table.log.segment({version})
 needed = {{file.name for file in segment.checkpoint + segment.commits}}
 _, lives = table.log.lifetimes()
-plots.reading(lives, table.log.listing(), needed, {version})"""
+figures.reading(lives, table.log.listing(), needed, {version})"""
         return Finding(sentence, run(code, table=table), code)
 
     return Lab(finding, version=Steps("Version", versions, chosen))

@@ -2,11 +2,11 @@
 
 import pyarrow as pa
 
-from compaction_kit.lessons.lab import Choice, Finding, Lab, Steps, run_keeping
 from compaction_kit.plan.order import INGEST, SIZE, order_by
-from compaction_kit.plots.lessons import held_before
 from compaction_kit.table import Table
 from compaction_kit.text import KIB, format_count, format_size
+from course.figures import held_before
+from course.lab import Choice, Finding, Lab, Steps, run_keeping
 
 _SIZES = tuple(2**power * KIB for power in range(2, 11))
 _SHARES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
@@ -27,12 +27,12 @@ def packing(table: Table, where: str | None = None, size: int = 128 * KIB) -> La
 
     def finding(min_file_size: int, max_file_size: int, num_seen: int) -> Finding:
         code = f"""\
-from compaction_kit import plots
+from course import figures
 
 plan = table.plan_compaction(
     where={where!r}, min_file_size={min_file_size}, max_file_size={max_file_size}
 )
-plots.packing(plan.steps, plan.thresholds.max_file_size, num_seen={num_seen})"""
+figures.packing(plan.steps, plan.thresholds.max_file_size, num_seen={num_seen})"""
         plan, figure = run_keeping("plan", code, table=table)
         sentence = (
             f"{_step(plan.steps, max_file_size, num_seen)} In the end: "

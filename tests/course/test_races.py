@@ -7,13 +7,13 @@ from pathlib import Path
 import delta.exceptions
 import deltalake
 import pytest
+from course import races
+from course.races import Story
+from course.writers import Held
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError, RunFailedError
-from compaction_kit.lessons import races
-from compaction_kit.lessons.races import Story
-from compaction_kit.lessons.writers import Held
 from tests import folders
 
 pytestmark = pytest.mark.spark

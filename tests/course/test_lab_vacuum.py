@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import deltalake
+from course import labs
+from course.lab import run
 
 from compaction_kit import open_table
 from compaction_kit.datasets import shaped_table
-from compaction_kit.lessons import labs
-from compaction_kit.lessons.lab import run
 from tests import folders
 
 

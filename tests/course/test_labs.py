@@ -7,12 +7,12 @@ from pathlib import Path
 import deltalake
 import pyarrow as pa
 import pytest
+from course import labs
+from course.lab import Lab
 
 import compaction_kit as ck
 from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.lessons import labs
-from compaction_kit.lessons.lab import Lab
 from compaction_kit.table import Table
 from compaction_kit.text import KIB
 

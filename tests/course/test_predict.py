@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
+from course.predict import predict
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.lessons.predict import predict
 from tests.displayed import outputs_of
 
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from course.check import check
+from course.truths import TRUTHS
 
 from compaction_kit import open_table
 from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.lessons.check import check
-from compaction_kit.lessons.truths import TRUTHS
 from compaction_kit.sinklog import Policy
 
 POLICY = Policy(default_interval=3, min_batches_to_retain=2)

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.figure import Figure
 
-from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.lessons.lab import Finding, Lab, Steps
 from compaction_kit.sinklog.policy import BatchFile, Policy, is_compaction, needed_files
 from compaction_kit.text import format_count, format_list
+from course import figures
+from course.lab import Finding, Lab, Steps
 
 NEEDED, STANDS, REMOVED = "a reader needs it", "stands, not needed", "removed"
 _FILES = pa.schema(
@@ -102,7 +102,9 @@ class LogFiles:
             f"After batch {self.batch}, {format_count(len(standing), 'file')} of {len(self.files)} stand, "
             f"and a reader needs {len(needed)}"
         )
-        return plots.log_files(self.files, num_batches, num_batches // self.policy.default_interval, finding)
+        return figures.log_files(
+            self.files, num_batches, num_batches // self.policy.default_interval, finding
+        )
 
 
 def sink_log(interval: int = 10, retained: int = 5, delay: int = 0, batch: int = 21) -> Lab:
@@ -128,7 +130,7 @@ def _find(interval: int, retained: int, delay: int, batch: int) -> Finding:
     log = LogFiles(Policy(interval, retained, timedelta(minutes=delay)), batch)
     code = (
         "from datetime import timedelta\n\n"
-        "from compaction_kit.lessons.labs.sink_log import LogFiles\n"
+        "from course.labs.sink_log import LogFiles\n"
         "from compaction_kit.sinklog import Policy\n\n"
         f"log = LogFiles(Policy({interval}, {retained}, timedelta(minutes={delay})), {batch})\n"
         "print(log.explain())\n"

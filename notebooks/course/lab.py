@@ -42,7 +42,7 @@ def run(code: str, **names: Any) -> Any:
         The value of the last line.
 
     Examples:
-        >>> from compaction_kit.lessons.lab import run
+        >>> from course.lab import run
         >>> run("files = 365 * airports\nfiles + 1", airports=3)
         1096
     """
@@ -61,7 +61,7 @@ def run_keeping(name: str, code: str, **names: Any) -> tuple[Any, Any]:
         What has the name, and the value of the last line.
 
     Examples:
-        >>> from compaction_kit.lessons.lab import run_keeping
+        >>> from course.lab import run_keeping
         >>> run_keeping("files", "files = 365 * airports\nfiles + 1", airports=3)
         (1095, 1096)
     """
