@@ -33,6 +33,8 @@ _UNREADABLE = (
     r'[\x00-\x20\x7f"<>\\^`{|}\[\]?#]|%(?:$|[^0-9A-Fa-f]|.$|.[^0-9A-Fa-f])|^[^/:]*:(?:[^/]|$)'
     r"|(?::|%3[Aa])[^/]*$"
 )
+# What URIs that differ in more than their text may hold: a scheme, or a percent-encoded lower-case letter.
+_SPELLED = r"^[A-Za-z][A-Za-z0-9+.-]*:|%(?:[a-f]|[0-9A-F][a-f])"
 # ExternalCatalogUtils.charToEscape; a space stays as it is.
 _ESCAPED = re.compile(r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
 
@@ -52,6 +54,21 @@ def canonical_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array:
     folders: dict[str, str] = {}
     canonical = [_canonical_cached(path, folders) for path in paths.filter(odd).to_pylist()]
     return pc.replace_with_mask(paths, odd, pa.array(canonical, pa.string()))
+
+
+def equal_uris(paths: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Write paths from `canonical_paths` so that those which are equal URIs are equal text.
+
+    Schemes, hosts and the digits of percent-encoded characters have no case, and an empty authority is none:
+    "file:///a" and "file:/a" are equal (java.net.URI.equals).
+    """
+    paths = one_array(paths)
+    text = paths.buffers()[2]
+    if not text or not any(re.search(sign, text) for sign in (b":/", b"%")):
+        return paths
+    odd = pc.match_substring_regex(paths, _SPELLED)
+    spelled = [_spelled(path) for path in paths.filter(odd).to_pylist()]
+    return pc.replace_with_mask(paths, odd, pa.array(spelled, pa.string()))
 
 
 def places(paths: pa.Array | pa.ChunkedArray, store: Store) -> pa.Array:
@@ -208,6 +225,13 @@ def _canonical(path: str) -> str:
         normalised = f"./{normalised}"
     begin = f"{scheme}:" if scheme else ""
     return f"{begin}//{authority}{normalised}" if authority else f"{begin}{normalised}"
+
+
+def _spelled(path: str) -> str:
+    scheme, authority, rest = _split(re.sub("%..", lambda match: match[0].upper(), path))
+    user, at, host = (authority or "").rpartition("@")
+    begin = f"{scheme.lower()}:" if scheme else ""
+    return f"{begin}//{user}{at}{host.lower()}{rest}" if authority else f"{begin}{rest}"
 
 
 def _normalised(path: str) -> str:

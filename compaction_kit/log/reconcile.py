@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.log.paths import one_array
+from compaction_kit.log.paths import equal_uris, one_array
 
 _WORD_BYTES = 8
 # Hashed from the end of a key, where the names of data files differ.
@@ -67,9 +67,11 @@ def without(actions: pa.Table, newer: pa.Table) -> pa.Table:
 def file_keys(actions: pa.Table) -> pa.Array:
     """Return the key that identifies each action's file: its path and the id of its deletion vector.
 
-    Source: protocol, "Action Reconciliation".
+    Paths that are equal URIs name one file (protocol, "Action Reconciliation"; UniqueFileActionTuple). Delta
+    itself may take two spellings for two files: it compares only paths whose hashes fall into the same of
+    its `spark.databricks.delta.snapshotPartitions`.
     """
-    keys = one_array(actions["path"])
+    keys = equal_uris(actions["path"])
     vectors = one_array(actions["deletion_vector_id"])
     if vectors.null_count == len(vectors):
         return keys
