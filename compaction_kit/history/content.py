@@ -1,7 +1,6 @@
 """Which versions have the same content, and how that is known."""
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,7 @@ from compaction_kit.execute.failures import ContentDiffers
 from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
 from compaction_kit.execute.quick_proof import NotCompared, compare_quickly
 from compaction_kit.handle import Handle
-from compaction_kit.history.readable import running_totals
+from compaction_kit.history.readable import read_schemas, running_totals
 from compaction_kit.log.reconcile import file_keys
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.query import MISSING_FILE, SPARK_ERRORS, reason_of
@@ -103,10 +102,11 @@ def read_content(handle: Handle, verify: bool = False) -> Content:
             replaced, whatever its operation; commits whose files are missing are not compared.
     """
     first, lifetimes = handle.log.lifetimes()
-    columns = ["version", "operation", "user_metadata", "data_change", "schema"]
+    columns = ["version", "operation", "user_metadata", "data_change"]
     commits = {row["version"]: row for row in handle.log.commits().select(columns).to_pylist()}
     latest = handle.log.segment().version
-    files, schemas = _file_sets(lifetimes, first.version, latest), _schemas(first, commits, latest)
+    files = _file_sets(lifetimes, first.version, latest)
+    schemas = _numbers(read_schemas(handle, first, latest))
     rewrites: list[str | None] = [None] * len(files)
     claims: list[str | None] = [None] * len(files)
     counts = None
@@ -185,23 +185,19 @@ def _judge(
     return (name, None) if is_counted and name in (*_REWRITES, "compaction_kit", PROVED) else (None, CLAIMED)
 
 
-def _schemas(first: Snapshot, commits: dict[int, dict[str, Any]], latest: int) -> np.ndarray:
-    """Number the schema of each version; equal schemas have equal numbers."""
-    known: list[Any] = [first.metadata.schema]
-    numbers = [0]
-    for version in range(first.version + 1, latest + 1):
-        text = commits.get(version, {}).get("schema")
-        if text is None:
+def _numbers(schemas: Sequence[Any]) -> np.ndarray:
+    """Number the schema of each version: equal schemas have equal numbers, None another one each time."""
+    known: list[Any] = []
+    numbers: list[int] = []
+    for i, schema in enumerate(schemas):
+        if schema is None:
+            numbers.append(len(schemas) + i)
+        elif i and schema is schemas[i - 1]:
             numbers.append(numbers[-1])
-            continue
-        try:
-            schema = json.loads(text)
-        except (ValueError, RecursionError):
-            # This version can't be read, but a later one may be.
-            schema = text
-        if schema not in known:
-            known.append(schema)
-        numbers.append(known.index(schema))
+        else:
+            if schema not in known:
+                known.append(schema)
+            numbers.append(known.index(schema))
     return np.array(numbers, np.uint64)
 
 

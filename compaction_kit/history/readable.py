@@ -1,8 +1,10 @@
 """The files that each version needs, and the versions that can be read."""
 
+import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +29,8 @@ class Needs:
     Paths are relative to the table, decoded; absolute for files elsewhere.
 
     Attributes:
-        first, latest: The range of versions that can be read from the log.
+        first, latest: The earliest and the latest version that can be read from the log; see `has_state` for
+            those between.
         files: One row for each span of versions that need a file: path (string), is_data (bool), added
             (int64), removed (int64, the first version that doesn't need it; latest + 1 if the latest does).
         snapshot: The latest version.
@@ -85,8 +88,8 @@ class Readability:
         missing: The needed paths that aren't on disk.
         times: The commit time of each of `needs.versions` (int64, ms since 1970) that Delta's guard uses:
             the in-commit timestamp, else the modification time of the commit's file (Snapshot.timestamp).
-        has_commit: Whether the commit of each of `needs.versions` is in the log; without it Delta doesn't
-            read the version, not even from a checkpoint.
+        in_log: Whether Delta reads each of `needs.versions` from the log: its own commit, every commit since
+            a checkpoint or version 0, and the latest commit are there. A checkpoint replaces no commit here.
         retention: How long the table keeps removed files.
         guard: Whether Delta refuses versions older than the retention.
     """
@@ -94,7 +97,7 @@ class Readability:
     needs: Needs
     missing: pa.Array
     times: np.ndarray
-    has_commit: np.ndarray
+    in_log: np.ndarray
     retention: timedelta
     guard: bool
 
@@ -117,12 +120,12 @@ class Readability:
         # SnapshotManagement.enforceTimeTravelWithinDeletedFileRetentionDuration.
         is_old = self.times < cutoff(now or datetime.now(UTC), self.retention)
         is_latest = (self.needs.versions == self.needs.latest) & (not superseded)
-        conditions = [~self.has_commit, is_old & ~is_latest & self.guard, self.needs.count(missing) > 0]
+        conditions = [~self.in_log, is_old & ~is_latest & self.guard, self.needs.count(missing) > 0]
         return np.select(conditions, [LOG_GONE, BLOCKED, MISSING], default=YES).astype(object)
 
     def compared(self, before: np.ndarray, after: np.ndarray) -> pa.Table:
         """Make a table of statuses: version, timestamp (UTC), readable (before), readable_after."""
-        times = pa.array(self.times, mask=~self.has_commit).cast(pa.timestamp("ms", "UTC"))
+        times = pa.array(self.times, mask=self.times == 0).cast(pa.timestamp("ms", "UTC"))
         columns = {"version": self.needs.versions, "timestamp": times}
         return pa.table(columns | {"readable": before, "readable_after": after})
 
@@ -159,9 +162,42 @@ def read_readability(handle: Handle, on_disk: pa.Table | None = None) -> Readabi
     positions = versions[known] - needs.first
     times = np.zeros(len(needs.versions), dtype=np.int64)
     times[positions] = commits["timestamp"].cast(pa.int64()).to_numpy()[known]
-    has_commit = np.isin(needs.versions, versions)
+    in_log = np.isin(needs.versions, versions) & has_state(handle, needs.versions)
+    in_log &= needs.latest in versions
     missing = missing_paths(handle.store, needs.files["path"], on_disk["path"])
-    return Readability(needs, missing, times, has_commit, table_retention(metadata), handle.has_guard)
+    return Readability(needs, missing, times, in_log, table_retention(metadata), handle.has_guard)
+
+
+def has_state(handle: Handle, versions: np.ndarray) -> np.ndarray:
+    """Return whether the state of each version can be read from the log (bool)."""
+    ranges = handle.log.ranges()
+    return np.any([(known.start <= versions) & (versions < known.stop) for known in ranges], axis=0)
+
+
+def read_schemas(handle: Handle, first: Snapshot, latest: int) -> list[Any]:
+    """Return the schema of each version up to `latest`; None for versions that can't be read from the log.
+
+    Args:
+        handle: The table.
+        first: The earliest version that can be read.
+        latest: The last version to return a schema of.
+    """
+    commits, log = handle.log.commits().select(["version", "schema"]).to_pydict(), handle.log
+    texts = dict(zip(commits["version"], commits["schema"], strict=True))
+    schemas: list[Any] = [None] * (latest - first.version + 1)
+    for known in log.ranges():
+        start = first if known.start == first.version else log.snapshot(known.start)
+        schema: Any = start.metadata.schema
+        for version in range(known.start, min(known.stop, latest + 1)):
+            text = texts.get(version) if version > known.start else None
+            if text is not None:
+                try:
+                    schema = json.loads(text)
+                except (ValueError, RecursionError):
+                    # This version can't be read, but a later one may be.
+                    schema = text
+            schemas[version - first.version] = schema
+    return schemas
 
 
 def missing_paths(store: Store, paths: pa.ChunkedArray, on_disk: pa.ChunkedArray) -> pa.Array:

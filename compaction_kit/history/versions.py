@@ -20,6 +20,7 @@ from compaction_kit.history.readable import (
     YES,
     Needs,
     Readability,
+    has_state,
     latest_by_path,
     missing_paths,
     read_needs,
@@ -40,8 +41,9 @@ class Storage:
     """The bytes of a table's data files at each version in the log.
 
     Attributes:
-        versions: One row per version: version, live_bytes (live files), tombstoned_bytes (files of earlier
-            versions that are on disk now), gone_bytes (files of earlier versions that aren't).
+        versions: One row per version whose state the log has: version, live_bytes (live files),
+            tombstoned_bytes (files of earlier versions that are on disk now), gone_bytes (files of earlier
+            versions that aren't).
         orphaned_bytes: The bytes of the files on disk that no version needs.
     """
 
@@ -148,7 +150,9 @@ def read_history(handle: Handle, small_file_size: int | str = SMALL_FILE_SIZE) -
     commits = commits.set_column(1, commits.schema.field("timestamp"), log.commit_times())
     first, lifetimes = log.lifetimes()
     latest = log.snapshot()
-    positions = commits["version"].to_numpy() - first.version
+    versions = commits["version"].to_numpy()
+    positions = np.maximum(versions - first.version, 0)
+    is_unknown = ~has_state(handle, versions)
     sizes = lifetimes["size_bytes"].to_numpy()
     columns = {
         "num_files": np.ones(len(sizes), np.int64),
@@ -156,8 +160,8 @@ def read_history(handle: Handle, small_file_size: int | str = SMALL_FILE_SIZE) -
         "num_small_files": (sizes < threshold).astype(np.int64),
     }
     for name, weights in columns.items():
-        totals = running_totals(lifetimes, weights, first.version, latest.version)[np.maximum(positions, 0)]
-        commits = commits.append_column(name, pa.array(totals, mask=positions < 0))
+        totals = running_totals(lifetimes, weights, first.version, latest.version)[positions]
+        commits = commits.append_column(name, pa.array(totals, mask=is_unknown))
     kept = pa.scalar(to_millis(table_retention(latest.metadata)), pa.duration("ms"))
     commits = commits.append_column("files_expire", pc.add(commits["files_removed_at"], kept))
     log_expires = log_expiry(log.commit_file_times(), log_retention(latest.metadata))
@@ -196,7 +200,7 @@ def read_storage(handle: Handle) -> Storage:
     tombstoned = total(ever, sizes[begins]) - live - gone_bytes
     columns = {"live_bytes": live, "tombstoned_bytes": tombstoned, "gone_bytes": gone_bytes}
     orphans = on_disk.filter(pc.invert(pc.is_in(on_disk["path"], value_set=needs.files["path"])))
-    versions = pa.table({"version": needs.versions, **columns})
+    versions = pa.table({"version": needs.versions, **columns}).filter(has_state(handle, needs.versions))
     return Storage(versions, pc.sum(orphans["size_bytes"]).as_py() or 0)
 
 
@@ -248,7 +252,8 @@ def read_versions(handle: Handle, now: datetime | None = None, verify: bool = Fa
     others, instead = _alternatives(needs.versions, content.groups, statuses == YES)
     pairs = zip(needs.versions.tolist(), others.tolist(), strict=True)
     evidence = [content.evidence(version, other) if other >= 0 else None for version, other in pairs]
-    versions = pa.array(np.union1d(commits["version"].to_numpy(), needs.versions))
+    every = np.union1d(commits["version"].to_numpy(), needs.versions)
+    versions = pa.array(np.arange(every[0], every[-1] + 1))
     # The row of each version in the commits and in `needs`: some versions are in only one of the two.
     commit = pc.index_in(versions, value_set=commits["version"])
     row = pc.index_in(versions, value_set=pa.array(needs.versions))

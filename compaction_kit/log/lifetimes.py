@@ -8,35 +8,22 @@ import pyarrow.compute as pc
 
 from compaction_kit.log.actions import CORE, column, file_actions
 from compaction_kit.log.json_source import JsonSource
-from compaction_kit.log.listing import Kind, LogFile, complete_checkpoints, find_segment
+from compaction_kit.log.listing import LogFile, find_segment, version_ranges
 from compaction_kit.log.paths import one_array, places
-from compaction_kit.log.reconcile import file_keys
+from compaction_kit.log.reconcile import file_keys, without
 from compaction_kit.log.snapshot import Snapshot, read_snapshot
 from compaction_kit.storage import Store
 
 _CARDINALITY = "deletion_vector_cardinality"
 
 
-def earliest_version(files: Sequence[LogFile]) -> int:
-    """Return the oldest version that can be read and after which the log has every commit.
-
-    Raises:
-        CorruptLogError: The latest version can't be read.
-    """
-    latest = find_segment(files).version
-    commits = {f.version for f in files if f.kind is Kind.COMMIT}
-    first = latest
-    while first > 0 and first in commits:
-        first -= 1
-    if first in commits:
-        return first
-    return min(v for v in complete_checkpoints(files) if v >= first)
-
-
 def file_lifetimes(
     store: Store, files: Sequence[LogFile], commits: Sequence[JsonSource]
 ) -> tuple[Snapshot, pa.Table]:
     """Replay every commit since the earliest version that can be read.
+
+    Where the log lacks commits, what they added and removed counts as done by the next version that can be
+    read.
 
     Args:
         store: The table's files.
@@ -48,16 +35,29 @@ def file_lifetimes(
         file was live: path (see `paths.places`), deletion_vector_id, size_bytes, added (the first
         version; the snapshot's for files that were live then), removed (the first version without
         the file; null if it is live), num_records (without deleted rows; null without stats, and for
-        the snapshot's files) and row (its position in the snapshot's `live`, else null).
+        files from a snapshot) and row (its position in the snapshot's `live`, else null).
     """
-    earliest = earliest_version(files)
-    snapshot = read_snapshot(store, find_segment(files, earliest))
-    unread = pa.nulls(len(snapshot.live), pa.int64())
-    rows = pa.array(np.arange(len(snapshot.live)))
-    start = _with_version(snapshot.live, np.full(len(snapshot.live), earliest), unread, rows)
-    later = (_commit_actions(source) for source in commits)
-    actions = [start, *(part.filter(pc.greater(part["version"], earliest)) for part in later)]
-    return snapshot, _lives(pa.concat_tables(actions), store)
+    ranges = version_ranges(files)
+    first, *later = (read_snapshot(store, find_segment(files, versions.start)) for versions in ranges)
+    actions = [_state(first.live, first.version, pa.array(np.arange(len(first.live))))]
+    for before, snapshot in zip(ranges, later, strict=False):
+        last = read_snapshot(store, find_segment(files, before.stop - 1))
+        removed = without(last.live, snapshot.live)
+        gone = removed.set_column(
+            removed.schema.get_field_index("is_add"), "is_add", pa.repeat(False, len(removed))
+        )
+        actions += [_state(live, snapshot.version) for live in (gone, snapshot.live)]
+    # Of commits outside of these ranges nothing is known that they changed, and checkpoints begin them.
+    known = pa.array(np.concatenate([np.array(versions[1:], np.int64) for versions in ranges]))
+    parts = map(_commit_actions, commits)
+    actions += [part.filter(pc.is_in(part["version"], value_set=known)) for part in parts]
+    return first, _lives(pa.concat_tables(actions), store)
+
+
+def _state(live: pa.Table, version: int, rows: pa.Array | None = None) -> pa.Table:
+    """Return file actions as if one version had done them; `rows` is as in `file_lifetimes`."""
+    unread = pa.nulls(len(live), pa.int64())
+    return _with_version(live, np.full(len(live), version), unread, unread if rows is None else rows)
 
 
 def _commit_actions(source: JsonSource) -> pa.Table:

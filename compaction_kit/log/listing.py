@@ -249,6 +249,33 @@ def complete_checkpoints(files: Sequence[LogFile]) -> dict[int, tuple[LogFile, .
     return found
 
 
+def version_ranges(files: Sequence[LogFile]) -> list[range]:
+    """Return the ranges of versions whose state can be read from the log, oldest first.
+
+    Each begins with version 0 or a checkpoint, and has every commit after it. Without the first commit,
+    Delta's time travel begins at a checkpoint that no commit is older than, but one
+    (DeltaHistoryManager.getEarliestRecreatableCommit).
+
+    Args:
+        files: The listing of `_delta_log`.
+
+    Raises:
+        CorruptLogError: The latest version can't be read.
+    """
+    latest = find_segment(files).version
+    commits = {f.version for f in files if f.kind is Kind.COMMIT and f.version is not None}
+    checkpoints = complete_checkpoints(files)
+    begin = min(commits, default=latest)
+    earliest = 0 if begin == 0 else min(v for v in checkpoints if v >= begin - 1)
+    ranges: list[range] = []
+    for version in sorted(v for v in commits | checkpoints.keys() if v >= earliest):
+        if ranges and ranges[-1].stop == version and version in commits:
+            ranges[-1] = range(ranges[-1].start, version + 1)
+        elif version in checkpoints or version == 0:
+            ranges.append(range(version, version + 1))
+    return ranges
+
+
 def _unreadable(
     target: int,
     missing: int,

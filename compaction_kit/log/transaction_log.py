@@ -19,7 +19,7 @@ from compaction_kit.log.commit_times import (
 )
 from compaction_kit.log.json_source import JsonSource, commit_blocks
 from compaction_kit.log.ledger import action_table, commit_ledger, last_operation
-from compaction_kit.log.lifetimes import earliest_version, file_lifetimes
+from compaction_kit.log.lifetimes import file_lifetimes
 from compaction_kit.log.listing import (
     Kind,
     LogFile,
@@ -29,6 +29,7 @@ from compaction_kit.log.listing import (
     extend_segment,
     find_segment,
     list_log,
+    version_ranges,
 )
 from compaction_kit.log.metadata import Metadata
 from compaction_kit.log.newest import newest_files
@@ -201,7 +202,7 @@ class TransactionLog:
         """
         moment = to_instant(timestamp, "timestamp")
         files = list_log(self._store)
-        earliest = earliest_version(files)
+        earliest = version_ranges(files)[0].start
         commits = [f for f in files if f.kind is Kind.COMMIT and (f.version or 0) >= earliest]
         if not commits:
             raise InvalidArgumentError(
@@ -294,6 +295,15 @@ class TransactionLog:
             row: int64
         """
         return self._read_lifetimes(tuple(list_log(self._store)))
+
+    def ranges(self) -> list[range]:
+        """Return the ranges of versions whose state can be read from the log; see `listing.version_ranges`.
+
+        Examples:
+            >>> ck.open_table("data/flights").log.ranges()
+            [range(0, 366)]
+        """
+        return version_ranges(list_log(self._store))
 
     def _files_for(self, version: int | None, bases: Sequence[Snapshot] = ()) -> list[LogFile]:
         """Return files of the log, those among them that a version is read from."""

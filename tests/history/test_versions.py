@@ -5,7 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import deltalake
+import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
@@ -88,6 +91,47 @@ def test_a_checkpoint_whose_commit_is_gone_is_not_readable(changed: Path) -> Non
     handmade.remove_commits(changed, *range(5))
     assert column(changed, "readable") == ["log gone"]
     assert column(changed, "timestamp") == column(changed, "operation") == [None]
+
+
+@pytest.fixture(scope="module")
+def gapped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eleven versions, one file each, b removed in version 6; checkpoints at 2, 7, 10; 0, 1 and 5 lost."""
+    folder = tmp_path_factory.mktemp("gapped")
+    for version, name in enumerate("abcdefghijk"):
+        actions = [handmade.write_data(folder, name, pa.table({"id": [version]}))]
+        actions += [handmade.protocol(), handmade.metadata()] if version == 0 else []
+        handmade.write_commit(folder, version, actions + [handmade.remove("b")] * (version == 6))
+        if version in (2, 7, 10):
+            deltalake.DeltaTable(str(folder)).create_checkpoint()
+    return folder
+
+
+@pytest.mark.parametrize("lost", [(5,), (0, 1, 5), (2, 5), (7,), (9, 10), (1, 4, 8), (0, 1, 2)])
+@pytest.mark.spark
+def test_a_version_before_lost_commits_can_be_read_as_far_as_delta_reads_it(
+    lost: tuple[int, ...], gapped: Path, spark: SparkSession, copy_of: CopyOf, confs: SetConf
+) -> None:
+    confs(GUARD, "false")
+    table = copy_of(gapped)
+    handmade.remove_commits(table, *lost)
+
+    def is_read(version: int) -> bool:
+        try:
+            spark.read.format("delta").option("versionAsOf", version).load(str(table))
+        except (PySparkException, Py4JJavaError):
+            return False
+        return True
+
+    kit = open_table(table, spark)
+    readable = {row["version"] for row in kit.versions().to_pylist() if row["readable"] == "yes"}
+    assert readable == {version for version in range(11) if is_read(version)}
+    counts = {row["version"]: row["num_files"] for row in kit.history().to_pylist()}
+    for version in sorted(readable):
+        assert counts[version] == kit.files(version=version).num_files
+    if readable:
+        age_file(table / "b", 30)
+        # Removed long ago, so that VACUUM takes it.
+        assert kit.plan_vacuum().versions_lost == sorted(readable & {1, 2, 3, 4, 5})
 
 
 @since_delta("4.1")

@@ -4,8 +4,7 @@ import deltalake
 import pytest
 
 from compaction_kit.log import TransactionLog
-from compaction_kit.log.lifetimes import earliest_version
-from compaction_kit.log.listing import LogFile, list_log, log_file
+from compaction_kit.log.listing import LogFile, list_log, log_file, version_ranges
 from compaction_kit.storage import open_store
 from tests import handmade
 
@@ -45,7 +44,7 @@ def test_a_trimmed_log_starts_at_its_oldest_checkpoint(changed: Path) -> None:
     deltalake.DeltaTable(str(changed)).create_checkpoint()
     handmade.remove_commits(changed, 0, 1, 2)
     files = list_log(open_store(str(changed)))
-    assert earliest_version(files) == 4
+    assert version_ranges(files) == [range(4, 5)]
     snapshot, lifetimes = TransactionLog(changed).lifetimes()
     assert snapshot.version == 4
     assert set(lifetimes["added"].to_pylist()) == {4}
@@ -57,19 +56,39 @@ def files_of(commits: list[int], checkpoints: list[int]) -> list[LogFile]:
 
 
 @pytest.mark.parametrize(
-    ("commits", "checkpoints", "earliest"),
+    ("commits", "checkpoints", "ranges"),
     [
-        ([0, 1, 2], [], 0),
-        ([0, 1, 2], [2], 0),
-        ([5, 6, 7], [6], 6),
-        ([5, 6, 7], [4], 4),
-        ([5, 6, 7], [5, 7], 5),
-        ([], [7], 7),
-        ([0, 1, 3, 4], [2], 2),
-        ([7], [7], 7),
+        ([0, 1, 2], [], [(0, 2)]),
+        ([0, 1, 2], [2], [(0, 2)]),
+        ([5, 6, 7], [6], [(6, 7)]),
+        ([5, 6, 7], [4], [(4, 7)]),
+        ([5, 6, 7], [5, 7], [(5, 7)]),
+        ([], [7], [(7, 7)]),
+        ([0, 1, 3, 4], [2], [(0, 1), (2, 4)]),
+        ([7], [7], [(7, 7)]),
+        ([0, 1, 4, 5], [5], [(0, 1), (5, 5)]),
+        ([0, 5, 6], [5], [(0, 0), (5, 6)]),
+        ([3, 4, 6, 7], [4, 7], [(4, 4), (7, 7)]),
+        ([3, 4, 6, 7], [1, 7], [(7, 7)]),
     ],
 )
-def test_the_earliest_version_is_the_oldest_that_can_be_read(
-    commits: list[int], checkpoints: list[int], earliest: int
+def test_versions_can_be_read_from_version_0_or_a_checkpoint_on(
+    commits: list[int], checkpoints: list[int], ranges: list[tuple[int, int]]
 ) -> None:
-    assert earliest_version(files_of(commits, checkpoints)) == earliest
+    files = files_of(commits, checkpoints)
+    assert version_ranges(files) == [range(start, end + 1) for start, end in ranges]
+
+
+def test_what_lost_commits_did_counts_as_done_by_the_next_version_that_can_be_read(tmp_path: Path) -> None:
+    names = ("a", "b", "c", "d", "e", "f")
+    commits = [[handmade.add(name)] for name in names]
+    commits[2] += [handmade.remove("a")]
+    table = handmade.write_log(tmp_path, *commits[:4])
+    deltalake.DeltaTable(str(table)).create_checkpoint()
+    for version in (4, 5):
+        handmade.write_commit(table, version, commits[version])
+    handmade.remove_commits(table, 2)
+    assert lives(table) == {
+        ("a", None, 0, 3), ("b", None, 1, None), ("c", None, 3, None), ("d", None, 3, None),
+        ("e", None, 4, None), ("f", None, 5, None),
+    }  # fmt: skip
