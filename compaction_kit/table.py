@@ -188,8 +188,8 @@ class Table:
         Raises:
             InvalidArgumentError: A size, ratio, order, column or the predicate can't be used.
             EmptyTableError: The table has no live file.
-            UnsupportedTableError: The table is clustered, or has partition values that can't be
-                parsed.
+            UnsupportedTableError: The table is clustered, has partition values that can't be parsed, or a
+                change of a column's type that Delta doesn't read.
 
         Examples:
             >>> plan = ck.open_table("data/flights").plan_compaction(max_file_size="128 MiB")

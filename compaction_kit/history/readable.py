@@ -1,6 +1,7 @@
 """The files that each version needs, and the versions that can be read."""
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -12,12 +13,14 @@ import pyarrow.compute as pc
 
 from compaction_kit.folder import list_folder
 from compaction_kit.handle import Handle
+from compaction_kit.log.metadata import unsupported_type_change
 from compaction_kit.log.paths import deletion_vector_file, is_remote, places
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.retention import cutoff, table_retention
 from compaction_kit.storage import Store
 
 YES, BLOCKED, MISSING, LOG_GONE = "yes", "blocked", "missing files", "log gone"
+UNSUPPORTED = "unsupported"
 # `list_folder` doesn't return files elsewhere, and hidden ones.
 _UNLISTED = r"^/|(^|/)[._]"
 
@@ -90,6 +93,7 @@ class Readability:
             the in-commit timestamp, else the modification time of the commit's file (Snapshot.timestamp).
         in_log: Whether Delta reads each of `needs.versions` from the log: its own commit, every commit since
             a checkpoint or version 0, and the latest commit are there. A checkpoint replaces no commit here.
+        is_supported: Whether Delta reads the schema of each of `needs.versions`.
         retention: How long the table keeps removed files.
         guard: Whether Delta refuses versions older than the retention.
     """
@@ -98,6 +102,7 @@ class Readability:
     missing: pa.Array
     times: np.ndarray
     in_log: np.ndarray
+    is_supported: np.ndarray
     retention: timedelta
     guard: bool
 
@@ -114,14 +119,20 @@ class Readability:
 
         Returns:
             For each of `needs.versions` "yes", "blocked" (older than the retention, so that Delta refuses
-            it whether or not its files exist), "missing files" or "log gone".
+            it whether or not its files exist), "unsupported" (a change of a column's type that Delta refuses
+            to read), "missing files" or "log gone".
         """
         missing = self.missing if deleted is None else pa.concat_arrays([self.missing, deleted])
         # SnapshotManagement.enforceTimeTravelWithinDeletedFileRetentionDuration.
         is_old = self.times < cutoff(now or datetime.now(UTC), self.retention)
         is_latest = (self.needs.versions == self.needs.latest) & (not superseded)
-        conditions = [~self.in_log, is_old & ~is_latest & self.guard, self.needs.count(missing) > 0]
-        return np.select(conditions, [LOG_GONE, BLOCKED, MISSING], default=YES).astype(object)
+        conditions = {
+            LOG_GONE: ~self.in_log,
+            UNSUPPORTED: ~self.is_supported,
+            BLOCKED: is_old & ~is_latest & self.guard,
+            MISSING: self.needs.count(missing) > 0,
+        }
+        return np.select([*conditions.values()], [*conditions], default=YES).astype(object)
 
     def compared(self, before: np.ndarray, after: np.ndarray) -> pa.Table:
         """Make a table of statuses: version, timestamp (UTC), readable (before), readable_after."""
@@ -163,9 +174,11 @@ def read_readability(handle: Handle, on_disk: pa.Table | None = None) -> Readabi
     times = np.zeros(len(needs.versions), dtype=np.int64)
     times[positions] = commits["timestamp"].cast(pa.int64()).to_numpy()[known]
     in_log = np.isin(needs.versions, versions) & has_state(handle, needs.versions)
-    in_log &= needs.latest in versions
     missing = missing_paths(handle.store, needs.files["path"], on_disk["path"])
-    return Readability(needs, missing, times, in_log, table_retention(metadata), handle.has_guard)
+    schemas = read_schemas(handle, handle.log.lifetimes()[0], needs.latest)
+    return Readability(
+        needs, missing, times, in_log, _are_supported(schemas), table_retention(metadata), handle.has_guard
+    )
 
 
 def has_state(handle: Handle, versions: np.ndarray) -> np.ndarray:
@@ -198,6 +211,18 @@ def read_schemas(handle: Handle, first: Snapshot, latest: int) -> list[Any]:
                     schema = text
             schemas[version - first.version] = schema
     return schemas
+
+
+def _are_supported(schemas: Sequence[Any]) -> np.ndarray:
+    """Return for each schema whether Delta reads it (bool); True for one that isn't known."""
+    supported: list[bool] = []
+    for before, schema in zip([None, *schemas], schemas, strict=False):
+        if supported and schema is before:
+            supported.append(supported[-1])
+        else:
+            is_known = isinstance(schema, Mapping)
+            supported.append(not is_known or unsupported_type_change(schema) is None)
+    return np.array(supported, bool)
 
 
 def missing_paths(store: Store, paths: pa.ChunkedArray, on_disk: pa.ChunkedArray) -> pa.Array:

@@ -215,7 +215,8 @@ def read_versions(handle: Handle, now: datetime | None = None, verify: bool = Fa
 
     Returns:
         timestamp is the commit time for time travel, null without a commit. readable is "yes", "blocked"
-        (by Delta's guard), "missing files" or "log gone" (the log no longer has the version); num_missing
+        (by Delta's guard), "unsupported" (a change of a column's type that Delta refuses to read), "missing
+        files" or "log gone" (Delta can't read the version from what the log still has); num_missing
         counts the needed files that aren't on disk, and missing has the first ten. readable_until is when
         VACUUM may delete the first needed file, or when the guard blocks the version; null if neither
         happens, as for the latest version, or if it can't be read. same_content_as is the lowest other
@@ -252,8 +253,7 @@ def read_versions(handle: Handle, now: datetime | None = None, verify: bool = Fa
     others, instead = _alternatives(needs.versions, content.groups, statuses == YES)
     pairs = zip(needs.versions.tolist(), others.tolist(), strict=True)
     evidence = [content.evidence(version, other) if other >= 0 else None for version, other in pairs]
-    every = np.union1d(commits["version"].to_numpy(), needs.versions)
-    versions = pa.array(np.arange(every[0], every[-1] + 1))
+    versions = pa.array(np.union1d(commits["version"].to_numpy(), needs.versions))
     # The row of each version in the commits and in `needs`: some versions are in only one of the two.
     commit = pc.index_in(versions, value_set=commits["version"])
     row = pc.index_in(versions, value_set=pa.array(needs.versions))

@@ -67,6 +67,7 @@ class LogFile:
 
 
 _LARGEST = 2**63 - 1
+_WIDEST_GAP = 1_000_000
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _PATTERNS = (
     (Kind.COMMIT, re.compile(r"(?P<version>[0-9]{20})\.json")),
@@ -253,8 +254,9 @@ def version_ranges(files: Sequence[LogFile]) -> list[range]:
     """Return the ranges of versions whose state can be read from the log, oldest first.
 
     Each begins with version 0 or a checkpoint, and has every commit after it. Without the first commit,
-    Delta's time travel begins at a checkpoint that no commit is older than, but one
-    (DeltaHistoryManager.getEarliestRecreatableCommit).
+    Delta's time travel begins at the first checkpoint that isn't older than the version before the first
+    commit (DeltaHistoryManager.getEarliestRecreatableCommit); without the latest commit it reads nothing.
+    Versions before a very wide gap are left out, because arrays have an element for each version.
 
     Args:
         files: The listing of `_delta_log`.
@@ -264,11 +266,14 @@ def version_ranges(files: Sequence[LogFile]) -> list[range]:
     """
     latest = find_segment(files).version
     commits = {f.version for f in files if f.kind is Kind.COMMIT and f.version is not None}
-    checkpoints = complete_checkpoints(files)
-    begin = min(commits, default=latest)
+    if latest not in commits:
+        return [range(latest, latest + 1)]
+    checkpoints, begin = complete_checkpoints(files), min(commits)
     earliest = 0 if begin == 0 else min(v for v in checkpoints if v >= begin - 1)
     ranges: list[range] = []
     for version in sorted(v for v in commits | checkpoints.keys() if v >= earliest):
+        if ranges and version - ranges[-1].stop > _WIDEST_GAP:
+            ranges.clear()
         if ranges and ranges[-1].stop == version and version in commits:
             ranges[-1] = range(ranges[-1].start, version + 1)
         elif version in checkpoints or version == 0:

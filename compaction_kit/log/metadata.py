@@ -1,7 +1,8 @@
 """The protocol and metaData actions, and the check that this package can read such a table."""
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,8 @@ READER_FEATURES = frozenset(
         "variantShredding-preview",
     }
 )
+_WHOLE = ("byte", "short", "integer", "long")
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,48 @@ def _check_type(data_type: Any) -> None:
         _check_type(data_type["elementType"])
     elif kind != "udt":
         raise ValueError(f"the schema has the type {kind!r}")
+
+
+def unsupported_type_change(schema: Mapping[str, Any]) -> str | None:
+    """Return the first change of a column's type that Delta refuses to read, as "c: byte → decimal(3,0)".
+
+    Source: protocol, "Type Widening"; TypeWidening.isTypeChangeSupported.
+    """
+    for kind in _structs(schema):
+        for field in kind["fields"]:
+            for change in (field.get("metadata") or {}).get("delta.typeChanges") or ():
+                if not _is_widening(change["fromType"], change["toType"]):
+                    return f"{field['name']}: {change['fromType']} → {change['toType']}"
+    return None
+
+
+def _structs(kind: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield every struct in a type, itself included."""
+    if not isinstance(kind, Mapping):
+        return
+    if kind["type"] == "struct":
+        yield kind
+    inner = [field["type"] for field in kind.get("fields", ())]
+    for part in (*inner, *(kind.get(name) for name in ("keyType", "valueType", "elementType"))):
+        yield from _structs(part)
+
+
+def _is_widening(before: str, after: str) -> bool:
+    digits = [_digits(kind) for kind in (before, after)]
+    if _DECIMAL.fullmatch(after) and None not in digits:
+        return all(new >= old for old, new in zip(*digits, strict=True))
+    if before in _WHOLE and after in _WHOLE:
+        return _WHOLE.index(before) <= _WHOLE.index(after)
+    others = {("float", "double"), ("date", "timestamp_ntz"), *((kind, "double") for kind in _WHOLE[:-1])}
+    return before == after or (before, after) in others
+
+
+def _digits(kind: str) -> tuple[int, int] | None:
+    """The digits before and after the point of a decimal that holds every value that a Parquet file may."""
+    if kind in _WHOLE:
+        return (20 if kind == "long" else 10), 0
+    decimal = _DECIMAL.fullmatch(kind)
+    return (int(decimal[1]) - int(decimal[2]), int(decimal[2])) if decimal else None
 
 
 def check_readable(protocol: Protocol) -> None:

@@ -14,6 +14,7 @@ from compaction_kit.errors import (
     UnsupportedTableError,
 )
 from compaction_kit.files import Files
+from compaction_kit.log.metadata import unsupported_type_change
 from compaction_kit.log.reading import DAMAGE, first_line
 from compaction_kit.plan.order import INGEST, SIZE, by_bounds, by_ingestion, by_size, column_of
 from compaction_kit.plan.packing import Packer, Packing, gains, within_budget
@@ -43,8 +44,8 @@ class Planner:
 
         Raises:
             EmptyTableError: The version has no live file at all.
-            UnsupportedTableError: A partition value isn't of its column's type, or the table is
-                clustered.
+            UnsupportedTableError: A partition value isn't of its column's type, the table is clustered, or
+                a column's type was changed in a way that Delta doesn't read.
         """
         if files.snapshot.live.num_rows == 0:
             raise EmptyTableError(
@@ -52,6 +53,7 @@ class Planner:
                 "rows are added."
             )
         _refuse_clustered(files)
+        _refuse_type_changes(files)
         self.files = files
         self._rules = rules
         self._make_model = make_model
@@ -149,6 +151,15 @@ def _zone(files: Files, rules: SessionRules) -> tzinfo | None:
     if rules.time_zone is None or all(types[name] != "timestamp" for name in files.partition_columns):
         return None
     return parse_time_zone(rules.time_zone)
+
+
+def _refuse_type_changes(files: Files) -> None:
+    change = unsupported_type_change(files.snapshot.metadata.schema)
+    if change is not None:
+        raise UnsupportedTableError(
+            f"A column's type was changed ({change}) in a way that Delta refuses to read "
+            "(DELTA_UNSUPPORTED_TYPE_CHANGE_IN_SCHEMA): restore a version from before that change."
+        )
 
 
 def _refuse_clustered(files: Files) -> None:

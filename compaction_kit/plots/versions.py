@@ -14,6 +14,7 @@ from compaction_kit.text import format_count, format_size
 _READABLE: dict[str, style.Look] = {
     "yes": (LIVE, ""),
     "blocked": (style.OTHER, style.SMALL_HATCH),
+    "unsupported": (style.OTHER, "xxx"),
     "missing files": (LOST, "xxx"),
     "log gone": (TOMBSTONED, "..."),
 }
@@ -106,9 +107,10 @@ def vacuum(storage: pa.Table, versions: pa.Table, finding: str) -> Chart:
     before, after = (np.array(versions[name].to_pylist()) for name in ("readable", "readable_after"))
     now, then = before == "yes", after == "yes"
     lost = now & ~then
+    refused, refused_after = (np.isin(names, ["blocked", "unsupported"]) for names in (before, after))
     states = [
-        np.select([now, before == "blocked"], ["readable", "blocked"], "gone before"),
-        np.select([then, lost, after == "blocked"], ["readable", "lost", "blocked"], "gone before"),
+        np.select([now, refused], ["readable", "blocked"], "gone before"),
+        np.select([then, lost, refused_after], ["readable", "lost", "blocked"], "gone before"),
     ]
     counts = (
         f"{format_count(int(now.sum()), 'version')} can be read now, {int(then.sum()):,} after, "

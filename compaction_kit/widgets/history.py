@@ -23,7 +23,8 @@ _MOST_ROWS = 20
 _LONGEST = 60
 _CAN = {
     "yes": "can be read",
-    "blocked": "is refused by Delta, for it is older than the table keeps removed files",
+    "blocked": "is refused by Delta, because it is older than the table keeps removed files",
+    "unsupported": "is refused by Delta, because it doesn't support a change of a column's type",
     "missing files": "can't be read any more: files that it needs are gone",
     "log gone": "can't be read any more: its part of the log is gone",
 }

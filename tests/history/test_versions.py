@@ -1,3 +1,4 @@
+import json
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
 from compaction_kit.history import read_history, read_versions
 from compaction_kit.retention import GUARD
 from compaction_kit.text import MIB
@@ -132,6 +133,38 @@ def test_a_version_before_lost_commits_can_be_read_as_far_as_delta_reads_it(
         age_file(table / "b", 30)
         # Removed long ago, so that VACUUM takes it.
         assert kit.plan_vacuum().versions_lost == sorted(readable & {1, 2, 3, 4, 5})
+
+
+def widened(before: str, after: str) -> handmade.Action:
+    """A metaData action that changes the type of the column c."""
+    action = handmade.metadata({"c": after})
+    schema = json.loads(action["metaData"]["schemaString"])
+    schema["fields"][0]["metadata"] = {"delta.typeChanges": [{"fromType": before, "toType": after}]}
+    action["metaData"]["schemaString"] = json.dumps(schema)
+    return action
+
+
+@since_delta("4.0")
+@pytest.mark.spark
+def test_a_type_change_that_delta_refuses_is_refused_at_planning_and_its_version_called_unsupported(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    head = [handmade.protocol(features=["typeWidening"]), handmade.metadata({"c": "byte"})]
+    data = [handmade.write_data(tmp_path, name, pa.table({"c": pa.array([1], pa.int8())})) for name in "ab"]
+    changes = [[widened("byte", kind)] for kind in ("short", "decimal(3,0)")]
+    handmade.write_log(tmp_path, [*head, data[0]], [data[1]], *changes)
+    table = open_table(tmp_path, spark)
+    assert column(tmp_path, "readable") == ["yes", "yes", "yes", "unsupported"]
+    for version in range(3):
+        assert spark.read.option("versionAsOf", version).format("delta").load(str(tmp_path)).collect()
+    with pytest.raises(Py4JJavaError, match="DELTA_UNSUPPORTED_TYPE_CHANGE_IN_SCHEMA"):
+        spark.sql(f"OPTIMIZE delta.`{tmp_path}`")
+    with pytest.raises(
+        UnsupportedTableError, match=r"\(c: byte → decimal\(3,0\)\) in a way .* restore a ver"
+    ):
+        table.plan_compaction()
+    table.plan_restore(2).run()
+    assert table.plan_compaction().num_files_removed == 2
 
 
 @since_delta("4.1")

@@ -1,27 +1,53 @@
+import json
+from itertools import permutations
+from typing import Any
+
 import pytest
+from pyspark.sql import SparkSession
 
-from compaction_kit.errors import UnsupportedTableError
-from compaction_kit.log.metadata import READER_FEATURES, Metadata, Protocol, check_readable
-from tests import handmade
+from compaction_kit.log.metadata import unsupported_type_change
+from tests import deltas_view
+from tests.releases import since_delta
 
-
-def test_every_known_reader_feature_is_let_in() -> None:
-    check_readable(Protocol.of(handmade.protocol(features=sorted(READER_FEATURES))["protocol"]))
-
-
-def test_writer_features_are_no_concern_of_a_reader() -> None:
-    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["rowTracking", "newThing"]}
-    check_readable(Protocol.of(protocol))
-
-
-def test_all_unknown_features_are_told_at_once() -> None:
-    with pytest.raises(UnsupportedTableError, match="aaa, zzz"):
-        check_readable(Protocol.of(handmade.protocol(features=["zzz", "aaa"])["protocol"]))
+KINDS = {
+    "byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT", "float": "FLOAT",
+    "double": "DOUBLE", "date": "DATE", "timestamp": "TIMESTAMP", "timestamp_ntz": "TIMESTAMP_NTZ",
+    "string": "STRING", "boolean": "BOOLEAN", "binary": "BINARY",
+    **{f"decimal({n})": f"DECIMAL({n})" for n in ("3,0", "5,2", "10,0", "12,2", "20,0", "22,2")},
+}  # fmt: skip
 
 
-def test_names_are_physical_only_under_column_mapping() -> None:
-    action = handmade.metadata({"id": "long", "p": "date"}, ["p"])["metaData"]
-    metadata = Metadata.of(action)
-    assert metadata.physical_names == {"id": "id", "p": "p"}
-    assert metadata.partition_columns == ("p",)
-    assert metadata.column_types == {"id": "long", "p": "date"}
+def column(change: dict[str, Any]) -> dict[str, Any]:
+    return {"name": "c", "type": "string", "nullable": True, "metadata": {"delta.typeChanges": [change]}}
+
+
+@since_delta("4.0")
+@pytest.mark.spark
+def test_changes_of_types_are_supported_as_in_delta(spark: SparkSession) -> None:
+    jvm = deltas_view._jvm(spark)
+    types = {kind: jvm_type(spark, sql) for kind, sql in KINDS.items()}
+    told = {}
+    for before, after in permutations(KINDS, 2):
+        schema = {"type": "struct", "fields": [column({"fromType": before, "toType": after})]}
+        told[before, after] = unsupported_type_change(schema)
+        is_supported = jvm.TypeWidening.isTypeChangeSupported(types[before], types[after])
+        assert told[before, after] == (None if is_supported else f"c: {before} → {after}")
+    assert told["byte", "decimal(5,2)"] is not None
+    assert told["byte", "decimal(10,0)"] is None
+
+
+def jvm_type(spark: SparkSession, sql: str) -> Any:
+    return spark.sparkContext._jvm.org.apache.spark.sql.types.DataType.fromDDL(sql)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("where", ["struct", "array", "map"])
+def test_a_change_of_a_nested_columns_type_is_found(where: str) -> None:
+    inner: Any = {"type": "struct", "fields": [column({"fromType": "long", "toType": "byte"})]}
+    nested = {
+        "struct": inner,
+        "array": {"type": "array", "elementType": inner, "containsNull": True},
+        "map": {"type": "map", "keyType": "string", "valueType": inner, "valueContainsNull": True},
+    }
+    outer = {"name": "o", "type": nested[where], "nullable": True, "metadata": {}}
+    schema = {"type": "struct", "fields": [outer]}
+    assert unsupported_type_change(json.loads(json.dumps(schema))) == "c: long → byte"

@@ -231,6 +231,8 @@ def test_versions_that_are_far_apart_take_no_memory(tmp_path: Path) -> None:
     table, file = with_checkpoint(tmp_path)
     file.rename(handmade.commit_path(table, 10**17, "checkpoint.parquet"))
     assert open_table(table).history()["num_files"].to_pylist() == [None, None]
+    handmade.write_commit(table, 10**17, [handmade.add("d")])
+    assert open_table(table).versions()["version"].to_pylist()[-1] == 10**17
 
 
 def test_a_manifest_of_anything_is_read_or_refused(tmp_path: Path) -> None:
