@@ -31,7 +31,15 @@ from compaction_kit.handle import Handle
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.plan.bins import BinPlan
 from compaction_kit.plan.order import INGEST, SIZE, column_of, order_by
-from compaction_kit.query import SPARK_ERRORS, Query, name_of, parse_query, quoted_query, reason_of
+from compaction_kit.query import (
+    SPARK_ERRORS,
+    Query,
+    name_of,
+    parse_query,
+    quoted_query,
+    reason_of,
+    with_table,
+)
 from compaction_kit.reads import frame_at, prepare_read
 from compaction_kit.records import Record
 from compaction_kit.session import quiet_errors
@@ -163,6 +171,7 @@ def predict_reads(
         InvalidArgumentError: The query can't be used.
     """
     step, spark = progress or (lambda share, text: None), handle.spark
+    query = with_table(query, handle.store, handle.name)
     make, words, orders = parse_query(spark, query), quoted_query(query), _orders(plan, query)
     step(0.0, "Planning the query as it is now")
 

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.log.reading import first_line
+from compaction_kit.storage import Store
 
 Query = str | Callable[[DataFrame], DataFrame]
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
@@ -23,6 +24,22 @@ _CODES = re.compile(r"\.?\s*SQLSTATE:.*", re.DOTALL)
 _PYTHON_ERROR = re.compile(r"^(?:: )?([\w.]+(?:Error|Exception): \S.*)$", re.MULTILINE)
 # The view by which PySpark replaces {table}.
 _VIEW = re.compile(r"`?_pyspark_[0-9a-f]{32}`?")
+
+
+def with_table(query: Query, store: Store, name: str) -> Query:
+    """Write {table} for a table's own names in SQL: its name, its folder's name, its path or URI.
+
+    Args:
+        query: A query; a condition, a function and SQL with {table} stay as they are.
+        store: The table's files.
+        name: The name that the table was opened with.
+    """
+    if not isinstance(query, str) or _TABLE in query or not _WHOLE_QUERY.match(query):
+        return query
+    names = (name, store.root.rpartition("/")[2], store.root, store.uri())
+    words = "|".join(re.escape(word) for word in names if word)
+    own = rf"\b(from|join)(\s+)(?:delta\.)?`?(?:{words})`?(?![\w.`])"
+    return re.sub(own, rf"\1\2{_TABLE}", query, flags=re.IGNORECASE)
 
 
 def parse_query(spark: SparkSession, query: Query) -> Callable[[DataFrame], DataFrame]:
@@ -47,7 +64,7 @@ def parse_query(spark: SparkSession, query: Query) -> Callable[[DataFrame], Data
         return partial(_select, spark, query)
     if _WHOLE_QUERY.match(query):
         raise InvalidArgumentError(
-            f'query="{query}" has no {_TABLE}: write it in place of the table\'s name, as in '
+            f'query="{query}" names neither the table nor {_TABLE}: write {_TABLE} for the table, as in '
             f'"SELECT count(*) FROM {_TABLE}".'
         )
     return lambda rows: rows.where(query)

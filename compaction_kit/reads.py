@@ -25,6 +25,7 @@ from compaction_kit.query import (
     parse_query,
     quoted_query,
     reason_of,
+    with_table,
 )
 from compaction_kit.records import Record
 from compaction_kit.session import quiet_errors
@@ -178,7 +179,7 @@ def measure_reads(
         table: The table's folder, as a path or URI.
         before: The version to compare with.
         after: The version that is compared.
-        query: SQL with {table} in place of the table's name ("SELECT count(*) FROM {table} WHERE
+        query: SQL with {table}, or the table's own name, for the table ("SELECT count(*) FROM {table} WHERE
             id < 3"); or a condition ("id < 3"), which selects all columns of the rows that meet it;
             or a function that takes the table's DataFrame and returns one.
         repeats: Number of timed runs at each version.
@@ -195,6 +196,8 @@ def measure_reads(
         raise InvalidArgumentError(f"before={before} and after={after} are the same version: give two.")
     if isinstance(repeats, bool) or not isinstance(repeats, Integral) or repeats < 1:
         raise InvalidArgumentError(f"repeats={repeats!r} is not a number of runs: give 1 or more.")
+    store = open_store(table)
+    query = with_table(query, store, str(table))
     with quiet_errors():
         frames = [frame_at(spark, table, before, "before"), frame_at(spark, table, after, "after")]
         make = parse_query(spark, query)
@@ -203,7 +206,6 @@ def measure_reads(
             prepare_read(make, frame, version, words)
             for frame, version in zip(frames, (before, after), strict=True)
         ]
-        store = open_store(table)
         sizes = [_size(read, store) for read in reads]
         runs = _run_by_turns(reads, repeats, words)
         prints = [_guarded(partial(_fingerprint, read.rows), read.version, words) for read in reads]

@@ -111,13 +111,19 @@ def test_rows_that_were_added_between_show_in_the_result(
     assert measured(spark, hours, query, after=2).same_result is same
 
 
+def test_sql_may_name_the_table_as_it_was_opened(spark: SparkSession, hours: Path) -> None:
+    comparison = measured(spark, hours, f"SELECT id FROM delta.`{hours}` WHERE id < 3")
+    assert comparison.query == "SELECT id FROM {table} WHERE id < 3"
+    assert comparison.files_before == 1
+
+
 @pytest.mark.parametrize(
     ("query", "says"),
     [
         (" ", "is not a query"),
         (7, "query=7 is not a query"),
-        ("SELECT count(*) FROM hours", "has no {table}"),
-        ("with x as (select 1) select * from x", "has no {table}"),
+        ("SELECT count(*) FROM hours", "names neither the table nor {table}"),
+        ("with x as (select 1) select * from x", "names neither the table nor {table}"),
         ("id <", "Syntax error at or near end of input."),
         ("idx < 3", "with name `idx` cannot be resolved"),
         ("SELECT idx FROM {table}", 'query="SELECT idx FROM {table}" can\'t be used at version 0'),

@@ -15,7 +15,7 @@ from compaction_kit.execute.contents import ANY_VERSION
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.execute.rewrite import rewritten_paths
 from compaction_kit.execute.work import TIMELINE, Work
-from compaction_kit.query import Query
+from compaction_kit.query import Query, with_table
 from compaction_kit.reads import ReadComparison, measure_reads
 from compaction_kit.records import Result
 from compaction_kit.text import format_count, format_size
@@ -209,4 +209,5 @@ def _batches(work: Work, commits: Sequence[Commit]) -> pa.Table:
 def _measure_reads(work: Work, before: int, after: int, query: Query, repeats: int) -> ReadComparison:
     # The files of both are there, however old the version before is.
     with session_confs(work.spark, ANY_VERSION):
-        return measure_reads(work.spark, work.table, before, after, query, repeats)
+        named = with_table(query, work.store, work.handle.name)
+        return measure_reads(work.spark, work.table, before, after, named, repeats)

@@ -7,8 +7,8 @@ import ipywidgets as w
 from traitlets import Instance, Unicode
 
 from compaction_kit.predict_reads import ReadPrediction
+from compaction_kit.query import with_table
 from compaction_kit.sql import literal, quoted
-from compaction_kit.table import Table
 from compaction_kit.widgets import parts
 from compaction_kit.widgets.compaction import plan_code
 from compaction_kit.widgets.job import Job, Watched
@@ -42,7 +42,7 @@ class QueryState(Watched):
     def text(self) -> str:
         """The query with {table} for the open table's own name."""
         table, sql = self.bench.table, self.query.strip()
-        return sql if table is None or "{table}" in sql else _with_placeholder(sql, table)
+        return sql if table is None else str(with_table(sql, table.handle.store, table.name))
 
     def predict(self) -> bool:
         """Count the files that it opens, in the background; returns whether it began."""
@@ -58,13 +58,6 @@ class QueryState(Watched):
                     self.prediction = prediction
 
         return self.predicting.start(work)
-
-
-def _with_placeholder(sql: str, table: Table) -> str:
-    names = "|".join(re.escape(name) for name in (table.name, table.location, table.handle.folder_name))
-    return re.sub(
-        rf"\b(from|join)(\s+)(?:delta\.)?`?(?:{names})`?(?![\w.`])", r"\1\2{table}", sql, flags=re.IGNORECASE
-    )
 
 
 class QueryView(parts.Part):

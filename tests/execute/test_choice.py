@@ -154,7 +154,7 @@ def test_a_narrow_range_reads_fewer_files_after_a_plan_by_column_than_after_opti
             commits[-1].append(action)
     handmade.write_log(folder, *commits)
     other = folders.copy(folder, tmp_path / "by size")
-    query = "SELECT sum(id) FROM {table} WHERE id BETWEEN 15000 AND 15100"
+    query = f"SELECT sum(id) FROM `{folder.name}` WHERE id BETWEEN 15000 AND 15100"
     touched = {}
     for table, options in ((folder, {"order": "id"}), (other, {"order": "size"})):
         plan = open_table(table).plan_compaction(max_file_size="40 KiB", **options)  # type: ignore[arg-type]

@@ -1064,7 +1064,7 @@ def test_the_files_of_a_query_are_counted_and_predicted_without_a_run(
     query.query.value = "SELECT id FROM elsewhere"
     query.count_button.click()
     query.state.predicting.wait(60)
-    assert "has no {table}" in query.bar.error.value
+    assert "names neither the table nor {table}" in query.bar.error.value
     assert ck.open_table(folder / "nested" / "b").version == version
 
 
