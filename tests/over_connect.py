@@ -120,7 +120,7 @@ def test_the_whole_path(spark: SparkSession, changed: Path, strategy: str) -> No
     result = plan.run(strategy=strategy, progress=watch)
     assert (result.versions, result.as_planned, result.verified) == ((5,), True, True)
     assert result.strategy == ("rewrite" if strategy == "rewrite" else "optimize")
-    assert result.reason == (f"optimize, for {NO_JVM}" if strategy == "auto" else "as asked for")
+    assert result.reason == (f"optimize, because {NO_JVM}" if strategy == "auto" else "as asked for")
     assert result.fingerprint is not None
     assert result.fingerprint.num_rows == len(before) == 1050
     assert by_spark(spark, changed) == before

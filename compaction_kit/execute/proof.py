@@ -121,7 +121,7 @@ def settle(work: Work, commits: Sequence[Commit], is_begun: bool, is_cancelled: 
             prove(work, commits)
             return ""
         except BaseException as error:
-            return f"{_undo(work, commits)}, as its content was not proved ({reason_of(error)})"
+            return f"{_undo(work, commits)}, because its content was not proved ({reason_of(error)})"
     return _undo(work, commits)
 
 

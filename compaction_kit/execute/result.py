@@ -150,7 +150,7 @@ class CompactionResult(Result):
             return {"outcome": "nothing to do: the plan is empty, so nothing was committed"}
         proof = "not compared" if self.fingerprint is None else f"identical: {self.fingerprint}"
         if self.proof_reason:
-            proof += f", as {self.proof_reason}"
+            proof += f", because {self.proof_reason}"
         by_optimize = "optimize" in self.batches["strategy"].to_pylist()
         return {
             "version": f"{', '.join(map(str, self.versions))}, by {self.strategy}",

@@ -133,7 +133,7 @@ def run_rewrite(work: Work) -> None:
     plan = work.plan
     reason = _refusal(plan)
     if reason is not None:
-        raise UnsupportedTableError(f'strategy="rewrite" can\'t run this plan, for {reason}.')
+        raise UnsupportedTableError(f'strategy="rewrite" can\'t run this plan, because {reason}.')
     spread = Spread.of(plan)
     is_whole_table = len(spread.positions) == plan.source.snapshot.live.num_rows
     predicate = None if is_whole_table else partitions_predicate(work.spark, plan.source, spread.positions)

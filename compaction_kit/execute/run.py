@@ -133,7 +133,7 @@ def _choose(work: Work, strategy: str) -> Choice:
     if strategy in ("optimize", "rewrite"):
         return Choice(strategy, "as asked for")
     if strategy == "auto" and work.options:
-        return Choice("optimize", "optimize, for options of OPTIMIZE were given")
+        return Choice("optimize", "optimize, because options of OPTIMIZE were given")
     reason = refuse_table(work.spark, plan)
     if reason is not None:
         return _instead_of_arrow(work, strategy, reason)
@@ -144,7 +144,7 @@ def _choose(work: Work, strategy: str) -> Choice:
     refusals = refuse_bins(plan)
     left = sum(int(plan.outcome.bytes_removed[number]) for number in refusals)
     if 2 * left > plan.bytes_removed:
-        return Choice("optimize", f"optimize, for {_joined(refusals)}")
+        return Choice("optimize", f"optimize, because {_joined(refusals)}")
     return Choice(
         "arrow",
         "arrow: one Spark job rewrites all bins with pyarrow, where OPTIMIZE starts a job for each",
@@ -159,11 +159,11 @@ def _instead_of_arrow(work: Work, strategy: str, reason: str) -> Choice:
     """OPTIMIZE, if the caller left the choice to us, and if it runs such a plan; else an error."""
     plan = work.plan
     if strategy == "auto" and plan.is_optimize:
-        return Choice("optimize", f"optimize, for {reason}")
+        return Choice("optimize", f"optimize, because {reason}")
     other = 'run it with strategy="optimize"'
     if not plan.is_optimize:
         other = f'make one with order="size" and no budget, and {other}'
-    raise UnsupportedTableError(f'strategy="arrow" can\'t run this plan, for {reason}: {other}.')
+    raise UnsupportedTableError(f'strategy="arrow" can\'t run this plan, because {reason}: {other}.')
 
 
 def _fail(work: Work, since: int, error: BaseException, is_written: bool) -> None:
@@ -187,7 +187,7 @@ def _outcome(work: Work, since: int, error: BaseException, is_written: bool) -> 
         outcome = _committed(work, commits, error, is_written)
         return outcome, unnamed_files(work.store, work.log, work.record.start)
     except CompactionKitError as unreadable:
-        return f"it is unknown what is committed, for the log can't be read ({unreadable})", ""
+        return f"it is unknown what is committed, because the log can't be read ({unreadable})", ""
 
 
 def _committed(work: Work, commits: Sequence[Commit], error: BaseException, is_written: bool) -> str:

@@ -238,7 +238,7 @@ def _check_set_aside(table: Table, folder: Path) -> None:
     elif folder.is_relative_to(table.path):
         reason = "is within the table, and would be read with it:"
     elif not parent.is_folder():
-        reason = f"can't be made, as {folder.parent} is not a folder:"
+        reason = f"can't be made, because {folder.parent} is not a folder:"
     elif not parent.may_move_to(local_store(table.handle.store, _WHAT)):
         reason = "is on another disk, to which files can't be moved without a copy:"
     else:

@@ -53,13 +53,13 @@ def test_auto_is_optimize_where_arrow_refuses_the_table_by_name(
     spark.sql(f"ALTER TABLE delta.`{changed}` {statement}")
     plan = open_table(changed).plan_compaction()
     with pytest.raises(
-        UnsupportedTableError, match=f'strategy="arrow" can\'t run this plan, for .*{told}'
+        UnsupportedTableError, match=f'strategy="arrow" can\'t run this plan, because .*{told}'
     ) as caught:
         plan.run(strategy="arrow")
     assert "\n" not in str(caught.value)
     result = plan.run(verify=False)
     assert result.strategy == "optimize"
-    assert re.match(f"optimize, for .*{told}", result.reason)
+    assert re.match(f"optimize, because .*{told}", result.reason)
     assert result.as_planned
 
 
@@ -80,14 +80,14 @@ def test_auto_is_optimize_where_pyarrow_would_read_other_timestamps(
     rows.write.format("delta").save(str(tmp_path / "table"))
     result = open_table(tmp_path / "table").plan_compaction().run()
     assert (result.strategy, result.verified, len(result.versions)) == ("optimize", True, 1)
-    assert result.reason.startswith(f"optimize, for {told}")
+    assert result.reason.startswith(f"optimize, because {told}")
 
 
 def test_auto_is_optimize_where_most_bytes_are_refused(
     spark: SparkSession, copy_of: CopyOf, lived: Path
 ) -> None:
     result = open_table(copy_of(lived)).plan_compaction(where="p = '1'").run(verify=False)
-    assert (result.strategy, result.reason) == ("optimize", "optimize, for a file has a deletion vector")
+    assert (result.strategy, result.reason) == ("optimize", "optimize, because a file has a deletion vector")
 
 
 def test_auto_is_arrow_for_other_orders_and_optimize_for_its_options_with_its_jobs_on_the_timeline(
@@ -105,7 +105,10 @@ def test_auto_is_arrow_for_other_orders_and_optimize_for_its_options_with_its_jo
 
     plan = open_table(changed).plan_compaction()
     result = plan.run(verify=False, max_threads=2, repartition=True, progress=look)
-    assert (result.strategy, result.reason) == ("optimize", "optimize, for options of OPTIMIZE were given")
+    assert (result.strategy, result.reason) == (
+        "optimize",
+        "optimize, because options of OPTIMIZE were given",
+    )
     assert ("2", "true") in seen
     assert spark.conf.get(f"{CONF}.maxThreads", None) is None
     # One task writes a bin, though it was to be divided.

@@ -50,7 +50,7 @@ def test_without_duckdb_spark_reads(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "duckdb" else find(name))
     result = compacted(changed)
     assert (readers_of(result), result.proof_reason) == (("Spark",), "duckdb isn't installed")
-    assert result.facts()["content"].endswith("read by Spark, as duckdb isn't installed")
+    assert result.facts()["content"].endswith("read by Spark, because duckdb isn't installed")
 
 
 @pytest.mark.parametrize(

@@ -419,7 +419,7 @@ def assert_refused(folder: Path, options: dict[str, Any], reason: str) -> None:
     before = folders.listing(folder)
     with pytest.raises(UnsupportedTableError, match=reason) as caught:
         plan.run(strategy="rewrite", verify=False)
-    assert str(caught.value).startswith('strategy="rewrite" can\'t run this plan, for ')
+    assert str(caught.value).startswith('strategy="rewrite" can\'t run this plan, because ')
     assert "\n" not in str(caught.value)
     assert folders.listing(folder) == before
 

@@ -182,9 +182,9 @@ def test_a_run_that_is_cancelled_commits_nothing(runs: Runs) -> None:
 
 
 def test_executors_without_pyarrow_leave_it_to_optimize(runs: Runs) -> None:
-    assert runs.told["optimized"]["reason"] == "optimize, for executors have no pyarrow"
+    assert runs.told["optimized"]["reason"] == "optimize, because executors have no pyarrow"
     assert runs.told["refused"]["error"] == (
-        'strategy="arrow" can\'t run this plan, for executors have no pyarrow: run it with '
+        'strategy="arrow" can\'t run this plan, because executors have no pyarrow: run it with '
         'strategy="optimize".'
     )
 

@@ -388,7 +388,7 @@ def test_where_all_is_of_such_a_codec_arrow_is_refused_and_auto_is_optimize(
     assert data_files(lz4) == {path for path in before if path.endswith(".parquet")}
     result = plan.run()
     assert (result.strategy, result.verified, result.refusals) == ("optimize", True, {})
-    assert "optimize, for a file is compressed with Hadoop-framed LZ4" in result.reason
+    assert "optimize, because a file is compressed with Hadoop-framed LZ4" in result.reason
     assert_has_its_rows(spark, lz4)
 
 

@@ -399,7 +399,7 @@ def test_what_it_does_not_know_is_refused_by_name(spark: SparkSession, changed: 
     """More of this is in tests/execute/test_choice.py."""
     spark.sql(f"ALTER TABLE delta.`{changed}` SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')")
     plan = open_table(changed).plan_compaction()
-    told = 'strategy="arrow" can\'t run this plan, for .*the feature .*rowTracking'
+    told = 'strategy="arrow" can\'t run this plan, because .*the feature .*rowTracking'
     with pytest.raises(UnsupportedTableError, match=told) as caught:
         plan.run(strategy="arrow")
     assert "\n" not in str(caught.value)
