@@ -4,6 +4,10 @@ Every message is a sentence with the wrong value and what to do. The table is un
 is raised, unless the docstring of its class says otherwise.
 """
 
+import os
+import traceback
+from itertools import takewhile
+
 _MOST_SHOWN = 200
 
 
@@ -18,7 +22,29 @@ def one_line(text: str) -> str:
 
 
 class CompactionKitError(Exception):
-    """Base class of all errors that this package raises."""
+    """Base class of all errors that this package raises.
+
+    It is raised `from None`, so that Python doesn't print the error of Spark or of a library before it, which
+    with its Java stack traces is some hundred lines long; `cause` has it.
+    """
+
+    @property
+    def cause(self) -> BaseException | None:
+        """What Spark, Delta, a library or the caller's own code raised; None if nothing did."""
+        raised = self.__context__
+        return (raised and raised.__cause__) or raised
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython prints: the caller's own lines, and the sentence."""
+        frames = [
+            f
+            for f in traceback.extract_tb(self.__traceback__)
+            if f"{os.sep}IPython{os.sep}" not in f.filename
+        ]
+        package = os.path.dirname(__file__)
+        callers = takewhile(lambda frame: not frame.filename.startswith(package), frames)
+        lines = [line.rstrip() for line in traceback.format_list(callers)]
+        return ["Traceback (most recent call last):", *lines, f"{type(self).__name__}: {self}"]
 
 
 class InvalidArgumentError(CompactionKitError, ValueError):

@@ -136,15 +136,15 @@ def open_handle(name: str | Path, spark: SparkSession | None = None) -> Handle:
     store = _resolve(str(name), spark or active_spark())
     try:
         has_files, has_staged = look_at_log(store)
-    except TableNotFoundError as error:
+    except TableNotFoundError:
         if store.status() is None:
             raise TableNotFoundError(
                 f"No table at {name}: the path does not exist; check the spelling."
-            ) from error
+            ) from None
         if not store.is_folder(LOG_FOLDER):
             raise NotADeltaTableError(
                 f"{name} is not a Delta table: it has no {LOG_FOLDER} folder; name the folder that holds one."
-            ) from error
+            ) from None
         raise
     if not has_files:
         raise NotADeltaTableError(f"{name} is not a Delta table: its {LOG_FOLDER} folder is empty.")
@@ -163,14 +163,14 @@ def _resolve(name: str, spark: SparkSession | None) -> Store:
         return store
     try:
         detail = spark.sql(f"DESCRIBE DETAIL {identifiers(spark, parts)}").collect()[0]
-    except PySparkException as error:
+    except PySparkException:
         raise TableNotFoundError(
             f"No table {name}: there is no such path, and the session's catalog has no such Delta table."
-        ) from error
+        ) from None
     except Py4JJavaError as error:
         raise UnsupportedTableError(
             f"There is no path {name}, and the session's catalog can't be asked for such a table: "
             f"{first_line(error)}; check the settings spark.sql.catalog.{parts[0]}."
-        ) from error
+        ) from None
     check_not_managed(detail["tableFeatures"] or ())
     return open_store(plain_path(detail["location"]))

@@ -127,9 +127,9 @@ def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, whe
             rows = frame.select(*typed, _ROW).where(where).select(_ROW).collect()
     except ParseException as error:
         reason = first_line(error)
-        raise InvalidArgumentError(f'where="{where}" can\'t be parsed as SQL: {reason}.') from error
+        raise InvalidArgumentError(f'where="{where}" can\'t be parsed as SQL: {reason}.') from None
     except PySparkException as error:
-        raise InvalidArgumentError(_why(where, columns, error)) from error
+        raise InvalidArgumentError(_why(where, columns, error)) from None
     for name in columns:
         if not _has_malformed(named, name, types[name]):
             continue

@@ -235,8 +235,8 @@ def frame_at(spark: SparkSession, table: str | Path, version: int, name: str) ->
                 f"{name}={version} is older than the table's delta.deletedFileRetentionDuration, and Delta "
                 f"refuses to read such a version: measure a newer one, or set {_GUARD}=false in the "
                 "session."
-            ) from error
-        raise InvalidArgumentError(f"{name}={version} can't be read: {reason_of(error)}.") from error
+            ) from None
+        raise InvalidArgumentError(f"{name}={version} can't be read: {reason_of(error)}.") from None
 
 
 def prepare_read(make: Callable[[DataFrame], DataFrame], frame: DataFrame, version: int, words: str) -> Read:
@@ -253,7 +253,7 @@ def prepare_read(make: Callable[[DataFrame], DataFrame], frame: DataFrame, versi
     except SPARK_ERRORS as error:
         raise InvalidArgumentError(
             f"query={words} can't be used at version {version}: {reason_of(error)}."
-        ) from error
+        ) from None
 
 
 def _size(read: Read, store: Store) -> int | None:
@@ -298,8 +298,8 @@ def _guarded(work: Callable[[], Any], version: int, words: str) -> Any:
         return work()
     except SPARK_ERRORS as error:
         if any(sign in str(error) for sign in MISSING_FILE):
-            raise _missing(version) from error
-        raise RunFailedError(f"query={words} failed at version {version}: {reason_of(error)}.") from error
+            raise _missing(version) from None
+        raise RunFailedError(f"query={words} failed at version {version}: {reason_of(error)}.") from None
 
 
 def _missing(version: int) -> InvalidArgumentError:

@@ -57,7 +57,7 @@ def write_report(path: str | Path, title: str, *parts: Any) -> Path:
     except OSError as error:
         raise InvalidArgumentError(
             f"{path} can't be written ({error.strerror}): name a file in a folder that you may write to."
-        ) from error
+        ) from None
     return Path(path)
 
 

@@ -54,10 +54,10 @@ def parse_retention(text: str) -> timedelta:
         )
     try:
         return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in lengths))
-    except OverflowError as error:
+    except OverflowError:
         raise InvalidArgumentError(
             f"retention={show_value(text)} is too long: give a million days at most."
-        ) from error
+        ) from None
 
 
 def vacuum_retention(

@@ -166,7 +166,7 @@ def _launched(builder: SparkSession.Builder, log_path: Path, again: bool = True)
         # Of dozens of files from a far server one fails now and then; what came is kept.
         if again and _LOST_JAR.search(log):
             return _launched(builder, log_path, again=False)
-        raise SessionError(f"Spark did not start: {_reason(log, error)}") from error
+        raise SessionError(f"Spark did not start: {_reason(log, error)}") from None
 
 
 def _laptop_settings(scratch: Path) -> dict[str, Any]:
@@ -208,11 +208,11 @@ def _jar_list(packages: Sequence[str]) -> Path:
     """
     try:
         from delta import configure_spark_with_delta_pip
-    except ImportError as error:
+    except ImportError:
         raise SessionError(
             "Delta's Python package is missing, so no session can be started: pip install delta-spark, "
             "or start a session that has Delta's JARs."
-        ) from error
+        ) from None
     check_pair()
     coordinates = configure_spark_with_delta_pip(SparkSession.Builder())._options[_PACKAGES]
     digest = hashlib.sha256("\n".join([coordinates, *packages]).encode()).hexdigest()[:16]

@@ -68,11 +68,11 @@ def to_instant(time: datetime | str, name: str, spark: SparkSession | None = Non
             # A plain datetime: its subclass pandas.Timestamp converts times without a zone in another way.
             moment = datetime.combine(time.date(), time.time(), time.tzinfo)
         return in_zone(moment, zone)
-    except (ValueError, OverflowError, AttributeError, TypeError, UnsupportedTableError) as error:
+    except (ValueError, OverflowError, AttributeError, TypeError, UnsupportedTableError):
         raise InvalidArgumentError(
             f'{name}={show_value(time)} is not a time: write it as "2024-05-01 12:00:00", or with an offset '
             'as "2024-05-01 12:00:00+02:00".'
-        ) from error
+        ) from None
 
 
 def now(spark: SparkSession | None = None) -> datetime:
@@ -146,8 +146,8 @@ def parse_time_zone(name: str) -> tzinfo:
             return timezone(-offset if match[1] == "-" else offset)
     try:
         return ZoneInfo("UTC" if name in ("Z", "UT") else name)
-    except (ValueError, OSError, ZoneInfoNotFoundError) as error:
+    except (ValueError, OSError, ZoneInfoNotFoundError):
         raise UnsupportedTableError(
             f'The time zone "{name}" is unknown: set spark.sql.session.timeZone to a region such as '
             '"Europe/Paris" or an offset such as "+02:00".'
-        ) from error
+        ) from None

@@ -18,6 +18,9 @@ _CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w.$]+: )?(.*\S)", re.MULTILINE)
 _RAISED = re.compile(
     r"^(?:.*: )?Traceback \(most recent call last\):\n(?:[ \t].*\n)*(?:\w+\.)*(\S.*)", re.MULTILINE
 )
+# A path or URI of a file.
+_FILE = re.compile(r"(?:^|[\s'\"(])(?:[a-z][a-z0-9+.-]*:)?/+[^\s/]+/")
+_CODE = re.compile(r"\s*SQLSTATE: \w+$")
 _NO_PERMISSION = ("Permission denied", "AccessDenied", "Read-only file system")
 # What a store refuses to read is another thing than what may not be written.
 _NOT_READ = " can't be read: "
@@ -57,24 +60,24 @@ def stale(plan: _Plan, latest: int) -> StalePlanError:
     )
 
 
-def translate(error: Exception, table: str, outcome: str) -> CompactionKitError:
+def translate(
+    error: Exception, table: str, outcome: str, others: str = "Another writer changed the table"
+) -> CompactionKitError:
     """Make the error to raise instead of another.
 
     Args:
         error: What was raised.
         table: The table's folder, for the message.
         outcome: What became of the table, as a part of a sentence.
+        others: What other writers did, for a conflict; see `commits.told_others`.
     """
     text = str(error)
     if isinstance(error, ContentDiffers):
         return VerificationError(f"{text}; {outcome}: {error.advice}.")
     if is_conflict(error):
-        return ConflictError(
-            f"Another writer changed files of the plan meanwhile, so Delta refused the commit: make a "
-            f"new plan; {outcome}."
-        )
+        return ConflictError(f"{others}, so Delta refused the commit: make a new plan; {outcome}.")
     if isinstance(error, TableChanged):
-        return ConflictError(f"Another writer changed the table, {text}: make a new plan; {outcome}.")
+        return ConflictError(f"{others}, {text}: make a new plan; {outcome}.")
     if any(sign in text for sign in _NO_PERMISSION) and _NOT_READ not in text:
         return ReadOnlyTableError(
             f"{table} could not be written to: get write permission and run the plan again; {outcome}."
@@ -95,8 +98,13 @@ def translate(error: Exception, table: str, outcome: str) -> CompactionKitError:
 
 
 def reason_of(error: BaseException) -> str:
-    """The line of a stack trace that says what was wrong: Python's, Spark's own, else the last cause."""
+    """The line of a stack trace that says what was wrong: Python's, else one of its causes.
+
+    That is the innermost that names a file, else the outermost of Spark's own, else the innermost.
+    """
     text = str(error) or type(error).__name__
     causes = _RAISED.findall(text) or _CAUSE.findall(text)
-    named = [cause for cause in causes if cause.startswith("[")]
-    return next(iter(named or causes[-1:] or text.strip().splitlines()), "it did not say why")
+    with_file = [cause for cause in causes if _FILE.search(cause)][-1:]
+    of_spark = [cause for cause in causes if cause.startswith("[")]
+    told = with_file or of_spark or causes[-1:] or text.strip().splitlines()
+    return _CODE.sub("", told[0]) if told else "it did not say why"

@@ -170,10 +170,10 @@ def _fail(work: Work, since: int, error: BaseException, is_written: bool) -> Non
     """Prove or undo what was committed, and raise an error that says what became of the table."""
     outcome, left = _outcome(work, since, error, is_written)
     if _is_cancelled(error):
-        raise RunCancelled(f"The run was cancelled: {outcome}{left}.") from error.__cause__ or error
+        raise RunCancelled(f"The run was cancelled: {outcome}{left}.") from None
     if isinstance(error, _FAILURES):
         ours = translate(error, work.store.root, outcome)
-        raise (type(ours)(f"{str(ours).rstrip('.')}{left}.") if left else ours) from error
+        raise (type(ours)(f"{str(ours).rstrip('.')}{left}.") if left else ours) from None
     if not isinstance(error, CompactionKitError):
         error.add_note(f"{outcome}{left}")
 

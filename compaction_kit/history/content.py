@@ -155,9 +155,9 @@ def compare_versions(handle: Handle, version: int, other: int) -> bool:
             raise FileNotFoundError(str(error)) from error
         raise RunFailedError(
             f"Versions {version} and {other} can't be compared: {reason_of(error)}."
-        ) from error
+        ) from None
     except ContentDiffers as error:
-        raise RunFailedError(f"Versions {version} and {other} can't be compared: {error}.") from error
+        raise RunFailedError(f"Versions {version} and {other} can't be compared: {error}.") from None
 
 
 def not_in(snapshot: Snapshot, other: Snapshot) -> pa.Array:

@@ -228,11 +228,11 @@ def _compared(
     if verify:
         try:
             is_same = compare_versions(handle, start, end)
-        except FileNotFoundError as error:
+        except FileNotFoundError:
             raise InvalidArgumentError(
                 f"Versions {start} and {end} can't be compared, as files that differ are missing: "
                 "leave verify out, or choose versions that versions() calls readable."
-            ) from error
+            ) from None
         return (FINGERPRINT, None, None) if is_same else (None, "other fingerprints", claim)
     evidence = content.evidence(start, end) if is_known else None
     if evidence:

@@ -127,10 +127,10 @@ class RestorePlan(Plan):
                 tick = progress or (lambda: None)
                 run_cancellable(spark, lambda: restore(spark, handle.uri, self.target), tick)
         except (PySparkException, Py4JError) as error:
-            raise translate(error, handle.store.root, _outcome(self, tag)) from error
-        except (WorkCancelled, KeyboardInterrupt) as error:
+            raise translate(error, handle.store.root, _outcome(self, tag)) from None
+        except (WorkCancelled, KeyboardInterrupt):
             message = f"The restore was cancelled: {_outcome(self, tag)}."
-            raise RunCancelled(message) from error.__cause__ or error
+            raise RunCancelled(message) from None
         return _result(self, tag, time.monotonic() - start)
 
     def facts(self) -> dict[str, str]:

@@ -42,7 +42,7 @@ def first_rows(
     except SPARK_ERRORS as error:
         is_gone = any(sign in str(error) for sign in MISSING_FILE)
         why = "files of it were deleted, probably by VACUUM" if is_gone else reason_of(error)
-        raise RunFailedError(f"version={version} can't be read: {why}.") from error
-    except WorkCancelled as error:
-        raise RunCancelled("Cancelled: the rows were not read.") from error
+        raise RunFailedError(f"version={version} can't be read: {why}.") from None
+    except WorkCancelled:
+        raise RunCancelled("Cancelled: the rows were not read.") from None
     return FirstRows(version, rows.columns, [tuple(row) for row in found])

@@ -268,9 +268,9 @@ def run_verified(
     except BaseException as error:
         outcome = undo()
         if isinstance(error, (*SPARK_ERRORS, OSError)):
-            raise translate(error, str(folder), outcome) from error
+            raise translate(error, str(folder), outcome) from None
         if isinstance(error, (WorkCancelled, KeyboardInterrupt)):
-            raise RunCancelled(f"The conversion was cancelled: {outcome}.") from error
+            raise RunCancelled(f"The conversion was cancelled: {outcome}.") from None
         raise
     if before != after:
         raise VerificationError(
@@ -291,7 +291,7 @@ def _parsed(partition_by: str | StructType, columns: tuple[str, ...]) -> StructT
         raise InvalidArgumentError(
             f'partition_by="{partition_by}" can\'t be read: {reason_of(error)}; write it as '
             '"origin STRING, day DATE".'
-        ) from error
+        ) from None
     # Text such as "INT" is parsed to a type without columns.
     schema = given if isinstance(given, StructType) else StructType()
     if tuple(schema.names) != columns:

@@ -74,7 +74,7 @@ def read_manifest(table: Table) -> pa.Table:
             raise CorruptLogError(
                 f"The manifest in {FOLDER}/{partition} can't be read ({first_line(error)}): generate it "
                 "again with interop.generate_manifest(table)."
-            ) from error
+            ) from None
         for line in filter(None, lines):
             path = _relative(line, store)
             file = store.status(path)
@@ -197,7 +197,7 @@ def _run(table: Table, statement: str, outcome: str) -> None:
         with quiet_errors():
             table.spark.sql(statement).collect()
     except SPARK_ERRORS as error:
-        raise translate(error, table.handle.store.root, outcome) from error
+        raise translate(error, table.handle.store.root, outcome) from None
 
 
 def _relative(line: str, store: Store) -> str:

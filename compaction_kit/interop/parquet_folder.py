@@ -143,7 +143,7 @@ def merged_schema(spark: SparkSession, folder: Path, footers: Mapping[str, pq.Fi
         reason = _clash(footers) or reason_of(error)
         raise UnsupportedTableError(
             f"{folder} can't be converted: {reason}; rewrite the files that differ."
-        ) from error
+        ) from None
     invalid = next((name for name in schema.names if _INVALID.intersection(name)), None)
     if invalid is not None:
         raise UnsupportedTableError(

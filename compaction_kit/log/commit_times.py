@@ -102,11 +102,11 @@ def in_commit_since(metadata: Metadata) -> int | None:
     since = metadata.configuration.get(_SINCE, "0")
     try:
         return int(since) if enabled else None
-    except ValueError as error:
+    except ValueError:
         raise CorruptLogError(
             f"The table property {_SINCE} is {show_value(since)}, which is not a version: restore the "
             "log from a backup."
-        ) from error
+        ) from None
 
 
 def _required_timestamp(store: Store, file: LogFile, since: int) -> int:

@@ -121,7 +121,7 @@ class JsonSource:
             for file in self._files:
                 with reading(file.name):
                     parse_lines(read_log_file(self._store, file), schema)
-            raise damaged(self._files[0].name, error) from error
+            raise damaged(self._files[0].name, error) from None
 
     def _find_others(
         self, text: bytes, starts: np.ndarray, ends: np.ndarray

@@ -126,12 +126,12 @@ def entries_of_log(store: Store) -> list[Entry]:
     """
     try:
         return store.entries(LOG_FOLDER)
-    except TableNotFoundError as error:
+    except TableNotFoundError:
         if store.is_folder(LOG_FOLDER):
             raise
         raise TableNotFoundError(
             f"The table at {store.root} was deleted: its {LOG_FOLDER} folder does not exist."
-        ) from error
+        ) from None
 
 
 def _entries_of(store: Store, entries: Iterable[Entry], name: str) -> list[Entry]:

@@ -170,10 +170,10 @@ def deletion_vector_file(vector_id: str | None, store: Store) -> str | None:
     try:
         encoded = body[-_UUID_LENGTH:].encode().translate(_TO_RFC1924)
         name = f"deletion_vector_{uuid.UUID(bytes=base64.b85decode(encoded))}.bin"
-    except ValueError as error:
+    except ValueError:
         raise CorruptLogError(
             f"The deletion vector {show_value(vector_id)} has no valid UUID: restore the log from a backup."
-        ) from error
+        ) from None
     prefix = body[:-_UUID_LENGTH]
     return f"{prefix}/{name}" if prefix else name
 

@@ -167,9 +167,9 @@ def reading(name: str) -> Iterator[None]:
         raise
     except OSError as error:
         reason = error.strerror or first_line(error)
-        raise CorruptLogError(f"The log file {name} can't be read: {reason}.") from error
+        raise CorruptLogError(f"The log file {name} can't be read: {reason}.") from None
     except DAMAGE as error:
-        raise damaged(name, error) from error
+        raise damaged(name, error) from None
 
 
 def commit_actions(store: Store, file: LogFile) -> list[dict[str, Any]]:

@@ -115,11 +115,11 @@ class Snapshot:
             wanted = pa.array(rows[source_of == number])
             try:
                 return {name: picked(values, wanted) for name, values in read(self.sources[number]).items()}
-            except pa.ArrowIndexError as error:
+            except pa.ArrowIndexError:
                 raise CorruptLogError(
                     f"A file of the log has fewer rows than when version {self.version} was read from it: "
                     "restore it from a backup."
-                ) from error
+                ) from None
 
         with ThreadPoolExecutor() as pool:
             parts = list(pool.map(pick, needed.tolist()))
@@ -193,7 +193,7 @@ class _State:
             raise CorruptLogError(
                 f"Version {version} can't be read: its protocol or metaData action is damaged "
                 f"({first_line(error)}); restore the log from a backup."
-            ) from error
+            ) from None
 
 
 def _read_checkpoint(store: Store, segment: Segment) -> _State:

@@ -182,7 +182,7 @@ class ParquetSource:
         except (OSError, *DAMAGE) as error:
             raise CorruptLogError(
                 f"The checkpoint file {posixpath.basename(self._place)} can't be read: {first_line(error)}."
-            ) from error
+            ) from None
 
 
 def _lacks_text(texts: pa.Array, adds: pa.Array) -> bool:

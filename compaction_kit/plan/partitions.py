@@ -95,11 +95,11 @@ def typed_value(value: str | None, column: str, kind: Any, time_zone: datetime.t
         return None
     try:
         return _parser(kind, time_zone)(value if kind in ("string", "binary") else value.strip())
-    except (ValueError, ArithmeticError, TypeError, UnsupportedTableError) as error:
+    except (ValueError, ArithmeticError, TypeError, UnsupportedTableError):
         raise UnsupportedTableError(
             f'The partition value "{value}" of column {column} can\'t be read as {kind}: OPTIMIZE would turn '
             "it into null; correct those rows first."
-        ) from error
+        ) from None
 
 
 def _parser(kind: Any, time_zone: datetime.tzinfo | None) -> Callable[[str], Any]:

@@ -171,7 +171,7 @@ def _refuse_clustered(files: Files) -> None:
     except DAMAGE as error:
         raise CorruptLogError(
             f"The domain delta.clustering is damaged ({first_line(error)}): restore the log from a backup."
-        ) from error
+        ) from None
     if names:
         raise UnsupportedTableError(
             f"The table is clustered by {names}, so that OPTIMIZE clusters its rows anew instead of packing "

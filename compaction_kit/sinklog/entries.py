@@ -55,7 +55,7 @@ def read_entries(store: Store, name: str, kind: Kind) -> pa.Table:
         start = _start_of_entries(store.read(name, 0, _VERSION_BYTES), name)
         text = store.read(name, start)
     except OSError as error:
-        raise CorruptLogError(f"The log file {name} can't be read: {error.strerror}.") from error
+        raise CorruptLogError(f"The log file {name} can't be read: {error.strerror}.") from None
     rows = _parse(text, fields, name) if text else fields.empty_table()
     return rows.rename_columns(columns.names).cast(columns)
 

@@ -129,14 +129,14 @@ def reaching(place: str) -> Iterator[None]:
         yield
     except CompactionKitError:
         raise
-    except FileNotFoundError as error:
-        raise TableNotFoundError(f"Nothing is at {place}: check the spelling.") from error
+    except FileNotFoundError:
+        raise TableNotFoundError(f"Nothing is at {place}: check the spelling.") from None
     except (OSError, pa.ArrowException, Py4JError) as error:
         reason = reason_of(error)
         if "NO_SUCH_BUCKET" in str(error):
-            raise TableNotFoundError(f"No bucket for {place} ({reason}): check the spelling.") from error
+            raise TableNotFoundError(f"No bucket for {place} ({reason}): check the spelling.") from None
         what = "the credentials and permissions" if _DENIED.search(str(error)) else "the endpoint and network"
-        raise StorageError(f"{place} can't be reached ({reason}): check {what}.") from error
+        raise StorageError(f"{place} can't be reached ({reason}): check {what}.") from None
 
 
 def reason_of(error: BaseException) -> str:

@@ -124,7 +124,7 @@ class LocalStore:
         except OSError as error:
             raise TableNotFoundError(
                 f"The folder {folder} can't be read ({error.strerror}): check the path and who may read it."
-            ) from error
+            ) from None
 
     def walk(self, place: str = "") -> Iterator[tuple[str, list[Entry]]]:
         """Each folder below a place, top down, and what is in it.

@@ -124,7 +124,7 @@ def _places_in(where: str, spark: SparkSession | None) -> Places:
         return listed
     try:
         open_table(where, spark)
-    except TableNotFoundError as error:
+    except TableNotFoundError:
         names = (
             "no Spark session is running whose catalog could have the name"
             if spark is None
@@ -132,7 +132,7 @@ def _places_in(where: str, spark: SparkSession | None) -> Places:
         )
         raise TableNotFoundError(
             f"Nothing to survey at {where}: there is no such path, and {names}; check the spelling."
-        ) from error
+        ) from None
     return Places([(where, where)], [])
 
 
@@ -166,7 +166,7 @@ def catalog_tables(spark: SparkSession, name: str) -> Places | None:
         reason = first_line(error)
         raise UnsupportedTableError(
             f"The tables of {name} can't be listed: {reason}; give their names or paths as a list."
-        ) from error
+        ) from None
     tables = [(table, place) for table, place, other in listed if not other]
     return Places(tables, [f"{table} is {other}" for table, _, other in listed if other])
 

@@ -169,11 +169,11 @@ def _delete(
             spark.createDataFrame(_inventory(plan), _INVENTORY).createOrReplaceTempView(view)
             run_cancellable(spark, lambda: spark.sql(statement).collect(), look)
     except (PySparkException, Py4JJavaError, OSError) as error:
-        raise translate(error, plan.handle.store.root, _outcome(plan)) from error
-    except (WorkCancelled, KeyboardInterrupt) as error:
+        raise translate(error, plan.handle.store.root, _outcome(plan)) from None
+    except (WorkCancelled, KeyboardInterrupt):
         # Either the caller's progress raised an exception, or Ctrl-C was pressed.
         sentence = f"The vacuum was cancelled, {_outcome(plan)}: make a new plan for what is left."
-        raise RunCancelled(sentence) from error.__cause__ or error
+        raise RunCancelled(sentence) from None
     finally:
         spark.catalog.dropTempView(view)
 

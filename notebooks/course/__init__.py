@@ -37,7 +37,7 @@ def new_folder(within: str | Path, name: str) -> Path:
     except OSError as error:
         raise InvalidArgumentError(
             f"No folder can be made in {within} ({error.strerror}): give another one."
-        ) from error
+        ) from None
     return folder
 
 

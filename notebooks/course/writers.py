@@ -119,7 +119,7 @@ class Held:
                 error = self._outcome.exception()
                 raise RunFailedError(
                     f"The writer ended before its commit: {error or 'it changed nothing'}."
-                ) from error
+                ) from None
             time.sleep(_POLL_SECONDS)
 
     def release(self) -> BaseException | None:

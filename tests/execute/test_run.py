@@ -102,7 +102,7 @@ def test_a_run_can_be_cancelled_until_it_commits(spark: SparkSession, changed: P
     files = data_files(changed)
     with pytest.raises(RunCancelled, match="nothing was committed, the table is as it was") as caught:
         open_table(changed).plan_compaction().run(strategy="arrow", progress=stop_at(step))
-    assert isinstance(caught.value.__cause__, Stop)
+    assert isinstance(caught.value.cause, Stop)
     assert data_files(changed) == files
 
 
@@ -138,7 +138,7 @@ def test_a_cancelled_run_changes_nothing(
     progress = once_rewriting(stop_when_a_bin_is_written)
     with pytest.raises(RunCancelled, match="nothing was committed, the table is as it was") as caught:
         table.plan_compaction().run(strategy=strategy, verify=False, progress=progress)
-    assert isinstance(caught.value.__cause__, Stop)
+    assert isinstance(caught.value.cause, Stop)
     assert folders.listing(many_bins / "_delta_log") == log_before
     assert table.files().to_arrow() == before
     left = data_files(many_bins) - files_before
