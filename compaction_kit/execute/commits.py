@@ -16,11 +16,12 @@ from pyspark.sql import SparkSession
 from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.listing import LOG_FOLDER, Kind, LogFile, list_log
-from compaction_kit.log.paths import places
+from compaction_kit.log.paths import canonical_paths, places
 from compaction_kit.log.reading import commit_actions
+from compaction_kit.plan.bins import BinPlan
 from compaction_kit.sql import table_name
 from compaction_kit.storage import Store
-from compaction_kit.text import format_count, format_size
+from compaction_kit.text import format_count, format_list, format_size
 from compaction_kit.verify import Fingerprint
 
 # Delta writes its value to the session's commits, and DESCRIBE HISTORY shows it.
@@ -137,6 +138,33 @@ def _commit(store: Store, file: LogFile, plan_id: str) -> Commit | None:
     version = file.version or 0
     read_version = info.get("readVersion", version - 1)
     return Commit(version, read_version, tag["strategy"], millis / 1000, metrics, adds, removes)
+
+
+def told_others(store: Store, plan: BinPlan, since: int) -> str:
+    """Say who else committed after a version, and how many files of a plan they took: part of a sentence."""
+    planned = set(plan.files["path"].to_pylist())
+    took: dict[str, int] = {}
+    for file in list_log(store):
+        if file.kind is not Kind.COMMIT or (file.version or 0) <= since:
+            continue
+        actions = commit_actions(store, file)
+        info = next((action["commitInfo"] for action in actions if action.get("commitInfo")), {})
+        tag = _TAG.search(info.get("userMetadata") or "")
+        if tag is not None and tag["plan"] == plan.id:
+            continue
+        removed = [action["remove"]["path"] for action in actions if action.get("remove")]
+        paths = canonical_paths(pa.array(removed, pa.string())).to_pylist()
+        name = ", ".join(filter(None, (info.get("operation"), f"version {file.version}")))
+        took[name] = len(planned.intersection(paths))
+    takers = {name: number for name, number in took.items() if number}
+    who = "Another writer" if len(takers or took) < 2 else "Other writers"
+    if not takers:
+        return f"{who} changed the table{f' ({format_list([*took])})' if took else ''}"
+    counts = [f"{name}: {number:,}" for name, number in takers.items()]
+    return (
+        f"{who} took {sum(takers.values()):,} of the plan's {format_count(len(planned), 'file')} "
+        f"({format_list([*takers] if len(takers) == 1 else counts)})"
+    )
 
 
 def unnamed_files(store: Store, log: TransactionLog, since: float) -> str:

@@ -18,9 +18,10 @@ from compaction_kit.errors import (
 )
 from compaction_kit.execute.arrow.refusals import refuse_bins, refuse_table
 from compaction_kit.execute.arrow.strategy import run_arrow
-from compaction_kit.execute.commits import Commit, commits_of, removed_paths, unnamed_files
+from compaction_kit.execute.commits import Commit, commits_of, removed_paths, told_others, unnamed_files
 from compaction_kit.execute.failures import BinFailed, ContentDiffers, TableChanged, stale, translate
 from compaction_kit.execute.jobs import WorkCancelled
+from compaction_kit.execute.jvm import is_conflict
 from compaction_kit.execute.optimize import run_optimize
 from compaction_kit.execute.proof import prove, settle, unproved
 from compaction_kit.execute.result import CompactionResult
@@ -103,8 +104,8 @@ def _run(work: Work, strategy: str) -> CompactionResult:
         raise
     if not commits and work.record.conflicts:
         raise ConflictError(
-            "Another writer changed files of every bin of the plan meanwhile: make a new plan; nothing was "
-            "committed, the table is as that writer left it."
+            f"{told_others(work.store, work.plan, since)}, some of every bin: make a new plan; nothing was "
+            "committed, the table is as they left it."
         )
     work.record.done()
     return CompactionResult.of(work, commits, choice.strategy, choice.reason, refusals)
@@ -172,7 +173,9 @@ def _fail(work: Work, since: int, error: BaseException, is_written: bool) -> Non
     if _is_cancelled(error):
         raise RunCancelled(f"The run was cancelled: {outcome}{left}.") from None
     if isinstance(error, _FAILURES):
-        ours = translate(error, work.store.root, outcome)
+        has_others = is_conflict(error) or isinstance(error, TableChanged)
+        others = told_others(work.store, work.plan, since) if has_others else ""
+        ours = translate(error, work.store.root, outcome, others)
         raise (type(ours)(f"{str(ours).rstrip('.')}{left}.") if left else ours) from None
     if not isinstance(error, CompactionKitError):
         error.add_note(f"{outcome}{left}")

@@ -275,7 +275,12 @@ def test_another_writer_who_removes_a_file_meanwhile_wins(spark: SparkSession, m
     plan = open_table(many_bins).plan_compaction()
     removal = handmade.remove(plan.files["path"].to_pylist()[0], int(time.time() * 1000))
     act = commit_behind(many_bins, plan.version + 1, [removal])
-    with pytest.raises(ConflictError, match="make a new plan; nothing was committed"):
+    told = (
+        rf"^Another writer took 1 of the plan's {plan.num_files_removed} files \(version {plan.version + 1}\)"
+    )
+    with pytest.raises(
+        ConflictError, match=f"{told}, so Delta refused the commit: make a new plan; nothing was"
+    ):
         plan.run(strategy="rewrite", verify=False, progress=once_rewriting(act))
     assert open_table(many_bins).version == plan.version + 1
     assert open_table(many_bins).files().num_files == plan.source.num_files - 1

@@ -202,8 +202,13 @@ def test_a_writer_who_takes_everything_wins(spark: SparkSession, changed: Path, 
     plan = table.plan_compaction()
     now = int(time.time() * 1000)
     removals = [handmade.remove(path, now) for path in plan.source.to_arrow()["path"].to_pylist()]
-    act = commit_behind(changed, plan.version + 1, removals)
-    with pytest.raises(ConflictError, match="make a new plan; nothing was committed") as caught:
+    info = {"commitInfo": {"operation": "DELETE"}}
+    act = commit_behind(changed, plan.version + 1, [info, *removals])
+    number = plan.num_files_removed
+    told = (
+        rf"^Another writer took {number} of the plan's {number} files \(DELETE, version 5\), .*: make a new "
+    )
+    with pytest.raises(ConflictError, match=f"{told}plan; nothing was committed") as caught:
         plan.run(strategy=strategy, verify=False, progress=once_rewriting(act))
     assert "\n" not in str(caught.value)
     assert (table.version, table.files().num_files) == (plan.version + 1, 0)
