@@ -168,14 +168,14 @@ def read_readability(handle: Handle, on_disk: pa.Table | None = None) -> Readabi
         on_disk = list_folder(handle.store, metadata.partition_columns)
     commits = handle.log.commits()
     versions = commits["version"].to_numpy()
+    schemas = read_schemas(handle, handle.log.lifetimes()[0], needs.latest)
     # There may be new commits since then.
     known = (versions >= needs.first) & (versions <= needs.latest)
     positions = versions[known] - needs.first
     times = np.zeros(len(needs.versions), dtype=np.int64)
     times[positions] = commits["timestamp"].cast(pa.int64()).to_numpy()[known]
-    in_log = np.isin(needs.versions, versions) & has_state(handle, needs.versions)
+    in_log = np.isin(needs.versions, versions) & np.array([schema is not None for schema in schemas])
     missing = missing_paths(handle.store, needs.files["path"], on_disk["path"])
-    schemas = read_schemas(handle, handle.log.lifetimes()[0], needs.latest)
     return Readability(
         needs, missing, times, in_log, _are_supported(schemas), table_retention(metadata), handle.has_guard
     )
