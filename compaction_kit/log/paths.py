@@ -33,8 +33,9 @@ _UNREADABLE = (
     r'[\x00-\x20\x7f"<>\\^`{|}\[\]?#]|%(?:$|[^0-9A-Fa-f]|.$|.[^0-9A-Fa-f])|^[^/:]*:(?:[^/]|$)'
     r"|(?::|%3[Aa])[^/]*$"
 )
-# What URIs that differ in more than their text may hold: a scheme, or a percent-encoded lower-case letter.
-_SPELLED = r"^[A-Za-z][A-Za-z0-9+.-]*:|%(?:[a-f]|[0-9A-F][a-f])"
+_EMPTY_AUTHORITY = r"^([A-Za-z][A-Za-z0-9+.-]*:)//(/)"
+# Upper-case letters in a scheme or a host, lower-case ones in a percent-encoded character.
+_OTHER_CASE = r"^[A-Za-z0-9+.-]*[A-Z][A-Za-z0-9+.-]*:|^[a-z0-9+.-]+://[^/]*[A-Z]|%[0-9A-F]?[a-f]"
 # ExternalCatalogUtils.charToEscape; a space stays as it is.
 _ESCAPED = re.compile(r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
 
@@ -64,11 +65,13 @@ def equal_uris(paths: pa.Array | pa.ChunkedArray) -> pa.Array:
     """
     paths = one_array(paths)
     text = paths.buffers()[2]
-    if not text or not any(re.search(sign, text) for sign in (b":/", b"%")):
+    if not text or not any(re.search(sign, text) for sign in (b":/", b"%[0-9A-F]?[a-f]")):
         return paths
-    odd = pc.match_substring_regex(paths, _SPELLED)
-    spelled = [_spelled(path) for path in paths.filter(odd).to_pylist()]
-    return pc.replace_with_mask(paths, odd, pa.array(spelled, pa.string()))
+    if re.search(b":///", text):
+        paths = pc.replace_substring_regex(paths, _EMPTY_AUTHORITY, r"\1\2")
+    odd = pc.match_substring_regex(paths, _OTHER_CASE)
+    cased = [_in_one_case(path) for path in paths.filter(odd).to_pylist()]
+    return pc.replace_with_mask(paths, odd, pa.array(cased, pa.string()))
 
 
 def places(paths: pa.Array | pa.ChunkedArray, store: Store) -> pa.Array:
@@ -227,7 +230,7 @@ def _canonical(path: str) -> str:
     return f"{begin}//{authority}{normalised}" if authority else f"{begin}{normalised}"
 
 
-def _spelled(path: str) -> str:
+def _in_one_case(path: str) -> str:
     scheme, authority, rest = _split(re.sub("%..", lambda match: match[0].upper(), path))
     user, at, host = (authority or "").rpartition("@")
     begin = f"{scheme.lower()}:" if scheme else ""
