@@ -148,7 +148,9 @@ def told_others(store: Store, plan: BinPlan, since: int) -> str:
         if file.kind is not Kind.COMMIT or (file.version or 0) <= since:
             continue
         actions = commit_actions(store, file)
-        info = next((action["commitInfo"] for action in actions if action.get("commitInfo")), {})
+        info: dict[str, Any] = next(
+            (action["commitInfo"] for action in actions if action.get("commitInfo")), {}
+        )
         tag = _TAG.search(info.get("userMetadata") or "")
         if tag is not None and tag["plan"] == plan.id:
             continue
