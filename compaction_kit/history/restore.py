@@ -223,8 +223,8 @@ def plan_restore(handle: Handle, version: int) -> RestorePlan:
     status = state.statuses()[state.needs.versions == version]
     if LOG_GONE in status:
         raise InvalidArgumentError(
-            f"version={version} can't be restored: its commit is no longer in the log; choose a version that "
-            "versions() calls readable."
+            f"version={version} can't be restored: the log lacks a commit that it needs; choose a version "
+            "that versions() calls readable."
         )
     needed = state.needs.of_version(version)
     missing = pc.unique(needed.filter(pc.is_in(needed, value_set=state.missing))).to_pylist()

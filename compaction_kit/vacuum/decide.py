@@ -173,7 +173,7 @@ def _checked_versions(state: Readability, versions: Sequence[int] | None) -> tup
             )
             raise InvalidArgumentError(
                 f"keep_versions has {version}, which can't be read even now: "
-                f"{'its commit is no longer in the log' if is_log_gone else lacking}; leave it out."
+                f"{'the log lacks a commit that it needs' if is_log_gone else lacking}; leave it out."
             )
     return tuple(sorted({int(version) for version in versions}))
 

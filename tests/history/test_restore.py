@@ -135,7 +135,7 @@ def test_a_version_that_lost_its_commit_can_not_be_restored(changed: Path) -> No
     deltalake.DeltaTable(str(changed)).create_checkpoint()
     handmade.remove_commits(changed, *range(5))
     handmade.write_commit(changed, 5, [handmade.add("a")])
-    with pytest.raises(InvalidArgumentError, match=r"version=4 .*commit is no longer"):
+    with pytest.raises(InvalidArgumentError, match=r"version=4 .*the log lacks a commit"):
         open_table(changed).plan_restore(4)
 
 

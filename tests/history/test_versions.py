@@ -436,3 +436,15 @@ def test_bytes_are_live_tombstoned_or_gone_and_orphans_are_apart(tmp_path: Path)
         "tombstoned_bytes": [0, 10, 0],
         "gone_bytes": [0, 1, 1],
     }
+
+
+@pytest.mark.spark
+def test_a_version_after_lost_commits_is_not_kept_by_a_vacuum(
+    gapped: Path, spark: SparkSession, copy_of: CopyOf
+) -> None:
+    table = copy_of(gapped)
+    handmade.remove_commits(table, 5)
+    told = "keep_versions has 6, .* the log lacks a commit that it needs; leave it out"
+    with pytest.raises(InvalidArgumentError, match=told):
+        open_table(table, spark).plan_vacuum(keep_versions=[6])
+    assert open_table(table, spark).plan_vacuum(keep_versions=[4]).keep_versions == (4,)
