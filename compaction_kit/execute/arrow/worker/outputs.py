@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import math
 import random
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,12 +31,16 @@ _MOST_KEPT = 16
 _positions: dict[int, pa.Array] = {}
 
 
-class NanFound(Exception):
-    """A later row group has NaN in `columns`, for which statistics were promised."""
+class FloatsFound(Exception):
+    """A later row group has NaN in columns with statistics, or zeros in columns with a dictionary.
 
-    def __init__(self, columns: set[str]):
-        super().__init__(columns)
-        self.columns = columns
+    `with_nan` and `with_zero` are these columns, by their path in Parquet.
+    """
+
+    def __init__(self, with_nan: set[str], with_zero: set[str]):
+        super().__init__(with_nan, with_zero)
+        self.with_nan = with_nan
+        self.with_zero = with_zero
 
 
 def row_groups(tables: Iterator[pa.Table], columns: Columns, constants: list[pa.Array]) -> Iterator[pa.Table]:
@@ -77,6 +81,7 @@ def write_file(
     columns: Columns,
     codec: Codec,
     with_nan: Collection[str],
+    with_zero: Collection[str],
     input_bytes: int,
     footer: Mapping[str, str],
     storage: Storage = DISK,
@@ -90,6 +95,7 @@ def write_file(
         columns: Of the file.
         codec: By which it is compressed.
         with_nan: Leaf columns that get no statistics, by their path in Parquet.
+        with_zero: Leaf columns that get no dictionary.
         input_bytes: The bytes of the files that the rows are from: small outputs are written at once.
         footer: The file's key-value metadata.
         storage: Where the path is.
@@ -98,11 +104,14 @@ def write_file(
         The number of rows.
 
     Raises:
-        NanFound: Another of the row groups has NaN in a column that gets statistics.
+        FloatsFound: Another of the row groups has NaN in a column that gets statistics, or a zero in one that
+            gets a dictionary.
     """
     # After fewer rows than make a row group there come no others.
     is_small = input_bytes <= AT_ONCE_BYTES and first.nbytes <= AT_ONCE_ROWS
     buffer = pa.BufferOutputStream() if is_small else None
+    repeated = dictionary_columns(first.select(columns.schema.names)) + columns.constants.names
+    in_dictionaries = [path for path in repeated if path not in with_zero]
     num_rows = 0
     with (
         storage.sink(path) if buffer is None else contextlib.nullcontext(buffer) as sink,
@@ -111,7 +120,7 @@ def write_file(
             columns.output,
             compression=codec.name,
             compression_level=codec.level,
-            use_dictionary=dictionary_columns(first.select(columns.schema.names)) + columns.constants.names,
+            use_dictionary=in_dictionaries,
             write_statistics=[name for name in columns.leaves if name not in with_nan],
             version="2.6",
             store_schema=False,
@@ -120,9 +129,11 @@ def write_file(
         ) as writer,
     ):
         for number, group in enumerate(itertools.chain([first], others)):
-            found = nan_columns(group).difference(with_nan) if number else set()
-            if found:
-                raise NanFound(found)
+            if number:
+                nan = nan_columns(group).difference(with_nan)
+                zero = zero_columns(group).intersection(in_dictionaries)
+                if nan or zero:
+                    raise FloatsFound(nan, zero)
             # By several dictionaries for one column, pyarrow would decode it.
             writer.write_table(group.unify_dictionaries(), row_group_size=len(group) or None)
             num_rows += len(group)
@@ -140,11 +151,24 @@ def nan_columns(table: pa.Table) -> set[str]:
     it out of the greatest value, and readers would skip the row. Spark's writer leaves the
     statistics out (parquet-mr, FloatStatistics; PARQUET-1246).
     """
+    return _float_columns(table, pc.is_nan)
+
+
+def zero_columns(table: pa.Table) -> set[str]:
+    """The leaf columns, by their path in Parquet, that hold 0.0 or -0.0.
+
+    They may have no dictionary: to Spark both are equal, parquet-mr takes them for different values, and
+    drops a row group whose dictionary has only the other one (DictionaryFilter).
+    """
+    return _float_columns(table, lambda leaf: pc.equal(leaf, pa.scalar(0, leaf.type)))
+
+
+def _float_columns(table: pa.Table, is_wanted: Callable[[pa.Array], pa.Array]) -> set[str]:
     floating = [field.name for field in table.schema if _has_floats(field.type)]
     return {
         path
         for path, leaf in all_leaves(table.select(floating))
-        if pa.types.is_floating(leaf.type) and pc.any(pc.is_nan(leaf)).as_py()
+        if pa.types.is_floating(leaf.type) and pc.any(is_wanted(leaf)).as_py()
     }
 
 

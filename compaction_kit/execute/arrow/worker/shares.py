@@ -20,7 +20,13 @@ from compaction_kit.execute.arrow.worker.decoding import TextsFound
 from compaction_kit.execute.arrow.worker.files import DISK, Files, Storage, storage_of
 from compaction_kit.execute.arrow.worker.footer import Footer, NotStitchable, read_footer
 from compaction_kit.execute.arrow.worker.inputs import FileReader
-from compaction_kit.execute.arrow.worker.outputs import NanFound, nan_columns, row_groups, write_file
+from compaction_kit.execute.arrow.worker.outputs import (
+    FloatsFound,
+    nan_columns,
+    row_groups,
+    write_file,
+    zero_columns,
+)
 from compaction_kit.execute.arrow.worker.pages import check_pages
 from compaction_kit.execute.arrow.worker.stitch import stitch
 
@@ -254,22 +260,25 @@ def rewrite_share(share: Share, columns: Columns | None = None, storage: Storage
             path = _unique(share.output, reader.codec.suffix)
             return path, stitch(footers, path, share.footer)
     with_nan: set[str] = set()
+    with_zero: set[str] = set()
     while True:
         path = ""
         try:
             groups = row_groups(reader.tables(share.inputs), columns, constants)
             first = next(groups, columns.output.empty_table())
             with_nan |= nan_columns(first)
+            with_zero |= zero_columns(first)
             path = _unique(share.output, reader.codec.suffix)
             codec, size_bytes = reader.codec, share.size_bytes
             num_rows = write_file(
-                path, first, groups, columns, codec, with_nan, size_bytes, share.footer, storage
+                path, first, groups, columns, codec, with_nan, with_zero, size_bytes, share.footer, storage
             )
             return path, num_rows
-        except NanFound as found:
-            # Statistics are promised for all row groups or none: begin anew.
+        except FloatsFound as found:
+            # Statistics and dictionaries are chosen once, for all row groups: begin again.
             storage.delete(path)
-            with_nan |= found.columns
+            with_nan |= found.with_nan
+            with_zero |= found.with_zero
         except TextsFound as found:
             # So are the types of columns.
             storage.delete(path)

@@ -1,6 +1,8 @@
-"""Which columns get a dictionary, compared with Spark's own writer, and which no statistics."""
+"""Which columns get a dictionary, compared with Spark's own writer, and which hold NaN or zeros."""
 
+import math
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compaction_kit.execute.arrow.worker.columns import Columns
-from compaction_kit.execute.arrow.worker.outputs import dictionary_columns, nan_columns
+from compaction_kit.execute.arrow.worker.outputs import dictionary_columns, nan_columns, zero_columns
 
 ROWS = 60_000
 
@@ -75,21 +77,26 @@ def test_spark_chooses_the_same(spark: SparkSession, tmp_path: Path) -> None:
     assert theirs - {"none"} == EXPECTED
 
 
-def test_columns_with_nan_are_found_wherever_they_are() -> None:
-    nan = float("nan")
+@pytest.mark.parametrize(
+    ("found_by", "value"), [(nan_columns, math.nan), (zero_columns, 0.0), (zero_columns, -0.0)]
+)
+def test_columns_with_nan_or_zeros_are_found_wherever_they_are(
+    found_by: Callable[[pa.Table], set[str]], value: float
+) -> None:
     table = pa.table(
         {
             "plain": [1.0, None],
-            "nan": [nan, 1.0],
-            "short": pa.array([None, nan], pa.float32()),
-            "list": [[1.0], [nan, None]],
-            "map": pa.array([[("k", nan)], None], pa.map_(pa.string(), pa.float64())),
-            "struct": [{"x": 1.0, "y": [{"z": nan}]}, None],
-            "text": ["NaN", "x"],
+            "value": [value, 1.0],
+            "short": pa.array([None, value], pa.float32()),
+            "list": [[1.0], [value, None]],
+            "map": pa.array([[("k", value)], None], pa.map_(pa.string(), pa.float64())),
+            "struct": [{"x": 1.0, "y": [{"z": value}]}, None],
+            "text": [str(value), "x"],
+            "integer": [0, 1],
         }
     )
-    expected = {"nan", "short", "list.list.element", "map.key_value.value", "struct.y.list.element.z"}
-    assert nan_columns(table) == expected
+    expected = {"value", "short", "list.list.element", "map.key_value.value", "struct.y.list.element.z"}
+    assert found_by(table) == expected
     assert expected < set(Columns(table.schema, by_id=False).leaves) == set(pq_columns(table))
 
 

@@ -563,6 +563,29 @@ def test_columns_with_nan_have_no_statistics_though_it_comes_late(
     assert len(list(tmp_path.glob("part-*"))) == 1
 
 
+def test_columns_with_zeros_have_no_dictionary_though_they_come_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark would find no 0.0 in a row group whose dictionary has -0.0 alone."""
+    monkeypatch.setattr(outputs, "GROUP_BYTES", 1)
+
+    def rows(zero: float, one: float) -> pa.Table:
+        return pa.table({"z": [zero] * 9, "o": [one] * 9, "s": [{"l": [zero]}] * 9, "i": [0] * 9})
+
+    tables = [rows(1.0, 2.0), rows(-0.0, 3.0)]
+    schema = tables[0].schema.append(pa.field("p", pa.float64()))
+    given = with_values(share_of(tmp_path, tables), schema, {"p": 0.0})
+    path, num_rows = rewrite_share(given)
+    groups = pq.ParquetFile(path).metadata
+    assert (num_rows, groups.num_row_groups) == (18, 2)
+    for group in map(groups.row_group, range(2)):
+        columns = [group.column(i) for i in range(group.num_columns)]
+        found = {column.path_in_schema for column in columns if column.has_dictionary_page}
+        assert found == {"o", "i"}
+        assert all(column.is_stats_set for column in columns)
+    assert len(list(tmp_path.glob("part-*"))) == 1
+
+
 def test_field_ids_are_kept(tmp_path: Path) -> None:
     schema = pa.schema([pa.field("col-1", pa.int64(), metadata={b"PARQUET:field_id": b"7"})])
     path, _ = rewrite_share(share_of(tmp_path, [pa.table({"col-1": [1]})], schema))

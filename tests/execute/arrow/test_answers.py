@@ -1,0 +1,104 @@
+"""Predicates over zeros, infinities and NaN find the same rows before and after a run."""
+
+import math
+import os
+from collections import Counter
+from collections.abc import Sequence
+from functools import reduce
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from compaction_kit import open_table
+from compaction_kit.execute.jobs import session_confs
+from tests import handmade
+from tests.chance import examples
+from tests.folders import data_files
+
+pytestmark = pytest.mark.spark
+
+# The values of the two files of a partition: few, so that files of several are smaller with a dictionary.
+Files = Sequence[Sequence[float | None]]
+INF, NAN = math.inf, math.nan
+SPECIAL = [[-0.0], [-0.0]], [[0.0], [0.0]], [[0.0], [-0.0]], [[NAN], [1.5]], [[INF], [-INF]]
+COLUMNS = {"d": "DOUBLE", "f": "FLOAT", "s.x": "DOUBLE", "s.y": "FLOAT"}
+ALL = [
+    f"{column} {operator} CAST('{value}' AS {kind})"
+    for value in ("0.0", "-0.0", "1.5", "Infinity", "-Infinity", "NaN")
+    for operator in ("=", "<>", "<", "<=", ">", ">=", "<=>")
+    for column, kind in COLUMNS.items()
+]
+OF_ZEROS = [text for text in ALL if "0.0'" in text and "= CAST" in text]
+OF_NAN = [text for text in ALL if "NaN" in text and "= CAST" in text and ">" in text]
+VALUES = st.sampled_from([-0.0, 0.0, 1.5, -1.5, INF, -INF, NAN, None])
+TABLES = st.lists(
+    st.lists(st.lists(VALUES, min_size=1, max_size=3), min_size=2, max_size=2), min_size=8, max_size=12
+)
+
+
+def written(spark: SparkSession, folder: Path, partitions: Sequence[Files]) -> None:
+    """Write the first files of all partitions in one commit, the second ones in another."""
+    for number in range(2):
+        rows = [
+            (partition, value, value, (value, value), [value])
+            for partition, files in enumerate(partitions)
+            for value in files[number]
+        ]
+        kinds = "p INT, d DOUBLE, f FLOAT, s STRUCT<x: DOUBLE, y: FLOAT>, l ARRAY<DOUBLE>"
+        frame = spark.createDataFrame(rows, kinds).coalesce(1)
+        frame.write.format("delta").mode("append").partitionBy("p").save(str(folder))
+
+
+def answers(spark: SparkSession, folder: Path, predicates: Sequence[str]) -> Counter[tuple[str, int]]:
+    """How many rows of each partition each predicate finds; one Spark job, filters are pushed down."""
+    table = spark.read.format("delta").load(str(folder))
+    found = [table.where(text).select(sf.lit(text).alias("text"), "p") for text in predicates]
+    rows = reduce(DataFrame.union, found).groupBy("text", "p").count().collect()
+    return Counter({(row["text"], row["p"]): row["count"] for row in rows})
+
+
+@example(SPECIAL, [text for text in OF_ZEROS if " =" in text or "d " in text] + OF_NAN)
+@given(TABLES, st.lists(st.sampled_from(ALL), min_size=6, max_size=6, unique=True))
+@examples(by_day=2, divided_by=20)
+def test_predicates_find_the_same_rows_before_and_after(
+    spark: SparkSession,
+    tmp_path_factory: pytest.TempPathFactory,
+    partitions: Sequence[Files],
+    predicates: Sequence[str],
+) -> None:
+    folder = tmp_path_factory.mktemp("zeros") / "table"
+    # By a dictionary Spark would miss zeros of the other sign before the run too.
+    with session_confs(spark, {"parquet.enable.dictionary": "false"}):
+        written(spark, folder, partitions)
+    before = answers(spark, folder, predicates)
+    result = open_table(folder, spark).plan_compaction().run(strategy="arrow")
+    assert result.num_files_added == len(partitions)
+    assert answers(spark, folder, predicates) == before
+
+
+def test_row_groups_that_are_copied_give_the_answers_that_they_gave(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """They keep their dictionaries, and Spark filters each row group by its own."""
+    adds, values = [], [-0.0, 0.0, 1.5]
+    for p, value in enumerate(values):
+        rows = {"p": [p] * 10, "d": [value] * 10, "large": [os.urandom(1 << 20) for _ in range(10)]}
+        pq.write_table(pa.table(rows), tmp_path / f"{p}.parquet")
+        size_bytes = (tmp_path / f"{p}.parquet").stat().st_size
+        adds.append(handmade.add(f"{p}.parquet", size_bytes, records=10))
+    columns = {"p": "long", "d": "double", "large": "binary"}
+    handmade.write_log(tmp_path, [handmade.protocol(), handmade.metadata(columns), *adds])
+    predicates = [text for text in OF_ZEROS if text.startswith("d")]
+    before = answers(spark, tmp_path, predicates)
+    result = open_table(tmp_path, spark).plan_compaction().run(strategy="arrow")
+    assert (result.num_files_removed, result.num_files_added) == (3, 1)
+    (output,) = [path for path in data_files(tmp_path) if path.name.startswith("part-")]
+    groups = pq.read_metadata(output)
+    assert [groups.row_group(i).column(1).has_dictionary_page for i in range(3)] == [True] * 3
+    assert answers(spark, tmp_path, predicates) == before
