@@ -17,8 +17,9 @@ class Fingerprint:
     """Rows, and the sums of two hashes of each row over all columns.
 
     Equal for equal content in whatever order and files, if the same reader read it: each has hashes of its
-    own. Two tables that differ have the same one with a probability of about 2^-128 if Spark reads them, and
-    of about 2^-64 if DuckDB does, which has one hash of a row and mixes it in two ways.
+    own. Two tables that differ have the same one with a probability of at most about 2^-128 if Spark reads
+    them, and 2^-64 if DuckDB does, which has one hash of a row and mixes it in two ways. The number of rows
+    doesn't matter (RELIABILITY.md).
 
     Attributes:
         num_rows: How many.
