@@ -1,10 +1,13 @@
 """Work in the background, which reports itself by state that views observe; and runs of plans."""
 
+import atexit
 import re
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Protocol, TypeVar
+from weakref import WeakSet
 
 from traitlets import All, Bunch, Enum, EventHandler, Float, HasTraits, Unicode
 from traitlets import Any as AnyTrait
@@ -25,6 +28,8 @@ _LABELS = {
     "timestamp": "Time",
 }
 _ARGUMENT = re.compile(f"^({'|'.join([*_LABELS, *_LABELS.values()])})=")
+# The end of the program waits for work under way this long at most.
+_ENDING_SECONDS = 10.0
 Work = Callable[["Job"], Any]
 T = TypeVar("T")
 
@@ -99,6 +104,7 @@ class Job(Watched):
         self._lock = threading.Lock()
         self._busy = False
         self._next: Work | None = None
+        _JOBS.add(self)
 
     @property
     def running(self) -> bool:
@@ -148,6 +154,17 @@ class Job(Watched):
         if self._thread is not None:
             self._thread.join(seconds)
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread of the work, and of what observes it, is still there."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def stop(self, seconds: float) -> None:
+        """Ask the work to stop, without showing it, and wait for its end."""
+        self._next = None
+        self._cancel.set()
+        self.wait(seconds)
+
     def _begin(self) -> None:
         self._cancel.clear()
         self.progress, self.message, self.details, self.result = 0.0, "Starting", "", None
@@ -173,6 +190,21 @@ class Job(Watched):
             self.message, self.status = sentence_of(error), "failed"
         else:
             self.progress, self.message, self.status = 1.0, "Done", "done"
+
+
+_JOBS: "WeakSet[Job]" = WeakSet()
+
+
+@atexit.register
+def _end_jobs() -> None:
+    """Stop all work before Python ends, and wait for it.
+
+    A thread that comes back to Python from C++ after that, such as from Matplotlib's fonts, aborts the process.
+    """
+    end = time.monotonic() + _ENDING_SECONDS
+    while (alive := [job for job in list(_JOBS) if job.is_alive]) and time.monotonic() < end:
+        for job in alive:
+            job.stop(0.05)
 
 
 class Bench(Protocol):

@@ -1,4 +1,6 @@
 import logging
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -117,6 +119,30 @@ def test_a_cancelled_job_has_nothing_next() -> None:
     job.cancel()
     job.wait(SECONDS)
     assert (job.status, done) == ("cancelled", [])
+
+
+def test_the_end_of_a_program_stops_work_and_waits_for_it() -> None:
+    lines = """
+import threading, time
+from compaction_kit.widgets.job import Job
+
+def work(running, begun):
+    try:
+        while True:
+            running.report(0.5, "working")
+            begun.set()
+            time.sleep(0.01)
+    finally:
+        time.sleep(0.5)
+        print("ended")
+
+for _ in range(2):
+    begun = threading.Event()
+    Job().start(lambda running: work(running, begun))
+    begun.wait()
+"""
+    ended = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout) == (0, "ended\n" * 2), ended.stderr
 
 
 class _Seen(Watched):
