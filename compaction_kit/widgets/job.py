@@ -199,7 +199,7 @@ _JOBS: "WeakSet[Job]" = WeakSet()
 def _end_jobs() -> None:
     """Stop all work before Python ends, and wait for it.
 
-    A thread that comes back to Python from C++ after that, such as from Matplotlib's fonts, aborts the process.
+    A thread that comes back to Python from C++ later, as from Matplotlib's fonts, aborts the process.
     """
     end = time.monotonic() + _ENDING_SECONDS
     while (alive := [job for job in list(_JOBS) if job.is_alive]) and time.monotonic() < end:
