@@ -49,7 +49,7 @@ class VerdictView(parts.Part):
         self.state = state
         self.sentences = w.HTML().add_class("ck-verdict")
         super().__init__(self.sentences)
-        self.watch(state, ["name", "files", "plan", "error", "pending", "result", "reads", "ran"])
+        self.watch(state, ["name", "files", "table_plan", "error", "pending", "result", "reads", "ran"])
         self.watch(state.running, ["status"])
         self.shown = True
 
@@ -72,7 +72,8 @@ class VerdictView(parts.Part):
         return ("from compaction_kit.verdict import Verdict",)
 
     def _code(self) -> str:
-        return f"{plan_code(self.state)}\nprint(Verdict.of(plan.source, plan))"
+        table = f"table = ck.open_table({self.state.name!r})\nplan = table.plan_compaction()"
+        return f"{table}\nprint(Verdict.of(plan.source, plan))"
 
     def _records(self) -> tuple[Any, ...]:
         verdict = self.state.verdict
@@ -338,7 +339,9 @@ class RunView(parts.Part):
 
 
 def _no_plan(state: WorkbenchState) -> str:
-    return "Planning …" if state.opened.pending else "No plan yet: open a table."
+    if state.opened.pending:
+        return "Planning …"
+    return state.error if state.table is not None else "No plan yet: open a table."
 
 
 def plan_code(state: WorkbenchState) -> str:

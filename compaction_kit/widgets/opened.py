@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from compaction_kit.compaction import CompactionPlan
-from compaction_kit.errors import CompactionKitError
+from compaction_kit.errors import CompactionKitError, InvalidArgumentError
 from compaction_kit.files import Files
 from compaction_kit.plan import Planner
 from compaction_kit.table import Table
@@ -14,12 +14,12 @@ from compaction_kit.widgets.job import attempt
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a plan is made for."""
+    """What a plan is made for; a size is None where what is typed is no size."""
 
     name: str
     where: str
-    min_file_size: int
-    max_file_size: int
+    min_file_size: int | None
+    max_file_size: int | None
     order: str
     budget: str
 
@@ -32,6 +32,7 @@ class Opened:
         table: The open table; None if there is none, and `error` may say why.
         where: The predicate that selected `files`.
         files: The files that are planned.
+        table_plan: The plan for the whole table with its own target size, for the verdict.
         planner: Plans them; None as long as they are not read, or can't be planned.
         plan: The plan for `inputs`.
         inputs: The inputs of the last plan.
@@ -42,6 +43,7 @@ class Opened:
     table: Table | None = None
     where: str = ""
     files: Files | None = None
+    table_plan: CompactionPlan | None = None
     planner: Planner | None = None
     plan: CompactionPlan | None = None
     inputs: Inputs | None = None
@@ -70,6 +72,8 @@ class Opened:
 
 
 def _plan(planner: Planner, table: Table, inputs: Inputs) -> CompactionPlan:
+    if inputs.min_file_size is None or inputs.max_file_size is None:
+        raise InvalidArgumentError("There is no plan, because a file size can't be read: correct it.")
     sizes = {"min_file_size": inputs.min_file_size, "max_file_size": inputs.max_file_size}
     thresholds = replace(table.thresholds(), **sizes)
     budget = parse_size(inputs.budget, "budget") if inputs.budget else None

@@ -20,7 +20,7 @@ _SMALLEST, _LARGEST = KIB.bit_length() - 1, (4 * GIB).bit_length() - 1
 class SizeSlider(w.VBox):
     """A size in bytes: a slider in steps of two, and a field to type "100 MB" in."""
 
-    size_bytes = Int(1, min=1, help="The size chosen")
+    size_bytes = Int(1, min=1, allow_none=True, help="The size chosen; None if what is typed is no size")
 
     def __init__(self, label: str, css_class: str):
         self.label = label
@@ -52,11 +52,13 @@ class SizeSlider(w.VBox):
     def _on_type(self, _: object) -> None:
         if self._follow:
             size_bytes, error = attempt(lambda: parse_size(self.field.value, self.label))
+            self.size_bytes = size_bytes
             self.error.show(error)
-            self.size_bytes = size_bytes or self.size_bytes
 
     def _on_size(self, _: object = None) -> None:
         """Bring slider and field to the size, without taking that for a new choice."""
+        if self.size_bytes is None:
+            return
         self._follow = False
         nearest = self.size_bytes.bit_length() - 1
         self.slider.value = min(max(nearest, self.slider.min), self.slider.max)
@@ -87,14 +89,15 @@ class LinesFigure(parts.Drawing, anywidget.AnyWidget):
         self.add_class(css_class)
         for name, slider in (("first", first), ("second", second)):
             self.observe(partial(self._on_drag, slider), name)
-            slider.observe(partial(self._follow, name), "size_bytes")
-            setattr(self, name, _power(slider.size_bytes))
+            slider.observe(lambda change, name=name: self._follow(name, change.new), "size_bytes")
+            self._follow(name, slider.size_bytes)
 
-    def _follow(self, name: str, change: Any) -> None:
-        setattr(self, name, _power(change.new))
+    def _follow(self, name: str, size_bytes: int | None) -> None:
+        if size_bytes is not None:
+            setattr(self, name, _power(size_bytes))
 
     def _on_drag(self, slider: SizeSlider, change: Any) -> None:
-        if change.new != _power(slider.size_bytes):
+        if slider.size_bytes is None or change.new != _power(slider.size_bytes):
             slider.size_bytes = 2 ** round(change.new)
 
     def _html(self, figure: Figure) -> Html:

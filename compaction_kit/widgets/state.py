@@ -33,7 +33,6 @@ _NOTHING_RUN = (
     "Nothing was run: the plan on screen was not the one for what is chosen now. The new one comes at "
     "once: look at it, and run it then."
 )
-_NO_PLAN = "There is no plan for what is chosen: Plan says why."
 
 
 class WorkbenchState(Runs):
@@ -46,8 +45,9 @@ class WorkbenchState(Runs):
     root = Unicode("", help="The folder, schema or catalog to look for tables in, or a table")
     name = Unicode("", help="The table to open; empty for none")
     where = Unicode("", help="SQL over partition columns; empty for all files")
-    min_file_size = Int(GIB, min=1, help="Files below this size in bytes are rewritten")
-    max_file_size = Int(GIB, min=1, help="Bytes that a bin may hold")
+    # None where what is typed is no size: then there is no plan.
+    min_file_size = Int(GIB, min=1, allow_none=True, help="Files below this size in bytes are rewritten")
+    max_file_size = Int(GIB, min=1, allow_none=True, help="Bytes that a bin may hold")
     order = Unicode(SIZE, help="In which order files are put into bins")
     budget = Unicode("", help='Bytes that may be rewritten, such as "10 GiB"; empty for no limit')
     strategy = Unicode("auto", help="How the plan is run")
@@ -101,9 +101,8 @@ class WorkbenchState(Runs):
 
     @property
     def input_error(self) -> str:
-        """Why there is no plan, if that is because of what is typed and chosen for it."""
-        chosen = self.table is not None and (self.where or self.budget or self.order != SIZE)
-        return self.error if chosen else ""
+        """Why there is no plan for what is typed and chosen, though the table can be planned."""
+        return self.error if self.opened.table_plan is not None else ""
 
     @property
     def inputs(self) -> Inputs:
@@ -122,13 +121,13 @@ class WorkbenchState(Runs):
 
     @property
     def verdict(self) -> Verdict | None:
-        """What to know of the open table before anything else; None if there is none, or no plan yet."""
+        """What to know of the open table, whatever is chosen for a plan; None as long as that isn't known."""
         opened, result, stopped, reads = self.opened, None, "", None
         if self.ran == self.name:
             result, reads = self.result, self.reads
             stopped = self.running.message if self.running.status in ("failed", "cancelled") else ""
-        error = _NO_PLAN if self.input_error else opened.error
-        return Verdict.of(opened.files, opened.plan, error, result, stopped, reads)
+        error = "" if self.input_error else opened.error
+        return Verdict.of(opened.files, opened.table_plan, error, result, stopped, reads)
 
     @observe("result")
     def _forget_reads(self, _: object) -> None:
@@ -212,7 +211,7 @@ class WorkbenchState(Runs):
         with _garbage_later(), self.changing:
             if change.name == "min_file_size":
                 self._chosen_min = self.min_file_size
-            elif change.name == "max_file_size":
+            elif change.name == "max_file_size" and self.max_file_size and self._chosen_min:
                 # As `Table.plan_compaction` does: the minimum is lowered as long as the maximum is below it.
                 chosen = self._chosen_min
                 self.min_file_size = min(chosen, self.max_file_size)
@@ -235,13 +234,20 @@ class WorkbenchState(Runs):
         # If reading fails, the files read before stay on screen.
         read = Opened(table, self.opened.where, self.files)
         try:
-            files = table.files(where=where or None)
-            read = Opened(table, where, files)
-            self._show_first(replace(read, pending=True), number)
-            planner = table.planner(where or None).prepared()
+            files = table.files()
+            if not where:
+                read = Opened(table, where, files)
+                self._show_first(replace(read, pending=True), number)
+            table_plan = self.opened.table_plan
+            if not where or table_plan is None or table_plan.source.snapshot is not files.snapshot:
+                planner = table.planner().prepared()
+                table_plan = CompactionPlan.of(planner, table.thresholds(), handle=table.handle)
+            read = replace(read, table_plan=table_plan)
+            if where:
+                planner = table.planner(where).prepared()
             # The same files, unless another writer has committed meanwhile: they are drawn already.
-            is_same = planner.files.snapshot is files.snapshot
-            read = replace(read, files=files if is_same else planner.files, planner=planner)
+            is_same = not where and planner.files.snapshot is files.snapshot
+            read = replace(read, where=where, files=files if is_same else planner.files, planner=planner)
         except Exception as error:
             read = replace(read, error=sentence_of(error))
         read = read.planned(self.inputs)

@@ -29,12 +29,17 @@ def test_typing_sets_exactly_what_was_typed(slider: SizeSlider) -> None:
 
 
 @pytest.mark.parametrize("typed", ["12 parsecs", "-1", "", "0"])
-def test_a_bad_size_gets_a_sentence_and_changes_nothing(slider: SizeSlider, typed: str) -> None:
+def test_a_bad_size_gets_a_sentence_and_leaves_no_size(slider: SizeSlider, typed: str) -> None:
     slider.field.set_state({"value": typed})
-    assert slider.size_bytes == 16 * MIB
+    assert slider.size_bytes is None
     assert slider.error.value
     assert slider.error.layout.display == ""
-    slider.field.set_state({"value": "1 MiB"})
+    slider.field.set_state({"value": "16 MiB"})
+    assert slider.size_bytes == 16 * MIB
+    assert slider.error.layout.display == "none"
+    slider.field.set_state({"value": typed})
+    slider.slider.set_state({"value": 20})
+    assert (slider.size_bytes, slider.field.value) == (MIB, "1 MiB")
     assert slider.error.layout.display == "none"
 
 

@@ -204,14 +204,24 @@ def test_an_empty_folder_offers_to_make_a_table(bench: Workbench, tmp_path: Path
     assert "ck-error" not in bench.verdict.sentences.value
 
 
-def test_the_verdict_follows_table_and_thresholds(bench: Workbench, folder: Path) -> None:
+def test_the_verdict_is_about_the_table_whatever_is_chosen_for_a_plan(
+    bench: Workbench, folder: Path
+) -> None:
     told = bench.verdict.sentences
-    assert "<b>10 files where 2 would do: a query that reads all opens 5 times as many.</b>" in told.value
+    finding = "<b>10 files where 2 would do: a query that reads all opens 5 times as many.</b>"
+    assert finding in told.value
     assert 'class="ck-warning"' in told.value
     assert 'role="status"' in told.value
+    before = told.value
+    show(bench, "Plan")
     bench.state.min_file_size = 1
-    assert "<b>Nothing to do, because no file is under 1 B.</b>" in told.value
-    assert 'class="ck-good"' in told.value
+    assert "0 under 1 B" in bench.plan.sentence.value
+    bench.state.budget = "soon"
+    for where in ("part = 'p0000'", "value = 1"):
+        bench.state.where = where
+        bench.state.loading.wait(SECONDS)
+        assert told.value == before
+    assert "value, which is not a partition column" in bench.plan.error.value
     seen: list[str] = []
     told.observe(lambda change: seen.append(change.new), "value")
     bench.state.name = str(folder / "nested" / "b")
@@ -326,6 +336,33 @@ def test_tables_are_ranked_and_a_click_opens_one(bench: Workbench, folder: Path)
     assert bench.rail.value == "Files"
 
 
+@pytest.mark.parametrize("field", ["smaller", "target"])
+def test_what_is_no_size_leaves_no_plan_to_run(bench: Workbench, field: str) -> None:
+    show(bench, "Plan")
+    slider: SizeSlider = getattr(bench.plan, field)
+    planned = plan_of(bench)
+    slider.field.value = "12x MiB"
+    assert "&quot;12x MiB&quot; is not a size" in slider.error.value
+    assert bench.state.plan is None
+    assert not bench.state.run()
+    assert (bench.to_run.disabled, bench.plan.image.layout.display) == (True, "none")
+    assert "a file size can&#x27;t be read" in bench.plan.error.value
+    show(bench, "Run")
+    assert bench.run.run_button.disabled
+    assert "a file size can&#x27;t be read" in bench.run.sentence.value
+    slider.field.value = "1 GiB"
+    assert plan_of(bench).thresholds == planned.thresholds
+    assert not bench.run.run_button.disabled
+
+
+def test_another_table_forgets_what_was_no_size(bench: Workbench, folder: Path) -> None:
+    bench.plan.target.field.value = "12x MiB"
+    bench.state.name = str(folder / "nested" / "b")
+    bench.state.loading.wait(SECONDS)
+    assert bench.plan.target.field.value == "1 GiB"
+    assert plan_of(bench).thresholds.max_file_size == GIB
+
+
 @pytest.mark.parametrize(
     ("budget", "words"), [("soon", "is not a size"), ("-1", "is not a size"), ("0", "is out of range")]
 )
@@ -334,9 +371,10 @@ def test_a_bad_budget_gets_a_sentence_and_no_plan(bench: Workbench, budget: str,
     bench.plan.budget.value = budget
     assert re.search(f"Budget: &(quot|#x27);{budget}&.*{words}", bench.plan.error.value)
     assert bench.state.plan is None
-    # In one place: the verdict says where.
-    assert words not in bench.verdict.sentences.value
-    assert "Plan says why" in bench.verdict.sentences.value
+    assert "10 files where 2 would do" in bench.verdict.sentences.value
+    show(bench, "Run")
+    assert re.search(words, bench.run.sentence.value)
+    show(bench, "Plan")
     bench.plan.budget.value = ""
     assert not bench.state.error
     assert bench.plan.error.layout.display == "none"
