@@ -137,7 +137,9 @@ def _first_actions(sources: Sequence[JsonSource], kind: str) -> dict[int | None,
 
 
 def last_operation(store: Store, commits: Sequence[LogFile], operation: str, most: int) -> int | None:
-    """Find the newest commit of an operation; each commit is read only up to its commitInfo.
+    """Find the newest commit of an operation that no later RESTORE has undone.
+
+    Each commit is read only up to its commitInfo.
 
     Args:
         store: The table's files.
@@ -146,13 +148,26 @@ def last_operation(store: Store, commits: Sequence[LogFile], operation: str, mos
         most: How many commits to read, starting with the newest.
 
     Returns:
-        Its position in `commits`; None if those commits have no such operation.
+        Its position in `commits`; None if those commits have no such operation, or a RESTORE among them
+        names a time instead of a version.
 
     Raises:
         CorruptLogError: A commit that was read is damaged.
     """
-    newest_first = range(len(commits) - 1, max(len(commits) - most, 0) - 1, -1)
-    return next((i for i in newest_first if _operation(store, commits[i]) == operation), None)
+    kept = commits[-1].version or 0 if commits else 0
+    for i in range(len(commits) - 1, max(len(commits) - most, 0) - 1, -1):
+        if (commits[i].version or 0) > kept:
+            continue
+        info = _commit_info(store, commits[i])
+        if info.get("operation") == operation:
+            return i
+        if info.get("operation") == "RESTORE":
+            # A number by Delta, text by delta-rs.
+            version = str((_mapping(info.get("operationParameters")) or {}).get("version"))
+            if not version.isdigit():
+                return None
+            kept = int(version)
+    return None
 
 
 def action_table(actions: Iterable[Mapping[str, Any]]) -> pa.Table:
@@ -176,12 +191,12 @@ def action_table(actions: Iterable[Mapping[str, Any]]) -> pa.Table:
     return pa.table([typed[name] for name in ACTION_COLUMNS.names], ACTION_COLUMNS)
 
 
-def _operation(store: Store, file: LogFile) -> str | None:
+def _commit_info(store: Store, file: LogFile) -> dict[str, Any]:
     with reading(file.name):
         # Delta writes commitInfo first, other writers anywhere.
         actions = (json.loads(line) for line in store.lines(file.place) if b'"commitInfo"' in line)
         infos = (action.get("commitInfo") for action in actions)
-        return next((info.get("operation") for info in infos if isinstance(info, dict)), None)
+        return next((info for info in infos if isinstance(info, dict)), {})
 
 
 def _stats(fields: Mapping[str, Any]) -> str | None:

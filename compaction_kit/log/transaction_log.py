@@ -219,7 +219,7 @@ class TransactionLog:
     def last_operation(
         self, operation: str, most: int = 1_000, metadata: Metadata | None = None
     ) -> tuple[int, datetime] | None:
-        """Find the newest commit of an operation, from the newest commit backwards.
+        """Find the newest commit of an operation that no later RESTORE has undone.
 
         Args:
             operation: The operation's name in the log, such as "OPTIMIZE".
@@ -228,7 +228,7 @@ class TransactionLog:
 
         Returns:
             Its version and its time (UTC, as in DESCRIBE HISTORY); None if those commits have no such
-            operation.
+            operation, or a RESTORE among them names a time instead of a version.
 
         Raises:
             CorruptLogError: A commit that was read is damaged.

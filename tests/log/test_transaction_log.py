@@ -2,6 +2,7 @@ import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import pyarrow.compute as pc
@@ -277,6 +278,29 @@ def test_the_last_of_an_operation_is_found_from_the_newest_commit_back(tmp_path:
     assert log.last_operation("OPTIMIZE") == log.last_operation("OPTIMIZE", most=3) == (2, moment)
     assert log.last_operation("OPTIMIZE", most=2) is None
     assert log.last_operation("DELETE") is None
+
+
+@pytest.mark.parametrize(
+    ("restored", "found"),
+    [
+        ({"version": 2, "timestamp": None}, 2),
+        ({"version": 1, "timestamp": None}, 0),
+        # delta-rs writes text.
+        ({"version": "1"}, 0),
+        # Which version that was depends on the time zone of the session.
+        ({"version": None, "timestamp": "2026-03-01 12:00:00.123"}, None),
+    ],
+)
+def test_an_operation_that_a_restore_has_undone_is_not_the_last(
+    tmp_path: Path, restored: dict[str, Any], found: int | None
+) -> None:
+    commits = [{"commitInfo": {"operation": name}} for name in ("OPTIMIZE", "WRITE", "OPTIMIZE", "WRITE")]
+    restore = {"commitInfo": {"operation": "RESTORE", "operationParameters": restored}}
+    table = handmade.write_log(
+        tmp_path, *([info, handmade.add(f"f{i}")] for i, info in enumerate([*commits, restore]))
+    )
+    last = TransactionLog(table).last_operation("OPTIMIZE")
+    assert (last and last[0]) == found
 
 
 def test_the_last_of_an_operation_has_its_in_commit_timestamp(tmp_path: Path) -> None:
