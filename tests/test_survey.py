@@ -305,15 +305,14 @@ def test_a_folder_may_be_a_table_or_a_uri(lake: Path) -> None:
 def test_a_survey_says_what_it_found_in_words(lake: Path) -> None:
     found = survey(lake)
     lines = found.summary().splitlines()
-    finding = (
-        "Compaction would save readers 44 MiB, 82 % of it in 2 of 4 tables; each opened file counts as 4 MiB"
-    )
+    finding = "After compaction, a full read of 4 tables would open 11 fewer files, 82 % of them in 2"
     assert lines[0] == f"{finding}."
-    assert " ".join(lines[1].split()) == f"{lake}/many 8 → 1 files 0 % small saves 28 MiB"
-    assert lines[4].endswith("nothing to gain")
+    assert " ".join(lines[1].split()) == f"{lake}/many 8 → 1 files 0 % small"
+    assert " ".join(lines[4].split()) == f"{lake}/none 2 → 2 files 0 % small"
     assert lines[5].startswith(f"{lake}/bad/clustered: The table is clustered")
     assert repr(found) == f"Survey({finding})"
-    assert survey(lake / "none").summary().startswith("Compaction would gain nothing in 1 table.")
+    nothing = "After compaction, a full read of 1 table would open as many files as now."
+    assert survey(lake / "none").summary().startswith(nothing)
     assert survey(lake / "bad/empty").summary().startswith("None of 1 tables can be surveyed.")
     assert found.to_pandas()["gain"].max() == 28 * MIB
 
@@ -321,19 +320,26 @@ def test_a_survey_says_what_it_found_in_words(lake: Path) -> None:
 def test_the_page_has_the_table_the_errors_and_the_figure(lake: Path, tmp_path: Path) -> None:
     handmade.write_log(lake / "<b> & co", in_mib(1, 1))
     page = survey(lake)._repr_html_()
-    for text in ("503 MiB", "67 %", "28 MiB", "&lt;b&gt; &amp; co", "is clustered by id", '<svg role="img"'):
+    for text in (
+        "503 MiB",
+        "67 %",
+        "Small: under 16 MiB",
+        "&lt;b&gt; &amp; co",
+        "is clustered by id",
+        '<svg role="img"',
+    ):
         assert text in page
     assert "<b> & co" not in page
+    # Bytes are those of files: not of what to open one counts as.
+    assert "28 MiB" not in page
     assert page.index("<table>") < page.index("is damaged") < page.index("<svg")
 
 
 def test_the_figure_s_words_are_its_finding_and_its_first_tables(lake: Path) -> None:
     label = str(survey(lake).plot().get_label())
-    assert label.startswith(
-        "Compaction would save readers 44 MiB, 82 % of it in 2 of 4 tables; each opened file counts as "
-        "4 MiB. many: 8 files, "
-    )
-    assert "none: 2 files, 0 of them small, 2 after compaction, which would save 0 B" in label
+    finding = "After compaction, a full read of 4 tables would open 11 fewer files, 82 % of them in 2"
+    assert label.startswith(f"{finding}. many: 8 files, ")
+    assert "none: 2 files, 0 of them small, 2 after compaction" in label
     assert label.endswith("4 tables can't be surveyed, or not in full")
 
 

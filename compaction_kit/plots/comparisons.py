@@ -17,7 +17,7 @@ from compaction_kit.text import format_count, format_seconds, format_size, short
 _LONGEST_QUERY = 95
 _MOST_TABLES, _MOST_IN_LABEL, _LONGEST_TABLE = 30, 10, 24
 # Where the columns of text beside a survey's bars end, in points from the axes.
-_FILES_END, _GAIN_END = 92, 158
+_FILES_END, _FEWER_END = 92, 158
 
 Row = dict[str, Any]
 
@@ -139,7 +139,7 @@ def _draw_two_bars(axis: Axes, values: Sequence[float], ends: Sequence[float], t
 
 
 def survey(tables: pa.Table, finding: str) -> Chart:
-    """Of each table the share of small files, its files now and after compaction, and the gain.
+    """Of each table the share of small files, and its files now and after compaction.
 
     Args:
         tables: What `Survey.to_arrow()` returns; those with an error are counted, not drawn.
@@ -155,7 +155,7 @@ def survey(tables: pa.Table, finding: str) -> Chart:
         notes.append(f"{format_count(len(tables) - len(rows), 'table')} can't be surveyed, or not in full")
     sentences = [
         f"{name}: {format_count(row['num_files'], 'file')}, {row['num_small_files']:,} of them small, "
-        f"{_num_after(row):,} after compaction, which would save {format_size(row['gain'])}"
+        f"{_num_after(row):,} after compaction"
         for row, name in zip(shown[:_MOST_IN_LABEL], names, strict=False)
     ]
     figure = style.chart(
@@ -231,18 +231,18 @@ def _draw_files(axis: Axes, rows: list[Row]) -> None:
 
 
 def _draw_outcomes(axis: Axes, rows: list[Row]) -> None:
-    """Files and bytes that compaction gains for each table, in two columns beside the bars."""
+    """The files of each table now and after compaction, and how many fewer, in columns beside the bars."""
 
-    def write(row: float, files: str, gain: str, color: str, weight: str = "normal") -> None:
+    def write(row: float, files: str, fewer: str, color: str, weight: str = "normal") -> None:
         how = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center"}
-        for text, end, bold in ((files, _FILES_END, "normal"), (gain, _GAIN_END, weight)):
+        for text, end, bold in ((files, _FILES_END, "normal"), (fewer, _FEWER_END, weight)):
             style.note(axis, text, (1, row), (end, 0), color, fontweight=bold, annotation_clip=False, **how)
 
-    write(-0.9, "now → after", "saved", MUTED)
+    write(-0.9, "now → after", "fewer", MUTED)
     for position, row in enumerate(rows):
         if row["files_removed"]:
             files = f"{row['num_files']:,} → {_num_after(row):,}"
-            write(position, files, format_size(row["gain"]), INK, "bold")
+            write(position, files, f"{row['num_files'] - _num_after(row):,}", INK, "bold")
         else:
             write(position, f"{row['num_files']:,}", "nothing", MUTED)
 

@@ -34,11 +34,11 @@ _MOST_LINES = 20
 _MOST_ROWS = 50
 # The finding names the number of tables that have this share of the gain.
 _MOST_OF_IT = 0.8
-_COUNTED = f"each opened file counts as {format_size(OPEN_COST)}"
-GAIN = (
-    f"Gain: bytes that a full read of the table saves; {_COUNTED}, as by Spark's default for "
-    "spark.sql.files.openCostInBytes."
+RANK = (
+    "Ranked by what a full read saves, where to open a file costs as much as to read "
+    f"{format_size(OPEN_COST)} (Spark's default for spark.sql.files.openCostInBytes)."
 )
+SMALL = "Small: under 16 MiB, or under half of the target file size that the table sets."
 HEAD = (
     "table",
     "files",
@@ -47,8 +47,7 @@ HEAD = (
     "median file",
     "after",
     "to rewrite",
-    "gain",
-    "gain per byte",
+    "fewer files",
     "overlap",
     "log to read",
     "last OPTIMIZE",
@@ -78,10 +77,11 @@ class Survey(Record):
         Returns:
             num_small_files to reclaimable_bytes are as in `FileStats`. overlap is the average of
             `Files.overlap` for overlap_column, the first data column whose stats have bounds.
-            last_optimize is searched in the newest 1,000 commits. files_removed to gain_per_byte are of
-            the plan: gain is the number of bytes that a full read saves, with 4 MiB for each opened
-            file (see `packing.gains`), gain_per_byte is gain divided by bytes_rewritten. error says
-            why the table can't be surveyed completely, else null.
+            last_optimize is searched in the newest 1,000 commits, without those that a RESTORE has
+            undone. files_removed to gain_per_byte are of
+            the plan: gain is what a full read saves, in bytes, where opening a file counts as 4 MiB (see
+            `packing.gains`), gain_per_byte is gain divided by bytes_rewritten. error says why the table
+            can't be surveyed completely, else null.
 
         Examples:
             >>> ck.survey("data").to_arrow().schema
@@ -214,30 +214,28 @@ def finding(where: str, rows: pa.Table) -> str:
     """Return what a survey found, as a sentence without its full stop."""
     if not len(rows):
         return f"There is no Delta table in {where}"
-    gains = [gain or 0 for gain in _surveyed(rows)["gain"].to_pylist()]
-    if not gains:
+    counts = list(map(fewer_files, _surveyed(rows).to_pylist()))
+    if not counts:
         return f"None of {len(rows):,} tables can be surveyed"
-    total, tables = sum(gains), format_count(len(gains), "table")
-    if not total:
-        return f"Compaction would gain nothing in {tables}"
-    saved = f"Compaction would save readers {format_size(total)}"
-    cumulated = np.cumsum(gains)
-    most = int(np.searchsorted(cumulated, _MOST_OF_IT * total)) + 1
-    if most == len(gains):
-        return f"{saved} in {tables}; {_COUNTED}"
+    total, tables = sum(counts), format_count(len(counts), "table")
+    read = f"After compaction, a full read of {tables} would open"
+    if total <= 0:
+        return f"{read} as many files as now"
+    fewer = f"{read} {total:,} fewer {'file' if total == 1 else 'files'}"
+    cumulated = np.cumsum(counts)
+    most = int(np.argmax(cumulated >= _MOST_OF_IT * total)) + 1
     share = _percent(int(cumulated[most - 1]), total)
-    return f"{saved}, {share} of it in {most:,} of {tables}; {_COUNTED}"
+    return fewer if most == len(counts) else f"{fewer}, {share} of them in {most:,}"
 
 
 def _text(where: str, rows: pa.Table) -> str:
     """Return the finding, and a line per table."""
     surveyed = _surveyed(rows).to_pylist()
     lines = [f"{finding(where, rows)}."]
-    cells = [(row["table"], _files(row), _small(row), _saved(row)) for row in surveyed[:_MOST_LINES]]
+    cells = [(row["table"], _files(row), _small(row)) for row in surveyed[:_MOST_LINES]]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines += [
-        f"{name:<{widths[0]}}  {files:>{widths[1]}}  {small:>{widths[2]}}  {saved:>{widths[3]}}"
-        for name, files, small, saved in cells
+        f"{name:<{widths[0]}}  {files:>{widths[1]}}  {small:>{widths[2]}}" for name, files, small in cells
     ]
     lines += _more(len(surveyed), _MOST_LINES)
     return "\n".join([*lines, *(f"{row['table']}: {row['error']}" for row in _failed(rows))])
@@ -249,7 +247,7 @@ def _html(where: str, rows: pa.Table) -> Html:
     parts = [element("p", element("b", f"{finding(where, rows)}."))]
     if surveyed:
         parts.append(as_html_table(HEAD, [cells(row) for row in surveyed[:_MOST_ROWS]]))
-        parts += map(paragraph, [*_more(len(surveyed), _MOST_ROWS), GAIN])
+        parts += map(paragraph, [*_more(len(surveyed), _MOST_ROWS), SMALL, RANK])
     if failed:
         listed = (element("li", element("b", row["table"]), f": {row['error']}") for row in failed)
         parts += [paragraph("Not surveyed, or only in part:"), element("ul", *listed)]
@@ -277,12 +275,16 @@ def cells(row: Facts) -> Sequence[str]:
         format_size(row["median_size_bytes"]),
         f"{row['num_files'] - row['files_removed'] + row['files_added']:,}",
         format_size(row["bytes_rewritten"]) if some else "nothing",
-        format_size(row["gain"]) if some else "none",
-        "" if row["gain_per_byte"] is None else _ratio(row["gain_per_byte"]),
+        f"{fewer_files(row):,}" if some else "none",
         "" if row["overlap"] is None else f"{row['overlap']:,.1f} by {row['overlap_column']}",
         format_size(row["log_bytes"]),
         f"{in_zone(when, session_zone()):%Y-%m-%d}" if when else "",
     )
+
+
+def fewer_files(row: Facts) -> int:
+    """Return how many files fewer a row's table has after compaction."""
+    return int(row["files_removed"] - row["files_added"])
 
 
 def _files(row: Facts) -> str:
@@ -294,10 +296,6 @@ def _small(row: Facts) -> str:
     return f"{_percent(row['num_small_files'], row['num_files'])} small"
 
 
-def _saved(row: Facts) -> str:
-    return f"saves {format_size(row['gain'])}" if row["files_removed"] else "nothing to gain"
-
-
 def _skipped(sentences: Sequence[str]) -> list[str]:
     shown = [*sentences[:_MOST_LINES], *(["…"] if len(sentences) > _MOST_LINES else [])]
     return [f"Skipped {len(sentences):,}: {', '.join(shown)}."] if shown else []
@@ -305,10 +303,6 @@ def _skipped(sentences: Sequence[str]) -> list[str]:
 
 def _more(count: int, most: int) -> list[str]:
     return [f"… and {format_count(count - most, 'more table')} in to_arrow()"] if count > most else []
-
-
-def _ratio(number: float) -> str:
-    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
 
 
 def _percent(part: int, whole: int) -> str:
