@@ -1,6 +1,7 @@
 """What a strategy is given to work with, and how far it is: a record of it, and a bar that shows it."""
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -96,6 +97,21 @@ class Progress(Measured):
 Report = Callable[[Progress], None]
 
 
+class Countdown:
+    """The seconds left as text, which never rise; empty while the pace has slowed down too much to tell."""
+
+    def __init__(self) -> None:
+        self._least = math.inf
+
+    def __call__(self, progress: Measured) -> str:
+        """Return the text for a progress."""
+        left = progress.seconds_left
+        if left is None or progress.fraction >= 1:
+            return ""
+        self._least = min(self._least, left)
+        return f"about {self._least:.0f} s left" if left <= 1.5 * self._least + 1 else ""
+
+
 class ProgressBar:
     """A bar in a terminal or a notebook; call it with each progress."""
 
@@ -106,12 +122,12 @@ class ProgressBar:
             bar_format="{desc} |{bar}| {percentage:3.0f} % {elapsed}{postfix}",
             leave=False,
         )
+        self._countdown = Countdown()
 
     def __call__(self, progress: Measured) -> None:
         """Show it."""
         self._bar.set_description_str(str(progress), refresh=False)
-        left = progress.seconds_left
-        self._bar.set_postfix_str("" if left is None else f"about {left:.0f} s left", refresh=False)
+        self._bar.set_postfix_str(self._countdown(progress), refresh=False)
         self._bar.update(round(100 * progress.fraction) - self._bar.n)
 
     def close(self) -> None:

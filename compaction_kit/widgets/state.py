@@ -16,6 +16,7 @@ from compaction_kit import datasets
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import TableNotFoundError
 from compaction_kit.execute import CompactionResult, Progress
+from compaction_kit.execute.work import Countdown
 from compaction_kit.files import Files
 from compaction_kit.plan.order import SIZE
 from compaction_kit.reads import ReadComparison
@@ -323,7 +324,7 @@ class WorkbenchState(Runs):
         options: dict[str, Any] = {"strategy": self.strategy, "verify": self.verify}
 
         def run(job: Job) -> CompactionResult:
-            result = plan.run(**options, progress=partial(_report, job))
+            result = plan.run(**options, progress=partial(_report, job, Countdown()))
             self.survey = None
             return result
 
@@ -373,7 +374,6 @@ def _garbage_later() -> Iterator[None]:
             gc.collect(0)
 
 
-def _report(job: Job, progress: Progress) -> None:
-    left = progress.seconds_left
-    time = f", about {left:.0f} s left" if left is not None and progress.fraction < 1 else ""
-    job.report(progress.fraction, f"{progress} ({progress.seconds:.0f} s{time})")
+def _report(job: Job, countdown: Countdown, progress: Progress) -> None:
+    times = ", ".join(filter(None, (f"{progress.seconds:.0f} s", countdown(progress))))
+    job.report(progress.fraction, f"{progress} ({times})")

@@ -3,7 +3,7 @@ import time
 import pytest
 
 from compaction_kit.execute import Progress
-from compaction_kit.execute.work import ProgressBar
+from compaction_kit.execute.work import Countdown, ProgressBar
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,15 @@ def test_the_time_left_goes_by_the_pace_so_far(fraction: float, seconds: float, 
 
 def test_no_time_left_is_told_before_anything_is_rewritten() -> None:
     assert Progress("Rewriting", 0.05, 0, 4, 3.0, 0, 5 << 20).seconds_left is None
+
+
+def test_the_seconds_left_that_are_shown_never_rise() -> None:
+    countdown = Countdown()
+    # Work is counted at 10, 20 and 60 s; between these, the pace so far seems to slow down.
+    shares = {10: 0.5, 12: 0.5, 19: 0.5, 20: 0.7, 24: 0.7, 60: 0.95, 61: 1.0}
+    shown = {at: countdown(Progress("Rewriting", share, 0, 4, at)) for at, share in shares.items()}
+    about = {10: "10", 12: "10", 20: "9", 24: "9", 60: "3"}
+    assert shown == {at: f"about {about[at]} s left" if at in about else "" for at in shares}
 
 
 def test_bins_and_bytes_are_told_where_there_are_any() -> None:
