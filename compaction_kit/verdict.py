@@ -30,8 +30,9 @@ class Verdict:
     """What to know of a table before anything else.
 
     Attributes:
-        kind: "warning" for at least twice the files that would do, and for a run that did not end; "text"
-            for fewer; "good" if there is nothing to do, or a run is done; "error" if there is no plan.
+        kind: "warning" for at least twice the files that would do, and for a run that did not end or did
+            not do what was planned; "text" for fewer; "good" if there is nothing to do, or a run is done;
+            "error" if there is no plan.
         sentences: The first says it all, the others how and why.
     """
 
@@ -73,7 +74,7 @@ class Verdict:
         past = [stopped] if stopped else list(_outcome(result, reads))
         sentences = (*now, *past) if kind == "error" else (*past, *now)
         if past and kind != "error":
-            kind = "warning" if stopped else "good"
+            kind = "warning" if stopped or (result is not None and not result.as_planned) else "good"
         return cls(kind, sentences) if sentences else None
 
     def __str__(self) -> str:

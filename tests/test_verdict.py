@@ -183,6 +183,8 @@ def test_after_a_run_what_was_not_smooth_is_said(
 ) -> None:
     verdict = Verdict.of(None, None, result=replace(done, **changes))  # type: ignore[arg-type]
     assert sentence in str(verdict)
+    assert verdict is not None
+    assert verdict.kind == ("good" if changes.get("as_planned", True) else "warning")
 
 
 def test_a_query_is_told_only_if_it_was_measured(done: CompactionResult) -> None:

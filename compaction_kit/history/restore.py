@@ -86,7 +86,7 @@ class RestorePlan(Plan):
         return not self._obstacles()
 
     def explain(self) -> str:
-        """Explain what would happen, one sentence per line."""
+        """Explain what would happen, one sentence per line: first what it takes back of other commits."""
         added, removed = self._files()
         if self.is_empty:
             same = (
@@ -94,14 +94,16 @@ class RestorePlan(Plan):
                 f"nothing, and commit version {self.version + 1}."
             )
             return "\n".join([same, *self._obstacles()])
-        lines = [
-            f"RESTORE to version {self.target} would add back {added[0]} ({added[1]}) and remove "
-            f"{removed[0]} ({removed[1]}), as version {self.version + 1}; version {self.version} can be read "
-            "until VACUUM deletes its files.",
-            self._rows(),
-            self._streams(),
-        ]
-        return "\n".join(lines + self._obstacles())
+        files = (
+            f"would add back {added[0]} ({added[1]}) and remove {removed[0]} ({removed[1]}), as version "
+            f"{self.version + 1}; version {self.version} can be read until VACUUM deletes its files."
+        )
+        restore = f"RESTORE to version {self.target}"
+        if self.diff.same_content:
+            lines = [f"{restore} {files}", self._rows()]
+        else:
+            lines = [f"{restore} would take back {self._taken_back()}.", f"It {files}"]
+        return "\n".join([*lines, self._streams(), *self._obstacles()])
 
     def run(self, progress: Callable[[], object] | None = None) -> RestoreResult:
         """Restore the version by Delta's RESTORE.
@@ -158,11 +160,16 @@ class RestorePlan(Plan):
         diff = self.diff
         if diff.same_content:
             return f"The rows stay the same: {diff.same_content_by}."
+        return f"It takes back {self._taken_back()}."
+
+    def _taken_back(self) -> str:
+        """Say whose commits are taken back, and how many rows that makes."""
+        diff = self.diff
         commits = diff.commits.filter(diff.commits["data_change"]).to_pylist()
         undone = format_list([f"{commit['version']} ({commit['operation']})" for commit in commits])
         versions = "version" if len(commits) == 1 else "versions"
         which = f"what {versions} {undone} did" if commits else "commits that say they change no data"
-        return f"It takes back {which}{f': {diff.difference}' if diff.difference else ''}."
+        return f"{which}{f': {diff.difference}' if diff.difference else ''}"
 
     def _streams(self) -> str:
         diff = self.diff
@@ -209,7 +216,8 @@ def plan_restore(handle: Handle, version: int) -> RestorePlan:
         >>> plan.diff.num_files_added, plan.diff.num_files_removed
         (0, 1074)
         >>> print(plan.explain())
-        RESTORE to version 7 would add back 0 files (0 B) and remove 1,074 files (...), as version 366; ...
+        RESTORE to version 7 would take back what versions 8 (WRITE), 9 (WRITE), ...
+        It would add back 0 files (0 B) and remove 1,074 files (...), as version 366; ...
         A stream that reads the table fails at the commit unless its option skipChangeCommits is set, ...
     """
     latest = handle.log.snapshot().version

@@ -157,7 +157,7 @@ def _overlap_sentence(column: str, found: Overlap) -> str:
 
 
 def _partitions(files: Files) -> Html:
-    table = files.by_partition()
+    table, small = files.by_partition(), f"under {format_size(files.small_file_size())}"
     rows = [
         (
             format_partition(row) or "the table",
@@ -170,7 +170,7 @@ def _partitions(files: Files) -> Html:
     # The partitions with the most files come first.
     rest = table["num_files"].to_pylist()[len(rows) :]
     notes = [paragraph(_further(rest))] if rest else []
-    return joined(as_html_table(("partition", "files", "small", "size"), rows), *notes)
+    return joined(as_html_table(("partition", "files", small, "size"), rows), *notes)
 
 
 def _further(num_files: Sequence[int]) -> str:
@@ -316,6 +316,7 @@ class RunView(parts.Part):
         self.other.show(state.of_another_table(state.name))
         self._arm()
         self.verify.disabled = self.strategy.disabled = state.running.running
+        self.outcome.turn("warning" if result is not None and not result.as_planned else "good")
         self.outcome.show("" if result is None else result.summary())
         is_here = done is not None and state.ran == state.name and not state.running.running
         self.undo.offer(done.versions[0] - 1 if done and is_here else None, "Undo this run …")

@@ -244,7 +244,7 @@ def _rows_table(found: FirstRows) -> Html:
 
 def _sentence(row: dict[str, Any]) -> str:
     zone = session_zone()
-    when = f" of {show_time(in_zone(row['timestamp'], zone), 'seconds')}" if row["timestamp"] else ""
+    when = f" of {show_time(in_zone(row['timestamp'], zone), 'milliseconds')}" if row["timestamp"] else ""
     operation, can = row["operation"] or "no commit", _CAN[row["readable"]]
     lines = [f"Version {row['version']}{when}, {operation}: it {can}."]
     if row["readable_until"]:

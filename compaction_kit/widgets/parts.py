@@ -104,11 +104,18 @@ class Text(w.HTML):
 
     def __init__(self, kind: str = "text", role: str = ""):
         super().__init__()
-        self.add_class(f"ck-{kind}")
+        self._kind = ""
+        self.turn(kind)
         if role:
             self.add_class(f"ck-{role}")
         self._aria_role = _ARIA_ROLES.get(kind) or _ARIA_ROLES.get(role)
         self.show("")
+
+    def turn(self, kind: str) -> None:
+        """Make it a place for sentences of another kind, which has another colour."""
+        self.remove_class(f"ck-{self._kind}")
+        self.add_class(f"ck-{kind}")
+        self._kind = kind
 
     def show(self, sentence: str, details: str = "") -> None:
         """Show a sentence, with details folded below it, or hide the place if there is none."""

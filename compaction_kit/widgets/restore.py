@@ -73,6 +73,7 @@ class RestoreView(w.VBox):
         self.state = state
         self.version: int | None = None
         self.ask_button = parts.button("", "ck-ask-restore", self._on_ask)
+        self.loss = parts.Text("error", "restore-loss")
         self.sentence = parts.Text("warning", "restore-plan")
         self.error = parts.Text("error", "restore-error")
         self.run_button = parts.button("Restore", "ck-restore", state.run, style="danger")
@@ -81,7 +82,7 @@ class RestoreView(w.VBox):
         self.bar = parts.JobBar(state.running, "ck-restoring")
         self.outcome = parts.Text("good", "restored")
         super().__init__(
-            (self.ask_button, self.sentence, self.error, self.choice, self.bar, self.outcome),
+            (self.ask_button, self.loss, self.sentence, self.error, self.choice, self.bar, self.outcome),
         )
         state.observe(self._render, ["plan", "error", "result"])
         for job in (state.running, state.planning):
@@ -106,7 +107,11 @@ class RestoreView(w.VBox):
         parts.show_if(plan is not None and not busy, self.choice)
         parts.show_if(plan is None and self.version is not None and not busy, self.ask_button)
         self.ask_button.disabled = state.planning.running
-        self.sentence.show("" if plan is None else plan.explain())
+        lines = [] if plan is None else plan.explain().split("\n")
+        # What other commits did comes first, if the restore takes it back.
+        first = 0 if plan is None or plan.diff.same_content else 1
+        self.loss.show("\n".join(lines[:first]))
+        self.sentence.show("\n".join(lines[first:]))
         self.error.show(state.error)
         if plan is not None:
             self.run_button.description = f"Restore version {plan.target}"
@@ -117,6 +122,7 @@ class RestoreView(w.VBox):
             f"{result.num_files_added:,} files are back, {result.num_files_removed:,} were taken out, "
             f"{'as planned' if result.as_planned else 'NOT as planned'}, in {result.seconds:.1f} s."
         )
+        self.outcome.turn("warning" if result is not None and not result.as_planned else "good")
         self.outcome.show(told or "")
 
     def code(self) -> str:

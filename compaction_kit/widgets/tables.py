@@ -11,16 +11,15 @@ from traitlets import List, Unicode
 
 from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder
-from compaction_kit.survey.survey import HEAD, cells
+from compaction_kit.survey.survey import HEAD, RANK, SMALL, cells, fewer_files
 from compaction_kit.text import Html, as_html_table, format_count, format_size, visible
 from compaction_kit.widgets import parts
 from compaction_kit.widgets.recent import recent_tables, remember
 from compaction_kit.widgets.state import WorkbenchState
 
 # Columns of a survey that fit into the page; where the share of small files is among them.
-_SHOWN = tuple(
-    map(HEAD.index, ("table", "files", "small", "size", "median file", "after", "gain", "last OPTIMIZE"))
-)
+_NAMES = ("table", "files", "small", "size", "median file", "after", "fewer files", "last OPTIMIZE")
+_SHOWN = tuple(map(HEAD.index, _NAMES))
 _SMALL = 2
 
 
@@ -145,8 +144,9 @@ class SurveyView(parts.Part):
         self.sentence = parts.Text("text", "survey")
         self.bar = parts.JobBar(state.surveying, "ck-surveying")
         self.grid = Grid("Tables", [HEAD[number] for number in _SHOWN], on_open)
+        self.hint = parts.Text("hint", "survey-hint")
         self.failures = parts.Text("warning", "survey-errors")
-        super().__init__(self.sentence, self.bar, self.grid, self.failures)
+        super().__init__(self.sentence, self.bar, self.grid, self.hint, self.failures)
         self.watch(state, ["survey", "tables"])
 
     def _render(self) -> None:
@@ -154,6 +154,7 @@ class SurveyView(parts.Part):
         rows = [] if survey is None else survey.to_arrow().to_pylist()
         self.grid.rows = [self._row(row) for row in rows]
         parts.show_if(bool(rows), self.grid)
+        self.hint.show(f"{SMALL} {RANK}" if rows else "")
         self.failures.show("\n".join(f"{row['table']}: {row['error']}" for row in rows if row["error"]))
         if survey is not None:
             self.sentence.show(survey.summary().splitlines()[0])
@@ -186,6 +187,6 @@ def _keys(row: dict[str, Any]) -> tuple[Any, ...]:
     return (
         *(row["table"], files, row["num_small_files"] / files if files else 0),
         *(row["size_bytes"], row["median_size_bytes"], files - row["files_removed"] + row["files_added"]),
-        *(row["bytes_rewritten"], row["gain"], row["gain_per_byte"], row["overlap"], row["log_bytes"]),
+        *(row["bytes_rewritten"], fewer_files(row), row["overlap"], row["log_bytes"]),
         last and last.timestamp(),
     )

@@ -189,6 +189,7 @@ class VacuumView(parts.Part):
         self.days.text = f"in {state.days} days" if state.days else "now"
         self.error.show(error)
         self.other.show(state.of_another_table(state.bench.name))
+        self.outcome.turn("warning" if state.result is not None and not state.result.as_planned else "good")
         self.outcome.show("" if state.result is None else str(state.result))
         self.image.show(None if plan is None else plan.plot)
         parts.show_if(not (plan is None or plan.is_empty or state.days), self.danger)

@@ -1,6 +1,7 @@
 """State to views and back; the browser's tests do the rest."""
 
 import importlib
+import os
 import re
 import shutil
 import threading
@@ -23,7 +24,7 @@ import compaction_kit as ck
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.datasets import shaped_table
 from compaction_kit.files import Files
-from compaction_kit.history import RestorePlan
+from compaction_kit.history import RestorePlan, RestoreResult
 from compaction_kit.text import GIB, KIB, MIB
 from compaction_kit.vacuum import VacuumResult
 from compaction_kit.widgets.job import Job
@@ -204,9 +205,7 @@ def test_an_empty_folder_offers_to_make_a_table(bench: Workbench, tmp_path: Path
     assert "ck-error" not in bench.verdict.sentences.value
 
 
-def test_the_verdict_is_about_the_table_whatever_is_chosen_for_a_plan(
-    bench: Workbench, folder: Path
-) -> None:
+def test_the_verdict_is_about_the_table_whatever_is_chosen_for_a_plan(bench: Workbench, folder: Path) -> None:
     told = bench.verdict.sentences
     finding = "<b>10 files where 2 would do: a query that reads all opens 5 times as many.</b>"
     assert finding in told.value
@@ -329,7 +328,9 @@ def test_tables_are_ranked_and_a_click_opens_one(bench: Workbench, folder: Path)
     assert rows["a"]["table"] == ["a", str(folder / "a")]
     assert rows["nested/b"]["small"] == ["100 %", 1.0, 1.0]
     assert rows["nested/b"]["files"] == ["3", 3]
-    assert "Compaction would save readers" in bench.survey.sentence.value
+    assert rows["a"]["fewer files"] == ["8", 8]
+    assert "a full read of 2 tables would open 10 fewer files" in bench.survey.sentence.value
+    assert "Small: under 16 MiB" in bench.survey.hint.value
     grid.on_open(str(folder / "nested" / "b"))
     bench.state.loading.wait(SECONDS)
     assert files_of(bench).num_files == 3
@@ -383,6 +384,7 @@ def test_a_bad_budget_gets_a_sentence_and_no_plan(bench: Workbench, budget: str,
 def test_partitions_and_overlap_are_told(bench: Workbench) -> None:
     bench.files.more.selected_index = 0
     assert bench.files.partitions.value.count("<tr>") == 3
+    assert ">under 16 MiB</th>" in bench.files.partitions.value
     bench.files.more.selected_index = 1
     assert "A query for one value of" in bench.files.overlap.value
 
@@ -967,6 +969,7 @@ def test_a_run_is_undone_after_its_plan_is_shown(own_bench: Workbench, own: Path
     assert (plan.target, plan.version) == (before, before + 1)
     for words in ("add back 10 files", "remove 2 files", "The rows stay the same", "A stream that reads"):
         assert words in undo.sentence.value
+    assert undo.loss.layout.display == "none"
     assert table.version == before + 1
     assert f"restore = table.plan_restore({before})" in own_bench.run.as_code()
     undo.keep_button.click()
@@ -998,7 +1001,9 @@ def test_an_undo_tells_whose_commits_it_takes_back_and_is_refused_if_others_comm
     other.delete("part = 'p0000'")
     plan = planned(undo)
     deleted = plan.version
-    assert f"It takes back what version {deleted} (DELETE) did: 250 rows more." in undo.sentence.value
+    assert f"would take back what version {deleted} (DELETE) did: 250 rows more." in undo.loss.value
+    assert "take back" not in undo.sentence.value
+    assert undo.children.index(undo.loss) < undo.children.index(undo.sentence)
     other.delete("part = 'p0001'")
     undo.run_button.click()
     undo.state.running.wait(60)
@@ -1007,6 +1012,35 @@ def test_an_undo_tells_whose_commits_it_takes_back_and_is_refused_if_others_comm
     assert ck.open_table(own / "a").version == deleted + 1
     assert undo.choice.layout.display == "none"
     assert undo.ask_button.layout.display == ""
+
+
+def test_the_time_shown_of_a_version_typed_back_gives_that_version(own_bench: Workbench, own: Path) -> None:
+    commits = sorted((own / "a" / "_delta_log").glob("*.json"))
+    for number, commit in enumerate(commits):
+        # Several in a second.
+        os.utime(commit, ns=(0, 1_700_000_000_000_000_000 + 300_000_000 * number))
+    own_bench.state.refresh()
+    own_bench.state.loading.wait(SECONDS)
+    show(own_bench, "History")
+    history = own_bench.history
+    history.state.reading.wait(SECONDS)
+    for version in (2, 3, 5):
+        history.slider.set_state({"value": version})
+        shown = re.search(rf"Version {version} of (.*?),", history.sentence.value)
+        assert shown is not None
+        history.slider.set_state({"value": 0})
+        history.time.value = shown[1]
+        assert (history.state.version, history.time_error.value) == (version, "")
+        history.time.value = ""
+
+
+def test_what_was_not_done_as_planned_is_no_good_news(bench: Workbench) -> None:
+    state, undo = bench.run.undo.state, bench.run.undo
+    for as_planned, kind, other in ((False, "warning", "good"), (True, "good", "warning")):
+        state.result = RestoreResult(5, 3, 1, 1, 10, 10, as_planned, 1.0)
+        assert ("NOT as planned" in undo.outcome.value) is not as_planned
+        assert f"ck-{kind}" in undo.outcome._dom_classes
+        assert f"ck-{other}" not in undo.outcome._dom_classes
 
 
 @pytest.mark.spark
