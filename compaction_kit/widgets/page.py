@@ -1,9 +1,12 @@
 """A page: what the workbench and its parts alone have in common, and the page of one part."""
 
+import time
 from collections.abc import Callable
+from typing import Any
 
 import ipywidgets as w
-from IPython.display import display
+from IPython.core.getipython import get_ipython
+from IPython.display import DisplayHandle, display
 
 from compaction_kit.text import Html, element, joined, shown
 from compaction_kit.widgets import parts
@@ -13,20 +16,35 @@ from compaction_kit.widgets.tables import About, Grid
 
 # For a moment it has no height: until a widget that is alive has hidden it, the page would jump.
 _LATE = element("style", Html("@keyframes ck-still{from,99%{max-height:0;overflow:hidden}}"))
+_AGAIN = element(
+    "p", element("i", "What was shown here last. To use it, run this cell again."), class_="ck-again"
+)
+# How long after a change the still is made again.
+_LATER_SECONDS = 1.0
+# Traits that what is on screen goes by.
+_SEEN = ("value", "rows", "selected_index", "children")
 
 
-def show_with_still(widget: w.DOMWidget, still: Callable[[], Html], text: str = "") -> None:
+def show_with_still(widget: w.DOMWidget, still: Callable[[], Html], text: str = "") -> DisplayHandle | None:
     """Show a widget, and after it what is left of it without a kernel; its style hides that where it lives.
 
     Args:
         widget: The widget.
         still: Gives what it says and draws, without its controls; called when it is on screen.
         text: The same for a terminal.
+
+    Returns:
+        What the still can be replaced by; None outside IPython.
     """
     view = {"application/vnd.jupyter.widget-view+json": widget.get_view_spec()}
     display(view | {"text/html": "", "text/plain": ""}, raw=True)  # type: ignore[no-untyped-call]
-    left = element("div", _LATE, shown(still()), class_="ck-still", style="animation: ck-still 1.5s")
-    display({"text/html": left, "text/plain": text}, raw=True)  # type: ignore[no-untyped-call]
+    data = {"text/html": _left(still()), "text/plain": text}
+    handle: DisplayHandle | None = display(data, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+    return handle
+
+
+def _left(still: Html) -> Html:
+    return element("div", _LATE, _AGAIN, shown(still), class_="ck-still", style="animation: ck-still 1.5s")
 
 
 def still_of(widget: w.Widget) -> Html:
@@ -48,6 +66,8 @@ class Page(w.VBox):
 
     def __init__(self, state: WorkbenchState, *children: w.Widget):
         self.state = state
+        self.keeping = Job()
+        self._place: DisplayHandle | None = None
         style = w.HBox([w.HTML(parts.STYLE), parts.DropdownArrows()])
         super().__init__([style, *children])
         self.add_class("ck-workbench")
@@ -72,13 +92,33 @@ class Page(w.VBox):
 
     def close(self) -> None:
         """Cancel what is under way, and take the page away."""
-        for job in self.jobs:
+        for job in (*self.jobs, self.keeping):
             job.cancel()
+        self._place = None
         parts.close_tree(self.children)
         super().close()
 
     def _ipython_display_(self) -> None:
-        show_with_still(self, self._still, self.state.root or self.state.name)
+        self._place = show_with_still(self, self._still, self.state.root or self.state.name)
+        # A terminal would print it once more.
+        if hasattr(get_ipython(), "kernel"):
+            for widget in parts.within(self.children):
+                if names := [name for name in _SEEN if widget.has_trait(name)]:
+                    widget.observe(self._on_change, names)
+
+    def _on_change(self, _: object) -> None:
+        if self._place is not None:
+            self.keeping.start_next(self._keep)
+
+    def _keep(self, job: Job) -> None:
+        """Make the still again, so that a notebook that is saved has what is on screen."""
+        end = time.monotonic() + _LATER_SECONDS
+        while time.monotonic() < end:
+            job.report(0.0, "Waiting")
+            time.sleep(0.1)
+        if self._place is not None:
+            data: dict[str, Any] = {"text/html": _left(still_of(self))}
+            self._place.update(data, raw=True)  # type: ignore[no-untyped-call]
 
     def _still(self) -> Html:
         for job in self.drawn_by * 2:  # what was read may have more read

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.analyst import SECOND, AnalystsPath
+from compaction_kit.datasets import shaped_table
+from tests.browser.analyst import SECOND, AnalystsPath, part, shoot
 from tests.browser.jupyter import NothingLeaks, Window, open_window, write_notebook
 from tests.browser.labs import CELLS, Labs, make_tables
 from tests.browser.servers import jupyterlab
@@ -31,6 +32,51 @@ class TestInJupyterLab(NothingLeaks, AnalystsPath):
     @classmethod
     def page(cls, browser: Window) -> Page:
         return browser.run("notebooks/workbench.ipynb")
+
+
+_SAVE_AND_RESTART = """async () => {
+    const { commands, shell } = window.jupyterapp;
+    await commands.execute('docmanager:save');
+    await shell.currentWidget.sessionContext.session.kernel.restart();
+}"""
+_KEPT = """words => {
+    const notebook = window.jupyterapp.shell.currentWidget.context.model.toJSON();
+    return JSON.stringify(notebook).includes(words);
+}"""
+
+
+class TestRestart:
+    """A notebook whose kernel was restarted, and which is opened again."""
+
+    def test_it_says_to_run_the_cell_and_shows_what_was_on_screen_last(
+        self, browser: Window, root: Path
+    ) -> None:
+        lines = (
+            "from compaction_kit.widgets.state import WorkbenchState",
+            "from compaction_kit.widgets.workbench import Workbench",
+            "Workbench(WorkbenchState('../later'))",
+        )
+        write_notebook(root / "notebooks" / "restart.ipynb", ["\n".join(lines)])
+        page = browser.run("notebooks/restart.ipynb")
+        expect(page.locator(".ck-empty")).to_contain_text("There is no ../later yet", timeout=60 * SECOND)
+        expect(page.locator(".ck-again")).to_be_hidden()
+        shaped_table(root / "later" / "made", partitions=2, files=3, rows=20)
+        page.locator("button.ck-refresh").click()
+        expect(page.locator(".ck-verdict b")).to_contain_text("6 files where 2 would do")
+        part(page, "Plan")
+        page.wait_for_function(_KEPT, arg="6 live files, 6 under 1 GiB")
+        page.evaluate(_SAVE_AND_RESTART)
+        page.goto(browser.address.format("notebooks/restart.ipynb"), wait_until="domcontentloaded")
+        still = page.locator(".ck-still")
+        expect(page.get_by_text("Error displaying widget")).to_be_visible(timeout=60 * SECOND)
+        # It has no height before.
+        page.wait_for_function("() => document.querySelector('.ck-still').clientHeight > 100")
+        expect(still.locator(".ck-again")).to_contain_text("run this cell again")
+        for words in ("6 files where 2 would do", "6 live files, 6 under 1 GiB"):
+            expect(still).to_contain_text(words)
+        expect(still).not_to_contain_text("There is no")
+        expect(still).not_to_contain_text("No table is open")
+        shoot(page, "restarted", whole=True)
 
 
 class TestLabs(NothingLeaks, Labs):

@@ -294,11 +294,10 @@ def test_the_last_of_an_operation_is_found_from_the_newest_commit_back(tmp_path:
 def test_an_operation_that_a_restore_has_undone_is_not_the_last(
     tmp_path: Path, restored: dict[str, Any], found: int | None
 ) -> None:
-    commits = [{"commitInfo": {"operation": name}} for name in ("OPTIMIZE", "WRITE", "OPTIMIZE", "WRITE")]
-    restore = {"commitInfo": {"operation": "RESTORE", "operationParameters": restored}}
-    table = handmade.write_log(
-        tmp_path, *([info, handmade.add(f"f{i}")] for i, info in enumerate([*commits, restore]))
-    )
+    infos: list[handmade.Action] = [{"operation": name} for name in ("OPTIMIZE", "WRITE") * 2]
+    infos.append({"operation": "RESTORE", "operationParameters": restored})
+    commits = [[{"commitInfo": info}, handmade.add(f"f{i}")] for i, info in enumerate(infos)]
+    table = handmade.write_log(tmp_path, *commits)
     last = TransactionLog(table).last_operation("OPTIMIZE")
     assert (last and last[0]) == found
 
