@@ -68,7 +68,7 @@ class Page(w.VBox):
         self.state = state
         self.keeping = Job()
         self._place: DisplayHandle | None = None
-        style = w.HBox([w.HTML(parts.STYLE), parts.DropdownArrows()])
+        style = w.HBox([w.HTML(parts.STYLE), parts.Keys()])
         super().__init__([style, *children])
         self.add_class("ck-workbench")
         state.observe(self._grey, "pending")

@@ -312,7 +312,7 @@ class CopyButton(anywidget.AnyWidget):
     text = Unicode("", help="The text").tag(sync=True)
 
 
-class DropdownArrows(anywidget.AnyWidget):
-    """Nothing to see: where it is on the page, Jupyter leaves the workbench's controls their keys."""
+class Keys(anywidget.AnyWidget):
+    """Nothing to see: it lets the page's controls be used by keys, ipywidgets' accordions among them."""
 
-    _esm = FOLDER / "arrows.js"
+    _esm = FOLDER / "keys.js"

@@ -73,7 +73,7 @@ class QueryView(parts.Part):
             placeholder=_EXAMPLE,
             rows=3,
             style={"description_width": "70px"},
-            layout=w.Layout(width="880px", max_width="100%"),
+            layout=w.Layout(width="880px"),
         ).add_class("ck-query")
         parts.bind(state, query=self.query)
         self.column = parts.dropdown("or a range", "ck-range-column", "250px", "70px")

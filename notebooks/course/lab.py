@@ -167,7 +167,7 @@ class Lab(parts.Part):
         self._room = joined()
         self.code = w.HTML().add_class("ck-code")
         as_python = w.Accordion([self.code], titles=("As Python",)).add_class("ck-as-python")
-        style = w.HBox([w.HTML(parts.STYLE), parts.DropdownArrows()])
+        style = w.HBox([w.HTML(parts.STYLE), parts.Keys()])
         inputs = w.VBox([*controls.values(), *more])
         super().__init__()
         self.children = (style, inputs, self.failure, self.sentence, self.image, self.room, as_python)

@@ -24,11 +24,21 @@ NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "workbench.ipynb"
 SECOND = 1_000
 # All that is to be reached by Tab, as it comes in the page; how many there are.
 _CONTROLS = """() => {
-    const all = document.querySelectorAll('.ck-workbench :is(input, select, button, summary, a[href])');
+    const kinds = 'input, select, button, textarea, summary, a[href], .jupyter-widget-Collapse-header';
+    const all = document.querySelectorAll(`.ck-workbench :is(${kinds})`);
     window.controls = [...all].filter(control => control.checkVisibility() && !control.disabled);
     return window.controls.length;
 }"""
 
+# Controls and boxes that end right of the page or of what holds them, but those that scroll on purpose.
+_CUT_OFF = """() => {
+    const page = document.querySelector('.ck-workbench'), right = page.getBoundingClientRect().right;
+    return [...page.querySelectorAll('*')].filter(element => element.checkVisibility()
+        && !element.closest('.ck-frame, .ck-code, .ck-rows, svg, datalist, .ck-handle')
+        && (element.getBoundingClientRect().right > right + 1
+            || (element.matches('.widget-box, button') && element.scrollWidth > element.clientWidth + 1))
+    ).map(element => element.className);
+}"""
 # In pixels of the page, however they are turned.
 _TEXT_SIZES = """svg => [...svg.querySelectorAll('text')].map(text => {
     const { a, b, c, d } = text.getScreenCTM();
@@ -332,6 +342,32 @@ class FirstLook:
             focused = page.evaluate("() => window.controls.indexOf(document.activeElement)")
             assert focused == number, page.evaluate("() => document.activeElement.outerHTML")
             page.keyboard.press("Tab")
+
+    def test_what_is_folded_is_opened_and_closed_by_keys(self, page: Page) -> None:
+        bins = page.locator(".jupyter-widget-Collapse-header").filter(has_text="Bins")
+        expect(bins).to_have_attribute("aria-expanded", "false")
+        press_tab_until(page, ".jupyter-widget-Collapse-header")
+        expect(bins).to_be_focused()
+        for key, is_open in (("Enter", "true"), ("Space", "false")):
+            page.keyboard.press(key)
+            expect(bins).to_have_attribute("aria-expanded", is_open)
+            expect(bins).to_be_focused()
+            expect(page.locator(".ck-bins-figure svg")).to_be_visible(visible=is_open == "true")
+
+    @pytest.mark.parametrize("window", [(900, 720), (853, 480)])
+    def test_nothing_is_cut_off_where_the_window_is_narrow(self, page: Page, window: tuple[int, int]) -> None:
+        usual = page.viewport_size
+        assert usual is not None
+        page.set_viewport_size({"width": window[0], "height": window[1]})
+        try:
+            for name in ("Survey", "Files", "Plan", "My query", "Run", "History", "Vacuum", "Streams"):
+                part(page, name)
+                expect(page.locator("button.ck-refresh")).to_be_visible()
+                assert page.evaluate(_CUT_OFF) == [], name
+                shoot(page, f"{name}-{window[0]}", whole=True)
+        finally:
+            page.set_viewport_size(usual)
+            part(page, "Plan")
 
 
 class AnalystsPath(FirstLook):

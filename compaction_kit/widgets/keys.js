@@ -1,0 +1,41 @@
+const HEADERS = ".ck-workbench .jupyter-widget-Collapse-header";
+
+// ipywidgets' accordions have no tab stop and tell screen readers nothing.
+function describe() {
+  for (const header of document.querySelectorAll(HEADERS)) {
+    header.tabIndex = 0;
+    header.role = "button";
+    header.ariaExpanded = String(header.parentElement.classList.contains("jupyter-widget-Collapse-open"));
+  }
+}
+
+function press(event) {
+  if (!event.target.matches?.(HEADERS) || !["Enter", " "].includes(event.key)) return;
+  event.preventDefault();
+  event.target.click();
+}
+
+// Jupyter takes arrows and Enter for its own, to go to another cell, unless what has the focus needs them.
+function keep({ target }) {
+  if (target.matches?.(`.ck-workbench :is(select, button, summary), ${HEADERS}`)) {
+    target.dataset.lmSuppressShortcuts = "true";
+  }
+}
+
+function render({ el }) {
+  el.style.display = "none";
+  const observer = new MutationObserver(describe);
+  let gone = false;
+  const begin = () => {
+    const page = el.closest(".ck-workbench");
+    if (!page) return gone || requestAnimationFrame(begin);
+    observer.observe(page, { subtree: true, childList: true, attributeFilter: ["class"] });
+    page.addEventListener("focusin", keep);
+    page.addEventListener("keydown", press);
+    describe();
+  };
+  begin();
+  return () => { gone = true; observer.disconnect(); };
+}
+
+export default { render };
