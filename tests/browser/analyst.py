@@ -363,7 +363,14 @@ class FirstLook:
             for name in ("Survey", "Files", "Plan", "My query", "Run", "History", "Vacuum", "Streams"):
                 part(page, name)
                 expect(page.locator("button.ck-refresh")).to_be_visible()
-                assert page.evaluate(_CUT_OFF) == [], name
+                cut_off = page.evaluate(_CUT_OFF)
+                for _ in range(20):
+                    if not cut_off:
+                        break
+                    # The page is still being laid out.
+                    page.wait_for_timeout(100)
+                    cut_off = page.evaluate(_CUT_OFF)
+                assert cut_off == [], name
                 shoot(page, f"{name}-{window[0]}", whole=True)
         finally:
             page.set_viewport_size(usual)
