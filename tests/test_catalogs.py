@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 from compaction_kit import find_tables, open_table, survey
 from compaction_kit.compat import java_class, session_class
 from compaction_kit.errors import UnsupportedTableError
-from compaction_kit.survey import find_schemas
 from tests import folders, handmade
 from tests.conftest import CopyOf
 
@@ -104,7 +103,6 @@ def test_what_is_no_delta_table_is_skipped_and_said(session: SparkSession) -> No
     assert (len(found), find_tables("db.`odd-one`", session)) == (0, [])
     assert found.skipped == ("db.`odd-one`.`my table` is a table of another format",)
     assert "There is no Delta table in db.`odd-one`." in found.summary()
-    assert "db.`odd-one`" in find_schemas(session)
 
 
 def test_a_catalog_that_can_t_be_asked_is_named_in_a_sentence(session: SparkSession) -> None:
@@ -112,10 +110,6 @@ def test_a_catalog_that_can_t_be_asked_is_named_in_a_sentence(session: SparkSess
     sentence(lambda: open_table("broken.a.b", session), "broken.a.b", "spark.sql.catalog.broken", *words)
     sentence(lambda: find_tables("broken", session), "broken", *words)
     sentence(lambda: survey("broken.a", session), "broken.a", *words)
-    schemas = find_schemas(session)
-    assert "spark_catalog.default" in schemas
-    assert "`my-lake`.default" in schemas
-    assert not any(name.startswith("broken") for name in schemas)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,19 +68,6 @@ def find_tables(root: str | Path, spark: SparkSession | None = None) -> list[str
             found.append(folder)
             subfolders.clear()
     return sorted(found)
-
-
-def find_schemas(spark: SparkSession) -> list[str]:
-    """Return the schemas of all catalogs that the session is configured for, as catalog.schema.
-
-    A catalog that can't be listed, because its server is down for example, is passed over.
-    """
-    catalogs = (_CATALOG.fullmatch(row[0]) for row in spark.sql("SET").collect())
-    found: list[str] = []
-    for catalog in dict.fromkeys([_SESSION_CATALOG, *(match[1] for match in catalogs if match)]):
-        with suppress(*SPARK_ERRORS):
-            found += [full_name(*schema) for schema in _schemas(spark, catalog)]
-    return found
 
 
 def places(where: Where, spark: SparkSession | None) -> tuple[str, Places]:

@@ -203,13 +203,6 @@ def field(
     return made.add_class(css_class)
 
 
-def suggesting(label: str, css_class: str) -> w.Combobox:
-    """A labelled field as `field` makes it, which suggests its options."""
-    style, layout = {"description_width": "122px"}, w.Layout(width="438px")
-    made = w.Combobox(description=label, continuous_update=False, style=style, layout=layout)
-    return made.add_class(css_class)
-
-
 def dropdown(
     label: str, css_class: str, width: str, label_width: str = "", options: Iterable[Any] = ()
 ) -> w.Dropdown:

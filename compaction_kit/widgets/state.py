@@ -9,12 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
 from traitlets import Bool, Instance, Int, List, Unicode, observe
 
 from compaction_kit import datasets
 from compaction_kit.compaction import CompactionPlan
-from compaction_kit.errors import TableNotFoundError
+from compaction_kit.errors import CompactionKitError, TableNotFoundError
 from compaction_kit.execute import CompactionResult, Progress
 from compaction_kit.execute.work import Countdown
 from compaction_kit.files import Files
@@ -23,11 +22,11 @@ from compaction_kit.reads import ReadComparison
 from compaction_kit.session import active_spark
 from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder, local_path
-from compaction_kit.survey import Survey, find_schemas, find_tables, survey
+from compaction_kit.survey import Survey, find_tables, survey
 from compaction_kit.table import Table, open_table
 from compaction_kit.text import GIB
 from compaction_kit.verdict import Verdict
-from compaction_kit.widgets.job import Job, Runs, attempt, sentence_of
+from compaction_kit.widgets.job import Job, Runs, sentence_of
 from compaction_kit.widgets.opened import Inputs, Opened
 
 _NOTHING_RUN = (
@@ -54,7 +53,6 @@ class WorkbenchState(Runs):
     strategy = Unicode("auto", help="How the plan is run")
     verify = Bool(True, help="Whether the content is compared after a run")
 
-    schemas = List(Unicode(), help="The schemas of the session, which can be roots too")
     tables = List(Unicode(), help="The tables found under the root")
     opened = Instance(Opened, (), help="The open table and its plan")
     result = Instance(CompactionResult, allow_none=True, help="The result of the last run, or None")
@@ -65,7 +63,6 @@ class WorkbenchState(Runs):
     def __init__(self, root: str | Path = "", table: Table | None = None):
         """Open a table, or the first one that is found under the root."""
         super().__init__()
-        self.finding = Job()
         self.loading = Job()
         self.making = Job()
         self.measuring = Job()
@@ -139,31 +136,23 @@ class WorkbenchState(Runs):
     def _find(self, _: object = None) -> None:
         self.survey = None
         self.surveying.cancel()
-        if self._asks_catalog():
-            self.tables, self.name = [], ""
         self._search(self._open_first)
 
     def _asks_catalog(self) -> bool:
         return bool(name_parts(self.root)) and active_spark() is not None and not is_folder(self.root)
 
     def _search(self, then: Callable[[], None]) -> None:
-        """Find the tables and go on: in the background if a catalog is asked, which may take seconds."""
-        if self._asks_catalog():
-            self.finding.start_next(lambda job: self._search_catalog(then))
-        else:
-            self.tables = self._tables()
-            then()
-
-    def _search_catalog(self, then: Callable[[], None]) -> None:
-        root = self.root
-        found, error = attempt(lambda: find_tables(root))
-        with self.changing:
-            if root == self.root:
-                self.tables = found or []
-                if error:
-                    self.opened = Opened(error=error)
-                else:
-                    then()
+        """Find the tables, then go on."""
+        self.tables = []
+        try:
+            self.tables = find_tables(self.root) if self.root else []
+        except OSError:
+            pass
+        except CompactionKitError as error:
+            self.name = ""
+            self.opened = Opened(error=str(error))
+            return
+        then()
 
     def _open_first(self) -> None:
         # A name that is no folder may be a table in the catalog, or a mistake that gets a sentence.
@@ -172,12 +161,6 @@ class WorkbenchState(Runs):
             self._open()
         else:
             self.name = name
-
-    def _tables(self) -> list[str]:
-        try:
-            return find_tables(self.root) if self.root else []
-        except OSError:
-            return []
 
     @observe("name")
     def _open(self, _: object = None) -> None:
@@ -290,9 +273,8 @@ class WorkbenchState(Runs):
         else:
             self._open_first()
 
-    def meet(self, spark: SparkSession) -> None:
-        """Offer the schemas of a session that has started, and look there for a root that is no folder."""
-        self.schemas = find_schemas(spark)
+    def meet_session(self) -> None:
+        """Look in a session that has started for a root that is no folder."""
         if self.table is None and self._asks_catalog():
             self.refresh()
 

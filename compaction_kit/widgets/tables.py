@@ -59,7 +59,7 @@ class TablePicker(w.VBox):
 
     def __init__(self, state: WorkbenchState):
         self.state = state
-        self.root = parts.suggesting("Folder or schema", "ck-root")
+        self.root = parts.field("Folder or schema", "", "ck-root", "438px", "122px")
         self.root.tooltip = "A folder, a schema or catalog of the session, or a table"
         self.choice = parts.dropdown("Table", "ck-table", "460px", "50px")
         parts.bind(state, root=self.root)
@@ -74,9 +74,7 @@ class TablePicker(w.VBox):
         which = w.HBox([self.root, self.choice, self.refresh])
         super().__init__([which, self.about, self.empty, self.make, self.making])
         state.observe(self._render, ["tables", "name", "table", "error"])
-        for job in (state.making, state.finding):
-            job.observe(self._render, "status")
-        state.observe(self._offer_schemas, "schemas")
+        state.making.observe(self._render, "status")
         state.observe(self._remember, "files")
         self._render()
 
@@ -86,23 +84,17 @@ class TablePicker(w.VBox):
         others = sorted(set(recent_tables()) - found)
         options = [(name, name) for name in state.tables] + [(f"{name} (recent)", name) for name in others]
         parts.offer(self.choice, options if others else state.tables, state.name)
-        asking = state.finding.running
         nothing = not state.tables and state.table is None and not state.error
-        self.empty.show(_no_table(state.root, asking) if nothing else "")
-        parts.show_if(nothing and not asking and not state.making.running, self.make)
+        self.empty.show(_no_table(state.root) if nothing else "")
+        parts.show_if(nothing and not state.making.running, self.make)
         parts.show_if(state.making.status in ("running", "failed", "cancelled"), self.making)
 
     def _remember(self, _: object) -> None:
         if self.state.files is not None:
             remember(self.state.name)
 
-    def _offer_schemas(self, _: object) -> None:
-        self.root.options = tuple(self.state.schemas)
 
-
-def _no_table(root: str, is_asking: bool) -> str:
-    if is_asking:
-        return f"The catalog is asked for the tables of {root} …"
+def _no_table(root: str) -> str:
     if root and not is_folder(root):
         missing = f"Delta table in {root}" if name_parts(root) else root
         what = f"There is no {missing} yet: check the spelling, name"

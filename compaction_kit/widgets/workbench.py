@@ -156,7 +156,7 @@ class Workbench(Page):
 
     def _on_session(self, _: object) -> None:
         if self.session.status == "done":
-            self.state.meet(self.session.result)
+            self.state.meet_session()
 
     def _render_code(self, _: object = None) -> None:
         if self.as_python.selected_index is not None:

@@ -763,10 +763,8 @@ def test_a_schema_of_the_session_is_browsed(
     state = bench.state
     bench.session.start(lambda job: spark)
     bench.session.wait(SECONDS)
-    assert schema in bench.picker.root.options
     show(bench, "Survey")
     bench.picker.root.value = schema
-    state.finding.wait(SECONDS)
     state.loading.wait(SECONDS)
     assert state.tables == [f"{schema}.a", f"{schema}.b"]
     assert (state.name, bench.picker.choice.value) == (f"{schema}.a", f"{schema}.a")
@@ -777,7 +775,6 @@ def test_a_schema_of_the_session_is_browsed(
     assert bench.survey.as_code().endswith(f"ck.survey({schema!r})")
     spark.sql("DROP TABLE kit_bench.b")
     bench.picker.refresh.click()
-    state.finding.wait(SECONDS)
     state.loading.wait(SECONDS)
     assert state.tables == [f"{schema}.a"]
     assert files_of(bench).num_files == num_files
@@ -788,14 +785,12 @@ def test_a_schema_named_before_the_session_is_there_is_looked_up_then(
     spark: SparkSession, folder: Path
 ) -> None:
     bench = Workbench(WorkbenchState("kit_late"))
-    bench.state.finding.wait(SECONDS)
     assert bench.state.tables == []
     spark.sql("CREATE SCHEMA kit_late")
     try:
         spark.sql(f"CREATE TABLE kit_late.a USING delta LOCATION '{folder}/a'")
         bench.session.start(lambda job: spark)
         bench.session.wait(SECONDS)
-        bench.state.finding.wait(SECONDS)
         bench.state.loading.wait(SECONDS)
         assert bench.state.tables == ["kit_late.a"]
         assert files_of(bench).num_files == ck.open_table(folder / "a").files().num_files
@@ -808,13 +803,11 @@ def test_a_catalog_that_can_t_be_asked_gets_a_sentence(bench: Workbench, spark: 
     spark.conf.set("spark.sql.catalog.broken", "no.such.Catalog")
     try:
         bench.picker.root.value = "broken"
-        bench.state.finding.wait(SECONDS)
         assert "no.such.Catalog" in bench.verdict.sentences.value
         assert bench.state.table is None
     finally:
         spark.conf.unset("spark.sql.catalog.broken")
     bench.picker.root.value = "default.no_such"
-    bench.state.finding.wait(SECONDS)
     assert "default.no_such yet: check the spelling" in bench.picker.empty.value
     assert "ck-error" not in bench.verdict.sentences.value
 
