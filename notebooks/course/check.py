@@ -1,15 +1,15 @@
 """Check the answers to a lesson's exercises: right or not, and nothing of the solution."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from math import isclose
 from numbers import Real
 from typing import Any
 
 from compaction_kit.errors import InvalidArgumentError, show_value
+from course.truths import TRUTHS, Unfinished
 from compaction_kit.plots import style
 from compaction_kit.text import Html, element, format_list, shown
-from course.truths import TRUTHS
 
 _OPEN, _WRONG, _RIGHT = "Not answered yet", "Not right yet", "Right"
 # The part of a float by which an answer may miss it; whole numbers are exact.
@@ -19,7 +19,7 @@ _COLOURS = {_OPEN: style.TOMBSTONED, _WRONG: style.LOST, _RIGHT: style.NEW}
 
 @dataclass(frozen=True)
 class Checked:
-    """What is said of an answer: a verdict, and which kind of answer is expected, but never the answer."""
+    """What is said of an answer: a verdict, what is missing or mistaken, but never the right answer."""
 
     verdict: str
     sentence: str = ""
@@ -63,12 +63,30 @@ def check(exercise: str, answer: Any, *given: Any) -> Checked:
     if answer is None or any(one is None for one in given):
         return Checked(_OPEN, f": expected is {kind}.")
     try:
-        found, right = _plain(answer), _plain(find(*given))
+        truth = find(*given)
+    except Unfinished as missing:
+        return Checked(_WRONG, f": {missing}.")
     except Exception as error:
         return Checked(_WRONG, f": it can't be checked with what is given ({error}); expected is {kind}.")
+    found, right = _plain(answer), _plain(truth.right)
     if not _is_alike(found, right):
         return Checked(_WRONG, f": this is of type {type(answer).__name__}, and expected is {kind}.")
-    return Checked(_RIGHT, ".") if _is_same(found, right) else Checked(_WRONG, f": expected is {kind}.")
+    if _is_same(found, right):
+        return Checked(_RIGHT, ".")
+    meaning = next((means for wrong, means in truth.mistakes if _is_same(found, wrong)), "")
+    return Checked(_WRONG, f": {meaning or _difference(found, right) or f'expected is {kind}'}.")
+
+
+def _difference(answer: Any, truth: Any) -> str:
+    """How far an answer is from a set, as the number of values."""
+    found = _as_set(answer) if isinstance(truth, set) else None
+    if found is None:
+        return ""
+    return f"{len(found - truth):,} of these don't belong there, and {len(truth - found):,} are missing"
+
+
+def _as_set(values: Any) -> set[Any] | None:
+    return set(values) if all(isinstance(value, Hashable) for value in values) else None
 
 
 def _plain(value: Any) -> Any:
@@ -91,5 +109,5 @@ def _is_same(answer: Any, truth: Any) -> bool:
     if isinstance(truth, Real):
         return isclose(answer, truth, rel_tol=_TOLERANCE if isinstance(truth, float) else 0.0)
     if isinstance(truth, set):
-        return set(answer) == truth
+        return _as_set(answer) == truth
     return len(answer) == len(truth) and all(map(_is_same, answer, truth))

@@ -1,16 +1,44 @@
 """What is said of an exercise's answer; that each solution is right is shown by its notebook."""
 
-import numpy as np
-import pytest
-from course.check import check
-from course.truths import TRUTHS
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
-from compaction_kit import open_table
+import deltalake
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from compaction_kit import interop, open_table
 from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import InvalidArgumentError
+from course import races
+from course.check import check
+from course.streams import StreamStory
+from course.truths import TRUTHS
 from compaction_kit.sinklog import Policy
+from compaction_kit.table import Table
+from compaction_kit.text import KIB
 
 POLICY = Policy(default_interval=3, min_batches_to_retain=2)
+IN_EIGHT_DAYS = datetime.now(UTC) + timedelta(days=8)
+
+
+def said(exercise: str, answer: Any, *given: Any) -> str:
+    """What is said of an answer that isn't right."""
+    shown = check(exercise, answer, *given)
+    assert not shown.is_right
+    return repr(shown)
+
+
+def means(exercise: str, meanings: Mapping[Any, str], *given: Any) -> None:
+    """Assert what is said of each of some wrong answers."""
+    for answer, meaning in meanings.items():
+        assert meaning in said(exercise, answer, *given), answer
 
 
 def test_every_exercise_of_the_course_has_a_truth() -> None:
@@ -38,32 +66,295 @@ def test_an_answer_is_right_or_not_and_the_answer_isnt_shown(answer: int, verdic
 
 @pytest.mark.parametrize("answer", ["4", [4], {4: 4}])
 def test_an_answer_of_another_type_says_what_is_expected(answer: object) -> None:
-    said = repr(check("08.1", answer, POLICY))
     assert (
-        said
+        said("08.1", answer, POLICY)
         == f"Not right yet: this is of type {type(answer).__name__}, and expected is the number of a batch."
     )
 
 
-def test_collections_are_compared_value_by_value_and_floats_about(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    path = shaped_table(tmp_path_factory.mktemp("check") / "table", partitions=0, files=4, rows=10, commits=1)
-    plan = open_table(path).plan_compaction()
-    paths = open_table(path).files().to_arrow()["path"].to_pylist()
-    assert check("02.3", paths, open_table(path).files()).is_right
-    assert not check("02.3", paths[1:], open_table(path).files()).is_right
-    assert check("03.3", np.array([1.01, 1.0, 1.0]), plan).is_right
-    assert not check("03.3", (1.2, 1.0, 1.0), plan).is_right
-    assert not check("03.3", (1.0, 1.0), plan).is_right
-    assert not check("03.3", ("1", 1.0, 1.0), plan).is_right
+def test_collections_are_compared_value_by_value_and_floats_about(tmp_path: Path) -> None:
+    table = open_table(shaped_table(tmp_path / "table", partitions=0, files=60, rows=10, commits=1))
+    plan = table.plan_compaction(max_file_size=256 * KIB)
+    paths = table.files().to_arrow()["path"].to_pylist()
+    assert check("02.3", paths, table.files()).is_right
+    assert "1 of these don't belong there, and 2 are missing" in said(
+        "02.3", [*paths[2:], "b"], table.files()
+    )
+    assert said("02.3", [paths], table.files())
+    right = np.array([plan.compare("event_time").layouts["range_files"][row].as_py() for row in (0, 1, 3)])
+    assert check("03.3", right * 1.01, plan).is_right
+    assert said("03.3", right * 1.2, plan)
+    assert said("03.3", right[:2], plan)
+    assert said("03.3", [*map(str, right)], plan)
+    means("03.3", {(60, 1, 1): "these are all files"}, plan)
+    assert "60 files and a max_file_size of" in said("03.3", right, table.plan_compaction())
 
 
 def test_what_cant_be_checked_is_a_sentence() -> None:
-    said = repr(check("03.2", 1, "no table", 128))
-    assert said.startswith("Not right yet: it can't be checked with what is given ('str' object has no")
+    sentence = said("03.2", 1, "no table", 128)
+    assert sentence.startswith("Not right yet: it can't be checked with what is given ('str' object has no")
 
 
 def test_an_exercise_that_isnt_there_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match=r'"11\.1" is unknown: give one of 01'):
         check("11.1", 1)
+
+
+def test_01_2_wants_the_table_that_is_named_compacted(tmp_path: Path) -> None:
+    made = [
+        shaped_table(tmp_path / str(files), partitions=0, files=files, rows=2, commits=1)
+        for files in (200, 20)
+    ]
+    assert "the last commit of this table is no compaction" in said("01.2", 1.0, open_table(made[0]))
+    for path in made:
+        deltalake.DeltaTable(path).optimize.compact()
+    table, other = map(open_table, made)
+    factor = table.files(version=table.version - 1).size_bytes / table.files().size_bytes
+    assert check("01.2", factor, table).is_right
+    means("01.2", {1 / factor: "after by bytes before", 200.0: "these are files"}, table)
+    assert "20 files were compacted" in said("01.2", factor, other)
+
+
+def test_02_1_wants_the_hint_deleted(tmp_path: Path) -> None:
+    path = shaped_table(tmp_path / "table", partitions=0, files=4, rows=2, commits=4)
+    deltalake.DeltaTable(path).create_checkpoint()
+    deltalake.DeltaTable(path).delete("id = 0")
+    table = open_table(path)
+    rows = [row for row in table.log.listing().to_pylist() if row["name"] != "_last_checkpoint"]
+    needed = [row["name"] for row in rows if row["needed"]]
+    assert "_last_checkpoint is in the log still" in said("02.1", needed, table)
+    (tmp_path / "table" / "_delta_log" / "_last_checkpoint").unlink()
+    assert check("02.1", needed, table).is_right
+    whole, commits = (row["name"] for row in rows), (name for name in needed if name.endswith(".json"))
+    meanings = {(*whole,): "that is the whole log", (*commits,): "what these commits go on from"}
+    means("02.1", meanings | {(): "0 of these don't belong there, and 2 are"}, table)
+    first, state = table.log.actions(0), table.log.actions(table.version - 1, checkpoint=True)
+    assert check("02.2", "commitInfo", first, state).is_right
+    means("02.2", {"add": "the checkpoint has it", "protocol": "the checkpoint has it"}, first, state)
+
+
+def sales(path: Path, names: list[str]) -> Table:
+    """A table of 24 files, with a column of names if there are any."""
+    rng = np.random.default_rng(1)
+    for _ in range(24):
+        rows = {"amount": rng.random(300)} | ({"customer": rng.choice(names, 300)} if names else {})
+        deltalake.write_deltalake(path, pa.table(rows), mode="append")
+    return open_table(path)
+
+
+def test_03_2_wants_a_compaction_after_which_something_is_left(tmp_path: Path, spark: SparkSession) -> None:
+    size, rng = 128 * KIB, np.random.default_rng(1)
+    plain, few, many = (
+        sales(tmp_path / str(len(names)), names)
+        for names in ([], ["a"], [rng.bytes(50).hex() for _ in range(300)])
+    )
+    assert "no column customer" in said("03.2", 1, plain, size)
+    assert "never compacted" in said("03.2", 4, many, size)
+    first = [table.plan_compaction(max_file_size=size) for table in (few, many)]
+    for plan in first:
+        plan.run(strategy="arrow", verify=False)
+    assert "the names must be 300, of 100 letters each" in said("03.2", 0, few, size)
+    again = many.plan_compaction(max_file_size=size)
+    assert check("03.2", again.num_bins, many, size).is_right
+    means("03.2", {first[1].num_bins: "bins of the first plan"}, many, size)
+    plan = plain.plan_compaction(max_file_size=2 * 16 * KIB)
+    alone = plan.steps["outcome"].to_pylist().count("alone")
+    assert check("03.1", plan.num_bins + alone, plan).is_right
+    means("03.1", {24: "these are files"}, plan)
+
+
+def test_04_looks_at_what_was_committed(tmp_path: Path, spark: SparkSession) -> None:
+    path = shaped_table(tmp_path / "table", partitions=2, files=4, rows=1_000, commits=1)
+    table = open_table(path)
+
+    def write(rows: Any, mode: str, data_change: bool) -> None:
+        rows.write.format("delta").mode(mode).option("dataChange", data_change).save(path)
+
+    ten, version = spark.read.format("delta").load(path).limit(10), table.version
+    assert "no commit of this table appended rows" in said("04.1", 8_000, table.log.commits())
+    assert "no overwrite with dataChange=false" in said("04.2", 8_000, table)
+    assert 'no zorder_by="value"' in said("04.3", 8, table)
+    write(ten, "append", data_change=False)
+    assert check("04.1", 8_000, table.log.commits()).is_right
+    means("04.1", {8_010: "these are all rows", 10: "it doesn't deliver"}, table.log.commits())
+    write(spark.read.format("delta").load(path), "overwrite", data_change=False)
+    assert "all rows of the version before it" in said("04.2", 8_010, table)
+    old = spark.read.format("delta").option("versionAsOf", version).load(path)
+    write(old, "overwrite", data_change=False)
+    assert check("04.2", 8_000, table).is_right
+    means("04.2", {8_010: "after the append"}, table)
+    before = table.files().overlap("value").max
+    table.plan_compaction(max_file_size=16 * KIB, zorder_by="value").run(verify=False)
+    files = table.files()
+    assert check("04.3", files.overlap("value").max, table).is_right
+    meanings = {before: "before the plan", 1: "never into another one", files.num_files: "all files"}
+    means("04.3", meanings, table)
+
+
+def test_05_wants_the_story_and_the_table_that_are_named(tmp_path: Path, spark: SparkSession) -> None:
+    story, other = (
+        races.play(tmp_path, name, spark) for name in ("delete with compaction", "append with append")
+    )
+    assert check("05.1", "ConcurrentAppendException", story).is_right
+    assert 'this is the story "append with append"' in said("05.1", "ConcurrentAppendException", other)
+    wrong = ("ConcurrentDeleteReadException", "ConcurrentDeleteDeleteException")
+    means("05.1", dict.fromkeys(wrong, "an earlier one of the five questions"), story)
+    means("05.1", {"MetadataChangedException": "files alone"}, story)
+    table = open_table(story.table)
+    vacuum = table.plan_vacuum(at=IN_EIGHT_DAYS)
+    assert check("05.2", "orphan", vacuum).is_right
+    means("05.2", {"tombstone": "in no version", "hello": "expected is one of the reasons"}, vacuum)
+    assert "this plan takes nothing" in said("05.2", "orphan", table.plan_vacuum())
+    assert "it can't be checked" in said("05.2", "hello", ["hello"])
+
+
+def test_05_3_wants_everything_deleted_and_nothing_compacted(tmp_path: Path) -> None:
+    paths = [shaped_table(tmp_path / name, partitions=0, files=4, rows=10, commits=1) for name in "abc"]
+    logs = [open_table(path).log for path in paths]
+    assert "nobody has deleted" in said("05.3", "WRITE", logs[0])
+    deltalake.DeltaTable(paths[0]).delete("id < 5")
+    assert "the table isn't empty" in said("05.3", "DELETE", logs[0])
+    deltalake.DeltaTable(paths[1]).delete()
+    assert check("05.3", "DELETE", logs[1]).is_right
+    means("05.3", {"OPTIMIZE": "committed nothing", "WRITE": "made the table"}, logs[1])
+    deltalake.DeltaTable(paths[2]).optimize.compact()
+    deltalake.DeltaTable(paths[2]).delete()
+    assert "the run has committed" in said("05.3", "DELETE", logs[2])
+    of_another = open_table(paths[2]).plan_vacuum(at=IN_EIGHT_DAYS)
+    assert "all files of this plan were in some version" in said("05.2", "tombstone", of_another)
+
+
+def test_06_wants_the_delete_the_day_and_both_properties(tmp_path: Path) -> None:
+    path = shaped_table(tmp_path / "table", partitions=0, files=4, commits=1)
+    table = open_table(path)
+    assert "takes 0 files" in said("06.1", 0.0, table.plan_vacuum(at=IN_EIGHT_DAYS), table.files())
+    early = table.plan_vacuum(at=IN_EIGHT_DAYS)
+    deltalake.DeltaTable(path).delete("id % 100 = 0")
+    assert "has changed since" in said("06.1", 0.0, early, table.files())
+    assert "takes 0 files" in said("06.1", 0.0, table.plan_vacuum(), table.files())
+    gone, kept = table.plan_vacuum(at=IN_EIGHT_DAYS), table.files()
+    share = gone.size_bytes / (gone.size_bytes + kept.size_bytes)
+    assert check("06.1", share, gone, kept).is_right
+    meanings = {0.01: "share of the rows", gone.size_bytes / kept.size_bytes: "what stays"}
+    means("06.1", meanings | {float(gone.size_bytes): "these are bytes"}, gone, kept)
+    means("06.2", {4: "these are files", 0: "more than names"}, table.files(version=1))
+    log_kept = "delta.logRetentionDuration"
+    for answer in ("", log_kept):
+        assert "60 days back yet" in said("06.3", answer, table.log)
+    kept_for = {f"delta.{name}RetentionDuration": "interval 60 days" for name in ("log", "deletedFile")}
+    deltalake.DeltaTable(path).alter.set_table_properties(kept_for)
+    assert check("06.3", log_kept, table.log).is_right
+    properties = {"delta.deletedFileRetentionDuration": "is in the task", log_kept[6:]: "in front"}
+    means("06.3", properties, table.log)
+
+
+def test_07_1_wants_the_stream_run_with_fewer_notes(tmp_path: Path) -> None:
+    for batch in range(6):
+        (tmp_path / str(batch)).touch()
+    assert "the last batch is 5" in said("07.1", [0, 1, 2, 3, 4, 5], tmp_path)
+    for batch in range(6, 11):
+        (tmp_path / str(batch)).touch()
+    assert "nothing was removed" in said("07.1", [*range(11)], tmp_path)
+    for batch in range(7):
+        (tmp_path / str(batch)).unlink()
+    assert check("07.1", [7, 8, 9, 10], tmp_path).is_right
+    means("07.1", {(8, 9, 10): "begins one more", (*range(11),): "all batches"}, tmp_path)
+
+
+def test_07_2_wants_two_stories_of_the_overwrite(tmp_path: Path) -> None:
+    nothing = pa.table({})
+    ids = tuple(range(80))
+    skipped = StreamStory(
+        "overwrite", {"skipChangeCommits": "true"}, tmp_path, nothing, nothing, ids, ids, error=None
+    )
+    ignored = replace(skipped, options={"ignoreChanges": "true"}, ids_delivered=(*ids, *range(70)))
+    assert check("07.2", (70, 0), ignored, skipped).is_right
+    assert "these are overwrite with skipChangeCommits and" in said("07.2", (0, 0), skipped, skipped)
+    assert "optimize with none" in said(
+        "07.2", (0, 0), replace(skipped, strategy="optimize", options={}), skipped
+    )
+    meanings = {(0, 70): "other order", (80, 0): "these are all rows", (70, 70): "passes over the whole"}
+    means("07.2", meanings, ignored, skipped)
+
+
+def test_07_3_wants_the_batches_by_one_name(tmp_path: Path, spark: SparkSession) -> None:
+    def write(name: str, ids: Mapping[int, str]) -> Table:
+        for number, app_id in ids.items():
+            writer = spark.range(1).write.format("delta").mode("append")
+            writer.options(txnAppId=app_id, txnVersion=number).save(str(tmp_path / name))
+        return open_table(tmp_path / name)
+
+    numbered = write("one", {5: "a", 3: "a", 6: "a"})
+    assert check("07.3", 2, numbered.log).is_right
+    means("07.3", {3: "no batch whose number", 1: "left out"}, numbered.log)
+    assert "batch 3 was written too" in said("07.3", 3, write("each", {5: "a", 3: "b", 6: "c"}).log)
+    assert "the log has the batches [6]" in said("07.3", 1, write("last", {6: "a"}).log)
+
+
+def test_08_says_which_batch_and_whose_rows(tmp_path: Path, spark: SparkSession) -> None:
+    means("08.1", {2: "the first compaction is written", 3: "two are kept", 7: "compaction goes"}, POLICY)
+    output = tmp_path / "output"
+    spark.range(3).repartition(3).write.json(str(output))
+    paths = [*output.glob("*.json")]
+    whole, some = (spark.read.schema("id INT").json([*map(str, names)]) for names in (paths, paths[:2]))
+    assert "the log lists all files still" in said("08.3", (3, 3), whole, iter(paths))
+    assert check("08.3", (2, 3), some, iter(paths)).is_right
+    means("08.3", {(3, 3): "gets fewer"}, some, paths)
+    assert "other files than those of the output" in said("08.3", (3, 2), whole, paths[:2])
+
+
+def test_09_wants_the_delete_the_runs_and_the_guess(tmp_path: Path, spark: SparkSession) -> None:
+    table = open_table(shaped_table(tmp_path / "table", partitions=2, files=4, rows=500, commits=1))
+    assert "has no symlink manifest" in said("09.1", (0, 0), table)
+    interop.generate_manifest(table)
+    assert "delete a row after it is made" in said("09.1", (0, 0), table)
+    deltalake.DeltaTable(table.path).delete("id = 7")
+    assert check("09.1", (499, 500), table).is_right
+    means("09.1", {(1, 0): "as a whole", (1, 1): "as a whole", (500, 499): "other order"}, table)
+    whole = table.plan_compaction()
+    plan = table.plan_compaction(max_file_size="30 KiB", batch_size="1 B")
+    first = plan.version + 1
+    assert "has no third commit" in said("09.2", [first], whole)
+    assert "the table has 0 commits since the plan" in said("09.2", [first + 2, first + 3], plan)
+    plan.run(strategy="arrow", verify=False)
+    last = first + plan.num_batches
+    assert check("09.2", [*range(first + 2, last)], plan).is_right
+    meanings = {(first, first + 1): "of the first run", (*range(first, last),): "of both runs"}
+    means("09.2", meanings, plan)
+    for name in ("code=01", "code=02"):
+        (tmp_path / "codes" / name).mkdir(parents=True)
+        pq.write_table(pa.table({"id": [1]}), tmp_path / "codes" / name / "part.parquet")
+    guessed, told = (
+        interop.plan_convert(tmp_path / "codes", partition_by=by) for by in (None, "code STRING")
+    )
+    assert check("09.3", "int", guessed).is_right
+    means("09.3", {"string": "guessed from the values"}, guessed)
+    assert "without partition_by" in said("09.3", "string", told)
+
+
+def test_10_wants_the_order_by_customer(tmp_path: Path, spark: SparkSession) -> None:
+    means("10.1", {27: "the bit of x comes first", 43: "in turn"})
+    rows = {
+        "time": np.datetime64("2026-03-10", "us") + np.arange(4_000) * np.timedelta64(20, "s"),
+        "customer": np.arange(4_000) % 1_000,
+        "shop": np.full(4_000, "airport"),
+    }
+    for begin in range(0, 4_000, 1_000):
+        part = pa.table({name: values[begin : begin + 1_000] for name, values in rows.items()})
+        deltalake.write_deltalake(tmp_path / "sales", part, mode="append", partition_by=["shop"])
+    table = open_table(tmp_path / "sales")
+    assert "Z-order" in said("10.3", (4, 4), table)
+    plan = table.plan_compaction(max_file_size="8 KiB", zorder_by="customer")
+    plan.run(verify=False)
+    count = table.files().num_files
+    assert check("10.3", (1, count), table).is_right
+    means("10.3", {(count, 1): "other order", (1, 1): "rows of all customers"}, table)
+
+    def within(share: int) -> Any:
+        return table.plan_compaction(max_file_size="64 KiB", budget=share * table.files().size_bytes // 100)
+
+    everything = table.plan_compaction(max_file_size="64 KiB").gain
+    right = next(share for share in range(1, 101) if 2 * within(share).gain >= everything)
+    assert check("10.2", right, within, everything).is_right
+    meanings = {right / 100: "in hundredths", right - 1: "less than half", right + 1: "a smaller one"}
+    means("10.2", meanings, within, everything)
