@@ -15,7 +15,7 @@ from compaction_kit.text import KIB
 _DAY = "time BETWEEN '2026-03-10 00:00:00' AND '2026-03-10 23:59:59'"
 _FILES_KEPT, _LOG_KEPT = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 _MINUTES_A_YEAR = 365 * 24 * 60
-_REVERSED = "they are in the other order"
+_REVERSED = "the numbers are in the wrong order"
 
 
 # What kind of answer is expected, and what computes it, by exercise. A float may be missed by some per cent.
@@ -69,7 +69,7 @@ def _rows(files: Any) -> int:
 
 @_exercise("01.1", "two numbers of files on average, at version 365 and at 366, such as (10.5, 9.2)")
 def _files_of_an_hour(table: Any) -> Truth:
-    _ask(table.version >= 366, "the table has no version 366, so run the plan above")
+    _ask(table.version >= 366, "the table has no version 366: run the plan above")
     both = [table.files(version=version) for version in (365, 366)]
     right = [files.overlap("time_hour").mean for files in both]
     counts = [files.num_files for files in both]
@@ -82,7 +82,7 @@ def _turned(right: list[Any]) -> tuple[list[Any], str]:
 
 @_exercise("01.2", "a factor, bytes before by bytes after, such as 4.2")
 def _shrunk(table: Any) -> Truth:
-    _ask(_rewrote(_last(table.log)), "the last commit of this table is no compaction, so run a plan")
+    _ask(_rewrote(_last(table.log)), "the last commit of this table is not a compaction: run a plan")
     before, after = table.files(version=table.version - 1), table.files()
     made = f"{before.num_files:,} files were compacted, and the exercise wants 200 in one partition"
     _ask(before.num_files == 200 and not before.partition_columns, made)
@@ -108,11 +108,13 @@ def _tasks(*versions: Any) -> Truth:
 def _needed(table: Any) -> Truth:
     rows = table.log.listing().to_pylist()
     names = {row["name"] for row in rows}
-    _ask("_last_checkpoint" not in names, "_last_checkpoint is in the log still, so delete it first")
+    _ask("_last_checkpoint" not in names, "_last_checkpoint is still in the log: delete it first")
     right = {row["name"] for row in rows if row["needed"]}
     commits = {row["name"] for row in rows if row["needed"] and row["kind"] == "commit"}
     mistakes = [(names, "that is the whole log, and a reader begins with the latest checkpoint")]
-    return Truth(right, [*mistakes, (commits, "a reader needs what these commits go on from as well")])
+    return Truth(
+        right, [*mistakes, (commits, "these commits continue a checkpoint, which a reader needs too")]
+    )
 
 
 @_exercise("02.2", 'an action, such as "metaData"')
@@ -135,7 +137,7 @@ def _first_fit(plan: Any) -> Truth:
         (len(sizes), "these are files"),
         (
             -(-sum(sizes) // plan.thresholds.max_file_size),
-            "these are bytes by bytes, and a file can't be cut",
+            "these are bytes divided by bytes, and a file can't be cut",
         ),
     ]
     return Truth(plan.num_bins + alone, mistakes)
@@ -189,7 +191,7 @@ def _delivered(commits: Any) -> Truth:
     hidden = pc.sum(silent["records_added"]).as_py()
     mistakes = [
         (right + hidden, "these are all rows, and a stream passes over commits that say dataChange=false"),
-        (hidden, "these are the rows that it doesn't deliver"),
+        (hidden, "these are the rows that the stream doesn't deliver"),
     ]
     return Truth(right, mistakes)
 
@@ -210,7 +212,7 @@ def _in_z_order(table: Any) -> Truth:
     _ask(_zorder_of(table) == ["value"], 'the last commit of this table has no zorder_by="value"')
     now, before = table.files(), table.files(version=table.version - 1)
     mistakes = [
-        (before.overlap("value").max, "so it was before the plan"),
+        (before.overlap("value").max, "that was before the plan"),
         (1, "Z-order moves rows within a partition, and never into another one"),
         (now.num_files, "these are all files"),
     ]
@@ -233,7 +235,7 @@ def _refused(story: Any) -> Truth:
 
 @_exercise("05.2", "one of the reasons")
 def _left_behind(vacuum: Any) -> Truth:
-    _ask(not vacuum.is_empty, "this plan takes nothing, so plan for a later day")
+    _ask(not vacuum.is_empty, "this plan takes nothing: plan for a later day")
     reasons = vacuum.files.filter(vacuum.files["since_version"].is_null())["reason"].to_pylist()
     _ask(reasons, "all files of this plan were in some version: is it a plan for story.table?")
     return Truth(reasons[0], [("tombstone", "a commit removed those, and this file was in no version")])
@@ -244,7 +246,7 @@ def _last_operation(log: Any) -> Truth:
     operations = log.commits()["operation"].to_pylist()
     _ask("DELETE" in operations, "nobody has deleted from this table yet")
     _ask("OPTIMIZE" not in operations, "the run has committed, so the delete came too late (or a second run)")
-    _ask(not log.snapshot().live, "the table isn't empty: let everything be deleted")
+    _ask(not log.snapshot().live, "the table isn't empty: delete all rows")
     mistakes = [
         ("OPTIMIZE", "the run was refused, and has committed nothing"),
         ("WRITE", "that commit made the table"),
@@ -290,7 +292,7 @@ def _retention(log: Any) -> Truth:
 def _notes(folder: Path) -> Truth:
     right = sorted(int(file.name) for file in folder.glob("[0-9]*"))
     _ask(right, "there are no batches")
-    _ask(right[-1] >= 10, f"the last batch is {right[-1]}, so let five more files arrive and run the stream")
+    _ask(right[-1] >= 10, f"the last batch is {right[-1]}: let five more files arrive and run the stream")
     _ask(right[0] > 0, "nothing was removed: set minBatchesToRetain before the stream runs")
     mistakes = [
         (right[1:], "Spark keeps three, and then begins one more"),
@@ -350,8 +352,8 @@ def _forgotten(rows: Any, paths: Iterable[Path]) -> Truth:
     read = {Path(path).name for path in rows.inputFiles()}
     _ask(read <= lines.keys(), "the rows are of other files than those of the output")
     right = [rows.count(), sum(lines.values())]
-    _ask(right[0] < right[1], "the log lists all files still: run the stream up to the batch of the plan")
-    return Truth(right, [([right[1]] * 2, "who reads by the log gets fewer"), _turned(right)])
+    _ask(right[0] < right[1], "the log still lists all files: run the stream up to the batch of the plan")
+    return Truth(right, [([right[1]] * 2, "a reader that goes by the log gets fewer"), _turned(right)])
 
 
 @_exercise("09.1", "two numbers of rows, missed and outdated, such as (8, 9)")
@@ -369,9 +371,7 @@ def _second_run(plan: Any) -> Truth:
         plan.num_batches > 2, "this plan has no third commit: give it batch_size and a smaller max_file_size"
     )
     done = plan.handle.log.segment().version - plan.version
-    _ask(
-        done == plan.num_batches, f"the table has {done} commits since the plan, which has {plan.num_batches}"
-    )
+    _ask(done == plan.num_batches, f"the plan has committed {done} of {plan.num_batches} batches")
     first, last = plan.version + 1, plan.version + plan.num_batches
     mistakes = [
         ([first, first + 1], "these are of the first run"),
@@ -385,7 +385,7 @@ def _second_run(plan: Any) -> Truth:
 def _guessed(plan: Any) -> Truth:
     found = {field.name: field.dataType.simpleString() for field in plan.partition_schema}
     _ask("code" in found, "this folder has no partitions by code")
-    _ask(found["code"] != "string", "this plan was told the type: make one without partition_by")
+    _ask(found["code"] != "string", "partition_by gave the type: make the plan without it")
     return Truth(
         found["code"], [("string", "the type is guessed from the values, and those look like another")]
     )
