@@ -1,11 +1,18 @@
 """What the notebooks look like in the repository; that they run is nbval's part."""
 
+import ast
 import re
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import nbformat
 import pytest
+
+from tests.plots.test_reads import comparison_of
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").rglob("*.ipynb"))
 NO_MORE_LINES_THAN = 20
@@ -93,3 +100,116 @@ def test_the_index_of_the_course_names_sections_that_there_are() -> None:
     assert len(named) == len(set(re.findall(r"\[\d\d\][^;|]*", rows.replace(" |", "|"))))
     assert {number for number, _ in named} == lessons.keys()
     assert named - sections == set()
+
+
+def names_bound(code: str) -> set[str]:
+    """Names that the code of a notebook imports or assigns."""
+    nodes = list(ast.walk(ast.parse(code)))
+    imports = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
+    bound = {alias.asname or alias.name for node in imports for alias in node.names}
+    return bound | {
+        node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+
+
+def test_a_lesson_imports_what_its_exercises_name() -> None:
+    lessons = [nbformat.read(lesson, as_version=4).cells for lesson in LESSONS]
+    bound = [names_bound("\n".join(c.source for c in cells if c.cell_type == "code")) for cells in lessons]
+    known = set().union(*bound)
+    for path, cells, names in zip(LESSONS, lessons, bound, strict=True):
+        begin = next(i for i, cell in enumerate(cells) if "## Exercises\n" in cell.source)
+        text = "\n".join(cell.source for cell in cells[begin:])
+        named = set(re.findall(r"(?<![\w.])(\w+)\.\w+", text)) & known
+        told = {name.strip() for line in re.findall(r"import ([\w, ]+)", text) for name in line.split(",")}
+        told |= set(re.findall(r"(\w+) = ", text))
+        assert named - names - told == set(), path.name
+
+
+# What gives a prediction's answer away, and so comes after it: lesson, cell of the prediction, text.
+TELLING = [
+    ("02", "predict-live", "len(orders.inputFiles())} files"),
+    ("03", "predict-threshold", "are left alone"),
+    ("04", "predict-tasks", "repartition(1)"),
+    ("06", "predict-orphan", "lists the whole folder"),
+    ("08", "predict-entries", "num_entries"),
+    ("09", "predict-version", "interop.generate_manifest(table)\nprint("),
+    ("09", "predict-version", "the first bin as one file"),
+]
+
+
+@pytest.mark.parametrize(("number", "prediction", "telling"), TELLING)
+def test_a_prediction_comes_before_what_gives_its_answer_away(
+    number: str, prediction: str, telling: str
+) -> None:
+    cells = nbformat.read(LESSONS[int(number) - 1], as_version=4).cells
+    place = next(i for i, cell in enumerate(cells) if cell["id"] == prediction)
+    assert telling not in "\n".join(cell.source for cell in cells[:place])
+
+
+def answers_in_sight(cells: list[Any]) -> Iterator[str]:
+    """Asserts that are right under a question and can be read before one has looked for the answer."""
+    for before, cell in pairwise(cells):
+        is_open = cell.cell_type == "code" and not cell.metadata.get("jupyter", {}).get("source_hidden")
+        if is_open and before.cell_type == "markdown" and before.source.endswith("?"):
+            # That an answer is a prediction's says nothing yet.
+            for node in ast.parse(cell.source).body:
+                if isinstance(node, ast.Assert) and ".answer" not in ast.unparse(node):
+                    yield ast.unparse(node)
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+def test_an_assert_with_the_answer_right_under_a_question_is_folded(lesson: Path) -> None:
+    assert list(answers_in_sight(nbformat.read(lesson, as_version=4).cells)) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ([1.9, 2.0, 1.8, 1.9, 2.1], [0.7, 0.7, 0.8, 0.6, 0.7], "2.7 times as fast"),
+        ([0.7, 0.7, 0.8, 0.6, 0.7], [1.9, 2.0, 1.8, 1.9, 2.1], "2.7 times as slow"),
+        ([1.9, 0.7, 1.9, 0.6, 0.7], [0.7, 1.9, 0.7, 1.8, 0.6], "No clear difference"),
+    ],
+)
+def test_what_lesson_01_concludes_follows_from_its_runs(
+    before: list[float], after: list[float], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cells = nbformat.read(LESSONS[0], as_version=4).cells
+    cell = next(cell for cell in cells if "measure_reads" in cell.source)
+    repeats = re.search(r"repeats=(\d+)", cell.source)
+    assert repeats is not None
+    assert int(repeats[1]) >= 3
+    reads = replace(comparison_of(before, after), files_before=365, files_after=1)
+    result = SimpleNamespace(measure_reads=lambda query, repeats: reads)
+    exec(cell.source, {"result": result, "opened": SimpleNamespace(answer=1)})
+    outcome, conclusion = capsys.readouterr().out.splitlines()
+    assert outcome.startswith(said)
+    assert ("seconds went to the files" in conclusion) == ("fast" in said)
+
+
+def minutes(lesson: Path) -> int:
+    """How long a lesson takes with its exercises, estimated in steps of five minutes.
+
+    120 words of text a minute, half a minute to run a cell of code and look at what it gives, a minute to
+    predict, two for the lab, and five for each of three exercises.
+    """
+    cells = nbformat.read(lesson, as_version=4).cells
+    words = sum(len(re.findall(r"\w[\w'’.]*", cell.source)) for cell in cells if cell.cell_type == "markdown")
+    code = [cell for cell in cells if cell.cell_type == "code"]
+    predictions = sum("predict(" in cell.source for cell in code)
+    shown = sum("source_hidden" not in cell.metadata.get("jupyter", {}) for cell in code)
+    return 5 * round((words / 120 + shown / 2 + predictions + 2 + 3 * 5) / 5)
+
+
+def test_the_minutes_of_a_lesson_are_the_same_on_all_pages_and_by_one_rule() -> None:
+    root = NOTEBOOKS[0].parents[1]
+    readme, lecturers, index = (
+        (root / name).read_text(encoding="utf-8")
+        for name in ("README.md", "docs/book/lecturers.md", "docs/book/index.md")
+    )
+    expected = {lesson.name[:2]: str(minutes(lesson)) for lesson in LESSONS}
+    assert dict(re.findall(r"(?m)^\| \[(\d\d) .*\| (\d+) \|$", readme)) == expected
+    assert dict(re.findall(r"(?m)^\| (\d\d) \|[^|]*\| (\d+) \|", lecturers)) == expected
+    bounds = f"{min(expected.values())} to {max(expected.values())} minutes"
+    for page in (readme, lecturers, index):
+        assert bounds in page
+        assert "estimate" in page
