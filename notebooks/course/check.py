@@ -7,9 +7,9 @@ from numbers import Real
 from typing import Any
 
 from compaction_kit.errors import InvalidArgumentError, show_value
-from course.truths import TRUTHS, Unfinished
 from compaction_kit.plots import style
 from compaction_kit.text import Html, element, format_list, shown
+from course.truths import TRUTHS, Unfinished
 
 _OPEN, _WRONG, _RIGHT = "Not answered yet", "Not right yet", "Right"
 # The part of a float by which an answer may miss it; whole numbers are exact.

@@ -11,15 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from course import races
+from course.check import check
+from course.streams import StreamStory
+from course.truths import TRUTHS
 from pyspark.sql import SparkSession
 
 from compaction_kit import interop, open_table
 from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import InvalidArgumentError
-from course import races
-from course.check import check
-from course.streams import StreamStory
-from course.truths import TRUTHS
 from compaction_kit.sinklog import Policy
 from compaction_kit.table import Table
 from compaction_kit.text import KIB
