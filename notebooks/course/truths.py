@@ -337,13 +337,14 @@ def _first_removed(policy: Any) -> Truth:
 
 
 @_exercise("08.2", "a number of bytes")
-def _memory(memory: Any) -> Truth:
+def _compaction_bytes(log: Any) -> Truth:
+    entry = log.pace.entry_bytes
     mistakes = [
         (float(_MINUTES_A_YEAR * 200), "this is the number of entries"),
-        (float(memory.bytes_for(_MINUTES_A_YEAR)), "this is with a file a batch"),
-        (float(memory.bytes_for(24 * 60 * 200)), "this is after a day"),
+        (_MINUTES_A_YEAR * entry, "this is with a file a batch"),
+        (24 * 60 * 200 * entry, "this is after a day"),
     ]
-    return Truth(float(memory.bytes_for(_MINUTES_A_YEAR * 200)), mistakes)
+    return Truth(_MINUTES_A_YEAR * 200 * entry, mistakes)
 
 
 @_exercise("08.3", "two numbers of rows, by the log and in the files, such as (8, 9)")
@@ -366,7 +367,7 @@ def _damage(table: Any) -> Truth:
 
 
 @_exercise("09.2", "versions in a list")
-def _second_run(plan: Any) -> Truth:
+def _rest(plan: Any) -> Truth:
     _ask(
         plan.num_batches > 2, "this plan has no third commit: give it batch_size and a smaller max_file_size"
     )

@@ -126,7 +126,7 @@ class Labs:
         lab = page.locator(".ck-lab").nth(list(LABS).index(name))
         expect(lab.locator(".ck-code pre")).to_be_hidden()
         lab.get_by_text("As Python").click()
-        expect(lab.locator(".ck-code pre")).to_contain_text(re.compile(r"plots?[.(]"))
+        expect(lab.locator(".ck-code pre")).to_contain_text(re.compile(r"(plots?|figures)[.(]"))
         shoot_light_and_dark(page, {name: lab})
 
     def test_a_story_is_chosen_and_played_by_keyboard_and_mouse(self, page: Page) -> None:

@@ -234,7 +234,7 @@ def test_z_order_rewrites_whole_partitions_and_interleaves_columns(
     assert result.verified is True
     removes = actions_of(tmp_path, 1, "remove")
     assert Counter(action["path"] for action in removes) == Counter(plan.files["path"].to_pylist())
-    assert "ordered by a, b" in plan.explain()
+    assert "its rows in Z-order by a, b" in plan.explain()
     added = [add for add in actions_of(tmp_path, 1, "add") if add["partitionValues"] == {"p": "0"}]
     for column in "ab":
         stats = [json.loads(add["stats"]) for add in added]

@@ -144,7 +144,7 @@ def test_a_run_cancelled_during_the_comparison_is_undone(
     with pytest.raises(RunCancelled, match="cancelled: the table was restored to version 4, as version 6"):
         plan.run(strategy=strategy, progress=interrupted(KeyboardInterrupt))
     assert (open_table(changed).version, paths_of(changed)) == (6, paths)
-    with pytest.raises(CompactionKitError, match="run, as version 5, and undone since: make a new plan"):
+    with pytest.raises(CompactionKitError, match="made at version 4 and the table is at 6: make a new plan"):
         plan.run(strategy=strategy)
 
 

@@ -190,13 +190,14 @@ def test_executors_without_pyarrow_leave_it_to_optimize(runs: Runs) -> None:
 
 
 def test_what_executors_lack_is_told(runs: Runs) -> None:
-    missing = runs.folder / "missing"
+    missing, absent = runs.folder / "missing", runs.folder / "pythons" / "none" / "bin" / "python"
     assert {place: said for place, said in runs.told["looked"].items() if "://" not in place} == {
         str(missing): f"executors can't reach {missing}: nothing is there",
         "bare": "executors have no pyarrow",
         "without-numpy": "executors have no numpy",
         "old": "executors have pyarrow 14.0.2, and 19 or newer is needed",
-        "none": "executors can't run Python: error=2, No such file or directory",
+        "none": f'executors can\'t run Python: Cannot run program "{absent}": error=2, No such file or '
+        "directory",
     }
 
 

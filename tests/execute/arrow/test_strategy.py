@@ -177,7 +177,7 @@ def test_a_plan_of_refused_bins_alone_is_refused(spark: SparkSession, copy_of: C
     handmade.remove_commits(folder, 3, 4)
     deltas_view.forget(spark)
     plan = open_table(folder).plan_compaction(where="p = '0'")
-    with pytest.raises(UnsupportedTableError, match="for a file has a deletion vector: run it with"):
+    with pytest.raises(UnsupportedTableError, match="because a file has a deletion vector: run it with"):
         plan.run(strategy="arrow", verify=False)
     assert open_table(folder).version == 2
 
