@@ -1,13 +1,17 @@
 """Plan, run and prove the compaction of Delta Lake tables."""
 
-from typing import Any
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
-from compaction_kit import interop
-from compaction_kit.report import write_report
-from compaction_kit.session import get_spark
-from compaction_kit.sinklog import SinkLog, find_sink_logs, sink_log
-from compaction_kit.survey import find_tables, survey
-from compaction_kit.table import Table, open_table
+if TYPE_CHECKING:
+    from compaction_kit.report import write_report
+    from compaction_kit.session import get_spark
+    from compaction_kit.sinklog import SinkLog, find_sink_logs, sink_log
+    from compaction_kit.surveys.find import find_tables
+    from compaction_kit.surveys.survey import survey
+    from compaction_kit.table import Table, open_table
+    from compaction_kit.widgets.workbench import workbench
 
 __all__ = [
     "SinkLog",
@@ -24,12 +28,29 @@ __all__ = [
     "write_report",
 ]
 
+# Where each name is defined: it is imported when it is first used, so that the log can be read without
+# PySpark, and tables planned without Matplotlib and widgets.
+_HOMES = {
+    "find_sink_logs": "sinklog",
+    "find_tables": "surveys",
+    "get_spark": "session",
+    "open_table": "table",
+    "sink_log": "sinklog",
+    "SinkLog": "sinklog",
+    "survey": "surveys",
+    "Table": "table",
+    "workbench": "widgets",
+    "write_report": "report",
+}
+
 
 def __getattr__(name: str) -> Any:
-    # Importing the widgets takes a second, which scripts don't need to spend.
-    if name in ("widgets", "workbench"):
-        from compaction_kit.widgets import workbench
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    if name.startswith("_") or find_spec(f"{__name__}.{name}") is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module(f"{__name__}.{name}")
 
-        # The import has made the package an attribute of this module.
-        return workbench if name == "workbench" else globals()[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

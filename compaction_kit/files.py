@@ -1,25 +1,29 @@
 """The live files of one version: their sizes, statistics and partitions."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from matplotlib.figure import Figure
 
-from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.histogram import Histogram
 from compaction_kit.log.paths import one_array
 from compaction_kit.log.snapshot import Snapshot
-from compaction_kit.plots.sizes import Histogram
 from compaction_kit.records import Record
 from compaction_kit.retention import table_retention
 from compaction_kit.skipping import Bounds, Overlap, measure_overlap, read_bounds
 from compaction_kit.text import MIB, format_count, format_files, format_size, parse_size, parse_spark_size
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SMALL_FILE_SIZE = 16 * MIB
 _TARGET_SIZE = "delta.targetFileSize"
@@ -279,6 +283,8 @@ class Files:
 
     def plot(self, small_file_size: int | str | None = None) -> Figure:
         """Draw the histogram, with the small files marked."""
+        from compaction_kit import plots
+
         return plots.file_sizes(self.histogram(), self.small_file_size(small_file_size))
 
     def __repr__(self) -> str:

@@ -11,6 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from compaction_kit.active import active_spark
 from compaction_kit.compat import guards_time_travel, ignores_retain
 from compaction_kit.errors import (
     CorruptLogError,
@@ -24,7 +25,7 @@ from compaction_kit.log.metadata import check_not_managed
 from compaction_kit.log.newest import look_at_log
 from compaction_kit.log.reading import first_line
 from compaction_kit.retention import GUARD, IGNORE_RETAIN
-from compaction_kit.session import active_spark, get_spark
+from compaction_kit.session import get_spark
 from compaction_kit.sql import identifiers, name_parts, plain_path
 from compaction_kit.storage import S3_SCHEMES, Store, local_store, open_store
 from compaction_kit.times import now, to_instant

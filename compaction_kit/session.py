@@ -14,11 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pyspark import SparkContext
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.utils import is_remote
 
+from compaction_kit.active import active_spark
 from compaction_kit.compat import check_pair, error_logger, s3_packages
 from compaction_kit.errors import SessionError
 from compaction_kit.java import find_java_home
@@ -88,18 +86,6 @@ def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False) -> Spar
             f"kernel, or start it with spark.sql.extensions={_EXTENSION}."
         )
     return active
-
-
-def active_spark() -> SparkSession | None:
-    """Return the session that is running in this process, if any."""
-    session = SparkSession.getActiveSession()
-    if session is None and is_remote():
-        # Over Spark Connect each thread has an active session of its own.
-        with contextlib.suppress(PySparkException):
-            return SparkSession.active()
-    elif session is None and SparkContext._active_spark_context is not None:
-        return SparkSession.builder.getOrCreate()
-    return session
 
 
 @contextlib.contextmanager

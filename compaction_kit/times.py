@@ -4,15 +4,18 @@ A time without a zone is in the session's time zone, spark.sql.session.timeZone
 (DeltaTimeTravelSpec.getTimestamp), or in the machine's if no session runs.
 """
 
+from __future__ import annotations
+
 import re
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pyspark.sql import SparkSession
-
+from compaction_kit.active import active_spark
 from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError, show_value
-from compaction_kit.session import active_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _ZONE = "spark.sql.session.timeZone"
 # As Java's ZoneId.of, and with hours and minutes of one digit, as Spark (DateTimeUtils.getZoneId).

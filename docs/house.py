@@ -9,8 +9,10 @@ ROOT = Path(__file__).parents[1]
 # Modules that stand alone in the package's folder, by the room that they are shown in.
 _ROOMS = {
     "base": (
+        "active",
         "compat",
         "errors",
+        "histogram",
         "text",
         "records",
         "sql",

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.histogram import Histogram
 from compaction_kit.log.paths import decode_paths
-from compaction_kit.plots.sizes import Histogram
 from compaction_kit.skipping import measure_overlap, read_bounds
 from tests import folders, handmade
 

@@ -10,7 +10,6 @@ import pytest
 
 from tests.test_project import ROOT
 
-# Widgets take a second to import, and scripts want none (`compaction_kit.workbench`).
 # What reaches files without the store: the store, what runs on executors, and what has files of its own.
 REACH_FILES = (
     "storage/",
@@ -43,7 +42,15 @@ OF_FILES = {
     *("read_bytes", "read_text", "write_bytes", "write_text", "unlink", "rmdir", "mkdir", "rename", "touch"),
     *("memory_map", "OSFile", "read_table", "isfile", "isdir", "islink", "realpath", "getsize", "rmtree"),
 }
-HIDDEN = ["compaction_kit: from compaction_kit.widgets import workbench"]
+# The core is imported without PySpark and figures; these need one of them when they are called.
+HIDDEN = [
+    "compaction_kit.files: from compaction_kit import plots",
+    "compaction_kit.plan.thresholds: from compaction_kit.compat import groups_by_type",
+    "compaction_kit.storage.options: from compaction_kit.compat import java_class",
+    "compaction_kit.storage.remote: from compaction_kit.storage.clients import Client",
+    "compaction_kit.storage.remote: from compaction_kit.storage.clients import client_of",
+    "compaction_kit.storage.remote: from compaction_kit.storage.clients import reaching",
+]
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +79,8 @@ def test_no_room_imports_itself_by_way_of_others(house: ModuleType, imports: dic
 
 
 def test_imports_stand_at_the_top_of_modules(house: ModuleType) -> None:
-    assert house.hidden_imports() == HIDDEN
+    # The package's own names are imported when they are first used.
+    assert [line for line in house.hidden_imports() if not line.startswith("compaction_kit: ")] == HIDDEN
 
 
 def test_files_of_tables_are_reached_by_the_store_alone() -> None:

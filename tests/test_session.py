@@ -15,9 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compaction_kit import get_spark
+from compaction_kit.active import active_spark
 from compaction_kit.compat import delta_version
 from compaction_kit.query import SPARK_ERRORS
-from compaction_kit.session import active_spark, quiet_errors
+from compaction_kit.session import quiet_errors
 
 pytestmark = pytest.mark.spark
 

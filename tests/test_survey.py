@@ -22,7 +22,7 @@ from compaction_kit.errors import (
     TableNotFoundError,
 )
 from compaction_kit.plan import Planner
-from compaction_kit.survey import Survey
+from compaction_kit.surveys import Survey
 from compaction_kit.text import MIB
 from tests import folders, handmade
 from tests.conftest import CopyOf

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compaction_kit import get_spark, open_table, sink_log, survey
+from compaction_kit.active import active_spark
 from compaction_kit.errors import (
     CompactionKitError,
     CorruptLogError,
@@ -17,7 +18,6 @@ from compaction_kit.errors import (
     NotADeltaTableError,
     TableNotFoundError,
 )
-from compaction_kit.session import active_spark
 from compaction_kit.text import GIB, MIB
 from tests import folders, handmade
 from tests.releases import GROUPS_BY_TYPE

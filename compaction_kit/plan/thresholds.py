@@ -1,18 +1,21 @@
 """Which files OPTIMIZE selects: its thresholds, from the caller or the session, and the files below them."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from pyspark.sql import SparkSession
 
-from compaction_kit.compat import groups_by_type
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.files import Files
 from compaction_kit.plan.order import DEFAULT_PARTITIONS
 from compaction_kit.text import GIB, parse_size, parse_spark_size
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SMALL, DELETED_ROWS, LARGE = "small", "deleted rows", "large"
 _OPTIMIZE = "spark.databricks.delta.optimize"
@@ -107,6 +110,8 @@ def thresholds(
 
 def session_rules(conf: Conf, spark: SparkSession | None) -> SessionRules:
     """Read the rules from the session's settings and the release of Delta."""
+    from compaction_kit.compat import groups_by_type
+
     return SessionRules(
         conf("spark.sql.session.timeZone") or None,
         int(conf(_SNAPSHOT_PARTITIONS) or DEFAULT_PARTITIONS),

@@ -1,7 +1,6 @@
 """Figures of file sizes: one table's, before and after, and the bins of a plan."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from matplotlib.patches import StepPatch
 from matplotlib.transforms import ScaledTranslation
 
 from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.histogram import Histogram
 from compaction_kit.plots import style
 from compaction_kit.plots.style import INK, LIVE, MUTED, NEW, SMALL, SMALL_HATCH, Chart
 from compaction_kit.text import format_count, format_size
@@ -31,49 +31,6 @@ _NUM_AXES = 4
 _SIZES_WIDTH, _SIZES_HEIGHT = 5.0, 3.6
 # What sizes beside an axis take, such as "512 MiB".
 _TICKS_WIDTH = 0.66
-
-
-@dataclass(frozen=True)
-class Histogram:
-    """Files by size: bucket i counts sizes of at least edges[i] and less than edges[i + 1].
-
-    `edges` has one element more than `num_files` and `size_bytes`; all are int64.
-    """
-
-    edges: np.ndarray
-    num_files: np.ndarray
-    size_bytes: np.ndarray
-
-    @classmethod
-    def of(cls, sizes: np.ndarray) -> "Histogram":
-        """Count file sizes (bytes) in buckets between powers of two."""
-        if len(sizes) == 0:
-            return cls(np.array([1, 2]), np.array([0]), np.array([0]))
-        # An empty file is not valid Parquet, but a log may list it.
-        exponents = np.frexp(np.maximum(sizes, 1).astype(float))[1] - 1
-        lowest = int(exponents.min())
-        num_files = np.bincount(exponents - lowest)
-        size_bytes = np.bincount(exponents - lowest, weights=sizes).astype(np.int64)
-        return cls(2 ** np.arange(lowest, lowest + len(num_files) + 1), num_files, size_bytes)
-
-    def to_arrow(self) -> pa.Table:
-        """Return one row per bucket; max_size_bytes is exclusive.
-
-        Examples:
-            >>> ck.open_table("data/flights").files().histogram().to_arrow().schema
-            min_size_bytes: int64
-            max_size_bytes: int64
-            num_files: int64
-            size_bytes: int64
-        """
-        return pa.table(
-            {
-                "min_size_bytes": self.edges[:-1],
-                "max_size_bytes": self.edges[1:],
-                "num_files": self.num_files,
-                "size_bytes": self.size_bytes,
-            }
-        )
 
 
 def file_sizes(histogram: Histogram, small_file_size: int) -> Chart:

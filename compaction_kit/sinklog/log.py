@@ -15,10 +15,10 @@ from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
 
 from compaction_kit import plots
+from compaction_kit.active import active_spark
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.records import Record
 from compaction_kit.retention import parse_retention
-from compaction_kit.session import active_spark
 from compaction_kit.sinklog.entries import count_entries, read_entries
 from compaction_kit.sinklog.find import list_batches
 from compaction_kit.sinklog.policy import (

@@ -24,14 +24,13 @@ from py4j.protocol import Py4JError
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
+from compaction_kit.active import active_spark
 from compaction_kit.compat import has_jvm, java_class
 from compaction_kit.errors import CompactionKitError, StorageError, TableNotFoundError
-from compaction_kit.session import active_spark, get_spark
+from compaction_kit.session import get_spark
 from compaction_kit.storage.local import Entry, LocalStore
-from compaction_kit.storage.options import AZURE_SCHEMES, Files, arrow_files
+from compaction_kit.storage.options import AZURE_SCHEMES, MOST_REQUESTS, Files, arrow_files
 
-# Requests in flight: 2,000 small files at 30 ms a request take 2.4 s by 64, 1.8 s by 128 and by 256.
-MOST_REQUESTS = 128
 # Large files are read in ranges of so many bytes, side by side.
 _RANGE_BYTES, _MOST_RANGES = 8 << 20, 32
 # Of a request; in between the store is given time, in all some 10 s.

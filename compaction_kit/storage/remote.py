@@ -1,5 +1,7 @@
 """Folders on object stores, HDFS and whatever else a session's Hadoop reaches."""
 
+from __future__ import annotations
+
 import atexit
 import hashlib
 import os
@@ -13,14 +15,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
 from compaction_kit.errors import TableNotFoundError
-from compaction_kit.storage.clients import MOST_REQUESTS, Client, client_of, reaching
 from compaction_kit.storage.local import Entry, LocalStore
-from compaction_kit.storage.options import Files
+from compaction_kit.storage.options import MOST_REQUESTS, Files
+
+if TYPE_CHECKING:
+    from compaction_kit.storage.clients import Client
 
 T = TypeVar("T")
 # Of the driver, for copies of files by their absolute paths.
@@ -52,6 +56,9 @@ class RemoteStore:
 
     @property
     def _client(self) -> Client:
+        # Clients need PySpark, which local tables do not.
+        from compaction_kit.storage.clients import client_of
+
         return client_of(self.root)
 
     def place(self, place: str = "") -> str:
@@ -62,7 +69,7 @@ class RemoteStore:
     real = place
     uri = place
 
-    def below(self, place: str) -> "RemoteStore":
+    def below(self, place: str) -> RemoteStore:
         """The store of a folder."""
         return RemoteStore(self.place(place))
 
@@ -148,7 +155,7 @@ class RemoteStore:
             if entry.is_folder:
                 yield from self.walk(posixpath.join(place, entry.name))
 
-    def listed(self) -> "ListedStore":
+    def listed(self) -> ListedStore:
         """Look at everything in the folder at once: few requests, however many folders there are."""
         tree, folders = dict(self._client.tree(self.root)), defaultdict[str, list[Entry]](list)
         for place, entry in tree.items():
@@ -171,6 +178,8 @@ class RemoteStore:
         Raises:
             StorageError: It can't be read.
         """
+        from compaction_kit.storage.clients import reaching
+
         with reaching(self.place(place)):
             try:
                 return self.read(place)

@@ -12,6 +12,7 @@ from typing import Any
 from traitlets import Bool, Instance, Int, List, Unicode, observe
 
 from compaction_kit import datasets
+from compaction_kit.active import active_spark
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import CompactionKitError, TableNotFoundError
 from compaction_kit.execute import CompactionResult, Progress
@@ -19,10 +20,9 @@ from compaction_kit.execute.work import Countdown
 from compaction_kit.files import Files
 from compaction_kit.plan.order import SIZE
 from compaction_kit.reads import ReadComparison
-from compaction_kit.session import active_spark
 from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder, local_path
-from compaction_kit.survey import Survey, find_tables, survey
+from compaction_kit.surveys import Survey, find_tables, survey
 from compaction_kit.table import Table, open_table
 from compaction_kit.text import GIB
 from compaction_kit.verdict import Verdict

@@ -11,7 +11,7 @@ from traitlets import List, Unicode
 
 from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder
-from compaction_kit.survey.survey import HEAD, RANK, SMALL, cells, fewer_files
+from compaction_kit.surveys.survey import HEAD, RANK, SMALL, cells, fewer_files
 from compaction_kit.text import Html, as_html_table, format_count, format_size, visible
 from compaction_kit.widgets import parts
 from compaction_kit.widgets.recent import recent_tables, remember

@@ -9,7 +9,7 @@ import nbformat
 
 TOUR = Path(__file__).parents[2] / "notebooks" / "tour.py"
 PLOT = (
-    "from compaction_kit import plots\nfrom compaction_kit.plots.sizes import Histogram\nimport numpy as np\n"
+    "from compaction_kit import plots\nfrom compaction_kit.histogram import Histogram\nimport numpy as np\n"
     "plots.file_sizes(Histogram.of(np.array([100, 200])), 1024)"
 )
 

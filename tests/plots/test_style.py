@@ -12,7 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from compaction_kit import plots
-from compaction_kit.plots.sizes import Histogram
+from compaction_kit.histogram import Histogram
 from compaction_kit.text import KIB, MIB
 
 SIZES = np.array([10 * KIB, 12 * KIB, 3 * MIB, 40 * MIB])

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
+from compaction_kit.active import active_spark
 from compaction_kit.errors import (
     InvalidArgumentError,
     NotADeltaTableError,
@@ -17,7 +18,7 @@ from compaction_kit.folder import walk
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.log.reading import first_line
 from compaction_kit.query import SPARK_ERRORS
-from compaction_kit.session import active_spark, quiet_errors
+from compaction_kit.session import quiet_errors
 from compaction_kit.sql import full_name, identifiers, name_parts, plain_path, quoted
 from compaction_kit.storage import is_folder, local_path, open_store
 from compaction_kit.table import open_table

@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
 
 from compaction_kit import plots
+from compaction_kit.active import active_spark
 from compaction_kit.execute.work import Progress, ProgressBar
 from compaction_kit.plan.packing import OPEN_COST
 from compaction_kit.records import Record
-from compaction_kit.session import active_spark
-from compaction_kit.survey.find import Where, places
-from compaction_kit.survey.row import ROW, Facts, PlanSettings, survey_table
+from compaction_kit.surveys.find import Where, places
+from compaction_kit.surveys.row import ROW, Facts, PlanSettings, survey_table
 from compaction_kit.text import (
     Html,
     as_html_table,
