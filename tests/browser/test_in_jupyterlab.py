@@ -34,6 +34,20 @@ class TestInJupyterLab(NothingLeaks, AnalystsPath):
         return browser.run("notebooks/workbench.ipynb")
 
 
+class TestLabs(NothingLeaks, Labs):
+    """The labs and questions of the lessons, one after another on one page."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def page(cls, browser: Window, root: Path) -> Page:
+        make_tables(root / "lessons")
+        shutil.copytree(ROOT / "notebooks" / "course", root / "notebooks" / "course")
+        write_notebook(root / "notebooks" / "labs.ipynb", CELLS)
+        page = browser.run_beside("notebooks/labs.ipynb")
+        expect(page.locator(".ck-predict")).to_have_count(3, timeout=120 * SECOND)
+        return page
+
+
 _SAVE_AND_RESTART = """async () => {
     const { commands, shell } = window.jupyterapp;
     await commands.execute('docmanager:save');
@@ -46,7 +60,7 @@ _KEPT = """words => {
 
 
 class TestRestart:
-    """A notebook whose kernel was restarted, and which is opened again."""
+    """A notebook that is opened again after a restart of its kernel; last, because that has no Spark."""
 
     def test_it_says_to_run_the_cell_and_shows_what_was_on_screen_last(
         self, browser: Window, root: Path
@@ -77,17 +91,3 @@ class TestRestart:
         expect(still).not_to_contain_text("There is no")
         expect(still).not_to_contain_text("No table is open")
         shoot(page, "restarted", whole=True)
-
-
-class TestLabs(NothingLeaks, Labs):
-    """The labs and questions of the lessons, one after another on one page."""
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def page(cls, browser: Window, root: Path) -> Page:
-        make_tables(root / "lessons")
-        shutil.copytree(ROOT / "notebooks" / "course", root / "notebooks" / "course")
-        write_notebook(root / "notebooks" / "labs.ipynb", CELLS)
-        page = browser.run_beside("notebooks/labs.ipynb")
-        expect(page.locator(".ck-predict")).to_have_count(3, timeout=120 * SECOND)
-        return page
