@@ -35,6 +35,7 @@ class Part(w.VBox):
     def __init__(self, *children: w.Widget):
         self.failure = Text("error", "drawing-error")
         super().__init__([self.failure, *children])
+        self.add_class(f"ck-part-{self.title.replace(' ', '-').lower()}")
         self._stale = True
         # Jobs draw too: one after another, so that the last drawing is of the latest state.
         self._drawing = threading.RLock()

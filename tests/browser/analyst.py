@@ -362,7 +362,7 @@ class FirstLook:
         try:
             for name in ("Survey", "Files", "Plan", "My query", "Run", "History", "Vacuum", "Streams"):
                 part(page, name)
-                expect(page.locator("button.ck-refresh")).to_be_visible()
+                expect(page.locator(f".ck-part-{name.replace(' ', '-').lower()}")).to_be_visible()
                 cut_off = page.evaluate(_CUT_OFF)
                 for _ in range(20):
                     if not cut_off:
