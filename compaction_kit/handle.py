@@ -38,8 +38,6 @@ _MOST_PARTS = 3
 class Handle:
     """A table's name, folder, log and session.
 
-    Pickled, it is its name and its folder: whoever loads it has another session.
-
     Attributes:
         name: The name that it was opened by.
         store: Its files.

@@ -113,9 +113,12 @@ class Commit:
 
 def commits_of(store: Store, plan_id: str, since: int) -> list[Commit]:
     """The commits of a plan after a version, oldest first."""
-    files = [f for f in list_log(store) if f.kind is Kind.COMMIT and (f.version or 0) > since]
-    found = (_commit(store, file, plan_id) for file in files)
+    found = (_commit(store, file, plan_id) for file in _files_after(store, since))
     return [commit for commit in found if commit is not None]
+
+
+def _files_after(store: Store, since: int) -> list[LogFile]:
+    return [f for f in list_log(store) if f.kind is Kind.COMMIT and (f.version or 0) > since]
 
 
 def _commit(store: Store, file: LogFile, plan_id: str) -> Commit | None:
@@ -144,9 +147,7 @@ def told_others(store: Store, plan: BinPlan, since: int) -> str:
     """Say who else committed after a version, and how many files of a plan they took: part of a sentence."""
     planned = set(plan.files["path"].to_pylist())
     took: dict[str, int] = {}
-    for file in list_log(store):
-        if file.kind is not Kind.COMMIT or (file.version or 0) <= since:
-            continue
+    for file in _files_after(store, since):
         actions = commit_actions(store, file)
         info: dict[str, Any] = next(
             (action["commitInfo"] for action in actions if action.get("commitInfo")), {}

@@ -31,6 +31,7 @@ from compaction_kit.sinklog.policy import (
     setting,
 )
 from compaction_kit.sinklog.projection import VERSION_BYTES, Pace, Projection, Start, project
+from compaction_kit.storage import open_store
 from compaction_kit.text import format_count, format_seconds, format_size
 from compaction_kit.times import millis
 
@@ -106,9 +107,8 @@ def sink_log(path: str | Path, spark: SparkSession | None = None, policy: Policy
         policy = Policy() if session is None else Policy.of_session(kind, session.conf.get)
     needed = needed_files(listed)
     entries = pa.concat_tables([read_entries(store, file.name, kind) for file in needed])
-    counts = {file.name: count_entries(store, file.name) for file in listed}
     now = datetime.now(UTC)
-    return SinkLog(str(path), Path(store.root), kind, listed, needed, entries, counts, policy, now)
+    return SinkLog(str(path), Path(store.root), kind, listed, needed, entries, policy, now)
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,7 +127,6 @@ class SinkLog(Record):
         entries: One row per entry that a reader sees. Of a sink: path (a URI, as in the log), size_bytes,
             is_dir, modification_time, block_replication, block_size, action. Of a source: path, timestamp
             (the file's modification time), batch_id.
-        num_entries_in: The number of entries of each file, by its name; None if the file is missing by now.
         policy: When the log is compacted and cleaned up.
         read_at: When the log was read.
     """
@@ -138,7 +137,6 @@ class SinkLog(Record):
     listed: tuple[BatchFile, ...]
     needed: tuple[BatchFile, ...]
     entries: pa.Table
-    num_entries_in: dict[str, int | None]
     policy: Policy
     read_at: datetime
 
@@ -179,6 +177,12 @@ class SinkLog(Record):
         # CompactibleFileStreamLog.getAllValidBatches
         names = names_between(last_compaction, self.latest_batch + 1, self.compact_interval)
         return next((name for name in names if name not in existing), None)
+
+    @cached_property
+    def num_entries_in(self) -> dict[str, int | None]:
+        """The number of entries of each file, by its name; None if the file is missing by now."""
+        store = open_store(self.folder)
+        return {file.name: count_entries(store, file.name) for file in self.listed}
 
     @cached_property
     def pace(self) -> Pace:

@@ -26,7 +26,6 @@ from compaction_kit.table import open_table
 _SESSION_CATALOG = "spark_catalog"
 # catalog.schema
 _MOST_PARTS = 2
-_CATALOG = re.compile(r"spark\.sql\.catalog\.([^.]+)")
 _FACT = re.compile(r"^(Type|Provider|Location): (.*)$", re.MULTILINE)
 Where = str | Path | Iterable[str | Path]
 
