@@ -21,9 +21,9 @@ from matplotlib.figure import Figure
 from pyspark.sql import DataFrame
 
 from compaction_kit import plots
+from compaction_kit.arrow.actions import merge_stats, physical_schema
+from compaction_kit.arrow.job import partition_values
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.execute.arrow.actions import merge_stats, physical_schema
-from compaction_kit.execute.arrow.job import partition_values
 from compaction_kit.execute.contents import ANY_VERSION
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.files import Files

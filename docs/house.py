@@ -23,6 +23,7 @@ _ROOMS = {
         "folder",
     ),
     "files": ("files", "skipping", "predicate"),
+    "execute": ("arrow",),
     "handle": ("handle", "retention"),
     "verify": ("verify", "query", "reads"),
     "table": ("table", "compaction", "predict_reads", "verdict"),

@@ -13,7 +13,7 @@ from tests.test_project import ROOT
 # What reaches files without the store: the store, what runs on executors, and what has files of its own.
 REACH_FILES = (
     "storage/",
-    "execute/arrow/worker/",
+    "arrow/worker/",
     "session.py",
     "compat.py",
     "java.py",

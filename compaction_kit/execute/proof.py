@@ -1,6 +1,6 @@
 """Prove that files that replace others hold the same rows; undo commits that aren't proved.
 
-DuckDB reads them where it can (see `quick_proof`). Where it can't, or finds a difference, Spark does.
+DuckDB reads them where it can (see `arrow.duckdb`). Where it can't, or finds a difference, Spark does.
 
 The strategy "arrow" compares before it commits, so that nothing has to be undone. OPTIMIZE and
 an overwrite write and commit in one go, and are compared afterwards:
@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from concurrent.futures import wait
 from functools import partial
 
+from compaction_kit.arrow.duckdb import READER, NotCompared, compare_quickly
 from compaction_kit.execute.commits import Commit, has_tag, net_files, restore, settings
 from compaction_kit.execute.contents import ANY_VERSION, Adds, Content, contents, readable_together
 from compaction_kit.execute.failures import ContentDiffers, reason_of
@@ -29,7 +30,6 @@ from compaction_kit.execute.jobs import (
     run_watched,
     session_confs,
 )
-from compaction_kit.execute.quick_proof import READER, NotCompared, compare_quickly
 from compaction_kit.execute.work import Work
 from compaction_kit.verify import Fingerprint
 

@@ -7,6 +7,8 @@ import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from compaction_kit.arrow.refusals import refuse_bins, refuse_table
+from compaction_kit.arrow.strategy import run_arrow
 from compaction_kit.errors import (
     CompactionKitError,
     ConflictError,
@@ -16,8 +18,6 @@ from compaction_kit.errors import (
     StalePlanError,
     UnsupportedTableError,
 )
-from compaction_kit.execute.arrow.refusals import refuse_bins, refuse_table
-from compaction_kit.execute.arrow.strategy import run_arrow
 from compaction_kit.execute.commits import Commit, commits_of, removed_paths, told_others, unnamed_files
 from compaction_kit.execute.failures import BinFailed, ContentDiffers, TableChanged, stale, translate
 from compaction_kit.execute.jobs import WorkCancelled

@@ -18,7 +18,7 @@ from compaction_kit.errors import CompactionKitError
 from tests import handmade
 from tests.knocks.oracle import Before, Case, Outcome, Rows, Wrong, judge_error, judge_result
 
-# As much as in tests/execute/arrow/worker/test_decoding.py.
+# As much as in tests/arrow/worker/test_decoding.py.
 MOST = 1.2 * 2**30
 _ARRAY = {"type": "array", "elementType": "integer", "containsNull": True}
 

@@ -16,7 +16,7 @@ from compaction_kit.datasets import shaped_table
 from compaction_kit.execute import Progress
 from compaction_kit.execute.jobs import in_thread, session_confs
 from tests import handmade
-from tests.execute.arrow.test_faults import fill
+from tests.arrow.test_faults import fill
 from tests.execute.meanwhile import once
 from tests.execute.test_paths import FORMS, World
 from tests.execute.test_proof import spoil

@@ -5,7 +5,7 @@ from functools import partial
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from tests.execute.arrow.worker.test_content import (
+from tests.arrow.worker.test_content import (
     pairs,
     test_duckdb_tells_small_differences,
     test_spark_tells_the_same_differences,

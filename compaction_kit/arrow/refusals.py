@@ -1,0 +1,262 @@
+"""What the strategy "arrow" can rewrite, as Arrow types, and what it leaves to OPTIMIZE, and why."""
+
+import importlib
+import json
+import pickle
+import re
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from py4j.protocol import Py4JError
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from compaction_kit.arrow import worker
+from compaction_kit.arrow.worker.files import is_there
+from compaction_kit.compat import has_jvm, writes_partition_columns
+from compaction_kit.errors import UnsupportedTableError
+from compaction_kit.execute.failures import reason_of
+from compaction_kit.log.metadata import Metadata, Protocol
+from compaction_kit.log.paths import is_remote, is_unreadable, places
+from compaction_kit.log.snapshot import Snapshot
+from compaction_kit.plan import BinPlan
+from compaction_kit.storage import Store
+
+# Writer features that stay intact when files are rewritten row by row; Delta's commit does the rest.
+_HARMLESS = frozenset(
+    {
+        "allowColumnDefaults",
+        "appendOnly",
+        "changeDataFeed",
+        "checkConstraints",
+        "checkpointProtection",
+        "clustering",
+        "columnMapping",
+        "deletionVectors",
+        "domainMetadata",
+        "generatedColumns",
+        "identityColumns",
+        "inCommitTimestamp",
+        "invariants",
+        "materializePartitionColumns",
+        "timestampNtz",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+    }
+)
+# Years of more or less than four digits have a sign.
+_FAR_TIME = r'"[+-]\d{4,}-\d\d-\d\d[T ]'
+# The last writer version: its features are named (protocol, "Table Features").
+_NAMED_FEATURES = 7
+_SIMPLE = {
+    "string": pa.string(),
+    "long": pa.int64(),
+    "integer": pa.int32(),
+    "short": pa.int16(),
+    "byte": pa.int8(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+_FIELD_ID = b"PARQUET:field_id"
+# Spark's masters whose tasks run in the driver's own process, with its Python; "local-cluster" is none.
+_ONE_PROCESS = re.compile(r"local($|\[)")
+# The oldest pyarrow that executors may have: 14 doesn't know the checksums of pages.
+_LEAST_PYARROW = 19
+# Executors may lack this package: they get the worker's code by value.
+cloudpickle.register_pickle_by_value(worker)  # type: ignore[no-untyped-call]
+
+
+def refuse_table(spark: SparkSession, plan: BinPlan) -> str | None:
+    """Why no bin of a plan can be rewritten with pyarrow; None if bins can."""
+    snapshot = plan.source.snapshot
+    store = snapshot.store
+    if not has_jvm(spark):
+        return "its commit needs the session's JVM, which can't be reached over Spark Connect"
+    if not store.is_local and store.files is None:
+        return f"executors can't reach {store.root} by pyarrow"
+    if plan.zorder_by:
+        return "Z-ordering needs Spark"
+    if plan.thresholds.max_records_per_file:
+        return "spark.sql.files.maxRecordsPerFile is set, by which a bin becomes several files"
+    return (
+        _refuse_protocol(snapshot.protocol)
+        or _refuse_types(spark, snapshot)
+        or legacy_setting(spark)
+        or refuse_executors(spark, store)
+    )
+
+
+def refuse_executors(spark: SparkSession, store: Store) -> str | None:
+    """Why a cluster's executors can't rewrite files of a store, as one task finds; None if they can.
+
+    Tasks that run in the driver's own process have what the driver has, so that none need look.
+    """
+    if runs_in_driver(spark):
+        return None
+    context = spark.sparkContext
+    place, files = store.place(), store.files and worker.Files(*store.files)
+    # As bytes, for without pyarrow it can't be loaded.
+    reach = cloudpickle.dumps(partial(is_there, place, files))  # type: ignore[no-untyped-call]
+
+    def look(_: Iterable[int]) -> list[str]:
+        try:
+            pyarrow, _ = map(importlib.import_module, ("pyarrow", "numpy"))
+        except ImportError as error:
+            is_missing = error.name in ("pyarrow", "numpy")
+            return [f"have no {error.name}" if is_missing else f"can't import pyarrow: {error}"]
+        version = pyarrow.__version__
+        if int(version.partition(".")[0]) < _LEAST_PYARROW:
+            return [f"have pyarrow {version}, and {_LEAST_PYARROW} or newer is needed"]
+        try:
+            return [] if pickle.loads(reach)() else [f"can't reach {place}: nothing is there"]
+        except Exception as error:
+            return [f"can't reach {place}: {error}"]
+
+    try:
+        reasons = context.parallelize([0], 1).mapPartitions(look).collect()
+    except (PySparkException, Py4JError) as error:
+        reasons = [f"can't run Python: {reason_of(error)}"]
+    return f"executors {_without_secrets(reasons[0], files)}" if reasons else None
+
+
+def runs_in_driver(spark: SparkSession) -> bool:
+    """Whether tasks run in the driver's own process, with its Python."""
+    return _ONE_PROCESS.match(str(spark.sparkContext.master)) is not None
+
+
+def _without_secrets(text: str, files: worker.Files | None) -> str:
+    """The first line of a text, without credentials."""
+    for name, value in files.options if files else ():
+        if value and re.search("key|token", name):
+            text = text.replace(str(value), "…")
+    return text.partition("\n")[0].rstrip(" .")
+
+
+def refuse_changes(spark: SparkSession, before: Snapshot, after: Snapshot) -> str | None:
+    """Why files that were rewritten for one version of the table don't fit a later one; None if they do.
+
+    Columns added in between do no harm: in older files they are null.
+    """
+    metadata = after.metadata
+    if (before.metadata.id, before.metadata.partition_columns) != (metadata.id, metadata.partition_columns):
+        return "it was made anew"
+    reason = _refuse_protocol(after.protocol) or _refuse_types(spark, after)
+    if reason is not None:
+        return f"{reason} now"
+    were, are = (has_partition_columns(spark, snapshot) for snapshot in (before, after))
+    if are != were:
+        return f"data files are {'to have' if are else 'to be without'} the partition columns now"
+    now, known = (data_schema(snapshot.metadata, are) for snapshot in (after, before))
+    changed = [f.name for f in known if f.name in now.names and not f.equals(now.field(f.name))]
+    return f"the column {changed[0]} is of another type now" if changed else None
+
+
+def refuse_bins(plan: BinPlan) -> dict[int, str]:
+    """Why some of a plan's bins can't be rewritten with pyarrow, by their number."""
+    positions, bin_ids = plan.members
+    files = plan.source.to_arrow()
+    has_vector = files["deletion_vector_cardinality"].is_valid().to_numpy()[positions]
+    paths = plan.source.paths(positions)
+    store = plan.source.snapshot.store
+    found = places(paths, store)
+    far = "not on a local disk" if store.is_local else "outside of the table's folder"
+    reasons: dict[str, Any] = {
+        "a file has a path that Delta can't open": is_unreadable(paths),
+        f"a file is {far}": is_remote(found),
+        "a file has a deletion vector": has_vector,
+        "a file has timestamps of years that pyarrow may read as others": _far_times(plan, positions),
+    }
+    return {int(number): reason for reason, hits in reasons.items() for number in bin_ids[np.asarray(hits)]}
+
+
+def _far_times(plan: BinPlan, positions: np.ndarray) -> np.ndarray:
+    """Whether the stats of each file have years before 1 or after 9999, which INT96 may hold."""
+    snapshot = plan.source.snapshot
+    if '"timestamp"' not in json.dumps(snapshot.metadata.schema):
+        return np.zeros(len(positions), dtype=bool)
+    stats = snapshot.stats.take(pa.array(plan.source.in_snapshot(positions)))
+    return np.array(pc.match_substring_regex(stats, _FAR_TIME).to_pylist(), dtype=bool)
+
+
+def _refuse_protocol(protocol: Protocol) -> str | None:
+    if protocol.min_writer_version > _NAMED_FEATURES:
+        return f"the table needs writer version {protocol.min_writer_version}"
+    unknown = sorted(protocol.writer_features - _HARMLESS)
+    return f"the table has the feature {', '.join(unknown)}" if unknown else None
+
+
+def legacy_setting(spark: SparkSession) -> str | None:
+    """Why dates may be of the old calendar: of files whose footers don't say, a setting of Spark does."""
+    for name in ("datetimeRebaseModeInRead", "int96RebaseModeInRead"):
+        if (spark.conf.get(f"spark.sql.parquet.{name}", None) or "").upper() == "LEGACY":
+            return f"spark.sql.parquet.{name} is LEGACY, so that dates may be of the old calendar"
+    return None
+
+
+def _refuse_types(spark: SparkSession, snapshot: Snapshot) -> str | None:
+    metadata = snapshot.metadata
+    if len(metadata.schema["fields"]) == len(metadata.partition_columns):
+        return "the table has no column besides those it is partitioned by"
+    try:
+        data_schema(metadata, has_partition_columns(spark, snapshot))
+    except UnsupportedTableError as error:
+        return str(error).rstrip(".")
+    return None
+
+
+def data_schema(metadata: Metadata, with_partition_columns: bool) -> pa.Schema:
+    """The schema of the data files that Delta writes: physical names, field ids, partition columns last.
+
+    Raises:
+        UnsupportedTableError: A column's type isn't known here.
+    """
+    fields = {field["name"]: field for field in metadata.schema["fields"]}
+    names = [name for name in fields if name not in metadata.partition_columns]
+    if with_partition_columns:
+        names += metadata.partition_columns
+    return pa.schema([_field(fields[name], metadata) for name in names])
+
+
+def has_partition_columns(spark: SparkSession, snapshot: Snapshot) -> bool:
+    """Whether Delta writes partition columns to data files (TransactionalWrite.writeFiles)."""
+    if "materializePartitionColumns" in snapshot.protocol.writer_features:
+        return True
+    written = snapshot.metadata.configuration.get("delta.writePartitionColumnsToParquet", "true")
+    return writes_partition_columns(spark) and written.lower() == "true"
+
+
+def _field(field: Mapping[str, Any], metadata: Metadata) -> pa.Field:
+    known = (field.get("metadata") or {}) if metadata.is_mapped else {}
+    number = known.get("delta.columnMapping.id")
+    ids = {_FIELD_ID: str(number).encode()} if number is not None else None
+    kind = _type(field["type"], field["name"], metadata)
+    return pa.field(metadata.physical_name(field), kind, nullable=True, metadata=ids)
+
+
+def _type(kind: Any, column: str, metadata: Metadata) -> pa.DataType:
+    if isinstance(kind, str):
+        decimal = _DECIMAL.fullmatch(kind)
+        if decimal:
+            return pa.decimal128(int(decimal[1]), int(decimal[2]))
+        if kind in _SIMPLE:
+            return _SIMPLE[kind]
+    elif kind["type"] == "struct":
+        return pa.struct([_field(field, metadata) for field in kind["fields"]])
+    elif kind["type"] == "array":
+        return pa.list_(pa.field("element", _type(kind["elementType"], column, metadata)))
+    elif kind["type"] == "map":
+        value = pa.field("value", _type(kind["valueType"], column, metadata))
+        return pa.map_(_type(kind["keyType"], column, metadata), value)
+    name = kind if isinstance(kind, str) else kind["type"]
+    raise UnsupportedTableError(f"Column {column} is of type {name}, which pyarrow can't rewrite faithfully.")

@@ -1,0 +1,178 @@
+"""Where a run's outputs are until a commit names them, and how those that none will name are deleted."""
+
+import contextlib
+import itertools
+import posixpath
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from compaction_kit.arrow import worker
+from compaction_kit.arrow.worker import Rewritten
+from compaction_kit.arrow.worker.files import Storage, storage_of
+from compaction_kit.errors import CompactionKitError
+from compaction_kit.execute.failures import BinFailed
+from compaction_kit.log.paths import is_within
+from compaction_kit.storage import LocalStore, RemoteStore, Store, checksum_place
+
+# How long to try to delete a folder that tasks may still write to.
+_DELETING_SECONDS = 30
+# Folders of a store that are listed at once.
+_LISTINGS = 32
+
+
+class OnDisk:
+    """Outputs on a local disk: written to a folder of the run's own, and moved when all are there.
+
+    A Python worker goes on for a while when its task has been cancelled, or was tried again elsewhere: it
+    can't write to a folder that is gone.
+    """
+
+    files = None
+    may_join = True
+
+    def __init__(self, store: LocalStore, folders: Mapping[int, str], run: str):
+        self._store = store
+        self._folders = folders
+        self._run = run
+        self._own = f"compaction-kit-{run}"
+        self._has_begun = False
+        self.mark = store.place(self._own)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a task writes, which takes a while in workers that have just been started."""
+        # If the folder was deleted, the tasks will tell.
+        with contextlib.suppress(CompactionKitError):
+            self._has_begun = self._has_begun or len(self._store.entries(self._own)) > 1
+        return self._has_begun
+
+    def output(self, number: int) -> str:
+        """What the path of a bin's output begins with."""
+        return f"{self.mark}/part-{number:05d}-{self._run}"
+
+    def __enter__(self) -> None:
+        self._store.make_folder(self._own, exist_ok=False)
+        # VACUUM deletes empty folders at once, and this file in its time if the process is killed.
+        self._store.create(f"{self._own}/in-use", b"")
+
+    def __exit__(self, *error: object) -> None:
+        end = time.monotonic() + _DELETING_SECONDS
+        while self._store.is_taken(self._own) and time.monotonic() < end:
+            # Again, if a file came after its listing.
+            self._store.delete(self._own)
+
+    def placed(self, outputs: Iterable[Rewritten]) -> list[Rewritten]:
+        """Move outputs to the folders of their bins."""
+        store, moved = self._store, list[Rewritten]()
+        made = {folder: _made(store, folder) for folder in set(self._folders.values())}
+        try:
+            for output in outputs:
+                place = output.path and posixpath.join(
+                    made[self._folders[output.number]], posixpath.basename(output.path)
+                )
+                moved.append(output._replace(path=place and store.place(place)))
+                if place:
+                    store.move(output.path, place)
+                    with contextlib.suppress(FileNotFoundError):
+                        store.move(checksum_place(output.path), checksum_place(place))
+        except BaseException:
+            self.discard(moved)
+            raise
+        return moved
+
+    def discard(self, outputs: Iterable[Rewritten]) -> None:
+        """Delete outputs that no commit will name."""
+        for output in outputs:
+            if output.path:
+                self._store.delete(output.path)
+                self._store.delete(checksum_place(output.path))
+
+    # There is nothing else: it went with the folder.
+    sweep = discard
+
+
+class InStore:
+    """Outputs on an object store: written where they stay, for none is there before it is whole.
+
+    A task that outlives the run deletes its own, when it sees that the mark is gone (see `rewrite_shares`).
+    What was there before, the listing finds.
+    """
+
+    # The parts of a bin would have to be written, and read, once more.
+    may_join = False
+    # Not known.
+    has_begun = True
+
+    def __init__(self, store: RemoteStore, folders: Mapping[int, str], run: str):
+        self._store = store
+        self._folders = folders
+        self._run = run
+        self._placed: set[str] = set()
+        # VACUUM deletes it in its time, if the process is killed.
+        self.mark = store.place(f"compaction-kit-{run}.in-use")
+
+    @property
+    def files(self) -> worker.Files:
+        """How executors reach the store, with credentials that don't end soon."""
+        if self._store.files is None:
+            raise BinFailed(f"executors can't write to {self._store.root} by pyarrow")
+        return worker.Files(*self._store.files)
+
+    def output(self, number: int) -> str:
+        """What the place of a bin's output begins with."""
+        return self._store.place(posixpath.join(self._folders[number], f"part-{number:05d}-{self._run}"))
+
+    def __enter__(self) -> None:
+        with storage_of(self.files).create(self.mark) as file:
+            file.write(b"")
+
+    def __exit__(self, *error: object) -> None:
+        storage_of(self.files).delete(self.mark)
+
+    def placed(self, outputs: Iterable[Rewritten]) -> list[Rewritten]:
+        """Take note of the outputs, which are in their places."""
+        found = list(outputs)
+        self._placed = {output.path for output in found}
+        return found
+
+    def discard(self, outputs: Iterable[Rewritten]) -> None:
+        """Leave outputs that no commit will name to `sweep`."""
+
+    def sweep(self, unnamed: Iterable[Rewritten]) -> None:
+        """Delete the outputs that no commit names, and those that no task came to tell of."""
+        named = self._placed - {output.path for output in unnamed}
+        with ThreadPoolExecutor(_LISTINGS) as pool:
+            list(pool.map(partial(self._sweep, storage_of(self.files), named), set(self._folders.values())))
+
+    def _sweep(self, storage: Storage, named: set[str], folder: str) -> None:
+        # What can't be listed or deleted now is left to VACUUM.
+        with contextlib.suppress(CompactionKitError, OSError):
+            for entry in self._store.entries(folder):
+                place = self._store.place(posixpath.join(folder, entry.name))
+                if self._run in entry.name and place not in named:
+                    storage.delete(place)
+
+
+Staging = OnDisk | InStore
+
+
+def staging_for(store: Store, folders: Mapping[int, str], run: str) -> Staging:
+    """Where the outputs of a run go.
+
+    Args:
+        store: The table's.
+        folders: The folder of each bin's output, by the bin's number.
+        run: An id that the names of outputs have.
+    """
+    return OnDisk(store, folders, run) if isinstance(store, LocalStore) else InStore(store, folders, run)
+
+
+def _made(store: LocalStore, folder: str) -> str:
+    """A folder of a table, made if it isn't there; the table's own, "", if a link leads out of that."""
+    above = itertools.accumulate(folder.split("/"), "{}/{}".format)
+    if not all(is_within(store.real(place), store.root) for place in above):
+        return ""
+    store.make_folder(folder)
+    return folder

@@ -1,0 +1,216 @@
+"""The strategy "arrow": a plan's bins, batch after batch, rewritten by Spark tasks and committed by Delta."""
+
+import contextlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import wait
+from functools import partial
+
+import numpy as np
+import pyarrow.compute as pc
+
+from compaction_kit.arrow.actions import Replaced, commit_metrics, file_actions, replace_files
+from compaction_kit.arrow.job import Bin, BinJob
+from compaction_kit.arrow.refusals import refuse_bins, refuse_changes
+from compaction_kit.arrow.worker import Rewritten
+from compaction_kit.execute.commits import as_add, settings
+from compaction_kit.execute.failures import BinFailed, TableChanged
+from compaction_kit.execute.jobs import POLL_SECONDS, in_thread
+from compaction_kit.execute.jvm import OptimizeTransaction, is_conflict
+from compaction_kit.execute.proof import compare
+from compaction_kit.execute.work import Work
+from compaction_kit.log.listing import LOG_FOLDER
+from compaction_kit.log.snapshot import Snapshot
+from compaction_kit.text import format_count
+from compaction_kit.verify import Fingerprint
+
+# Conflicts after which a run gives up.
+MOST_CONFLICTS = 5
+_NO_CHECKSUM = {
+    "spark.databricks.delta.writeChecksumFile.enabled": "false",
+    "spark.databricks.delta.incremental.commit.enabled": "false",
+}
+
+
+def run_arrow(work: Work) -> Mapping[int, str]:
+    """Rewrite a plan's bins with pyarrow, compare the outputs, and commit them as OPTIMIZE would.
+
+    Bins that can't be rewritten so are left alone, with all bins of their partitions if the plan is one
+    that OPTIMIZE runs, for it packs a partition by itself.
+
+    Args:
+        work: The plan, the table, the session.
+
+    Returns:
+        The refused bins: the reason by the bin's number.
+
+    Raises:
+        TableChanged: Another writer changed the columns or how they are stored.
+        BinFailed: A file can't be read or written; its batch was not committed.
+        ContentDiffers: Spark reads other rows from the outputs; their batch was not committed.
+        WorkCancelled: It was cancelled; its batch was not committed.
+    """
+    run = _ArrowRun(work)
+    for batch in run.batches():
+        run.run_batch(batch)
+    return run.refusals
+
+
+class _ArrowRun:
+    """One run, with the bins that are refused on the way."""
+
+    def __init__(self, work: Work):
+        self._work = work
+        self._source = work.plan.source
+        self._job = BinJob(work.spark, work.store, self._source, work.record)
+        self.refusals = refuse_bins(work.plan)
+        packing = work.plan.packing
+        self._bins = [
+            Bin(number, packing.order[start:end])
+            for number, (start, end) in enumerate(zip(packing.starts, packing.ends, strict=True))
+        ]
+        self._partition_of = work.plan.bin_groups.tolist()
+
+    def batches(self) -> Iterator[list[Bin]]:
+        batch_ids = self._work.plan.outcome.batch_ids
+        for batch in np.unique(batch_ids).tolist():
+            yield [self._bins[i] for i in np.flatnonzero(batch_ids == batch).tolist()]
+
+    def _left(self, bins: Iterable[Bin]) -> list[Bin]:
+        """The bins to rewrite here: OPTIMIZE gets whole partitions."""
+        if not self._work.plan.is_optimize:
+            return [bin_ for bin_ in bins if bin_.number not in self.refusals]
+        theirs = {self._partition_of[number] for number in self.refusals}
+        return [bin_ for bin_ in bins if self._partition_of[bin_.number] not in theirs]
+
+    def run_batch(self, bins: list[Bin]) -> None:
+        bins = self._live_part(self._left(bins), self._work.log.segment().version)
+        while bins:
+            # Delta begins while the tasks write, and stats are merged.
+            meanwhile = in_thread(self._work.spark, partial(self._prepare, bins))
+            # Outputs that no commit has named yet: deleted if none will.
+            with self._job.rewritten(bins) as pending:
+                done = list(pending.values())
+                transaction, replaced = meanwhile.result()
+                failure = next((output.failure for output in done if output.failure is not None), None)
+                if failure is not None:
+                    raise BinFailed(failure)
+                self.refusals |= {
+                    output.number: output.refusal for output in done if output.refusal is not None
+                }
+                kept = [bin_ for bin_ in self._left(bins) if pending[bin_.number].path]
+                bins = self._commit(transaction, kept, replaced, pending)
+
+    def _prepare(self, bins: list[Bin]) -> tuple[OptimizeTransaction, dict[int, Replaced]]:
+        """A transaction at the latest version, and the actions of each bin's inputs."""
+        transaction = OptimizeTransaction(self._work.spark, self._work.table)
+        replaced = replace_files(self._source, bins)
+        return transaction, {bin_.number: files for bin_, files in zip(bins, replaced, strict=True)}
+
+    def _commit(
+        self,
+        transaction: OptimizeTransaction,
+        bins: list[Bin],
+        replaced: Mapping[int, Replaced],
+        pending: dict[int, Rewritten],
+    ) -> list[Bin]:
+        """Compare and commit outputs; returns the live part of bins of which other writers took files."""
+        work, lost = self._work, list[Bin]()
+        proof: Fingerprint | None = None
+        is_counted = False
+        while bins:
+            left = self._live_part(bins, transaction.version)
+            sizes = {bin_.number: len(bin_.positions) for bin_ in left}
+            whole = [bin_ for bin_ in bins if sizes.get(bin_.number) == len(bin_.positions)]
+            gone = [bin_.number for bin_ in bins if sizes.get(bin_.number) != len(bin_.positions)]
+            if gone and not is_counted:
+                self._count_conflict(TableChanged(f"files of {format_count(len(gone), 'bin')} are gone"))
+            if gone and proof is not None:
+                # If all bins and these have the same content as their outputs, so have the rest.
+                proof -= self._compare(self._actions(gone, replaced, pending))
+            lost += [bin_ for bin_ in left if bin_.number in gone]
+            bins = whole
+            numbers = [bin_.number for bin_ in bins]
+            if not any(pending[number].num_rows for number in numbers):
+                break
+            actions = self._actions(numbers, replaced, pending)
+            metrics = commit_metrics(*_picked(numbers, replaced, pending))
+            if work.verify and proof is None:
+                proof = self._compare(actions)
+            work.record.ask(work.record.committing)
+            # After an error that is no conflict the commit may have been made: then they are live files.
+            named = {number: pending.pop(number) for number in numbers if pending[number].num_rows}
+            try:
+                confs = self._checksum_confs(transaction.version)
+                with work.record.step("commit"), settings(work.spark, "arrow", work.plan.id, confs, proof):
+                    self._watch(partial(transaction.commit, actions, metrics, work.plan.where))
+                break
+            except Exception as error:
+                if not is_conflict(error):
+                    raise
+                pending |= named
+                self._count_conflict(error)
+                transaction, is_counted = OptimizeTransaction(work.spark, work.table), True
+        if proof is not None:
+            work.record.fingerprint += proof
+        return lost
+
+    def _watch(self, commit: Callable[[], int]) -> None:
+        """Commit, and report that meanwhile; it can't be cancelled any more."""
+        outcome = in_thread(self._work.spark, commit)
+        try:
+            while not wait([outcome], POLL_SECONDS).done:
+                with contextlib.suppress(Exception):
+                    self._work.record.committing()
+        finally:
+            # After Ctrl-C too: else the error says that nothing is committed, and a moment later it is.
+            wait([outcome])
+        outcome.result()
+
+    def _actions(
+        self, numbers: Iterable[int], replaced: Mapping[int, Replaced], pending: Mapping[int, Rewritten]
+    ) -> list[str]:
+        return file_actions(self._work.store, *_picked(numbers, replaced, pending))
+
+    def _compare(self, lines: Iterable[str]) -> Fingerprint:
+        """Compare the rows that file actions remove and add, before they are committed."""
+        actions = [json.loads(line) for line in lines]
+        gone = [as_add(action["remove"]) for action in actions if "remove" in action]
+        return compare(self._work, gone, [action for action in actions if "add" in action])
+
+    def _checksum_confs(self, version: int) -> dict[str, str]:
+        """A version without a checksum file is followed by one without: Delta would read the whole log."""
+        has_one = self._work.store.is_taken(f"{LOG_FOLDER}/{version:020d}.crc")
+        return {} if has_one else _NO_CHECKSUM
+
+    def _count_conflict(self, error: Exception) -> None:
+        self._work.record.conflict(error)
+        if len(self._work.record.conflicts) > MOST_CONFLICTS:
+            raise error
+
+    def _live_part(self, bins: list[Bin], version: int) -> list[Bin]:
+        """The bins with their files that are still live at a version, if more than one is."""
+        if version == self._work.plan.version or not bins:
+            return bins
+        snapshot = self._work.log.snapshot(version)
+        reason = refuse_changes(self._work.spark, self._source.snapshot, snapshot)
+        if reason is not None:
+            raise TableChanged(reason)
+        live = self._are_live(snapshot, bins)
+        trimmed = [Bin(bin_.number, bin_.positions[live[bin_.number]]) for bin_ in bins]
+        return [bin_ for bin_ in trimmed if len(bin_.positions) > 1]
+
+    def _are_live(self, snapshot: Snapshot, bins: Sequence[Bin]) -> dict[int, np.ndarray]:
+        """Whether each file of each bin is still live, and without a deletion vector."""
+        whole = snapshot.live.filter(pc.is_null(snapshot.live["deletion_vector_id"]))
+        paths = self._source.paths(np.concatenate([bin_.positions for bin_ in bins]))
+        is_live = pc.is_in(paths, value_set=whole["path"].combine_chunks()).to_numpy()
+        parts = np.split(is_live, np.cumsum([len(bin_.positions) for bin_ in bins])[:-1])
+        return {bin_.number: part for bin_, part in zip(bins, parts, strict=True)}
+
+
+def _picked(
+    numbers: Iterable[int], replaced: Mapping[int, Replaced], pending: Mapping[int, Rewritten]
+) -> tuple[list[Replaced], list[Rewritten]]:
+    numbers = list(numbers)
+    return [replaced[number] for number in numbers], [pending[number] for number in numbers]

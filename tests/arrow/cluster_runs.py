@@ -1,0 +1,196 @@
+"""Runs on a cluster, in a process of their own, for a process has one Spark context.
+
+python -m tests.arrow.cluster_runs FOLDER SETTINGS [NAME…] runs plans of the tables in FOLDER, of
+those in `BY_NIGHT` if they are named, and writes what came of each to its "told.json". SETTINGS are the
+session's, in JSON. The first task to write a file of a table meets with what `FAULTS` has for it;
+"<table>.lost" in FOLDER names that file. "stored" is s3a://kit/stored; with "path/t" is done what else an
+analyst does. Other Pythons than the executors' first are in "pythons" in FOLDER.
+"""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from compaction_kit import get_spark, interop, open_table, survey, workbench
+from compaction_kit.arrow import job
+from compaction_kit.arrow.refusals import refuse_executors
+from compaction_kit.arrow.worker import rewrite_shares
+from compaction_kit.errors import CompactionKitError
+from compaction_kit.execute import Progress
+from compaction_kit.storage import open_store
+
+CONFIG = {
+    "spark.driver.memory": "1g",
+    "spark.executor.memory": "512m",
+    # Begin when both executors are there.
+    "spark.cores.max": 2,
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "50ms",
+    "spark.speculation.quantile": "0.1",
+    "spark.speculation.minTaskRuntime": "1s",
+    "spark.speculation.efficiency.enabled": "false",
+}
+WAITING_SECONDS = 60
+BY_NIGHT = ("slow", "cancelled", "stored", "executor", "path")
+# A fault takes the path of the commit that the run is to make.
+Fault = Callable[[Path], None]
+
+
+def kill_worker(_: Path) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_executor(_: Path) -> None:
+    """The parent of the daemon that has forked this process."""
+    found = subprocess.run(["ps", "-o", "ppid=", "-p", str(os.getppid())], capture_output=True, check=True)
+    os.kill(int(found.stdout), signal.SIGKILL)
+
+
+def wait_for_commit(commit: Path) -> None:
+    end = time.monotonic() + WAITING_SECONDS
+    while not commit.exists() and time.monotonic() < end:
+        time.sleep(0.02)
+
+
+FAULTS: dict[str, Fault] = {
+    "worker": kill_worker,
+    "stored": kill_worker,
+    "slow": wait_for_commit,
+    "cancelled": wait_for_commit,
+    "executor": kill_executor,
+}
+
+
+def faulty(lost: Path, commit: Path, fault: Fault) -> Callable[..., Iterator[tuple[Any, ...]]]:
+    """`rewrite_shares`, with a fault after the first file of all, which is named in `lost`."""
+
+    def rewriting(*args: Any) -> Iterator[tuple[Any, ...]]:
+        for one in rewrite_shares(*args):
+            try:
+                with lost.open("x") as file:
+                    file.write(one[2])
+            except FileExistsError:
+                pass
+            else:
+                fault(commit)
+            yield one
+
+    return rewriting
+
+
+class Stop(Exception):
+    pass
+
+
+def run(spark: SparkSession, folder: Path, name: str, strategy: str = "auto") -> dict[str, Any]:
+    """Run a plan of a table; returns what is told of it."""
+    table, lost = folder / name, folder / f"{name}.lost"
+    plan = open_table(table if table.exists() else f"s3a://kit/{name}", spark).plan_compaction()
+    commit = table / "_delta_log" / f"{plan.version + 1:020}.json"
+    fault = FAULTS.get(name)
+    vars(job)["rewrite_shares"] = faulty(lost, commit, fault) if fault else rewrite_shares
+    fractions = []
+
+    def watch(progress: Progress) -> None:
+        fractions.append(progress.fraction)
+        if name == "cancelled" and lost.exists():
+            raise Stop
+
+    start = time.monotonic()
+    try:
+        result = plan.run(strategy=strategy, progress=watch)
+    except CompactionKitError as error:
+        return {"error": str(error), "seconds": time.monotonic() - start}
+    return {
+        "strategy": result.strategy,
+        "reason": result.reason,
+        "versions": result.versions,
+        "as_planned": result.as_planned,
+        "verified": result.verified,
+        "num_files_added": result.num_files_added,
+        "num_bins": plan.num_bins,
+        "steps": sorted(set(result.timeline["step"].to_pylist())),
+        "fractions": fractions,
+        "seconds": time.monotonic() - start,
+    }
+
+
+def path(spark: SparkSession, folder: Path) -> dict[str, Any]:
+    """What else an analyst does: rewrite by Spark's writer, restore, a manifest, vacuum, the workbench."""
+    table = open_table(folder, spark)
+    rewritten = table.plan_compaction().run(strategy="rewrite")
+    restored = table.plan_restore(rewritten.versions[0] - 1).run()
+    interop.generate_manifest(table)
+    listed = interop.check_manifest(table).files["state"].to_pylist()
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    vacuum = table.plan_vacuum(retention="0 hours")
+    vacuumed = vacuum.run()
+    bench: Any = workbench(folder)
+    bench.state.loading.wait(60)
+    bench.state.run()
+    bench.state.running.wait(120)
+    return {
+        "rewritten": [rewritten.strategy, rewritten.as_planned, rewritten.verified],
+        "restored": restored.as_planned,
+        "listed": sorted(set(listed)),
+        "vacuumed": [vacuum.num_files, vacuumed.num_files, vacuumed.as_planned],
+        "surveyed": survey(folder.parent).to_arrow()["table"].to_pylist(),
+        "workbench": bench.footer.value,
+        "by": bench.state.result.strategy,
+    }
+
+
+def has_package(_: Iterable[int]) -> Iterator[bool]:
+    yield importlib.util.find_spec("compaction_kit") is not None
+
+
+def looked(spark: SparkSession, folder: Path, has_store: bool) -> dict[str, str | None]:
+    """What `refuse_executors` says of several tables and Pythons."""
+    context = spark.sparkContext
+    stored = [f"s3a://kit/{name}" for name in ("stored", "missing", "denied")] if has_store else []
+    tables = (str(folder / "missing"), *stored)
+    told = {table: refuse_executors(spark, open_store(table)) for table in tables}
+    for name in ("bare", "without-numpy", "old", "none"):
+        context.pythonExec = f"{folder}/pythons/{name}/bin/python"
+        told[name] = refuse_executors(spark, open_store(folder))
+    return told
+
+
+def main(to: str, settings: str, *by_night: str) -> None:
+    folder = Path(to)
+    spark = get_spark(CONFIG | json.loads(settings), s3="stored" in by_night)
+    context = spark.sparkContext
+    # The least, so that small bins are divided too.
+    job.LEAST_SHARE = 1
+    told: dict[str, Any] = {
+        "has_package": context.parallelize([0, 1], 2).mapPartitions(has_package).collect()
+    }
+    for name in ("planned", "worker", "slow", "cancelled", "stored"):
+        if name in by_night or name not in BY_NIGHT:
+            told[name] = run(spark, folder, name)
+    python = context.pythonExec
+    told["looked"] = looked(spark, folder, "stored" in by_night)
+    context.pythonExec = f"{folder}/pythons/bare/bin/python"
+    told["refused"] = run(spark, folder, "bare", "arrow")
+    told["optimized"] = run(spark, folder, "bare")
+    context.pythonExec = python
+    if "executor" in by_night:
+        # At last: another takes a while to start.
+        told["executor"] = run(spark, folder, "executor")
+    if "path" in by_night:
+        told["path"] = path(spark, folder / "path" / "t")
+    (folder / "told.json").write_text(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

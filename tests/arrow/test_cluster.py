@@ -1,0 +1,216 @@
+"""Runs on a Spark standalone cluster, whose executors have pyspark, pyarrow and numpy, not this package."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from compaction_kit import open_table
+from compaction_kit.arrow.refusals import refuse_executors
+from compaction_kit.datasets import shaped_table
+from compaction_kit.storage import open_store
+from tests import folders, rows
+from tests.arrow.cluster_runs import BY_NIGHT, WAITING_SECONDS
+from tests.cluster import python_with, standalone
+from tests.conftest import QUICK
+from tests.releases import since_spark
+from tests.stores import SECRET_KEY, s3_server
+
+# Some of its tables are on S3.
+pytestmark = [pytest.mark.spark, pytest.mark.slow, since_spark("4.0")]
+
+_PYSPARK = ("pyspark", "py4j")
+AT_NIGHT = {name: pytest.param(name, marks=pytest.mark.nightly) for name in ("slow", "executor", "cancelled")}
+
+
+class Runs:
+    """What came of the runs of `cluster_runs.py`: what was told, and the folder that the tables are in."""
+
+    def __init__(self, folder: Path, stored: set[str], put: set[str]):
+        self.folder = folder
+        # By night: the objects of the table on S3, and those that were ever written to its folders.
+        self.stored, self.put = stored, put
+        self.told: dict[str, Any] = json.loads((folder / "told.json").read_text())
+
+    def lost(self, table: str) -> str:
+        """The file that was written by the attempt that met with a fault."""
+        return Path((self.folder / f"{table}.lost").read_text()).name
+
+
+@pytest.fixture(scope="module")
+def runs(
+    tmp_path_factory: pytest.TempPathFactory,
+    shaped: Path,
+    spark: SparkSession,
+    by_night: bool,
+) -> Runs:
+    folder = tmp_path_factory.mktemp("cluster")
+    more = BY_NIGHT if by_night else ()
+    shaped_table(folder / "planned", partitions=0, files=8, rows=50, commits=4)
+    for name in {"bare", "worker", *more} - {"stored"}:
+        folders.copy(shaped, folder / ("path/t" if name == "path" else name))
+    pythons = folder / "pythons"
+    executors = python_with(folder / "python", *_PYSPARK, "pyarrow", "numpy")
+    python_with(pythons / "bare", *_PYSPARK)
+    python_with(pythons / "without-numpy", *_PYSPARK, "pyarrow")
+    # No package index is asked for one that is really old.
+    old = python_with(pythons / "old", *_PYSPARK, "numpy")
+    (site,) = (old.parents[1] / "lib").glob("python*/site-packages")
+    (site / "pyarrow.py").write_text("__version__ = '14.0.2'")
+    with standalone(spark, folder) as master, contextlib.ExitStack() as stack:
+        settings, put, stored = QUICK | {"spark.master": master}, set(), set()
+        if by_night:
+            server = stack.enter_context(s3_server())
+            server.upload(shaped, "stored")
+            server.requests.clear()
+            server.fault = lambda _, path: (403, "AccessDenied") if "/denied" in path else None
+            settings |= {f"spark.hadoop.{name}": value for name, value in server.s3a.items()}
+        _run(folder, settings, executors, *more)
+        if by_night:
+            put = {Path(request.path).name for request in server.requests if request.method == "PUT"}
+            stored = server.names("stored")
+        return Runs(folder, stored, put)
+
+
+def _run(folder: Path, settings: dict[str, str], python: Path, *by_night: str) -> None:
+    command = [sys.executable, "-m", "tests.arrow.cluster_runs", str(folder), json.dumps(settings)]
+    command += by_night
+    own = os.environ | {"PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"}
+    process = subprocess.Popen(command, env=own, start_new_session=True)
+    try:
+        assert process.wait(400) == 0
+    finally:
+        # With the JVM that it has started.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def live_in(table: Path, version: int | None = None) -> set[str]:
+    return set(open_table(table).files(version).to_arrow()["path"].to_pylist())
+
+
+def assert_clean(table: Path) -> None:
+    """Nothing is in a table's folder but its log, and files that versions name."""
+    named = live_in(table, 4) | live_in(table)
+    there = {str(path.relative_to(table)) for path in folders.data_files(table)}
+    assert there == named
+    others = {path.name for path in table.rglob("*") if path.is_file() and "_delta_log" not in path.parts}
+    assert {name for name in others if not name.endswith((".parquet", ".crc"))} == set()
+    assert not list(table.glob("compaction-kit-*"))
+
+
+def test_executors_have_no_package_of_ours(runs: Runs) -> None:
+    assert runs.told["has_package"] == [False, False]
+
+
+@pytest.mark.works("cluster", "read", "arrow", "proof", when="worker")
+@pytest.mark.works("cluster", "optimize", "proof", when="optimized")
+@pytest.mark.parametrize("name", ["planned", "worker", AT_NIGHT["slow"], AT_NIGHT["executor"], "optimized"])
+def test_content_stays_and_nothing_else_does(runs: Runs, name: str) -> None:
+    told, table = runs.told[name], runs.folder / ("bare" if name == "optimized" else name)
+    assert (told["versions"], told["as_planned"], told["verified"]) == ([5], True, True)
+    assert told["strategy"] == ("optimize" if name == "optimized" else "arrow")
+    assert told["num_files_added"] == told["num_bins"] == len(live_in(table))
+    assert rows.on_disk(table, 5) == rows.on_disk(table, 4)
+    assert_clean(table)
+
+
+@pytest.mark.nightly
+@pytest.mark.works("cluster", "rewrite", "restore", "manifests", "vacuum", "survey", "workbench")
+def test_the_rest_of_an_analysts_path(runs: Runs) -> None:
+    told, table = runs.told["path"], runs.folder / "path" / "t"
+    assert told["rewritten"] == ["rewrite", True, True]
+    assert told["restored"] is True
+    assert told["listed"] == ["listed and live"]
+    # Those that the rewrite made, and that the restore took back.
+    assert told["vacuumed"] == [3, 3, True]
+    assert told["surveyed"] == [str(table)]
+    assert "content identical" in told["workbench"]
+    assert told["by"] == "arrow"
+    assert rows.on_disk(table, open_table(table).version) == rows.on_disk(table, 4)
+
+
+def test_a_large_bin_is_divided_and_progress_is_told(runs: Runs) -> None:
+    told = runs.told["planned"]
+    assert set(told["steps"]) >= {"rewrite", "join", "commit", "proof"}
+    assert told["fractions"] == sorted(told["fractions"])
+    assert told["fractions"][-1] == 1
+
+
+@pytest.mark.parametrize("table", ["worker", *AT_NIGHT.values()])
+def test_an_attempt_that_lost_had_written(runs: Runs, table: str) -> None:
+    lost = runs.lost(table)
+    assert lost.endswith(".parquet")
+    assert not list((runs.folder / table).rglob(lost))
+
+
+@pytest.mark.nightly
+def test_an_attempt_that_lost_leaves_nothing_on_a_store(runs: Runs, shaped: Path) -> None:
+    told, lost = runs.told["stored"], runs.lost("stored")
+    assert (told["strategy"], told["versions"], told["as_planned"], told["verified"]) == (
+        "arrow",
+        [5],
+        True,
+        True,
+    )
+    assert lost in runs.put
+    before = {str(path.relative_to(shaped)) for path in folders.data_files(shaped)}
+    outputs = {name for name in runs.stored - before if not name.startswith("_delta_log/")}
+    assert {Path(name).name for name in outputs} <= runs.put - {lost}
+    assert len(outputs) == told["num_files_added"] == told["num_bins"]
+
+
+@pytest.mark.nightly
+def test_a_slow_task_was_not_waited_for(runs: Runs) -> None:
+    assert runs.told["slow"]["seconds"] < WAITING_SECONDS
+
+
+@pytest.mark.nightly
+def test_a_run_that_is_cancelled_commits_nothing(runs: Runs) -> None:
+    told, table = runs.told["cancelled"], runs.folder / "cancelled"
+    assert told["error"] == "The run was cancelled: nothing was committed, the table is as it was."
+    assert open_table(table).version == 4
+    assert_clean(table)
+
+
+def test_executors_without_pyarrow_leave_it_to_optimize(runs: Runs) -> None:
+    assert runs.told["optimized"]["reason"] == "optimize, because executors have no pyarrow"
+    assert runs.told["refused"]["error"] == (
+        'strategy="arrow" can\'t run this plan, because executors have no pyarrow: run it with '
+        'strategy="optimize".'
+    )
+
+
+def test_what_executors_lack_is_told(runs: Runs) -> None:
+    missing, absent = runs.folder / "missing", runs.folder / "pythons" / "none" / "bin" / "python"
+    assert {place: said for place, said in runs.told["looked"].items() if "://" not in place} == {
+        str(missing): f"executors can't reach {missing}: nothing is there",
+        "bare": "executors have no pyarrow",
+        "without-numpy": "executors have no numpy",
+        "old": "executors have pyarrow 14.0.2, and 19 or newer is needed",
+        "none": f'executors can\'t run Python: Cannot run program "{absent}": error=2, No such file or '
+        "directory",
+    }
+
+
+@pytest.mark.nightly
+def test_what_executors_cannot_reach_on_a_store_is_told_without_a_secret(runs: Runs) -> None:
+    looked = runs.told["looked"]
+    assert looked["s3a://kit/stored"] is None
+    assert looked["s3a://kit/missing"] == "executors can't reach s3a://kit/missing: nothing is there"
+    denied = looked["s3a://kit/denied"]
+    assert denied.startswith("executors can't reach s3a://kit/denied: ")
+    assert "ACCESS_DENIED" in denied
+    assert SECRET_KEY not in denied
+
+
+def test_a_local_session_needs_no_look(spark: SparkSession) -> None:
+    assert refuse_executors(spark, open_store("/nowhere")) is None

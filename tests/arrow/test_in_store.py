@@ -1,0 +1,127 @@
+"""Runs on a store: what they write, and what they leave there."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from compaction_kit import open_table
+from compaction_kit.arrow import job
+from compaction_kit.arrow.worker import rewrite_shares
+from compaction_kit.datasets import shaped_table
+from compaction_kit.errors import CompactionKitError, RunFailedError
+from tests import rows
+from tests.stores import SECRET_KEY, Server
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def reached(s3: Server, confs: Callable[[str, str], None]) -> Server:
+    """The server, with a session that reaches it."""
+    for key, value in s3.s3a.items():
+        confs(key, value)
+    return s3
+
+
+@pytest.fixture
+def table(reached: Server, shaped: Path, tmp_path: Path) -> str:
+    """A copy of `shaped` on S3, at version 4."""
+    uri = reached.upload(shaped, tmp_path.name)
+    reached.requests.clear()
+    return uri
+
+
+def data_of(s3: Server, table: str) -> set[str]:
+    """All objects of a table but its log's."""
+    return {name for name in s3.names(table.rpartition("/")[2]) if not name.startswith("_delta_log/")}
+
+
+def live_in(table: str) -> set[str]:
+    return set(open_table(table).files().to_arrow()["path"].to_pylist())
+
+
+def test_bins_are_rewritten_where_they_are(
+    spark: SparkSession, reached: Server, table: str, shaped: Path
+) -> None:
+    before = data_of(reached, table)
+    plan = open_table(table, spark).plan_compaction()
+    result = plan.run(strategy="arrow")
+    assert (result.strategy, result.as_planned, result.verified) == ("arrow", True, True)
+    assert result.num_files_added == plan.num_bins == 3
+    assert result.fingerprint is not None
+    assert result.fingerprint.readers == ("DuckDB",)
+    assert rows.by_spark(spark, table) == rows.on_disk(shaped, 4)
+    # Partitions' files stay in their folders, and nothing else was left.
+    assert data_of(reached, table) == before | live_in(table)
+    assert len({name.rpartition("/")[0] for name in live_in(table)}) == 3
+
+
+def test_a_bin_is_one_share_however_large(
+    spark: SparkSession, reached: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "LEAST_SHARE", 1)
+    table = reached.upload(
+        Path(shaped_table(tmp_path / "t", partitions=0, files=6, commits=2)), tmp_path.name
+    )
+    result = open_table(table, spark).plan_compaction().run(strategy="arrow")
+    assert (result.as_planned, result.verified, result.num_files_added) == (True, True, 1)
+    assert "join" not in result.timeline["step"].to_pylist()
+
+
+def test_outputs_of_tries_that_lost_are_swept_after_a_success(
+    spark: SparkSession, reached: Server, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def twice(*args: Any) -> Iterator[tuple[Any, ...]]:
+        list(rewrite_shares(*args))
+        return rewrite_shares(*args)
+
+    monkeypatch.setattr(job, "rewrite_shares", twice)
+    before = data_of(reached, table)
+    assert open_table(table, spark).plan_compaction().run(strategy="arrow").as_planned
+    written = {one.path for one in reached.requests if one.method == "PUT" and "/part-" in one.path}
+    assert len(written) == 6
+    assert data_of(reached, table) == before | live_in(table)
+
+
+def test_a_task_that_dies_for_good_leaves_nothing(
+    spark: SparkSession, reached: Server, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dying(*args: Any) -> Iterator[tuple[Any, ...]]:
+        for _ in rewrite_shares(*args):
+            os._exit(1)
+        yield ()
+
+    monkeypatch.setattr(job, "rewrite_shares", dying)
+    before = reached.names(table.rpartition("/")[2])
+    with pytest.raises(RunFailedError, match="A Python worker died"):
+        open_table(table, spark).plan_compaction().run(strategy="arrow")
+    assert any("/part-" in one.path for one in reached.requests if one.method == "PUT")
+    assert reached.names(table.rpartition("/")[2]) == before
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_without_permission_nothing_changes(
+    spark: SparkSession, reached: Server, table: str, method: str
+) -> None:
+    before = reached.names(table.rpartition("/")[2])
+    plan = open_table(table, spark).plan_compaction()
+
+    def refusing(asked: str, path: str) -> tuple[int, str] | None:
+        return (403, "AccessDenied") if asked == method and "/part-" in path else None
+
+    reached.fault = refusing
+    with pytest.raises(CompactionKitError) as caught:
+        plan.run(strategy="arrow")
+    reached.fault = None
+    assert SECRET_KEY not in str(caught.value)
+    said = (
+        "get write permission"
+        if method == "PUT"
+        else "can't be read: AWS Error ACCESS_DENIED during GetObject"
+    )
+    assert said in str(caught.value)
+    assert reached.names(table.rpartition("/")[2]) == before

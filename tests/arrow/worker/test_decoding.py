@@ -1,0 +1,166 @@
+"""Files of a few kilobytes whose rows are gigabytes, rewritten in little memory."""
+
+import shutil
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from compaction_kit.arrow.worker import Share, decoding
+from compaction_kit.arrow.worker.columns import Refused
+from compaction_kit.arrow.worker.footer import footer_bytes
+from compaction_kit.arrow.worker.shares import rewrite_share
+from tests.arrow.worker.test_shares import share_of
+
+MOST = 1.2 * 2**30
+# What a process held at most shows for its whole life: each share gets one of its own.
+ALONE = """
+import resource, sys
+import pyarrow.parquet as pq
+from pathlib import Path
+from compaction_kit.arrow.worker import Rewritten, Share, rewrite_shares
+resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+folder = Path(sys.argv[1])
+inputs = [(str(path), path.stat().st_size) for path in sorted(folder.glob("?.parquet"))]
+schema = pq.read_schema(inputs[0][0]).serialize().to_pybytes()
+share = Share(0, 0, 1, inputs, str(folder / "part"), str(folder), schema, {}, False, {})
+(done,) = (Rewritten(*one) for one in rewrite_shares([tuple(share)], lambda _: None))
+assert done.failure is None and done.refusal is None, done
+print(done.num_rows, done.size_bytes, done.peak_bytes, done.path)
+"""
+
+
+def rewritten_alone(folder: Path) -> tuple[int, int, int, str]:
+    """The rows, the bytes, the most memory and the path of the output of a folder's files."""
+    told = subprocess.run([sys.executable, "-c", ALONE, folder], capture_output=True, text=True, check=True)
+    rows, size, peak, path = told.stdout.split()
+    return int(rows), int(size), int(peak), path
+
+
+def decoding_of_file(path: Path, told_by: Path) -> decoding.Decoding:
+    """How a file's column "s" is decoded if another's footer tells the sizes of texts."""
+    metadata = pq.read_metadata(path)
+    layout = decoding.layout_of(metadata.schema, ["s"])
+    return decoding.decoding_of(metadata, layout, partial(footer_bytes, str(told_by), None))
+
+
+def test_texts_are_read_as_dictionaries_only_where_the_footer_leaves_their_size_open(tmp_path: Path) -> None:
+    few, long, none = tmp_path / "few", tmp_path / "long", tmp_path / "none"
+    pq.write_table(pa.table({"s": [f"{i * 7_919:040d}" for i in range(60_000)]}), few)
+    pq.write_table(pa.table({"s": repeated(pa.array(["x" * 20_000]), 60_000)}), long, store_schema=False)
+    pq.write_table(pa.table({"s": range(60_000)}), none)
+    # Its dictionary was outgrown: by its own size, each text might be as long as the whole.
+    assert "PLAIN" in pq.read_metadata(few).row_group(0).column(0).encodings
+    assert decoding_of_file(few, told_by=few)[::2] == (True, [])
+    assert decoding_of_file(few, told_by=none).unsure == ["s"]
+    assert decoding_of_file(long, told_by=long).unsure == ["s"]
+
+
+def repeated(texts: pa.Array, count: int) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(np.arange(count, dtype=np.int32) % len(texts)), texts)
+
+
+@pytest.mark.parametrize(("length", "nested"), [(20_000, False), (50_000, False), (50_000, True)])
+def test_long_texts_that_repeat_take_little_memory(tmp_path: Path, length: int, nested: bool) -> None:
+    for i in range(4):
+        values: pa.Array = repeated(pa.array([str(i) * length]), 60_000)
+        if nested:
+            values = pa.ListArray.from_arrays(pa.array(range(60_001), pa.int32()), values)
+        pq.write_table(pa.table({"s": values}), tmp_path / f"{i}.parquet", store_schema=False)
+    rows, size, peak, path = rewritten_alone(tmp_path)
+    assert (rows, peak < MOST) == (240_000, True)
+    assert size < 1.1 * sum(file.stat().st_size for file in tmp_path.glob("?.parquet"))
+    found = pq.ParquetFile(path, read_dictionary=["s.list.element" if nested else "s"]).read()["s"]
+    texts = found.combine_chunks().flatten() if nested else found.combine_chunks()
+    assert [texts[60_000 * i].as_py() for i in range(4)] == [str(i) * length for i in range(4)]
+    assert texts.value_counts().field("counts").to_pylist() == [60_000] * 4
+
+
+@pytest.mark.nightly
+def test_rows_of_a_million_numbers_take_little_memory(tmp_path: Path) -> None:
+    """240 of them are 0.9 GiB, or 1.8 with their levels."""
+    row = pa.array(np.repeat(np.arange(10, dtype=np.int32), 100_000))
+    rows = pa.ListArray.from_arrays(pa.array([0, len(row)], pa.int32()), row)
+    table = pa.table({"a": pa.chunked_array([rows] * 20)})
+    with pq.ParquetWriter(tmp_path / "0.parquet", table.schema) as writer:
+        for _ in range(3):
+            writer.write_table(table)
+    for i in range(1, 4):
+        shutil.copy(tmp_path / "0.parquet", tmp_path / f"{i}.parquet")
+    count, _, peak, path = rewritten_alone(tmp_path)
+    assert (count, peak < MOST) == (240, True)
+    (batch, *_) = pq.ParquetFile(path).iter_batches(1)
+    assert batch["a"][0].values.equals(row)
+
+
+def test_the_memory_told_is_the_workers_own_and_not_that_of_the_process_which_started_it(
+    tmp_path: Path,
+) -> None:
+    pq.write_table(pa.table({"i": range(10)}), tmp_path / "0.parquet")
+    held = np.ones(2**30, np.uint8)
+    _, _, peak, _ = rewritten_alone(tmp_path)
+    assert 2**24 < peak < held.nbytes / 2
+
+
+NESTED = {
+    "s": pa.string(),
+    "l": pa.list_(pa.field("element", pa.string())),
+    "m": pa.map_(pa.string(), pa.binary()),
+    "n": pa.struct([("t", pa.string()), ("i", pa.int64())]),
+}
+
+
+def test_texts_left_in_dictionaries_are_the_same_wherever_they_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoding, "DECODED_AT_ONCE", 1_000)
+    monkeypatch.setattr(decoding, "BATCH_BYTES", 1_000)
+    tables = []
+    for word in "abc":
+        long = word * 500
+        row = {"s": long, "l": [long, None, ""], "m": [("k" * 300, long.encode())], "n": {"t": long, "i": 1}}
+        rows = [row, {"s": None, "l": None, "m": None, "n": None}, row | {"n": {"t": None, "i": 2}}] * 40
+        tables.append(pa.Table.from_pylist(rows, pa.schema(NESTED)))
+    # Another one, in which they are no longer than their dictionary, and one that lacks columns.
+    tables.append(
+        pa.Table.from_pylist([{"s": str(i), "n": {"t": "x", "i": i}} for i in range(300)], pa.schema(NESTED))
+    )
+    tables.append(tables[0].select(["l"]))
+    # A column of one value behind them is none that is read.
+    schema = tables[0].schema.append(pa.field("p", pa.string()))
+    share = share_of(tmp_path, tables, schema)._replace(constants={"p": "x"})
+    path, num_rows = rewrite_share(share)
+    expected = pa.concat_tables(tables, promote_options="default")
+    expected = expected.append_column("p", pa.array(["x"] * len(expected)))
+    assert num_rows == len(expected)
+    found = pq.ParquetFile(path)
+    assert found.schema_arrow.equals(schema)
+    assert found.read().to_pylist() == expected.to_pylist()
+    assert len(list(tmp_path.glob("part-*"))) == 1
+
+
+def test_texts_of_which_the_size_can_not_be_known_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoding, "DECODED_AT_ONCE", 1_000)
+    table = pa.table({"s": ["x" * 500] * 100})
+    options = {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY"}
+    one: Share = share_of(tmp_path, [table], **options)
+    with pytest.raises(Refused, match="the texts of column s are stored without their common prefixes"):
+        rewrite_share(one)
+    assert not list(tmp_path.glob("part-*"))
+
+
+def test_rows_of_very_different_sizes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "DECODED_AT_ONCE", 1_000)
+    monkeypatch.setattr("compaction_kit.arrow.worker.inputs.MOST_BATCH_BYTES", 1 << 20)
+    table = pa.table(
+        {"l": pa.array([[7] * 500_000, *[[]] * 1_000], pa.list_(pa.field("element", pa.int64())))}
+    )
+    with pytest.raises(Refused, match="some of a file's rows take 3 MiB in memory"):
+        rewrite_share(share_of(tmp_path, [table]))

@@ -1,0 +1,107 @@
+"""Which columns get a dictionary, compared with Spark's own writer, and which hold NaN or zeros."""
+
+import math
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from compaction_kit.arrow.worker.columns import Columns
+from compaction_kit.arrow.worker.outputs import dictionary_columns, nan_columns, zero_columns
+
+ROWS = 60_000
+
+
+def columns() -> pa.Table:
+    rng, words = np.random.default_rng(1), random.Random(1)
+    numbers = rng.integers(0, 2**62, ROWS)
+    few = rng.integers(0, 50, ROWS)
+    return pa.table(
+        {
+            "unique": numbers,
+            "few": few,
+            "same": np.zeros(ROWS),
+            "text": [f"{number:x}" for number in numbers],
+            "word": [f"a rather long word {number}" for number in few],
+            "flag": few > 25,
+            "none": pa.nulls(ROWS, pa.int64()),
+            "half": pa.array(numbers, mask=numbers % 2 == 0),
+            "list": [[words.randrange(9)] * 3 for _ in range(ROWS)],
+            "map": pa.array([[("k", number)] for number in numbers], pa.map_(pa.string(), pa.int64())),
+            "struct": [{"x": number, "y": {"z": word}} for number, word in zip(numbers, few, strict=True)],
+        }
+    )
+
+
+EXPECTED = {"few", "same", "word", "list.list.element", "map.key_value.key", "struct.y.z"}
+
+
+def test_columns_that_repeat_have_one() -> None:
+    assert set(dictionary_columns(columns())) == EXPECTED
+    assert dictionary_columns(columns().slice(0, 0)) == []
+
+
+def test_slices_and_chunks_do_not_matter() -> None:
+    whole = columns()
+    parts = pa.concat_tables([whole.slice(0, 20_000), whole.slice(20_000)])
+    assert set(dictionary_columns(parts.slice(10_000))) == EXPECTED
+
+
+@pytest.mark.parametrize("count", [255, 256, 300, 1_875, 5_000, 131_072])
+@pytest.mark.parametrize("order", ["in cycles", "sorted", "mixed"])
+def test_values_that_come_but_twice_are_found(count: int, order: str) -> None:
+    rng = np.random.default_rng(count)
+    for times in (2, 3, 50):
+        numbers = np.arange(count) % (count // times)
+        if order != "in cycles":
+            numbers = np.sort(numbers) if order == "sorted" else rng.permutation(numbers)
+        table = pa.table({"n": numbers, "s": [f"word {number}" for number in numbers]})
+        assert dictionary_columns(table) == ["n", "s"]
+    assert dictionary_columns(pa.table({"n": rng.permutation(count)})) == []
+
+
+@pytest.mark.spark
+def test_spark_chooses_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(columns(), tmp_path / "in.parquet")
+    spark.read.parquet(str(tmp_path / "in.parquet")).coalesce(1).write.parquet(str(tmp_path / "out"))
+    (file,) = (tmp_path / "out").glob("*.parquet")
+    group = pq.ParquetFile(file).metadata.row_group(0)
+    leaves = [group.column(i) for i in range(group.num_columns)]
+    theirs = {leaf.path_in_schema for leaf in leaves if leaf.has_dictionary_page}
+    # A dictionary of nothing but nulls is no matter.
+    assert theirs - {"none"} == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("found_by", "value"), [(nan_columns, math.nan), (zero_columns, 0.0), (zero_columns, -0.0)]
+)
+def test_columns_with_nan_or_zeros_are_found_wherever_they_are(
+    found_by: Callable[[pa.Table], set[str]], value: float
+) -> None:
+    table = pa.table(
+        {
+            "plain": [1.0, None],
+            "value": [value, 1.0],
+            "short": pa.array([None, value], pa.float32()),
+            "list": [[1.0], [value, None]],
+            "map": pa.array([[("k", value)], None], pa.map_(pa.string(), pa.float64())),
+            "struct": [{"x": 1.0, "y": [{"z": value}]}, None],
+            "text": [str(value), "x"],
+            "integer": [0, 1],
+        }
+    )
+    expected = {"value", "short", "list.list.element", "map.key_value.value", "struct.y.list.element.z"}
+    assert found_by(table) == expected
+    assert expected < set(Columns(table.schema, by_id=False).leaves) == set(pq_columns(table))
+
+
+def pq_columns(table: pa.Table) -> list[str]:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    schema = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
+    return [schema.column(i).path for i in range(len(schema))]

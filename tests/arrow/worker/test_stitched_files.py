@@ -1,0 +1,210 @@
+"""Files made one without decoding them, as three readers read them: Spark, pyarrow and Rust's."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+from pyspark.sql import SparkSession
+
+from compaction_kit.arrow.worker.footer import read_footer
+from tests import handmade
+from tests.arrow.worker.parquet import check_places, read, row_groups, stitched, write
+
+
+def ordered(start: int, count: int) -> pa.Table:
+    """Rows in order, on which filters skip pages."""
+    numbers = range(start, start + count)
+    columns = {"i": numbers, "s": [f"{i:06}" for i in numbers], "l": [[i, None] for i in numbers]}
+    kinds = {"i": pa.int64(), "s": pa.string(), "l": pa.list_(pa.field("element", pa.int64()))}
+    return pa.table({name: pa.array(values, kinds[name]) for name, values in columns.items()})
+
+
+MANY_PAGES: dict[str, Any] = {
+    "write_page_index": True,
+    "data_page_size": 500,
+    "write_batch_size": 50,
+    "row_group_size": 4_000,
+}
+
+
+@pytest.fixture(scope="module")
+def many_pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
+    """A file of three parts, each with more than one row group, each of these with many pages."""
+    tmp_path = tmp_path_factory.mktemp("many pages")
+    tables = [ordered(start, 9_000) for start in (0, 20_000, 10_000)]
+    paths = [write(tmp_path / f"{i}", table, **MANY_PAGES) for i, table in enumerate(tables)]
+    output = tmp_path / "table" / "part-0.parquet"
+    output.parent.mkdir()
+    return stitched(paths, output), pa.concat_tables(tables)
+
+
+FILTERS = ["i = 20077", "i BETWEEN 8990 AND 10010", "s >= '028990'", "s IN ('000001', '015000')", "i = 9500"]
+
+
+@pytest.mark.parametrize("where", FILTERS)
+def test_the_rust_reader_skips_pages(many_pages: tuple[Path, pa.Table], where: str) -> None:
+    path, table = many_pages
+    folder = path.parent
+    columns = {
+        "i": "long",
+        "s": "string",
+        "l": {"type": "array", "elementType": "long", "containsNull": True},
+    }
+    action = handmade.add(path.name, path.stat().st_size, records=len(table))
+    handmade.write_log(folder, [handmade.metadata(columns), action])  # type: ignore[arg-type]
+    query = QueryBuilder().register("t", DeltaTable(str(folder)))
+    found = pa.table(query.execute(f"SELECT i, s, l FROM t WHERE {where} ORDER BY i").read_all())
+    assert found.to_pylist() == expected(table, where)
+    whole = pa.table(query.execute("SELECT i, s, l FROM t ORDER BY i").read_all())
+    assert whole.to_pylist() == table.sort_by("i").to_pylist()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("where", FILTERS)
+def test_spark_skips_pages(spark: SparkSession, many_pages: tuple[Path, pa.Table], where: str) -> None:
+    path, table = many_pages
+    found = spark.read.parquet(str(path)).where(where).orderBy("i").collect()
+    assert [row.asDict() for row in found] == expected(table, where)
+
+
+def expected(table: pa.Table, where: str) -> list[dict[str, Any]]:
+    """What a filter leaves; by a reader that knows no page index, of rows that no file holds."""
+    i, s = ds.field("i"), ds.field("s")
+    masks = {
+        "i = 20077": i == 20_077,
+        "i BETWEEN 8990 AND 10010": (i >= 8_990) & (i <= 10_010),
+        "s >= '028990'": s >= "028990",
+        "s IN ('000001', '015000')": s.isin(["000001", "015000"]),
+        "i = 9500": i == 9_500,
+    }
+    return table.filter(masks[where]).sort_by("i").to_pylist()
+
+
+def test_datasets_skip_row_groups(many_pages: tuple[Path, pa.Table]) -> None:
+    path, table = many_pages
+    condition = ds.field("i") >= 28_500
+    (fragment,) = ds.dataset(path).get_fragments()
+    assert len(fragment.split_by_row_group(condition)) == 1
+    assert ds.dataset(path).to_table(filter=condition).equals(table.filter(condition))
+
+
+QUERY = """SELECT id, CAST(id % 7 AS INT) k, IF(id % 3 = 0, NULL, CONCAT('name ', id)) s,
+    CAST(id AS DECIMAL(9, 2)) small, CAST(id AS DECIMAL(38, 4)) large, id / 3 f, id % 2 = 0 b,
+    TIMESTAMP_MICROS(id * 1000003) t, DATE_ADD(DATE'2020-01-01', CAST(id % 1000 AS INT)) d,
+    ARRAY(id, NULL) l, MAP('a', id) m, NAMED_STRUCT('x', NAMED_STRUCT('y', ARRAY('p', NULL))) n
+    FROM RANGE({0}, {1}, 1, 1)"""
+
+
+def spark_files(spark: SparkSession, folder: Path, **options: Any) -> list[Path]:
+    """Files of some thousand rows, one of them with few and one with none."""
+    paths = []
+    for number, (start, stop) in enumerate([(0, 5_000), (5_000, 5_000), (9_000, 9_010), (20_000, 24_000)]):
+        part = folder / str(number)
+        frame = spark.sql(QUERY.format(start, stop))
+        frame.write.options(**options).option("parquet.page.size", 4_000).option(
+            "parquet.page.row.count.limit", 500
+        ).parquet(str(part))
+        (path,) = part.glob("*.parquet")
+        paths.append(path)
+    return paths
+
+
+@pytest.fixture(scope="module")
+def of_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], Path]:
+    """Files by Spark, and what they are together."""
+    folder = tmp_path_factory.mktemp("of spark")
+    bloom = {"parquet.bloom.filter.enabled#s": True, "parquet.block.size": 100_000}
+    paths = spark_files(spark, folder / "parts", **bloom)
+    return paths, stitched(paths, folder / "output.parquet", {"org.apache.spark.version": spark.version})
+
+
+@pytest.mark.spark
+def test_files_by_spark_are_read_by_all(spark: SparkSession, of_spark: tuple[list[Path], Path]) -> None:
+    paths, output = of_spark
+    check_places(paths, output)
+    assert read(output).equals(pa.concat_tables([read(path) for path in paths]))
+    assert list(row_groups(output)) == [group for path in paths for group in row_groups(path)]
+    assert pq.read_metadata(output).num_row_groups > len(paths)
+    # Beyond what it means, Spark keeps its own schema in the parts' key_value_metadata.
+    found = spark.read.parquet(str(output))
+    parts = spark.read.parquet(*map(str, paths))
+    assert found.dtypes == parts.dtypes
+    assert found.orderBy("id").collect() == parts.orderBy("id").collect()
+    # Deletion vectors go by the numbers of rows.
+    numbers = found.select("id", "_metadata.row_index").collect()
+    ids = read(output)["id"].to_pylist()
+    assert sorted(row["row_index"] for row in numbers) == list(range(len(ids)))
+    assert all(ids[row["row_index"]] == row["id"] for row in numbers)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("where", "vectorized"),
+    [
+        pytest.param(where, vectorized, marks=[] if by_day == vectorized else pytest.mark.nightly)
+        for where, by_day in {
+            "id = 21077": "true",
+            "id BETWEEN 4990 AND 9005": "false",
+            "s = 'name 23000'": "true",
+            "s = 'name 9500'": "false",
+            "d < '2020-01-03'": "true",
+        }.items()
+        for vectorized in ("true", "false")
+    ],
+)
+def test_filters_are_pushed_down(
+    spark: SparkSession,
+    of_spark: tuple[list[Path], Path],
+    confs: Callable[[str, str], None],
+    vectorized: str,
+    where: str,
+) -> None:
+    paths, output = of_spark
+    confs("spark.sql.parquet.enableVectorizedReader", vectorized)
+    confs("spark.sql.parquet.enableNestedColumnVectorizedReader", vectorized)
+    found = spark.read.parquet(str(output)).where(where).orderBy("id").collect()
+    confs("spark.sql.parquet.filterPushdown", "false")
+    assert found == spark.read.parquet(*map(str, paths)).where(where).orderBy("id").collect()
+
+
+@pytest.mark.spark
+def test_each_row_is_in_one_split(
+    spark: SparkSession, of_spark: tuple[list[Path], Path], confs: Callable[[str, str], None]
+) -> None:
+    _, output = of_spark
+    confs("spark.sql.files.maxPartitionBytes", "50000")
+    confs("spark.sql.files.openCostInBytes", "0")
+    found = spark.read.parquet(str(output)).select("id")
+    assert found.rdd.getNumPartitions() > 4
+    assert sorted(row["id"] for row in found.collect()) == sorted(read(output)["id"].to_pylist())
+
+
+@pytest.fixture(scope="module")
+def parts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Files as Spark writes them by default."""
+    return spark_files(spark, tmp_path_factory.mktemp("parts"))
+
+
+@pytest.mark.spark
+def test_a_part_by_spark_alone_comes_out_byte_by_byte(parts: list[Path], tmp_path: Path) -> None:
+    for path in parts:
+        found = read_footer(str(path)).key_values
+        key_values = {key.decode(): value.decode() for key, value in found.items()}
+        output = stitched([path], tmp_path / f"{path.parent.name}.parquet", key_values)
+        assert output.read_bytes() == path.read_bytes()
+
+
+@pytest.mark.spark
+def test_spark_and_pyarrow_go_together(spark: SparkSession, parts: list[Path], tmp_path: Path) -> None:
+    options = {"use_deprecated_int96_timestamps": True, "store_decimal_as_integer": True}
+    mine = write(tmp_path / "mine.parquet", read(parts[0]), write_page_index=True, **options)
+    output = stitched([mine, *parts], tmp_path / "output.parquet")
+    check_places([mine, *parts], output)
+    assert read(output).equals(pa.concat_tables([read(path) for path in (mine, *parts)]))
+    found = spark.read.parquet(str(output)).orderBy("id").collect()
+    assert found == spark.read.parquet(str(parts[0]), *map(str, parts)).orderBy("id").collect()
