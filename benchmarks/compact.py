@@ -190,21 +190,23 @@ def resident() -> int:
     return total * os.sysconf("SC_PAGE_SIZE")
 
 
+OPTIMIZE = "spark.databricks.delta.optimize"
+
+
 def by_kit(
-    strategy: str, verify: bool = False, **options: object
+    strategy: str, verify: bool = False, options: dict[str, object] | None = None
 ) -> Callable[[SparkSession, Path, int], None]:
     def run(spark: SparkSession, table: Path, target: int) -> None:
         plan = ck.open_table(table, spark).plan_compaction(max_file_size=target)
-        plan.run(strategy=strategy, verify=verify, **options)  # type: ignore[arg-type]
+        settings = {f"{OPTIMIZE}.{name}": str(value) for name, value in (options or {}).items()}
+        with session_confs(spark, settings):
+            plan.run(strategy=strategy, verify=verify)
 
     return run
 
 
 def by_optimize(spark: SparkSession, table: Path, target: int) -> None:
-    sizes = {
-        f"spark.databricks.delta.optimize.{name}": str(target) for name in ("minFileSize", "maxFileSize")
-    }
-    with session_confs(spark, sizes):
+    with session_confs(spark, {f"{OPTIMIZE}.{name}": str(target) for name in ("minFileSize", "maxFileSize")}):
         spark.sql(f"OPTIMIZE delta.`{table}`").collect()
 
 
@@ -220,7 +222,7 @@ WAYS = {
     "OPTIMIZE": by_optimize,
     **{
         f"OPTIMIZE, {threads} threads{', repartitioned' * repartition}": by_kit(
-            "optimize", max_threads=threads, repartition=repartition
+            "optimize", options={"maxThreads": threads, "repartition.enabled": str(repartition).lower()}
         )
         for threads in THREADS
         for repartition in (False, True)

@@ -7,8 +7,12 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from compaction_kit import plots
+from compaction_kit.arrow.duckdb import compare_quickly
+from compaction_kit.arrow.strategy import Arrow
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute import CompactionResult, run_plan
+from compaction_kit.execute.optimize import Optimize
+from compaction_kit.execute.rewrite import Rewrite
 from compaction_kit.handle import Handle
 from compaction_kit.plan.bins import BinPlan
 from compaction_kit.plan.compare import Comparison, compare
@@ -17,7 +21,9 @@ from compaction_kit.predict_reads import ReadPrediction, predict_reads
 from compaction_kit.query import Query
 from compaction_kit.text import format_count, format_size
 
-_FORMAT = 1
+# "auto" tries them in this order; what one leaves alone, the next one rewrites.
+STRATEGIES = (Arrow(), Optimize(), Rewrite())
+PROOF_READERS = (compare_quickly,)
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,7 +99,7 @@ class CompactionPlan(BinPlan):
         """The plan in values that JSON has, to be stored; "format" is 1."""
         thresholds = self.thresholds
         return {
-            "format": _FORMAT,
+            "format": 1,
             "version": self.version,
             "where": self.where,
             "order": self.order,
@@ -118,40 +124,30 @@ class CompactionPlan(BinPlan):
         strategy: str = "auto",
         verify: bool = True,
         progress: bool | Callable[[Any], None] | None = None,
-        max_threads: int | None = None,
-        repartition: bool | None = None,
     ) -> CompactionResult:
         """Compact the table as planned.
 
-        Outputs of pyarrow are compared before they are committed. OPTIMIZE and an overwrite are
-        compared after their commit, which is undone (by RESTORE) if the content differs, can't be
-        read, or the comparison is cancelled. If that is impossible, the commit stays and the error
-        says that it isn't proved: the session died, files are gone, or another writer has committed
-        since (a comparison that was cancelled is then done after all).
+        The strategy "arrow" compares the content before it commits. OPTIMIZE and an overwrite are compared
+        after their commit, which is undone by RESTORE if the content differs, can't be read, or the
+        comparison is cancelled. If that is impossible (the session died, another writer has committed since),
+        the commit stays and the error says that it isn't proved.
 
-        Over Spark Connect OPTIMIZE and the overwrite run so too, and the content is compared by reading
-        the partitions that were rewritten as of the versions before and after. Progress is what the server
-        reports, every two seconds by default; the bins done are estimated from its stages. When OPTIMIZE is
-        cancelled, bins that were just beginning (`max_threads` at most) may still be written; they are
-        of no version.
+        Over Spark Connect OPTIMIZE and the overwrite run too, without progress by bins; the content is
+        compared by reading the versions before and after. When OPTIMIZE is cancelled there, bins that were
+        just beginning may still be written; they belong to no version.
 
         Args:
-            strategy: "arrow" is one Spark job that rewrites bins with pyarrow, committed by
-                Delta; it alone runs other orders and budgets, and leaves to OPTIMIZE what it
-                can't rewrite. "optimize" is Delta's OPTIMIZE. "rewrite" is Delta's overwrite that
-                changes no data, of the whole partitions in which there are bins. "auto" is arrow
-                if that can rewrite the table, else optimize; the result says why.
-            verify: Compare, as Spark reads them, the rows of the files that are replaced and of
-                those that replace them.
-            progress: True for a bar, or a callable that takes an `execute.Progress` now and
-                then; an exception that it raises cancels the run.
-            max_threads: For OPTIMIZE: how many bins it rewrites at once. None: as the session is
-                set (15, if it isn't).
-            repartition: For OPTIMIZE: whether it shuffles the rows of each bin. None: as the
-                session is set (no, if it isn't).
+            strategy: "arrow" is one Spark job that rewrites bins with pyarrow, committed by Delta; it alone
+                runs other orders and budgets, and leaves to OPTIMIZE what it can't rewrite. "optimize" is
+                Delta's OPTIMIZE, with the session's other settings. "rewrite" is Delta's overwrite with
+                dataChange=false, of the whole partitions in which there are bins. "auto" is arrow if that can
+                rewrite the table, else optimize; the result says why.
+            verify: Compare the rows of the files that are replaced and of those that replace them.
+            progress: True for a bar, or a callable that takes an `execute.Progress`; an exception that it
+                raises cancels the run.
 
         Returns:
-            What was done, by the log.
+            What was done, read from the log.
 
         Raises:
             InvalidArgumentError: The strategy is unknown or doesn't run such a plan.
@@ -164,7 +160,7 @@ class CompactionPlan(BinPlan):
             RunCancelled: It was cancelled; the message says the same.
             VerificationError: The content differs; the message says what became of the commit.
         """
-        return run_plan(self._handle, self, strategy, verify, progress, max_threads, repartition)
+        return run_plan(self._handle, self, STRATEGIES, PROOF_READERS, strategy, verify, progress)
 
     def plot(self) -> Figure:
         """Draw the sizes now and as predicted on one scale, and the bins as packed bars."""

@@ -23,7 +23,6 @@ _ROOMS = {
         "folder",
     ),
     "files": ("files", "skipping", "predicate"),
-    "execute": ("arrow",),
     "handle": ("handle", "retention"),
     "verify": ("verify", "query", "reads"),
     "table": ("table", "compaction", "predict_reads", "verdict"),

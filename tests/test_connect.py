@@ -62,6 +62,7 @@ def serving(spark: SparkSession, confs: dict[str, str]) -> Iterator[str]:
             known.remove(key) if value is None else known.set(key, value)
 
 
+@pytest.mark.nightly
 def test_spark_connect_works_at_all(spark: SparkSession, tmp_path: Path) -> None:
     with serving(spark, QUICK | CONFS) as url:
         run(tmp_path, {"SPARK_REMOTE": url})

@@ -21,7 +21,7 @@ REACH_FILES = (
     "report.py",
     "predict_reads.py",
     "datasets.py",
-    "execute/jvm.py",
+    "execute/delta.py",
     "widgets/parts.py",
     "widgets/workbench.py",
 )

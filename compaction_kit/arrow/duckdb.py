@@ -22,10 +22,9 @@ from compaction_kit.arrow.refusals import data_schema, legacy_setting, runs_in_d
 from compaction_kit.arrow.worker import Chunk, Content, read_content
 from compaction_kit.compat import has_jvm
 from compaction_kit.errors import UnsupportedTableError
-from compaction_kit.execute.contents import Adds
-from compaction_kit.execute.failures import reason_of
+from compaction_kit.execute.failures import NotCompared, reason_of
 from compaction_kit.execute.jobs import run_cancellable
-from compaction_kit.execute.work import nobody
+from compaction_kit.execute.work import Adds, no_progress
 from compaction_kit.log.paths import canonical_paths, is_remote, is_unreadable, places
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.storage import Store
@@ -36,12 +35,12 @@ READER = "DuckDB"
 _MOST_FILES, _MOST_BYTES = 500, 64 << 20
 
 
-class NotCompared(Exception):
-    """DuckDB didn't find that content is the same; the message says why."""
-
-
 def compare_quickly(
-    spark: SparkSession, snapshot: Snapshot, gone: Adds, new: Adds, watch: Callable[[float], None] = nobody
+    spark: SparkSession,
+    snapshot: Snapshot,
+    gone: Adds,
+    new: Adds,
+    watch: Callable[[float], None] = no_progress,
 ) -> Fingerprint:
     """Compare the rows of two sets of files, in each partition for itself.
 

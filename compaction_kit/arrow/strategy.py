@@ -11,14 +11,14 @@ import pyarrow.compute as pc
 
 from compaction_kit.arrow.actions import Replaced, commit_metrics, file_actions, replace_files
 from compaction_kit.arrow.job import Bin, BinJob
-from compaction_kit.arrow.refusals import refuse_bins, refuse_changes
+from compaction_kit.arrow.refusals import refuse_bins, refuse_changes, refuse_table
 from compaction_kit.arrow.worker import Rewritten
 from compaction_kit.execute.commits import as_add, settings
+from compaction_kit.execute.delta import OptimizeTransaction, is_conflict
 from compaction_kit.execute.failures import BinFailed, TableChanged
 from compaction_kit.execute.jobs import POLL_SECONDS, in_thread
-from compaction_kit.execute.jvm import OptimizeTransaction, is_conflict
 from compaction_kit.execute.proof import compare
-from compaction_kit.execute.work import Work
+from compaction_kit.execute.work import Run, Strategy
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.text import format_count
@@ -32,34 +32,40 @@ _NO_CHECKSUM = {
 }
 
 
-def run_arrow(work: Work) -> Mapping[int, str]:
-    """Rewrite a plan's bins with pyarrow, compare the outputs, and commit them as OPTIMIZE would.
+class Arrow(Strategy):
+    """One Spark job rewrites all bins with pyarrow; outputs are compared before Delta commits them."""
 
-    Bins that can't be rewritten so are left alone, with all bins of their partitions if the plan is one
-    that OPTIMIZE runs, for it packs a partition by itself.
+    name = "arrow"
+    reason = "arrow: one Spark job rewrites all bins with pyarrow, where OPTIMIZE starts a job for each"
+    runs_any_order = True
 
-    Args:
-        work: The plan, the table, the session.
+    def refuse(self, run: Run) -> str | None:
+        """Return why no bin can be rewritten with pyarrow."""
+        reason = refuse_table(run.spark, run.plan)
+        refusals = {} if reason else refuse_bins(run.plan)
+        if reason is None and len(refusals) == run.plan.num_bins:
+            reason = "; ".join(sorted(set(refusals.values())))
+        return reason
 
-    Returns:
-        The refused bins: the reason by the bin's number.
+    def run(self, run: Run) -> Mapping[int, str]:
+        """Rewrite bins, compare the outputs, and commit them as OPTIMIZE would.
 
-    Raises:
-        TableChanged: Another writer changed the columns or how they are stored.
-        BinFailed: A file can't be read or written; its batch was not committed.
-        ContentDiffers: Spark reads other rows from the outputs; their batch was not committed.
-        WorkCancelled: It was cancelled; its batch was not committed.
-    """
-    run = _ArrowRun(work)
-    for batch in run.batches():
-        run.run_batch(batch)
-    return run.refusals
+        Raises:
+            TableChanged: Another writer changed the columns or how they are stored.
+            BinFailed: A file can't be read or written; its batch was not committed.
+            ContentDiffers: Spark reads other rows from the outputs; their batch was not committed.
+            WorkCancelled: It was cancelled; its batch was not committed.
+        """
+        arrow = _ArrowRun(run)
+        for batch in arrow.batches():
+            arrow.run_batch(batch)
+        return arrow.refusals
 
 
 class _ArrowRun:
     """One run, with the bins that are refused on the way."""
 
-    def __init__(self, work: Work):
+    def __init__(self, work: Run):
         self._work = work
         self._source = work.plan.source
         self._job = BinJob(work.spark, work.store, self._source, work.record)

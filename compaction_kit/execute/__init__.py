@@ -1,7 +1,7 @@
-"""Bins in, commit out: one module a strategy, one runner."""
+"""Run plans: bins in, commit out. One module a strategy, one runner."""
 
 from compaction_kit.execute.result import CompactionResult
 from compaction_kit.execute.run import run_plan
-from compaction_kit.execute.work import Progress
+from compaction_kit.execute.work import Progress, ProofReader, Strategy
 
-__all__ = ["CompactionResult", "Progress", "run_plan"]
+__all__ = ["CompactionResult", "Progress", "ProofReader", "Strategy", "run_plan"]

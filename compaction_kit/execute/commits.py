@@ -2,31 +2,28 @@
 
 import contextlib
 import json
-import posixpath
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
-from compaction_kit.log import TransactionLog
-from compaction_kit.log.listing import LOG_FOLDER, Kind, LogFile, list_log
-from compaction_kit.log.paths import canonical_paths, places
+from compaction_kit.log.listing import Kind, LogFile, list_log
+from compaction_kit.log.paths import canonical_paths
 from compaction_kit.log.reading import commit_actions
 from compaction_kit.plan.bins import BinPlan
 from compaction_kit.sql import table_name
 from compaction_kit.storage import Store
-from compaction_kit.text import format_count, format_list, format_size
+from compaction_kit.text import format_count, format_list
 from compaction_kit.verify import Fingerprint
 
 # Delta writes its value to the session's commits, and DESCRIBE HISTORY shows it.
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-# The settings of a session are of all its threads: two runs at once would use each other's.
+# All threads of a session share its settings: two runs at once would use each other's.
 _SETTINGS = threading.RLock()
 _TAG = re.compile(
     r"compaction_kit (?P<strategy>\w+), plan (?P<plan>\w+)"
@@ -42,13 +39,13 @@ def settings(
     confs: Mapping[str, str] | None = None,
     proof: Fingerprint | None = None,
 ) -> Iterator[None]:
-    """Append the plan's id to the userMetadata of the session's commits, for the time of a `with` block.
+    """Append the plan's id to the userMetadata of the session's commits, within a `with` block.
 
     Args:
         spark: The session; other runs wait for it.
-        strategy: Which makes the commits.
-        plan_id: Of the plan.
-        confs: Other settings for the same time.
+        strategy: The name of the strategy that commits.
+        plan_id: The plan's id.
+        confs: Other settings for the block.
         proof: The fingerprint of the rows that the commit removes and adds, if they were compared.
     """
     tag = f"compaction_kit {strategy}, plan {plan_id}"
@@ -57,18 +54,18 @@ def settings(
         tag += f", proved {proof.num_rows} rows {first:x} {second:x} by {'+'.join(proof.readers)}"
     with _SETTINGS:
         before = spark.conf.get(_USER_METADATA, None)
-        said = {_USER_METADATA: f"{before}; {tag}" if before else tag}
-        with session_confs(spark, {**WHOLE_FILES, **(confs or {}), **said}):
+        tagged = {_USER_METADATA: f"{before}; {tag}" if before else tag}
+        with session_confs(spark, {**WHOLE_FILES, **(confs or {}), **tagged}):
             yield
 
 
 def has_tag(user_metadata: str | None) -> bool:
-    """Whether a commit is of a plan of this kit, by its userMetadata."""
+    """Return whether a commit is of a plan of this package, by its userMetadata."""
     return _TAG.search(user_metadata or "") is not None
 
 
 def stored_proof(user_metadata: str | None) -> Fingerprint | None:
-    """The fingerprint of the rows that a commit removes and adds, if its userMetadata has it."""
+    """Return the fingerprint of the rows that a commit removes and adds, if its userMetadata has it."""
     tag = _TAG.search(user_metadata or "")
     if tag is None or tag["rows"] is None:
         return None
@@ -82,6 +79,7 @@ class Commit:
 
     Attributes:
         read_version: The version that its transaction read.
+        is_proved: Whether its content was compared before it was made.
         time: When, in seconds since 1970.
         metrics: As DESCRIBE HISTORY has them.
         adds, removes: The file actions as the log writes them.
@@ -90,68 +88,63 @@ class Commit:
     version: int
     read_version: int
     strategy: str
+    is_proved: bool
     time: float
     metrics: dict[str, str]
     adds: list[dict[str, Any]]
     removes: list[dict[str, Any]]
 
-    @cached_property
-    def removed_paths(self) -> set[str]:
-        """The paths that it removes, as the log writes them."""
-        return {remove["path"] for remove in self.removes}
-
     @property
     def bytes_added(self) -> int:
-        """The bytes of the files that it adds."""
+        """Bytes of the added files."""
         return sum(add["size"] for add in self.adds)
 
     @property
     def bytes_removed(self) -> int:
-        """The bytes of the files that it removes."""
+        """Bytes of the removed files, as the log has them."""
         return sum(remove.get("size") or 0 for remove in self.removes)
 
 
 def commits_of(store: Store, plan_id: str, since: int) -> list[Commit]:
-    """The commits of a plan after a version, oldest first."""
-    found = (_commit(store, file, plan_id) for file in _files_after(store, since))
-    return [commit for commit in found if commit is not None]
+    """Return the commits of a plan after a version, oldest first."""
+    found = []
+    for file, actions in _actions_after(store, since):
+        adds, removes, infos = (
+            [action[kind] for action in actions if action.get(kind)]
+            for kind in ("add", "remove", "commitInfo")
+        )
+        info = infos[0] if infos else {}
+        tag = _TAG.search(info.get("userMetadata") or "")
+        # Other writes in the same session meanwhile carry the tag too.
+        if (
+            tag is None
+            or tag["plan"] != plan_id
+            or not removes
+            or any(action["dataChange"] for action in adds + removes)
+        ):
+            continue
+        version = file.version or 0
+        found.append(
+            Commit(
+                version,
+                info.get("readVersion", version - 1),
+                tag["strategy"],
+                tag["rows"] is not None,
+                info.get("inCommitTimestamp", file.modification_time) / 1000,
+                {name: str(value) for name, value in (info.get("operationMetrics") or {}).items()},
+                adds,
+                removes,
+            )
+        )
+    return found
 
 
-def _files_after(store: Store, since: int) -> list[LogFile]:
-    return [f for f in list_log(store) if f.kind is Kind.COMMIT and (f.version or 0) > since]
-
-
-def _commit(store: Store, file: LogFile, plan_id: str) -> Commit | None:
-    actions = commit_actions(store, file)
-    adds, removes, infos = (
-        [action[kind] for action in actions if action.get(kind)] for kind in ("add", "remove", "commitInfo")
-    )
-    info = infos[0] if infos else {}
-    tag = _TAG.search(info.get("userMetadata") or "")
-    # Others that write in the same session meanwhile carry the tag too.
-    if (
-        tag is None
-        or tag["plan"] != plan_id
-        or not removes
-        or any(action["dataChange"] for action in adds + removes)
-    ):
-        return None
-    millis = info.get("inCommitTimestamp", file.modification_time)
-    metrics = {name: str(value) for name, value in (info.get("operationMetrics") or {}).items()}
-    version = file.version or 0
-    read_version = info.get("readVersion", version - 1)
-    return Commit(version, read_version, tag["strategy"], millis / 1000, metrics, adds, removes)
-
-
-def told_others(store: Store, plan: BinPlan, since: int) -> str:
-    """Say who else committed after a version, and how many files of a plan they took: part of a sentence."""
+def other_commits(store: Store, plan: BinPlan, since: int) -> str:
+    """Say who else committed after a version, and how many files of a plan they removed."""
     planned = set(plan.files["path"].to_pylist())
     took: dict[str, int] = {}
-    for file in _files_after(store, since):
-        actions = commit_actions(store, file)
-        info: dict[str, Any] = next(
-            (action["commitInfo"] for action in actions if action.get("commitInfo")), {}
-        )
+    for file, actions in _actions_after(store, since):
+        info: dict[str, Any] = next((a["commitInfo"] for a in actions if a.get("commitInfo")), {})
         tag = _TAG.search(info.get("userMetadata") or "")
         if tag is not None and tag["plan"] == plan.id:
             continue
@@ -170,43 +163,19 @@ def told_others(store: Store, plan: BinPlan, since: int) -> str:
     )
 
 
-def unnamed_files(store: Store, log: TransactionLog, since: float) -> str:
-    """Count new files in a table's folder that are in no version; returns a part of a sentence, or "".
-
-    They are outputs of Spark tasks whose commit failed: Delta doesn't delete them.
-
-    Args:
-        store: The table's files.
-        log: Its log.
-        since: In seconds since 1970.
-    """
-    snapshot = log.snapshot()
-    paths = pa.chunked_array([*snapshot.live["path"].chunks, *snapshot.dead["path"].chunks], pa.string())
-    named = set(places(paths, store).to_pylist())
-    sizes = []
-    for folder, entries in store.walk():
-        entries[:] = [entry for entry in entries if entry.name != LOG_FOLDER]
-        for entry in entries:
-            place = posixpath.join(folder, entry.name)
-            is_new = entry.name.endswith(".parquet") and entry.modified_ns >= since * 1e9
-            if is_new and entry.is_file and place not in named:
-                sizes.append(entry.size_bytes)
-    if not sizes:
-        return ""
-    is_are, them = ("is", "it") if len(sizes) == 1 else ("are", "them")
-    return (
-        f"; {format_count(len(sizes), 'new file')} ({format_size(sum(sizes))}) in its folder {is_are} of no "
-        f"version, and VACUUM takes {them}"
-    )
+def _actions_after(store: Store, since: int) -> Iterator[tuple[LogFile, list[dict[str, Any]]]]:
+    for file in list_log(store):
+        if file.kind is Kind.COMMIT and (file.version or 0) > since:
+            yield file, commit_actions(store, file)
 
 
 def removed_paths(commits: Sequence[Commit]) -> set[str]:
-    """The paths that commits remove, as the log writes them."""
-    return set[str]().union(*(commit.removed_paths for commit in commits))
+    """Return the paths that commits remove, as the log writes them."""
+    return {remove["path"] for commit in commits for remove in commit.removes}
 
 
 def net_files(commits: Sequence[Commit]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The files that commits removed and those that they added, as add actions; not those that did both."""
+    """Return the files that commits removed and those they added, as add actions, without files of both."""
     added = {_key(add): add for commit in commits for add in commit.adds}
     removed = {_key(remove): remove for commit in commits for remove in commit.removes}
     gone = [as_add(remove) for key, remove in removed.items() if key not in added]
@@ -218,7 +187,7 @@ def _key(action: dict[str, Any]) -> tuple[str, str]:
 
 
 def as_add(remove: dict[str, Any]) -> dict[str, Any]:
-    """The add action of a file that was removed (protocol, "Remove File", extendedFileMetadata)."""
+    """Return the add action of a removed file (protocol, "Remove File", extendedFileMetadata)."""
     add = {"path": remove["path"], "partitionValues": remove.get("partitionValues") or {}}
     add |= {"size": remove.get("size") or 0, "modificationTime": 0, "dataChange": False}
     if remove.get("deletionVector"):
@@ -227,7 +196,7 @@ def as_add(remove: dict[str, Any]) -> dict[str, Any]:
 
 
 def restore(spark: SparkSession, table: str, version: int) -> None:
-    """Commit the state of an earlier version anew.
+    """Restore an earlier version in a new commit.
 
     Raises:
         PySparkException, Py4JJavaError: Delta refused it, or it failed.

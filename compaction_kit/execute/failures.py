@@ -1,4 +1,4 @@
-"""Errors of this package, one sentence each, for what Spark, Delta or the disk raised."""
+"""Translate what Spark, Delta or the disk raised into errors of this package, one sentence each."""
 
 import re
 from typing import Protocol
@@ -11,10 +11,10 @@ from compaction_kit.errors import (
     StalePlanError,
     VerificationError,
 )
-from compaction_kit.execute.jvm import is_conflict
+from compaction_kit.execute.delta import is_conflict
 
 _CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w.$]+: )?(.*\S)", re.MULTILINE)
-# What Python raised in a worker, after the lines of its stack; Spark 3.5 has its own exception's name before.
+# What Python raised in a worker, after the lines of its stack; Spark 3.5 writes its exception's name first.
 _RAISED = re.compile(
     r"^(?:.*: )?Traceback \(most recent call last\):\n(?:[ \t].*\n)*(?:\w+\.)*(\S.*)", re.MULTILINE
 )
@@ -22,7 +22,7 @@ _RAISED = re.compile(
 _FILE = re.compile(r"(?:^|[\s'\"(])(?:[a-z][a-z0-9+.-]*:)?/+[^\s/]+/")
 _CODE = re.compile(r"\s*SQLSTATE: \w+$")
 _NO_PERMISSION = ("Permission denied", "AccessDenied", "Read-only file system")
-# What a store refuses to read is another thing than what may not be written.
+# A refused read isn't a missing permission to write.
 _NOT_READ = " can't be read: "
 _NO_SPACE = ("No space left on device", "Disk quota exceeded")
 # The message for a worker that the system has killed.
@@ -36,7 +36,7 @@ class BinFailed(Exception):
 
 
 class TableChanged(Exception):
-    """The table is no longer the one that was planned; the message says what changed."""
+    """The table isn't as it was planned any more; the message says what changed."""
 
 
 class ContentDiffers(Exception):
@@ -47,13 +47,17 @@ class ContentDiffers(Exception):
         self.advice = advice
 
 
+class NotCompared(Exception):
+    """A proof reader didn't find equal content; the message says why."""
+
+
 class _Plan(Protocol):
     @property
     def version(self) -> int: ...
 
 
 def stale(plan: _Plan, latest: int) -> StalePlanError:
-    """The error of a plan whose table another writer has moved on."""
+    """Make the error of a plan whose table has a later version by now."""
     return StalePlanError(
         f"The plan was made at version {plan.version} and the table is at {latest}: "
         "make a new plan; nothing was changed."
@@ -69,7 +73,7 @@ def translate(
         error: What was raised.
         table: The table's folder, for the message.
         outcome: What became of the table, as a part of a sentence.
-        others: What other writers did, for a conflict; see `commits.told_others`.
+        others: What other writers did, for a conflict; see `commits.other_commits`.
     """
     text = str(error)
     if isinstance(error, ContentDiffers):
@@ -98,13 +102,14 @@ def translate(
 
 
 def reason_of(error: BaseException) -> str:
-    """The line of a stack trace that says what was wrong: Python's, else one of its causes.
+    """Return the line of a stack trace that says what was wrong.
 
-    That is the innermost that names a file, else the outermost of Spark's own, else the innermost.
+    Python's own error in a worker, else the innermost cause that names a file, else the outermost of Spark's
+    error classes, else the innermost cause.
     """
     text = str(error) or type(error).__name__
     causes = _RAISED.findall(text) or _CAUSE.findall(text)
     with_file = [cause for cause in causes if _FILE.search(cause)][-1:]
     of_spark = [cause for cause in causes if cause.startswith("[")]
-    told = with_file or of_spark or causes[-1:] or text.strip().splitlines()
-    return _CODE.sub("", told[0]) if told else "it did not say why"
+    found = with_file or of_spark or causes[-1:] or text.strip().splitlines()
+    return _CODE.sub("", found[0]) if found else "it did not say why"

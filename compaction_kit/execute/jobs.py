@@ -1,23 +1,23 @@
 """Run Spark work so that its progress can be watched and it can be cancelled.
 
-Work runs in a job group, which the JVM's StatusTracker tells of. Over Spark Connect it runs under a tag,
-and the server reports the stages of its operations.
+Work runs in a job group, whose jobs the JVM's StatusTracker knows. Over Spark Connect it runs under a tag,
+can be cancelled too, and shows no progress by jobs.
 """
 
 import contextlib
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from compaction_kit.compat import has_jvm, inheriting_thread
-from compaction_kit.execute.jvm import job_span
+from compaction_kit.execute.delta import job_span
 
 T = TypeVar("T")
 POLL_SECONDS = 0.1
@@ -25,12 +25,12 @@ POLL_SECONDS = 0.1
 _DEAD = (Py4JNetworkError, ConnectionError)
 # How long to wait for tasks that were cancelled.
 _ENDING_SECONDS = 30
-# With these set, Spark would pass over rows of files that it can't read.
+# Otherwise Spark may pass over rows of files that it can't read.
 WHOLE_FILES = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
 }
-# For each setting of a session its value before all blocks that set it, and that of each block.
+# For each setting of a session, its value before all blocks that set it, and the value of each block.
 _values: dict[tuple[int, str], dict[object, str | None]] = {}
 _CONFS = threading.RLock()
 
@@ -40,29 +40,27 @@ class WorkCancelled(Exception):
 
 
 class SparkJob(NamedTuple):
-    """A Spark job that is done; over Spark Connect a stage.
+    """A Spark job that has succeeded.
 
     Attributes:
-        name: The name of its last stage; "" over Spark Connect, which doesn't tell it.
+        name: The name of its last stage.
         start: When it began, in seconds since 1970.
-        end: When it ended; over Spark Connect both are the times at which that was reported.
-        num_tasks: How many tasks it had; 0 where that isn't known.
+        end: When it ended.
     """
 
     name: str
     start: float
     end: float
-    num_tasks: int = 0
 
 
 @dataclass(frozen=True)
 class Watched:
-    """How far Spark work is.
+    """How far Spark work is; over Spark Connect, one task that isn't done.
 
     Attributes:
         jobs: The jobs that are done.
-        tasks: How many tasks are done of the jobs that run; over Spark Connect, of all.
-        num_tasks: How many tasks those have.
+        tasks: How many tasks of the running jobs are done.
+        num_tasks: How many tasks these jobs have.
     """
 
     jobs: list[SparkJob]
@@ -70,60 +68,45 @@ class Watched:
     num_tasks: int
 
 
-class _Marked(Protocol):
-    """How the Spark work of a thread is marked, watched and cancelled; a context of that thread."""
+class _Marked:
+    """The Spark work of a thread, under a name by which it is watched and cancelled."""
 
-    def __enter__(self) -> object: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def look(self) -> Watched:
-        """Return how far it is."""
-
-    def cancel(self) -> None:
-        """Cancel what runs of it; what begins later isn't cancelled."""
-
-    def end(self) -> bool:
-        """Cancel what is left of it after a failure; returns whether none of its tasks runs."""
-
-
-class _JobGroup:
-    """Work in a job group."""
-
-    def __init__(self, spark: SparkSession, name: str):
-        self._spark, self._name = spark, name
+    def __init__(self, spark: SparkSession):
+        self._spark, self._has_jvm = spark, has_jvm(spark)
+        self._name = f"compaction-kit-{uuid.uuid4().hex[:8]}"
         self._done: dict[int, SparkJob] = {}
 
-    def __enter__(self) -> None:
-        self._spark.sparkContext.setJobGroup(self._name, "compaction_kit", interruptOnCancel=True)
-
-    def __exit__(self, *_: object) -> None:
-        # The thread ends, and its group with it.
-        pass
+    def begin(self) -> None:
+        if self._has_jvm:
+            self._spark.sparkContext.setJobGroup(self._name, "compaction_kit", interruptOnCancel=True)
+        else:
+            self._spark.addTag(self._name)
 
     def look(self) -> Watched:
-        """Add the jobs that have succeeded meanwhile to those done; count the tasks of the others."""
+        if not self._has_jvm:
+            return Watched([], 0, 1)
         tracker = self._spark.sparkContext.statusTracker()
         tasks = num_tasks = 0
         for job in tracker.getJobIdsForGroup(self._name):
             info = None if job in self._done else tracker.getJobInfo(job)
             if info is None:
                 continue
-            stages = [tracker.getStageInfo(stage) for stage in sorted(info.stageIds)]
+            stages = [
+                stage for stage in map(tracker.getStageInfo, sorted(info.stageIds)) if stage is not None
+            ]
             span = job_span(self._spark, job) if info.status == "SUCCEEDED" else None
             if span is not None:
-                name = stages[-1].name if stages and stages[-1] is not None else ""
-                self._done[job] = SparkJob(name, *span)
+                self._done[job] = SparkJob(stages[-1].name if stages else "", *span)
             else:
-                tasks += sum(stage.numCompletedTasks for stage in stages if stage is not None)
-                num_tasks += sum(stage.numTasks for stage in stages if stage is not None)
+                tasks += sum(stage.numCompletedTasks for stage in stages)
+                num_tasks += sum(stage.numTasks for stage in stages)
         return Watched(list(self._done.values()), tasks, num_tasks)
 
-    def cancel(self) -> None:
+    def cancel(self) -> bool:
+        """Cancel what runs now; returns whether nothing ran."""
+        if not self._has_jvm:
+            return not self._spark.interruptTag(self._name)
         self._spark.sparkContext.cancelJobGroup(self._name)
-
-    def end(self) -> bool:
-        self.cancel()
         tracker = self._spark.sparkContext.statusTracker()
         found = map(tracker.getJobInfo, tracker.getJobIdsForGroup(self._name))
         jobs = [job for job in found if job is not None]
@@ -131,61 +114,6 @@ class _JobGroup:
         return not any(job.status == "RUNNING" for job in jobs) and not any(
             stage.numActiveTasks for stage in stages if stage is not None
         )
-
-
-class _Tagged:
-    """Work over Spark Connect, under a tag.
-
-    The server reports the stages of an operation while it runs, every two seconds by default
-    (spark.connect.progress.reportInterval), and keeps what it hasn't reported when that ends.
-    """
-
-    def __init__(self, spark: SparkSession, name: str):
-        self._spark, self._name = spark, name
-        self._thread: int | None = None
-        # Tasks done and tasks, by the stage's number; and when a stage was first told of.
-        self._tasks: dict[int, tuple[int, int]] = {}
-        self._starts: dict[int, float] = {}
-        self._done: dict[int, SparkJob] = {}
-
-    def __enter__(self) -> None:
-        self._thread = threading.get_ident()
-        self._spark.addTag(self._name)
-        self._spark.registerProgressHandler(self)  # type: ignore[arg-type]
-
-    def __exit__(self, *_: object) -> None:
-        self._spark.removeProgressHandler(self)  # type: ignore[arg-type]
-        self._spark.removeTag(self._name)
-
-    def __call__(
-        self, stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool
-    ) -> None:
-        """Take a report; the client calls it in the thread that waits for the operation."""
-        if threading.get_ident() != self._thread:
-            return
-        now = time.time()
-        for stage in stages or ():
-            number, count = stage.stage_id, stage.num_tasks
-            self._tasks[number] = stage.num_completed_tasks, count
-            start = self._starts.setdefault(number, now)
-            if stage.done and number not in self._done:
-                self._done[number] = SparkJob("", start, now, count)
-
-    def look(self) -> Watched:
-        done, tasks = (sum(counts) for counts in zip((0, 0), *self._tasks.values(), strict=True))
-        return Watched(list(self._done.values()), done, tasks)
-
-    def cancel(self) -> None:
-        self._spark.interruptTag(self._name)
-
-    def end(self) -> bool:
-        # Of tasks nothing is told any more; those of bins that were about to begin may still run.
-        return not self._spark.interruptTag(self._name)
-
-
-def _marked(spark: SparkSession) -> _Marked:
-    name = f"compaction-kit-{uuid.uuid4().hex[:8]}"
-    return _JobGroup(spark, name) if has_jvm(spark) else _Tagged(spark, name)
 
 
 def run_watched(
@@ -207,23 +135,23 @@ def run_watched(
         WorkCancelled: `watch` raised, and that stopped it.
         BaseException: What `work` raised.
     """
-    marked = _marked(spark)
+    marked = _Marked(spark)
     return _run(spark, work, marked, lambda: watch(marked.look()), is_final)
 
 
 def run_cancellable(
     spark: SparkSession, work: Callable[[], T], tick: Callable[[], object], is_final: bool = True
 ) -> T:
-    """Call `work` as `run_watched` does, for a `tick` that asks nothing about its jobs."""
-    return _run(spark, work, _marked(spark), tick, is_final)
+    """Call `work` as `run_watched` does, with a `tick` that needs nothing of its jobs."""
+    return _run(spark, work, _Marked(spark), tick, is_final)
 
 
 def _run(
     spark: SparkSession, work: Callable[[], T], marked: _Marked, tick: Callable[[], object], is_final: bool
 ) -> T:
     def body() -> T:
-        with marked:
-            return work()
+        marked.begin()
+        return work()
 
     outcome = in_thread(spark, body)
     stopped: BaseException | None = None
@@ -249,19 +177,18 @@ def _run(
 
 
 def _end_tasks(marked: _Marked) -> None:
-    """Cancel what is left of work that has failed or was cancelled, and wait until none of its tasks runs.
+    """Cancel what is left of failed work, and wait until none of its tasks runs, for they may still write.
 
-    They may still write files. Delta rewrites bins in threads of its own, whose jobs go on when the first has
-    failed.
+    Delta rewrites bins in threads of its own, whose jobs go on when the first has failed.
     """
     end = time.monotonic() + _ENDING_SECONDS
     with contextlib.suppress(Exception):
-        while time.monotonic() < end and not marked.end():
+        while time.monotonic() < end and not marked.cancel():
             time.sleep(POLL_SECONDS / 2)
 
 
 def in_thread(spark: SparkSession, work: Callable[[], T]) -> Future[T]:
-    """Begin some work that may use Spark in a thread of its own, which ends with the program."""
+    """Begin work that may use Spark in a thread of its own, which ends with the program."""
     outcome = Future[T]()
 
     def body() -> None:
@@ -278,7 +205,7 @@ def in_thread(spark: SparkSession, work: Callable[[], T]) -> Future[T]:
 def session_confs(spark: SparkSession, confs: Mapping[str, str]) -> Iterator[None]:
     """Set session settings for the time of a `with` block, then put the old ones back.
 
-    With blocks in several threads, the last one entered and not yet left counts.
+    With blocks in several threads, the value of the block entered last counts.
     """
     with contextlib.ExitStack() as stack:
         for key, value in confs.items():

@@ -1,70 +1,76 @@
 """The strategy "optimize": Delta's own OPTIMIZE, with the plan's thresholds."""
 
-from collections.abc import Collection
+from collections.abc import Mapping
 
 import numpy as np
 
 from compaction_kit.execute.commits import settings
-from compaction_kit.execute.jobs import SparkJob, Watched, run_watched
-from compaction_kit.execute.jvm import is_conflict
-from compaction_kit.execute.work import Work
+from compaction_kit.execute.delta import is_conflict
+from compaction_kit.execute.jobs import Watched, run_watched
+from compaction_kit.execute.work import Run, Strategy
 from compaction_kit.predicate import partitions_predicate
 from compaction_kit.sql import identifier, table_name
 
 # How often OPTIMIZE is run if another writer takes its files.
 MOST_TRIES = 3
 _CONF = "spark.databricks.delta.optimize"
-_OPTIONS = {"max_threads": "maxThreads", "repartition": "repartition.enabled"}
 
 
-def run_optimize(work: Work, partitions: Collection[int] | None = None) -> None:
-    """Run OPTIMIZE so that it does what the plan says, again if another writer takes its files.
+class Optimize(Strategy):
+    """Delta's OPTIMIZE; it runs again if another writer takes its files."""
 
-    Args:
-        work: The plan, the table and the session, whose settings are put back afterwards.
-        partitions: Those of the plan to optimize, by their numbers; None for all.
+    name = "optimize"
+    reason = "optimize, which runs on every table"
 
-    Raises:
-        PySparkException, WorkCancelled: It failed, or was cancelled.
-    """
-    plan, where, num_bins = work.plan, work.plan.where, work.plan.num_bins
-    if partitions is not None:
-        num_bins = int(np.isin(plan.bin_groups, list(partitions)).sum())
-    if partitions is not None and plan.source.partition_columns:
-        files = np.flatnonzero(np.isin(plan.groups, list(partitions)))
-        these = partitions_predicate(work.spark, plan.source, files)
-        where = f"({where}) AND ({these})" if where else these
-    confs = {
-        f"{_CONF}.minFileSize": str(plan.thresholds.min_file_size),
-        f"{_CONF}.maxFileSize": str(plan.thresholds.max_file_size),
-        f"{_CONF}.maxDeletedRowsRatio": str(plan.thresholds.max_deleted_rows_ratio),
-        f"{_CONF}.batchSize": str(plan.thresholds.batch_size or 2**63 - 1),
-    }
-    confs |= {f"{_CONF}.{_OPTIONS[name]}": str(value).lower() for name, value in work.options.items()}
-    columns = ", ".join(identifier(work.spark, name) for name in plan.zorder_by)
-    zorder = f" ZORDER BY ({columns})" if columns else ""
-    condition = f" WHERE {where}" if where else ""
-    statement = f"OPTIMIZE {table_name(work.spark, work.table)}{condition}{zorder}"
-    with settings(work.spark, "optimize", plan.id, confs):
-        for tries_left in reversed(range(MOST_TRIES)):
-            try:
-                _execute(work, statement, num_bins)
-                return
-            except Exception as error:
-                if not is_conflict(error) or not tries_left:
-                    raise
-                work.record.conflict(error)
+    def refuse(self, run: Run) -> str | None:
+        """Return None: OPTIMIZE works on every table."""
+        return None
+
+    def run(self, run: Run) -> Mapping[int, str]:
+        """Run OPTIMIZE with the plan's thresholds as settings, which are put back afterwards.
+
+        Raises:
+            PySparkException, WorkCancelled: It failed, or was cancelled.
+        """
+        plan, where, num_bins = run.plan, run.plan.where, run.plan.num_bins
+        if run.partitions is not None:
+            num_bins = int(np.isin(plan.bin_groups, list(run.partitions)).sum())
+        if run.partitions is not None and plan.source.partition_columns:
+            files = np.flatnonzero(np.isin(plan.groups, list(run.partitions)))
+            these = partitions_predicate(run.spark, plan.source, files)
+            where = f"({where}) AND ({these})" if where else these
+        confs = {
+            f"{_CONF}.minFileSize": str(plan.thresholds.min_file_size),
+            f"{_CONF}.maxFileSize": str(plan.thresholds.max_file_size),
+            f"{_CONF}.maxDeletedRowsRatio": str(plan.thresholds.max_deleted_rows_ratio),
+            f"{_CONF}.batchSize": str(plan.thresholds.batch_size or 2**63 - 1),
+        }
+        columns = ", ".join(identifier(run.spark, name) for name in plan.zorder_by)
+        zorder = f" ZORDER BY ({columns})" if columns else ""
+        condition = f" WHERE {where}" if where else ""
+        statement = f"OPTIMIZE {table_name(run.spark, run.table)}{condition}{zorder}"
+        with settings(run.spark, self.name, plan.id, confs):
+            for tries_left in reversed(range(MOST_TRIES)):
+                try:
+                    _execute(run, statement, num_bins)
+                    break
+                except Exception as error:
+                    if not is_conflict(error) or not tries_left:
+                        raise
+                    run.record.conflict(error)
+        return {}
 
 
-def _execute(work: Work, statement: str, num_bins: int) -> None:
-    record = work.record
+def _execute(run: Run, statement: str, num_bins: int) -> None:
+    record = run.record
     bins_before, bytes_before = record.bins_done, record.bytes_done
-    share = (work.plan.bytes_removed - bytes_before) / max(num_bins, 1)
+    share = (run.plan.bytes_removed - bytes_before) / max(num_bins, 1)
     seen = 0
 
     def watch(watched: Watched) -> None:
         nonlocal seen
-        done = list(filter(_is_of_bin, watched.jobs))
+        # OPTIMIZE has a thread pool, and a job for each bin (ThreadUtils.parmap).
+        done = [job for job in watched.jobs if "ForkJoinTask" in job.name]
         for job in done[seen:]:
             record.span("rewrite", job.start, job.end)
         seen = len(done)
@@ -76,12 +82,4 @@ def _execute(work: Work, statement: str, num_bins: int) -> None:
         else:
             record.committing()
 
-    run_watched(work.spark, lambda: work.spark.sql(statement).collect(), watch)
-
-
-def _is_of_bin(job: SparkJob) -> bool:
-    """Whether a job rewrote a bin: OPTIMIZE has a thread pool, and a job for each (ThreadUtils.parmap).
-
-    Where jobs have no names, it is their one task (OptimizeExecutor.runOptimizeBinJob: coalesce(1)).
-    """
-    return "ForkJoinTask" in job.name or (not job.name and job.num_tasks == 1)
+    run_watched(run.spark, lambda: run.spark.sql(statement).collect(), watch)

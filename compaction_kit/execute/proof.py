@@ -1,17 +1,13 @@
 """Prove that files that replace others hold the same rows; undo commits that aren't proved.
 
-DuckDB reads them where it can (see `arrow.duckdb`). Where it can't, or finds a difference, Spark does.
+Proof readers compare quickly, where they can (see `work.ProofReader`). Where none finds equal content, Spark
+reads both sides and decides.
 
-The strategy "arrow" compares before it commits, so that nothing has to be undone. OPTIMIZE and
-an overwrite write and commit in one go, and are compared afterwards:
-
-- If it differs, can't be read, or the comparison is cancelled, the table is restored to the version
-  before. A cancelled comparison is done after all where another writer has committed since, for
-  RESTORE would undo that too.
-- Batches that are committed when a run fails or is cancelled are compared before the run ends, as
-  that takes less than doing them again; Ctrl-C during that restores the version before them.
-- Where RESTORE can't be (the session has died, files are gone, another writer has committed), the
-  error says which version isn't proved, and what to do.
+A strategy may compare before it commits, so that nothing has to be undone. OPTIMIZE and an overwrite write
+and commit in one go, and are compared afterwards. If the content differs, can't be read, or the comparison is
+cancelled, the table is restored to the version before. Batches that were committed before a run failed are
+compared before it ends. Where RESTORE is impossible (the session has died, another writer has committed
+since), the error names the version that isn't proved, and what to do.
 """
 
 import time
@@ -19,32 +15,23 @@ from collections.abc import Sequence
 from concurrent.futures import wait
 from functools import partial
 
-from compaction_kit.arrow.duckdb import READER, NotCompared, compare_quickly
+from compaction_kit.compat import has_jvm
 from compaction_kit.execute.commits import Commit, has_tag, net_files, restore, settings
-from compaction_kit.execute.contents import ANY_VERSION, Adds, Content, contents, readable_together
-from compaction_kit.execute.failures import ContentDiffers, reason_of
-from compaction_kit.execute.jobs import (
-    WHOLE_FILES,
-    Watched,
-    in_thread,
-    run_watched,
-    session_confs,
-)
-from compaction_kit.execute.work import Work
+from compaction_kit.execute.contents import ANY_VERSION, Content, contents
+from compaction_kit.execute.failures import ContentDiffers, NotCompared, reason_of
+from compaction_kit.execute.jobs import WHOLE_FILES, Watched, in_thread, run_watched, session_confs
+from compaction_kit.execute.work import Adds, Run
 from compaction_kit.verify import Fingerprint
 
-# The strategy that compares before it commits.
-_PROVED = "arrow"
 
-
-def compare(work: Work, gone: Adds, new: Adds, versions: Sequence[int] | None = None) -> Fingerprint:
-    """Compare the rows of replaced files and of those that replace them.
+def compare(run: Run, gone: Adds, new: Adds, versions: Sequence[int] = ()) -> Fingerprint:
+    """Compare the rows of files that are replaced and of files that replace them.
 
     Args:
-        work: The table and the session.
-        gone: Add actions of the files that are replaced, live or not.
-        new: Of those that replace them, committed or not.
-        versions: In which both are live; needed over Spark Connect.
+        run: The table and the session.
+        gone: Add actions of the replaced files, live or not.
+        new: Add actions of the new files, committed or not.
+        versions: Over Spark Connect, the versions before and after the one commit that replaces them.
 
     Returns:
         The fingerprint of both.
@@ -53,27 +40,27 @@ def compare(work: Work, gone: Adds, new: Adds, versions: Sequence[int] | None = 
         ContentDiffers: They differ.
         PySparkException, WorkCancelled: They can't be read, or it was cancelled.
     """
+    record, snapshot, start = run.record, run.log.snapshot(), time.time()
     size_bytes = sum(int(action["add"]["size"]) for action in gone)
-    snapshot, start = work.log.snapshot(), time.time()
-    # Else a comparison of few files is over before it is seen, or can be cancelled.
-    work.record.ask(partial(work.record.comparing, 0))
-    try:
-        found = compare_quickly(
-            work.spark, snapshot, gone, new, lambda share: work.record.comparing(size_bytes * share)
-        )
-        work.record.span("proof", start, time.time(), f"both sides, by {READER}")
-        work.record.bytes_compared += size_bytes
+    # So that a comparison of few files can be seen and cancelled too.
+    record.ask(partial(record.comparing, 0))
+    for reader in run.readers:
+        try:
+            found = reader(run.spark, snapshot, gone, new, lambda share: record.comparing(size_bytes * share))
+        except NotCompared as reason:
+            record.proof_reason = str(reason)
+            continue
+        record.span("proof", start, time.time(), f"both sides, by {' and '.join(found.readers)}")
+        record.bytes_compared += size_bytes
         return found
-    except NotCompared as reason:
-        work.record.proof_reason = str(reason)
     # Delta sets it only where it plans the read itself.
     by_id = {"spark.sql.parquet.fieldId.read.enabled": "true"} if snapshot.metadata.is_mapped_by_id else {}
-    with session_confs(work.spark, WHOLE_FILES | by_id):
+    with session_confs(run.spark, WHOLE_FILES | by_id):
         before, after = (
-            _fingerprint(work, content, size_bytes, half)
-            for half, content in enumerate(contents(work.handle, (gone, new), versions))
+            _fingerprint(run, content, size_bytes, side)
+            for side, content in enumerate(contents(run.handle, (gone, new), versions))
         )
-    work.record.bytes_compared += size_bytes
+    record.bytes_compared += size_bytes
     if before == after:
         return after
     raise ContentDiffers(
@@ -82,111 +69,105 @@ def compare(work: Work, gone: Adds, new: Adds, versions: Sequence[int] | None = 
     )
 
 
-def _fingerprint(work: Work, content: Content, size_bytes: int, half: int) -> Fingerprint:
+def _fingerprint(run: Run, content: Content, size_bytes: int, side: int) -> Fingerprint:
     def watch(watched: Watched) -> None:
-        work.record.comparing(size_bytes * (half + watched.tasks / max(watched.num_tasks, 1)) / 2)
+        run.record.comparing(size_bytes * (side + watched.tasks / max(watched.num_tasks, 1)) / 2)
 
-    with work.record.step("proof", ("what was replaced", "what replaced it")[half]):
-        return run_watched(work.spark, content, watch, is_final=False)
-
-
-def unproved(work: Work, commits: Sequence[Commit], differs: bool = False) -> list[Commit]:
-    """The commits of a run whose content is still to be compared, or is known to differ."""
-    return [commit for commit in commits if commit.strategy != _PROVED and (work.verify or differs)]
+    with run.record.step("proof", ("what was replaced", "what replaced it")[side]):
+        return run_watched(run.spark, content, watch, is_final=False)
 
 
-def prove(work: Work, commits: Sequence[Commit]) -> None:
+def unproved(run: Run, commits: Sequence[Commit], differs: bool = False) -> list[Commit]:
+    """Return the commits whose content is still to be compared, or is known to differ."""
+    return [commit for commit in commits if not commit.is_proved and (run.verify or differs)]
+
+
+def prove(run: Run, commits: Sequence[Commit]) -> None:
     """Compare what commits removed and what they added; see `compare`."""
-    for group in readable_together(work.spark, commits) if commits else ():
+    if not commits:
+        return
+    # Over Spark Connect versions are read, so that each commit is compared by itself.
+    for group in [commits] if has_jvm(run.spark) else [[commit] for commit in commits]:
         versions = group[0].version - 1, group[-1].version
-        work.record.fingerprint += compare(work, *net_files(group), versions)
+        run.record.fingerprint += compare(run, *net_files(group), versions)
 
 
-def settle(work: Work, commits: Sequence[Commit], is_begun: bool, is_cancelled: bool) -> str:
-    """Prove commits after all when a run fails or is cancelled, or undo them.
+def prove_or_undo(run: Run, commits: Sequence[Commit], has_failed: bool, is_cancelled: bool) -> str:
+    """Prove the last commits of a run that ends early, or undo them.
+
+    A cancelled proof is repeated where RESTORE would undo another writer's commit too.
 
     Args:
-        work: The table and the session.
-        commits: The last of the run, those that aren't proved.
-        is_begun: Whether the proof was begun and not finished.
-        is_cancelled: Whether it was cancelled.
+        run: The table and the session.
+        commits: The last commits of the run, those without proof.
+        has_failed: Whether their proof has failed, or was cancelled.
+        is_cancelled: Whether the run was cancelled.
 
     Returns:
-        What became of them and why; "" if they are proved.
+        What became of them and why, as a part of a sentence; "" if they are proved.
     """
-    others = _others(work, commits)
-    if not is_begun or (is_cancelled and others):
-        try:
-            work.record.mute()
-            prove(work, commits)
-            return ""
-        except BaseException as error:
-            return f"{_undo(work, commits)}, because its content was not proved ({reason_of(error)})"
-    return _undo(work, commits)
-
-
-def _others(work: Work, commits: Sequence[Commit]) -> str:
-    """What RESTORE would undo beside some commits, as a sentence; "" for nothing."""
-    first, last = commits[0].version - 1, commits[-1].version
-    latest = work.log.segment().version
-    if latest == last and last - first == len(commits):
+    if has_failed and not (is_cancelled and _latest_by_others(run, commits)):
+        return _undo(run, commits)
+    try:
+        run.record.mute()
+        prove(run, commits)
         return ""
-    return f"another writer has committed too, up to version {latest}"
+    except BaseException as error:
+        return f"{_undo(run, commits)}, because its content was not proved ({reason_of(error)})"
 
 
-def _undo(work: Work, commits: Sequence[Commit]) -> str:
+def _latest_by_others(run: Run, commits: Sequence[Commit]) -> int | None:
+    """Return the table's version, if another writer has committed since the first of some commits."""
+    latest = run.log.segment().version
+    return None if latest == commits[0].version + len(commits) - 1 else latest
+
+
+def _undo(run: Run, commits: Sequence[Commit]) -> str:
     """Restore the table, if that undoes these commits and nothing else; returns what was done."""
-    first, versions = commits[0].version - 1, ", ".join(str(commit.version) for commit in commits)
-    others = _others(work, commits)
+    before, last = commits[0].version - 1, commits[-1].version
+    versions = ", ".join(str(commit.version) for commit in commits)
     by_hand = (
-        f"version {versions} is committed and not proved: go back with RESTORE to version {first}, or "
+        f"version {versions} is committed and not proved: go back with RESTORE to version {before}, or "
         "compare the two by compaction_kit.verify.fingerprint"
     )
-    if others:
-        return f"{others}, so nothing was undone: {by_hand}"
-
-    outcome = in_thread(work.spark, partial(_go_back, work, first, commits[-1].version))
+    latest = _latest_by_others(run, commits)
+    if latest is not None:
+        return f"another writer has committed too, up to version {latest}, so nothing was undone: {by_hand}"
+    outcome = in_thread(run.spark, partial(_go_back, run, before, last))
     while not outcome.done():
         try:
             wait([outcome])
         except KeyboardInterrupt:
-            # To undo half is worse than nothing, and it takes but a moment.
+            # Half an undo is worse than none, and it doesn't take long.
             continue
     error = outcome.exception()
     if error is not None:
-        return f"restoring version {first} failed ({reason_of(error)}): {by_hand}"
+        return f"restoring version {before} failed ({reason_of(error)}): {by_hand}"
     undone, restored = outcome.result()
-    if undone > commits[-1].version:
+    if undone > last:
         return (
             f"another writer has committed too, up to version {undone}, as the table was restored to version "
-            f"{first}, so version {restored} has put that back: {by_hand}"
+            f"{before}, so version {restored} has put that back: {by_hand}"
         )
-    return f"the table was restored to version {first}, as version {restored}"
+    return f"the table was restored to version {before}, as version {restored}"
 
 
-def _go_back(work: Work, version: int, last: int) -> tuple[int, int]:
-    """Restore a version, and bring back what others have committed in between.
-
-    RESTORE undoes whatever is there when it begins, which may be later than anybody has looked.
-
-    Args:
-        work: The table and the session.
-        version: To go back to.
-        last: The latest version that may be undone.
+def _go_back(run: Run, version: int, last: int) -> tuple[int, int]:
+    """Restore a version; if RESTORE has undone a commit after `last`, restore that again.
 
     Returns:
-        The latest version that was undone, later than `last` if it was brought back; and the version now.
+        The latest version that was undone, and the version now.
     """
-    restored, undone = _restored(work, version)
-    return undone, restored if undone == last else _restored(work, undone)[0]
+    restored, undone = _restored(run, version)
+    return undone, restored if undone == last else _restored(run, undone)[0]
 
 
-def _restored(work: Work, version: int) -> tuple[int, int]:
-    """Restore a version; returns the commit's version, and the one that it has undone."""
-    since = work.log.segment().version
-    with settings(work.spark, "undo", work.plan.id, ANY_VERSION):
-        restore(work.spark, work.table, version)
-    commits = work.log.commits().select(["version", "read_version", "operation", "user_metadata"]).to_pylist()
+def _restored(run: Run, version: int) -> tuple[int, int]:
+    """Restore a version; returns the commit's version, and the version that it read."""
+    since = run.log.segment().version
+    with settings(run.spark, "undo", run.plan.id, ANY_VERSION):
+        restore(run.spark, run.table, version)
+    commits = run.log.commits().select(["version", "read_version", "operation", "user_metadata"]).to_pylist()
     return next(
         (commit["version"], commit["read_version"])
         for commit in reversed(commits)

@@ -1,4 +1,4 @@
-"""What a run did, by the log."""
+"""The result of a run, read from the log."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +13,7 @@ from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute.commits import Commit, removed_paths
 from compaction_kit.execute.contents import ANY_VERSION
 from compaction_kit.execute.jobs import session_confs
-from compaction_kit.execute.rewrite import rewritten_paths
-from compaction_kit.execute.work import TIMELINE, Work
+from compaction_kit.execute.work import TIMELINE, Run, Strategy
 from compaction_kit.query import Query, with_table
 from compaction_kit.reads import ReadComparison, measure_reads
 from compaction_kit.records import Result
@@ -90,24 +89,20 @@ class CompactionResult(Result):
 
     @classmethod
     def of(
-        cls, work: Work, commits: Sequence[Commit], strategy: str, reason: str, refusals: Mapping[int, str]
+        cls, run: Run, commits: Sequence[Commit], strategy: Strategy, reason: str, refusals: Mapping[int, str]
     ) -> "CompactionResult":
-        """Make the result of a run by its commits; see the class for the other arguments."""
-        plan, record, is_proved = work.plan, work.record, work.verify and bool(commits)
+        """Make the result of a run from its commits."""
+        plan, record, is_proved = run.plan, run.record, run.verify and bool(commits)
         removed = removed_paths(commits)
         added = sum(len(commit.adds) for commit in commits)
         versions = tuple(commit.version for commit in commits)
         before, after = (versions[0] - 1, versions[-1]) if versions else (plan.version, None)
-        done = plan.num_bins - plan.without(removed).num_bins
-        as_planned = removed == set(plan.files["path"].to_pylist()) and added == plan.num_files_added
-        if strategy == "rewrite":
-            as_planned = removed == rewritten_paths(plan)
         return cls(
-            strategy=strategy if commits else "none",
+            strategy=strategy.name if commits else "none",
             reason=reason,
             versions=versions,
-            batches=_batches(work, commits),
-            num_bins=done,
+            batches=_batches(record.start, commits, record.conflicts),
+            num_bins=plan.num_bins - plan.without(removed).num_bins,
             num_files_added=added,
             num_files_removed=sum(len(commit.removes) for commit in commits),
             bytes_added=sum(commit.bytes_added for commit in commits),
@@ -118,12 +113,12 @@ class CompactionResult(Result):
             fingerprint=record.fingerprint if is_proved else None,
             proof_reason=record.proof_reason if is_proved else "",
             refusals=refusals,
-            as_planned=as_planned,
+            as_planned=strategy.is_as_planned(plan, removed, added),
             peak_bytes=record.peak_bytes,
-            sizes_before=work.log.snapshot(before).live["size_bytes"].to_numpy(),
-            sizes_after=work.log.snapshot(after).live["size_bytes"].to_numpy(),
+            sizes_before=run.log.snapshot(before).live["size_bytes"].to_numpy(),
+            sizes_after=run.log.snapshot(after).live["size_bytes"].to_numpy(),
             timeline=record.timeline(),
-            reads=partial(_measure_reads, work, before, versions[-1]) if versions else None,
+            reads=partial(_measure_reads, run, before, versions[-1]) if versions else None,
         )
 
     @classmethod
@@ -187,8 +182,7 @@ class CompactionResult(Result):
         return self.facts(), self.plot(), *([self.plot_timeline()] if self.versions else [])
 
 
-def _batches(work: Work, commits: Sequence[Commit]) -> pa.Table:
-    starts = [work.record.start, *(commit.time for commit in commits)]
+def _batches(start: float, commits: Sequence[Commit], conflicts: Sequence[tuple[float, str]]) -> pa.Table:
     rows = [
         {
             "version": commit.version,
@@ -197,17 +191,17 @@ def _batches(work: Work, commits: Sequence[Commit]) -> pa.Table:
             "num_files_added": len(commit.adds),
             "bytes_removed": commit.bytes_removed,
             "bytes_added": commit.bytes_added,
-            "seconds": max(commit.time - start, 0.0),
-            "conflicts": sum(start < time <= commit.time for time, _ in work.record.conflicts),
+            "seconds": max(commit.time - since, 0.0),
+            "conflicts": sum(since < time <= commit.time for time, _ in conflicts),
             "metrics": commit.metrics,
         }
-        for start, commit in zip(starts, commits, strict=False)
+        for since, commit in zip([start, *(commit.time for commit in commits)], commits, strict=False)
     ]
     return pa.Table.from_pylist(rows, schema=BATCHES)
 
 
-def _measure_reads(work: Work, before: int, after: int, query: Query, repeats: int) -> ReadComparison:
+def _measure_reads(run: Run, before: int, after: int, query: Query, repeats: int) -> ReadComparison:
     # The files of both are there, however old the version before is.
-    with session_confs(work.spark, ANY_VERSION):
-        named = with_table(query, work.store, work.handle.name)
-        return measure_reads(work.spark, work.table, before, after, named, repeats)
+    with session_confs(run.spark, ANY_VERSION):
+        named = with_table(query, run.store, run.handle.name)
+        return measure_reads(run.spark, run.table, before, after, named, repeats)

@@ -1,10 +1,11 @@
-"""What a strategy is given to work with, and how far it is: a record of it, and a bar that shows it."""
+"""What a strategy gets: the run that it works for; its progress, its timeline, and how it is watched."""
 
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from tqdm.auto import tqdm
 from compaction_kit.execute.jobs import WorkCancelled
 from compaction_kit.handle import Handle
 from compaction_kit.log import TransactionLog
+from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import BinPlan
 from compaction_kit.storage import Store
 from compaction_kit.text import format_count, format_size
@@ -28,19 +30,21 @@ TIMELINE = pa.schema(
         ("seconds", pa.float64()),
     ]
 )
-# The steps, as watchers are told.
 PREPARING, REWRITING, COMPARING = "Preparing", "Rewriting", "Comparing the content"
 COMMITTING, DONE = "Committing", "Done"
-# The shares of a run that preparing and committing take, of which nobody knows how long they last.
-_PREPARING, _COMMITTING = 0.05, 0.05
-# The share of the rest that rewriting takes where content is compared.
-_REWRITING = 0.6
-# In so many seconds the bar goes half of the way that is left, where there is nothing to count.
-_HALF_WAY = 4.0
+# The share of a run with proof that rewriting is taken to need.
+_REWRITING_SHARE = 0.6
+
+# Add actions as the log writes them.
+Adds = Sequence[Mapping[str, Any]]
+Report = Callable[[Any], object]
+# Compares the rows of two sets of files of a table, and calls back with the share that is done.
+# Raises NotCompared if it can't, or if they differ by its reading.
+ProofReader = Callable[[SparkSession, Snapshot, Adds, Adds, Callable[[float], None]], Fingerprint]
 
 
 class Measured:
-    """How far anything is: the share of it that is done, 0 to 1, and the seconds since it began."""
+    """How far any work is: the share that is done, 0 to 1, and the seconds since it began."""
 
     fraction: float
     seconds: float
@@ -56,11 +60,9 @@ class Progress(Measured):
     """How far a run is.
 
     Attributes:
-        step: The current step: "Preparing", "Rewriting", "Comparing the content", "Committing" (before or
-            after the comparison, as the strategy has it) or "Done".
-        fraction: The share of the whole that is done, 0 to 1.
-        bins_done: Bins that are rewritten, of `num_bins`; for the strategy "rewrite", and over Spark
-            Connect, estimated from tasks and stages.
+        step: "Preparing", "Rewriting", "Comparing the content", "Committing" or "Done".
+        fraction: The share of the whole run that is done, 0 to 1.
+        bins_done: Rewritten bins, of `num_bins`; estimated for the strategy "rewrite".
         bytes_done: Their bytes, of `size_bytes`.
         seconds: Since the run began.
         bytes_compared: Bytes of the files whose content is compared, of `size_bytes`.
@@ -77,11 +79,11 @@ class Progress(Measured):
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds for the rest at the pace so far; None while nothing is rewritten, or it isn't known."""
+        """Seconds for the rest at the pace so far; None before the first bin is done."""
         return None if self.size_bytes and not self.bytes_done else super().seconds_left
 
     def __str__(self) -> str:
-        """The step and its measure; those that have none take the seconds that are shown anyway."""
+        """Return the step, the bins and the bytes that are done."""
         if self.step in (PREPARING, COMMITTING):
             return self.step
         parts, bytes_done = [self.step], self.bytes_done
@@ -94,11 +96,8 @@ class Progress(Measured):
         return ", ".join(parts)
 
 
-Report = Callable[[Progress], None]
-
-
 class Countdown:
-    """The seconds left as text, which never rise; empty while the pace has slowed down too much to tell."""
+    """The seconds left as text, which never rise; empty while the pace has slowed down too much."""
 
     def __init__(self) -> None:
         self._least = math.inf
@@ -125,36 +124,35 @@ class ProgressBar:
         self._countdown = Countdown()
 
     def __call__(self, progress: Measured) -> None:
-        """Show it."""
+        """Show a progress."""
         self._bar.set_description_str(str(progress), refresh=False)
         self._bar.set_postfix_str(self._countdown(progress), refresh=False)
         self._bar.update(round(100 * progress.fraction) - self._bar.n)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         self._bar.close()
 
 
 class Recorder:
-    """Reports how far a run is, and records its steps.
+    """Reports the progress of a run, and records its steps.
 
     Attributes:
         start: When the run began, in seconds since 1970.
-        bins_done: Bins that are rewritten.
+        bins_done: Rewritten bins.
         bytes_done: Their bytes.
         bytes_compared: Bytes of files whose content was compared.
         conflicts: When another writer was in the way, in seconds since 1970, and how.
         peak_bytes: The most memory that a worker has held.
-        fingerprint: That of the rows compared.
+        fingerprint: Of the rows compared.
         proof_reason: Why Spark had to read them, if it had.
     """
 
     def __init__(self, report: Report, plan: BinPlan, verify: bool):
         self._report = report
         self._plan = plan
-        self._rewriting = _REWRITING if verify else 1.0
-        self._fraction = self._committed = 0.0
-        self._commit_start: float | None = None
+        self._rewriting_share = _REWRITING_SHARE if verify else 1.0
+        self._fraction = 0.0
         self._spans: list[tuple[object, ...]] = []
         self.start = time.time()
         self.bins_done = self.bytes_done = self.bytes_compared = self.peak_bytes = 0
@@ -168,23 +166,23 @@ class Recorder:
         return time.time() - self.start
 
     def preparing(self) -> None:
-        """Report that what is to be rewritten is not yet under way, unless some of it is done."""
-        self._tell(REWRITING if self.bytes_done else PREPARING, self.bytes_compared)
+        """Report that nothing is rewritten yet, unless earlier batches are."""
+        self._tell(REWRITING if self.bytes_done else PREPARING)
 
     def rewriting(self, bins_done: int, bytes_done: int) -> None:
-        """Report how many bins are done, and their bytes; it never goes back."""
+        """Report the bins that are done, and their bytes; neither ever goes back."""
         plan = self._plan
         self.bins_done = min(max(bins_done, self.bins_done), plan.num_bins)
         self.bytes_done = min(max(bytes_done, self.bytes_done), plan.bytes_removed)
-        self._tell(REWRITING, self.bytes_compared)
+        self._tell(REWRITING)
 
     def comparing(self, size_bytes: float) -> None:
         """Report how many bytes of the current comparison are done."""
-        self._tell(COMPARING, self.bytes_compared + size_bytes)
+        self._tell(COMPARING, size_bytes)
 
     def committing(self) -> None:
-        """Report that all bins of a batch are rewritten, and Delta commits them."""
-        self._tell(COMMITTING, self.bytes_compared)
+        """Report that Delta commits."""
+        self._tell(COMMITTING)
 
     def ask(self, report: Callable[[], None]) -> None:
         """Report where no Spark work is watched.
@@ -198,16 +196,15 @@ class Recorder:
             raise WorkCancelled from error
 
     def mute(self) -> None:
-        """Report nothing any more: nobody can cancel what comes."""
-        self._report = nobody
+        """Report nothing any more: what follows can't be cancelled."""
+        self._report = no_progress
 
     def done(self) -> None:
-        """Report that all is done."""
+        """Report the end; it is too late to cancel."""
         self.bins_done, self.bytes_done = self._plan.num_bins, self._plan.bytes_removed
-        # Too late to cancel.
+        self._fraction = 1.0
         with contextlib.suppress(Exception):
-            self._fraction = 1.0
-            self._tell(DONE, self.bytes_compared)
+            self._tell(DONE)
 
     def conflict(self, error: Exception) -> None:
         """Record that another writer was in the way."""
@@ -227,45 +224,39 @@ class Recorder:
             self.span(name, start, time.time(), label)
 
     def timeline(self) -> pa.Table:
-        """The steps, by their beginning; see `CompactionResult.timeline` for the columns."""
+        """Return the steps by their start; see `CompactionResult.timeline` for the columns."""
         rows = [dict(zip(TIMELINE.names, span, strict=True)) for span in self._spans]
         return pa.Table.from_pylist(rows, schema=TIMELINE).sort_by("start")
 
-    def _tell(self, step: str, bytes_compared: float) -> None:
-        plan = self._plan
-        size_bytes = max(plan.bytes_removed, 1)
-        rewritten, compared = self.bytes_done / size_bytes, min(bytes_compared / size_bytes, 1.0)
-        prepared = _half_ways(self.seconds) if step == PREPARING else 1.0
-        if step != COMMITTING:
-            self._commit_start = None
-        else:
-            self._commit_start = self._commit_start or time.time()
-            self._committed = max(self._committed, _half_ways(time.time() - self._commit_start))
-        counted = self._rewriting * rewritten + (1 - self._rewriting) * compared
-        uncounted = _PREPARING * prepared + _COMMITTING * self._committed
-        fraction = uncounted + (1 - _PREPARING - _COMMITTING) * counted
-        self._fraction = max(self._fraction, fraction)
+    def _tell(self, step: str, comparing_bytes: float = 0) -> None:
+        plan, size_bytes = self._plan, max(self._plan.bytes_removed, 1)
+        compared = min((self.bytes_compared + comparing_bytes) / size_bytes, 1.0)
+        share = self._rewriting_share
+        fraction = share * self.bytes_done / size_bytes + (1 - share) * compared
+        self._fraction = max(self._fraction, min(fraction, 0.99))
         done = self.bins_done, plan.num_bins, self.seconds, self.bytes_done, plan.bytes_removed
         self._report(Progress(step, self._fraction, *done, int(size_bytes * compared)))
 
 
 @dataclass(frozen=True)
-class Work:
-    """What a strategy is given.
+class Run:
+    """One run of a plan, as strategies and proof readers get it.
 
     Attributes:
         handle: The table.
         plan: What to do.
-        options: `max_threads` and `repartition`, for OPTIMIZE, if they are given.
-        record: Of the run.
+        record: Its progress and steps.
         verify: Whether the content is to be compared.
+        readers: Readers that compare content before Spark has to, in the order in which they are tried.
+        partitions: The numbers of the partitions (see `BinPlan.groups`) to rewrite; None for all.
     """
 
     handle: Handle
     plan: BinPlan
-    options: Mapping[str, Any]
     record: Recorder
     verify: bool
+    readers: Sequence[ProofReader] = ()
+    partitions: frozenset[int] | None = field(default=None)
 
     @property
     def spark(self) -> SparkSession:
@@ -288,9 +279,36 @@ class Work:
         return self.handle.log
 
 
-def _half_ways(seconds: float) -> float:
-    return float(1 - 0.5 ** (seconds / _HALF_WAY))
+class Strategy(ABC):
+    """A way to run a plan.
+
+    Attributes:
+        name: What `run(strategy=…)` calls it.
+        reason: Why "auto" picks it where it can.
+        runs_any_order: Whether it runs plans with an order other than OPTIMIZE's, or a budget.
+    """
+
+    name: str
+    reason: str
+    runs_any_order = False
+
+    @abstractmethod
+    def refuse(self, run: Run) -> str | None:
+        """Return why it can't run the plan, as the end of a sentence; None if it can."""
+
+    @abstractmethod
+    def run(self, run: Run) -> Mapping[int, str]:
+        """Rewrite and commit.
+
+        Returns:
+            The bins that it can't rewrite, by number, with the reasons. It leaves alone all bins of their
+            partitions if OPTIMIZE runs such plans, because OPTIMIZE packs whole partitions.
+        """
+
+    def is_as_planned(self, plan: BinPlan, removed: set[str], num_added: int) -> bool:
+        """Return whether removed paths and the number of added files are those that the plan predicted."""
+        return removed == set(plan.files["path"].to_pylist()) and num_added == plan.num_files_added
 
 
-def nobody(_: object) -> None:
+def no_progress(_: object) -> None:
     """Report to nobody."""

@@ -8,12 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.arrow.duckdb import NotCompared, compare_quickly
+from compaction_kit.arrow.duckdb import compare_quickly
 from compaction_kit.errors import RunFailedError
 from compaction_kit.execute.commits import has_tag, stored_proof
-from compaction_kit.execute.contents import Adds, contents
-from compaction_kit.execute.failures import ContentDiffers
+from compaction_kit.execute.contents import contents
+from compaction_kit.execute.failures import ContentDiffers, NotCompared
 from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
+from compaction_kit.execute.work import Adds
 from compaction_kit.handle import Handle
 from compaction_kit.history.readable import read_schemas, running_totals
 from compaction_kit.log.reconcile import file_keys

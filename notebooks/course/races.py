@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.execute.jvm import is_conflict
+from compaction_kit.execute.delta import is_conflict
 from compaction_kit.log import TransactionLog
 from compaction_kit.records import Result
 from compaction_kit.session import get_spark, quiet_errors

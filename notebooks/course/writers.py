@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.compat import java_class
 from compaction_kit.errors import RunFailedError
+from compaction_kit.execute.delta import check_jvm
 from compaction_kit.execute.jobs import in_thread
-from compaction_kit.execute.jvm import check_jvm
 from compaction_kit.sql import table_name, uri
 
 # The table: 4 files of 10 rows, two in each of the partitions a (ids 0 to 19) and b (20 to 39).

@@ -11,8 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
-from compaction_kit.arrow.duckdb import NotCompared, compare_quickly
+from compaction_kit.arrow.duckdb import compare_quickly
 from compaction_kit.execute import CompactionResult
+from compaction_kit.execute.failures import NotCompared
 from tests import folders, handmade
 from tests.conftest import CopyOf
 from tests.handmade import actions_of

@@ -27,7 +27,7 @@ from compaction_kit.errors import (
     UnsupportedTableError,
 )
 from compaction_kit.execute import CompactionResult, Progress
-from compaction_kit.execute.jvm import OptimizeTransaction
+from compaction_kit.execute.delta import OptimizeTransaction
 from tests import deltas_view, folders, handmade
 from tests.conftest import CopyOf
 from tests.execute.meanwhile import changed_metadata, once_rewriting

@@ -9,10 +9,12 @@ import pyarrow as pa
 import pytest
 from course import labs
 from course.lab import Lab
+from pyspark.sql import SparkSession
 
 import compaction_kit as ck
 from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.execute.jobs import session_confs
 from compaction_kit.table import Table
 from compaction_kit.text import KIB
 
@@ -145,7 +147,7 @@ def wait(condition: Callable[[], bool], seconds: float = 60) -> None:
 
 
 @pytest.mark.spark
-def test_optimize_runs_as_chosen_and_its_timeline_is_shown(spark: object, tmp_path: Path) -> None:
+def test_optimize_runs_as_chosen_and_its_timeline_is_shown(spark: SparkSession, tmp_path: Path) -> None:
     ran = []
 
     def measure(max_threads: int, repartition: bool) -> pa.Table:
@@ -154,7 +156,8 @@ def test_optimize_runs_as_chosen_and_its_timeline_is_shown(spark: object, tmp_pa
         ran.append((max_threads, repartition))
         copy = shaped_table(tmp_path / f"copy-{len(ran)}", partitions=3, files=3, rows=20)
         plan = ck.open_table(copy).plan_compaction()
-        return plan.run("optimize", False, max_threads=max_threads, repartition=repartition).timeline
+        with session_confs(spark, {"spark.databricks.delta.optimize.maxThreads": str(max_threads)}):
+            return plan.run("optimize", False).timeline
 
     lab = labs.slots(measure, {(15, False): measure(15, False)})
     assert "max_threads=15, repartition=False: 3 bins in" in told(lab)

@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,9 +11,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table, plots
 from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
-from compaction_kit.execute import Progress
 from tests import folders, handmade
-from tests.conftest import CopyOf
 from tests.execute.test_optimize import assert_done_as_planned
 from tests.releases import since_delta
 
@@ -83,57 +80,22 @@ def test_auto_is_optimize_where_pyarrow_would_read_other_timestamps(
     assert result.reason.startswith(f"optimize, because {told}")
 
 
-def test_auto_is_optimize_where_most_bytes_are_refused(
-    spark: SparkSession, copy_of: CopyOf, lived: Path
+def test_auto_is_arrow_for_other_orders(spark: SparkSession, changed: Path) -> None:
+    result = open_table(changed).plan_compaction(max_file_size="10 KiB", order="id").run(verify=False)
+    assert result.strategy == "arrow"
+
+
+def test_optimize_goes_by_the_sessions_settings_and_its_jobs_are_on_the_timeline(
+    spark: SparkSession, changed: Path, confs: Callable[[str, str], None]
 ) -> None:
-    result = open_table(copy_of(lived)).plan_compaction(where="p = '1'").run(verify=False)
-    assert (result.strategy, result.reason) == ("optimize", "optimize, because a file has a deletion vector")
-
-
-def test_auto_is_arrow_for_other_orders_and_optimize_for_its_options_with_its_jobs_on_the_timeline(
-    spark: SparkSession, changed: Path, tmp_path: Path
-) -> None:
-    other = folders.copy(changed, tmp_path / "other")
-    result = open_table(other).plan_compaction(max_file_size="10 KiB", order="id").run(verify=False)
-    assert (result.strategy, result.reason) == ("arrow", "arrow, which alone runs another order or a budget")
-    seen: list[tuple[str | None, str | None]] = []
-
-    def look(progress: Progress) -> None:
-        seen.append(
-            (spark.conf.get(f"{CONF}.maxThreads", None), spark.conf.get(f"{CONF}.repartition.enabled", None))
-        )
-
+    confs(f"{CONF}.repartition.enabled", "true")
     plan = open_table(changed).plan_compaction()
-    result = plan.run(verify=False, max_threads=2, repartition=True, progress=look)
-    assert (result.strategy, result.reason) == (
-        "optimize",
-        "optimize, because options of OPTIMIZE were given",
-    )
-    assert ("2", "true") in seen
-    assert spark.conf.get(f"{CONF}.maxThreads", None) is None
-    # One task writes a bin, though it was to be divided.
+    result = plan.run(strategy="optimize", verify=False)
+    # One task writes a bin, though it is divided to be read.
     assert_done_as_planned(changed, plan, result)
     spans = result.timeline.to_pylist()
     assert [span["step"] for span in spans] == ["rewrite"] * 3
     assert all(span["seconds"] > 0 and span["bin_id"] is None for span in spans)
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ({"strategy": "arrow", "max_threads": 2}, "max_threads=2 is for OPTIMIZE: leave it out"),
-        ({"strategy": "rewrite", "repartition": False}, "repartition=False is for OPTIMIZE: leave it out"),
-        ({"max_threads": 0}, "max_threads=0 is too few: give 1 or more"),
-    ],
-    ids=str,
-)
-def test_options_that_do_not_go_together_are_refused(
-    spark: SparkSession, shaped: Path, options: dict[str, Any], told: str
-) -> None:
-    before = folders.listing(shaped)
-    with pytest.raises(InvalidArgumentError, match=told):
-        open_table(shaped).plan_compaction().run(**options)
-    assert folders.listing(shaped) == before
 
 
 def test_a_narrow_range_reads_fewer_files_after_a_plan_by_column_than_after_optimize(

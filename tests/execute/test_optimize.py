@@ -243,17 +243,6 @@ def test_z_order_rewrites_whole_partitions_and_interleaves_columns(
         assert min(spans) < 80, (column, spans)
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("repartition", [False, True])
-def test_one_task_writes_a_bin_however_it_is_read(
-    spark: SparkSession, changed: Path, repartition: bool
-) -> None:
-    """What lesson 4 says of optimize.repartition.enabled."""
-    plan = open_table(changed).plan_compaction()
-    result = plan.run(strategy="optimize", repartition=repartition)
-    assert_done_as_planned(changed, plan, result)
-
-
 def test_a_clustered_table_is_refused_as_long_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
     name = f"delta.`{tmp_path / 't'}`"
     spark.sql(f"CREATE TABLE {name} (id BIGINT, v STRING) USING delta CLUSTER BY (id)")

@@ -14,7 +14,7 @@ _THREADS = (1, 2, 4, 8, 15)
 _READERS = {"one task": False, "several tasks (repartition)": True}
 # Of the figure, in inches: that of two runs with 15 bins at once.
 _HEIGHT = 6.5
-# `max_threads` and `repartition`, as a plan's `run` takes them.
+# OPTIMIZE's settings maxThreads and repartition.enabled.
 Setting = tuple[int, bool]
 
 
@@ -22,8 +22,8 @@ def slots(measure: Callable[[int, bool], pa.Table], measured: Mapping[Setting, p
     """Run OPTIMIZE with other settings, in the background, and show its timeline below the first one.
 
     Args:
-        measure: Runs OPTIMIZE on a fresh copy of a table with `max_threads` and `repartition`, and
-            returns the result's timeline.
+        measure: Runs OPTIMIZE on a fresh copy of a table with `max_threads` and `repartition` as
+            the session's settings, and returns the result's timeline.
         measured: The timelines that are known already, by setting: at least one, with which others
             are compared.
     """

@@ -1,6 +1,6 @@
-"""Calls into the JVM that no public API offers: the one module that commits through py4j.
+"""Calls into Delta that no public API offers, by py4j: commit given file actions, read the rows of given
+files.
 
-A commit of given file actions by Delta's own transaction, the rows of given files, and when a job ran.
 The methods called are the same in Delta 3.3, 4.0 and 4.4, but for those in `compat`.
 """
 
@@ -32,17 +32,13 @@ _CHECKSUM = {"tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol"
 
 
 def check_jvm(spark: SparkSession, why: str) -> None:
-    """Refuse a session without a JVM in reach; `why` says what for, and what was not done.
-
-    Raises:
-        SessionError: It has none.
-    """
+    """Raise SessionError for a session without a JVM in reach; `why` ends the sentence."""
     if not has_jvm(spark):
         raise SessionError(f"The session has no JVM in reach, as over Spark Connect, and {why}")
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Whether Delta refused a commit, for another writer was in the way."""
+    """Return whether Delta refused a commit because another writer was in the way."""
     name, text = type(error).__name__, str(error)
     return any(what in name for what in ("Concurrent", "MetadataChanged", "ProtocolChanged")) or any(
         f"DELTA_{what}" in text for what in ("CONCURRENT", "METADATA_CHANGED", "PROTOCOL_CHANGED")
@@ -52,7 +48,7 @@ def is_conflict(error: BaseException) -> bool:
 def rows_of(
     spark: SparkSession, table: str, adds: Iterable[Mapping[str, Any]], version: int | None = None
 ) -> DataFrame:
-    """Read the rows of some files as Delta does, with their deletion vectors.
+    """Read the rows of some files as Delta does, without those that deletion vectors delete.
 
     Args:
         spark: The session.
@@ -71,7 +67,7 @@ def rows_of(
 
 
 def job_span(spark: SparkSession, job: int) -> tuple[float, float] | None:
-    """When a job began and ended, in seconds since 1970; None while it isn't known."""
+    """Return when a job began and ended, in seconds since 1970; None while it isn't known."""
     data = spark.sparkContext._jsc.sc().statusStore().job(job)  # type: ignore[union-attr]
     start, end = data.submissionTime(), data.completionTime()
     if start.isEmpty() or end.isEmpty():
@@ -80,7 +76,7 @@ def job_span(spark: SparkSession, job: int) -> tuple[float, float] | None:
 
 
 class OptimizeTransaction:
-    """A transaction that commits as OPTIMIZE does: it reads the version at which it began."""
+    """A transaction that commits as OPTIMIZE does, reading the version at which it began."""
 
     def __init__(self, spark: SparkSession, table: str):
         self._spark = spark
@@ -92,7 +88,7 @@ class OptimizeTransaction:
 
     @property
     def version(self) -> int:
-        """The version that it reads."""
+        """The version that the transaction reads."""
         return int(self._transaction.readVersion())
 
     def commit(self, actions: Iterable[str], metrics: Mapping[str, int], where: str | None) -> int:
@@ -118,12 +114,11 @@ class OptimizeTransaction:
 
 
 def _nothing(spark: SparkSession) -> Any:
-    """Scala's None."""
     return java_class(spark, "scala.Option").empty()
 
 
 def _make_active(spark: SparkSession) -> None:
-    """Set the active session of this thread, whose settings Delta uses."""
+    # Delta uses the settings of the active session of the thread.
     session_class(spark).setActiveSession(spark._jsparkSession)
 
 
@@ -132,7 +127,7 @@ def _delta_log(spark: SparkSession, table: str) -> Any:
 
 
 def _as_delta_has(spark: SparkSession, actions: Iterable[str]) -> Any:
-    """Delta's objects of actions in JSON, read from a scratch log: else each takes a call into the JVM."""
+    """Convert actions from JSON by one call into the JVM: Delta reads a scratch log."""
     nothing = _nothing(spark)
     with tempfile.TemporaryDirectory(prefix="compaction-kit-") as scratch:
         log = Path(scratch) / LOG_FOLDER
