@@ -94,7 +94,7 @@ def rows_of(spark: SparkSession, table: Path | str) -> list[str]:
 
 def stop_at(step: str) -> Callable[[Progress], None]:
     def report(progress: Progress) -> None:
-        if progress.step.startswith(step) and progress.fraction > 0:
+        if progress.step.startswith(step):
             raise Stop
 
     return report
