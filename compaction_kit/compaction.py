@@ -14,21 +14,26 @@ from compaction_kit.execute import CompactionResult, run_plan
 from compaction_kit.execute.optimize import Optimize
 from compaction_kit.execute.rewrite import Rewrite
 from compaction_kit.handle import Handle
-from compaction_kit.plan.bins import BinPlan
 from compaction_kit.plan.compare import Comparison, compare
 from compaction_kit.plan.explain import Exactness, bin_limit, exactness, explain, metrics, warnings
+from compaction_kit.plan.plan import BinPlan
 from compaction_kit.predict_reads import ReadPrediction, predict_reads
 from compaction_kit.query import Query
+from compaction_kit.records import plain
 from compaction_kit.text import format_count, format_size
 
 # "auto" tries them in this order; what one leaves alone, the next one rewrites.
 STRATEGIES = (Arrow(), Optimize(), Rewrite())
 PROOF_READERS = (compare_quickly,)
+_STORED = (
+    *("version", "where", "order", "budget", "zorder_by", "thresholds", "warnings", "size_basis"),
+    *("num_files_removed", "num_files_added", "bytes_removed", "bytes_added", "bins", "files"),
+)
 
 
 @dataclass(frozen=True, repr=False)
 class CompactionPlan(BinPlan):
-    """Bins of files, each to be rewritten as one; made by `Table.plan_compaction`.
+    """A plan that explains, draws and runs itself; made by `Table.plan_compaction`.
 
     It changes nothing until `run()` is called. See `BinPlan` for its counts and tables.
 
@@ -40,12 +45,12 @@ class CompactionPlan(BinPlan):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What one should know before it is run, a sentence each; also in `explain()`."""
+        """What to know before the plan is run, a sentence each; also in `explain()`."""
         return (*warnings(self), *self._risks)
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """OPTIMIZE's result row, as predicted; see `explain.metrics`."""
+        """OPTIMIZE's predicted result row; see `explain.metrics`."""
         return metrics(self)
 
     @property
@@ -96,28 +101,8 @@ class CompactionPlan(BinPlan):
         return self.handle
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan in values that JSON has, to be stored; "format" is 1."""
-        thresholds = self.thresholds
-        return {
-            "format": 1,
-            "version": self.version,
-            "where": self.where,
-            "order": self.order,
-            "budget": self.budget,
-            "zorder_by": list(self.zorder_by),
-            "min_file_size": thresholds.min_file_size,
-            "max_file_size": thresholds.max_file_size,
-            "max_deleted_rows_ratio": thresholds.max_deleted_rows_ratio,
-            "batch_size": thresholds.batch_size,
-            "warnings": list(self.warnings),
-            "num_files_removed": self.num_files_removed,
-            "num_files_added": self.num_files_added,
-            "bytes_removed": self.bytes_removed,
-            "bytes_added": self.bytes_added,
-            "size_basis": self.size_basis,
-            "bins": self.bins.to_pylist(),
-            "files": self.files.to_pylist(),
-        }
+        """Return the plan as JSON values: version, where, order, budget, thresholds, sums, bins and files."""
+        return {name: plain(getattr(self, name)) for name in _STORED}
 
     def run(
         self,

@@ -29,8 +29,8 @@ from compaction_kit.execute.jobs import session_confs
 from compaction_kit.files import Files
 from compaction_kit.handle import Handle
 from compaction_kit.log.listing import LOG_FOLDER
-from compaction_kit.plan.bins import BinPlan
 from compaction_kit.plan.order import INGEST, SIZE, column_of, order_by
+from compaction_kit.plan.plan import BinPlan
 from compaction_kit.query import (
     SPARK_ERRORS,
     Query,

@@ -34,7 +34,7 @@ class Record:
 
         Tables become lists of rows. Fields with `repr=False`, such as a session, are left out.
         """
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self) if field.repr}  # type: ignore[arg-type]
+        return {field.name: plain(getattr(self, field.name)) for field in fields(self) if field.repr}  # type: ignore[arg-type]
 
     def _repr_html_(self) -> Html:
         return shown(*self.parts())
@@ -64,21 +64,22 @@ class Result(Record):
     """Base class of results: what a run has done, read from the log and the folder after it."""
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Convert a value to JSON values; see `Record.to_dict`."""
     if isinstance(value, pa.Table):
-        return [_plain(row) for row in value.to_pylist()]
+        return [plain(row) for row in value.to_pylist()]
     if isinstance(value, (pa.Array, pa.ChunkedArray)):
-        return [_plain(item) for item in value.to_pylist()]
+        return [plain(item) for item in value.to_pylist()]
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     if isinstance(value, Record):
         return value.to_dict()
     if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value) if field.repr}
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value) if field.repr}
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, (datetime, date)):
         return value.isoformat()
     if isinstance(value, timedelta):

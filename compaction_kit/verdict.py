@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from compaction_kit.execute import CompactionResult
 from compaction_kit.files import Files
-from compaction_kit.plan.bins import BinPlan
 from compaction_kit.plan.explain import exactness, why_empty
+from compaction_kit.plan.plan import BinPlan
 from compaction_kit.reads import ReadComparison
 from compaction_kit.text import (
     Html,

@@ -35,7 +35,7 @@ from compaction_kit.interop import (
     ParquetPlan,
     ParquetResult,
 )
-from compaction_kit.plan import bins
+from compaction_kit.plan import plan as bins
 from compaction_kit.plots.style import Chart, titled
 from compaction_kit.predict_reads import ReadPrediction
 from compaction_kit.reads import ReadComparison

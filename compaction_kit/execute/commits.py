@@ -15,7 +15,7 @@ from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
 from compaction_kit.log.listing import Kind, LogFile, list_log
 from compaction_kit.log.paths import canonical_paths
 from compaction_kit.log.reading import commit_actions
-from compaction_kit.plan.bins import BinPlan
+from compaction_kit.plan.plan import BinPlan
 from compaction_kit.sql import table_name
 from compaction_kit.storage import Store
 from compaction_kit.text import format_count, format_list

@@ -1,6 +1,6 @@
 """Files in, bins out; no Spark, no I/O but for the trial that predicts sizes."""
 
-from compaction_kit.plan.bins import BinPlan
+from compaction_kit.plan.plan import BinPlan
 from compaction_kit.plan.planner import Planner
 from compaction_kit.plan.thresholds import SessionRules, Thresholds
 

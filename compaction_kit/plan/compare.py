@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 
 from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.plan.bins import BinPlan
 from compaction_kit.plan.order import INGEST, SIZE, column_of, order_by
 from compaction_kit.plan.packing import Packing
+from compaction_kit.plan.plan import BinPlan
 from compaction_kit.records import Record
 from compaction_kit.skipping import Bounds, files_touched
 from compaction_kit.text import as_html_table, format_size

@@ -1,6 +1,5 @@
-"""Explain a plan: in a few sentences, as OPTIMIZE's metrics, and which of it is certain."""
+"""Explain a plan: in a few sentences, as OPTIMIZE's metrics, and which parts of it are certain."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,10 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.files import Files
-from compaction_kit.plan.bins import BinPlan
 from compaction_kit.plan.order import INGEST, SIZE, tied_across
-from compaction_kit.plan.thresholds import candidates, files_with_many_deleted_rows, small_files
+from compaction_kit.plan.plan import BinPlan
+from compaction_kit.plan.thresholds import DELETED_ROWS, LARGE, SMALL, reasons
 from compaction_kit.text import format_count, format_files, format_size
 
 _CERTAIN = {
@@ -23,7 +21,7 @@ _CERTAIN = {
 
 
 def explain(plan: BinPlan) -> str:
-    """Say what a plan does and why, step by step, a sentence a line."""
+    """Say what a plan does and why, one sentence a line."""
     lines = [_candidates(plan)]
     if plan.is_empty:
         why = why_empty(plan)
@@ -49,7 +47,7 @@ def explain(plan: BinPlan) -> str:
 
 
 def warnings(plan: BinPlan) -> tuple[str, ...]:
-    """Say what one should know before a plan is run, a sentence each."""
+    """Say what to know before a plan is run, a sentence each."""
     lower, upper = plan.thresholds.min_file_size, plan.thresholds.max_file_size
     if plan.zorder_by or lower <= upper:
         return ()
@@ -61,14 +59,13 @@ def warnings(plan: BinPlan) -> tuple[str, ...]:
 
 
 def _candidates(plan: BinPlan) -> str:
-    source, thresholds = plan.source, plan.thresholds
     scope = f" where {plan.where}" if plan.where else ""
-    found = f"Version {plan.version} has {format_count(source.num_files, 'live file')}{scope}"
+    found = f"Version {plan.version} has {format_count(plan.source.num_files, 'live file')}{scope}"
     if plan.zorder_by:
         return f"{found}; Z-ordering rewrites them all."
-    small = small_files(source, thresholds)
-    deleted = int((files_with_many_deleted_rows(source, thresholds) & ~small).sum())
-    sentence = f"{found}, {int(small.sum()):,} under {format_size(thresholds.min_file_size)}"
+    reason = reasons(plan.source, plan.thresholds)
+    small, deleted = (np.count_nonzero(reason == kind) for kind in (SMALL, DELETED_ROWS))
+    sentence = f"{found}, {small:,} under {format_size(plan.thresholds.min_file_size)}"
     return f"{sentence} and {deleted:,} more with many deleted rows." if deleted else f"{sentence}."
 
 
@@ -84,9 +81,10 @@ def why_empty(plan: BinPlan) -> str:
             f"the smallest of {format_count(len(sizes), 'bin')} has {format_size(sizes.min())}, more than "
             f"the budget of {format_size(plan.budget or 0)}"
         )
-    selected = plan.groups[candidates(plan.source, plan.thresholds)]
+    reason = reasons(plan.source, plan.thresholds)
+    selected = plan.groups[reason != LARGE]
     under = f"under {format_size(plan.thresholds.min_file_size)}"
-    if files_with_many_deleted_rows(plan.source, plan.thresholds).any():
+    if (reason == DELETED_ROWS).any():
         under += " or with many deleted rows"
     if len(selected) == 0:
         return f"no file is {under}"
@@ -103,9 +101,15 @@ def _packing(plan: BinPlan) -> str:
     if plan.zorder_by:
         columns = ", ".join(plan.zorder_by)
         return f"All files of a partition are one bin ({bins} in total), its rows in Z-order by {columns}."
+    spread = ""
+    if plan.source.partition_columns:
+        in_each = np.unique(plan.bin_groups, return_counts=True)[1]
+        spread = f" in {format_count(len(in_each), 'partition')}"
+        if len(in_each) > 1:
+            spread += f", {'up to ' * bool(in_each.min() < in_each.max())}{in_each.max():,} in each"
     how = {SIZE: "smallest files first", INGEST: "oldest files first"}
     return (
-        f"Of these, {plan.num_files_removed:,} fill {bins}{bin_limit(plan)}{_spread(plan)}, "
+        f"Of these, {plan.num_files_removed:,} fill {bins}{bin_limit(plan)}{spread}, "
         f"{how.get(plan.order, f'lowest {plan.order} first')}."
     )
 
@@ -118,18 +122,11 @@ def bin_limit(plan: BinPlan) -> str:
     return f" {limit}" if plan.order == SIZE else f" with a predicted output {limit}"
 
 
-def _spread(plan: BinPlan) -> str:
-    if not plan.source.partition_columns:
-        return ""
-    in_each = np.unique(plan.bin_groups, return_counts=True)[1]
-    partitions = f" in {format_count(len(in_each), 'partition')}"
-    up_to = "" if in_each.min() == in_each.max() else "up to "
-    return f"{partitions}, {up_to}{in_each.max():,} in each" if len(in_each) > 1 else partitions
-
-
 def _left_alone(plan: BinPlan) -> list[str]:
-    selected = np.count_nonzero(candidates(plan.source, plan.thresholds))
-    alone = (plan.source.num_files if plan.zorder_by else int(selected)) - len(plan.unbounded.members()[0])
+    selected = plan.source.num_files
+    if not plan.zorder_by:
+        selected = int(np.count_nonzero(reasons(plan.source, plan.thresholds) != LARGE))
+    alone = selected - len(plan.unbounded.members()[0])
     over = plan.unbounded.num_bins - plan.packed.num_bins
     lines = []
     if alone:
@@ -171,17 +168,25 @@ class Exactness:
 
     @property
     def uncertain(self) -> list[str]:
-        """What is not certain, in words."""
+        """The parts that aren't certain, in words."""
         return [text for name, text in _CERTAIN.items() if not getattr(self, name)]
 
 
 def exactness(plan: BinPlan) -> Exactness:
     """Find which parts of a plan are certain."""
+    packing, outcome = plan.packed, plan.full_outcome
+    # Whether a bin begins or ends between files that could be swapped.
+    edges = np.r_[packing.starts[packing.starts > 0], packing.ends[packing.ends < len(packing.order)]]
+    before, after = packing.order[edges - 1], packing.order[edges]
+    has_ties = bool(tied_across(plan.source.sizes, plan.groups, before, after).any())
+    # Whether bins of one size are in different batches.
+    order = np.lexsort((outcome.batch_ids, outcome.bytes_removed))
+    sizes, batches = outcome.bytes_removed[order], outcome.batch_ids[order]
     return Exactness(
         sums=True,
-        members=plan.order != SIZE or bool(plan.zorder_by) or not _ties_at_edges(plan),
-        num_files_added=not plan.zorder_by and bool(plan.full_outcome.rows_known.all()),
-        commits=plan.thresholds.batch_size is None or not _ties_between_batches(plan),
+        members=plan.order != SIZE or bool(plan.zorder_by) or not has_ties,
+        num_files_added=not plan.zorder_by and bool(outcome.rows_known.all()),
+        commits=not bool(((sizes[1:] == sizes[:-1]) & (batches[1:] != batches[:-1])).any()),
     )
 
 
@@ -190,55 +195,28 @@ def metrics(plan: BinPlan) -> dict[str, Any]:
 
     It counts bins of batches without rows too, which aren't committed.
     """
-    source, outcome = plan.source, plan.full_outcome
-    positions, _ = outcome.packing.members()
-    return {
-        "numFilesAdded": plan.num_files_added,
-        "numFilesRemoved": len(positions),
-        "filesRemoved": _size_stats(source.sizes[positions]),
-        "partitionsOptimized": len(np.unique(plan.groups[positions])),
-        "numBins": outcome.packing.num_bins,
-        "numBatches": plan.num_batches,
-        "totalConsideredFiles": source.num_files,
-        "totalFilesSkipped": source.num_files - len(positions),
-        "deletionVectorStats": _vector_stats(source, positions),
-    }
-
-
-def _vector_stats(source: Files, positions: np.ndarray) -> Mapping[str, int] | None:
-    if not source.snapshot.has_vectors:
-        return None
+    source, packing = plan.source, plan.full_outcome.packing
+    positions, _ = packing.members()
+    sizes = source.sizes[positions]
     deleted = source.to_arrow()["deletion_vector_cardinality"].take(pa.array(positions)).drop_null()
-    if not len(deleted):
-        return None
-    return {
+    vectors = {
         "numDeletionVectorsRemoved": len(deleted),
         "numDeletionVectorRowsRemoved": pc.sum(deleted).as_py(),
     }
-
-
-def _size_stats(sizes: np.ndarray) -> Mapping[str, Any]:
     return {
-        "min": int(sizes.min()) if len(sizes) else None,
-        "max": int(sizes.max()) if len(sizes) else None,
-        "avg": float(sizes.mean()) if len(sizes) else 0.0,
-        "totalFiles": len(sizes),
-        "totalSize": int(sizes.sum()),
+        "numFilesAdded": plan.num_files_added,
+        "numFilesRemoved": len(positions),
+        "filesRemoved": {
+            "min": int(sizes.min()) if len(sizes) else None,
+            "max": int(sizes.max()) if len(sizes) else None,
+            "avg": float(sizes.mean()) if len(sizes) else 0.0,
+            "totalFiles": len(sizes),
+            "totalSize": int(sizes.sum()),
+        },
+        "partitionsOptimized": len(np.unique(plan.groups[positions])),
+        "numBins": packing.num_bins,
+        "numBatches": plan.num_batches,
+        "totalConsideredFiles": source.num_files,
+        "totalFilesSkipped": source.num_files - len(positions),
+        "deletionVectorStats": vectors if len(deleted) else None,
     }
-
-
-def _ties_at_edges(plan: BinPlan) -> bool:
-    """Whether a bin begins or ends between files that could be swapped."""
-    packing, source = plan.packed, plan.source
-    begins = packing.starts[packing.starts > 0]
-    ends = packing.ends[packing.ends < len(packing.order)]
-    edges = np.r_[begins, ends]
-    before, after = packing.order[edges - 1], packing.order[edges]
-    return bool(tied_across(source.sizes, plan.groups, before, after).any())
-
-
-def _ties_between_batches(plan: BinPlan) -> bool:
-    outcome = plan.full_outcome
-    order = np.lexsort((outcome.batch_ids, outcome.bytes_removed))
-    sizes, batches = outcome.bytes_removed[order], outcome.batch_ids[order]
-    return bool(((sizes[1:] == sizes[:-1]) & (batches[1:] != batches[:-1])).any())

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Sequence
-from datetime import tzinfo
 from functools import cache, cached_property
 
 import numpy as np
@@ -28,7 +27,12 @@ _UNLIMITED = 2**63 - 1
 
 
 class Planner:
-    """One set of files, to be packed again and again."""
+    """Files to be packed repeatedly.
+
+    Attributes:
+        files: The live files to choose from: all files of a version, or those that a predicate selects.
+        groups: The partition of each file, as a number.
+    """
 
     def __init__(
         self,
@@ -38,12 +42,12 @@ class Planner:
     ):
         """
         Args:
-            files: The live files to choose from: all of a version, or those a predicate selects.
+            files: See the class.
             rules: The session's.
             make_model: Makes the model of output sizes, when it is first needed.
 
         Raises:
-            EmptyTableError: The version has no live file at all.
+            EmptyTableError: The version has no live file.
             UnsupportedTableError: A partition value isn't of its column's type, the table is clustered, or
                 a column's type was changed in a way that Delta doesn't read.
         """
@@ -52,17 +56,17 @@ class Planner:
                 f"The table is empty at version {files.version}: there is nothing to compact until "
                 "rows are added."
             )
-        _refuse_clustered(files)
-        _refuse_type_changes(files)
+        _refuse_unsupported(files)
         self.files = files
         self._rules = rules
         self._make_model = make_model
-        types = files.snapshot.metadata.column_types
-        self.groups = (
-            partition_groups(files.partitions, types, _zone(files, rules))
-            if rules.by_type
-            else text_groups(files.partitions)
-        )
+        if rules.by_type:
+            types = files.snapshot.metadata.column_types
+            has_times = any(types[name] == "timestamp" for name in files.partition_columns)
+            zone = parse_time_zone(rules.time_zone) if rules.time_zone and has_times else None
+            self.groups = partition_groups(files.partitions, types, zone)
+        else:
+            self.groups = text_groups(files.partitions)
         self._packer = cache(self._make_packer)
 
     @cached_property
@@ -77,7 +81,7 @@ class Planner:
 
     @cached_property
     def largest_bin(self) -> int:
-        """Bytes of the partition that has the most: no bin can have more."""
+        """Bytes of the largest partition: no bin can have more."""
         return int(np.bincount(self.groups, self.files.sizes).max(initial=1))
 
     @cached_property
@@ -86,13 +90,13 @@ class Planner:
         return not (self.rows <= 0).any()
 
     def prepared(self) -> "Planner":
-        """Do what takes long now, so that later plans are quick; returns the planner."""
+        """Do now what takes long, so that later plans are quick; returns the planner."""
         self._packer(SIZE)
         _ = self.model, self.every_file_has_rows
         return self
 
     def order(self, name: str) -> np.ndarray:
-        """Positions of all files in the order of packing: one partition after another."""
+        """Return the positions of all files in packing order, one partition after another."""
         return self._packer(name).order
 
     def pack(self, thresholds: Thresholds, order: str = SIZE, zorder_by: Sequence[str] = ()) -> Packing:
@@ -101,7 +105,7 @@ class Planner:
         Args:
             thresholds: Sizes in bytes, and the ratio of deleted rows.
             order: "size", "ingest" or a column; see `Table.plan_compaction`.
-            zorder_by: Columns to sort the rows of each partition by.
+            zorder_by: Columns by which the rows of each partition are sorted.
 
         Raises:
             InvalidArgumentError: There is no such order or column.
@@ -113,14 +117,21 @@ class Planner:
                     f"{', '.join(self.files.data_columns)}."
                 )
         if zorder_by:
-            # All files of a partition are one bin, however few or large they are
-            # (OptimizeExecutor, filterCandidateFileList; ZOrderStrategy.maxBinSize).
+            # All files of a partition are one bin (OptimizeExecutor, filterCandidateFileList;
+            # ZOrderStrategy.maxBinSize).
             everything = np.ones(self.files.num_files, dtype=bool)
             return self._packer(SIZE).pack(everything, _UNLIMITED, keep_lone=True)
         capacity = thresholds.max_file_size
         if order != SIZE:
             capacity = max(capacity - self.model.overhead, 1)
         return self._packer(order).pack(candidates(self.files, thresholds), capacity)
+
+    def within_budget(self, packing: Packing, budget: int) -> Packing:
+        """Select the bins that gain the most, for at most so many bytes to be rewritten."""
+        sizes = packing.totals(self.files.sizes)
+        outputs = self.model.output_bytes(*packing.members(), packing.num_bins)
+        worth = gains(packing.counts, sizes, outputs)
+        return packing.select(within_budget(worth, sizes.astype(np.int64), budget))
 
     def _make_packer(self, order: str) -> Packer:
         files, groups = self.files, self.groups
@@ -136,34 +147,14 @@ class Planner:
             )
         return Packer(by_bounds(files.bounds(column), groups), self.model.weights, groups)
 
-    def within_budget(self, packing: Packing, budget: int) -> Packing:
-        """Select the bins that gain the most, for at most so many bytes to be rewritten."""
-        positions, bin_ids = packing.members()
-        sizes = packing.totals(self.files.sizes)
-        outputs = self.model.output_bytes(positions, bin_ids, packing.num_bins)
-        worth = gains(packing.counts, sizes, outputs)
-        return packing.select(within_budget(worth, sizes.astype(np.int64), budget))
 
-
-def _zone(files: Files, rules: SessionRules) -> tzinfo | None:
-    """The session's time zone, if it matters."""
-    types = files.snapshot.metadata.column_types
-    if rules.time_zone is None or all(types[name] != "timestamp" for name in files.partition_columns):
-        return None
-    return parse_time_zone(rules.time_zone)
-
-
-def _refuse_type_changes(files: Files) -> None:
+def _refuse_unsupported(files: Files) -> None:
     change = unsupported_type_change(files.snapshot.metadata.schema)
     if change is not None:
         raise UnsupportedTableError(
             f"A column's type was changed ({change}) in a way that Delta refuses to read "
             "(DELTA_UNSUPPORTED_TYPE_CHANGE_IN_SCHEMA): restore a version from before that change."
         )
-
-
-def _refuse_clustered(files: Files) -> None:
-    """OPTIMIZE clusters the rows of a clustered table anew, by its own rules (ClusteringStrategy)."""
     domain = files.snapshot.domains.get("delta.clustering")
     try:
         columns = json.loads(domain["configuration"]).get("clusteringColumns") if domain else None
@@ -173,7 +164,8 @@ def _refuse_clustered(files: Files) -> None:
             f"The domain delta.clustering is damaged ({first_line(error)}): restore the log from a backup."
         ) from None
     if names:
+        # OPTIMIZE clusters its rows by other rules (ClusteringStrategy).
         raise UnsupportedTableError(
-            f"The table is clustered by {names}, so that OPTIMIZE clusters its rows anew instead of packing "
+            f"The table is clustered by {names}, so that OPTIMIZE clusters its rows instead of packing "
             "files: run OPTIMIZE itself, or ALTER TABLE … CLUSTER BY NONE first."
         )

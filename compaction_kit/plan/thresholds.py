@@ -1,4 +1,4 @@
-"""Which files OPTIMIZE selects: its thresholds, from the caller or the session, and the files below them."""
+"""OPTIMIZE's thresholds, from the caller or the session, and the files that they select."""
 
 from __future__ import annotations
 
@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 
 SMALL, DELETED_ROWS, LARGE = "small", "deleted rows", "large"
 _OPTIMIZE = "spark.databricks.delta.optimize"
-_SNAPSHOT_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
-_NORMALIZE = "spark.databricks.delta.normalizePartitionValuesOnRead"
-_MAX_RECORDS = "spark.sql.files.maxRecordsPerFile"
 
-# The value of a setting of the session, or None if it has none.
+# Returns the value of a setting of the session, or None if it isn't set.
 Conf = Callable[[str], str | None]
 Size = int | str | None
 D = TypeVar("D", int, None)
@@ -33,8 +30,12 @@ D = TypeVar("D", int, None)
 class Thresholds:
     """OPTIMIZE's thresholds, with its defaults (DeltaSQLConf, optimize.*).
 
-    Sizes are in bytes. `batch_size` limits the bins of one commit; None puts all in one.
-    `max_records_per_file` is Spark's spark.sql.files.maxRecordsPerFile; 0 for no limit.
+    Attributes:
+        min_file_size: Files below this size (bytes) are rewritten.
+        max_file_size: The most bytes of a bin.
+        max_deleted_rows_ratio: Files with a larger share of deleted rows are rewritten, whatever their size.
+        batch_size: Bytes of the bins of one commit; None for all bins in one commit.
+        max_records_per_file: Spark's spark.sql.files.maxRecordsPerFile; 0 for no limit.
     """
 
     min_file_size: int = GIB
@@ -49,10 +50,9 @@ class SessionRules:
     """Session settings that change how OPTIMIZE groups and orders files.
 
     Attributes:
-        time_zone: The name of the zone of partition timestamps without one; None for the machine's.
-        snapshot_partitions: spark.databricks.delta.snapshotPartitions, which decides between
-            files of one size.
-        by_type: Whether partition values are compared as typed, or as written.
+        time_zone: The zone of partition timestamps without one; None for the machine's.
+        snapshot_partitions: spark.databricks.delta.snapshotPartitions; it decides among files of one size.
+        by_type: Whether partition values are compared as typed values, or as text.
     """
 
     time_zone: str | None = None
@@ -68,18 +68,10 @@ def thresholds(
     batch_size: Size = None,
     even: bool = False,
 ) -> Thresholds:
-    """Choose the thresholds of a plan.
+    """Choose the thresholds of a plan; what is None comes from OPTIMIZE's settings in the session.
 
-    Args:
-        conf: Reads the session's settings.
-        min_file_size: Files below this size are rewritten. None: OPTIMIZE's setting in the session, or
-            `max_file_size` if that is less.
-        max_file_size: The size that a bin may have. None: OPTIMIZE's setting, or `min_file_size` if
-            that is more. Given both, the minimum may be above the maximum, as OPTIMIZE allows.
-        max_deleted_rows_ratio: Files with a greater share of deleted rows are rewritten whatever
-            their size.
-        batch_size: Bytes of the bins of one commit. None: OPTIMIZE's setting.
-        even: Keep files of at least half of `max_file_size`, unless `min_file_size` is given.
+    If one size is given, the other one is moved so that the minimum isn't above the maximum. With `even`, the
+    minimum is half of the maximum. See `Table.plan_compaction` for the arguments.
 
     Raises:
         InvalidArgumentError: A size or the ratio can't be used.
@@ -105,33 +97,40 @@ def thresholds(
             f"max_deleted_rows_ratio={ratio!r} is not a share: give a number from 0 to 1."
         )
     batch = _set_size(conf, "batchSize", None) if batch_size is None else parse_size(batch_size, "batch_size")
-    return Thresholds(lower, upper, float(ratio), batch, int(conf(_MAX_RECORDS) or 0))
+    most_records = int(conf("spark.sql.files.maxRecordsPerFile") or 0)
+    return Thresholds(lower, upper, float(ratio), batch, most_records)
 
 
 def session_rules(conf: Conf, spark: SparkSession | None) -> SessionRules:
     """Read the rules from the session's settings and the release of Delta."""
     from compaction_kit.compat import groups_by_type
 
+    by_type = conf("spark.databricks.delta.normalizePartitionValuesOnRead") != "false"
     return SessionRules(
         conf("spark.sql.session.timeZone") or None,
-        int(conf(_SNAPSHOT_PARTITIONS) or DEFAULT_PARTITIONS),
-        groups_by_type(spark) and conf(_NORMALIZE) != "false",
+        int(conf("spark.databricks.delta.snapshotPartitions") or DEFAULT_PARTITIONS),
+        groups_by_type(spark) and by_type,
     )
 
 
 def _set_size(conf: Conf, name: str, default: D) -> int | D:
-    """OPTIMIZE's setting of a size; 0 is one too, and no file is below it."""
     value = conf(f"{_OPTIMIZE}.{name}")
     return parse_spark_size(value, f"{_OPTIMIZE}.{name}") if value else default
 
 
-def small_files(files: Files, thresholds: Thresholds) -> np.ndarray:
-    """Whether each file is below the minimum."""
-    return files.sizes < thresholds.min_file_size
+def reasons(files: Files, thresholds: Thresholds) -> np.ndarray:
+    """Return why each file is a candidate ("small", "deleted rows"), or that it is none ("large")."""
+    few_bytes = files.sizes < thresholds.min_file_size
+    return np.select([few_bytes, _has_many_deleted_rows(files, thresholds)], [SMALL, DELETED_ROWS], LARGE)
 
 
-def files_with_many_deleted_rows(files: Files, thresholds: Thresholds) -> np.ndarray:
-    """Whether a deletion vector deletes too many rows of each file, or the log hasn't its number of rows."""
+def candidates(files: Files, thresholds: Thresholds) -> np.ndarray:
+    """Return whether each file is selected, bool."""
+    return (files.sizes < thresholds.min_file_size) | _has_many_deleted_rows(files, thresholds)
+
+
+def _has_many_deleted_rows(files: Files, thresholds: Thresholds) -> np.ndarray:
+    """Return whether a vector deletes too many rows of each file, or the log doesn't say how many it has."""
     if not files.snapshot.has_vectors:
         return np.zeros(files.num_files, dtype=bool)
     table = files.to_arrow()
@@ -143,17 +142,3 @@ def files_with_many_deleted_rows(files: Files, thresholds: Thresholds) -> np.nda
         ratio = 1.0 - (records - deleted) / records
     many: np.ndarray = has_vector & (~counted | (ratio > thresholds.max_deleted_rows_ratio))
     return many
-
-
-def candidates(files: Files, thresholds: Thresholds) -> np.ndarray:
-    """Whether each file is selected."""
-    return small_files(files, thresholds) | files_with_many_deleted_rows(files, thresholds)
-
-
-def reasons(files: Files, thresholds: Thresholds) -> np.ndarray:
-    """Why each file is a candidate ("small", "deleted rows") or is none ("large")."""
-    return np.select(
-        [small_files(files, thresholds), files_with_many_deleted_rows(files, thresholds)],
-        [SMALL, DELETED_ROWS],
-        LARGE,
-    )

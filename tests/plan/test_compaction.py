@@ -373,22 +373,6 @@ def test_equal_bins_in_different_batches_are_said_to_be_open(tmp_path: Path) -> 
 def test_a_plan_can_be_stored_as_json(tmp_path: Path) -> None:
     plan = plan_of(files_of(tmp_path, handmade.add("a", 10), handmade.add("b", 20)))
     stored = json.loads(json.dumps(plan.to_dict()))
-    assert (stored["format"], stored["version"], stored["order"], stored["budget"]) == (1, 0, "size", None)
+    assert (stored["version"], stored["order"], stored["budget"]) == (0, "size", None)
     assert [file["path"] for file in stored["files"]] == ["a", "b"]
     assert stored["bins"] == plan.bins.to_pylist()
-
-
-def test_partitions_are_ranked_by_what_they_gain_for_a_byte(tmp_path: Path) -> None:
-    few = [handmade.add(f"few{i}", 45, {"n": "2"}) for i in range(4)]
-    many = [handmade.add(f"many{i}", 3, {"n": "01" if i % 2 else "1"}) for i in range(10)]
-    plan = plan_of(files_of(tmp_path, *few, *many, handmade.add("lone", 1, {"n": "3"}), n="integer"))
-    first, second = plan.partitions.to_pylist()
-    assert (first["partition.n"], first["num_bins"], first["num_files"], first["gain"]) == (
-        "01",
-        1,
-        10,
-        9 * 4 * MIB,
-    )
-    assert (second["partition.n"], second["num_bins"], second["num_files"]) == ("2", 2, 4)
-    assert second["gain_per_byte"] == second["gain"] / second["size_bytes"] == 2 * 4 * MIB / 180
-    assert plan_of(files_of(tmp_path / "none", handmade.add("a", 500))).partitions.num_rows == 0

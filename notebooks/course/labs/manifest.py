@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.interop.damage import Damage, measure_damage
-from compaction_kit.plan.bins import BinPlan
+from compaction_kit.plan.plan import BinPlan
 from compaction_kit.text import format_count
 from course import figures
 from course.lab import Choice, Finding, Lab, Steps

@@ -1,4 +1,4 @@
-"""A plan's bins: which files would be rewritten together, with what outputs."""
+"""A plan: which files are rewritten together, and what comes of them."""
 
 import uuid
 from collections import Counter
@@ -23,16 +23,16 @@ from compaction_kit.text import format_partition
 
 @dataclass(frozen=True, repr=False)
 class BinPlan(Plan):
-    """Bins of files, each to be rewritten as one; `CompactionPlan` explains, draws and runs it.
+    """Bins of files, each of which is rewritten as one file; `CompactionPlan` explains, draws and runs it.
 
     Attributes:
-        planner: The files, prepared.
+        planner: The files, prepared for packing.
         thresholds: Sizes in bytes, and the ratio of deleted rows.
         where: The predicate that selected the files.
         order: "size", "ingest" or a column.
         budget: Bytes that may be rewritten.
-        zorder_by: Columns to sort the rows of each partition by.
-        packed: The bins, those within the budget.
+        zorder_by: Columns by which the rows of each partition are sorted.
+        packed: The bins within the budget.
         unbounded: The bins without a budget.
         id: Identifies the plan's commits, in their userMetadata.
     """
@@ -58,22 +58,13 @@ class BinPlan(Plan):
         zorder_by: Sequence[str] = (),
         **more: Any,
     ) -> Self:
-        """Plan with these thresholds.
-
-        Args:
-            planner: The files, prepared.
-            thresholds: Sizes in bytes, and the ratio of deleted rows.
-            where: The predicate that selected the files, for the record.
-            order: "size", "ingest" or a column.
-            budget: Bytes that may be rewritten; None for no limit.
-            zorder_by: Columns to sort the rows of each partition by.
-            more: Other fields of the class.
+        """Plan with these thresholds; see the class for the arguments, `more` for fields of a subclass.
 
         Raises:
             InvalidArgumentError: There is no such order or column.
         """
         if order != SIZE or budget is not None:
-            # A setting of OPTIMIZE, which doesn't run such a plan.
+            # OPTIMIZE doesn't run such a plan, so its setting has no effect.
             thresholds = replace(thresholds, max_records_per_file=0)
         unbounded = planner.pack(thresholds, order, zorder_by)
         packed = unbounded if budget is None else planner.within_budget(unbounded, budget)
@@ -81,74 +72,74 @@ class BinPlan(Plan):
 
     @property
     def source(self) -> Files:
-        """The files that were considered."""
+        """The files among which the plan chooses."""
         return self.planner.files
 
     @property
     def groups(self) -> np.ndarray:
-        """The partition of each file considered, as a number."""
+        """The partition of each file of `source`, as a number."""
         return self.planner.groups
 
     @property
     def bin_groups(self) -> np.ndarray:
-        """The partition of each bin that is rewritten, as a number."""
+        """The partition of each bin, as a number."""
         return self.groups[self.packing.order[self.packing.starts]]
 
     @property
     def version(self) -> int:
-        """The version that was planned; the plan runs on no other."""
+        """The version that was planned; the plan runs on this version alone."""
         return self.source.version
 
     @property
     def is_optimize(self) -> bool:
-        """Whether OPTIMIZE does the same: its own order, and no budget."""
+        """Whether OPTIMIZE does the same: order "size", and no budget."""
         return self.order == SIZE and self.budget is None
 
     @property
     def num_bins(self) -> int:
-        """How many bins are rewritten."""
+        """Number of bins."""
         return self.packing.num_bins
 
     @property
     def num_files_removed(self) -> int:
-        """How many files are rewritten."""
+        """Number of files to be rewritten."""
         return len(self.members[0])
 
     @property
     def bytes_removed(self) -> int:
-        """Their bytes: what has to be read."""
+        """Bytes of the files to be rewritten."""
         return int(self.source.sizes[self.members[0]].sum())
 
     @property
     def num_files_added(self) -> int:
-        """How many files are added; none for a bin whose rows are all deleted."""
+        """Number of added files; none for a bin whose rows are all deleted."""
         return int(self.outcome.files_added.sum())
 
     @property
     def bytes_added(self) -> int:
-        """The predicted bytes of the added files; `size_basis` says how they were estimated."""
+        """Predicted bytes of the added files; `size_basis` says how they are estimated."""
         return int(self.outcome.bytes_added.sum())
 
     @property
     def size_basis(self) -> str:
-        """How `bytes_added` was estimated, as text."""
+        """How `bytes_added` is estimated, as text."""
         return self.planner.model.basis
 
     @property
     def num_partitions(self) -> int:
-        """The number of partitions in which files are rewritten."""
+        """Number of partitions that have bins."""
         return len(np.unique(self.groups[self.members[0]]))
 
     @property
     def num_batches(self) -> int:
-        """The number of batches of OPTIMIZE; one that adds no file is not committed."""
+        """Number of OPTIMIZE's batches; a batch that adds no file is not committed."""
         if self.thresholds.batch_size is None:
             return 1
         return int(self.full_outcome.batch_ids.max(initial=-1)) + 1
 
     @property
     def num_files_after(self) -> int:
-        """Live files after the run, among those considered."""
+        """Number of live files after the run, of `source`."""
         return self.source.num_files - self.num_files_removed + self.num_files_added
 
     @property
@@ -163,7 +154,7 @@ class BinPlan(Plan):
 
     @cached_property
     def files(self) -> pa.Table:
-        """The files to be rewritten, bin by bin.
+        """One row a file to be rewritten, bin by bin.
 
         Columns: path (string, as the log writes it), size_bytes, bin_id (int64).
         """
@@ -184,7 +175,7 @@ class BinPlan(Plan):
         Columns: bin_id, num_files, size_bytes, num_records (int64, null where a file has no
         statistics), partition.<column> (string), num_deletion_vectors, num_files_added, bytes_added
         (int64, predicted), gain (int64, bytes that a full read saves, see `packing.gains`), batch_id
-        (int64, the commit), gain_per_byte (double, for each byte that is rewritten).
+        (int64, the commit).
         """
         positions, bin_ids = self.members
         table = self.source.to_arrow().take(pa.array(positions)).append_column("bin_id", pa.array(bin_ids))
@@ -204,11 +195,11 @@ class BinPlan(Plan):
         }
         for name, values in predicted.items():
             bins = bins.append_column(name, pa.array(values, pa.int64()))
-        return _with_rate(bins)
+        return bins
 
     @property
     def bin_names(self) -> list[str]:
-        """What each bin is called: its partition, and its number there, such as "origin=JFK, bin 2 of 3"."""
+        """Name of each bin: its partition and its number there, such as "origin=JFK, bin 2 of 3"."""
         rows, numbers = self.bins.select(_partition_columns(self.bins)).to_pylist(), self.bin_groups
         total, seen, names = Counter(numbers.tolist()), Counter[int](), []
         for row, number in zip(rows, numbers.tolist(), strict=True):
@@ -218,31 +209,20 @@ class BinPlan(Plan):
         return names
 
     @cached_property
-    def partitions(self) -> pa.Table:
-        """One row a partition that has bins, the one that gains the most for a byte first.
-
-        Columns: partition.<column> (string), num_bins, num_files, size_bytes, num_files_added,
-        bytes_added (int64, predicted), gain (int64), gain_per_byte (double).
-        """
-        names = _partition_columns(self.bins)
-        sums = ("num_files", "size_bytes", "num_files_added", "bytes_added", "gain")
-        # By number and not by value: values that look different may be one partition.
-        bins = self.bins.append_column("number", pa.array(self.bin_groups))
-        partitions = _with_rate(_summed(bins, "number", names, sums).drop_columns("number"))
-        return partitions.sort_by([("gain_per_byte", "descending")])
-
-    @cached_property
     def batches(self) -> pa.Table:
-        """One row a batch, in the order of OPTIMIZE's commits; one that would add no file is left out.
+        """One row a batch, in the order of OPTIMIZE's commits, without batches that add no file.
 
         Columns: batch_id, num_bins, num_files, size_bytes, num_deletion_vectors, num_files_added (int64).
         """
         sums = ("num_files", "size_bytes", "num_deletion_vectors", "num_files_added")
-        return _summed(self.bins, "batch_id", (), sums)
+        grouped = self.bins.group_by("batch_id").aggregate(
+            [("bin_id", "count"), *((name, "sum") for name in sums)]
+        )
+        return grouped.sort_by("batch_id").rename_columns(["batch_id", "num_bins", *sums])
 
     @cached_property
     def steps(self) -> pa.Table:
-        """Every file considered, in the order of packing, and whether it is packed.
+        """One row per candidate file, in packing order, with the bin it went to.
 
         Columns: path (string), size_bytes (int64), partition.<column> (string), reason (string: "small",
         "deleted rows", "Z-order"; "large" for no candidate), outcome (string: "packed", "large", "alone" in
@@ -271,13 +251,13 @@ class BinPlan(Plan):
 
     @cached_property
     def sizes_after(self) -> np.ndarray:
-        """Predicted sizes in bytes of the live files considered, after the run."""
+        """Predicted bytes of each live file after the run, of `source`."""
         stay = np.ones(self.source.num_files, dtype=bool)
         stay[self.members[0]] = False
         return np.r_[self.source.sizes[stay], self.outcome.sizes]
 
     def without(self, paths: Collection[str]) -> Self:
-        """Remove the bins that have a file with one of these paths, as the log writes them."""
+        """Return the plan without the bins that have a file with one of these paths."""
         if not paths:
             return self
         positions, bin_ids = self.packed.members()
@@ -287,39 +267,27 @@ class BinPlan(Plan):
 
     @cached_property
     def members(self) -> tuple[np.ndarray, np.ndarray]:
-        """Positions of the files to be rewritten among those considered, and the bin of each."""
+        """Positions in `source` of the files to be rewritten, and the bin of each."""
         return self.packing.members()
 
     @cached_property
     def outcome(self) -> Outcome:
-        """The outputs of the bins that are rewritten."""
+        """Predicted outputs of the bins."""
         if self.planner.every_file_has_rows:
             return self.full_outcome
         return self.full_outcome.select(self.full_outcome.is_committed)
 
     @cached_property
     def full_outcome(self) -> Outcome:
-        """The outputs of all bins; a batch that leaves no row is not committed."""
+        """Predicted outputs, with those of batches that are not committed because they have no rows."""
         planner, zorder = self.planner, bool(self.zorder_by)
         files, rows = planner.files, planner.rows
         return Outcome.of(files, rows, self.packed, self.thresholds, zorder, lambda: planner.model)
 
     @property
     def packing(self) -> Packing:
-        """The bins that are rewritten."""
+        """The bins, as positions."""
         return self.outcome.packing
-
-
-def _summed(bins: pa.Table, key: str, names: Sequence[str], sums: Sequence[str]) -> pa.Table:
-    """Number of bins and sums for each key; `names` are columns with one value for each."""
-    values = [(name, "min") for name in names]
-    grouped = bins.group_by(key).aggregate([*values, ("bin_id", "count"), *((name, "sum") for name in sums)])
-    return grouped.sort_by(key).rename_columns([key, *names, "num_bins", *sums])
-
-
-def _with_rate(table: pa.Table) -> pa.Table:
-    rate = table["gain"].to_numpy() / np.maximum(table["size_bytes"].to_numpy(), 1)
-    return table.append_column("gain_per_byte", pa.array(rate, pa.float64()))
 
 
 def _partition_columns(files: pa.Table) -> list[str]:
