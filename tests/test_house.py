@@ -44,7 +44,14 @@ OF_FILES = {
 }
 # The core is imported without PySpark and figures; these need one of them when they are called.
 HIDDEN = [
+    "compaction_kit.execute.result: from compaction_kit import plots",
+    "compaction_kit.execute.result: from compaction_kit import plots",
+    "compaction_kit.execute.result: from compaction_kit.query import Query",
+    "compaction_kit.execute.result: from compaction_kit.query import with_table",
+    "compaction_kit.execute.result: from compaction_kit.reads import ReadComparison",
+    "compaction_kit.execute.result: from compaction_kit.reads import measure_reads",
     "compaction_kit.files: from compaction_kit import plots",
+    "compaction_kit.plan.compare: from compaction_kit import plots",
     "compaction_kit.plan.thresholds: from compaction_kit.compat import groups_by_type",
     "compaction_kit.storage.options: from compaction_kit.compat import java_class",
     "compaction_kit.storage.remote: from compaction_kit.storage.clients import Client",

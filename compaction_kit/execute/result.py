@@ -3,22 +3,25 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from matplotlib.figure import Figure
 
-from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute.commits import Commit, removed_paths
 from compaction_kit.execute.contents import ANY_VERSION
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.execute.work import TIMELINE, Run, Strategy
-from compaction_kit.query import Query, with_table
-from compaction_kit.reads import ReadComparison, measure_reads
 from compaction_kit.records import Result
 from compaction_kit.text import format_count, format_size
 from compaction_kit.verify import Fingerprint
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from compaction_kit.query import Query
+    from compaction_kit.reads import ReadComparison
 
 BATCHES = pa.schema(
     [
@@ -40,29 +43,28 @@ class CompactionResult(Result):
     """What a run did; counts and bytes are read from its commits in the log.
 
     Attributes:
-        strategy: What ran: "arrow", "optimize", "rewrite", or "none" if nothing was committed.
-        reason: Why that one.
-        versions: Those committed.
-        batches: One row a commit: version (int64), strategy (string), num_files_removed,
-            num_files_added, bytes_removed and bytes_added (int64), seconds (double, since the one
-            before), conflicts (int64, with other writers, before it), metrics (map of string to
-            string, as the history has them).
+        strategy: "arrow", "optimize", "rewrite", or "none" if nothing was committed.
+        reason: Why this strategy.
+        versions: The committed versions.
+        batches: One row a commit: version (int64), strategy (string), num_files_removed, num_files_added,
+            bytes_removed and bytes_added (int64), seconds (double, since the commit before), conflicts
+            (int64, with other writers, before it), metrics (map of string to string, as the history has
+            them).
         num_bins: How many of the plan's bins were done.
-        seconds: The whole run, proof included.
+        seconds: Of the whole run, proof included.
         conflicts: What other writers did that was in the way, as Delta or the log has it.
         verified: True if the content was compared and is the same, None if it wasn't compared.
-        fingerprint: That of the rows that were compared; its `readers` say what read them.
-        proof_reason: Why Spark had to read them and not DuckDB, if it had.
-        refusals: Why bins weren't rewritten by pyarrow, by their number; OPTIMIZE did them, if it
-            is among the batches' strategies.
+        fingerprint: Of the rows that were compared; its `readers` say what read them.
+        proof_reason: Why Spark had to read them, if it had.
+        refusals: Why the strategy left bins alone, by number; OPTIMIZE did them, if it is among the batches'
+            strategies.
         as_planned: Whether exactly the planned files were rewritten.
-        peak_bytes: The most memory that a Python worker had held when it had rewritten its files; the
-            proof isn't counted; 0 without such a worker.
-        sizes_before, sizes_after: The bytes of every live file at the versions before and after.
-        timeline: One row a step, or a bin's part in it: step (string: "rewrite", "join", "commit",
-            "proof"), label (string), bin_id (int64, null for another than pyarrow), start (double,
-            seconds since the run began), seconds (double).
-        reads: Measures a query at the versions before and after.
+        peak_bytes: The most memory that a Python worker had held after rewriting; 0 without such a worker.
+        sizes_before, sizes_after: Bytes of every live file at the versions before and after.
+        timeline: One row a step, or a bin's part in it: step (string: "rewrite", "join", "commit", "proof"),
+            label (string), bin_id (int64, null except for pyarrow), start (double, seconds since the run
+            began), seconds (double).
+        reads: Measures a query at the versions before and after; None if nothing was committed.
     """
 
     strategy: str
@@ -85,7 +87,7 @@ class CompactionResult(Result):
     as_planned: bool = True
     peak_bytes: int = 0
     timeline: pa.Table = field(default_factory=TIMELINE.empty_table)
-    reads: Callable[[Query, int], ReadComparison] | None = None
+    reads: Callable[[Any, int], Any] | None = None
 
     @classmethod
     def of(
@@ -126,7 +128,7 @@ class CompactionResult(Result):
         """Make the result of an empty plan; `sizes` are the bytes of every live file."""
         return cls("none", "the plan is empty", sizes, sizes)
 
-    def measure_reads(self, query: Query, repeats: int = 5) -> ReadComparison:
+    def measure_reads(self, query: "Query", repeats: int = 5) -> "ReadComparison":
         """Run a query at the versions before and after, side by side; see `reads.measure_reads`.
 
         Raises:
@@ -140,45 +142,44 @@ class CompactionResult(Result):
         return self.reads(query, repeats)
 
     def facts(self) -> dict[str, str]:
-        """The outcome for people: name and value."""
+        """Return the outcome for people: names and values."""
         if not self.versions:
             return {"outcome": "nothing to do: the plan is empty, so nothing was committed"}
         proof = "not compared" if self.fingerprint is None else f"identical: {self.fingerprint}"
         if self.proof_reason:
             proof += f", because {self.proof_reason}"
         by_optimize = "optimize" in self.batches["strategy"].to_pylist()
-        return {
+        reasons, memory = "; ".join(sorted(set(self.refusals.values()))), format_size(self.peak_bytes)
+        left = f"{format_count(len(self.refusals), 'bin')}: {reasons}" if reasons else ""
+        facts = {
             "version": f"{', '.join(map(str, self.versions))}, by {self.strategy}",
             "files": f"{self.num_files_removed:,} → {self.num_files_added:,}"
             f" (the table: {len(self.sizes_before):,} → {len(self.sizes_after):,})",
             "bytes": f"{format_size(self.bytes_removed)} → {format_size(self.bytes_added)}",
             "bins": f"{self.num_bins:,}, {'as planned' if self.as_planned else 'NOT as planned'}",
-            **({"to OPTIMIZE" if by_optimize else "left alone": self._refused()} if self.refusals else {}),
-            **({"conflicts": f"{len(self.conflicts)} with other writers"} if self.conflicts else {}),
+            "to OPTIMIZE" if by_optimize else "left alone": left,
+            "conflicts": f"{len(self.conflicts)} with other writers" if self.conflicts else "",
             "content": proof,
             "seconds": f"{self.seconds:.1f}",
-            **(
-                {"memory": f"{format_size(self.peak_bytes)} at most in a rewriting worker"}
-                if self.peak_bytes
-                else {}
-            ),
+            "memory": f"{memory} at most in a rewriting worker" if self.peak_bytes else "",
             "strategy": self.reason,
         }
+        return {name: fact for name, fact in facts.items() if fact}
 
-    def _refused(self) -> str:
-        reasons = sorted(set(self.refusals.values()))
-        return f"{format_count(len(self.refusals), 'bin')}: {'; '.join(reasons)}"
-
-    def plot(self) -> Figure:
+    def plot(self) -> "Figure":
         """Draw the sizes before and after, on one scale."""
+        from compaction_kit import plots
+
         return plots.before_after(self.sizes_before, self.sizes_after)
 
-    def plot_timeline(self) -> Figure:
+    def plot_timeline(self) -> "Figure":
         """Draw where the time went."""
+        from compaction_kit import plots
+
         return plots.timeline(self.timeline)
 
     def parts(self) -> Sequence[object]:
-        """The facts, the sizes, and where the time went."""
+        """Return the facts, the sizes, and where the time went."""
         return self.facts(), self.plot(), *([self.plot_timeline()] if self.versions else [])
 
 
@@ -200,8 +201,11 @@ def _batches(start: float, commits: Sequence[Commit], conflicts: Sequence[tuple[
     return pa.Table.from_pylist(rows, schema=BATCHES)
 
 
-def _measure_reads(run: Run, before: int, after: int, query: Query, repeats: int) -> ReadComparison:
-    # The files of both are there, however old the version before is.
+def _measure_reads(run: Run, before: int, after: int, query: "Query", repeats: int) -> "ReadComparison":
+    from compaction_kit.query import with_table
+    from compaction_kit.reads import measure_reads
+
+    # The files of both versions exist, however old the version before is.
     with session_confs(run.spark, ANY_VERSION):
         named = with_table(query, run.store, run.handle.name)
         return measure_reads(run.spark, run.table, before, after, named, repeats)

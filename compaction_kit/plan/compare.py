@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from matplotlib.figure import Figure
 
-from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.plan.order import INGEST, SIZE, column_of, order_by
 from compaction_kit.plan.packing import Packing
@@ -16,6 +14,9 @@ from compaction_kit.plan.plan import BinPlan
 from compaction_kit.records import Record
 from compaction_kit.skipping import Bounds, files_touched
 from compaction_kit.text import as_html_table, format_size
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # A narrow range query spans this share of the values that bound the files now.
 RANGE_SHARE = 0.01
@@ -39,8 +40,10 @@ class Comparison(Record):
         """The layouts."""
         return self.layouts
 
-    def plot(self) -> Figure:
+    def plot(self) -> "Figure":
         """Draw the files touched by a narrow range in each layout."""
+        from compaction_kit import plots
+
         return plots.layouts(self.layouts, self.column)
 
     def facts(self) -> dict[str, str]:

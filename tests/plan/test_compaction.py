@@ -72,7 +72,6 @@ def test_bins_and_files_have_the_documented_columns(tmp_path: Path) -> None:
             "bytes_added": 30,
             "gain": 4 * MIB,
             "batch_id": 0,
-            "gain_per_byte": 4 * MIB / 30,
         },
         {
             "bin_id": 1,
@@ -86,7 +85,6 @@ def test_bins_and_files_have_the_documented_columns(tmp_path: Path) -> None:
             "bytes_added": 50,
             "gain": 4 * MIB,
             "batch_id": 0,
-            "gain_per_byte": 4 * MIB / 50,
         },
     ]
     assert plan.files.to_pydict() == {
