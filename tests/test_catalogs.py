@@ -178,13 +178,3 @@ def test_a_log_with_staged_commits_is_refused_without_a_session(tmp_path: Path, 
     assert open_table(tmp_path).version == 0
     (staged / f"{1:020}.3b2d1e5a-0000-4000-8000-000000000000.json").write_text("{}")
     sentence(lambda: open_table(tmp_path), f"managed by its catalog ({feature})")
-
-
-def test_staged_commits_that_were_left_behind_hide_no_ordinary_table(changed: Path) -> None:
-    path = changed
-    staged = path / "_delta_log/_staged_commits"
-    staged.mkdir(exist_ok=True)
-    (staged / f"{9:020}.3b2d1e5a-0000-4000-8000-000000000000.json").write_text("{}")
-    assert open_table(path).files().num_files > 0
-    handmade.commit_path(path, open_table(path).version).write_text('{"add":')
-    assert open_table(path).log.listing().num_rows

@@ -5,7 +5,6 @@ from pathlib import Path
 import deltalake
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.histogram import Histogram
-from compaction_kit.log.paths import decode_paths
 from compaction_kit.skipping import measure_overlap, read_bounds
 from tests import folders, handmade
 
@@ -33,16 +31,6 @@ def test_a_histogram_holds_every_file_and_every_byte(sizes: list[int]) -> None:
         assert histogram.size_bytes[i] == sum(inside)
 
 
-def test_a_histogram_begins_and_ends_where_the_files_do() -> None:
-    histogram = Histogram.of(np.array([1_023, 1_024, 4_095, 4_096]))
-    assert histogram.to_arrow().to_pydict() == {
-        "min_size_bytes": [512, 1024, 2048, 4096],
-        "max_size_bytes": [1024, 2048, 4096, 8192],
-        "num_files": [1, 1, 1, 1],
-        "size_bytes": [1_023, 1_024, 4_095, 4_096],
-    }
-
-
 def test_stats_count_small_files_strictly_below_the_size(tmp_path: Path) -> None:
     metadata = handmade.metadata({"id": "long", "p": "string"}, ["p"])
     adds = [handmade.add(f"f{i}", size, {"p": str(i % 2)}) for i, size in enumerate([10, 99, 100, 500])]
@@ -54,22 +42,6 @@ def test_stats_count_small_files_strictly_below_the_size(tmp_path: Path) -> None
     assert stats.num_partitions == 2
     with pytest.raises(InvalidArgumentError, match="small_file_size"):
         files.stats("none")
-
-
-def test_a_table_without_files_has_stats_and_a_histogram_of_nothing(tmp_path: Path) -> None:
-    files = open_table(handmade.write_log(tmp_path, [])).files()
-    stats = files.stats()
-    assert (files.num_files, files.size_bytes, stats.num_small_files, stats.num_partitions) == (0, 0, 0, 0)
-    assert (stats.min_size_bytes, stats.median_size_bytes, stats.max_size_bytes) == (0, 0, 0)
-    assert files.histogram().num_files.sum() == 0
-    assert files.to_arrow().num_rows == 0
-    assert files.plot().get_label() == "The table has no files"
-
-
-def test_an_unpartitioned_table_is_one_partition(tmp_path: Path) -> None:
-    files = open_table(handmade.write_log(tmp_path, [handmade.add("a"), handmade.add("b")])).files()
-    assert files.partition_columns == ()
-    assert files.stats().num_partitions == 1
 
 
 @pytest.mark.parametrize("version", [None, 1, 3])
@@ -97,13 +69,6 @@ def test_the_columns_of_files_are_as_documented(shaped: Path) -> None:
             ("partition.part", pa.string()),
         ]
     )
-
-
-def test_sizes_are_those_on_disk(shaped: Path) -> None:
-    files = open_table(shaped).files()
-    paths = decode_paths(files.to_arrow()["path"]).to_pylist()
-    assert files.sizes.tolist() == [(shaped / path).stat().st_size for path in paths]
-    assert pc.sum(files.to_arrow()["num_records"]).as_py() == 50 * files.num_files
 
 
 @pytest.mark.parametrize("version", [-1, 5, 99])
@@ -208,11 +173,3 @@ def test_overlap_compares_by_the_type_of_the_column(
     overlap = open_table(table).files().overlap("c")
     assert (overlap.num_files, overlap.num_unknown, overlap.max) == (4, 1, 2)
     assert sorted(overlap.depths.tolist()) == [1, 1, 2, 2, 2, 2]
-
-
-def test_overlap_refuses_what_has_no_bounds(tmp_path: Path) -> None:
-    metadata = handmade.metadata({"c": "boolean", "p": "string"}, ["p"])
-    files = open_table(handmade.write_log(tmp_path, [metadata])).files()
-    for column, reason in (("c", "boolean"), ("p", "not a data column"), ("x", "not a data column")):
-        with pytest.raises(InvalidArgumentError, match=f'column="{column}".*{reason}'):
-            files.overlap(column)

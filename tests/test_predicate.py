@@ -99,21 +99,6 @@ def test_a_predicate_that_can_not_be_used_is_refused_in_one_sentence(
     assert folders.listing(typed) == before
 
 
-def test_a_predicate_on_an_unpartitioned_table_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    table = open_table(handmade.write_log(tmp_path, [handmade.add("a")]))
-    with pytest.raises(InvalidArgumentError, match=r'where="id = 1" .* not partitioned; leave where out\.'):
-        table.files(where="id = 1")
-
-
-def test_a_predicate_on_an_older_version_selects_among_its_files(spark: SparkSession, shaped: Path) -> None:
-    table = open_table(shaped)
-    everywhere = table.files(2)
-    files = table.files(2, "part = 'p0001'")
-    assert 0 < files.num_files < everywhere.num_files
-    assert set(files.partitions["partition.part"].to_pylist()) == {"p0001"}
-    assert files.version == 2
-
-
 @since_spark("4.0")
 def test_an_empty_text_among_numbers_fails_as_in_optimize_where_it_is_looked_at(
     spark: SparkSession, tmp_path: Path
@@ -150,27 +135,6 @@ def test_the_predicate_for_given_partitions_selects_them_and_no_other(
     assert where in predicate
     selected = open_table(typed).files(where=predicate)
     assert [path[1:] for path in selected.to_arrow()["path"].to_pylist()] == list(chosen)
-
-
-def test_partitions_that_differ_in_one_column_share_a_list(spark: SparkSession, tmp_path: Path) -> None:
-    adds = [
-        handmade.add(f"f{year}-{n}", partition={"year": str(year), "n": None if n == 7 else str(n)})
-        for year in (2023, 2024)
-        for n in range(500)
-    ]
-    types = {"year": "integer", "n": "string"}
-    metadata = handmade.metadata({"id": "long", **types}, list(types))
-    table = open_table(handmade.write_log(tmp_path, [metadata, *adds]))
-    chosen = np.arange(0, 1_000, 3)
-    predicate = partitions_predicate(spark, table.files(), chosen)
-    assert predicate.count("year") == 2
-    assert predicate.startswith("(`year` = CAST('2023' AS integer) AND `n` IN ('0', '102', '105', ")
-    assert "(`n` IS NULL OR `n` IN (" in partitions_predicate(spark, table.files(), np.arange(8))
-    paths = table.files().paths(chosen).to_pylist()
-    assert table.files(where=predicate).to_arrow()["path"].to_pylist() == paths
-    # Delta parses the same.
-    considered = spark.sql(f"OPTIMIZE delta.`{tmp_path}` WHERE {predicate}").collect()[0]["metrics"]
-    assert considered["totalConsideredFiles"] == len(chosen)
 
 
 def test_no_predicate_selects_an_empty_text_among_numbers(spark: SparkSession, tmp_path: Path) -> None:

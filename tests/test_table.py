@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from compaction_kit import get_spark, open_table, sink_log, survey
+from compaction_kit import get_spark, open_table
 from compaction_kit.active import active_spark
 from compaction_kit.errors import (
     CompactionKitError,
-    CorruptLogError,
     EmptyTableError,
     InvalidArgumentError,
     NotADeltaTableError,
@@ -20,7 +19,6 @@ from compaction_kit.errors import (
 )
 from compaction_kit.text import GIB, MIB
 from tests import folders, handmade
-from tests.releases import GROUPS_BY_TYPE
 
 SetConf = Callable[[str, str], None]
 
@@ -41,11 +39,6 @@ def test_a_table_opens_by_its_path_in_any_form(shaped: Path, form: Callable[[Pat
     table = open_table(form(shaped))
     assert (table.path, table.version) == (shaped.resolve(), 4)
     assert repr(table) == f'Table("{form(shaped)}", version 4)'
-
-
-def test_a_table_opens_by_a_relative_path(shaped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(shaped.parent)
-    assert open_table(shaped.name).path == shaped.resolve()
 
 
 def test_a_file_uri_is_decoded(tmp_path: Path) -> None:
@@ -73,12 +66,6 @@ def test_an_empty_log_folder(tmp_path: Path) -> None:
     (tmp_path / "_delta_log").mkdir()
     refused(lambda: open_table(tmp_path), NotADeltaTableError, str(tmp_path), "_delta_log folder is empty")
     assert folders.listing(tmp_path).keys() == {"_delta_log"}
-
-
-def test_a_log_folder_that_holds_no_commit(tmp_path: Path) -> None:
-    handmade.commit_path(tmp_path, 3, "crc").parent.mkdir()
-    handmade.commit_path(tmp_path, 3, "crc").write_text("{}")
-    refused(lambda: open_table(tmp_path).files(), CorruptLogError, "no commit and no checkpoint")
 
 
 def test_a_table_without_files_opens_and_has_no_plan(tmp_path: Path) -> None:
@@ -156,19 +143,6 @@ def test_the_sessions_settings_are_the_defaults(spark: SparkSession, shaped: Pat
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("zone", ["+02:00", "GMT+8", "Europe/Paris"])
-def test_a_plan_is_made_in_any_time_zone_of_the_session(
-    spark: SparkSession, tmp_path: Path, confs: SetConf, zone: str
-) -> None:
-    confs("spark.sql.session.timeZone", zone)
-    metadata = handmade.metadata({"id": "long", "t": "timestamp"}, ["t"])
-    utc, local = "2024-06-01T00:00:00Z", {"+02:00": "02", "GMT+8": "08", "Europe/Paris": "02"}[zone]
-    adds = [handmade.add(t, partition={"t": t}) for t in (utc, f"2024-06-01 {local}:00:00")]
-    plan = open_table(handmade.write_log(tmp_path, [metadata, *adds])).plan_compaction()
-    assert plan.num_bins == (1 if GROUPS_BY_TYPE else 0)
-
-
-@pytest.mark.spark
 def test_a_table_of_the_catalog_opens_by_name(spark: SparkSession, shaped: Path) -> None:
     spark.sql(f"CREATE TABLE kit_named USING delta LOCATION '{shaped}'")
     try:
@@ -208,26 +182,3 @@ def test_looking_at_a_table_needs_no_session_and_changes_nothing(shaped: Path) -
     )
     assert folders.listing(shaped) == before
     assert active_spark() is running
-
-
-@pytest.mark.parametrize("odd", [5, 1.5, [None], {"a": 1}, b"x"])
-def test_what_is_no_text_is_no_predicate_order_or_column(odd: Any, tmp_path: Path) -> None:
-    metadata = handmade.metadata({"p": "string"}, ["p"])
-    table = open_table(handmade.write_log(tmp_path, [metadata, handmade.add("a", 5, {"p": "1"})]))
-    refused(lambda: table.files(where=odd), InvalidArgumentError, f"where={odd!r}")
-    refused(lambda: table.plan_compaction(where=odd), InvalidArgumentError, f"where={odd!r}")
-    refused(lambda: table.plan_compaction(order=odd), InvalidArgumentError, f"order={odd!r}")
-    refused(lambda: table.plan_compaction(zorder_by=odd), InvalidArgumentError, "zorder_by=")
-
-
-@pytest.mark.parametrize("odd", [None, 1.5, "1", b"x", [0], True])
-def test_what_is_no_whole_number_is_no_version(odd: Any, tmp_path: Path) -> None:
-    table = open_table(handmade.write_log(tmp_path, [handmade.add("a")], [handmade.add("b")]))
-    for call in (lambda: table.diff(odd, 1), lambda: table.diff(1, odd), lambda: table.plan_restore(odd)):
-        refused(call, InvalidArgumentError, f"version={odd!r}")
-
-
-@pytest.mark.parametrize("odd", ["a\0b", "x" * 5_000, "\ud800"])
-def test_a_path_at_which_nothing_can_be_is_told_so(odd: str) -> None:
-    for call in (open_table, survey, sink_log):
-        refused(partial(call, odd), TableNotFoundError, "check the path")

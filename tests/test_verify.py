@@ -84,12 +84,6 @@ def test_files_and_partitions_of_the_data_do_not_matter(spark: SparkSession) -> 
     assert fingerprint(rows) == fingerprint(rows.repartition(5).orderBy(F.desc("id")))
 
 
-def test_no_rows_have_a_fingerprint_too(spark: SparkSession) -> None:
-    nothing = of(spark, "a int", [])
-    assert nothing == Fingerprint(0, (0, 0))
-    assert str(nothing) == "0 rows, 2 hashes over every column, read by Spark"
-
-
 def test_names_with_dots_and_backticks_are_columns(spark: SparkSession) -> None:
     odd = frame(spark, "`a.b` int, `c``d` int, `e f` struct<`g.h`:int>", [(1, 2, (3,))])
     assert fingerprint(odd) == of(spark, "a int, b int, c struct<d:int>", [(1, 2, (3,))])
@@ -103,10 +97,3 @@ def test_a_variant_counts_by_its_value(spark: SparkSession) -> None:
     assert variant('{"a": 1, "b": [2]}') == variant('{"b":[2],"a":1}')
     assert variant('{"a": 1}') != variant('{"a": 2}')
     assert variant("null") != fingerprint(spark.sql("SELECT CAST(NULL AS VARIANT) v"))
-
-
-def test_both_hashes_see_every_column(spark: SparkSession) -> None:
-    first, second = (of(spark, "a int, b int", [(1, b)]).hash_sums for b in (2, 3))
-    assert first[0] != second[0]
-    assert first[1] != second[1]
-    assert first[0] != first[1]

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table, plots
-from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
+from compaction_kit.errors import UnsupportedTableError
 from tests import folders, handmade
 from tests.execute.test_optimize import assert_done_as_planned
 from tests.releases import since_delta
@@ -132,10 +132,3 @@ def test_a_narrow_range_reads_fewer_files_after_a_plan_by_column_than_after_opti
             reads = result.measure_reads(query, repeats=1)
             assert (reads.same_result, reads.files_after) == (True, touched[table])
     assert touched[folder] == 1 < touched[other]
-
-
-def test_a_result_without_versions_has_nothing_to_read(spark: SparkSession, changed: Path) -> None:
-    table = open_table(changed)
-    table.plan_compaction().run(verify=False)
-    with pytest.raises(InvalidArgumentError, match="This run committed nothing, so that there are no two"):
-        table.plan_compaction().run().measure_reads("id = 3")

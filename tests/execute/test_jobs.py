@@ -7,8 +7,6 @@ from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 from compaction_kit.execute.jobs import Watched, WorkCancelled, run_watched, session_confs
-from compaction_kit.query import SPARK_ERRORS
-from compaction_kit.session import quiet_errors
 
 pytestmark = pytest.mark.spark
 
@@ -31,25 +29,6 @@ def test_work_returns_its_value_and_is_watched_meanwhile(spark: SparkSession) ->
     assert run_watched(spark, work, seen.append) == 100
     assert seen[0].jobs == []
     assert len(seen[-1].jobs) >= 1
-
-
-def test_tasks_are_counted_while_their_job_runs(spark: SparkSession) -> None:
-    seen: list[Watched] = []
-
-    def slow(number: int) -> int:
-        time.sleep(0.3)
-        return number
-
-    tasks = spark.sparkContext.parallelize(range(8), 8).map(slow)
-    assert run_watched(spark, tasks.collect, seen.append) == list(range(8))
-    counts = [watched.tasks for watched in seen if not watched.jobs]
-    assert counts == sorted(counts)
-    assert any(0 < count < 8 for count in counts)
-
-
-def test_the_works_own_error_is_raised(spark: SparkSession) -> None:
-    with quiet_errors(), pytest.raises(SPARK_ERRORS, match="no such luck"):
-        run_watched(spark, lambda: spark.sql("SELECT raise_error('no such luck')").collect(), lambda _: None)
 
 
 def test_a_watcher_that_raises_cancels_the_work(spark: SparkSession) -> None:

@@ -9,14 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.functions import broadcast
 
 from compaction_kit import open_table
 from compaction_kit.compaction import CompactionPlan
-from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import StalePlanError, UnsupportedTableError
 from compaction_kit.execute import CompactionResult
-from compaction_kit.plan import Planner
 from tests import deltas_view, handmade
 from tests.handmade import actions_of
 from tests.releases import GROUPS_BY_TYPE, since_spark
@@ -107,46 +104,8 @@ def test_large_files_with_many_deleted_rows_are_rewritten(
     assert {removed["deletionVector"]["cardinality"], other["deletionVector"]["cardinality"]} == {1, 3}
 
 
-def test_the_ratio_of_deleted_rows_is_the_sessions(spark: SparkSession, lived: Path, confs: SetConf) -> None:
-    confs("spark.databricks.delta.optimize.maxDeletedRowsRatio", "0.05")
-    planner = Planner(open_table(lived).files(2))
-    limits = open_table(lived).thresholds(min_file_size=1)
-    assert CompactionPlan.of(planner, limits).num_files_removed == 2
-    confs("spark.databricks.delta.optimize.maxDeletedRowsRatio", "0.2")
-    limits = open_table(lived).thresholds(min_file_size=1)
-    assert CompactionPlan.of(planner, limits).is_empty
-
-
 DELETED_ROWS = ("partition.p", "deletion_vector_cardinality")
 ODD = ["a b", "100%", "x:y", "n/m", "k=v", "ü", "it's", 'say "so"', "a%20b", "#?&", None]
-
-
-def test_typed_odd_and_null_partition_values_under_column_mapping(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    folder = tmp_path / "odd names: 100% [x]"
-    values = [(i, i % 2 if i % 5 else None, odd) for i, odd in enumerate(ODD)]
-    # Two tasks that hold each partition once: two files a partition.
-    partitions = spark.createDataFrame(values, "i int, n int, s string")
-    rows = (
-        spark.range(0, 2, 1, 2)
-        .crossJoin(broadcast(partitions))
-        .selectExpr("i AS id", "n", "date_add(DATE'2024-02-28', i) d", "s")
-    )
-    writer = rows.write.format("delta").option("delta.columnMapping.mode", "name")
-    writer.partitionBy("n", "d", "s").save(str(folder))
-    spark.sql(f"ALTER TABLE delta.`{folder}` RENAME COLUMN s TO `odd text`")
-    table = open_table(folder)
-    plan = table.plan_compaction()
-    assert plan.num_bins == len(ODD)
-    assert set(plan.bins["partition.odd text"].to_pylist()) == set(ODD)
-    assert plan.bins["partition.d"].to_pylist()[-1].startswith("2024-")
-    some = table.plan_compaction("`odd text` IN ('100%', 'n/m', 'it\\'s') OR n IS NULL AND d > '2024-03-01'")
-    assert set(some.bins["partition.odd text"].to_pylist()) == {"100%", "n/m", "ü", "it's", None}
-    result = plan.run(strategy="optimize")
-    assert result.verified is True
-    assert_done_as_planned(folder, plan, result)
-    assert table.plan_compaction().is_empty
 
 
 # The files of 1 and 01 on one day.
@@ -179,20 +138,6 @@ def test_values_that_only_look_different_are_one_partition_and_empty_text_stands
     assert result.verified is True
     assert_done_as_planned(tmp_path, plan, result)
     assert rows_by_bin(tmp_path, 1) == sorted(plan.bins["num_records"].to_pylist())
-
-
-def test_files_of_one_size_are_counted_right_whichever_are_chosen(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    rows = pa.table({"id": np.zeros(10, np.int64)})
-    adds = [handmade.write_data(tmp_path, f"f{i}.parquet", rows) for i in range(5)]
-    handmade.write_log(tmp_path, adds)
-    size = adds[0]["add"]["size"]
-    plan = open_table(tmp_path).plan_compaction(max_file_size=2 * size, min_file_size=2 * size)
-    assert (plan.num_bins, plan.num_files_removed) == (2, 4)
-    result = plan.run(strategy="optimize", verify=False)
-    assert (result.num_files_removed, result.num_files_added) == (4, 2)
-    assert result.bytes_removed == plan.bytes_removed
 
 
 def test_batches_set_in_the_session_are_commits_of_their_own(
@@ -267,43 +212,3 @@ def test_planning_starts_no_spark_job(spark: SparkSession, changed: Path) -> Non
     assert jobs() == before
     spark.range(1).collect()
     assert jobs() > before
-
-
-@pytest.mark.nightly
-def test_a_random_table_is_compacted_as_planned(spark: SparkSession, tmp_path: Path) -> None:
-    """Partitions, sizes, thresholds and predicates by chance, with seeds that stay the same."""
-    for seed in range(2):
-        rng = np.random.default_rng(seed)
-        folder = tmp_path / str(seed)
-        metadata = handmade.metadata({"id": "long", "p": "integer"}, ["p"])
-        adds = [
-            handmade.write_data(
-                folder,
-                f"p={p}/f{i}.parquet",
-                pa.table({"id": rng.integers(0, 2**60, rng.integers(1, 400))}),
-                {"p": str(p)},
-            )
-            for i, p in enumerate(rng.integers(0, 3, 20))
-        ]
-        handmade.write_log(folder, [metadata, *adds])
-        sizes = np.sort([action["add"]["size"] for action in adds])
-        plan = open_table(folder).plan_compaction(
-            where="p <> 1" if seed else None,
-            min_file_size=int(sizes[13 + seed]),
-            max_file_size=int(sizes[-1] * (1 + seed)),
-        )
-        assert not plan.is_empty
-        assert_done_as_planned(folder, plan, plan.run(strategy="optimize", verify=False))
-
-
-def test_the_sessions_own_thresholds_are_the_defaults(
-    spark: SparkSession, tmp_path: Path, confs: SetConf
-) -> None:
-    folder = Path(shaped_table(tmp_path / "t", partitions=0, files=6, rows=20, commits=1))
-    confs("spark.databricks.delta.optimize.minFileSize", "5000")
-    confs("spark.databricks.delta.optimize.maxFileSize", "6000")
-    plan = open_table(folder).plan_compaction()
-    assert (plan.thresholds.min_file_size, plan.thresholds.max_file_size) == (5_000, 6_000)
-    spark.sql(f"OPTIMIZE delta.`{folder}`")
-    removed = actions_of(folder, plan.version + 1, "remove")
-    assert Counter(action["path"] for action in removed) == Counter(plan.files["path"].to_pylist())

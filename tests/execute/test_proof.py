@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import (
-    CompactionKitError,
     RunCancelled,
     RunFailedError,
     UnsupportedTableError,
@@ -134,18 +133,6 @@ def test_a_run_of_pyarrow_cancelled_during_the_comparison_commits_nothing(
     with pytest.raises(RunCancelled, match="nothing was committed, the table is as it was"):
         open_table(changed).plan_compaction().run(strategy="arrow", progress=interrupted(error))
     assert folders.listing(changed).keys() == before
-
-
-@pytest.mark.parametrize("strategy", ["rewrite", pytest.param("optimize", marks=pytest.mark.nightly)])
-def test_a_run_cancelled_during_the_comparison_is_undone(
-    spark: SparkSession, changed: Path, strategy: str
-) -> None:
-    paths, plan = paths_of(changed), open_table(changed).plan_compaction()
-    with pytest.raises(RunCancelled, match="cancelled: the table was restored to version 4, as version 6"):
-        plan.run(strategy=strategy, progress=interrupted(KeyboardInterrupt))
-    assert (open_table(changed).version, paths_of(changed)) == (6, paths)
-    with pytest.raises(CompactionKitError, match="made at version 4 and the table is at 6: make a new plan"):
-        plan.run(strategy=strategy)
 
 
 def test_where_that_would_undo_more_the_comparison_is_done_after_all(

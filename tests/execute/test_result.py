@@ -53,12 +53,6 @@ def test_the_summary_does_not_claim_what_was_not_done(as_planned: bool, words: s
     assert words in summary
 
 
-def test_the_result_draws_itself() -> None:
-    page = result_of(None)._repr_html_()
-    assert "1,201 → 3 files" in page
-    assert "1,200 → 2" in page
-
-
 def test_bins_that_were_left_alone_are_told_with_the_reasons() -> None:
     reasons = {1: "a file has a deletion vector", 3: "a file has a deletion vector", 4: "it is odd"}
     summary = result_of(None, refusals=reasons).summary()

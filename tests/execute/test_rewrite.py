@@ -1,7 +1,6 @@
 """Plans run by the strategy "rewrite": the same rows in other files, whoever writes meanwhile."""
 
 import json
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -18,19 +17,16 @@ from compaction_kit import open_table
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import (
-    ConflictError,
     InvalidArgumentError,
     RunCancelled,
-    RunFailedError,
     StalePlanError,
     UnsupportedTableError,
     VerificationError,
 )
 from compaction_kit.execute import CompactionResult, rewrite
-from tests import deltas_view, folders, handmade
+from tests import folders, handmade
 from tests.execute.meanwhile import commit_behind, once_rewriting
 from tests.handmade import actions_of
-from tests.releases import since_delta
 
 pytestmark = pytest.mark.spark
 
@@ -162,16 +158,6 @@ def test_outputs_stay_near_the_target_size(spark: SparkSession, tmp_path: Path, 
     assert sum(sizes) / len(sizes) > 0.5 * plan.thresholds.max_file_size
 
 
-def test_a_stream_sees_nothing_of_it(spark: SparkSession, flat: Path) -> None:
-    rows = spark.readStream.format("delta").option("startingVersion", 1).load(str(flat))
-    plan = open_table(flat).plan_compaction()
-    assert_rewritten(flat, plan, plan.run(strategy="rewrite"), 1)
-    spark.range(1_000, 1_003).write.format("delta").mode("append").save(str(flat))
-    query = rows.writeStream.format("memory").queryName("seen").trigger(availableNow=True).start()
-    query.awaitTermination()
-    assert sorted(row["id"] for row in spark.table("seen").collect()) == [1_000, 1_001, 1_002]
-
-
 def test_rows_appended_a_moment_before_it_begins_survive_and_are_told_of(
     spark: SparkSession, flat: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,60 +201,10 @@ def test_a_column_filled_a_moment_before_it_begins_is_not_lost_in_silence(
     assert rows_of(spark, flat) == sorted(f'{{"id":{i},"x":7}}' for i in range(10))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        "RENAME COLUMN id TO other",
-        pytest.param("ALTER COLUMN id TYPE DECIMAL(30, 0)", marks=since_delta("4.0")),
-    ],
-)
-def test_a_schema_that_changes_a_moment_before_it_begins_stops_it(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
-) -> None:
-    folder = tmp_path / "table"
-    writer = spark.range(0, 20, 1, 4).selectExpr("INT(id) id").write.format("delta")
-    writer = writer.option("delta.columnMapping.mode", "name").option("delta.enableTypeWidening", "true")
-    writer.save(str(folder))
-    plan = open_table(folder).plan_compaction()
-    just_before_delta_begins(monkeypatch, lambda: spark.sql(f"ALTER TABLE delta.`{folder}` {change}"))
-    with pytest.raises(RunFailedError, match=r"the table is as it was: .*DELTA_"):
-        plan.run(strategy="rewrite", verify=False)
-    assert open_table(folder).version == 1
-
-
-def test_a_table_that_vanishes_a_moment_before_it_begins_is_not_made_anew(
-    spark: SparkSession, flat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = open_table(flat).plan_compaction()
-    gone = tmp_path.with_name("gone")
-    just_before_delta_begins(monkeypatch, lambda: flat.rename(gone))
-    with pytest.raises(RunFailedError, match=r"the table's folder is gone: .*DELTA_DATA_CHANGE_FALSE"):
-        plan.run(strategy="rewrite", verify=False)
-    assert not flat.exists()
-    gone.rename(flat)
-    deltas_view.forget(spark)
-    assert len(rows_of(spark, flat)) == 60
-
-
 @pytest.fixture
 def many_bins(tmp_path: Path) -> Path:
     """12 partitions of 3 files, which is time enough between the first file and the commit."""
     return Path(shaped_table(tmp_path / "table", partitions=12, files=3, rows=30, commits=2))
-
-
-def test_another_writer_who_removes_a_file_meanwhile_wins(spark: SparkSession, many_bins: Path) -> None:
-    plan = open_table(many_bins).plan_compaction()
-    removal = handmade.remove(plan.files["path"].to_pylist()[0], int(time.time() * 1000))
-    act = commit_behind(many_bins, plan.version + 1, [removal])
-    told = (
-        rf"^Another writer took 1 of the plan's {plan.num_files_removed} files \(version {plan.version + 1}\)"
-    )
-    with pytest.raises(
-        ConflictError, match=f"{told}, so Delta refused the commit: make a new plan; nothing was"
-    ):
-        plan.run(strategy="rewrite", verify=False, progress=once_rewriting(act))
-    assert open_table(many_bins).version == plan.version + 1
-    assert open_table(many_bins).files().num_files == plan.source.num_files - 1
 
 
 def test_rows_appended_meanwhile_stay_beside_it(spark: SparkSession, many_bins: Path) -> None:
@@ -314,16 +250,6 @@ def test_a_cancelled_run_changes_nothing_and_settings_come_back(
     assert (table.version, result.num_files_added) == (5, 2)
     assert {key: spark.conf.get(key) for key in disturbing} == disturbing
     assert spark.conf.get("spark.sql.files.ignoreCorruptFiles", None) is None
-
-
-def test_a_file_that_is_missing_stops_it_whatever_the_session_says(
-    spark: SparkSession, flat: Path, confs: SetConf
-) -> None:
-    confs("spark.sql.files.ignoreMissingFiles", "true")
-    (flat / "f3.parquet").unlink()
-    with pytest.raises(RunFailedError, match=r"the table is as it was: .*(?i:not.exist)"):
-        open_table(flat).plan_compaction().run(strategy="rewrite", verify=False)
-    assert open_table(flat).version == 0
 
 
 def test_features_that_it_keeps(spark: SparkSession, tmp_path: Path) -> None:
@@ -392,13 +318,6 @@ def test_tables_and_plans_that_it_would_spoil_are_refused(
         protocol["protocol"] |= {"minWriterVersion": 7, "writerFeatures": features}
     handmade.write_log(tmp_path, [protocol, handmade.metadata(configuration=configuration)])
     assert_refused(tmp_path, options, reason)
-
-
-def test_numbers_that_only_delta_gives_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    table = DeltaTable.create(spark).location(str(tmp_path / "t")).addColumn("id", "BIGINT")
-    table.addColumn("g", "BIGINT", generatedAlwaysAs=IdentityGenerator()).execute()
-    reason = "Delta takes no values for g, which is GENERATED ALWAYS AS IDENTITY: run it with"
-    assert_refused(tmp_path / "t", {}, reason)
 
 
 def assert_refused(folder: Path, options: dict[str, Any], reason: str) -> None:

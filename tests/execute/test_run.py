@@ -20,7 +20,6 @@ from compaction_kit.errors import (
     ReadOnlyTableError,
     RunCancelled,
     RunFailedError,
-    StalePlanError,
 )
 from compaction_kit.execute import Progress
 from compaction_kit.text import format_size
@@ -104,22 +103,6 @@ def test_a_run_can_be_cancelled_until_it_commits(spark: SparkSession, changed: P
         open_table(changed).plan_compaction().run(strategy="arrow", progress=stop_at(step))
     assert isinstance(caught.value.cause, Stop)
     assert data_files(changed) == files
-
-
-def test_a_run_without_proof_ends_at_one_too_and_a_late_cancellation_is_ignored(
-    spark: SparkSession, changed: Path
-) -> None:
-    seen: list[float] = []
-
-    def report(progress: Progress) -> None:
-        seen.append(progress.fraction)
-        if progress.step == "Done":
-            raise Stop
-
-    result = open_table(changed).plan_compaction().run(strategy="arrow", verify=False, progress=report)
-    assert result.versions == (5,)
-    assert seen == sorted(seen)
-    assert seen[-1] == 1.0
 
 
 @pytest.mark.parametrize("strategy", ["optimize", "arrow"])
@@ -269,31 +252,6 @@ def test_files_without_rows_are_left_as_optimize_leaves_them(spark: SparkSession
     row = spark.sql(f"OPTIMIZE delta.`{tmp_path}`").collect()[0]["metrics"].asDict(recursive=True)
     assert plan.metrics == {name: row[name] for name in plan.metrics}
     assert table.version == 0
-
-
-def test_a_run_that_commits_nothing_does_not_claim_to_be_as_planned(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """The log doesn't say that the files have no rows."""
-    nothing = pa.table({"id": pa.array([], pa.int64())})
-    adds = [handmade.write_data(tmp_path, f"{name}.parquet", nothing) for name in "ab"]
-    for add in adds:
-        del add["add"]["stats"]
-    table = open_table(handmade.write_log(tmp_path, adds))
-    result = table.plan_compaction().run(strategy="optimize")
-    assert (result.versions, result.num_files_removed, result.verified) == ((), 0, None)
-    assert not result.as_planned
-    assert table.version == 0
-
-
-def test_a_plan_of_an_older_state_does_not_run(spark: SparkSession, changed: Path) -> None:
-    table = open_table(changed)
-    plan = table.plan_compaction()
-    handmade.write_commit(changed, 5, [{"commitInfo": {"operation": "WRITE"}}])
-    before = folders.listing(changed)
-    with pytest.raises(StalePlanError, match="made at version 4 and the table is at 5: make a new plan"):
-        plan.run()
-    assert folders.listing(changed) == before
 
 
 @pytest.mark.parametrize("strategy", ["fastest", ""])

@@ -14,10 +14,6 @@ def test_the_time_left_goes_by_the_pace_so_far(fraction: float, seconds: float, 
     assert Progress("step", fraction, 0, 4, seconds).seconds_left == left
 
 
-def test_no_time_left_is_told_before_anything_is_rewritten() -> None:
-    assert Progress("Rewriting", 0.05, 0, 4, 3.0, 0, 5 << 20).seconds_left is None
-
-
 def test_the_seconds_left_that_are_shown_never_rise() -> None:
     countdown = Countdown()
     # Work is counted at 10, 20 and 60 s; between these, the pace so far seems to slow down.

@@ -3,14 +3,13 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction_kit.compaction import CompactionPlan
-from compaction_kit.errors import EmptyTableError, InvalidArgumentError, UnsupportedTableError
+from compaction_kit.errors import EmptyTableError, UnsupportedTableError
 from compaction_kit.files import Files
 from compaction_kit.log import TransactionLog
 from compaction_kit.plan import Planner, Thresholds
@@ -126,11 +125,6 @@ def test_large_files_with_many_deleted_rows_are_rewritten(
     assert members(plan_of(files, 100, 10_000, ratio)) == expected
 
 
-def test_a_lone_file_with_many_deleted_rows_is_left_alone(tmp_path: Path) -> None:
-    files = files_of(tmp_path, handmade.add("a", 500, vector=handmade.vector("0rJua", 9)))
-    assert plan_of(files).is_empty
-
-
 def test_a_bin_whose_rows_are_all_deleted_adds_no_file(tmp_path: Path) -> None:
     all_deleted = [handmade.vector(f"0rJu{name}", 10) for name in "ab"]
     files = files_of(
@@ -233,40 +227,6 @@ def test_a_plan_says_how_many_bins_a_partition_gets_and_names_null_as_sql_does(t
     more = [handmade.add(f"more{i}", 45, {"p": "b", "q": "1"}) for i in range(2)]
     plan = plan_of(files_of(tmp_path / "two in one", *adds, *more, p="string", q="integer"))
     assert "5 bins of at most 100 B in 4 partitions, up to 2 in each, smallest" in plan.explain()
-
-
-def test_z_order_has_no_limit_of_a_bin(tmp_path: Path) -> None:
-    files = files_of(tmp_path, *(handmade.add(f"f{i}", 40) for i in range(5)))
-    plan = CompactionPlan.of(Planner(files), Thresholds(100, 100), zorder_by=["id"])
-    assert (
-        "All files of a partition are one bin (1 bin in total), its rows in Z-order by id." in plan.explain()
-    )
-    assert str(plan.plot_bins().get_label()) == "5 files in 1 bin"
-
-
-def test_a_predicate_that_selects_no_file_is_explained(tmp_path: Path) -> None:
-    files = files_of(tmp_path, handmade.add("a", partition={"p": "1"}), p="integer")
-    nothing = Files(files.snapshot, np.array([], np.int64))
-    plan = CompactionPlan.of(Planner(nothing), Thresholds(), "p = 2")
-    assert plan.is_empty
-    assert plan.explain() == (
-        "Version 0 has 0 live files where p = 2, 0 under 1 GiB.\nNo file matches, so there is nothing to do."
-    )
-    assert (plan.files.num_rows, plan.bins.num_rows, len(plan.sizes_after)) == (0, 0, 0)
-
-
-def test_selected_files_keep_their_own_paths(tmp_path: Path) -> None:
-    adds = [handmade.add(f"f{i}", 10 + i, {"p": "1"}) for i in range(6)]
-    files = files_of(tmp_path, *adds, p="integer")
-    plan = plan_of(Files(files.snapshot, np.array([5, 1, 3])), 15, 100)
-    assert members(plan) == [["f1", "f3"]]
-    assert plan.num_files_after == 2
-
-
-def test_a_plan_of_no_table_does_not_run(tmp_path: Path) -> None:
-    plan = plan_of(files_of(tmp_path, handmade.add("a"), handmade.add("b")), KIB, 4 * KIB)
-    with pytest.raises(InvalidArgumentError, match=r"belongs to no table: make one with Table\.plan_comp"):
-        plan.run()
 
 
 def test_a_plan_draws_itself(tmp_path: Path) -> None:

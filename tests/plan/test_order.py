@@ -15,13 +15,12 @@ from compaction_kit import open_table
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.plan.order import spark_hash, state_order
-from compaction_kit.plan.packing import OPEN_COST, gains, within_budget
+from compaction_kit.plan.packing import within_budget
 from tests import handmade
 from tests.chance import examples
 
 TEXTS = ["", "a", "ab", "abc", "abcd", "abcde", "ü€", "日本語", "p=a%20b/part-00000.parquet", "\x7f\x80é"]
 Span = tuple[int, int]
-SPANS = st.tuples(st.integers(0, 50), st.integers(0, 20)) | st.none()
 
 
 def ranged(
@@ -45,10 +44,6 @@ def ranged(
 def table_of(folder: Path, *adds: handmade.Action) -> Path:
     metadata = handmade.metadata({"c": "long", "p": "string"}, ["p"])
     return handmade.write_log(folder, [metadata, *adds])
-
-
-def hull(spans: list[Span]) -> Span:
-    return min(span[0] for span in spans), max(span[1] for span in spans)
 
 
 def members(plan: CompactionPlan) -> list[list[str]]:
@@ -182,11 +177,6 @@ def test_a_second_plan_finds_nothing_left_to_do(
     assert second.plan_compaction(max_file_size=maximum, order=order).is_empty
 
 
-def test_a_gain_is_files_not_opened_and_bytes_not_read() -> None:
-    found = gains(np.array([2, 10]), np.array([100, 5_000]), np.array([100, 3_000]))
-    assert found.tolist() == [OPEN_COST, 9 * OPEN_COST + 2_000]
-
-
 @given(
     st.lists(st.tuples(st.integers(1, 100), st.integers(1, 100)), max_size=20),
     st.integers(1, 500),
@@ -218,14 +208,6 @@ def test_a_budget_takes_the_bins_that_gain_the_most_for_a_byte(tmp_path: Path) -
     assert {row["outcome"] for row in outcomes if row["partition.p"] == "few"} == {"over budget"}
     assert {row["bin_id"] for row in outcomes if row["partition.p"] == "few"} == {None}
     assert table.plan_compaction(max_file_size="1 KiB", budget=380).num_bins == 2
-
-
-def test_a_budget_below_the_smallest_bin_makes_an_empty_plan_that_says_why(tmp_path: Path) -> None:
-    table = open_table(table_of(tmp_path, ranged("a", 60, (0, 1)), ranged("b", 50, (0, 1))))
-    plan = table.plan_compaction(max_file_size="1 KiB", budget="100 B")
-    assert plan.is_empty
-    assert "The smallest of 1 bin has 110 B, more than the budget of 100 B" in plan.explain()
-    assert (plan.num_files_removed, plan.bytes_added, plan.sizes_after.tolist()) == (0, 0, [60, 50])
 
 
 @pytest.mark.parametrize("options", [{"order": "c"}, {"budget": "1 MiB"}, {"order": "ingest"}], ids=str)
@@ -265,12 +247,6 @@ def test_what_can_not_be_used_is_refused_by_name(tmp_path: Path, options: dict[s
     assert str(caught.value).endswith(".")
 
 
-def test_a_column_without_bounds_can_not_be_compared(tmp_path: Path) -> None:
-    table = open_table(table_of(tmp_path, ranged("a", 60, None), ranged("b", 50, None)))
-    with pytest.raises(InvalidArgumentError, match="no column has bounds in the stats"):
-        table.plan_compaction().compare()
-
-
 def test_columns_with_the_names_of_orders_are_told_apart_by_backticks(tmp_path: Path) -> None:
     adds = [handmade.add(f"f{i}", 10 + i) for i in range(4)]
     for i, add in enumerate(adds):
@@ -285,13 +261,6 @@ def test_columns_with_the_names_of_orders_are_told_apart_by_backticks(tmp_path: 
     assert layouts == ["now", "OPTIMIZE", "by ingestion", "by `size`"]
 
 
-def test_other_orders_have_batches_too(tmp_path: Path) -> None:
-    table = open_table(table_of(tmp_path, *(ranged(f"f{i}", 60, (0, 1)) for i in range(6))))
-    plan = table.plan_compaction(max_file_size=130, order="c", batch_size=50)
-    assert plan.num_bins > 1
-    assert plan.num_batches == plan.num_bins
-
-
 @pytest.mark.spark
 def test_the_hash_is_sparks(spark: SparkSession) -> None:
     rng = np.random.default_rng(0)
@@ -300,12 +269,6 @@ def test_the_hash_is_sparks(spark: SparkSession) -> None:
         spark.createDataFrame([(text,) for text in texts], "text string").selectExpr("hash(text)").collect()
     )
     assert spark_hash(pa.array(texts)).tolist() == [row[0] for row in rows]
-
-
-@given(st.lists(st.text(max_size=20), max_size=30), st.integers(0, 5))
-def test_a_slice_of_texts_has_the_same_hashes(texts: list[str], start: int) -> None:
-    array = pa.array(texts, pa.string())
-    assert spark_hash(array.slice(start)).tolist() == spark_hash(array)[start:].tolist()
 
 
 @given(st.lists(st.text(max_size=8), unique=True, max_size=40), st.integers(1, 7))

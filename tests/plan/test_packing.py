@@ -89,48 +89,10 @@ def test_no_bin_mixes_partitions_or_is_too_full_or_holds_one_file(
     assert len(chosen) == len(set(chosen))
 
 
-@given(
-    st.lists(FILE, min_size=1, max_size=30),
-    st.lists(st.tuples(st.integers(0, 60), st.integers(1, 150)), min_size=1, max_size=4),
-)
-def test_a_packer_packs_again_as_a_new_one_would(
-    files: list[tuple[int, int, bool]], thresholds: list[tuple[int, int]]
-) -> None:
-    sizes = np.array([file[0] for file in files])
-    groups = np.array([file[1] for file in files])
-    packer = packer_of(sizes, groups)
-    for minimum, maximum in thresholds:
-        expected = next_fit(sizes.tolist(), groups.tolist(), (sizes < minimum).tolist(), maximum)
-        assert bins_of(packer.pack(sizes < minimum, maximum)) == expected
-
-
-def test_files_are_packed_in_the_order_given() -> None:
-    packer = Packer(np.array([2, 1, 0]), np.array([60, 60, 60]), np.zeros(3, np.int64))
-    assert bins_of(packer.pack(np.ones(3, bool), 128)) == [[2, 1]]
-
-
-def test_bins_of_one_are_kept_if_asked_for() -> None:
-    packer = packer_of(np.array([100, 60]), np.array([0, 1]))
-    assert bins_of(packer.pack(np.ones(2, bool), 128, keep_lone=True)) == [[0], [1]]
-
-
 def test_sums_beyond_a_32_bit_integer_and_a_huge_maximum_do_not_overflow() -> None:
     sizes = [2**40] * 5
     assert bins_of(pack(sizes, [0] * 5, [True] * 5, 2**63 - 1)) == [[0, 1, 2, 3, 4]]
     assert bins_of(pack(sizes, [0] * 5, [True] * 5, 2**41)) == [[0, 1], [2, 3]]
-
-
-def test_thousands_of_partitions_are_packed_at_once() -> None:
-    rng = np.random.default_rng(0)
-    sizes, groups = rng.integers(1, 100, 20_000), rng.integers(0, 3_000, 20_000)
-    packing = pack(sizes.tolist(), groups.tolist(), [True] * 20_000, 200)
-    positions, bin_ids = packing.members()
-    totals = np.bincount(bin_ids, sizes[positions])
-    assert totals.max() <= 200
-    assert np.all(np.bincount(bin_ids) > 1)
-    assert len(np.unique(positions)) == len(positions)
-    smallest = groups[positions[np.searchsorted(bin_ids, np.arange(packing.num_bins))]]
-    assert np.array_equal(groups[positions], smallest[bin_ids])
 
 
 def packed_by_size(sizes: list[int], batch_size: int) -> list[list[int]]:
@@ -154,8 +116,3 @@ def test_bins_go_into_batches_as_in_delta(sizes: list[int], batch_size: int) -> 
     batches = batch_of_bins(np.array(sizes, np.int64), batch_size)
     found = [np.flatnonzero(batches == number).tolist() for number in range(batches.max(initial=-1) + 1)]
     assert found == [sorted(batch) for batch in packed_by_size(sizes, batch_size)]
-
-
-@pytest.mark.parametrize("sizes", [[], [5, 1]], ids=str)
-def test_without_a_size_all_bins_are_one_batch(sizes: list[int]) -> None:
-    assert batch_of_bins(np.array(sizes, np.int64), None).tolist() == [0] * len(sizes)

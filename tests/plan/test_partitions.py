@@ -1,8 +1,6 @@
 import datetime
 from collections.abc import Sequence
-from zoneinfo import ZoneInfo
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -126,12 +124,6 @@ def test_timestamps_are_read_as_spark_casts_them(spark: SparkSession) -> None:
                 groups_of([row["t"]], "timestamp", zone)
 
 
-def test_timestamps_without_a_zone_are_in_the_sessions() -> None:
-    values: list[str | None] = ["2024-06-01 02:00:00", "2024-06-01T00:00:00Z"]
-    assert groups_of(values, "timestamp", ZoneInfo("Europe/Paris")) == [0, 0]
-    assert groups_of(values, "timestamp", datetime.UTC) == [0, 1]
-
-
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", "", None]), st.sampled_from(["1", "2", None]))))
 def test_several_columns_group_as_their_pairs_in_order_of_appearance(
     pairs: list[tuple[str | None, str | None]],
@@ -145,10 +137,3 @@ def test_several_columns_group_as_their_pairs_in_order_of_appearance(
     numbers: dict[tuple[str | None, str | None], int] = {}
     expected = [numbers.setdefault(pair, len(numbers)) for pair in pairs]
     assert partition_groups(table, {"s": "string", "n": "integer"}, None).tolist() == expected
-
-
-def test_chunks_with_dictionaries_of_their_own_are_one_column() -> None:
-    column = pa.chunked_array([["b", "a"], ["a", None, "b"]], pa.string())
-    groups = partition_groups(pa.table({"partition.p": column}), {"p": "string"}, None)
-    assert groups.tolist() == [0, 1, 1, 2, 0]
-    assert groups.dtype == np.int64

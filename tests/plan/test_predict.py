@@ -74,25 +74,3 @@ def test_a_trial_comes_near_what_one_file_of_all_rows_weighs(tmp_path: Path) -> 
     # The line through the files themselves sees nothing of that.
     (by_line,) = SizeModel.of(files).output_bytes(everything, np.zeros(100, np.int64), 1)
     assert by_line > 2 * predicted
-
-
-def test_a_trial_is_of_the_same_files_in_whatever_order_the_log_has_them(tmp_path: Path) -> None:
-    """A checkpoint has another order than the commits."""
-    rng = np.random.default_rng(0)
-    adds = []
-    for i in range(160):
-        rows = pa.table({"w": rng.choice([f"word {j} of {i}" for j in range(1 + i)], 300)})
-        adds.append(handmade.write_data(tmp_path, f"f{i}.parquet", rows, {"p": f"{i % 2}"}))
-    metadata = handmade.metadata({"w": "string", "p": "string"}, ["p"])
-    files = open_table(handmade.write_log(tmp_path, [metadata, *adds])).files()
-    turned = Files(files.snapshot, np.arange(160)[::-1])
-    one, other = (sampled_model(open_store(str(tmp_path)), each) for each in (files, turned))
-    assert (one.basis, one.overhead) == (other.basis, other.overhead)
-    assert "measured" in one.basis
-    assert one.weights.tolist() == other.weights[::-1].tolist()
-
-
-def test_without_the_files_the_line_has_to_do(tmp_path: Path) -> None:
-    adds = [handmade.add(f"f{n}", 500 + 8 * n, records=n) for n in (10, 20, 40)]
-    files = open_table(handmade.write_log(tmp_path, adds)).files()
-    assert sampled_model(open_store(str(tmp_path)), files).basis == SizeModel.of(files).basis
