@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
@@ -28,19 +27,17 @@ if TYPE_CHECKING:
 SMALL_FILE_SIZE = 16 * MIB
 _TARGET_SIZE = "delta.targetFileSize"
 _PARTITION_SUMS = ("num_files", "size_bytes", "num_small_files")
-_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
 @dataclass(frozen=True, repr=False)
 class FileStats(Record):
     """Statistics of a version's live files, its log and its tombstones.
 
-    Sizes are in bytes. `quantiles` maps 10, 25, 50, 75 and 90 percent to file sizes. `skew` is the number
-    of files in the partition with the most, divided by the average. `num_commits` counts the commits after
-    the checkpoint, and `log_bytes` is their size and the checkpoint's, which every reader of this version
-    reads. `tombstoned_bytes` is the size of removed files, except for `num_unsized_tombstones` whose size
-    the log doesn't have. `reclaimable_bytes` is the part of it that is older than the retention; VACUUM may
-    have deleted these files already, which the log doesn't show.
+    Sizes are in bytes. `skew` is the number of files in the partition with the most, divided by the average.
+    `num_commits` counts the commits after the checkpoint, and `log_bytes` is their size and the checkpoint's,
+    which every reader of this version reads. `tombstoned_bytes` is the size of removed files, except for
+    `num_unsized_tombstones` whose size the log doesn't have. `reclaimable_bytes` is the part of it that is
+    older than the retention; VACUUM may have deleted these files already, which the log doesn't show.
     """
 
     num_files: int
@@ -51,7 +48,6 @@ class FileStats(Record):
     min_size_bytes: int
     median_size_bytes: int
     max_size_bytes: int
-    quantiles: Mapping[int, int]
     num_partitions: int
     skew: float
     num_commits: int
@@ -184,7 +180,6 @@ class Files:
         threshold = self.small_file_size(small_file_size)
         sizes = self.sizes
         small = sizes[sizes < threshold]
-        quantiles = np.quantile(sizes, _QUANTILES, method="inverted_cdf") if len(sizes) else [0] * 5
         in_partitions = self.by_partition(threshold)["num_files"].to_numpy()
         return FileStats(
             num_files=len(sizes),
@@ -195,7 +190,6 @@ class Files:
             min_size_bytes=int(sizes.min()) if len(sizes) else 0,
             median_size_bytes=int(np.median(sizes)) if len(sizes) else 0,
             max_size_bytes=int(sizes.max(initial=0)),
-            quantiles={round(q * 100): int(size) for q, size in zip(_QUANTILES, quantiles, strict=True)},
             num_partitions=len(in_partitions),
             skew=float(in_partitions.max() / in_partitions.mean()) if len(in_partitions) else 0.0,
             num_commits=len(self.snapshot.segment.commits),

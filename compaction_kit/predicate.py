@@ -1,13 +1,11 @@
 """Select files by a predicate on partition columns, and write the predicate that selects given partitions."""
 
 import re
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.errors import ParseException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from compaction_kit.compat import condition_of, create_frame
@@ -129,41 +127,14 @@ def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, whe
         reason = first_line(error)
         raise InvalidArgumentError(f'where="{where}" can\'t be parsed as SQL: {reason}.') from None
     except PySparkException as error:
-        raise InvalidArgumentError(_why(where, columns, error)) from None
-    for name in columns:
-        if not _has_malformed(named, name, types[name]):
-            continue
-        if _lacks_columns(create_frame(spark, named.drop_columns([name])), where):
-            raise InvalidArgumentError(
-                f'where="{where}" uses {name}, which is "" in some files, and OPTIMIZE fails on "" as '
-                f"{types[name]}: leave {name} out, or correct those rows first."
+        reason = f"can't be used: {first_line(error)}"
+        if condition_of(error).startswith("UNRESOLVED_COLUMN"):
+            unknown = (error.getMessageParameters() or {}).get("objectName", "?").strip("`")
+            reason = (
+                f"uses {unknown}, which is not a partition column: use only {', '.join(columns)}, or leave "
+                "where out"
             )
+        raise InvalidArgumentError(f'where="{where}" {reason}.') from None
     mask = np.zeros(len(partitions), dtype=bool)
     mask[[row[_ROW] for row in rows]] = True
     return mask
-
-
-def _why(where: str, columns: tuple[str, ...], error: PySparkException) -> str:
-    if condition_of(error).startswith("UNRESOLVED_COLUMN"):
-        unknown = (error.getMessageParameters() or {}).get("objectName", "?").strip("`")
-        return (
-            f'where="{where}" uses {unknown}, which is not a partition column: '
-            f"use only {', '.join(columns)}, or leave where out."
-        )
-    reason = first_line(error)
-    return f'where="{where}" can\'t be used: {reason}.'
-
-
-def _has_malformed(partitions: pa.Table, name: str, kind: Any) -> bool:
-    """Return whether a column has the value "", on which a cast fails; planning refuses other such values."""
-    return kind != "string" and pc.any(pc.equal(partitions[name], "")).as_py() is True
-
-
-def _lacks_columns(frame: DataFrame, where: str) -> bool:
-    """Return whether a valid predicate uses a column that isn't in the frame."""
-    try:
-        with quiet_errors():
-            frame.where(where)
-    except PySparkException:
-        return True
-    return False

@@ -88,12 +88,11 @@ def test_a_cleaned_up_checkpoint_of_the_deltalake_package_is_read(changed: Path)
     assert found == expected
 
 
-def test_stats_tell_quantiles_skew_and_what_the_log_costs(tmp_path: Path) -> None:
+def test_stats_tell_skew_and_what_the_log_costs(tmp_path: Path) -> None:
     metadata = handmade.metadata({"id": "long", "p": "string"}, ["p"])
     adds = [handmade.add(f"f{i}", i + 1, {"p": "x" if i < 9 else None}) for i in range(10)]
     table = handmade.write_log(tmp_path, [metadata, *adds], [handmade.add("g", 11, {"p": "y"})])
     stats = open_table(table).files().stats()
-    assert stats.quantiles == {10: 2, 25: 3, 50: 6, 75: 9, 90: 10}
     assert (stats.num_partitions, stats.skew) == (3, 9 / (11 / 3))
     assert stats.num_commits == 2
     assert stats.log_bytes == sum(file.stat().st_size for file in (table / "_delta_log").iterdir())

@@ -2,7 +2,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
@@ -97,23 +96,6 @@ def test_a_predicate_that_can_not_be_used_is_refused_in_one_sentence(
     assert "\n" not in message
     assert capfd.readouterr().err == ""
     assert folders.listing(typed) == before
-
-
-@since_spark("4.0")
-def test_an_empty_text_among_numbers_fails_as_in_optimize_where_it_is_looked_at(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    types = {"n": "integer", "s": "string"}
-    values = ["", "1", None]
-    adds = [handmade.add(f"f{i}", partition={"n": value, "s": "a"}) for i, value in enumerate(values)]
-    metadata = handmade.metadata({"id": "long", **types}, list(types))
-    table = open_table(handmade.write_log(tmp_path, [metadata, *adds]))
-    assert table.files(where="s = 'a'").num_files == 3
-    with pytest.raises(InvalidArgumentError, match='uses n, which is "" in some files') as caught:
-        table.files(where="N = 1 OR s = 'a'")
-    assert "\n" not in str(caught.value)
-    with pytest.raises(PySparkException, match="CAST_INVALID_INPUT"):
-        spark.sql(f"OPTIMIZE delta.`{tmp_path}` WHERE n = 1")
 
 
 @pytest.mark.parametrize(

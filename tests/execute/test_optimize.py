@@ -105,7 +105,6 @@ def test_large_files_with_many_deleted_rows_are_rewritten(
 
 
 DELETED_ROWS = ("partition.p", "deletion_vector_cardinality")
-ODD = ["a b", "100%", "x:y", "n/m", "k=v", "ü", "it's", 'say "so"', "a%20b", "#?&", None]
 
 
 # The files of 1 and 01 on one day.
