@@ -63,6 +63,11 @@ def _is_night(config: pytest.Config) -> bool:
     return bool(config.getoption("--nightly") or config.getoption("--long"))
 
 
+def _is_nightly(item: pytest.Item) -> bool:
+    """Whether a test is for the night: by its marker, or as a notebook with solutions."""
+    return item.get_closest_marker("nightly") is not None or item.path.parent.name == "solutions"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is for the night alone, and put files that take long first.
 
@@ -70,8 +75,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     the JVM, which then becomes that of the one session.
     """
     if not _is_night(config):
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("nightly")])
-        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=[item for item in items if _is_nightly(item)])
+        items[:] = [item for item in items if not _is_nightly(item)]
     is_long = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "long")))}
 
     def place(item: pytest.Item) -> int:
