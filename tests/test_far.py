@@ -33,7 +33,7 @@ def namenode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield uri
 
 
-@pytest.fixture(params=["s3", "hdfs"])
+@pytest.fixture(params=["s3", pytest.param("hdfs", marks=pytest.mark.nightly)])
 def put(request: pytest.FixtureRequest, spark: SparkSession, confs: Any) -> Put:
     if request.param == "s3":
         server: stores.Server = request.getfixturevalue("s3")
