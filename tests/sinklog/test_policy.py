@@ -47,9 +47,6 @@ def test_a_changed_interval_is_made_to_fit_as_spark_does_it(spark: SparkSession,
         for default in (1, 2, 3, 5, 6, 7, 13, 40):
             interval = sink_log(folder, policy=Policy(default)).compact_interval
             assert interval == derive(default, length - 1), (default, length)
-
-
-def test_of_two_compactions_the_distance_counts(tmp_path: Path) -> None:
     folder = make_log(tmp_path / "_spark_metadata", **dict.fromkeys(("c2", "b5", "c8", "c11"), "v1"))
     assert sink_log(folder, policy=Policy(default_interval=10)).compact_interval == 3
 
