@@ -25,6 +25,7 @@ from compaction_kit.errors import (
     TableNotFoundError,
     UnsupportedTableError,
     VerificationError,
+    reason_of,
 )
 from compaction_kit.execute.failures import translate
 from compaction_kit.execute.jobs import WHOLE_FILES, WorkCancelled, run_cancellable, session_confs
@@ -32,7 +33,7 @@ from compaction_kit.folder import list_folder
 from compaction_kit.interop.manifest import partition_folders, read_parquet, refusal
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.log.paths import places
-from compaction_kit.query import SPARK_ERRORS, reason_of
+from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.records import Plan, Result
 from compaction_kit.session import get_spark, quiet_errors
 from compaction_kit.sql import identifier, pattern, quoted, table_name, uri
