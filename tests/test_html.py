@@ -28,11 +28,10 @@ from compaction_kit.execute.result import CompactionResult
 from compaction_kit.execute.work import TIMELINE
 from compaction_kit.history.restore import RestoreResult
 from compaction_kit.interop import (
+    ConversionResult,
     ConvertPlan,
-    ConvertResult,
     ManifestCheck,
     ParquetPlan,
-    ParquetResult,
 )
 from compaction_kit.plan import plan as bins
 from compaction_kit.plots.style import Chart, titled
@@ -148,9 +147,9 @@ def objects_with_hostile_names(root: Path) -> list[object]:
     proof = Fingerprint(10, (1, 2))
     schema = StructType([StructField(NAME, LongType())])
     paths = pa.table({"path": [NAME, "b"], "size_bytes": [1, 2]})
-    to_parquet = ParquetPlan(table, 1, paths, paths, root / FOLDER)
+    to_parquet = ParquetPlan(table, 1, paths, paths, root / FOLDER, schema)
     folders = pa.table({"path": [NAME], "size_bytes": [1]})
-    convert = ConvertPlan(root / FOLDER, folders, schema, (NAME,), 1, None)  # type: ignore[arg-type]
+    convert = ConvertPlan(root / FOLDER, folders, schema, (NAME,), None)  # type: ignore[arg-type]
     first = Writer(NAME, NAME)
     scenario = Scenario(NAME, NAME, first, replace(first, name=f"other {NAME}"))
     attempts = [
@@ -215,9 +214,8 @@ def objects_with_hostile_names(root: Path) -> list[object]:
         sink,
         ManifestCheck(NAME, 1, None, pa.table(states), by_version, False, NAME),
         to_parquet,
-        ParquetResult(to_parquet, schema, proof, 1.0),
+        ConversionResult(to_parquet, proof, 1.0),
         convert,
-        ConvertResult(table, convert, proof, 1.0),
         titled(Chart(), NAME),
     ]  # fmt: skip
 

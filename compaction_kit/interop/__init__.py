@@ -1,10 +1,9 @@
 """Other readers and formats: symlink manifests, conversion from Parquet to Delta and back."""
 
 from compaction_kit.interop.convert import (
+    ConversionResult,
     ConvertPlan,
-    ConvertResult,
     ParquetPlan,
-    ParquetResult,
     plan_convert,
     plan_to_parquet,
 )
@@ -12,20 +11,17 @@ from compaction_kit.interop.manifest import (
     ManifestCheck,
     check_manifest,
     generate_manifest,
-    keep_manifest,
     read_manifest,
     read_through_manifest,
 )
 
 __all__ = [
+    "ConversionResult",
     "ConvertPlan",
-    "ConvertResult",
     "ManifestCheck",
     "ParquetPlan",
-    "ParquetResult",
     "check_manifest",
     "generate_manifest",
-    "keep_manifest",
     "plan_convert",
     "plan_to_parquet",
     "read_manifest",

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from compaction_kit.compat import parse_ddl
@@ -43,8 +43,6 @@ from compaction_kit.text import format_count, format_size
 from compaction_kit.verify import Fingerprint, fingerprint
 
 _WHAT = "Conversion"
-_SINK_LOG = "_spark_metadata"
-_ROW_IDS = "delta.rowTracking.materializedRowIdColumnName"
 _FILES = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("modification_time", pa.int64())])
 
 
@@ -58,21 +56,13 @@ class ConvertPlan(Plan):
             modification_time (ns since 1970).
         schema: The table's columns: those of all files.
         partition_columns: The columns in the names of the folders, in their order.
-        num_hidden: The number of files that are left out, as their names, or those of their folders, begin
-            with an underscore or a dot.
     """
 
     path: Path
     files: pa.Table
     schema: StructType
     partition_columns: tuple[str, ...]
-    num_hidden: int
     spark: SparkSession = field(repr=False)
-
-    @property
-    def is_empty(self) -> bool:
-        """False: a folder without Parquet files is refused."""
-        return not self.num_files
 
     @property
     def num_files(self) -> int:
@@ -92,31 +82,27 @@ class ConvertPlan(Plan):
     def facts(self) -> dict[str, str]:
         """Return the folder and what the run would do: name and value."""
         by = ", ".join(f"{column.name} {column.dataType.simpleString()}" for column in self.partition_schema)
-        hidden = f"; {format_count(self.num_hidden, 'hidden file')} left out" if self.num_hidden else ""
         return {
             "folder": str(self.path),
-            "files": f"{self.num_files:,}, {format_size(self.size_bytes)}{hidden}",
-            "columns": f"{len(self.schema):,}",
+            "files": f"{self.num_files:,}, {format_size(self.size_bytes)}",
             "partitioned by": by or "nothing",
             "what it does": "writes a log beside the files and doesn't change them; version 0 adds them all",
         }
 
-    def run(self) -> "ConvertResult":
+    def run(self) -> "ConversionResult":
         """Convert the folder, and compare the rows that Spark reads before and after.
 
         No other program may write to the folder during the run: Parquet has no transactions to detect it.
         After any error the files are as before; a log that was already written is renamed.
 
         Raises:
-            InvalidArgumentError: The folder is a Delta table by now.
-            StalePlanError: The folder's files have changed since the plan was made.
-            RunFailedError, ReadOnlyTableError: Delta or Spark failed.
-            RunCancelled: Ctrl-C was pressed.
+            InvalidArgumentError, StalePlanError: The folder has changed since the plan was made.
+            RunFailedError, ReadOnlyTableError, RunCancelled: Delta or Spark failed, or Ctrl-C was pressed.
             VerificationError: The rows differ.
         """
         start, spark, store = time.time(), self.spark, local_store(self.path, _WHAT)
-        _refuse_logs(store)
-        if not _list_files(store)[0].equals(self.files):
+        _refuse_table(store)
+        if not _list_files(store).equals(self.files):
             raise StalePlanError(
                 f"The files in {self.path} have changed since the plan was made: make a new plan; nothing "
                 "was changed."
@@ -128,45 +114,26 @@ class ConvertPlan(Plan):
             )
             statement += f" PARTITIONED BY ({', '.join(columns)})"
 
-        def rows(frame: DataFrame) -> Fingerprint:
-            return fingerprint(frame.select(*map(quoted, self.schema.names)))
+        names = list(map(quoted, self.schema.names))
 
         def convert() -> tuple[Fingerprint, Fingerprint]:
-            before = rows(spark.read.schema(self.schema).parquet(pattern(uri(self.path))))
+            plain = spark.read.schema(self.schema).parquet(pattern(uri(self.path)))
+            before = fingerprint(plain.select(*names))
             spark.sql(statement).collect()
-            return before, rows(spark.read.format("delta").load(uri(self.path)))
+            return before, fingerprint(spark.read.format("delta").load(uri(self.path)).select(*names))
 
         def undo() -> str:
             if not _has_log(store):
                 # CONVERT creates the folder of the log first.
                 store.delete_empty(LOG_FOLDER)
                 return "the folder is as it was"
-            names = (f"_delta_log_not_verified_{number}" for number in count(1))
-            name = next(name for name in names if not store.is_taken(name))
+            aside = (f"_delta_log_not_verified_{number}" for number in count(1))
+            name = next(name for name in aside if not store.is_taken(name))
             store.move(LOG_FOLDER, name)
             return f"the log was renamed to {name}, and the folder is Parquet as it was"
 
         proof = _compare(spark, self.path, convert, undo)
-        return ConvertResult(open_table(self.path, spark), self, proof, time.time() - start)
-
-
-@dataclass(frozen=True, repr=False)
-class ConvertResult(Result):
-    """The result of a conversion to Delta: the table, and the fingerprint of the rows before and after."""
-
-    table: Table
-    plan: ConvertPlan
-    fingerprint: Fingerprint
-    seconds: float
-
-    def facts(self) -> dict[str, str]:
-        """Return the table and the proof: name and value."""
-        return {
-            "table": f"{self.table.path}, version {self.table.version}",
-            "files": f"{self.plan.num_files:,}, {format_size(self.plan.size_bytes)}, where they were",
-            "content": f"identical: {self.fingerprint}",
-            "seconds": f"{self.seconds:.1f}",
-        }
+        return ConversionResult(self, proof, time.time() - start)
 
 
 def plan_convert(
@@ -188,7 +155,7 @@ def plan_convert(
         TableNotFoundError: The folder doesn't exist.
         EmptyTableError: It holds no Parquet file.
         InvalidArgumentError: It is a Delta table already, or `partition_by` names other columns.
-        UnsupportedTableError: Its files aren't Parquet, its folders aren't named by the same partition
+        UnsupportedTableError: Spark can't read it: files aren't Parquet, folders have different partition
             columns, or the types of a column can't be merged.
 
     Examples:
@@ -203,62 +170,46 @@ def plan_convert(
     store = local_store(path, _WHAT)
     if not store.is_folder():
         raise TableNotFoundError(f"No folder at {path}: check the spelling.")
-    _refuse_logs(store)
-    files, num_hidden = _list_files(store)
+    _refuse_table(store)
+    files = _list_files(store)
     if not files.num_rows:
         raise EmptyTableError(f"{path} holds no Parquet file, so there is nothing to convert.")
-    folders = dict.fromkeys(place.rpartition("/")[0] for place in files["path"].to_pylist())
-    columns = {folder: _partition_columns(folder) for folder in folders}
-    first = next(iter(folders))
-    for folder in folders:
-        if columns[folder] != columns[first]:
-            raise UnsupportedTableError(
-                f'The folders "{first}" and "{folder}" have different partition columns: move the files of '
-                "one of them elsewhere."
-            )
-    session, folder_path = spark or get_spark(), Path(store.root)
+    session, folder = spark or get_spark(), Path(store.root)
     try:
         with quiet_errors(), session_confs(session, WHOLE_FILES):
-            schema = session.read.option("mergeSchema", "true").parquet(pattern(uri(folder_path))).schema
+            schema = session.read.option("mergeSchema", "true").parquet(pattern(uri(folder))).schema
     except SPARK_ERRORS as error:
         # The second line names the columns or the file.
         reason = " ".join(str(error).partition("JVM stacktrace")[0].split())[:500].rstrip(".")
         raise UnsupportedTableError(
             f"Spark can't read {path} as Parquet: {reason}; rewrite the files."
         ) from None
+    # Each %XX is one character, never a byte of UTF-8 (ExternalCatalogUtils.unescapePathName).
+    parts = (part.partition("=")[0] for part in files["path"][0].as_py().split("/")[:-1])
+    by = tuple(name for name in (unquote(part, "latin-1") for part in parts) if name in schema.names)
     if partition_by is not None:
-        given = {column.name: column for column in _parsed(partition_by, columns[first])}
+        given = {column.name: column for column in _parsed(partition_by, by)}
         schema = StructType([given.get(column.name, column) for column in schema])
-    return ConvertPlan(folder_path, files, schema, columns[first], num_hidden, session)
+    return ConvertPlan(folder, files, schema, by, session)
 
 
-def _refuse_logs(store: LocalStore) -> None:
+def _refuse_table(store: LocalStore) -> None:
     if _has_log(store):
         raise InvalidArgumentError(f"{store.root} is a Delta table already: open it with open_table.")
-    if store.is_taken(_SINK_LOG):
-        raise UnsupportedTableError(
-            f"{store.root} is the output of a stream, and its {_SINK_LOG} says which files are part of it: "
-            "stop the stream, and copy the rows that Spark reads there to a new table."
-        )
 
 
 def _has_log(store: LocalStore) -> bool:
     return any(entry.is_file for _, entries in store.walk(LOG_FOLDER) for entry in entries)
 
 
-def _list_files(store: LocalStore) -> tuple[pa.Table, int]:
-    """Make `ConvertPlan.files` and `num_hidden`."""
-    rows, num_hidden = [], 0
-    for folder, entries in store.walk():
-        for entry in entries:
-            path = posixpath.join(folder, entry.name)
-            if entry.is_file and _spark_reads(path):
-                rows.append((path, entry.size_bytes, entry.modified_ns))
-            # Hadoop's checksum files hold no data, and aren't counted.
-            elif entry.is_file and not path.endswith(".crc"):
-                num_hidden += 1
-    columns = zip(*sorted(rows), strict=True) if rows else ([], [], [])
-    return pa.table(dict(zip(_FILES.names, map(list, columns), strict=True)), _FILES), num_hidden
+def _list_files(store: LocalStore) -> pa.Table:
+    rows = [
+        (path, entry.size_bytes, entry.modified_ns)
+        for folder, entries in store.walk()
+        for entry in entries
+        if entry.is_file and _spark_reads(path := posixpath.join(folder, entry.name))
+    ]
+    return pa.Table.from_pylist([dict(zip(_FILES.names, row, strict=True)) for row in sorted(rows)], _FILES)
 
 
 def _spark_reads(path: str) -> bool:
@@ -269,27 +220,17 @@ def _spark_reads(path: str) -> bool:
     )
 
 
-def _partition_columns(folder: str) -> tuple[str, ...]:
-    parts = [part.partition("=") for part in PurePosixPath(folder).parts]
-    if not all(name and value for name, _, value in parts):
-        raise UnsupportedTableError(
-            f"The folder {folder} isn't named column=value, so Spark doesn't read its files: move it away."
-        )
-    # Each %XX is one character, never a byte of UTF-8 (ExternalCatalogUtils.unescapePathName).
-    return tuple(unquote(name, "latin-1") for name, _, _ in parts)
-
-
 def _parsed(partition_by: str | StructType, columns: tuple[str, ...]) -> StructType:
-    given: object = partition_by
+    schema: object = partition_by
     try:
         if isinstance(partition_by, str):
             with quiet_errors():
-                given = parse_ddl(partition_by)
+                schema = parse_ddl(partition_by)
     except SPARK_ERRORS as error:
         reason = reason_of(error)
         raise InvalidArgumentError(f'partition_by="{partition_by}" can\'t be read: {reason}.') from None
     # Text such as "INT" is parsed to a type without columns.
-    schema = given if isinstance(given, StructType) else StructType()
+    schema = schema if isinstance(schema, StructType) else StructType()
     if tuple(schema.names) != columns:
         raise InvalidArgumentError(
             f"partition_by names {', '.join(schema.names) or 'no column'}, but the folders are named by "
@@ -333,6 +274,7 @@ class ParquetPlan(Plan):
         files: One row per live file, which stays: path (relative to the table, decoded), size_bytes.
         moved: One row per other file, which is moved with the log: path, size_bytes.
         set_aside: The folder beside the table to move them to, such as `_flights.delta-12`.
+        schema: The table's columns.
     """
 
     table: Table
@@ -340,11 +282,12 @@ class ParquetPlan(Plan):
     files: pa.Table
     moved: pa.Table
     set_aside: Path
+    schema: StructType
 
     @property
-    def is_empty(self) -> bool:
-        """False: a table without live files is refused."""
-        return not self.files.num_rows
+    def path(self) -> Path:
+        """The table's folder."""
+        return self.table.path
 
     def facts(self) -> dict[str, str]:
         """Return what stays, what is moved and where: name and value."""
@@ -356,7 +299,7 @@ class ParquetPlan(Plan):
             "to": f"{self.set_aside}; moving its content back makes the folder the same Delta table again",
         }
 
-    def run(self) -> "ParquetResult":
+    def run(self) -> "ConversionResult":
         """Compare the rows that Spark reads with and without the log, then move the log and the dead files.
 
         The log is moved last, so that the folder always holds either the table's latest version or its
@@ -364,61 +307,69 @@ class ParquetPlan(Plan):
 
         Raises:
             StalePlanError: The table or its folder has changed since the plan was made, or during the run.
-            RunFailedError, ReadOnlyTableError: Spark or the disk failed.
-            RunCancelled: Ctrl-C was pressed.
+            RunFailedError, ReadOnlyTableError, RunCancelled: Spark or the disk failed, or Ctrl-C was pressed.
             VerificationError: The rows differ; nothing was moved.
         """
         table, start = self.table, time.time()
         store = local_store(table.handle.store, _WHAT)
 
+        stale = f"{table.path} has changed since the plan was made at version {self.version}: plan again."
+
+        def check() -> None:
+            if table.version != self.version or not _dead_files(table).equals(self.moved):
+                raise StalePlanError(stale)
+
         def compare() -> tuple[Fingerprint, Fingerprint]:
-            by_log = table.spark.read.format("delta").option("versionAsOf", self.version).load(store.uri())
+            by_log = table.spark.read.format("delta").load(store.uri())
             return fingerprint(by_log), fingerprint(read_parquet(table, self.files["path"].to_pylist()))
 
+        check()
         proof = _compare(table.spark, table.path, compare, lambda: "nothing was moved")
-        stale = (
-            f"{table.path} has changed since the plan was made at version {self.version}: make a new plan."
-        )
-        if table.version != self.version or not _dead_files(table).equals(self.moved):
-            raise StalePlanError(stale)
+        check()
         try:
             for path in self.moved["path"].to_pylist():
                 store.move(path, f"{self.set_aside}/{path}")
             store.move(LOG_FOLDER, f"{self.set_aside}/{LOG_FOLDER}")
             if open_table(self.set_aside).version != self.version:
                 store.move(f"{self.set_aside}/{LOG_FOLDER}", LOG_FOLDER)
-                raise StalePlanError(stale)
+                raise StalePlanError(f"{stale} Files that were moved are in {self.set_aside}.")
         except OSError as error:
             raise translate(error, str(table.path), f"some files were moved to {self.set_aside}") from None
-        schema = StructType.fromJson(dict(open_table(self.set_aside).log.snapshot().metadata.schema))
-        return ParquetResult(self, schema, proof, time.time() - start)
+        return ConversionResult(self, proof, time.time() - start)
 
 
 @dataclass(frozen=True, repr=False)
-class ParquetResult(Result):
-    """The result of making a Delta table plain Parquet.
+class ConversionResult(Result):
+    """What a conversion did, with the plan that was run, and the fingerprint of the rows before and after."""
 
-    Attributes:
-        plan: The plan that was run.
-        schema: The table's columns: `spark.read.schema(result.schema).parquet(path)` reads the table's rows.
-            Without a schema Spark takes that of one file, and infers the types of partition columns.
-        fingerprint: The fingerprint of the rows, the same with and without the log.
-        seconds: The duration of the run, including the proof.
-    """
-
-    plan: ParquetPlan
-    schema: StructType
+    plan: ConvertPlan | ParquetPlan
     fingerprint: Fingerprint
     seconds: float
 
+    @property
+    def table(self) -> Table:
+        """The new Delta table, or the one that became Parquet."""
+        plan = self.plan
+        return open_table(plan.path, plan.spark) if isinstance(plan, ConvertPlan) else plan.table
+
+    @property
+    def schema(self) -> StructType:
+        """The columns: `spark.read.schema(result.schema).parquet(path)` reads the rows of a Parquet folder.
+
+        Without a schema Spark takes that of one file, and infers the types of partition columns.
+        """
+        return self.plan.schema
+
     def facts(self) -> dict[str, str]:
         """Return the folder and the proof: name and value."""
-        return {
-            "folder": f"{self.plan.table.path}: {format_count(self.plan.files.num_rows, 'Parquet file')}",
+        facts = {
+            "folder": f"{self.plan.path}, {format_count(self.plan.files.num_rows, 'Parquet file')}",
             "content": f"identical: {self.fingerprint}",
-            "log and dead files": str(self.plan.set_aside),
             "seconds": f"{self.seconds:.1f}",
         }
+        if isinstance(self.plan, ParquetPlan):
+            facts["log and dead files"] = str(self.plan.set_aside)
+        return facts
 
 
 def plan_to_parquet(table: Table) -> ParquetPlan:
@@ -442,8 +393,6 @@ def plan_to_parquet(table: Table) -> ParquetPlan:
     reason = refusal(snapshot)
     if open_store(table.name) != store:
         reason = "it is registered in a catalog; drop it there, and open it by its path"
-    elif _ROW_IDS in snapshot.metadata.configuration:
-        reason = "it has row tracking, which adds columns to files; copy its rows to a table without it"
     folders = partition_folders(table.files().partitions)
     for path, folder in zip(paths.to_pylist(), folders, strict=True):
         if path.rpartition("/")[0] != folder or not _spark_reads(path):
@@ -456,7 +405,8 @@ def plan_to_parquet(table: Table) -> ParquetPlan:
     if (local_store(aside, _WHAT)).is_taken(LOG_FOLDER):
         raise InvalidArgumentError(f"{aside} has a log already: move it elsewhere.")
     files = pa.table({"path": paths, "size_bytes": table.files().sizes}).sort_by("path")
-    return ParquetPlan(table, snapshot.version, files, _dead_files(table), aside)
+    schema = StructType.fromJson(dict(snapshot.metadata.schema))
+    return ParquetPlan(table, snapshot.version, files, _dead_files(table), aside, schema)
 
 
 def _dead_files(table: Table) -> pa.Table:

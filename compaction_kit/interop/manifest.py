@@ -268,27 +268,15 @@ def generate_manifest(table: Table) -> None:
         UnsupportedTableError: The table has column mapping or deletion vectors, which Delta refuses.
         RunFailedError, ReadOnlyTableError: The manifest could not be written.
     """
-    statement = "GENERATE symlink_format_manifest FOR TABLE {}"
-    _run(table, statement, "the manifest may be outdated", refusal(table.log.snapshot()))
-
-
-def keep_manifest(table: Table, keep: bool = True) -> None:
-    """Make Delta update the manifest after each commit, or stop that.
-
-    Set the table property delta.compatibility.symlinkFormatManifest.enabled, which is a commit, and generate
-    the manifest. Delta then rewrites, after each commit of any writer, the manifests of the changed
-    partitions.
-
-    Raises:
-        UnsupportedTableError: The table has column mapping, with which later commits would fail; or
-            deletion vectors, with which Delta refuses the property.
-        RunFailedError, ReadOnlyTableError: The property or the manifest could not be written.
-    """
-    statement = f"ALTER TABLE {{}} SET TBLPROPERTIES ('{PROPERTY}' = '{str(keep).lower()}')"
-    reason = refusal(table.log.snapshot()) if keep else None
-    _run(table, statement, "the property is unchanged", reason)
-    if keep:
-        generate_manifest(table)
+    reason = refusal(table.log.snapshot())
+    if reason is not None:
+        raise UnsupportedTableError(f"{table.name} can't have a symlink manifest: {reason}.")
+    try:
+        with quiet_errors():
+            name = table_name(table.spark, table.handle.uri)
+            table.spark.sql(f"GENERATE symlink_format_manifest FOR TABLE {name}").collect()
+    except SPARK_ERRORS as error:
+        raise translate(error, table.handle.store.root, "the manifest may be outdated") from None
 
 
 def refusal(snapshot: Snapshot) -> str | None:
@@ -301,16 +289,6 @@ def refusal(snapshot: Snapshot) -> str | None:
             "TABLE … APPLY (PURGE) first, with delta.enableDeletionVectors=false"
         )
     return None
-
-
-def _run(table: Table, statement: str, outcome: str, reason: str | None) -> None:
-    if reason is not None:
-        raise UnsupportedTableError(f"{table.name} can't have a symlink manifest: {reason}.")
-    try:
-        with quiet_errors():
-            table.spark.sql(statement.format(table_name(table.spark, table.handle.uri))).collect()
-    except SPARK_ERRORS as error:
-        raise translate(error, table.handle.store.root, outcome) from None
 
 
 def partition_folders(partitions: pa.Table) -> list[str]:
