@@ -217,18 +217,6 @@ def test_overlap_is_by_the_first_column_whose_stats_have_bounds(tmp_path: Path) 
     assert row["overlap"] == pytest.approx((1 + 2 + 2 + 1 + 1 + 1) / 6)
 
 
-def test_an_interrupt_ends_the_survey(lake: Path) -> None:
-    calls: list[int] = []
-
-    def interrupt(done: int, total: int, name: str) -> None:
-        calls.append(done)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        survey(find_tables(lake) * 50, progress=interrupt)
-    assert calls == [1]
-
-
 def test_what_names_nothing_is_refused(lake: Path) -> None:
     for where in ("", None, 5, ["t", ""], b"t"):
         refused(where, InvalidArgumentError, "where=")
