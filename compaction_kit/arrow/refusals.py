@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JError
+from pyarrow.fs import FileSystem
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -83,7 +84,7 @@ def refuse_table(spark: SparkSession, plan: BinPlan) -> str | None:
     store = snapshot.store
     if not has_jvm(spark):
         return "its commit needs the session's JVM, which can't be reached over Spark Connect"
-    if not store.is_local and store.files is None:
+    if not store.is_local and store.filesystem is None:
         return f"executors can't reach {store.root} by pyarrow"
     if plan.zorder_by:
         return "Z-ordering needs Spark"
@@ -105,7 +106,7 @@ def refuse_executors(spark: SparkSession, store: Store) -> str | None:
     if runs_in_driver(spark):
         return None
     context = spark.sparkContext
-    place, files = store.place(), store.files and worker.Files(*store.files)
+    place, files = store.place(), store.filesystem
     # As bytes, for without pyarrow it can't be loaded.
     reach = cloudpickle.dumps(partial(is_there, place, files))  # type: ignore[no-untyped-call]
 
@@ -135,9 +136,10 @@ def runs_in_driver(spark: SparkSession) -> bool:
     return _ONE_PROCESS.match(str(spark.sparkContext.master)) is not None
 
 
-def _without_secrets(text: str, files: worker.Files | None) -> str:
+def _without_secrets(text: str, files: FileSystem | None) -> str:
     """The first line of a text, without credentials."""
-    for name, value in files.options if files else ():
+    _, (options, *_) = files.__reduce__() if files else ("", ({},))
+    for name, value in dict(options).items():
         if value and re.search("key|token", name):
             text = text.replace(str(value), "…")
     return text.partition("\n")[0].rstrip(" .")

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from compaction_kit.arrow import worker
+from pyarrow.fs import FileSystem
+
 from compaction_kit.arrow.worker import Rewritten
 from compaction_kit.arrow.worker.files import Storage, storage_of
 from compaction_kit.errors import CompactionKitError
 from compaction_kit.execute.failures import BinFailed
 from compaction_kit.log.paths import is_within
-from compaction_kit.storage import LocalStore, RemoteStore, Store, checksum_place
+from compaction_kit.storage import LocalStore, Store, checksum_place
 
 # How long to try to delete a folder that tasks may still write to.
 _DELETING_SECONDS = 30
@@ -105,7 +106,7 @@ class InStore:
     # Not known.
     has_begun = True
 
-    def __init__(self, store: RemoteStore, folders: Mapping[int, str], run: str):
+    def __init__(self, store: Store, folders: Mapping[int, str], run: str):
         self._store = store
         self._folders = folders
         self._run = run
@@ -114,11 +115,12 @@ class InStore:
         self.mark = store.place(f"compaction-kit-{run}.in-use")
 
     @property
-    def files(self) -> worker.Files:
-        """How executors reach the store, with credentials that don't end soon."""
-        if self._store.files is None:
+    def files(self) -> FileSystem:
+        """The file system for executors, with credentials that don't end soon."""
+        found = self._store.filesystem
+        if found is None:
             raise BinFailed(f"executors can't write to {self._store.root} by pyarrow")
-        return worker.Files(*self._store.files)
+        return found
 
     def output(self, number: int) -> str:
         """What the place of a bin's output begins with."""

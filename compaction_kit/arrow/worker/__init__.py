@@ -4,7 +4,6 @@ So no module in here imports anything of the rest, and modules import single nam
 """
 
 from compaction_kit.arrow.worker.content import Chunk, Content, read_content
-from compaction_kit.arrow.worker.files import Files
 from compaction_kit.arrow.worker.shares import (
     WHOLE_BYTES,
     Rewritten,
@@ -17,7 +16,6 @@ __all__ = [
     "WHOLE_BYTES",
     "Chunk",
     "Content",
-    "Files",
     "Rewritten",
     "Share",
     "join_parts",

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from pyarrow.fs import FileSystem
 
-from compaction_kit.arrow.worker.files import Files, storage_of
+from compaction_kit.arrow.worker.files import storage_of
 from compaction_kit.arrow.worker.inputs import legacy_sign
 from compaction_kit.arrow.worker.shares import first_line, spare_modules
 
@@ -82,7 +83,7 @@ class Content(NamedTuple):
 
 
 def read_content(
-    chunks: Iterable[tuple[Any, ...]], schema: bytes, report: Callable[[int], None], files: Files | None
+    chunks: Iterable[tuple[Any, ...]], schema: bytes, report: Callable[[int], None], files: FileSystem | None
 ) -> Iterator[tuple[Any, ...]]:
     """Read chunks of files, and give what each group of them holds; ends with the first failure.
 

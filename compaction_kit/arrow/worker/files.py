@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import Any, BinaryIO, ClassVar, NamedTuple, TypeVar
+from typing import Any, BinaryIO, ClassVar, TypeVar
 
 import pyarrow as pa
 from pyarrow import fs
@@ -19,8 +19,6 @@ from compaction_kit.arrow.worker.checksums import check_file, checksum_path, wri
 
 # Requests that a task has in flight at most, unless the executor's environment says how many.
 _MOST_REQUESTS, _REQUESTS_VARIABLE = 32, "COMPACTION_KIT_REQUESTS"
-# How often S3 is asked at most: the first pause takes half a second, each later one twice as long.
-_ATTEMPTS = 6
 # On a disk, files of at most so many bytes are read whole, so many bytes and files of them ahead.
 SMALL_BYTES = 4 << 20
 _AHEAD_BYTES = 8 << 20
@@ -41,21 +39,6 @@ Input = tuple[str, int]
 ReadAt = Callable[[int, int], bytes]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-class Files(NamedTuple):
-    """A file system of pyarrow, as executors make it.
-
-    Attributes:
-        kind: A class of `pyarrow.fs`.
-        options: Its arguments. There are credentials among them, so that they are never shown.
-    """
-
-    kind: str
-    options: tuple[tuple[str, Any], ...]
-
-    def __repr__(self) -> str:
-        return f"Files({self.kind!r})"
 
 
 class Disk:
@@ -141,18 +124,9 @@ class ObjectStore:
     reading: ClassVar[dict[str, Any]] = {"buffer_size": 0, "pre_buffer": True}
     is_local = False
 
-    def __init__(self, files: Files):
+    def __init__(self, files: fs.FileSystem):
         self._requests = int(os.environ.get(_REQUESTS_VARIABLE, _MOST_REQUESTS))
-        # The number of connections goes by it, when a file system is made.
-        pa.set_io_thread_count(max(self._requests, pa.io_thread_count()))
-        options = dict(files.options)
-        if files.kind == "S3FileSystem":
-            options = {
-                # A small object then takes one request to write and not three.
-                "allow_delayed_open": True,
-                "retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
-            } | options
-        self._system = getattr(fs, files.kind)(**options)
+        self._system = files
 
     def exists(self, place: str) -> bool:
         """Whether an object is there."""
@@ -253,12 +227,12 @@ Storage = Disk | ObjectStore
 DISK = Disk()
 
 
-def storage_of(files: Files | None) -> Storage:
+def storage_of(files: fs.FileSystem | None) -> Storage:
     """How to reach files; None stands for those on local disks."""
     return DISK if files is None else ObjectStore(files)
 
 
-def is_there(place: str, files: Files | None) -> bool:
+def is_there(place: str, files: fs.FileSystem | None) -> bool:
     """Whether a file or folder is at a place."""
     return storage_of(files).exists(place)
 

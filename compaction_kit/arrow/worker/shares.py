@@ -13,11 +13,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from pyarrow.fs import FileSystem
 
 from compaction_kit.arrow.worker.checksums import check_file
 from compaction_kit.arrow.worker.columns import Columns, Refused, has_constants
 from compaction_kit.arrow.worker.decoding import TextsFound
-from compaction_kit.arrow.worker.files import DISK, Files, Storage, storage_of
+from compaction_kit.arrow.worker.files import DISK, Storage, storage_of
 from compaction_kit.arrow.worker.footer import Footer, NotStitchable, read_footer
 from compaction_kit.arrow.worker.inputs import FileReader
 from compaction_kit.arrow.worker.outputs import (
@@ -91,7 +92,7 @@ class Rewritten(NamedTuple):
 
 
 def rewrite_shares(
-    shares: Iterable[tuple[Any, ...]], report: Callable[[Share], None], files: Files | None = None
+    shares: Iterable[tuple[Any, ...]], report: Callable[[Share], None], files: FileSystem | None = None
 ) -> Iterator[tuple[Any, ...]]:
     """Rewrite shares, and give their outputs in turn.
 

@@ -16,19 +16,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyarrow.fs import AwsStandardS3RetryStrategy
+from pyarrow.fs import AwsStandardS3RetryStrategy, FileSystem, S3FileSystem
 from pyspark import cloudpickle
 
 from compaction_kit.arrow import worker
-from compaction_kit.arrow.worker import Files, Rewritten, Share, files, outputs, rewrite_shares
+from compaction_kit.arrow.worker import Rewritten, Share, files, outputs, rewrite_shares
 from tests.arrow.worker.test_shares import everything, int96_file, share_of
 from tests.stores import BUCKET, SECRET_KEY, Server
 
 MIXED = pa.table({"i": range(1_000), "s": [f"text {i % 7}" for i in range(1_000)]})
 
 
-def files_of(s3: Server, **options: Any) -> Files:
-    return Files("S3FileSystem", tuple((s3.options | options).items()))
+def files_of(s3: Server, **options: Any) -> FileSystem:
+    return S3FileSystem(**s3.options | options)
 
 
 def stored(s3: Server, share: Share, number: int = 0) -> Share:
