@@ -38,10 +38,10 @@ _RANGE_BYTES = 8 << 20
 _MOST_SHOWN = 200
 # Databricks' file system has no authority in its URIs.
 _REMOTE = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://|dbfs:/")
-# In messages of Amazon's SDK: the kind of an error; the code of one that it doesn't know; curl's words.
-_AWS_ERROR = re.compile(r"AWS Error (\w+)")
-_AWS_UNKNOWN = re.compile(r"Unable to parse ExceptionName: (\w+)")
-_CURL = re.compile(r"curlCode: \d+, ([^;]+)")
+# In messages of Amazon's SDK: the code of an error that it doesn't know; curl's words; the kind of the error.
+_REASON = re.compile(
+    r".*Unable to parse ExceptionName: (\w+)|.*curlCode: \d+, ([^;]+)|.*AWS Error (\w+)", re.DOTALL
+)
 _DENIED = re.compile(
     r"ACCESS_DENIED|INVALID_ACCESS_KEY|SIGNATURE|TOKEN|HTTP status 40[13]|credential|Permission denied", re.I
 )
@@ -258,11 +258,9 @@ class LocalStore(Store):
         return f"file:{self.place(place)}"
 
     def relative(self, uri: str) -> str | None:
-        """Return None: a URI with an authority is elsewhere."""
         return None
 
     def place(self, place: str = "") -> str:
-        """Return the absolute path of a place."""
         return os.path.join(self.root, place) if place else self.root
 
     def real(self, place: str) -> str:
@@ -270,11 +268,9 @@ class LocalStore(Store):
         return os.path.realpath(self.place(place))
 
     def below(self, place: str) -> LocalStore:
-        """Return the store of a folder."""
         return LocalStore(self.real(place))
 
     def status(self, place: str = "") -> Entry | None:
-        """Return what is at a place; None for nothing, and for a name that no file can have."""
         path = self.place(place)
         try:
             return _entry(os.path.basename(path), os.lstat(path))
@@ -282,20 +278,20 @@ class LocalStore(Store):
             return None
 
     def may_write(self, place: str = "") -> bool:
-        """Return whether this process may create and delete files in a folder."""
         by_effective_id = os.access in os.supports_effective_ids
         return os.access(self.place(place), os.W_OK | os.X_OK, effective_ids=by_effective_id)
 
     def entries(self, place: str = "") -> list[Entry]:
-        """List a folder."""
         folder, entries = self.place(place), []
         try:
             with os.scandir(folder) as found:
                 for entry in found:
-                    # Files may vanish meanwhile.
-                    with contextlib.suppress(FileNotFoundError, UnicodeEncodeError):
-                        entry.name.encode()
+                    try:
+                        entry.name.isascii() or entry.name.encode()
                         entries.append(_entry(entry.name, entry.stat(follow_symlinks=False)))
+                    except (FileNotFoundError, UnicodeEncodeError):
+                        # Files may vanish meanwhile.
+                        continue
         except OSError as error:
             raise TableNotFoundError(
                 f"The folder {folder} can't be read ({error.strerror}): check the path and who may read it."
@@ -303,30 +299,24 @@ class LocalStore(Store):
         return entries
 
     def listed(self) -> LocalStore:
-        """Return the store itself: asking a disk costs little."""
         return self
 
     def at_once(self, ask: Callable[[Item], Answer], items: Iterable[Item]) -> Iterator[Answer]:
-        """Return the answer for each item, in their order, when it is asked for."""
         return map(ask, items)
 
     def read(self, place: str, start: int = 0, size: int | None = None) -> bytes:
-        """Return `size` bytes of a file from a position on, all of them by default."""
         with open(self.place(place), "rb", buffering=0) as file:
             file.seek(start)
             return file.read(-1 if size is None else size)
 
     def lines(self, place: str) -> Iterator[bytes]:
-        """Yield the lines of a file, read as they are asked for."""
         with open(self.place(place), "rb") as file:
             yield from file
 
     def open(self, place: str) -> pa.NativeFile:
-        """Open a file for Arrow, which reads the parts that it needs."""
         return pa.memory_map(self.place(place))
 
     def open_all(self, places: Iterable[str]) -> list[pa.NativeFile]:
-        """Open small files."""
         return list(map(self.open, places))
 
     def create(self, place: str, data: bytes) -> None:
@@ -362,7 +352,6 @@ class LocalStore(Store):
                 os.rmdir(folder)
 
     def delete(self, place: str) -> None:
-        """Delete a file, or a folder with its content, if it is there; a link, not what it leads to."""
         path = self.place(place)
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path, ignore_errors=True)
@@ -453,13 +442,9 @@ def reaching(place: str) -> Iterator[None]:
         raise TableNotFoundError(f"Nothing is at {place}: check the spelling.") from None
     except (OSError, pa.ArrowException) as error:
         text = str(error)
-        if found := _AWS_UNKNOWN.search(text) or _CURL.search(text):
-            reason = found[1]
-        elif found := _AWS_ERROR.search(text):
-            reason = found[1].replace("_", " ").lower()
-        else:
-            lines = (getattr(error, "strerror", None) or text).strip().splitlines() or [type(error).__name__]
-            reason = lines[0].rstrip(".")[:300]
+        found = _REASON.search(text)
+        lines = (getattr(error, "strerror", None) or text).strip().splitlines() or [type(error).__name__]
+        reason = next(filter(None, found.groups())) if found else lines[0].rstrip(".")[:300]
         if "NO_SUCH_BUCKET" in text:
             raise TableNotFoundError(f"No bucket for {place} ({reason}): check the spelling.") from None
         what = "the credentials and permissions" if _DENIED.search(text) else "the endpoint and network"
