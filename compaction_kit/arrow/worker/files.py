@@ -5,6 +5,7 @@ A place is an absolute path on a disk, or a URI on a store, as Hadoop has it and
 
 import contextlib
 import os
+import pickle
 import tempfile
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -18,7 +19,7 @@ from pyarrow import fs
 from compaction_kit.arrow.worker.checksums import check_file, checksum_path, write_checksums
 
 # Requests that a task has in flight at most, unless the executor's environment says how many.
-_MOST_REQUESTS, _REQUESTS_VARIABLE = 32, "COMPACTION_KIT_REQUESTS"
+_MOST_REQUESTS, _REQUESTS_VARIABLE = 64, "COMPACTION_KIT_REQUESTS"
 # On a disk, files of at most so many bytes are read whole, so many bytes and files of them ahead.
 SMALL_BYTES = 4 << 20
 _AHEAD_BYTES = 8 << 20
@@ -126,7 +127,9 @@ class ObjectStore:
 
     def __init__(self, files: fs.FileSystem):
         self._requests = int(os.environ.get(_REQUESTS_VARIABLE, _MOST_REQUESTS))
-        self._system = files
+        # A file system has as many connections as there are I/O threads when it is made.
+        pa.set_io_thread_count(max(self._requests, pa.io_thread_count()))
+        self._system = pickle.loads(pickle.dumps(files))
 
     def exists(self, place: str) -> bool:
         """Whether an object is there."""
