@@ -445,6 +445,8 @@ def reaching(place: str) -> Iterator[None]:
         found = _REASON.search(text)
         lines = (getattr(error, "strerror", None) or text).strip().splitlines() or [type(error).__name__]
         reason = next(filter(None, found.groups())) if found else lines[0].rstrip(".")[:300]
+        if found and found[3]:
+            reason = reason.replace("_", " ").lower()
         if "NO_SUCH_BUCKET" in text:
             raise TableNotFoundError(f"No bucket for {place} ({reason}): check the spelling.") from None
         what = "the credentials and permissions" if _DENIED.search(text) else "the endpoint and network"
