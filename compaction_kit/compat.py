@@ -135,11 +135,6 @@ def ignores_retain(spark: SparkSession | None) -> bool:
     return _delta_since(spark, (4, 1))
 
 
-def cleans_up_as_planned(spark: SparkSession | None) -> bool:
-    """Return whether a cleanup of the log deletes what `history.plan_log_cleanup` says: since Delta 4.0."""
-    return _delta_since(spark, (4, 0))
-
-
 def groups_by_type(spark: SparkSession | None) -> bool:
     """Return whether OPTIMIZE can compare partition values as typed, not as written: since Delta 4.3."""
     return _delta_since(spark, (4, 3))

@@ -1,6 +1,5 @@
 """Open a Delta table; its methods read it and plan changes to it."""
 
-import warnings
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
@@ -15,14 +14,13 @@ from compaction_kit.files import Files
 from compaction_kit.handle import Handle, open_handle
 from compaction_kit.history import (
     Diff,
-    LogCleanup,
     Resolved,
     RestorePlan,
     Storage,
     diff_versions,
-    plan_log_cleanup,
     plan_restore,
     read_history,
+    read_log_expiry,
     read_storage,
     read_versions,
     resolve,
@@ -263,9 +261,8 @@ class Table:
         """Return one row per version, and whether it can be read; see `history.read_versions`.
 
         Args:
-            verify: Compare the rows before and after each commit with dataChange=false by fingerprint,
-                instead of by operation and row counts. This reads all files that such commits added
-                or removed.
+            verify: Compare the rows before and after each commit with dataChange=false, instead of trusting
+                its operation and row counts. This reads all files that such commits added or removed.
 
         Examples:
             >>> versions = ck.open_table("data/flights").versions()
@@ -327,15 +324,6 @@ class Table:
         """
         return plan_restore(self.handle, version)
 
-    def restore(self, version: int) -> RestorePlan:
-        """Call `plan_restore`, which is the new name of this method."""
-        warnings.warn(
-            "Table.restore(version) is Table.plan_restore(version) now: call that.",
-            FutureWarning,
-            stacklevel=2,
-        )
-        return self.plan_restore(version)
-
     def storage(self) -> Storage:
         """Return the bytes of live and removed files at each version; see `history.read_storage`.
 
@@ -348,18 +336,18 @@ class Table:
         """
         return read_storage(self.handle)
 
-    def plan_log_cleanup(self, at: datetime | str | None = None) -> LogCleanup:
-        """Return what Delta's next cleanup of the log deletes; see `history.plan_log_cleanup`.
+    def log_expiry(self, at: datetime | str | None = None) -> pa.Table:
+        """Return which files of the log are past their retention; see `history.read_log_expiry`.
 
         Args:
-            at: The time of the cleanup; None for now. Without a zone it is in the session's.
+            at: The time of Delta's next cleanup; None for now. Without a zone it is in the session's.
 
         Examples:
-            >>> cleanup = ck.open_table("data/flights").plan_log_cleanup(at="2100-01-01")
-            >>> cleanup.checkpoint, len(cleanup.versions_lost)
-            (370, 359)
+            >>> expiry = ck.open_table("data/flights").log_expiry(at="2100-01-01")
+            >>> expiry.filter(expiry["goes"])["version"].to_pylist()[-1]
+            359
         """
-        return plan_log_cleanup(self.handle, at)
+        return read_log_expiry(self.handle, at)
 
     def plan_vacuum(
         self,
@@ -377,7 +365,7 @@ class Table:
                 one. A longer one keeps more files, although Delta since 4.1 ignores RETAIN: `run()`
                 gives Delta the list of files to delete (VACUUM … USING INVENTORY).
             keep_versions: Versions of which no file is deleted.
-            mode: "FULL" alone is planned; run VACUUM … LITE in SQL.
+            mode: "FULL"; run VACUUM … LITE in SQL.
             at: The time of VACUUM, for a preview; None for now. Without a zone it is in the session's.
             verify: Read the files in which versions differ before saying that a lost version has the
                 same content as another one; see `versions`.

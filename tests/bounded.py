@@ -130,7 +130,7 @@ def _of_table(path: Path) -> Calls:
         "diff": lambda: repr(open_table(path).diff(earliest(), latest())),
         "restore": lambda: repr(open_table(path).plan_restore(earliest())),
         "storage": lambda: open_table(path).storage(),
-        "cleanup": lambda: repr(open_table(path).plan_log_cleanup()),
+        "log_expiry": lambda: open_table(path).log_expiry(),
         "vacuum": lambda: repr(open_table(path).plan_vacuum()),
         "compaction": lambda: repr(open_table(path).plan_compaction()),
         "manifest": lambda: repr(check_manifest(open_table(path))),

@@ -121,14 +121,6 @@ def checkpoint(spark: SparkSession, table: Path, version: int | None = None) -> 
         _with_snapshot(spark, table, "checkpoint", _snapshot(spark, table, version))
 
 
-def clean_up(spark: SparkSession, table: Path, write_checkpoint: Callable[[], object]) -> None:
-    """Have Delta clean up a log as after a checkpoint of its own, which is written by hand instead."""
-    forget(spark)
-    snapshot = _snapshot(spark, table, None)
-    write_checkpoint()
-    _with_snapshot(spark, table, "doLogCleanup", snapshot)
-
-
 def _with_snapshot(spark: SparkSession, table: Path, name: str, snapshot: Any) -> None:
     """Call a method of a log on a snapshot; newer releases take a table of the catalog's too."""
     log = _log(spark, table)

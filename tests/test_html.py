@@ -26,7 +26,7 @@ import compaction_kit as ck
 from compaction_kit import records
 from compaction_kit.execute.result import CompactionResult
 from compaction_kit.execute.work import TIMELINE
-from compaction_kit.history.restore import RestoreResult
+from compaction_kit.history import RestoreResult
 from compaction_kit.interop import (
     ConversionResult,
     ConvertPlan,
@@ -39,7 +39,7 @@ from compaction_kit.predict_reads import ReadPrediction
 from compaction_kit.reads import ReadComparison
 from compaction_kit.report import Section
 from compaction_kit.text import element, paragraph, shown
-from compaction_kit.vacuum.result import VacuumResult
+from compaction_kit.vacuum import VacuumResult
 from compaction_kit.verdict import Verdict
 from compaction_kit.verify import Fingerprint
 from compaction_kit.widgets.state import WorkbenchState
@@ -168,7 +168,6 @@ def objects_with_hostile_names(root: Path) -> list[object]:
         table.diff(0, 1),
         table.plan_restore(0),
         RestoreResult(2, 0, 1, 1, 1, 1, True, 1.0),
-        table.plan_log_cleanup(),
         replace(vacuum, warnings=(NAME,)),
         VacuumResult(
             files=paths,
@@ -227,7 +226,7 @@ def hostile(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Mapping[
 
 
 # These tell numbers alone.
-_NAMELESS = {"FileStats", "LogCleanup", "RestoreResult"}
+_NAMELESS = {"FileStats", "RestoreResult"}
 
 
 @pytest.mark.parametrize("name", classes_that_draw_themselves())

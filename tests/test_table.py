@@ -177,7 +177,7 @@ def test_looking_at_a_table_needs_no_session_and_changes_nothing(shaped: Path) -
         table.storage(),
         table.diff(1, 2),
         table.plan_restore(1),
-        table.plan_log_cleanup(),
+        table.log_expiry(),
         table.at(),
     )
     assert folders.listing(shaped) == before

@@ -156,8 +156,6 @@ for zone in zones:
     found[zone] = [int(to_instant(text, "at").timestamp()) * 1_000_000 for text in texts]
     plan = open_table(table).plan_vacuum(at=texts[0])
     assert plan.at == to_instant(texts[0], "at") and str(plan.at)[:16] in plan.explain()
-    cleanup = open_table(table).plan_log_cleanup(at=texts[0])
-    assert cleanup.at == plan.at
     assert open_table(table).plan_vacuum(at=pandas.Timestamp(plan.at)).at == plan.at
 print(json.dumps(found))
 """
@@ -183,9 +181,9 @@ def test_every_plan_takes_a_time_in_the_sessions_zone_and_shows_it_with_its_offs
     table = open_table(shaped)
     instant = datetime(2029, 1, 2, 2, 30, tzinfo=UTC)
     for at in ("2029-01-02 15:30:00", datetime(2029, 1, 2, 15, 30), instant, "2029-01-02 02:30:00Z"):
-        for plan in (table.plan_vacuum(at=at), table.plan_log_cleanup(at)):
-            assert plan.at == instant
-            assert "2029-01-02 15:30+13:00" in plan.explain()
+        plan = table.plan_vacuum(at=at)
+        assert plan.at == instant
+        assert "2029-01-02 15:30+13:00" in plan.explain()
 
 
 @pytest.mark.parametrize(
@@ -226,8 +224,6 @@ def test_a_retention_that_reaches_beyond_the_calendar_keeps_everything(tmp_path:
     for plan in (opened.plan_vacuum(), opened.plan_vacuum(retention=length)):
         assert plan.num_files == 0
         assert plan.retention == parse_retention(length)
-    cleanup = opened.plan_log_cleanup()
-    assert cleanup.versions_lost == []
-    assert "would delete nothing" in cleanup.explain()
+    assert not any(opened.log_expiry()["goes"].to_pylist())
     handmade.write_sink_log(output, 2)
     assert "drops no entry" in sink_log(output).explain_retention(length)

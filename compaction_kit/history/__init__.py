@@ -1,13 +1,13 @@
 """The history of a table: its commits, the versions that can be read, their differences, and RESTORE."""
 
-from compaction_kit.history.cleanup import LogCleanup, plan_log_cleanup
+from compaction_kit.history.content import FirstRows, first_rows
 from compaction_kit.history.diff import Diff, diff_versions
 from compaction_kit.history.restore import RestorePlan, RestoreResult, plan_restore
-from compaction_kit.history.rows import FirstRows, first_rows
 from compaction_kit.history.versions import (
     Resolved,
     Storage,
     read_history,
+    read_log_expiry,
     read_storage,
     read_versions,
     resolve,
@@ -16,16 +16,15 @@ from compaction_kit.history.versions import (
 __all__ = [
     "Diff",
     "FirstRows",
-    "LogCleanup",
     "Resolved",
     "RestorePlan",
     "RestoreResult",
     "Storage",
     "diff_versions",
     "first_rows",
-    "plan_log_cleanup",
     "plan_restore",
     "read_history",
+    "read_log_expiry",
     "read_storage",
     "read_versions",
     "resolve",

@@ -1,35 +1,34 @@
-"""Which versions have the same content, and how that is known."""
+"""The rows of versions: which versions have the same ones, and the first rows of a version."""
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.arrow.duckdb import compare_quickly
-from compaction_kit.errors import RunFailedError, reason_of
+from compaction_kit.errors import RunCancelled, RunFailedError, reason_of
 from compaction_kit.execute.commits import has_tag, stored_proof
 from compaction_kit.execute.contents import contents
 from compaction_kit.execute.failures import ContentDiffers, NotCompared
-from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
+from compaction_kit.execute.jobs import WHOLE_FILES, WorkCancelled, run_cancellable, session_confs
 from compaction_kit.execute.work import Adds
 from compaction_kit.handle import Handle
 from compaction_kit.history.readable import read_schemas, running_totals
 from compaction_kit.log.reconcile import file_keys
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.query import MISSING_FILE, SPARK_ERRORS
+from compaction_kit.reads import frame_at
 from compaction_kit.session import quiet_errors
 from compaction_kit.verify import Fingerprint
 
-IDENTICAL, FINGERPRINT = "identical files", "equal fingerprints"
-# Of a commit in whose userMetadata the kit has left the fingerprint of its rows.
-PROVED = "proved by compaction_kit"
-CLAIMED = "claimed by its writer"
-CONTRADICTED = "claimed by its writer, contradicted by the row counts"
-REFUTED = "claimed by its writer, refuted by the fingerprints"
-# Operations that rewrite files and keep the rows (DeltaOperations); any writer may use these names.
+# How it is known that two versions have the same rows, the strongest evidence first.
+IDENTICAL, PROVED, COUNTED = "identical files", "proved", "row counts agree"
+# Operations that rewrite files and keep the rows (DeltaOperations).
 _REWRITES = ("OPTIMIZE", "REORG")
 _SEED = 7
 # What Delta needs of an add action to read the file.
@@ -37,95 +36,74 @@ _ADD_FIELDS = ("path", "partitionValues", "size", "modificationTime", "dataChang
 
 
 @dataclass(frozen=True)
-class Content:
-    """What is known about the content of versions; each array and list has one value per version.
+class SameContent:
+    """Which versions are known to have the same rows and columns.
 
     Attributes:
         first: The first version.
-        states: A number that is equal for equal sets of live files and equal schemas.
-        groups: The lowest version that is known to have the same content.
-        rewrites: How it is known that a commit which replaced files kept the rows: the name of its
-            operation, `PROVED` or `FINGERPRINT`; None if it isn't known.
-        claims: `CLAIMED`, `CONTRADICTED` or `REFUTED` for a commit that replaced files and says, without
-            further evidence, that it changed no data; else None.
+        states: One number per version, equal for equal sets of live files and equal schemas.
+        groups: For each version the lowest version that is known to have the same content.
+        rewrites: For each version `PROVED` or `COUNTED` if its commit replaced files and kept the rows.
     """
 
     first: int
     states: np.ndarray
     groups: np.ndarray
     rewrites: list[str | None]
-    claims: list[str | None]
 
     def evidence(self, version: int, other: int) -> str | None:
-        """Return how it is known that two versions have the same content; None if it isn't known.
-
-        Returns:
-            "identical files", "equal fingerprints", "proved by compaction_kit", or "says OPTIMIZE, row counts
-            agree", for the weakest link between the two.
-        """
+        """Return how it is known that two versions have the same content; None if it isn't known."""
         version, other = version - self.first, other - self.first
         if self.groups[version] != self.groups[other]:
             return None
         if self.states[version] == self.states[other]:
             return IDENTICAL
-        members = np.flatnonzero(self.groups == self.groups[version])
-        found = {name for i in members if (name := self.rewrites[i]) is not None}
-        names = sorted(found - {PROVED, FINGERPRINT})
-        if names:
-            return f"says {' and '.join(names)}, row counts agree"
-        return PROVED if PROVED in found else FINGERPRINT
+        return COUNTED if self.groups[version] in self._counted_groups else PROVED
 
-    def claim(self, version: int, other: int) -> str | None:
-        """Return what writers claim about two versions that aren't known to be equal; else None."""
-        low, high = sorted((version - self.first, other - self.first))
-        steps = range(low + 1, high + 1)
-        if self.groups[low] == self.groups[high] or not all(
-            self.groups[i] == self.groups[i - 1] or self.claims[i] for i in steps
-        ):
-            return None
-        claims = {self.claims[i] for i in steps}
-        return next(claim for claim in (REFUTED, CONTRADICTED, CLAIMED) if claim in claims)
+    @cached_property
+    def _counted_groups(self) -> set[int]:
+        return {group for group, by in zip(self.groups, self.rewrites, strict=True) if by == COUNTED}
 
 
-def read_content(handle: Handle, verify: bool = False) -> Content:
+def read_content(handle: Handle, verify: bool = False) -> SameContent:
     """Find the versions that have the same content.
 
-    Two versions have the same content if they have the same files and schema, as after a RESTORE, or if
-    each commit between them keeps files and schema or only rewrites files. A commit only rewrites files if
-    its actions have dataChange=false (protocol, "Add File and Remove File"), its operation is OPTIMIZE or
-    REORG or it has this kit's tag, and it adds as many rows as it removes, by the statistics in the log.
-    dataChange alone proves nothing: any writer may set it, and Delta doesn't check it. A commit of this kit
-    may have the fingerprint of its rows in its userMetadata, which is the word of who ran it.
+    Versions have the same content if they have the same files and schema, as after a RESTORE, or if each
+    commit between them keeps files and schema or only rewrites files. A commit only rewrites files if its
+    actions have dataChange=false, its operation is OPTIMIZE or REORG or it has this kit's tag, and it adds
+    as many rows as it removes, by the statistics in the log. dataChange alone proves nothing: any writer
+    may set it, and Delta doesn't check it. A commit of this kit may have the fingerprint of its rows in its
+    userMetadata, which proves them as far as its writer is trusted.
 
     Args:
         handle: The table.
-        verify: Whether to compare the fingerprints of the files that each commit with dataChange=false
-            replaced, whatever its operation; commits whose files are missing are not compared.
+        verify: Whether to compare the rows of the files that each commit with dataChange=false replaced,
+            whatever its operation; commits whose files are missing are not compared.
     """
     first, lifetimes = handle.log.lifetimes()
     columns = ["version", "operation", "user_metadata", "data_change"]
     commits = {row["version"]: row for row in handle.log.commits().select(columns).to_pylist()}
     latest = handle.log.segment().version
-    files = _file_sets(lifetimes, first.version, latest)
+    # Sums of random 64-bit numbers of the live files: other files have the same sum once in 10^19.
+    keys = file_keys(lifetimes).dictionary_encode().indices.to_numpy()
+    draws = np.random.default_rng(_SEED).integers(0, 2**64, keys.max(initial=0) + 1, np.uint64)
+    files = running_totals(lifetimes, draws[keys], first.version, latest)
     schemas = _numbers(read_schemas(handle, first, latest))
     rewrites: list[str | None] = [None] * len(files)
-    claims: list[str | None] = [None] * len(files)
     counts = None
-    suspects = np.flatnonzero((files[1:] != files[:-1]) & (schemas[1:] == schemas[:-1])) + 1
-    for i in suspects.tolist():
+    for i in (np.flatnonzero((files[1:] != files[:-1]) & (schemas[1:] == schemas[:-1])) + 1).tolist():
         commit = commits.get(first.version + i)
-        # Nothing is known about a commit that is missing.
         if commit is not None and not commit["data_change"]:
-            counts = counts or _row_counts(first, lifetimes)
+            counts = counts or [_row_counts(first, lifetimes, change) for change in ("added", "removed")]
             added, removed = (count.get(commit["version"], 0) for count in counts)
-            rewrites[i], claims[i] = _judge(handle, commit, added, removed, verify)
+            rewrites[i] = _judge(handle, commit, added, removed, verify)
     states = np.unique(np.column_stack([files, schemas]), axis=0, return_inverse=True)[1].reshape(-1)
     groups = np.arange(first.version, latest + 1)
     lowest: dict[int, int] = {}
     for i, state in enumerate(states.tolist()):
         groups[i] = groups[i - 1] if rewrites[i] else lowest.get(state, first.version + i)
         lowest.setdefault(state, int(groups[i]))
-    return Content(first.version, states, groups, rewrites, claims)
+    return SameContent(first.version, states, groups, rewrites)
 
 
 def compare_versions(handle: Handle, version: int, other: int) -> bool:
@@ -151,14 +129,11 @@ def compare_versions(handle: Handle, version: int, other: int) -> bool:
                 pass
             with session_confs(spark, WHOLE_FILES | by_id):
                 return _fingerprint(handle, version, gone) == _fingerprint(handle, other, new)
-    except SPARK_ERRORS as error:
+    except (*SPARK_ERRORS, ContentDiffers) as error:
         if any(sign in str(error) for sign in MISSING_FILE):
             raise FileNotFoundError(str(error)) from error
-        raise RunFailedError(
-            f"Versions {version} and {other} can't be compared: {reason_of(error)}."
-        ) from None
-    except ContentDiffers as error:
-        raise RunFailedError(f"Versions {version} and {other} can't be compared: {error}.") from None
+        reason = str(error) if isinstance(error, ContentDiffers) else reason_of(error)
+        raise RunFailedError(f"Versions {version} and {other} can't be compared: {reason}.") from None
 
 
 def not_in(snapshot: Snapshot, other: Snapshot) -> pa.Array:
@@ -166,65 +141,75 @@ def not_in(snapshot: Snapshot, other: Snapshot) -> pa.Array:
     return pc.invert(pc.is_in(file_keys(snapshot.live), value_set=file_keys(other.live)))
 
 
+class FirstRows(NamedTuple):
+    """Some rows of a version, and the names of their columns."""
+
+    version: int
+    columns: list[str]
+    rows: list[tuple[Any, ...]]
+
+
+def first_rows(
+    handle: Handle, version: int, limit: int = 20, progress: Callable[[], object] | None = None
+) -> FirstRows:
+    """Read at most `limit` rows of a version, those that Spark finds first.
+
+    `progress` is called now and then; an exception that it raises cancels the reading.
+
+    Raises:
+        InvalidArgumentError: The version doesn't exist or Delta refuses it.
+        RunFailedError: Its files can't be read.
+        RunCancelled: It was cancelled.
+    """
+    try:
+        with quiet_errors():
+            rows = frame_at(handle.spark, handle.uri, version, "version").limit(limit)
+            found = run_cancellable(handle.spark, rows.collect, progress or (lambda: None))
+    except SPARK_ERRORS as error:
+        is_gone = any(sign in str(error) for sign in MISSING_FILE)
+        why = "files of it were deleted, probably by VACUUM" if is_gone else reason_of(error)
+        raise RunFailedError(f"version={version} can't be read: {why}.") from None
+    except WorkCancelled:
+        raise RunCancelled("Cancelled: the rows were not read.") from None
+    return FirstRows(version, rows.columns, [tuple(row) for row in found])
+
+
 def _judge(
     handle: Handle, commit: dict[str, Any], added: int | None, removed: int | None, verify: bool
-) -> tuple[str | None, str | None]:
-    """Return `Content.rewrites` and `Content.claims` of a commit that says that it changed no data."""
+) -> str | None:
+    """Return `PROVED` or `COUNTED` if a commit with dataChange=false is known to keep the rows."""
     is_counted = added is not None and removed is not None
     if is_counted and added != removed:
-        return None, CONTRADICTED
+        return None
     if verify:
         try:
-            is_same = compare_versions(handle, commit["version"] - 1, commit["version"])
-            return (FINGERPRINT, None) if is_same else (None, REFUTED)
+            return PROVED if compare_versions(handle, commit["version"] - 1, commit["version"]) else None
         except FileNotFoundError:
             pass
-    name = "compaction_kit" if has_tag(commit["user_metadata"]) else commit["operation"]
     proof = stored_proof(commit["user_metadata"])
-    if proof is not None and proof.num_rows == added:
-        name = PROVED
-    return (name, None) if is_counted and name in (*_REWRITES, "compaction_kit", PROVED) else (None, CLAIMED)
+    if is_counted and proof is not None and proof.num_rows == added:
+        return PROVED
+    is_rewrite = commit["operation"] in _REWRITES or has_tag(commit["user_metadata"])
+    return COUNTED if is_counted and is_rewrite else None
 
 
 def _numbers(schemas: Sequence[Any]) -> np.ndarray:
     """Number the schema of each version: equal schemas have equal numbers, None another one each time."""
-    known: list[Any] = []
-    numbers: list[int] = []
-    for i, schema in enumerate(schemas):
-        if schema is None:
-            numbers.append(len(schemas) + i)
-        elif i and schema is schemas[i - 1]:
-            numbers.append(numbers[-1])
-        else:
-            if schema not in known:
-                known.append(schema)
-            numbers.append(known.index(schema))
-    return np.array(numbers, np.uint64)
+    # Versions share the schema's object until a commit sets another.
+    texts = {key: json.dumps(one, sort_keys=True) for key, one in {id(one): one for one in schemas}.items()}
+    names = [f"none {i}" if one is None else texts[id(one)] for i, one in enumerate(schemas)]
+    known: dict[str, int] = {}
+    return np.array([known.setdefault(name, len(known)) for name in names], np.uint64)
 
 
-def _file_sets(lifetimes: pa.Table, first: int, latest: int) -> np.ndarray:
-    """Sum, for each version, random 64-bit numbers of its live files: different files, different sums.
-
-    The chance that different files have the same sum is one in 10^19.
-    """
-    keys = file_keys(lifetimes).dictionary_encode().indices.to_numpy()
-    draws = np.random.default_rng(_SEED).integers(0, 2**64, keys.max(initial=0) + 1, np.uint64)
-    return running_totals(lifetimes, draws[keys], first, latest)
-
-
-def _row_counts(first: Snapshot, lifetimes: pa.Table) -> tuple[dict[int, int | None], dict[int, int | None]]:
-    """Return the number of rows that versions added and removed; None where statistics are missing."""
+def _row_counts(first: Snapshot, lifetimes: pa.Table, change: str) -> dict[int, int | None]:
+    """Return the number of rows that each version "added" or "removed"; None without statistics."""
     deleted = pc.fill_null(first.live_files["deletion_vector_cardinality"].combine_chunks(), 0)
     at_first = pc.subtract(first.num_records, deleted).take(lifetimes["row"].combine_chunks())
     records = pc.coalesce(lifetimes["num_records"].combine_chunks(), at_first)
-    sum_or_null = ("records", "sum", pc.ScalarAggregateOptions(skip_nulls=False))
-
-    def sums(change: str) -> dict[int, int | None]:
-        by_version = pa.table({"version": lifetimes[change], "records": records}).group_by("version")
-        columns = by_version.aggregate([sum_or_null]).to_pydict()
-        return dict(zip(columns["version"], columns["records_sum"], strict=True))
-
-    return sums("added"), sums("removed")
+    by_version = pa.table({"version": lifetimes[change], "records": records}).group_by("version")
+    sums = by_version.aggregate([("records", "sum", pc.ScalarAggregateOptions(skip_nulls=False))]).to_pydict()
+    return dict(zip(sums["version"], sums["records_sum"], strict=True))
 
 
 def _fingerprint(handle: Handle, version: int, adds: Adds) -> Fingerprint:
@@ -236,7 +221,7 @@ def _fingerprint(handle: Handle, version: int, adds: Adds) -> Fingerprint:
 
 
 def _adds(snapshot: Snapshot, other: Snapshot) -> Iterator[dict[str, Any]]:
-    """Yield the add actions of the live files that a version has and another version lacks, as in the log."""
+    """Yield the add actions, as in the log, of the live files of a version that another version lacks."""
     files = snapshot.live.filter(not_in(snapshot, other))
     for number in pc.unique(files["source"]).to_pylist():
         rows = set(files.filter(pc.equal(files["source"], number))["row"].to_pylist())

@@ -10,21 +10,14 @@ import pyarrow.compute as pc
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.files import Files
 from compaction_kit.handle import Handle
-from compaction_kit.history.content import (
-    CLAIMED,
-    FINGERPRINT,
-    IDENTICAL,
-    compare_versions,
-    not_in,
-    read_content,
-)
+from compaction_kit.history.content import IDENTICAL, PROVED, compare_versions, not_in, read_content
 from compaction_kit.log.actions import PARTITION
 from compaction_kit.log.listing import whole_version
 from compaction_kit.records import Record
 from compaction_kit.text import as_html_table, format_count, format_list, format_partition, format_size
 
 ADDED, REMOVED = "added", "removed"
-_MOST_PARTITIONS = 12
+_MOST_ROWS = 24
 _MOST_COMMITS = 8
 
 
@@ -40,14 +33,10 @@ class Diff(Record):
             num_records (without deleted rows; null without statistics), partition.<column>.
         commits: The commits between the two: version, timestamp, operation, data_change, as in
             `TransactionLog.commits`.
-        same_content_by: How it is known that both have the same rows and columns: "identical files",
-            "equal fingerprints", "proved by compaction_kit" or "says OPTIMIZE, row counts agree" (about the
-            commits between the two); None if it isn't known. See `content.read_content`.
+        same_content_by: How it is known that both have the same rows and columns, as in
+            `Table.versions`; None if it isn't known.
         difference: How it is known that the content differs: "other columns", "100 rows fewer", "other
             fingerprints"; None if it isn't known.
-        content_claim: "claimed by its writer" if the commits between the two say, without further
-            evidence, that they change no data, with ", contradicted by the row counts" if the log shows
-            that this is wrong; else None.
     """
 
     start: int
@@ -56,11 +45,10 @@ class Diff(Record):
     commits: pa.Table
     same_content_by: str | None
     difference: str | None
-    content_claim: str | None
 
     @property
     def same_content(self) -> bool:
-        """Whether both versions are known to have the same rows and columns; a claim is not enough."""
+        """Whether both versions are known to have the same rows and columns."""
         return self.same_content_by is not None
 
     @property
@@ -95,53 +83,52 @@ class Diff(Record):
 
     @cached_property
     def by_partition(self) -> pa.Table:
-        """The difference, one row per partition; records are null without statistics."""
-        keys = [name for name in self.files.column_names if name.startswith(PARTITION)]
-        table, names = self.files.select(keys), []
-        counted = {"files": 1, "bytes": self.files["size_bytes"], "records": self.files["num_records"]}
-        for name, values in counted.items():
-            for change in (ADDED, REMOVED):
-                names.append(f"{name}_{change}")
-                table = table.append_column(
-                    names[-1], pc.if_else(pc.equal(self.files["change"], change), values, 0).cast(pa.int64())
-                )
-        sum_or_null = pc.ScalarAggregateOptions(skip_nulls=False)
-        sums = table.group_by(keys).aggregate([(name, "sum", sum_or_null) for name in names])
-        sums = sums.select([*keys, *(f"{name}_sum" for name in names)]).rename_columns([*keys, *names])
-        return sums.sort_by([(key, "ascending") for key in keys]) if keys else sums
+        """One row per partition and change: num_files, size_bytes, num_records (null without statistics)."""
+        keys = [*(name for name in self.files.column_names if name.startswith(PARTITION)), "change"]
+        sums = self.files.group_by(keys).aggregate(
+            [
+                ("path", "count"),
+                ("size_bytes", "sum"),
+                ("num_records", "sum", pc.ScalarAggregateOptions(skip_nulls=False)),
+            ]
+        )
+        sums = sums.rename_columns([*keys, "num_files", "size_bytes", "num_records"])
+        return sums.sort_by([(key, "ascending") for key in keys])
 
     def facts(self) -> dict[str, str]:
         """Return the difference for people: name and value."""
         changing = self.commits.filter(self.commits["data_change"])["version"].to_pylist()
-        added, removed = _shown(self.records_added), _shown(self.records_removed)
+        content = "not known to be the same; verify=True compares the rows"
+        if self.same_content_by or self.difference:
+            content = (
+                f"the same: {self.same_content_by}" if self.same_content else f"different: {self.difference}"
+            )
         return {
             "versions": f"{self.start} → {self.end}, {format_count(len(self.commits), 'commit')} apart",
             "files": f"{self.num_files_added:,} added, {self.num_files_removed:,} removed",
             "bytes": f"{format_size(self.bytes_added)} added, {format_size(self.bytes_removed)} removed",
-            "rows in them": f"{added} added, {removed} removed",
+            "rows in them": f"{_shown(self.records_added)} added, {_shown(self.records_removed)} removed",
             "commits that change data": format_list(changing, _MOST_COMMITS) or "none",
-            "content": self._content(),
+            "content": content,
         }
 
     def parts(self) -> Sequence[object]:
         """Return the facts, and a table of the partitions in which files differ."""
-        rows = self.by_partition.slice(0, _MOST_PARTITIONS).to_pylist()
-        keys = [name for name in self.by_partition.column_names if name.startswith(PARTITION)]
-        if not keys or not rows:
+        rows = self.by_partition.slice(0, _MOST_ROWS).to_pylist()
+        if not rows or not any(name.startswith(PARTITION) for name in rows[0]):
             return (self.facts(),)
-        head = ["partition", "files added", "removed", "bytes added", "removed", "rows added", "removed"]
         cells = [
-            [
-                format_partition(row),
-                *(_shown(row[f"files_{change}"]) for change in (ADDED, REMOVED)),
-                *(format_size(row[f"bytes_{change}"]) for change in (ADDED, REMOVED)),
-                *(_shown(row[f"records_{change}"]) for change in (ADDED, REMOVED)),
-            ]
+            (
+                f"{format_partition(row)}, {row['change']}",
+                _shown(row["num_files"]),
+                format_size(row["size_bytes"]),
+                _shown(row["num_records"]),
+            )
             for row in rows
         ]
         more = len(self.by_partition) - len(rows)
-        rest = [f"… and {format_count(more, 'more partition')}: see by_partition"] if more else []
-        return self.facts(), as_html_table(head, cells), *rest
+        rest = [f"… and {format_count(more, 'more row')}: see by_partition"] if more else []
+        return self.facts(), as_html_table(("partition", "files", "bytes", "rows"), cells), *rest
 
     def paths(self, change: str) -> list[str]:
         """Return the paths of the files "added" or "removed", as in the log."""
@@ -150,24 +137,9 @@ class Diff(Record):
     def _of(self, change: str) -> pa.Table:
         return self.files.filter(pc.equal(self.files["change"], change))
 
-    def _content(self) -> str:
-        if self.same_content_by:
-            return f"the same: {self.same_content_by}"
-        if self.difference:
-            claim = f", though {CLAIMED} to be the same" if self.content_claim else ""
-            return f"different: {self.difference}{claim}"
-        state = f"{self.content_claim} to be the same" if self.content_claim else "not known to be the same"
-        return f"{state}; verify=True compares the rows"
-
 
 def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) -> Diff:
-    """Compare two versions by the log alone, or by their rows as well.
-
-    Args:
-        handle: The table.
-        start: A version.
-        end: Another version, later or earlier.
-        verify: Whether to read the files that differ and to compare their fingerprints.
+    """Compare two versions by the log, and with `verify` by their rows; see `Table.diff`.
 
     Raises:
         InvalidArgumentError: A version can't be read from the log, or files to compare are missing.
@@ -183,49 +155,30 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
         commits that change data    1, 2
         content                     different: 1,785 rows more
         )
-        >>> diff.by_partition.schema
-        partition.origin: string
-        files_added: int64
-        files_removed: int64
-        bytes_added: int64
-        bytes_removed: int64
-        records_added: int64
-        records_removed: int64
+        >>> diff.by_partition.schema.names
+        ['partition.origin', 'change', 'num_files', 'size_bytes', 'num_records']
     """
     start, end = whole_version(start), whole_version(end)
     before, after = handle.log.snapshot(start), handle.log.snapshot(end)
     parts = []
     for change, snapshot, other in ((ADDED, after, before), (REMOVED, before, after)):
         part = Files(snapshot).to_arrow().filter(not_in(snapshot, other))
-        deleted = pc.fill_null(part["deletion_vector_cardinality"], 0)
+        records = pc.subtract(part["num_records"], pc.fill_null(part["deletion_vector_cardinality"], 0))
         columns = {"path": part["path"], "change": pa.repeat(change, len(part))}
-        columns |= {
-            "size_bytes": part["size_bytes"],
-            "num_records": pc.subtract(part["num_records"], deleted),
-        }
+        columns |= {"size_bytes": part["size_bytes"], "num_records": records}
         columns |= {name: part[name] for name in part.column_names if name.startswith(PARTITION)}
         parts.append(pa.table(columns))
     files = pa.concat_tables(parts, promote_options="default")
     commits = handle.log.commits().select(["version", "timestamp", "operation", "data_change"])
-    low, high = sorted((start, end))
-    between = pc.and_(pc.greater(commits["version"], low), pc.less_equal(commits["version"], high))
+    between = pc.and_(
+        pc.greater(commits["version"], min(start, end)), pc.less_equal(commits["version"], max(start, end))
+    )
+    by, difference = None, None
     if before.metadata.schema != after.metadata.schema:
-        known: tuple[str | None, str | None, str | None] = (None, "other columns", None)
+        difference = "other columns"
     elif not len(files):
-        known = (IDENTICAL, None, None)
-    else:
-        known = _compared(handle, start, end, files, verify)
-    return Diff(start, end, files, commits.filter(between), *known)
-
-
-def _compared(
-    handle: Handle, start: int, end: int, files: pa.Table, verify: bool
-) -> tuple[str | None, str | None, str | None]:
-    """Return `Diff.same_content_by`, `Diff.difference` and `Diff.content_claim`."""
-    content = read_content(handle)
-    is_known = min(start, end) >= content.first
-    claim = content.claim(start, end) if is_known else None
-    if verify:
+        by = IDENTICAL
+    elif verify:
         try:
             is_same = compare_versions(handle, start, end)
         except FileNotFoundError:
@@ -233,16 +186,14 @@ def _compared(
                 f"Versions {start} and {end} can't be compared, as files that differ are missing: "
                 "leave verify out, or choose versions that versions() calls readable."
             ) from None
-        return (FINGERPRINT, None, None) if is_same else (None, "other fingerprints", claim)
-    evidence = content.evidence(start, end) if is_known else None
-    if evidence:
-        return evidence, None, None
-    changes = (files.filter(pc.equal(files["change"], change)) for change in (REMOVED, ADDED))
-    before, after = (_total(change["num_records"]) for change in changes)
-    if before is None or after is None or before == after:
-        return None, None, claim
-    more = after - before
-    return None, f"{format_count(abs(more), 'row')} {'more' if more > 0 else 'fewer'}", claim
+        by, difference = (PROVED, None) if is_same else (None, "other fingerprints")
+    else:
+        content = read_content(handle)
+        by = content.evidence(start, end) if min(start, end) >= content.first else None
+        rows = [_total(part["num_records"]) for part in parts]
+        if by is None and None not in rows and (more := (rows[0] or 0) - (rows[1] or 0)):
+            difference = f"{format_count(abs(more), 'row')} {'more' if more > 0 else 'fewer'}"
+    return Diff(start, end, files, commits.filter(between), by, difference)
 
 
 def _total(values: pa.ChunkedArray) -> int | None:

@@ -1,7 +1,7 @@
-"""The files that each version needs, and the versions that can be read."""
+"""The files that each version needs, and the versions that Delta can read."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -21,21 +21,20 @@ from compaction_kit.storage import Store
 
 YES, BLOCKED, MISSING, LOG_GONE = "yes", "blocked", "missing files", "log gone"
 UNSUPPORTED = "unsupported"
-# `list_folder` doesn't return files elsewhere, and hidden ones.
+# `list_folder` returns neither files outside of the table nor hidden ones.
 _UNLISTED = r"^/|(^|/)[._]"
 
 
 @dataclass(frozen=True)
-class Needs:
-    """The files that each version needs, and the tombstones of the latest: data files and deletion vectors.
+class FilesByVersion:
+    """The data files and deletion vectors that each version needs, and the tombstones of the latest version.
 
-    Paths are relative to the table, decoded; absolute for files elsewhere.
+    Paths are relative to the table and decoded; absolute for files outside of it.
 
     Attributes:
-        first, latest: The earliest and the latest version that can be read from the log; see `has_state` for
-            those between.
+        first, latest: The earliest and the latest version that can be read from the log.
         files: One row for each span of versions that need a file: path (string), is_data (bool), added
-            (int64), removed (int64, the first version that doesn't need it; latest + 1 if the latest does).
+            (int64), removed (int64, the first version that doesn't need it; latest + 1 for live files).
         snapshot: The latest version.
     """
 
@@ -64,18 +63,17 @@ class Needs:
     def live(self) -> pa.Table:
         """The files that the latest version needs: path (string), is_data (bool)."""
         live, store = self.snapshot.live, self.snapshot.store
-        return with_vectors(
-            pa.table({"path": places(live["path"], store)}), live["deletion_vector_id"], store
-        )
+        files = pa.table({"path": places(live["path"], store)})
+        return _with_vectors(files, live["deletion_vector_id"], store)
 
     @cached_property
     def tombstones(self) -> pa.Table:
         """The tombstones of the latest version: path (string), time (ms since 1970), is_data (bool)."""
         removes, store = self.snapshot.tombstones, self.snapshot.store
-        # The time of a tombstone without one is 1970 (RemoveFile.delTimestamp).
+        # Delta counts a tombstone without a time as one of 1970 (RemoveFile.delTimestamp).
         times = pc.fill_null(removes["deletion_timestamp"], 0)
         files = pa.table({"path": places(removes["path"], store), "time": times})
-        return with_vectors(files, removes["deletion_vector_id"], store)
+        return _with_vectors(files, removes["deletion_vector_id"], store)
 
     def young_tombstones(self, cutoff: int) -> pa.Table:
         """Return the tombstones from a time on (ms since 1970)."""
@@ -84,21 +82,20 @@ class Needs:
 
 @dataclass(frozen=True)
 class Readability:
-    """The state that decides which versions Delta can read, now, later, or without other files.
+    """The state that decides which versions Delta can read, now, later, or without some of the files.
 
     Attributes:
         needs: The files that each version needs.
         missing: The needed paths that aren't on disk.
-        times: The commit time of each of `needs.versions` (int64, ms since 1970) that Delta's guard uses:
-            the in-commit timestamp, else the modification time of the commit's file (Snapshot.timestamp).
-        in_log: Whether Delta reads each of `needs.versions` from the log: its own commit, every commit since
-            a checkpoint or version 0, and the latest commit are there. A checkpoint replaces no commit here.
-        is_supported: Whether Delta reads the schema of each of `needs.versions`.
+        times: The time of each version that Delta's guard uses (int64, ms since 1970): the in-commit
+            timestamp, else the modification time of the commit's file (Snapshot.timestamp).
+        in_log: Whether the log has each version's commit and all commits since a checkpoint or version 0.
+        is_supported: Whether Delta reads the schema of each version.
         retention: How long the table keeps removed files.
         guard: Whether Delta refuses versions older than the retention.
     """
 
-    needs: Needs
+    needs: FilesByVersion
     missing: pa.Array
     times: np.ndarray
     in_log: np.ndarray
@@ -106,25 +103,16 @@ class Readability:
     retention: timedelta
     guard: bool
 
-    def statuses(
-        self, now: datetime | None = None, deleted: pa.Array | None = None, superseded: bool = False
-    ) -> np.ndarray:
-        """Return whether each version can be read.
+    def statuses(self, deleted: pa.Array | None = None, superseded: bool = False) -> np.ndarray:
+        """Return for each version "yes", "log gone", "unsupported", "blocked" or "missing files".
 
         Args:
-            now: The time; None for now.
-            deleted: Paths that will be missing too by then, as in `Needs`.
-            superseded: Whether a new version will have been committed by then: Delta's guard never refuses
-                the latest version.
-
-        Returns:
-            For each of `needs.versions` "yes", "blocked" (older than the retention, so that Delta refuses
-            it whether or not its files exist), "unsupported" (a change of a column's type that Delta refuses
-            to read), "missing files" or "log gone".
+            deleted: Paths that will be missing too.
+            superseded: Whether a newer version will have been committed: Delta's guard never refuses the
+                latest version (SnapshotManagement).
         """
         missing = self.missing if deleted is None else pa.concat_arrays([self.missing, deleted])
-        # SnapshotManagement.enforceTimeTravelWithinDeletedFileRetentionDuration.
-        is_old = self.times < cutoff(now or datetime.now(UTC), self.retention)
+        is_old = self.times < cutoff(datetime.now(UTC), self.retention)
         is_latest = (self.needs.versions == self.needs.latest) & (not superseded)
         conditions = {
             LOG_GONE: ~self.in_log,
@@ -141,43 +129,44 @@ class Readability:
         return pa.table(columns | {"readable": before, "readable_after": after})
 
 
-def read_needs(handle: Handle) -> Needs:
+def read_files_by_version(handle: Handle) -> FilesByVersion:
     """Read from the log which files each version needs."""
     first, lifetimes = handle.log.lifetimes()
     snapshot = handle.log.snapshot()
     removed = pc.fill_null(lifetimes["removed"], snapshot.version + 1)
     spans = lifetimes.select(["path", "added"]).append_column("removed", removed)
-    files = with_vectors(spans, lifetimes["deletion_vector_id"], handle.store)
+    files = _with_vectors(spans, lifetimes["deletion_vector_id"], handle.store)
     vectors = files.filter(pc.invert(files["is_data"]))
     if len(vectors):
         data = files.filter(files["is_data"])
         files = pa.concat_tables([data, _merged(vectors).select(data.column_names)])
-    return Needs(first.version, snapshot.version, files, snapshot)
+    return FilesByVersion(first.version, snapshot.version, files, snapshot)
 
 
 def read_readability(handle: Handle, on_disk: pa.Table | None = None) -> Readability:
-    """Read the log, and list the table's folder.
-
-    Args:
-        handle: The table.
-        on_disk: What `list_folder` returned, if it was called already.
-    """
-    needs = read_needs(handle)
+    """Read the log, and list the table's folder unless `on_disk`, from `list_folder`, is given."""
+    needs = read_files_by_version(handle)
     metadata = needs.snapshot.metadata
     if on_disk is None:
         on_disk = list_folder(handle.store, metadata.partition_columns)
     commits = handle.log.commits()
     versions = commits["version"].to_numpy()
-    schemas = read_schemas(handle, handle.log.lifetimes()[0], needs.latest)
-    # There may be new commits since then.
+    # Other writers may have committed since the files were read.
     known = (versions >= needs.first) & (versions <= needs.latest)
-    positions = versions[known] - needs.first
     times = np.zeros(len(needs.versions), dtype=np.int64)
-    times[positions] = commits["timestamp"].cast(pa.int64()).to_numpy()[known]
-    in_log = np.isin(needs.versions, versions) & np.array([schema is not None for schema in schemas])
-    missing = missing_paths(handle.store, needs.files["path"], on_disk["path"])
+    times[versions[known] - needs.first] = commits["timestamp"].cast(pa.int64()).to_numpy()[known]
+    schemas = read_schemas(handle, handle.log.lifetimes()[0], needs.latest)
+    # Versions share the schema's object until a commit sets another.
+    distinct = {id(schema): schema for schema in schemas if isinstance(schema, Mapping)}
+    refused = [key for key, schema in distinct.items() if unsupported_type_change(schema) is not None]
     return Readability(
-        needs, missing, times, in_log, _are_supported(schemas), table_retention(metadata), handle.has_guard
+        needs=needs,
+        missing=missing_paths(handle.store, needs.files["path"], on_disk["path"]),
+        times=times,
+        in_log=np.isin(needs.versions, versions) & np.array([schema is not None for schema in schemas]),
+        is_supported=np.array([id(schema) not in refused for schema in schemas], bool),
+        retention=table_retention(metadata),
+        guard=handle.has_guard,
     )
 
 
@@ -188,13 +177,7 @@ def has_state(handle: Handle, versions: np.ndarray) -> np.ndarray:
 
 
 def read_schemas(handle: Handle, first: Snapshot, latest: int) -> list[Any]:
-    """Return the schema of each version up to `latest`; None for versions that can't be read from the log.
-
-    Args:
-        handle: The table.
-        first: The earliest version that can be read.
-        latest: The last version to return a schema of.
-    """
+    """Return the schema of each version from `first` to `latest`; None where the log can't be read."""
     commits, log = handle.log.commits().select(["version", "schema"]).to_pydict(), handle.log
     texts = dict(zip(commits["version"], commits["schema"], strict=True))
     schemas: list[Any] = [None] * (latest - first.version + 1)
@@ -213,54 +196,14 @@ def read_schemas(handle: Handle, first: Snapshot, latest: int) -> list[Any]:
     return schemas
 
 
-def _are_supported(schemas: Sequence[Any]) -> np.ndarray:
-    """Return for each schema whether Delta reads it (bool); True for one that isn't known."""
-    supported: list[bool] = []
-    for before, schema in zip([None, *schemas], schemas, strict=False):
-        if supported and schema is before:
-            supported.append(supported[-1])
-        else:
-            is_known = isinstance(schema, Mapping)
-            supported.append(not is_known or unsupported_type_change(schema) is None)
-    return np.array(supported, bool)
-
-
 def missing_paths(store: Store, paths: pa.ChunkedArray, on_disk: pa.ChunkedArray) -> pa.Array:
-    """Return the paths that aren't on disk, each once.
-
-    Args:
-        store: The table's files.
-        paths: The paths, as in `Needs`.
-        on_disk: The paths that `list_folder` returned.
-    """
+    """Return the paths that aren't on disk, each once; `on_disk` is from `list_folder`."""
     unseen = pc.unique(paths.filter(pc.invert(pc.is_in(paths, value_set=on_disk))))
     # Files on other storage aren't looked for, and so aren't called missing.
     unseen = unseen.filter(pc.invert(is_remote(unseen)))
     unlisted = pc.match_substring_regex(unseen, _UNLISTED)
-    there = [path for path in unseen.filter(unlisted).to_pylist() if store.is_file(path)]
-    return unseen.filter(pc.invert(pc.is_in(unseen, value_set=pa.array(there, pa.string()))))
-
-
-def with_vectors(files: pa.Table, ids: pa.ChunkedArray, store: Store) -> pa.Table:
-    """Add rows for deletion vector files to rows of data files.
-
-    Args:
-        files: path (see `log.paths.places`) and other columns.
-        ids: The id of each file's deletion vector; see `log.paths.deletion_vector_file`.
-        store: The table's files.
-
-    Returns:
-        The same columns, and is_data (bool). Inline deletion vectors are in the log and have no file.
-    """
-    data = files.append_column("is_data", pa.repeat(True, len(files)))
-    if ids.null_count == len(ids):
-        return data
-    encoded = pa.chunked_array(ids).combine_chunks().dictionary_encode()
-    names = [deletion_vector_file(vector_id, store) for vector_id in encoded.dictionary.to_pylist()]
-    paths = pa.array(names, pa.string()).take(encoded.indices)
-    vectors = files.set_column(files.schema.get_field_index("path"), "path", paths)
-    vectors = vectors.append_column("is_data", pa.repeat(False, len(files)))
-    return pa.concat_tables([data, vectors.filter(paths.is_valid())])
+    found = [path for path in unseen.filter(unlisted).to_pylist() if store.is_file(path)]
+    return unseen.filter(pc.invert(pc.is_in(unseen, value_set=pa.array(found, pa.string()))))
 
 
 def latest_by_path(paths: pa.Array, rows: pa.Table, column: str) -> pa.Array:
@@ -277,8 +220,21 @@ def running_totals(spans: pa.Table, weights: np.ndarray, first: int, latest: int
     return np.cumsum(steps, dtype=weights.dtype)[:-1]
 
 
+def _with_vectors(files: pa.Table, ids: pa.ChunkedArray, store: Store) -> pa.Table:
+    """Add is_data, and a row for the file of each deletion vector; inline vectors have no file."""
+    data = files.append_column("is_data", pa.repeat(True, len(files)))
+    if ids.null_count == len(ids):
+        return data
+    encoded = pa.chunked_array(ids).combine_chunks().dictionary_encode()
+    names = [deletion_vector_file(vector_id, store) for vector_id in encoded.dictionary.to_pylist()]
+    paths = pa.array(names, pa.string()).take(encoded.indices)
+    vectors = files.set_column(files.schema.get_field_index("path"), "path", paths)
+    vectors = vectors.append_column("is_data", pa.repeat(False, len(files)))
+    return pa.concat_tables([data, vectors.filter(paths.is_valid())])
+
+
 def _merged(spans: pa.Table) -> pa.Table:
-    """Merge the overlapping spans of each path, as one file can hold several deletion vectors."""
+    """Merge the overlapping spans of each path, because one file can hold several deletion vectors."""
     paths = spans["path"].combine_chunks().dictionary_encode()
     codes = np.tile(paths.indices.to_numpy(), 2)
     versions = np.concatenate([spans["added"].to_numpy(), spans["removed"].to_numpy()])

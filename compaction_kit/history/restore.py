@@ -83,27 +83,26 @@ class RestorePlan(Plan):
     @property
     def can_run(self) -> bool:
         """Whether all files are there and Delta doesn't refuse; if not, `explain()` says why."""
-        return not self._obstacles()
+        return self._obstacle() is None
 
     def explain(self) -> str:
         """Explain what would happen, one sentence per line: first what it takes back of other commits."""
-        added, removed = self._files()
+        (added, added_size), (removed, removed_size) = self._files()
         if self.is_empty:
-            same = (
+            lines = [
                 f"Version {self.target} has the same files as version {self.version}: RESTORE would change "
                 f"nothing, and commit version {self.version + 1}."
-            )
-            return "\n".join([same, *self._obstacles()])
-        files = (
-            f"would add back {added[0]} ({added[1]}) and remove {removed[0]} ({removed[1]}), as version "
-            f"{self.version + 1}; version {self.version} can be read until VACUUM deletes its files."
-        )
-        restore = f"RESTORE to version {self.target}"
-        if self.diff.same_content:
-            lines = [f"{restore} {files}", self._rows()]
+            ]
         else:
-            lines = [f"{restore} would take back {self._taken_back()}.", f"It {files}"]
-        return "\n".join([*lines, self._streams(), *self._obstacles()])
+            start = f"RESTORE to version {self.target}"
+            files = (
+                f"would add back {added} ({added_size}) and remove {removed} ({removed_size}), as version "
+                f"{self.version + 1}; version {self.version} can be read until VACUUM deletes its files."
+            )
+            lines = [f"{start} would take back {self._taken_back()}.", f"It {files}", self._streams()]
+            if self.diff.same_content:
+                lines = [f"{start} {files}", self._rows(), self._streams()]
+        return "\n".join([*lines, *filter(None, [self._obstacle()])])
 
     def run(self, progress: Callable[[], object] | None = None) -> RestoreResult:
         """Restore the version by Delta's RESTORE.
@@ -131,20 +130,20 @@ class RestorePlan(Plan):
         except (PySparkException, Py4JError) as error:
             raise translate(error, handle.store.root, _outcome(self, tag)) from None
         except (WorkCancelled, KeyboardInterrupt):
-            message = f"The restore was cancelled: {_outcome(self, tag)}."
-            raise RunCancelled(message) from None
-        return _result(self, tag, time.monotonic() - start)
+            raise RunCancelled(f"The restore was cancelled: {_outcome(self, tag)}.") from None
+        return _result(self, _commits(self, tag)[0], time.monotonic() - start)
 
     def facts(self) -> dict[str, str]:
         """Return the plan for people: name and value."""
         added, removed = self._files()
+        obstacle = self._obstacle()
         return {
             "restore": f"version {self.target}, from version {self.version}",
             "adds back": ", ".join(added),
             "removes": ", ".join(removed),
             "rows": self._rows(),
             "streams": self._streams(),
-            "can run": f"no: {self._obstacles()[-1]}" if self._obstacles() else "yes",
+            "can run": f"no: {obstacle}" if obstacle else "yes",
         }
 
     def _files(self) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -156,65 +155,57 @@ class RestorePlan(Plan):
         )
 
     def _rows(self) -> str:
-        """Say what becomes of the rows, and whose commits are taken back."""
-        diff = self.diff
-        if diff.same_content:
-            return f"The rows stay the same: {diff.same_content_by}."
+        if self.diff.same_content:
+            return f"The rows stay the same: {self.diff.same_content_by}."
         return f"It takes back {self._taken_back()}."
 
     def _taken_back(self) -> str:
-        """Say whose commits are taken back, and how many rows that makes."""
-        diff = self.diff
-        commits = diff.commits.filter(diff.commits["data_change"]).to_pylist()
+        """Name the commits that are taken back, and how many rows that makes."""
+        commits = self.diff.commits.filter(self.diff.commits["data_change"]).to_pylist()
         undone = format_list([f"{commit['version']} ({commit['operation']})" for commit in commits])
         versions = "version" if len(commits) == 1 else "versions"
         which = f"what {versions} {undone} did" if commits else "commits that say they change no data"
-        return f"{which}{f': {diff.difference}' if diff.difference else ''}"
+        return f"{which}{f': {self.diff.difference}' if self.diff.difference else ''}"
 
     def _streams(self) -> str:
         diff = self.diff
         if self.is_empty:
             return "A stream that reads the table is not affected."
         again = f"reads the rows of {format_count(diff.num_files_added, 'file')} again"
-        fails = "fails at the commit unless its option skipChangeCommits is set, which skips the commit"
         if not diff.num_files_removed:
             return f"A stream that reads the table {again}: RESTORE adds them as new data."
         instead = again if diff.num_files_added else "continues, but the rows it has delivered stay delivered"
-        return f"A stream that reads the table {fails}; with ignoreChanges it {instead}."
+        return (
+            "A stream that reads the table fails at the commit unless its option skipChangeCommits is set, "
+            f"which skips the commit; with ignoreChanges it {instead}."
+        )
 
-    def _obstacles(self) -> list[str]:
-        """Return a sentence for each reason why the plan can't run; the last is the most important."""
-        sentences = []
-        if self.is_blocked:
-            sentences.append(
-                f"version={self.target} can't be restored: Delta blocks versions older than {PROPERTY}; "
-                f"choose a later version, increase that property, or, if all files of the version exist, set "
-                f"{GUARD} to false in the session."
-            )
+    def _obstacle(self) -> str | None:
+        """Return why the plan can't run, in a sentence; None if it can."""
         if self.missing:
             number, are = format_count(len(self.missing), "file"), "is" if len(self.missing) == 1 else "are"
-            sentences.append(
+            return (
                 f"version={self.target} can't be restored: {number} that it needs {are} missing "
                 f"({format_list(self.missing)}); choose a version that versions() calls readable, or put the "
                 "files back."
             )
-        return sentences
+        if self.is_blocked:
+            return (
+                f"version={self.target} can't be restored: Delta blocks versions older than {PROPERTY}; "
+                f"choose a later version, increase that property, or, as all files of the version exist, set "
+                f"{GUARD} to false in the session."
+            )
+        return None
 
 
 def plan_restore(handle: Handle, version: int) -> RestorePlan:
     """Plan RESTORE to a version (RestoreTableCommand).
-
-    Args:
-        handle: The table.
-        version: The version to restore.
 
     Raises:
         InvalidArgumentError: The version can't be read from the log, or is the latest.
 
     Examples:
         >>> plan = ck.open_table("data/flights").plan_restore(7)
-        >>> plan.diff.num_files_added, plan.diff.num_files_removed
-        (0, 1074)
         >>> print(plan.explain())
         RESTORE to version 7 would take back what versions 8 (WRITE), 9 (WRITE), ...
         It would add back 0 files (0 B) and remove 1,074 files (...), as version 366; ...
@@ -249,20 +240,25 @@ def _check(plan: RestorePlan) -> None:
             f"The table was created again since the plan was made, with another version {plan.version}: "
             "make a new plan; nothing was changed."
         )
-    if now._obstacles():
-        raise InvalidArgumentError(f"{now._obstacles()[-1]} Nothing was changed.")
+    if obstacle := now._obstacle():
+        raise InvalidArgumentError(f"{obstacle} Nothing was changed.")
+
+
+def _commits(plan: RestorePlan, tag: str) -> list[dict[str, Any]]:
+    """Return the commits of a run as rows of `TransactionLog.commits`."""
+    commits = plan.handle.log.commits()
+    is_own = pc.ends_with(pc.fill_null(commits["user_metadata"], ""), tag)
+    return commits.filter(is_own).to_pylist()
 
 
 def _outcome(plan: RestorePlan, tag: str) -> str:
-    """Say what was committed by a run that ended early."""
     commits = _commits(plan, tag)
     if not commits:
         return "nothing was committed, the table is as it was"
     return f"version {commits[0]['version']} is committed, with the content of version {plan.target}"
 
 
-def _result(plan: RestorePlan, tag: str, seconds: float) -> RestoreResult:
-    commit = _commits(plan, tag)[0]
+def _result(plan: RestorePlan, commit: dict[str, Any], seconds: float) -> RestoreResult:
     actions = plan.handle.log.actions(commit["version"])
     as_planned = all(
         sorted(actions.filter(pc.equal(actions["action"], kind))["path"].to_pylist())
@@ -279,10 +275,3 @@ def _result(plan: RestorePlan, tag: str, seconds: float) -> RestoreResult:
         as_planned=as_planned,
         seconds=seconds,
     )
-
-
-def _commits(plan: RestorePlan, tag: str) -> list[dict[str, Any]]:
-    """Return the commits of a run as rows of `TransactionLog.commits`."""
-    commits = plan.handle.log.commits()
-    is_own = pc.ends_with(pc.fill_null(commits["user_metadata"], ""), tag)
-    return commits.filter(is_own).to_pylist()

@@ -1,7 +1,7 @@
 """The versions in the log: their commits, live files and storage, and until when they can be read."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -13,27 +13,38 @@ from compaction_kit.errors import InvalidArgumentError, show_value
 from compaction_kit.files import SMALL_FILE_SIZE
 from compaction_kit.folder import list_folder
 from compaction_kit.handle import Handle
-from compaction_kit.history.cleanup import log_expiry
 from compaction_kit.history.content import read_content
 from compaction_kit.history.readable import (
     LOG_GONE,
     YES,
-    Needs,
+    FilesByVersion,
     Readability,
     has_state,
     latest_by_path,
     missing_paths,
-    read_needs,
+    read_files_by_version,
     read_readability,
     running_totals,
 )
+from compaction_kit.log.listing import Kind, complete_checkpoints, list_log
 from compaction_kit.retention import log_retention, table_retention, to_millis
-from compaction_kit.text import parse_size
-from compaction_kit.times import session_zone, show_time
+from compaction_kit.times import millis, session_zone, show_time
 
 _STAMP = pa.timestamp("ms", "UTC")
 _NEVER = np.iinfo(np.int64).max
+_DAY_MILLIS = 86_400_000
 _MOST_MISSING = 10
+_LOG_FILE = pa.schema(
+    [
+        ("name", pa.string()),
+        ("kind", pa.string()),
+        ("version", pa.int64()),
+        ("size_bytes", pa.int64()),
+        ("modification_time", _STAMP),
+    ]
+)
+# What a cleanup of the log deletes.
+_CLEANED = (Kind.COMMIT, Kind.CHECKSUM, Kind.CHECKPOINT, Kind.CHECKPOINT_PART, Kind.V2_CHECKPOINT)
 
 
 @dataclass(frozen=True)
@@ -51,11 +62,7 @@ class Storage:
     orphaned_bytes: int
 
     def plot(self, versions: pa.Table) -> Figure:
-        """Draw the bytes at each version, and which versions can be read.
-
-        Args:
-            versions: What `Table.versions()` returns.
-        """
+        """Draw the bytes at each version, and which can be read; `versions` is from `Table.versions()`."""
         return plots.storage(self.versions, self.orphaned_bytes, versions)
 
 
@@ -88,13 +95,9 @@ class Resolved:
 
 
 def resolve(handle: Handle, version: int | None = None, timestamp: datetime | str | None = None) -> Resolved:
-    """Return the commit of a version or of a time; the latest commit if neither is given.
+    """Return the commit of a version, or the last one at or before a time, or the latest.
 
-    Args:
-        handle: The table.
-        version: A version.
-        timestamp: A time instead, for the last version committed up to then. Without a zone it is in the
-            session's time zone; see `times.to_instant`.
+    A time without a zone is in the session's time zone; see `times.to_instant`.
 
     Raises:
         InvalidArgumentError: The version can't be read from the log, no version has that time, or both
@@ -123,19 +126,15 @@ def resolve(handle: Handle, version: int | None = None, timestamp: datetime | st
     return Resolved(picked, at, log.has_in_commit_timestamp(picked), after[0] if after else None)
 
 
-def read_history(handle: Handle, small_file_size: int | str = SMALL_FILE_SIZE) -> pa.Table:
+def read_history(handle: Handle) -> pa.Table:
     """Return the commits, oldest first, with the live files after each.
-
-    Args:
-        handle: The table.
-        small_file_size: Files below this size count as small.
 
     Returns:
         The columns of `log.commits()`, the timestamp as in DESCRIBE HISTORY, and: num_files, size_bytes,
-        num_small_files of the live files, null if the version can't be read from the log; files_expire,
-        when the retention of the files that the commit removed ends, so that VACUUM may delete them unless
-        a later version added them again, null if it removed none; log_expires, when the retention of the
-        commit ends, so that a cleanup of the log may delete it; see `plan_log_cleanup`.
+        num_small_files (of less than 16 MiB) of the live files, null if the version can't be read from the
+        log; files_expire, when the retention of the files that the commit removed ends, so that VACUUM may
+        delete them unless a later version added them again, null if it removed none; log_expires, when the
+        retention of the commit ends, so that a cleanup of the log may delete it; see `Table.log_expiry`.
 
     Examples:
         >>> history = ck.open_table("data/flights").history()
@@ -144,7 +143,6 @@ def read_history(handle: Handle, small_file_size: int | str = SMALL_FILE_SIZE) -
         files_expire: timestamp[ms, tz=UTC]
         log_expires: timestamp[ms, tz=UTC]
     """
-    threshold = parse_size(small_file_size, "small_file_size")
     log = handle.log
     commits = log.commits()
     commits = commits.set_column(1, commits.schema.field("timestamp"), log.commit_times())
@@ -157,15 +155,54 @@ def read_history(handle: Handle, small_file_size: int | str = SMALL_FILE_SIZE) -
     columns = {
         "num_files": np.ones(len(sizes), np.int64),
         "size_bytes": sizes,
-        "num_small_files": (sizes < threshold).astype(np.int64),
+        "num_small_files": (sizes < SMALL_FILE_SIZE).astype(np.int64),
     }
     for name, weights in columns.items():
         totals = running_totals(lifetimes, weights, first.version, latest.version)[positions]
         commits = commits.append_column(name, pa.array(totals, mask=is_unknown))
     kept = pa.scalar(to_millis(table_retention(latest.metadata)), pa.duration("ms"))
     commits = commits.append_column("files_expire", pc.add(commits["files_removed_at"], kept))
-    log_expires = log_expiry(log.commit_file_times(), log_retention(latest.metadata))
-    return commits.append_column("log_expires", pa.array(log_expires, _STAMP))
+    log_expires = _log_expires(log.commit_file_times(), log_retention(latest.metadata))
+    return commits.append_column("log_expires", log_expires)
+
+
+def read_log_expiry(handle: Handle, at: datetime | str | None = None) -> pa.Table:
+    """Return the commits, checkpoints and checksums of the log, and which of them a cleanup may delete.
+
+    When Delta has written a checkpoint it deletes older log files, unless the table property
+    delta.enableExpiredLogCleanup is false: all files before a checkpoint at once, when the last of them is
+    older than delta.logRetentionDuration (MetadataCleanup.cleanUpExpiredLogs).
+
+    Returns:
+        name, kind, version, size_bytes, modification_time; expires (when the file's retention ends, in
+        whole UTC days); checkpoint (the first complete checkpoint after the file's version; null if there
+        is none: the file stays until Delta writes one); goes (whether all files before that checkpoint
+        have expired by `at`).
+
+    Examples:
+        >>> expiry = ck.open_table("data/flights").log_expiry(at="2100-01-01")
+        >>> expiry.select(["name", "version", "expires", "checkpoint", "goes"]).schema
+        name: string
+        version: int64
+        expires: timestamp[ms, tz=UTC]
+        checkpoint: int64
+        goes: bool
+    """
+    listed, metadata = list_log(handle.store), handle.log.snapshot().metadata
+    files = sorted((file for file in listed if file.kind in _CLEANED), key=lambda file: file.version or 0)
+    columns = {name: [getattr(file, name) for file in files] for name in _LOG_FILE.names}
+    table = pa.table(columns, _LOG_FILE)
+    versions = table["version"].to_numpy()
+    expires = _log_expires(table["modification_time"].cast(pa.int64()).to_numpy(), log_retention(metadata))
+    checkpoints = np.append(np.sort(np.array([*complete_checkpoints(listed)], np.int64)), _NEVER)
+    checkpoint = checkpoints[np.searchsorted(checkpoints, versions, side="right")]
+    last_before = np.searchsorted(versions, checkpoint) - 1
+    latest_expiry = np.maximum.accumulate(expires.cast(pa.int64()).to_numpy())[last_before]
+    is_enabled = metadata.configuration.get("delta.enableExpiredLogCleanup", "true").lower() == "true"
+    goes = (latest_expiry <= millis(handle.instant(at))) & (checkpoint != _NEVER) & is_enabled
+    table = table.append_column("expires", expires)
+    table = table.append_column("checkpoint", pa.array(checkpoint, mask=checkpoint == _NEVER))
+    return table.append_column("goes", pa.array(goes))
 
 
 def read_storage(handle: Handle) -> Storage:
@@ -181,7 +218,7 @@ def read_storage(handle: Handle) -> Storage:
         >>> storage.orphaned_bytes
         0
     """
-    needs = read_needs(handle)
+    needs = read_files_by_version(handle)
     _, lifetimes = handle.log.lifetimes()
     on_disk = list_folder(handle.store, needs.snapshot.metadata.partition_columns)
     paths = lifetimes["path"].combine_chunks()
@@ -204,14 +241,8 @@ def read_storage(handle: Handle) -> Storage:
     return Storage(versions, pc.sum(orphans["size_bytes"]).as_py() or 0)
 
 
-def read_versions(handle: Handle, now: datetime | None = None, verify: bool = False) -> pa.Table:
-    """Return the versions in the log, oldest first, and whether each can be read.
-
-    Args:
-        handle: The table.
-        now: The time, with the files as they are now; None for now.
-        verify: Whether to compare the fingerprints of the files that each commit with dataChange=false
-            replaced. False: no data file is read.
+def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
+    """Return the versions in the log, oldest first, and whether each can be read; see `Table.versions`.
 
     Returns:
         timestamp is the commit time for time travel, null without a commit. readable is "yes", "blocked"
@@ -220,13 +251,11 @@ def read_versions(handle: Handle, now: datetime | None = None, verify: bool = Fa
         counts the needed files that aren't on disk, and missing has the first ten. readable_until is when
         VACUUM may delete the first needed file, or when the guard blocks the version; null if neither
         happens, as for the latest version, or if it can't be read. same_content_as is the lowest other
-        version known to have the same rows and columns (see `content.read_content`), same_content_by how
-        that is known: "identical files", "equal fingerprints", "proved by compaction_kit" (by the fingerprint
-        in the commits' userMetadata; `Table.verify` proves it anew), "says OPTIMIZE, row counts agree".
-        content_claim is "claimed by its writer" if the commit replaced files and says, without further
-        evidence, that it changed no data, with ", contradicted by the row counts" or ", refuted by the
-        fingerprints" if that is wrong. read_instead is the latest readable version with the same content,
-        for a version that can't be read.
+        version known to have the same rows and columns, same_content_by how that is known: "identical
+        files"; "proved", because a run of this kit left the fingerprint of the rows in the commit or
+        `verify` compared them; "row counts agree", for commits by OPTIMIZE, REORG or this kit. Null if it
+        is not known; see `content.read_content`. read_instead is the latest readable version with the same
+        content, for a version that can't be read.
 
     Examples:
         >>> ck.open_table("data/flights").versions().schema
@@ -240,14 +269,13 @@ def read_versions(handle: Handle, now: datetime | None = None, verify: bool = Fa
         readable_until: timestamp[ms, tz=UTC]
         same_content_as: int64
         same_content_by: string
-        content_claim: string
         read_instead: int64
     """
     metadata = handle.log.snapshot().metadata
     on_disk = list_folder(handle.store, metadata.partition_columns)
     state = read_readability(handle, on_disk)
     needs, commits = state.needs, handle.log.commits()
-    statuses = state.statuses(now or datetime.now(UTC))
+    statuses = state.statuses()
     until = _readable_until(state, on_disk)
     content = read_content(handle, verify)
     others, instead = _alternatives(needs.versions, content.groups, statuses == YES)
@@ -268,10 +296,14 @@ def read_versions(handle: Handle, now: datetime | None = None, verify: bool = Fa
             "readable_until": pa.array(until, _STAMP, mask=(until == _NEVER) | (statuses != YES)).take(row),
             "same_content_as": pa.array(others, mask=others < 0).take(row),
             "same_content_by": pa.array(evidence, pa.string()).take(row),
-            "content_claim": pa.array(content.claims, pa.string()).take(row),
             "read_instead": pa.array(instead, mask=instead < 0).take(row),
         }
     )
+
+
+def _log_expires(modified: np.ndarray, retention: timedelta) -> pa.Array:
+    """Return when the retention of log files ends: Delta counts whole UTC days (truncateDay)."""
+    return pa.array(-(-modified // _DAY_MILLIS) * _DAY_MILLIS + to_millis(retention), _STAMP)
 
 
 def _readable_until(state: Readability, on_disk: pa.Table) -> np.ndarray:
@@ -284,7 +316,7 @@ def _readable_until(state: Readability, on_disk: pa.Table) -> np.ndarray:
     paths = pc.unique(needs.files["path"])
     modified = latest_by_path(paths, on_disk, "modification_time")
     removed = latest_by_path(paths, needs.tombstones, "time")
-    # Files that aren't listed are elsewhere or hidden: VACUUM never deletes them.
+    # Files that aren't listed are outside of the table or hidden: VACUUM never deletes them.
     stays = pc.or_(pc.is_in(paths, value_set=needs.live["path"]), modified.is_null())
     expiry = pc.if_else(stays, _NEVER, pc.add(pc.max_element_wise(removed, modified), kept))
     spans = needs.files.select(["added", "removed"])
@@ -303,20 +335,19 @@ def _alternatives(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return each version's same_content_as and read_instead; -1 for none."""
     others, instead = np.full(len(versions), -1), np.full(len(versions), -1)
-    for group in np.unique(groups):
-        members = np.flatnonzero(groups == group)
+    order = np.argsort(groups, kind="stable")
+    for members in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
         if len(members) > 1:
             others[members] = versions[members[0]]
             others[members[0]] = versions[members[1]]
-        able = members[readable[members]]
-        if len(able):
+        if (able := members[readable[members]]).size:
             instead[members[~readable[members]]] = versions[able[-1]]
     return others, instead
 
 
-def _first_missing(needs: Needs, paths: pa.Array) -> list[list[str]]:
+def _first_missing(needs: FilesByVersion, paths: pa.Array) -> list[list[str]]:
     """Return, for each version, the first of the missing paths that it needs."""
     lacking = needs.files.filter(pc.is_in(needs.files["path"], value_set=paths)).sort_by("path")
-    added, removed = lacking["added"].to_numpy(), lacking["removed"].to_numpy()
+    names, added, removed = (np.array(lacking[name].to_pylist()) for name in ("path", "added", "removed"))
     needed = ((added <= version) & (version < removed) for version in needs.versions)
-    return [lacking["path"].take(np.flatnonzero(within)[:_MOST_MISSING]).to_pylist() for within in needed]
+    return [names[np.flatnonzero(within)[:_MOST_MISSING]].tolist() for within in needed]

@@ -1,43 +1,116 @@
 """The plan of a vacuum: what it would delete and why, and which versions can no longer be read."""
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.figure import Figure
 
 from compaction_kit import plots
+from compaction_kit.errors import InvalidArgumentError, StalePlanError
+from compaction_kit.folder import list_folder, look_through
 from compaction_kit.handle import Handle
-from compaction_kit.history.readable import YES
+from compaction_kit.history.readable import LOG_GONE, YES, Readability, read_readability
 from compaction_kit.records import Plan
-from compaction_kit.retention import hours
+from compaction_kit.retention import cutoff, hours
 from compaction_kit.text import as_html_table, format_count, format_list, format_size
 from compaction_kit.times import show_time
-from compaction_kit.vacuum.cost import Preview, ranges, spent_versions, with_cost
-from compaction_kit.vacuum.decide import FULL, NEEDED, decide
-from compaction_kit.vacuum.result import VacuumResult
-from compaction_kit.vacuum.run import run_vacuum
+from compaction_kit.vacuum import decide
+from compaction_kit.vacuum.cost import cost_of, ranges, spent_versions
+from compaction_kit.vacuum.run import VacuumProgress, VacuumResult, delete, reporting, still_there
 
+_NOT_DELETED = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("why", pa.string())])
 _REASONS = {
-    "tombstone": "that older versions need",
-    "change data": "of the change data feed",
-    "orphan": "that no version in the log needs",
+    decide.TOMBSTONE: "that older versions need",
+    decide.CHANGE_DATA: "of the change data feed",
+    decide.ORPHAN: "that no version in the log needs",
 }
 
 
 @dataclass(frozen=True, repr=False)
-class VacuumPlan(Preview, Plan):
+class VacuumPlan(Plan):
     """What VACUUM would delete at a time, and what that costs; only `run()` deletes.
 
-    See `decide.Deletion` for what is deleted and kept: `files`, `directories`, `kept`, `storage`.
-    See `cost.Preview` for the cost: `versions`, `versions_lost`, `blocked_versions_lost`,
-    `content_survives_as`, `content_survives_by`, `content_claimed_as`, `warnings`.
+    Attributes:
+        handle: The table.
+        version: The version that the plan was made at; the plan runs at no other.
+        table_id: The id in the table's metadata.
+        at: The time of the vacuum.
+        retention: How long removed files are kept.
+        table_retention: How long the table property keeps them.
+        keep_versions: The versions whose files are all kept.
+        files: One row per file to delete: path (relative to the table, decoded), size_bytes, reason
+            ("tombstone": versions needed it; "change data": of the change data feed; "orphan": no version
+            in the log needs it), since_version (the first version that doesn't need it), removed_at (both
+            null for an orphan, or if the log no longer has them), modification_time. Hadoop's checksum
+            file .<name>.crc is deleted with its file.
+        directories: The folders that VACUUM lists as well: path (string), is_empty (bool); it deletes the
+            empty ones and skips the others.
+        kept: The number and bytes of kept files by reason: "live", "removed within the retention", "written
+            within the retention", "needed by a kept version", "a colon in its name" (VACUUM can't delete
+            such a file), "hidden, such as the log".
+        storage: The bytes of files that aren't hidden, before and after, by kind: "live", "tombstoned",
+            "orphaned".
+        versions: The versions in the log: version, timestamp, readable and readable_after, with the values
+            of `Table.versions()`.
+        versions_lost: The versions that can be read now but not afterwards. This includes the latest if it
+            is older than the retention: VACUUM commits two versions after it, and then Delta's guard
+            refuses it. Versions that the guard refuses only because time passes until `at` don't count.
+        blocked_versions_lost: The versions that Delta's guard refuses now and that would lose files: with
+            the guard off they can be read now but not afterwards.
+        content_survives_as: For versions lost, a version that can be read afterwards and is known to have
+            the same content.
+        content_survives_by: How that is known, as same_content_by of `Table.versions()`.
+        warnings: Sentences about running streams that would lose files, and about kept versions that
+            Delta's guard refuses.
     """
 
+    handle: Handle = field(repr=False, compare=False)
+    version: int
+    table_id: str
+    at: datetime
+    retention: timedelta
+    table_retention: timedelta
+    keep_versions: tuple[int, ...]
+    files: pa.Table
+    directories: pa.Table
+    kept: pa.Table
+    storage: pa.Table
+    versions: pa.Table
+    versions_lost: list[int]
+    blocked_versions_lost: list[int]
+    content_survives_as: dict[int, int]
+    content_survives_by: dict[int, str]
+    warnings: tuple[str, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes that would be freed."""
+        return pc.sum(self.files["size_bytes"]).as_py() or 0
+
+    @property
+    def num_files(self) -> int:
+        """The number of files that would be deleted."""
+        return self.files.num_rows
+
+    @property
+    def empty_directories(self) -> list[str]:
+        """The paths of the folders that would be deleted."""
+        return self.directories.filter(self.directories["is_empty"])["path"].to_pylist()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing would be deleted."""
+        return not self.num_files and not self.empty_directories
+
     def run(
-        self, parallel_delete: bool | None = None, progress: bool | Callable[[Any], None] | None = None
+        self,
+        parallel_delete: bool | None = None,
+        progress: bool | Callable[[VacuumProgress], None] | None = None,
     ) -> VacuumResult:
         """Delete the planned files and nothing else, by Delta's VACUUM USING INVENTORY.
 
@@ -61,7 +134,25 @@ class VacuumPlan(Preview, Plan):
             RunFailedError: Spark or Delta failed; the message says what was deleted.
             RunCancelled: It was cancelled; the message says what was deleted.
         """
-        return run_vacuum(self, parallel_delete, progress)
+        start, handle = time.monotonic(), self.handle
+        if parallel_delete not in (None, True, False):
+            raise InvalidArgumentError(
+                f"parallel_delete={parallel_delete!r} is neither True, False nor None."
+            )
+        if self.at > datetime.now(UTC):
+            raise InvalidArgumentError(
+                f"The plan is a preview for {show_time(self.at)}, which is in the future: run it then, or "
+                "make a plan without at; nothing was deleted."
+            )
+        on_disk = _check_fresh(self)
+        before = read_readability(handle, on_disk)
+        handle.warn_of_commit_risk()
+        retain = f" RETAIN {hours(self.retention)} HOURS" if self.retention < self.table_retention else ""
+        with reporting(handle.store, self.files, progress) as look:
+            if not self.is_empty:
+                delete(handle, self.files, self.empty_directories, retain, parallel_delete, look)
+            look("Comparing")
+            return _result(self, on_disk, before, time.monotonic() - start)
 
     def explain(self) -> str:
         """Explain the cost, what would be deleted and what kept, one sentence per line."""
@@ -74,11 +165,9 @@ class VacuumPlan(Preview, Plan):
                 *self._costs(),
                 f"VACUUM on {day} would delete {self._deleted()}; {kept}.",
                 self._folders(),
-            ]
-            lines.append(
                 f"A query or write that began more than {kept_hours} hours before and still runs may need "
-                "these files."
-            )
+                "these files.",
+            ]
         if self.keep_versions:
             lines.append(self._kept_versions())
         if self.retention > self.table_retention and self.handle.ignores_retain:
@@ -118,30 +207,21 @@ class VacuumPlan(Preview, Plan):
 
     def _costs(self) -> list[str]:
         lost, blocked = self.versions_lost, self.blocked_versions_lost
-        known, claimed = self.content_survives_as, self.content_claimed_as
-        sentences = ["No version that can be read now would be lost."]
+        lines = ["No version that can be read now would be lost."]
         if lost:
-            number = format_count(len(lost), "version")
-            sentences = [f"{number} that can be read now would be lost: {ranges(lost)}."]
-        if known:
+            lines = [
+                f"{format_count(len(lost), 'version')} that can be read now would be lost: {ranges(lost)}."
+            ]
+        if self.content_survives_as:
             pairs = [
                 f"{version} as {other} ({self.content_survives_by[version]})"
-                for version, other in known.items()
+                for version, other in self.content_survives_as.items()
             ]
-            sentences.append(f"The same content can still be read as another version: {format_list(pairs)}.")
-        if claimed:
-            claims = [f"{version} as {other}" for version, other in claimed.items()]
-            version, other = next(iter(claimed.items()))
-            sentences.append(
-                f"Their writers claim that other versions have the same content: {format_list(claims)}; "
-                f"nothing proves it, so compare them first with diff({version}, {other}, verify=True)."
-            )
-        lines = [" ".join(sentences)]
+            lines[0] += f" The same content can still be read as another version: {format_list(pairs)}."
         if blocked:
-            number = format_count(len(blocked), "version")
             lines.append(
-                f"{number} that Delta's guard refuses already, as older than the retention, would lose "
-                f"files: {ranges(blocked)}."
+                f"{format_count(len(blocked), 'version')} that Delta's guard refuses already, as older than "
+                f"the retention, would lose files: {ranges(blocked)}."
             )
         return lines
 
@@ -161,7 +241,7 @@ class VacuumPlan(Preview, Plan):
     def _kept_versions(self) -> str:
         several = len(self.keep_versions) > 1
         which = f"All files of version{'s' * several} {ranges(self.keep_versions)} are kept"
-        kept = next((row for row in self.kept.to_pylist() if row["reason"] == NEEDED), None)
+        kept = next((row for row in self.kept.to_pylist() if row["reason"] == decide.NEEDED), None)
         if kept is None:
             return f"{which}; a plain VACUUM would keep them too."
         files = f"{format_count(kept['num_files'], 'file')} ({format_size(kept['size_bytes'])})"
@@ -175,15 +255,14 @@ def plan_vacuum(
     handle: Handle,
     retention: str | None = None,
     keep_versions: Sequence[int] | None = None,
-    mode: str = FULL,
+    mode: str = "FULL",
     at: datetime | str | None = None,
     verify: bool = False,
 ) -> VacuumPlan:
-    """Plan VACUUM by the rules of VacuumCommand.gc.
+    """Plan VACUUM; see `Table.plan_vacuum` for the arguments and errors.
 
     VACUUM deletes each file that is older than the retention, not live, and without a tombstone younger
-    than the retention. Hidden files and folders are kept. See `Table.plan_vacuum` for the arguments and
-    errors.
+    than the retention. Hidden files and folders are kept.
 
     Examples:
         >>> vacuum = ck.open_table("data/flights").plan_vacuum(at="2100-01-01")
@@ -199,5 +278,124 @@ def plan_vacuum(
         removed_at: timestamp[ms, tz=UTC]
         modification_time: timestamp[ms, tz=UTC]
     """
-    deletion, state = decide(handle, retention, keep_versions, mode, handle.instant(at))
-    return VacuumPlan(**vars(with_cost(deletion, state, verify)))
+    moment = handle.instant(at)
+    if not isinstance(mode, str) or mode.upper() != "FULL":
+        raise InvalidArgumentError(
+            f'mode={mode!r} is not planned here: use mode="FULL", or run VACUUM … LITE in SQL.'
+        )
+    metadata = handle.log.snapshot().metadata
+    has_iceberg = "iceberg" in metadata.configuration.get("delta.universalFormat.enabledFormats", "")
+    folder = look_through(handle.store, metadata.partition_columns, has_iceberg)
+    state = read_readability(handle, folder.files)
+    chosen = decide.vacuum_retention(handle, state.retention, retention)
+    keep = decide.check_versions(state, keep_versions)
+    decision = decide.decide(handle.store, folder, state, keep, cutoff(moment, chosen))
+    paths = decision.files["path"].combine_chunks()
+    is_empty = not len(paths) and not pc.any(decision.directories["is_empty"]).as_py()
+    cost = cost_of(handle, state, paths, keep, is_empty, verify)
+    return VacuumPlan(
+        handle=handle,
+        version=state.needs.latest,
+        table_id=state.needs.snapshot.metadata.id,
+        at=moment,
+        retention=chosen,
+        table_retention=state.retention,
+        keep_versions=keep,
+        storage=decide.storage_table(folder.files, state.needs, paths),
+        **decision._asdict(),
+        **cost._asdict(),
+    )
+
+
+def _check_fresh(plan: VacuumPlan) -> pa.Table:
+    """Refuse a plan whose table, files or folders have changed; return the files in the folder."""
+    snapshot = plan.handle.log.snapshot()
+    if snapshot.version != plan.version:
+        raise _stale(f"The plan was made at version {plan.version} and the table is at {snapshot.version}")
+    if snapshot.metadata.id != plan.table_id:
+        raise _stale(
+            f"The table was created again since the plan was made, with another version {plan.version}"
+        )
+    folder = look_through(plan.handle.store, snapshot.metadata.partition_columns)
+    planned = plan.files["path"]
+    rows = pc.index_in(planned, value_set=folder.files["path"])
+    now = folder.files.take(rows)
+    same_time = pc.equal(plan.files["modification_time"].cast(pa.int64()), now["modification_time"])
+    same = pc.and_(same_time, pc.equal(plan.files["size_bytes"], now["size_bytes"]))
+    for paths, what in (
+        (planned.filter(rows.is_null()), "missing since the plan was made"),
+        (planned.filter(pc.invert(same)), "not the same as when the plan was made"),
+    ):
+        if len(paths):
+            are = "is" if len(paths) == 1 else "are"
+            number = format_count(len(paths), "planned file")
+            raise _stale(f"{number} ({format_list(paths.to_pylist())}) {are} {what}")
+    left = {path: folder.directories.get(path) for path in plan.empty_directories}
+    for path in plan.empty_directories:
+        outer = path.rpartition("/")[0]
+        if entries := left.get(outer):
+            left[outer] = entries - 1
+    for path, entries in left.items():
+        if entries is None:
+            raise _stale(f"The folder {path} is missing since the plan was made")
+        if entries:
+            raise _stale(f"The folder {path} is no longer empty")
+    return folder.files
+
+
+def _stale(what: str) -> StalePlanError:
+    return StalePlanError(f"{what}: make a new plan; nothing was deleted.")
+
+
+def _result(plan: VacuumPlan, on_disk: pa.Table, before: Readability, seconds: float) -> VacuumResult:
+    """Compare the folder and the log after a run with the plan, and with the files on disk before."""
+    store, log = plan.handle.store, plan.handle.log
+    now = list_folder(store, log.snapshot().metadata.partition_columns)
+    after = read_readability(plan.handle, now)
+    planned = plan.files.select(["path", "size_bytes"])
+    exists = pa.array(still_there(store, planned["path"].to_pylist()), pa.bool_())
+    others = on_disk["path"].filter(pc.invert(pc.is_in(on_disk["path"], value_set=planned["path"])))
+    statuses = dict(zip(after.needs.versions.tolist(), after.statuses().tolist(), strict=True))
+    readable_after = np.array([statuses.get(int(version), LOG_GONE) for version in before.needs.versions])
+    versions = before.compared(before.statuses(), readable_after)
+    could, can = (pc.equal(versions[name], YES) for name in ("readable", "readable_after"))
+    lost = versions["version"].filter(pc.and_not(could, can)).to_pylist()
+    stored = decide.storage_table(now, after.needs, pa.array([], pa.string()))["size_bytes"]
+    commits = log.commits()
+    is_own = pc.and_(
+        pc.starts_with(pc.fill_null(commits["operation"], ""), "VACUUM "),
+        pc.greater(commits["version"], plan.version),
+    )
+    return VacuumResult(
+        files=planned.filter(pc.invert(exists)),
+        not_deleted=_not_deleted(plan, planned.filter(exists), after),
+        not_planned=tuple(others.filter(pc.invert(pc.is_in(others, value_set=now["path"]))).to_pylist()),
+        directories=tuple(path for path in plan.empty_directories if not store.is_folder(path)),
+        commits=tuple(commits["version"].filter(is_own).to_pylist()),
+        storage=plan.storage.set_column(2, "size_bytes_after", stored),
+        versions=versions,
+        versions_lost=lost,
+        content_survives_as={
+            version: other
+            for version, other in plan.content_survives_as.items()
+            if version in lost and statuses.get(other) == YES
+        },
+        versions_lost_as_planned=lost == plan.versions_lost,
+        seconds=seconds,
+    )
+
+
+def _not_deleted(plan: VacuumPlan, files: pa.Table, after: Readability) -> pa.Table:
+    """Make `VacuumResult.not_deleted`."""
+    needs, rows, store = after.needs, files.to_pylist(), plan.handle.store
+    young = needs.young_tombstones(cutoff(plan.at, plan.retention))
+    needed = {*needs.live["path"].to_pylist(), *young["path"].to_pylist()}
+    for row in rows:
+        folder = row["path"].rpartition("/")[0]
+        if row["path"] in needed:
+            row["why"] = f"version {needs.latest}, committed during the run, names it"
+        elif not store.may_write(folder):
+            row["why"] = f"the folder {store.place(folder)} can't be written to"
+        else:
+            row["why"] = "the file system refused to delete it"
+    return pa.Table.from_pylist(rows, _NOT_DELETED)

@@ -1,32 +1,33 @@
-"""Run the plan of a vacuum: check it, let Delta delete exactly its files, and measure the result."""
+"""Let Delta delete the planned files, report the progress, and the record of the result."""
 
+import contextlib
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from matplotlib.figure import Figure
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
-from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanError
+from compaction_kit import plots
+from compaction_kit.errors import RunCancelled
 from compaction_kit.execute.failures import translate
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable, session_confs
 from compaction_kit.execute.work import Measured, ProgressBar
-from compaction_kit.folder import Folder, look_through
-from compaction_kit.history.readable import read_readability
-from compaction_kit.retention import hours
+from compaction_kit.handle import Handle
+from compaction_kit.history.readable import YES
+from compaction_kit.records import Result
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import quoted, table_name
-from compaction_kit.text import format_count, format_list, format_size
-from compaction_kit.times import show_time
-from compaction_kit.vacuum.cost import Preview
-from compaction_kit.vacuum.result import VacuumResult, measure, still_there
+from compaction_kit.storage import Store
+from compaction_kit.text import format_count, format_list, format_seconds, format_size
+from compaction_kit.vacuum.cost import ranges, spent_versions
 
 _PARALLEL_DELETE = "spark.databricks.delta.vacuum.parallelDelete.enabled"
 _LITE = "spark.databricks.delta.vacuum.lite.enabled"
@@ -62,148 +63,167 @@ class VacuumProgress(Measured):
         )
 
 
-def run_vacuum(
-    plan: Preview,
-    parallel_delete: bool | None = None,
-    progress: bool | Callable[[VacuumProgress], None] | None = None,
-) -> VacuumResult:
-    """Run a plan; see `VacuumPlan.run` for the arguments and errors."""
+@dataclass(frozen=True, repr=False)
+class VacuumResult(Result):
+    """What a vacuum did.
+
+    Attributes:
+        files: The deleted files: path (string, relative to the table, decoded), size_bytes (int64).
+        not_deleted: The planned files that were not deleted: path, size_bytes, why (string).
+        not_planned: Paths that no longer exist and were not planned: others deleted them.
+        directories: The paths of the deleted folders.
+        commits: The versions that VACUUM committed, its start and its end; none if
+            spark.databricks.delta.vacuum.logging.enabled is off in the session.
+        storage, versions: As in the plan, with the actual state after the run.
+        versions_lost: The versions that could be read before and can't be read now.
+        content_survives_as: For versions lost, a version with the same content that can be read now.
+        versions_lost_as_planned: Whether exactly the planned versions were lost.
+        seconds: The duration of the whole run.
+    """
+
+    files: pa.Table
+    not_deleted: pa.Table
+    not_planned: tuple[str, ...]
+    directories: tuple[str, ...]
+    commits: tuple[int, ...]
+    storage: pa.Table
+    versions: pa.Table
+    versions_lost: list[int]
+    content_survives_as: Mapping[int, int]
+    versions_lost_as_planned: bool
+    seconds: float
+
+    @property
+    def num_files(self) -> int:
+        """The number of deleted files."""
+        return self.files.num_rows
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the deleted files."""
+        return pc.sum(self.files["size_bytes"]).as_py() or 0
+
+    @property
+    def as_planned(self) -> bool:
+        """Whether exactly the planned files were deleted and the planned versions lost."""
+        return not len(self.not_deleted) and not self.not_planned and self.versions_lost_as_planned
+
+    def facts(self) -> dict[str, str]:
+        """Return the outcome for people: name and value."""
+        if not self.num_files and not self.directories and not len(self.not_deleted):
+            return {"outcome": "nothing to do: the plan is empty, so nothing was deleted"}
+        lost = f"{len(self.versions_lost):,}: {ranges(self.versions_lost)}" if self.versions_lost else "none"
+        pairs = [f"{lost} as {other}" for lost, other in self.content_survives_as.items()]
+        rows = [f"{row['path']}: {row['why']}" for row in self.not_deleted.to_pylist()]
+        facts = {
+            "versions lost": lost,
+            "of the same content": format_list(pairs),
+            "deleted": f"{format_count(self.num_files, 'file')}, {format_size(self.size_bytes)}"
+            f"{', as planned' if self.as_planned else ''}",
+            "folders": f"{format_count(len(self.directories), 'empty folder')} deleted",
+            "not deleted": f"{format_count(len(rows), 'file')}: {format_list(rows, 3, '; ')}",
+            "not planned": f"{format_count(len(self.not_planned), 'file')} that others deleted",
+            "committed": f"version {', '.join(map(str, self.commits))}: VACUUM's start and end",
+            "time": format_seconds(self.seconds),
+        }
+        needed = {
+            "of the same content": pairs,
+            "folders": self.directories,
+            "not deleted": rows,
+            "not planned": self.not_planned,
+            "committed": self.commits,
+        }
+        return {name: fact for name, fact in facts.items() if needed.get(name, True)}
+
+    def parts(self) -> tuple[object, ...]:
+        """Return the facts and the figure."""
+        return self.facts(), self.plot()
+
+    def plot(self) -> Figure:
+        """Draw the storage before and after, and which versions could be read before and after."""
+        before = self.versions["readable"].to_pylist().count(YES)
+        spent = spent_versions(self.versions_lost, self.content_survives_as, before)
+        title = f"VACUUM cost {spent} and freed {format_size(self.size_bytes)}"
+        return plots.vacuum(self.storage, self.versions, title)
+
+
+@contextlib.contextmanager
+def reporting(
+    store: Store, files: pa.Table, progress: bool | Callable[[VacuumProgress], None] | None
+) -> Iterator[Callable[..., None]]:
+    """Yield a function that reports how many files are gone, by a sample; it takes the name of a step."""
     start = time.monotonic()
-    if parallel_delete not in (None, True, False):
-        raise InvalidArgumentError(f"parallel_delete={parallel_delete!r} is neither True, False nor None.")
-    if plan.at > datetime.now(UTC):
-        raise InvalidArgumentError(
-            f"The plan is a preview for {show_time(plan.at)}, which is in the future: run it then, or "
-            "make a plan without at; nothing was deleted."
-        )
-    on_disk = _check_fresh(plan)
-    before = read_readability(plan.handle, on_disk)
-    plan.handle.warn_of_commit_risk()
     bar = ProgressBar() if progress is True else None
     report = bar or (progress if callable(progress) else None)
-    sample = np.linspace(0, plan.num_files - 1, min(plan.num_files, _MOST_LOOKED_AT)).astype(int)
-    places = plan.files["path"].take(sample).to_pylist()
+    number, size_bytes = len(files), pc.sum(files["size_bytes"]).as_py() or 0
+    sample = np.linspace(0, number - 1, min(number, _MOST_LOOKED_AT)).astype(int)
+    places = files["path"].take(sample).to_pylist()
 
     def look(step: str | None = None) -> None:
         if report is not None:
-            report(_progress(plan, places, step, time.monotonic() - start))
+            gone = len(places) - sum(still_there(store, places))
+            share = gone / len(places) if places else 0.0
+            done = round(share * number), number, round(share * size_bytes), size_bytes
+            default = "Deleting" if gone else "Delta checks the files"
+            report(VacuumProgress(step or default, share, *done, time.monotonic() - start))
 
     try:
-        if not plan.is_empty:
-            with quiet_errors():
-                _delete(plan, plan.handle.spark, parallel_delete, look)
-        look("Comparing")
-        return measure(plan, on_disk, before, time.monotonic() - start)
+        yield look
     finally:
         if bar is not None:
             bar.close()
 
 
-def _check_fresh(plan: Preview) -> pa.Table:
-    """Refuse a plan whose table, files or folders have changed; return the files in the folder."""
-    snapshot = plan.handle.log.snapshot()
-    if snapshot.version != plan.version:
-        raise _stale(f"The plan was made at version {plan.version} and the table is at {snapshot.version}")
-    if snapshot.metadata.id != plan.table_id:
-        raise _stale(
-            f"The table was created again since the plan was made, with another version {plan.version}"
-        )
-    folder = look_through(plan.handle.store, snapshot.metadata.partition_columns)
-    planned = plan.files["path"]
-    rows = pc.index_in(planned, value_set=folder.files["path"])
-    gone = planned.filter(rows.is_null())
-    if len(gone):
-        raise _stale(f"{_named(gone)} missing since the plan was made")
-    now = folder.files.take(rows)
-    same_time = pc.equal(plan.files["modification_time"].cast(pa.int64()), now["modification_time"])
-    same = pc.and_(same_time, pc.equal(plan.files["size_bytes"], now["size_bytes"]))
-    changed = planned.filter(pc.invert(same))
-    if len(changed):
-        raise _stale(f"{_named(changed)} not the same as when the plan was made")
-    _check_directories(plan, folder)
-    return folder.files
-
-
-def _check_directories(plan: Preview, folder: Folder) -> None:
-    left = {path: folder.directories.get(path) for path in plan.empty_directories}
-    for path in plan.empty_directories:
-        outer = path.rpartition("/")[0]
-        held = left.get(outer)
-        if held:
-            left[outer] = held - 1
-    for path, entries in left.items():
-        if entries is None:
-            raise _stale(f"The folder {path} is missing since the plan was made")
-        if entries:
-            raise _stale(f"The folder {path} is no longer empty")
-
-
-def _named(paths: pa.ChunkedArray) -> str:
-    """Count files and name the first paths, followed by "is" or "are"."""
-    number = format_count(len(paths), "planned file")
-    return f"{number} ({format_list(paths.to_pylist())}) {'is' if len(paths) == 1 else 'are'}"
-
-
-def _stale(what: str) -> StalePlanError:
-    return StalePlanError(f"{what}: make a new plan; nothing was deleted.")
-
-
-def _delete(
-    plan: Preview, spark: SparkSession, parallel_delete: bool | None, look: Callable[[], None]
+def delete(
+    handle: Handle,
+    files: pa.Table,
+    directories: list[str],
+    retain: str,
+    parallel_delete: bool | None,
+    look: Callable[[], None],
 ) -> None:
-    """Let Delta delete the planned files, by VACUUM … USING INVENTORY.
+    """Let Delta delete files and empty folders, by VACUUM … USING INVENTORY.
 
-    Delta deletes the files of an inventory that the log doesn't need and that are older than the table's
-    retention. A shorter retention needs RETAIN, which Delta refuses while its retention check is on.
+    Delta deletes those of them that the log doesn't need and that are older than the table's retention. A
+    shorter retention needs RETAIN in `retain`, which Delta refuses while its retention check is on.
     """
+    spark = handle.spark
+    paths = files["path"].to_pylist()
     # USING INVENTORY can't be combined with LITE, which is a setting too.
     confs = {_LITE: "false"}
     if parallel_delete is not None:
         confs[_PARALLEL_DELETE] = str(parallel_delete).lower()
     view = f"compaction_kit_{uuid.uuid4().hex}"
-    name = table_name(spark, plan.handle.uri)
-    retain = f" RETAIN {hours(plan.retention)} HOURS" if plan.retention < plan.table_retention else ""
+    name = table_name(spark, handle.uri)
     statement = f"VACUUM {name} USING INVENTORY (SELECT * FROM {quoted(view)}){retain}"
+    nothing = np.zeros(len(directories), np.int64)
+    inventory: dict[str, Any] = {
+        # Paths as Hadoop writes them, not URL-encoded.
+        "path": list(map(handle.store.uri, (*paths, *directories))),
+        "length": np.append(files["size_bytes"].to_numpy(), nothing),
+        "isDir": np.repeat([False, True], [len(paths), len(directories)]),
+        "modificationTime": np.append(files["modification_time"].cast("int64").to_numpy(), nothing),
+    }
+
+    def outcome() -> str:
+        gone = len(paths) - sum(still_there(handle.store, paths))
+        deleted = f"{gone:,} of {format_count(len(paths), 'planned file')} were deleted"
+        return deleted if gone else "nothing was deleted"
+
     try:
-        with session_confs(spark, confs):
-            spark.createDataFrame(_inventory(plan), _INVENTORY).createOrReplaceTempView(view)
+        with quiet_errors(), session_confs(spark, confs):
+            spark.createDataFrame(pd.DataFrame(inventory), _INVENTORY).createOrReplaceTempView(view)
             run_cancellable(spark, lambda: spark.sql(statement).collect(), look)
     except (PySparkException, Py4JJavaError, OSError) as error:
-        raise translate(error, plan.handle.store.root, _outcome(plan)) from None
+        raise translate(error, handle.store.root, outcome()) from None
     except (WorkCancelled, KeyboardInterrupt):
         # Either the caller's progress raised an exception, or Ctrl-C was pressed.
-        sentence = f"The vacuum was cancelled, {_outcome(plan)}: make a new plan for what is left."
+        sentence = f"The vacuum was cancelled, {outcome()}: make a new plan for what is left."
         raise RunCancelled(sentence) from None
     finally:
         spark.catalog.dropTempView(view)
 
 
-def _inventory(plan: Preview) -> pd.DataFrame:
-    paths, folders = plan.files["path"].to_pylist(), plan.empty_directories
-    times = plan.files["modification_time"].cast("int64").to_numpy()
-    nothing = np.zeros(len(folders), np.int64)
-    return pd.DataFrame(
-        {
-            # Paths as Hadoop writes them, not URL-encoded.
-            "path": list(map(plan.handle.store.uri, (*paths, *folders))),
-            "length": np.append(plan.files["size_bytes"].to_numpy(), nothing),
-            "isDir": np.repeat([False, True], [len(paths), len(folders)]),
-            "modificationTime": np.append(times, nothing),
-        }
-    )
-
-
-def _outcome(plan: Preview) -> str:
-    left = sum(still_there(plan))
-    if left == plan.num_files:
-        return "nothing was deleted"
-    return f"{plan.num_files - left:,} of {format_count(plan.num_files, 'planned file')} were deleted"
-
-
-def _progress(plan: Preview, places: list[str], step: str | None, seconds: float) -> VacuumProgress:
-    store = plan.handle.store.listed()
-    gone = sum(not store.is_taken(place) for place in places)
-    share = gone / len(places) if places else 0.0
-    files_done, bytes_done = round(share * plan.num_files), round(share * plan.size_bytes)
-    step = step or ("Deleting" if gone else "Delta checks the files")
-    return VacuumProgress(step, share, files_done, plan.num_files, bytes_done, plan.size_bytes, seconds)
+def still_there(store: Store, paths: list[str]) -> list[bool]:
+    """Return whether each path is on disk."""
+    return list(map(store.listed().is_taken, paths))

@@ -254,6 +254,4 @@ def _sentence(row: dict[str, Any]) -> str:
         lines.append(f"By the log, its content can be read as version {row['read_instead']}.")
     elif row["same_content_as"] is not None:
         lines.append(f"Version {row['same_content_as']} has the same content: {row['same_content_by']}.")
-    if row["content_claim"]:
-        lines.append(f"That it changed no data is {row['content_claim']}.")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Tables that Spark wrote, with lives by chance: steps as data, and the tables made from them."""
+"""Tables that Spark wrote in random steps."""
 
 import contextlib
 import shutil
@@ -29,15 +29,14 @@ EVENTS: tuple[Event, ...] = (
     "checkpoint", "checkpoint", "age", "age", "trim the log", "trim the log", "lose a file", "orphan",
     "vacuum",
 )  # fmt: skip
-# Of a session that runs many queries over next to nothing: half the time each.
-# As long as removed files are kept, in days; steps of "age" make tables older by up to as much.
+# How long removed files are kept, in days; steps of "age" make tables older by about as much.
 RETENTION_DAYS = 7
 _MOST_STEPS = 7
 
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that happens to a table; `number` says where, which, or how many days."""
+    """One change or event; `number` says where, which, or how many days."""
 
     what: Change | Event
     number: int = 0
@@ -45,7 +44,7 @@ class Step:
 
 @dataclass(frozen=True)
 class History:
-    """A table's properties, and what happens to it after it was made with a few rows."""
+    """A table's properties, and the steps after it was written with a few rows."""
 
     vectors: bool
     in_commit_timestamps: bool
@@ -54,26 +53,18 @@ class History:
     steps: tuple[Step, ...]
 
 
-def steps(most: int = _MOST_STEPS) -> st.SearchStrategy[tuple[Step, ...]]:
-    """What happens to a table, in order."""
-    numbers = st.integers(0, 11)
-    step = st.builds(Step, st.sampled_from([*CHANGES, *EVENTS]), numbers)
-    return st.lists(step, min_size=2, max_size=most).map(tuple)
-
-
 def histories(most: int = _MOST_STEPS) -> st.SearchStrategy[History]:
-    """A table's life."""
-    flags = [st.booleans() for _ in range(4)]
-    return st.builds(History, *flags, steps(most))
+    step = st.builds(Step, st.sampled_from([*CHANGES, *EVENTS]), st.integers(0, 11))
+    steps = st.lists(step, min_size=2, max_size=most).map(tuple)
+    return st.builds(History, *[st.booleans() for _ in range(4)], steps)
 
 
 @contextlib.contextmanager
 def made(spark: SparkSession, history: History) -> Iterator[Path]:
-    """A table with this history, in a folder of its own for the time of a `with` block."""
+    """Make a table with this history, for the time of a `with` block."""
     folder = Path(tempfile.mkdtemp(prefix="history-"))
     table = folder / "table"
     try:
-        # What the steps do isn't held up by what is tested.
         with session_confs(spark, {GUARD: "false"}):
             _create(spark, table, history)
             for step in history.steps:
@@ -85,7 +76,7 @@ def made(spark: SparkSession, history: History) -> Iterator[Path]:
 
 
 def take(spark: SparkSession, table: Path, step: Step) -> None:
-    """Let one thing happen to a table; nothing does, where it can't."""
+    """Take one step; do nothing where it can't be taken."""
     name, number = f"delta.`{table}`", step.number
     statements = {
         "delete": f"DELETE FROM {name} WHERE id % 5 = {number % 5}",
@@ -99,7 +90,7 @@ def take(spark: SparkSession, table: Path, step: Step) -> None:
     if step.what == "append":
         _rows(spark, 100 * number, 4).write.format("delta").mode("append").save(str(table))
     elif step.what in statements:
-        # What was lost before, or isn't there, is refused; so is a column that is there already.
+        # Delta refuses versions that are lost and columns that exist.
         with contextlib.suppress(PySparkException, Py4JJavaError):
             spark.sql(statements[step.what]).collect()
     elif step.what == "checkpoint":
@@ -119,9 +110,9 @@ def take(spark: SparkSession, table: Path, step: Step) -> None:
 
 
 def probe(spark: SparkSession, table: Path, version: int) -> str:
-    """What comes of an attempt to read a version: "yes", or why not, as `Table.versions` has it."""
+    """Try to read a version; returns the value that `Table.versions` should have in `readable`."""
     try:
-        # A count would be told from statistics alone.
+        # A count would be answered by statistics alone.
         spark.read.format("delta").option("versionAsOf", version).load(str(table)).select("id").collect()
     except (PySparkException, Py4JJavaError) as error:
         text = str(error)
@@ -129,7 +120,7 @@ def probe(spark: SparkSession, table: Path, version: int) -> str:
             return "blocked"
         if "FILE_NOT_EXIST" in text or "FileNotFoundException" in text:
             return "missing files"
-        # Before 4.1 the sentence alone.
+        # The last is Delta's before 4.1.
         gone = "VersionNotFound", "DELTA_VERSION", "LOG_FILE_NOT_FOUND", "Cannot time travel Delta table"
         if any(what in text for what in gone):
             return "log gone"
@@ -138,7 +129,7 @@ def probe(spark: SparkSession, table: Path, version: int) -> str:
 
 
 def probe_all(spark: SparkSession, table: Path) -> dict[int, str]:
-    """What comes of attempts to read each version whose commit is in the log."""
+    """Try to read each version whose commit is in the log."""
     deltas_view.forget(spark)
     commits = [file.version or 0 for file in list_log(open_store(str(table))) if file.kind is Kind.COMMIT]
     return {version: probe(spark, table, version) for version in commits}
@@ -162,7 +153,7 @@ def _rows(spark: SparkSession, start: int, count: int):  # type: ignore[no-untyp
 
 
 def _trim(table: Path, number: int) -> None:
-    """Take commits before the latest checkpoint away, the oldest first; not always all of them."""
+    """Delete commits before the latest checkpoint, the oldest first."""
     files = list_log(open_store(str(table)))
     checkpoint = max(complete_checkpoints(files), default=0)
     commits = sorted(file.version or 0 for file in files if file.kind is Kind.COMMIT)

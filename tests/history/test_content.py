@@ -2,6 +2,7 @@ import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,19 +13,21 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.table import Table
 from tests import folders, handmade
 from tests.ageing import age
 from tests.chance import examples
 
 CopyOf = Callable[[Path], Path]
-CONTRADICTED = "claimed by its writer, contradicted by the row counts"
+
+
+def unchanged(action: handmade.Action) -> handmade.Action:
+    return {name: fields | {"dataChange": False} for name, fields in action.items()}
 
 
 @pytest.fixture(scope="module")
 def claims(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Overwritten again and again with dataChange=false: 100 of 1,000 rows dropped (1), put back (2: that
-    changes data), a row changed (3), in one file and the same (4).
+    """Overwritten with dataChange=false but in version 2: 100 of 1,000 rows dropped (1), put back (2), a row
+    changed (3), the same in one file (4).
     """
     table = tmp_path_factory.mktemp("claims") / "table"
     commits: list[list[handmade.Action]] = []
@@ -46,83 +49,41 @@ def claims(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return handmade.write_log(table, *commits)
 
 
-def columns(table: Table, verify: bool = False) -> list[tuple[int | None, str | None, str | None]]:
-    versions = table.versions(verify)
-    names = ("same_content_as", "same_content_by", "content_claim")
-    return list(zip(*(versions[name].to_pylist() for name in names), strict=True))
-
-
 @pytest.mark.spark
-def test_a_writers_claim_is_no_proof_and_row_counts_or_a_fingerprint_may_refute_it(
-    spark: SparkSession, claims: Path
-) -> None:
-    table = open_table(claims, spark)
-    none, claimed = (None, None, None), (None, None, "claimed by its writer")
-    assert columns(table) == [none, (None, None, CONTRADICTED), none, claimed, claimed]
-    fingerprint = "equal fingerprints"
-    assert columns(table, verify=True) == [
-        none,
-        (None, None, CONTRADICTED),
-        none,
-        (4, fingerprint, "claimed by its writer, refuted by the fingerprints"),
-        (3, fingerprint, None),
-    ]
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize(
-    ("versions", "by_log", "by_rows"),
-    [
-        (
-            (0, 1),
-            "different: 100 rows fewer, though claimed by its writer to be the same",
-            "different: other",
-        ),
-        ((1, 0), "different: 100 rows more, though claimed by its writer to be the same", "different: other"),
-        ((0, 2), "not known to be the same; verify=True compares", "the same: equal fingerprints"),
-        (
-            (2, 3),
-            "claimed by its writer to be the same; verify=True",
-            "different: other fingerprints, though",
-        ),
-        ((3, 4), "claimed by its writer to be the same; verify=True", "the same: equal fingerprints"),
-        ((2, 2), "the same: identical files", "the same: identical files"),
-    ],
-)
-def test_a_diff_says_how_it_knows(
-    spark: SparkSession, claims: Path, versions: tuple[int, int], by_log: str, by_rows: str
-) -> None:
-    table = open_table(claims, spark)
-    for verify, words in ((False, by_log), (True, by_rows)):
-        diff = table.diff(*versions, verify=verify)
-        assert diff.facts()["content"].startswith(words)
-        assert diff.same_content == words.startswith("the same")
-
-
-@pytest.mark.spark
-def test_no_vacuum_takes_a_claim_for_a_spare_copy(spark: SparkSession, copy_of: CopyOf, claims: Path) -> None:
-    table = open_table(copy_of(claims), spark)
-    age(table.path, 1)
-    later = datetime.now(UTC) + timedelta(days=6, minutes=1)
-    vacuum = table.plan_vacuum(at=later)
-    assert vacuum.versions_lost == [0, 1, 2, 3]
-    assert vacuum.content_survives_as == {}
-    assert vacuum.content_claimed_as == {2: 4, 3: 4}
-    assert "same content can still be read" not in vacuum.explain()
-    assert "diff(2, 4, verify=True)" in vacuum.explain()
-    verified = table.plan_vacuum(at=later, verify=True)
-    assert verified.content_survives_as == {3: 4}
-    assert "3 as 4 (equal fingerprints)" in verified.explain()
-
-
-@pytest.mark.spark
-def test_versions_whose_files_are_gone_are_not_compared(
+def test_a_claim_to_change_no_data_proves_nothing_and_reading_the_rows_does(
     spark: SparkSession, copy_of: CopyOf, claims: Path
 ) -> None:
     table = open_table(copy_of(claims), spark)
+    assert table.versions()["same_content_by"].to_pylist() == [None] * 5
+    versions = table.versions(verify=True)
+    assert versions["same_content_as"].to_pylist() == [None, None, None, 4, 3]
+    assert versions["same_content_by"].to_pylist() == [None, None, None, "proved", "proved"]
+    unknown = "not known to be the same; verify=True compares the rows"
+    for start, end, by_log, by_rows in (
+        (0, 1, "different: 100 rows fewer", "different: other fingerprints"),
+        (1, 0, "different: 100 rows more", "different: other fingerprints"),
+        (0, 2, unknown, "the same: proved"),
+        (2, 3, unknown, "different: other fingerprints"),
+        (3, 4, unknown, "the same: proved"),
+        (2, 2, "the same: identical files", "the same: identical files"),
+    ):
+        for verify, words in ((False, by_log), (True, by_rows)):
+            diff = table.diff(start, end, verify=verify)
+            assert diff.facts()["content"] == words
+            assert diff.same_content == words.startswith("the same")
+    # A vacuum takes no such commit for a copy of what it deletes.
+    age(table.path, 1)
+    later = datetime.now(UTC) + timedelta(days=6, minutes=1)
+    vacuum = table.plan_vacuum(at=later)
+    assert (vacuum.versions_lost, vacuum.content_survives_as) == ([0, 1, 2, 3], {})
+    assert "same content can still be read" not in vacuum.explain()
+    verified = table.plan_vacuum(at=later, verify=True)
+    assert verified.content_survives_as == {3: 4}
+    assert "3 as 4 (proved)" in verified.explain()
+    # Versions whose files are gone are not compared.
     for path in table.diff(3, 4).paths("removed"):
         (table.path / path).unlink()
-    assert columns(table, verify=True)[3:] == [(None, None, "claimed by its writer")] * 2
+    assert table.versions(verify=True)["same_content_by"].to_pylist() == [None] * 5
     with pytest.raises(InvalidArgumentError, match="Versions 3 and 4 can't be compared"):
         table.diff(3, 4, verify=True)
 
@@ -136,16 +97,12 @@ def test_versions_are_compared_with_their_own_columns_and_deletion_vectors(
     table = open_table(copy, spark)
     # 0 to 2 deleted rows by vectors, 3 compacted them away.
     for versions, words in (
-        ((2, 3), "the same: equal fingerprints"),
+        ((2, 3), "the same: proved"),
         ((1, 2), "different: other fingerprints"),
         ((4, 5), "different: other columns"),
     ):
         assert table.diff(*versions, verify=True).facts()["content"] == words
-    assert table.diff(2, 3).same_content_by == "says OPTIMIZE, row counts agree"
-
-
-def unchanged(action: handmade.Action) -> handmade.Action:
-    return {name: fields | {"dataChange": False} for name, fields in action.items()}
+    assert table.diff(2, 3).same_content_by == "row counts agree"
 
 
 INFOS: dict[str, handmade.Action] = {
@@ -175,17 +132,10 @@ def test_a_commit_that_names_itself_a_rewrite_needs_row_counts_that_agree(
             unchanged(handmade.add("b", records=after)),
         ],
     )
-    found = open_table(tmp_path).diff(0, 1)
-    is_rewrite = name not in ("WRITE", "none")
-    if (before, after) == (10, 10) and is_rewrite:
-        assert found.same_content_by == (
-            "proved by compaction_kit" if name == "proved" else f"says {name}, row counts agree"
-        )
-    else:
-        assert found.same_content_by is None
-        assert found.content_claim == (
-            CONTRADICTED if (before, after) == (10, 9) else "claimed by its writer"
-        )
+    is_known = (before, after) == (10, 10) and name not in ("WRITE", "none")
+    grade = ("proved" if name == "proved" else "row counts agree") if is_known else None
+    assert open_table(tmp_path).diff(0, 1).same_content_by == grade
+    assert open_table(tmp_path).versions()["same_content_by"].to_pylist() == [grade] * 2
 
 
 @pytest.mark.spark
@@ -194,9 +144,9 @@ def test_a_proof_stays_with_the_commit(spark: SparkSession, changed: Path, tmp_p
     for folder, verify in ((changed, True), (other, False)):
         open_table(folder).plan_compaction().run(strategy="arrow", verify=verify)
     by = [open_table(folder).versions()["same_content_by"].to_pylist()[4:] for folder in (changed, other)]
-    assert by == [["proved by compaction_kit"] * 2, ["says compaction_kit, row counts agree"] * 2]
+    assert by == [["proved"] * 2, ["row counts agree"] * 2]
     found = open_table(changed).verify(4, 5)
-    assert (found.same_content, found.same_content_by) == (True, "equal fingerprints")
+    assert (found.same_content, found.same_content_by) == (True, "proved")
     assert not open_table(changed).verify(3, 5).same_content
     (info,) = handmade.actions_of(changed, 5, "commitInfo")
     assert re.search(
@@ -204,7 +154,7 @@ def test_a_proof_stays_with_the_commit(spark: SparkSession, changed: Path, tmp_p
     )
 
 
-# A commit: whether it says that it changes data, what it calls itself, the files live after it.
+# Commits: whether they say that they change data, their operation, the files live after them.
 COMMITS = st.lists(
     st.tuples(st.booleans(), st.sampled_from(sorted(INFOS)), st.sets(st.sampled_from("abcdef"), min_size=1)),
     min_size=1,
@@ -216,7 +166,7 @@ RECORDS = {"a": 1, "b": 1, "c": 2, "d": 2, "e": 3, "f": None}
 @pytest.mark.long
 @given(commits=COMMITS)
 @examples(8, divided_by=5)
-def test_versions_called_the_same_have_the_same_files_or_as_many_rows_by_trusted_names(
+def test_versions_with_the_same_content_have_the_same_files_or_as_many_rows_by_trusted_operations(
     tmp_path_factory: pytest.TempPathFactory, commits: list[tuple[bool, str, set[str]]]
 ) -> None:
     folder = tmp_path_factory.mktemp("log")
@@ -227,24 +177,19 @@ def test_versions_called_the_same_have_the_same_files_or_as_many_rows_by_trusted
         actions += [handmade.add(path, records=RECORDS[path]) for path in sorted(files - live)]
         log.append([{"commitInfo": INFOS[name]}, *(actions if changes else map(unchanged, actions))])
         states.append(frozenset(live := files))
-    handmade.write_log(folder, *log)
-    for (one, other), by in ((pair, open_table(folder).diff(*pair).same_content_by) for pair in pairs(log)):
+    table = open_table(handmade.write_log(folder, *log))
+    for one, other in product(range(len(log)), repeat=2):
+        by = table.diff(one, other).same_content_by
         assert (by == "identical files") == (states[one] == states[other])
         if by and by != "identical files":
             assert total(states[one] - states[other]) == total(states[other] - states[one])
             # A proof of another number of rows is none.
-            names = {name: "compaction_kit" if name == "proved" else name for name in INFOS}
-            assert any(not changes and names[name] in by for changes, name, _ in commits)
-    folders_read = open_table(folder).versions().to_pylist()
-    for row in folders_read:
+            assert by == "row counts agree"
+            assert any(not changes and name not in ("WRITE", "none") for changes, name, _ in commits)
+    for row in table.versions().to_pylist():
         other = row["same_content_as"]
-        assert row["same_content_by"] == (
-            None if other is None else open_table(folder).diff(row["version"], other).same_content_by
-        )
-
-
-def pairs(log: list[list[handmade.Action]]) -> list[tuple[int, int]]:
-    return [(one, other) for one in range(len(log)) for other in range(one)]
+        same = None if other is None else table.diff(row["version"], other).same_content_by
+        assert row["same_content_by"] == same
 
 
 def total(paths: frozenset[str]) -> int:

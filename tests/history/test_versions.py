@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
-from compaction_kit.history import read_history, read_versions
 from compaction_kit.retention import GUARD
 from compaction_kit.text import MIB
 from compaction_kit.times import session_zone
@@ -26,12 +25,12 @@ CopyOf = Callable[[Path], Path]
 SetConf = Callable[[str, str], None]
 
 
-def column(table: Path, name: str, now: datetime | None = None) -> list[Any]:
-    return read_versions(open_table(table).handle, now)[name].to_pylist()
+def column(table: Path, name: str) -> list[Any]:
+    return open_table(table).versions()[name].to_pylist()
 
 
 def written(table: Path, *commits: list[handmade.Action]) -> Path:
-    """A log, and a file on disk for each add that it has."""
+    """Write a log, and a file on disk for each of its add actions."""
     handmade.write_log(table, *commits)
     for action in (action for commit in commits for action in commit if "add" in action):
         (table / action["add"]["path"]).write_text("x")
@@ -85,13 +84,17 @@ def test_versions_before_the_oldest_checkpoint_have_lost_their_log(changed: Path
     assert column(changed, "version") == [2, 3, 4]
     assert column(changed, "readable") == ["log gone", "log gone", "yes"]
     assert column(changed, "readable_until") == [None, None, None]
+    history = open_table(changed).history()
+    assert history["version"].to_pylist() == [2, 3, 4]
+    assert history["num_files"].to_pylist() == [None, None, open_table(changed).files().num_files]
 
 
-def test_a_checkpoint_whose_commit_is_gone_is_not_readable(changed: Path) -> None:
+def test_a_checkpoint_whose_commit_is_gone_is_not_readable_and_has_no_history(changed: Path) -> None:
     deltalake.DeltaTable(str(changed)).create_checkpoint()
     handmade.remove_commits(changed, *range(5))
     assert column(changed, "readable") == ["log gone"]
     assert column(changed, "timestamp") == column(changed, "operation") == [None]
+    assert open_table(changed).history().num_rows == 0
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +132,11 @@ def test_a_version_before_lost_commits_can_be_read_as_far_as_delta_reads_it(
     counts = {row["version"]: row["num_files"] for row in kit.history().to_pylist()}
     for version in sorted(readable):
         assert counts[version] == kit.files(version=version).num_files
+    if lost == (5,):
+        words = "keep_versions has 6, .* the log lacks a commit that it needs; leave it out"
+        with pytest.raises(InvalidArgumentError, match=words):
+            kit.plan_vacuum(keep_versions=[6])
+        assert kit.plan_vacuum(keep_versions=[4]).keep_versions == (4,)
     if readable:
         age_file(table / "b", 30)
         # Removed long ago, so that VACUUM takes it.
@@ -174,9 +182,7 @@ def test_the_guard_blocks_all_but_the_latest(tmp_path: Path, confs: SetConf) -> 
     for version, days in ((0, 8), (1, 6)):
         age_file(handmade.commit_path(table, version), days)
     assert column(table, "readable") == ["blocked", "yes", "yes"]
-    later = datetime.now(UTC) + timedelta(days=30)
-    assert column(table, "readable", later) == ["blocked", "blocked", "yes"]
-    # b and c are live now, so that nothing but the guard takes version 1 away.
+    # b and c are live, so that nothing but the guard ends version 1.
     until = column(table, "readable_until")
     assert until[0] is None
     assert until[2] is None
@@ -219,7 +225,7 @@ def test_a_compaction_has_the_content_of_the_version_before_and_can_be_read_inst
         [handmade.remove("a")],
     )
     assert column(table, "same_content_as") == [None, 2, 1, 1, None, None]
-    compacted = "says OPTIMIZE, row counts agree"
+    compacted = "row counts agree"
     assert column(table, "same_content_by") == [None, compacted, compacted, compacted, None, None]
     (table / "c").unlink()
     assert column(table, "read_instead") == [None, 3, None, None, None, None]
@@ -239,19 +245,6 @@ def test_a_restore_has_the_content_of_the_version_that_it_restored(tmp_path: Pat
     assert column(table, "read_instead") == [2 if HAS_GUARD else None, None, None, None]
 
 
-@since_delta("4.1")
-@pytest.mark.spark
-def test_the_sessions_setting_turns_the_guard_off(
-    spark: SparkSession, copy_of: CopyOf, lived: Path, confs: SetConf
-) -> None:
-    table = copy_of(lived)
-    for version in range(5):
-        age_file(handmade.commit_path(table, version), 10)
-    assert open_table(table, spark).versions()["readable"].to_pylist() == ["blocked"] * 4 + ["yes"]
-    confs(GUARD, "false")
-    assert open_table(table, spark).versions()["readable"].to_pylist() == ["yes"] * 5
-
-
 def assert_history_is_that_of_the_snapshots(table: Path) -> None:
     log = open_table(table).log
     for row in open_table(table).history().to_pylist():
@@ -260,13 +253,6 @@ def assert_history_is_that_of_the_snapshots(table: Path) -> None:
         assert row["num_files"] == len(sizes)
         assert row["size_bytes"] == sum(sizes)
         assert row["num_small_files"] == len(small)
-
-
-def test_history_counts_the_live_files_of_every_version(shaped: Path) -> None:
-    history = open_table(shaped).history()
-    assert history["version"].to_pylist() == [0, 1, 2, 3, 4]
-    assert history["num_files"].to_pylist()[0] == 0
-    assert_history_is_that_of_the_snapshots(shaped)
 
 
 def test_history_follows_removes_returns_and_vectors(tmp_path: Path) -> None:
@@ -282,29 +268,6 @@ def test_history_follows_removes_returns_and_vectors(tmp_path: Path) -> None:
     assert history["num_files"].to_pylist() == [2, 2, 3, 3]
     assert history["operation"].to_pylist()[-1] == "SET TBLPROPERTIES"
     assert_history_is_that_of_the_snapshots(tmp_path)
-
-
-def test_history_begins_with_nulls_where_the_log_was_cleaned_up(changed: Path) -> None:
-    table = deltalake.DeltaTable(str(changed))
-    table.create_checkpoint()
-    handmade.remove_commits(changed, 0, 1)
-    history = open_table(changed).history()
-    live = open_table(changed).files().num_files
-    assert history["version"].to_pylist() == [2, 3, 4]
-    assert history["num_files"].to_pylist() == [None, None, live]
-
-
-def test_a_log_with_nothing_but_a_checkpoint_has_no_history(changed: Path) -> None:
-    deltalake.DeltaTable(str(changed)).create_checkpoint()
-    handmade.remove_commits(changed, *range(5))
-    assert open_table(changed).history().num_rows == 0
-
-
-@pytest.mark.parametrize(("small_file_size", "small"), [("1 B", 0), ("20 B", 1), (21, 2)])
-def test_small_is_what_the_caller_says(tmp_path: Path, small_file_size: str | int, small: int) -> None:
-    handmade.write_log(tmp_path, [handmade.add("a", 10), handmade.add("b", 20)])
-    history = read_history(open_table(tmp_path).handle, small_file_size)
-    assert history["num_small_files"].to_pylist() == [small]
 
 
 @pytest.mark.spark
@@ -331,10 +294,10 @@ def test_history_says_what_describe_history_says(
     )
     spark.range(3).selectExpr("id", "'1' p").write.format("delta").mode("append").save(str(table))
     deltas_view.forget(spark)
-    told = spark.sql(f"DESCRIBE HISTORY {name}").selectExpr("*", "unix_millis(timestamp) millis").collect()
+    rows = spark.sql(f"DESCRIBE HISTORY {name}").selectExpr("*", "unix_millis(timestamp) millis").collect()
     mine = {row["version"]: row for row in open_table(table).history().to_pylist()}
-    assert len(mine) == len(told)
-    for row in told:
+    assert len(mine) == len(rows)
+    for row in rows:
         own = mine[row["version"]]
         assert own["timestamp"].timestamp() * 1000 == row["millis"]
         assert dict(own["parameters"] or {}) == row["operationParameters"]
@@ -356,6 +319,47 @@ def test_history_tells_when_retention_ends(tmp_path: Path) -> None:
     assert history["files_expire"].to_pylist() == [None, datetime(2024, 1, 8, 15, tzinfo=UTC)]
     # By whole days of UTC.
     assert history["log_expires"].to_pylist() == [datetime(2024, 1, 4, tzinfo=UTC)] * 2
+
+
+def test_log_files_go_with_all_before_a_checkpoint_when_the_last_has_expired(tmp_path: Path) -> None:
+    for version in range(6):
+        head = [handmade.protocol(), handmade.metadata()] if version == 0 else []
+        handmade.write_commit(tmp_path, version, [*head, handmade.add(f"{version}")])
+        if version in (1, 4):
+            deltalake.DeltaTable(str(tmp_path)).create_checkpoint()
+    midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    for file in (tmp_path / "_delta_log").iterdir():
+        if file.name[:20].isdigit():
+            seconds = (midnight - timedelta(days=40 - 10 * int(file.name[:20]), hours=1)).timestamp()
+            os.utime(file, (seconds, seconds))
+    table = open_table(tmp_path)
+
+    def going(at: datetime | None = None) -> list[str]:
+        expiry = table.log_expiry(at)
+        return expiry.filter(expiry["goes"])["name"].to_pylist()
+
+    rows = {row["name"]: row for row in table.log_expiry().to_pylist()}
+    assert [rows[handmade.log_name(version)]["checkpoint"] for version in range(6)] == [
+        1,
+        4,
+        4,
+        4,
+        None,
+        None,
+    ]
+    assert rows[handmade.log_name(4, "checkpoint.parquet")]["checkpoint"] is None
+    # In whole days of UTC, and 30 of them are kept.
+    assert [row["expires"] - midnight for row in rows.values()][:3] == [
+        timedelta(days=days) for days in (-10, 0, 0)
+    ]
+    assert going() == [handmade.log_name(0)]
+    # Versions 1 to 3 go together, when the last of them has expired.
+    assert going(midnight + timedelta(days=19)) == [handmade.log_name(0)]
+    later = [handmade.log_name(version) for version in range(4)]
+    assert set(going(midnight + timedelta(days=20))) == {*later, handmade.log_name(1, "checkpoint.parquet")}
+    off = handmade.metadata(configuration={"delta.enableExpiredLogCleanup": "false"})
+    handmade.write_commit(tmp_path, 6, [off])
+    assert going(midnight + timedelta(days=99)) == []
 
 
 def at(day: int) -> datetime:
@@ -394,7 +398,7 @@ def test_a_version_stands_for_itself_and_nothing_for_the_latest(timed: Path) -> 
     assert (latest.version, latest.superseded_at) == (2, None)
 
 
-def test_without_in_commit_timestamps_the_files_time_counts(shaped: Path) -> None:
+def test_without_in_commit_timestamps_the_time_of_the_file_counts(shaped: Path) -> None:
     picked = open_table(shaped).at(3)
     assert not picked.in_commit
     assert picked.timestamp is not None
@@ -436,15 +440,3 @@ def test_bytes_are_live_tombstoned_or_gone_and_orphans_are_apart(tmp_path: Path)
         "tombstoned_bytes": [0, 10, 0],
         "gone_bytes": [0, 1, 1],
     }
-
-
-@pytest.mark.spark
-def test_a_version_after_lost_commits_is_not_kept_by_a_vacuum(
-    gapped: Path, spark: SparkSession, copy_of: CopyOf
-) -> None:
-    table = copy_of(gapped)
-    handmade.remove_commits(table, 5)
-    told = "keep_versions has 6, .* the log lacks a commit that it needs; leave it out"
-    with pytest.raises(InvalidArgumentError, match=told):
-        open_table(table, spark).plan_vacuum(keep_versions=[6])
-    assert open_table(table, spark).plan_vacuum(keep_versions=[4]).keep_versions == (4,)

@@ -1,20 +1,24 @@
+"""What goes and why, what stays, and which versions that costs."""
+
 import re
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
 from compaction_kit.retention import GUARD
 from compaction_kit.vacuum.cost import spent_versions
 from tests import folders, handmade
 from tests.ageing import age, age_file
+from tests.handmade import add, metadata
 from tests.history.random_histories import probe
-from tests.releases import since_delta
+from tests.releases import HAS_GUARD, since_delta
+from tests.vacuum.conftest import Aged, removed
 from tests.vacuum.vacuums import content, drop_file, listed
 
 CopyOf = Callable[[Path], Path]
@@ -26,20 +30,19 @@ def test_the_preview_is_what_vacuum_would_delete_and_what_a_run_deletes_and_cost
 ) -> None:
     table = copy_of(lived)
     age(table, 10)
-    drop_file(table, "orphan.parquet", 10)
-    drop_file(table, "p=1/orphan with space%20.parquet", 10)
+    for path in ("orphan.parquet", "p=1/orphan with space%20.parquet", "_change_data/cdc.parquet"):
+        drop_file(table, path, 10)
+    for path in ("_hidden/old.parquet", ".also_hidden", "p=1/_temporary/old"):
+        drop_file(table, path, 10)
     drop_file(table, "p=1/young orphan.parquet", 1)
-    drop_file(table, "_hidden/old.parquet", 10)
-    drop_file(table, ".also_hidden", 10)
-    drop_file(table, "p=1/_temporary/old", 10)
-    drop_file(table, "_change_data/cdc.parquet", 10)
     before = folders.listing(table)
     plan = open_table(table).plan_vacuum()
-    found = {row["path"]: row for row in plan.files.to_pylist()}
+    found = {row["path"]: row["reason"] for row in plan.files.to_pylist()}
     assert set(found) == {path for path in listed(spark, table) if (table / path).is_file()}
     assert folders.listing(table) == before
-    orphans = {path for path, row in found.items() if row["reason"] == "orphan"}
-    assert orphans == {"orphan.parquet", "p=1/orphan with space%20.parquet", "_change_data/cdc.parquet"}
+    orphans = {path for path, reason in found.items() if reason == "orphan"}
+    assert orphans == {"orphan.parquet", "p=1/orphan with space%20.parquet"}
+    assert found["_change_data/cdc.parquet"] == "change data"
     assert any(path.startswith("deletion_vector_") for path in set(found) - orphans)
     assert plan.size_bytes == sum((table / path).stat().st_size for path in found)
     assert plan.num_files == len(found)
@@ -55,56 +58,155 @@ def test_the_preview_is_what_vacuum_would_delete_and_what_a_run_deletes_and_cost
     assert result.as_planned
 
 
-def old_table(folder: Path, **configuration: str) -> Path:
-    """Written 10 days ago (a, b), rewritten 5 days ago (c), with all the files on disk."""
-    now = int(time.time() * 1000)
-    day = 86_400_000
-    properties = {name.replace("__", "."): value for name, value in configuration.items()}
-    handmade.write_log(
-        folder,
-        [handmade.metadata(configuration=properties), handmade.add("a"), handmade.add("b")],
-        [handmade.remove("a", now - 5 * day), handmade.remove("b", None), handmade.add("c")],
+def three_versions(aged: Aged) -> Path:
+    """a was replaced by b 9 days ago and b by c 8 days ago, both written earlier; version 2 is of today."""
+    table = aged(
+        (20, [add("p/a"), add("stays")]),
+        (1, [removed("p/a", 9), add("b")]),
+        (0, [removed("b", 8), add("c")]),
     )
-    for version, days in ((0, 10), (1, 5)):
-        age_file(handmade.commit_path(folder, version), days)
-    for name, days in (("a", 10), ("b", 10), ("c", 5)):
-        drop_file(folder, name, days)
-    return folder
+    age_file(table / "b", 19)
+    return table
 
 
-def test_a_tombstone_goes_when_it_is_older_than_the_retention(tmp_path: Path) -> None:
-    table = open_table(old_table(tmp_path))
-    # b's tombstone has no time, which counts as 1970.
-    assert table.plan_vacuum().files["path"].to_pylist() == ["b"]
-    assert table.plan_vacuum(retention="20 days").num_files == 0
-    later = table.plan_vacuum(at=datetime.now(UTC) + timedelta(days=2, hours=1))
-    assert later.files["path"].to_pylist() == ["a", "b"]
-    assert later.files["reason"].to_pylist() == ["tombstone", "tombstone"]
-    assert later.size_bytes == 2
+def rows(table: Any) -> dict[str, tuple[Any, ...]]:
+    return {first: tuple(rest) for first, *rest in (row.values() for row in table.to_pylist())}
 
 
-@pytest.mark.parametrize(
-    ("configured", "gone"), [("interval 4 days", ["a", "b"]), ("interval 144 hours", ["b"])]
-)
-def test_the_tables_property_sets_the_retention(tmp_path: Path, configured: str, gone: list[str]) -> None:
-    table = old_table(tmp_path, delta__deletedFileRetentionDuration=configured)
-    assert open_table(table).plan_vacuum().files["path"].to_pylist() == gone
+def test_each_file_has_its_reason_and_what_stays_has_another(aged: Aged) -> None:
+    table = three_versions(aged)
+    drop_file(table, "orphan", 30)
+    plan = open_table(table).plan_vacuum()
+    files = {row["path"]: row for row in plan.files.to_pylist()}
+    reasons = {path: (row["reason"], row["since_version"]) for path, row in files.items()}
+    assert reasons == {"b": ("tombstone", 2), "orphan": ("orphan", None), "p/a": ("tombstone", 1)}
+    assert (datetime.now(UTC) - files["p/a"]["removed_at"]).days == 9
+    assert files["orphan"]["removed_at"] is None
+    assert (datetime.now(UTC) - files["orphan"]["modification_time"]).days == 30
+    assert rows(plan.storage) == {"live": (2, 2), "tombstoned": (2, 0), "orphaned": (1, 0)}
+    table = aged((9, [add("old"), add("live")]), (5, [removed("old", 5), add("new")]), folder=table / "o")
+    drop_file(table, "young orphan", 1)
+    drop_file(table, "a:b", 30)
+    drop_file(table, "_hidden/secret", 30)
+    kept = rows(open_table(table).plan_vacuum().kept)
+    assert kept.pop("hidden, such as the log")[0] == 3
+    assert kept == {
+        "live": (2, 2),
+        "removed within the retention": (1, 1),
+        "written within the retention": (1, 1),
+        "a colon in its name": (1, 1),
+    }
+
+
+def test_a_tombstone_goes_when_it_is_older_than_the_retention(aged: Aged) -> None:
+    def table(**properties: str) -> Any:
+        head = metadata(configuration={f"delta.{name}": value for name, value in properties.items()})
+        # b's tombstone has no time, which counts as 1970.
+        commits = (
+            (10, [head, add("a"), add("b")]),
+            (5, [removed("a", 5), handmade.remove("b", None), add("c")]),
+        )
+        return open_table(aged(*commits))
+
+    def gone(plan: Any) -> list[str]:
+        return plan.files["path"].to_pylist()
+
+    assert gone(table().plan_vacuum()) == ["b"]
+    assert gone(table().plan_vacuum(retention="20 days")) == []
+    assert gone(table().plan_vacuum(at=datetime.now(UTC) + timedelta(days=2, hours=1))) == ["a", "b"]
+    assert gone(table(deletedFileRetentionDuration="interval 4 days").plan_vacuum()) == ["a", "b"]
+    assert gone(table(deletedFileRetentionDuration="interval 144 hours").plan_vacuum()) == ["b"]
+
+
+def test_a_commit_that_comes_while_it_is_planned_breaks_no_plan(
+    aged: Aged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = open_table(three_versions(aged))
+    read = table.log.commits
+
+    def read_late() -> Any:
+        handmade.write_commit(table.path, 3, [add("late")])
+        return read()
+
+    monkeypatch.setattr(table.log, "commits", read_late)
+    assert table.plan_vacuum().version == 2
+
+
+def test_a_folder_goes_if_it_is_empty_and_is_listed_if_all_in_it_is_young_or_hidden(aged: Aged) -> None:
+    table = aged((9, [add("p=1/live")]), (9, [add("gone/old"), removed("gone/old", 9)]))
+    for path in ("empty", "outer/inner", "_hidden"):
+        (table / path).mkdir(parents=True)
+    drop_file(table, "young/file", 1)
+    drop_file(table, "secretive/.file", 30)
+    drop_file(table, "old/file", 30)
+    plan = open_table(table).plan_vacuum()
+    empty = ["empty", "outer", "outer/inner"]
+    assert rows(plan.directories) == {path: (path in empty,) for path in [*empty, "secretive", "young"]}
+    assert plan.empty_directories == empty
+    assert "3 empty folders would be deleted too" in plan.explain()
+
+
+def test_nothing_goes_that_a_kept_version_needs(aged: Aged) -> None:
+    table = open_table(three_versions(aged))
+    plan = table.plan_vacuum(keep_versions=[1])
+    assert (plan.files["path"].to_pylist(), plan.keep_versions) == (["p/a"], (1,))
+    assert rows(plan.kept)["needed by a kept version"] == (1, 1)
+    assert "version 1 are kept; a plain VACUUM would delete 1 file (1 B)" in plan.explain()
+    unguarded = [] if HAS_GUARD else [0]
+    assert plan.versions_lost == unguarded
+    assert table.plan_vacuum().versions_lost == [*unguarded, 1]
+    longer = table.plan_vacuum(retention="205 hours")
+    assert longer.files["path"].to_pylist() == ["p/a"]
+    ignored = "Delta since 4.1 ignores RETAIN and would keep removed files for 168 hours"
+    assert (ignored in longer.explain()) is HAS_GUARD
+    page = table.plan_vacuum(at=datetime.now(UTC) + timedelta(days=8))._repr_html_()
+    assert page.index("would be lost") < page.index("would delete") < page.index("reason to keep")
+    assert 'aria-label="VACUUM would cost ' in page
 
 
 @since_delta("4.1")
-def test_versions_that_are_refused_anyway_are_not_called_lost(tmp_path: Path) -> None:
-    plan = open_table(old_table(tmp_path)).plan_vacuum()
-    assert plan.versions_lost == []
+def test_versions_that_the_guard_refuses_are_not_lost_but_named(aged: Aged) -> None:
+    table = open_table(three_versions(aged))
+    plan = table.plan_vacuum(keep_versions=[0])
+    (warning,) = plan.warnings
+    assert warning.startswith("Version 0 is kept, but older than the retention")
+    assert GUARD in warning
+    assert warning in plan.explain()
+    plan = table.plan_vacuum(keep_versions=[1])
+    assert (plan.versions_lost, plan.blocked_versions_lost) == ([], [0])
     assert "No version that can be read now would be lost." in plan.explain()
+    assert "1 version that Delta's guard refuses already" in plan.explain()
 
 
-def test_versions_whose_files_are_gone_are_not_lost_again(tmp_path: Path) -> None:
-    table = old_table(tmp_path)
-    age_file(handmade.commit_path(table, 0), -9)
-    at = datetime.now(UTC) + timedelta(days=30)
-    assert open_table(table).plan_vacuum(at=at).versions_lost == [0]
+@since_delta("4.1")
+def test_the_latest_version_is_lost_to_the_guard_if_it_is_old_and_its_content_is_not(aged: Aged) -> None:
+    table = aged((9, [add("live")]))
+    drop_file(table, "orphan", 30)
+    plan = open_table(table).plan_vacuum()
+    assert (plan.versions_lost, plan.content_survives_as) == ([0], {0: 2})
+    cost, *_ = plan.explain().splitlines()
+    assert cost.endswith(
+        "lost: 0. The same content can still be read as another version: 0 as 2 (identical files)."
+    )
+    finding = "VACUUM would cost 1 of 1 readable version, not its content, and free 1 B"
+    assert str(plan.plot().get_label()).startswith(finding)
+
+
+def test_content_survives_in_the_version_that_compacted_it(aged: Aged) -> None:
+    compacted = [removed("a", 8), removed("b", 8), add("ab", records=20)]
+    for action in compacted:
+        next(iter(action.values()))["dataChange"] = False
+    compacted.append({"commitInfo": {"operation": "OPTIMIZE"}})
+    table = aged((1, [add("a"), add("b")]), (1, compacted))
+    for name in "ab":
+        age_file(table / name, 20)
+    plan = open_table(table).plan_vacuum()
+    assert plan.versions_lost == [0]
+    assert plan.content_survives_as == {0: 1}
+    assert plan.content_survives_by == {0: "row counts agree"}
+    # A version whose files are gone is not lost again.
     (table / "a").unlink()
-    assert open_table(table).plan_vacuum(at=at).versions_lost == []
+    assert open_table(table).plan_vacuum().versions_lost == []
 
 
 def test_nothing_to_delete_is_said(changed: Path) -> None:
@@ -118,43 +220,59 @@ def test_nothing_to_delete_is_said(changed: Path) -> None:
 
 @pytest.mark.parametrize(
     ("retention", "hours"),
-    [
-        ("168 hours", 168),
-        ("7 days", 168),
-        ("1 week", 168),
-        ("INTERVAL 2 weeks", 336),
-        ("10080 minutes", 168),
-        ("interval 6 days 25 hours", 169),
-    ],
+    [("168 hours", 168), ("1 week", 168), ("INTERVAL 2 weeks", 336), ("interval 6 days 25 hours", 169)],
 )
-def test_a_retention_is_read_in_words(tmp_path: Path, retention: str, hours: float) -> None:
-    plan = open_table(old_table(tmp_path)).plan_vacuum(retention=retention)
+def test_a_retention_is_a_length_of_time_in_words(aged: Aged, retention: str, hours: int) -> None:
+    plan = open_table(three_versions(aged)).plan_vacuum(retention=retention)
     assert plan.retention == timedelta(hours=hours)
 
 
 @pytest.mark.parametrize(
-    ("retention", "words"),
+    ("arguments", "words"),
     [
-        ("soon", "is not a length of time"),
-        ("", "is not a length of time"),
-        ("-7 days", "is not a length of time"),
-        ("3 fortnights", "is not a length of time"),
-        ("8 days 3 fortnights", "is not a length of time"),
-        ("8", "is not a length of time"),
-        ("6 days", "is shorter than the 168 hours"),
-        ("0 hours", "is shorter than the 168 hours"),
+        ({"mode": "LITE"}, r"mode='LITE' is not planned here: use mode=\"FULL\", or run VACUUM … LITE"),
+        ({"at": "tomorrow"}, 'at="tomorrow" is not a time'),
+        ({"retention": 168}, "retention=168 is not a length of time"),
+        ({"retention": "-7 days"}, 'retention="-7 days" is not a length of time'),
+        ({"retention": "8 days 3 fortnights"}, "is not a length of time"),
+        ({"retention": "999999999999 days"}, "is too long"),
+        ({"retention": "6 days"}, r"is shorter than the 168 hours .*retentionDurationCheck\.enabled refuses"),
+        ({"keep_versions": 1}, "keep_versions=1 is not a list"),
+        ({"keep_versions": "1"}, "keep_versions='1' is not a list"),
+        ({"keep_versions": ["1"]}, "keep_versions has '1', which is not a version"),
+        ({"keep_versions": [True]}, "keep_versions has True, which is not a version"),
+        ({"keep_versions": [-1]}, "keep_versions has -1, which is not in the log: choose from 0 to 2"),
+        ({"keep_versions": [2, 0]}, r"1 file that it needs is missing \(p/a\); leave it out"),
     ],
 )
-def test_a_retention_that_can_not_be_used_is_refused_in_one_sentence(
-    tmp_path: Path, retention: str, words: str
-) -> None:
-    table = old_table(tmp_path)
+def test_bad_input_is_refused_in_one_sentence(aged: Aged, arguments: dict[str, Any], words: str) -> None:
+    table = three_versions(aged)
+    (table / "p/a").unlink()
     before = folders.listing(table)
     with pytest.raises(InvalidArgumentError, match=words) as caught:
-        open_table(table).plan_vacuum(retention=retention)
-    assert f'"{retention}"' in str(caught.value)
+        open_table(table).plan_vacuum(**arguments)
     assert "\n" not in str(caught.value)
     assert folders.listing(table) == before
+
+
+def test_iceberg_metadata_is_hidden_where_delta_writes_it(aged: Aged) -> None:
+    properties = {"delta.universalFormat.enabledFormats": "iceberg"}
+    for configuration, expected in (({}, ["metadata/v1"]), (properties, [])):
+        folder = aged((9, [metadata(configuration=configuration), add("live")]))
+        drop_file(folder, "metadata/v1", 30)
+        assert open_table(folder).plan_vacuum().files["path"].to_pylist() == expected
+
+
+def test_a_file_that_a_path_out_and_back_leads_to_stays_and_links_are_refused(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    for name in ("back", "enc", "orphan"):
+        drop_file(table, name, 30)
+    handmade.write_log(table, [handmade.add(path) for path in ("../t/back", "a/%2e%2e/enc")])
+    assert open_table(table).plan_vacuum().files["path"].to_pylist() == ["orphan"]
+    assert set(open_table(table).versions()["readable"].to_pylist()) == {"yes"}
+    (table / "alias").symlink_to(table / "back")
+    with pytest.raises(UnsupportedTableError, match=r"symbolic links \(alias\)"):
+        open_table(table).plan_vacuum()
 
 
 @pytest.mark.parametrize(
@@ -167,7 +285,7 @@ def test_a_retention_that_can_not_be_used_is_refused_in_one_sentence(
         ([1], {1: 2}, "1 of 3 readable versions, not its content,"),
     ],
 )
-def test_what_can_be_read_under_another_number_is_not_called_lost(
+def test_content_that_survives_is_not_called_lost(
     lost: list[int], survives: dict[int, int], words: str
 ) -> None:
     assert spent_versions(lost, survives, 3) == words

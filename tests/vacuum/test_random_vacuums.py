@@ -1,11 +1,11 @@
-"""Random tables are vacuumed by Delta itself, and the plan had said just what goes and what it costs."""
+"""Plans for random tables are what Delta's own VACUUM deletes, and cost what they say."""
 
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -21,21 +21,14 @@ pytestmark = pytest.mark.spark
 
 @dataclass(frozen=True)
 class Wish:
-    """How a table is vacuumed: of the versions that are whole, those to keep, by their positions."""
+    """How a table is vacuumed; `keep` are positions among the versions that are whole."""
 
     keep: frozenset[int]
     guard: bool
     parallel: bool
 
 
-WISHES = st.builds(
-    Wish,
-    st.frozensets(st.integers(0, 5), max_size=2),
-    st.booleans(),
-    st.booleans(),
-)
-
-
+WISHES = st.builds(Wish, st.frozensets(st.integers(0, 5), max_size=2), st.booleans(), st.booleans())
 EVENTFUL = History(
     vectors=True,
     in_commit_timestamps=False,
@@ -57,27 +50,17 @@ EVENTFUL = History(
 
 
 @pytest.mark.nightly
-def test_a_vacuum_of_an_eventful_table_does_what_its_plan_says(spark: SparkSession) -> None:
-    with made(spark, EVENTFUL) as table:
-        check(spark, table, Wish(frozenset({1}), False, True))
-
-
-@pytest.mark.nightly
+@example(EVENTFUL, Wish(frozenset({1}), False, True))
 @given(histories(), WISHES)
 @settings(max_examples=settings().max_examples // 80)
 def test_a_vacuum_does_what_its_plan_says(spark: SparkSession, history: History, wish: Wish) -> None:
-    with made(spark, history) as table:
-        check(spark, table, wish)
-
-
-def check(spark: SparkSession, table: Path, wish: Wish) -> None:
-    """Vacuum a table as wished, and a copy by Delta alone."""
-    leave_folders(table)
-    with session_confs(spark, {GUARD: str(wish.guard).lower()}):
+    with made(spark, history) as table, session_confs(spark, {GUARD: str(wish.guard).lower()}):
+        leave_folders(table)
         plan = open_table(table, spark).plan_vacuum()
         files, going = set(plan.files["path"].to_pylist()), set(plan.directories["path"].to_pylist())
         assert files | going == listed(spark, table)
         twin = folders.copy(table, table.parent / "twin")
+        # Delta alone vacuums a copy.
         gone = vacuum(spark, twin)
         assert {path for path in gone if (table / path).is_file()} == files
         assert gone - files <= going

@@ -1,4 +1,4 @@
-"""Plans are run by Delta: just what was shown goes, and what did not is told."""
+"""Delta deletes what a plan shows and nothing else; the result says what stayed."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanError
 from compaction_kit.handle import Handle
-from compaction_kit.vacuum import VacuumPlan, VacuumProgress
+from compaction_kit.vacuum import VacuumProgress
 from tests import deltas_view, folders, handmade
 from tests.handmade import add, metadata
 from tests.releases import HAS_GUARD
@@ -76,7 +76,7 @@ def test_a_run_deletes_just_what_the_plan_shows_whatever_the_names(
         plan.run()
 
 
-def make_anew(table: Path) -> None:
+def create_again(table: Path) -> None:
     another = {"metaData": metadata()["metaData"] | {"id": "another"}}
     handmade.write_log(table, [another, add("b")], [add("c")])
 
@@ -88,7 +88,7 @@ def make_anew(table: Path) -> None:
             lambda table: handmade.write_commit(table, 2, [add("b")]),
             "made at version 1 and the table is at 2",
         ),
-        (make_anew, "The table was created again"),
+        (create_again, "The table was created again"),
         (lambda table: (table / "a").unlink(), r"1 planned file \(a\) is missing"),
         (lambda table: (table / "a").write_text("xy"), r"1 planned file \(a\) is not the same"),
         (lambda table: os.utime(table / "orphan"), r"1 planned file \(orphan\) is not the same"),
@@ -108,13 +108,10 @@ def test_a_stale_plan_is_refused_and_nothing_is_touched(
     assert folders.listing(old) == before
 
 
-def test_a_preview_for_later_is_not_run(old: Path) -> None:
+def test_a_preview_for_later_and_another_word_than_yes_or_no_are_refused(old: Path) -> None:
     plan = open_table(old).plan_vacuum(at=datetime.now(UTC) + timedelta(hours=1))
     with pytest.raises(InvalidArgumentError, match="in the future: run it then"):
         plan.run()
-
-
-def test_parallel_delete_is_yes_or_no(old: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="parallel_delete='yes' is neither True, False nor None"):
         open_table(old).plan_vacuum().run(parallel_delete="yes")  # type: ignore[arg-type]
 
@@ -128,29 +125,22 @@ def test_an_empty_plan_runs_and_commits_nothing(aged: Aged) -> None:
     assert folders.listing(table) == before
 
 
-def with_session(plan: VacuumPlan, get_session: Callable[[], Any]) -> VacuumPlan:
-    """The plan, with another session from when it is first needed on."""
-
-    class OtherHandle(Handle):
-        @cached_property
-        def spark(self) -> SparkSession:
-            return get_session()
-
-    return replace(plan, handle=OtherHandle(plan.handle.name, plan.handle.store))
-
-
 @pytest.mark.spark
-def test_what_another_writer_takes_back_meanwhile_and_what_can_not_be_deleted_stays_and_is_told(
+def test_files_that_another_writer_commits_meanwhile_or_that_can_not_be_deleted_stay_and_are_named(
     spark: SparkSession, old: Path
 ) -> None:
-    def spark_after_a_commit() -> SparkSession:
-        handmade.write_commit(old, 2, [add("orphan")])
-        (old / "a").rename(old / "b")
-        return spark
-
     drop_file(old, "p=1/kept", 30)
     drop_file(old, "c", 30)
-    plan = with_session(open_table(old, spark).plan_vacuum(), spark_after_a_commit)
+
+    class BusyHandle(Handle):
+        @cached_property
+        def spark(self) -> SparkSession:
+            handmade.write_commit(old, 2, [add("orphan")])
+            (old / "a").rename(old / "b")
+            return spark
+
+    plan = open_table(old, spark).plan_vacuum()
+    plan = replace(plan, handle=BusyHandle(plan.handle.name, plan.handle.store))
     place = old / "p=1/kept" if os.geteuid() == 0 else old / "p=1"
     lock, unlock = (
         (["chattr", "+i"], ["chattr", "-i"]) if os.geteuid() == 0 else (["chmod", "555"], ["chmod", "755"])
