@@ -18,7 +18,7 @@ from compaction_kit.execute.failures import ContentDiffers, NotCompared
 from compaction_kit.execute.jobs import WHOLE_FILES, WorkCancelled, run_cancellable, session_confs
 from compaction_kit.execute.work import Adds
 from compaction_kit.handle import Handle
-from compaction_kit.history.readable import read_schemas, running_totals
+from compaction_kit.history.readable import FilesByVersion
 from compaction_kit.log.reconcile import file_keys
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.query import MISSING_FILE, SPARK_ERRORS
@@ -65,45 +65,41 @@ class SameContent:
         return {group for group, by in zip(self.groups, self.rewrites, strict=True) if by == COUNTED}
 
 
-def read_content(handle: Handle, verify: bool = False) -> SameContent:
+def read_content(handle: Handle, needs: FilesByVersion, verify: bool = False) -> SameContent:
     """Find the versions that have the same content.
 
     Versions have the same content if they have the same files and schema, as after a RESTORE, or if each
-    commit between them keeps files and schema or only rewrites files. A commit only rewrites files if its
-    actions have dataChange=false, its operation is OPTIMIZE or REORG or it has this kit's tag, and it adds
-    as many rows as it removes, by the statistics in the log. dataChange alone proves nothing: any writer
-    may set it, and Delta doesn't check it. A commit of this kit may have the fingerprint of its rows in its
-    userMetadata, which proves them as far as its writer is trusted.
+    commit between them only rewrites files: its actions have dataChange=false, its operation is OPTIMIZE or
+    REORG or it has this kit's tag, and it adds as many rows as it removes, by the statistics in the log.
+    dataChange alone proves nothing: any writer may set it, and Delta doesn't check it. A commit of this kit
+    may have the fingerprint of its rows in its userMetadata, which proves them if its writer is trusted.
 
-    Args:
-        handle: The table.
-        verify: Whether to compare the rows of the files that each commit with dataChange=false replaced,
-            whatever its operation; commits whose files are missing are not compared.
+    With `verify`, the rows of the files are compared that each commit with dataChange=false replaced,
+    whatever its operation, unless files are missing.
     """
-    first, lifetimes = handle.log.lifetimes()
+    lifetimes, first = needs.lifetimes, needs.first
     columns = ["version", "operation", "user_metadata", "data_change"]
-    commits = {row["version"]: row for row in handle.log.commits().select(columns).to_pylist()}
-    latest = handle.log.segment().version
+    commits = {row["version"]: row for row in needs.commits.select(columns).to_pylist()}
     # Sums of random 64-bit numbers of the live files: other files have the same sum once in 10^19.
     keys = file_keys(lifetimes).dictionary_encode().indices.to_numpy()
     draws = np.random.default_rng(_SEED).integers(0, 2**64, keys.max(initial=0) + 1, np.uint64)
-    files = running_totals(lifetimes, draws[keys], first.version, latest)
-    schemas = _numbers(read_schemas(handle, first, latest))
+    files = needs.totals(lifetimes, draws[keys])
+    schemas = _numbers(needs.schemas)
     rewrites: list[str | None] = [None] * len(files)
     counts = None
     for i in (np.flatnonzero((files[1:] != files[:-1]) & (schemas[1:] == schemas[:-1])) + 1).tolist():
-        commit = commits.get(first.version + i)
+        commit = commits.get(first + i)
         if commit is not None and not commit["data_change"]:
-            counts = counts or [_row_counts(first, lifetimes, change) for change in ("added", "removed")]
+            counts = counts or [_row_counts(needs, change) for change in ("added", "removed")]
             added, removed = (count.get(commit["version"], 0) for count in counts)
             rewrites[i] = _judge(handle, commit, added, removed, verify)
     states = np.unique(np.column_stack([files, schemas]), axis=0, return_inverse=True)[1].reshape(-1)
-    groups = np.arange(first.version, latest + 1)
+    groups = needs.versions
     lowest: dict[int, int] = {}
     for i, state in enumerate(states.tolist()):
-        groups[i] = groups[i - 1] if rewrites[i] else lowest.get(state, first.version + i)
+        groups[i] = groups[i - 1] if rewrites[i] else lowest.get(state, first + i)
         lowest.setdefault(state, int(groups[i]))
-    return SameContent(first.version, states, groups, rewrites)
+    return SameContent(first, states, groups, rewrites)
 
 
 def compare_versions(handle: Handle, version: int, other: int) -> bool:
@@ -202,10 +198,11 @@ def _numbers(schemas: Sequence[Any]) -> np.ndarray:
     return np.array([known.setdefault(name, len(known)) for name in names], np.uint64)
 
 
-def _row_counts(first: Snapshot, lifetimes: pa.Table, change: str) -> dict[int, int | None]:
+def _row_counts(needs: FilesByVersion, change: str) -> dict[int, int | None]:
     """Return the number of rows that each version "added" or "removed"; None without statistics."""
-    deleted = pc.fill_null(first.live_files["deletion_vector_cardinality"].combine_chunks(), 0)
-    at_first = pc.subtract(first.num_records, deleted).take(lifetimes["row"].combine_chunks())
+    earliest, lifetimes = needs.earliest, needs.lifetimes
+    deleted = pc.fill_null(earliest.live_files["deletion_vector_cardinality"].combine_chunks(), 0)
+    at_first = pc.subtract(earliest.num_records, deleted).take(lifetimes["row"].combine_chunks())
     records = pc.coalesce(lifetimes["num_records"].combine_chunks(), at_first)
     by_version = pa.table({"version": lifetimes[change], "records": records}).group_by("version")
     sums = by_version.aggregate([("records", "sum", pc.ScalarAggregateOptions(skip_nulls=False))]).to_pydict()
@@ -214,10 +211,8 @@ def _row_counts(first: Snapshot, lifetimes: pa.Table, change: str) -> dict[int, 
 
 def _fingerprint(handle: Handle, version: int, adds: Adds) -> Fingerprint:
     """Return the fingerprint of some files, as Spark reads them with the columns of a version."""
-    if not adds:
-        return Fingerprint(0, (0, 0))
-    (content,) = contents(handle, [adds], [version], schema=version)
-    return content()
+    readers = contents(handle, [adds], [version], schema=version) if adds else []
+    return readers[0]() if readers else Fingerprint(0, (0, 0))
 
 
 def _adds(snapshot: Snapshot, other: Snapshot) -> Iterator[dict[str, Any]]:

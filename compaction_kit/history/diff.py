@@ -11,6 +11,7 @@ from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.files import Files
 from compaction_kit.handle import Handle
 from compaction_kit.history.content import IDENTICAL, PROVED, compare_versions, not_in, read_content
+from compaction_kit.history.readable import read_files_by_version
 from compaction_kit.log.actions import PARTITION
 from compaction_kit.log.listing import whole_version
 from compaction_kit.records import Record
@@ -54,32 +55,32 @@ class Diff(Record):
     @property
     def num_files_added(self) -> int:
         """The number of files that only the end has."""
-        return len(self._of(ADDED))
+        return len(self.paths(ADDED))
 
     @property
     def num_files_removed(self) -> int:
         """The number of files that only the start has."""
-        return len(self._of(REMOVED))
+        return len(self.paths(REMOVED))
 
     @property
     def bytes_added(self) -> int:
         """The size in bytes of the added files."""
-        return pc.sum(self._of(ADDED)["size_bytes"]).as_py() or 0
+        return self._total(ADDED, "size_bytes") or 0
 
     @property
     def bytes_removed(self) -> int:
         """The size in bytes of the removed files."""
-        return pc.sum(self._of(REMOVED)["size_bytes"]).as_py() or 0
+        return self._total(REMOVED, "size_bytes") or 0
 
     @property
     def records_added(self) -> int | None:
         """The number of rows in the added files; None if statistics are missing."""
-        return _total(self._of(ADDED)["num_records"])
+        return self._total(ADDED, "num_records")
 
     @property
     def records_removed(self) -> int | None:
         """The number of rows in the removed files; None if statistics are missing."""
-        return _total(self._of(REMOVED)["num_records"])
+        return self._total(REMOVED, "num_records")
 
     @cached_property
     def by_partition(self) -> pa.Table:
@@ -132,10 +133,11 @@ class Diff(Record):
 
     def paths(self, change: str) -> list[str]:
         """Return the paths of the files "added" or "removed", as in the log."""
-        return self._of(change)["path"].to_pylist()
+        return self.files["path"].filter(pc.equal(self.files["change"], change)).to_pylist()
 
-    def _of(self, change: str) -> pa.Table:
-        return self.files.filter(pc.equal(self.files["change"], change))
+    def _total(self, change: str, column: str) -> int | None:
+        values = self.files[column].filter(pc.equal(self.files["change"], change))
+        return _total(values)
 
 
 def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) -> Diff:
@@ -188,7 +190,7 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
             ) from None
         by, difference = (PROVED, None) if is_same else (None, "other fingerprints")
     else:
-        content = read_content(handle)
+        content = read_content(handle, read_files_by_version(handle))
         by = content.evidence(start, end) if min(start, end) >= content.first else None
         rows = [_total(part["num_records"]) for part in parts]
         if by is None and None not in rows and (more := (rows[0] or 0) - (rows[1] or 0)):

@@ -26,13 +26,9 @@ from compaction_kit.text import format_count, format_list, format_size
 
 @dataclass(frozen=True, repr=False)
 class RestoreResult(Result):
-    """What a restore did, by its commit.
+    """What a restore did, by its commit: `version`, which has the content of the earlier version `restored`.
 
-    Attributes:
-        version: The version that the restore committed.
-        restored: The earlier version whose content it has.
-        as_planned: Whether exactly the planned files were added and removed.
-        seconds: The duration of the run.
+    `as_planned` says whether exactly the planned files were added and removed.
     """
 
     version: int
@@ -87,22 +83,21 @@ class RestorePlan(Plan):
 
     def explain(self) -> str:
         """Explain what would happen, one sentence per line: first what it takes back of other commits."""
-        (added, added_size), (removed, removed_size) = self._files()
+        start, next_version = f"RESTORE to version {self.target}", self.version + 1
+        files = (
+            f"would add back {self._files(ADDED)} and remove {self._files(REMOVED)}, as version "
+            f"{next_version}; version {self.version} can be read until VACUUM deletes its files."
+        )
         if self.is_empty:
             lines = [
                 f"Version {self.target} has the same files as version {self.version}: RESTORE would change "
-                f"nothing, and commit version {self.version + 1}."
+                f"nothing, and commit version {next_version}."
             ]
+        elif self.diff.same_content:
+            lines = [f"{start} {files}", self._rows(), self._streams()]
         else:
-            start = f"RESTORE to version {self.target}"
-            files = (
-                f"would add back {added} ({added_size}) and remove {removed} ({removed_size}), as version "
-                f"{self.version + 1}; version {self.version} can be read until VACUUM deletes its files."
-            )
             lines = [f"{start} would take back {self._taken_back()}.", f"It {files}", self._streams()]
-            if self.diff.same_content:
-                lines = [f"{start} {files}", self._rows(), self._streams()]
-        return "\n".join([*lines, *filter(None, [self._obstacle()])])
+        return "\n".join(filter(None, [*lines, self._obstacle()]))
 
     def run(self, progress: Callable[[], object] | None = None) -> RestoreResult:
         """Restore the version by Delta's RESTORE.
@@ -112,11 +107,9 @@ class RestorePlan(Plan):
 
         Raises:
             StalePlanError: The table has changed since the plan was made.
-            InvalidArgumentError: Files that the version needs are missing, Delta's guard blocks it, or it
-                is the latest by now.
+            InvalidArgumentError: Files that the version needs are missing, or Delta's guard blocks it.
             ConflictError: Another writer committed at the same time.
-            RunFailedError: Spark or Delta failed; the message says what was committed.
-            RunCancelled: It was cancelled; the message says what was committed.
+            RunFailedError, RunCancelled: The message says what was committed.
         """
         start, tag = time.monotonic(), uuid.uuid4().hex[:8]
         handle, spark = self.handle, self.handle.spark
@@ -135,24 +128,19 @@ class RestorePlan(Plan):
 
     def facts(self) -> dict[str, str]:
         """Return the plan for people: name and value."""
-        added, removed = self._files()
         obstacle = self._obstacle()
         return {
             "restore": f"version {self.target}, from version {self.version}",
-            "adds back": ", ".join(added),
-            "removes": ", ".join(removed),
+            "adds back": self._files(ADDED),
+            "removes": self._files(REMOVED),
             "rows": self._rows(),
             "streams": self._streams(),
             "can run": f"no: {obstacle}" if obstacle else "yes",
         }
 
-    def _files(self) -> tuple[tuple[str, str], tuple[str, str]]:
-        """Return the number and size of the files to add back, and of those to remove."""
-        diff = self.diff
-        return (
-            (format_count(diff.num_files_added, "file"), format_size(diff.bytes_added)),
-            (format_count(diff.num_files_removed, "file"), format_size(diff.bytes_removed)),
-        )
+    def _files(self, change: str) -> str:
+        files = self.diff.files.filter(pc.equal(self.diff.files["change"], change))
+        return f"{format_count(len(files), 'file')} ({format_size(pc.sum(files['size_bytes']).as_py() or 0)})"
 
     def _rows(self) -> str:
         if self.diff.same_content:

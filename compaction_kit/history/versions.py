@@ -19,12 +19,9 @@ from compaction_kit.history.readable import (
     YES,
     FilesByVersion,
     Readability,
-    has_state,
     latest_by_path,
-    missing_paths,
     read_files_by_version,
     read_readability,
-    running_totals,
 )
 from compaction_kit.log.listing import Kind, complete_checkpoints, list_log
 from compaction_kit.retention import log_retention, table_retention, to_millis
@@ -34,15 +31,6 @@ _STAMP = pa.timestamp("ms", "UTC")
 _NEVER = np.iinfo(np.int64).max
 _DAY_MILLIS = 86_400_000
 _MOST_MISSING = 10
-_LOG_FILE = pa.schema(
-    [
-        ("name", pa.string()),
-        ("kind", pa.string()),
-        ("version", pa.int64()),
-        ("size_bytes", pa.int64()),
-        ("modification_time", _STAMP),
-    ]
-)
 # What a cleanup of the log deletes.
 _CLEANED = (Kind.COMMIT, Kind.CHECKSUM, Kind.CHECKPOINT, Kind.CHECKPOINT_PART, Kind.V2_CHECKPOINT)
 
@@ -76,8 +64,7 @@ class Resolved:
             longer in the log.
         in_commit: Whether this is the in-commit timestamp; if not, it is the modification time of the
             commit's file, which copying the table may change.
-        superseded_at: The commit time of the next version, up to which time travel picks this version;
-            None for the latest.
+        superseded_at: The commit time of the next version; None for the latest.
     """
 
     version: int
@@ -87,11 +74,11 @@ class Resolved:
 
     def __repr__(self) -> str:
         by = "by its in-commit timestamp" if self.in_commit else "by the time of its file"
-        at, next_at = (
+        at, until = (
             time and show_time(time, "milliseconds") for time in (self.timestamp, self.superseded_at)
         )
         when = f"committed {at} {by}" if at else "its commit is no longer in the log"
-        return f"version {self.version}: {when}{f', superseded {next_at}' if next_at else ', the latest'}"
+        return f"version {self.version}: {when}{f', superseded {until}' if until else ', the latest'}"
 
 
 def resolve(handle: Handle, version: int | None = None, timestamp: datetime | str | None = None) -> Resolved:
@@ -135,34 +122,24 @@ def read_history(handle: Handle) -> pa.Table:
         log; files_expire, when the retention of the files that the commit removed ends, so that VACUUM may
         delete them unless a later version added them again, null if it removed none; log_expires, when the
         retention of the commit ends, so that a cleanup of the log may delete it; see `Table.log_expiry`.
-
-    Examples:
-        >>> history = ck.open_table("data/flights").history()
-        >>> history.select(["num_small_files", "files_expire", "log_expires"]).schema
-        num_small_files: int64
-        files_expire: timestamp[ms, tz=UTC]
-        log_expires: timestamp[ms, tz=UTC]
     """
-    log = handle.log
-    commits = log.commits()
-    commits = commits.set_column(1, commits.schema.field("timestamp"), log.commit_times())
-    first, lifetimes = log.lifetimes()
-    latest = log.snapshot()
-    versions = commits["version"].to_numpy()
-    positions = np.maximum(versions - first.version, 0)
-    is_unknown = ~has_state(handle, versions)
-    sizes = lifetimes["size_bytes"].to_numpy()
+    needs = read_files_by_version(handle)
+    metadata = needs.snapshot.metadata
+    commits = handle.log.commits()
+    commits = commits.set_column(1, commits.schema.field("timestamp"), handle.log.commit_times())
+    row = pc.index_in(commits["version"], value_set=pa.array(needs.versions[needs.in_log]))
+    sizes = needs.lifetimes["size_bytes"].to_numpy()
     columns = {
         "num_files": np.ones(len(sizes), np.int64),
         "size_bytes": sizes,
         "num_small_files": (sizes < SMALL_FILE_SIZE).astype(np.int64),
     }
     for name, weights in columns.items():
-        totals = running_totals(lifetimes, weights, first.version, latest.version)[positions]
-        commits = commits.append_column(name, pa.array(totals, mask=is_unknown))
-    kept = pa.scalar(to_millis(table_retention(latest.metadata)), pa.duration("ms"))
+        totals = pa.array(needs.totals(needs.lifetimes, weights)[needs.in_log])
+        commits = commits.append_column(name, totals.take(row))
+    kept = pa.scalar(to_millis(table_retention(metadata)), pa.duration("ms"))
     commits = commits.append_column("files_expire", pc.add(commits["files_removed_at"], kept))
-    log_expires = _log_expires(log.commit_file_times(), log_retention(latest.metadata))
+    log_expires = _log_expires(handle.log.commit_file_times(), log_retention(metadata))
     return commits.append_column("log_expires", log_expires)
 
 
@@ -174,15 +151,14 @@ def read_log_expiry(handle: Handle, at: datetime | str | None = None) -> pa.Tabl
     older than delta.logRetentionDuration (MetadataCleanup.cleanUpExpiredLogs).
 
     Returns:
-        name, kind, version, size_bytes, modification_time; expires (when the file's retention ends, in
-        whole UTC days); checkpoint (the first complete checkpoint after the file's version; null if there
-        is none: the file stays until Delta writes one); goes (whether all files before that checkpoint
-        have expired by `at`).
+        name, kind, version; expires (when the file's retention ends, in whole UTC days); checkpoint (the
+        first complete checkpoint after the file's version; null if there is none: the file stays until
+        Delta writes one); goes (whether all files before that checkpoint have expired by `at`).
 
     Examples:
-        >>> expiry = ck.open_table("data/flights").log_expiry(at="2100-01-01")
-        >>> expiry.select(["name", "version", "expires", "checkpoint", "goes"]).schema
+        >>> ck.open_table("data/flights").log_expiry(at="2100-01-01").schema
         name: string
+        kind: string
         version: int64
         expires: timestamp[ms, tz=UTC]
         checkpoint: int64
@@ -190,54 +166,50 @@ def read_log_expiry(handle: Handle, at: datetime | str | None = None) -> pa.Tabl
     """
     listed, metadata = list_log(handle.store), handle.log.snapshot().metadata
     files = sorted((file for file in listed if file.kind in _CLEANED), key=lambda file: file.version or 0)
-    columns = {name: [getattr(file, name) for file in files] for name in _LOG_FILE.names}
-    table = pa.table(columns, _LOG_FILE)
-    versions = table["version"].to_numpy()
-    expires = _log_expires(table["modification_time"].cast(pa.int64()).to_numpy(), log_retention(metadata))
-    checkpoints = np.append(np.sort(np.array([*complete_checkpoints(listed)], np.int64)), _NEVER)
+    versions = np.array([file.version for file in files], np.int64)
+    modified = np.array([file.modification_time for file in files], np.int64)
+    expires = _log_expires(modified, log_retention(metadata))
+    checkpoints = np.append(np.array(sorted(complete_checkpoints(listed)), np.int64), _NEVER)
     checkpoint = checkpoints[np.searchsorted(checkpoints, versions, side="right")]
     last_before = np.searchsorted(versions, checkpoint) - 1
     latest_expiry = np.maximum.accumulate(expires.cast(pa.int64()).to_numpy())[last_before]
     is_enabled = metadata.configuration.get("delta.enableExpiredLogCleanup", "true").lower() == "true"
     goes = (latest_expiry <= millis(handle.instant(at))) & (checkpoint != _NEVER) & is_enabled
-    table = table.append_column("expires", expires)
-    table = table.append_column("checkpoint", pa.array(checkpoint, mask=checkpoint == _NEVER))
-    return table.append_column("goes", pa.array(goes))
+    return pa.table(
+        {
+            "name": pa.array([file.name for file in files], pa.string()),
+            "kind": pa.array([file.kind.value for file in files], pa.string()),
+            "version": versions,
+            "expires": expires,
+            "checkpoint": pa.array(checkpoint, mask=checkpoint == _NEVER),
+            "goes": goes,
+        }
+    )
 
 
 def read_storage(handle: Handle) -> Storage:
     """Read from the log and the folder how many bytes each version stores; skip hidden files, as VACUUM.
 
     Examples:
-        >>> storage = ck.open_table("data/flights").storage()
-        >>> storage.versions.schema
-        version: int64
-        live_bytes: int64
-        tombstoned_bytes: int64
-        gone_bytes: int64
-        >>> storage.orphaned_bytes
+        >>> ck.open_table("data/flights").storage().orphaned_bytes
         0
     """
     needs = read_files_by_version(handle)
-    _, lifetimes = handle.log.lifetimes()
+    lifetimes, totals = needs.lifetimes, needs.totals
     on_disk = list_folder(handle.store, needs.snapshot.metadata.partition_columns)
     paths = lifetimes["path"].combine_chunks()
     sizes = pc.fill_null(lifetimes["size_bytes"], 0).to_numpy()
-    gone = pc.is_in(paths, value_set=missing_paths(handle.store, pa.chunked_array([paths]), on_disk["path"]))
+    gone = pc.is_in(paths, value_set=needs.missing(on_disk["path"]))
     gone_sizes = sizes * gone.to_numpy(zero_copy_only=False)
     # A file that was added again, or with another deletion vector, exists since it was first added.
     _, begins = np.unique(paths.dictionary_encode().indices.to_numpy(), return_index=True)
     ever = pa.table({"added": lifetimes["added"].take(begins), "removed": pa.nulls(len(begins), pa.int64())})
-
-    def total(spans: pa.Table, weights: np.ndarray) -> np.ndarray:
-        return running_totals(spans, weights, needs.first, needs.latest)
-
-    live = total(lifetimes, sizes)
-    gone_bytes = total(ever, gone_sizes[begins]) - total(lifetimes, gone_sizes)
-    tombstoned = total(ever, sizes[begins]) - live - gone_bytes
+    live = totals(lifetimes, sizes)
+    gone_bytes = totals(ever, gone_sizes[begins]) - totals(lifetimes, gone_sizes)
+    tombstoned = totals(ever, sizes[begins]) - live - gone_bytes
     columns = {"live_bytes": live, "tombstoned_bytes": tombstoned, "gone_bytes": gone_bytes}
     orphans = on_disk.filter(pc.invert(pc.is_in(on_disk["path"], value_set=needs.files["path"])))
-    versions = pa.table({"version": needs.versions, **columns}).filter(has_state(handle, needs.versions))
+    versions = pa.table({"version": needs.versions, **columns}).filter(needs.in_log)
     return Storage(versions, pc.sum(orphans["size_bytes"]).as_py() or 0)
 
 
@@ -247,15 +219,14 @@ def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
     Returns:
         timestamp is the commit time for time travel, null without a commit. readable is "yes", "blocked"
         (by Delta's guard), "unsupported" (a change of a column's type that Delta refuses to read), "missing
-        files" or "log gone" (Delta can't read the version from what the log still has); num_missing
-        counts the needed files that aren't on disk, and missing has the first ten. readable_until is when
-        VACUUM may delete the first needed file, or when the guard blocks the version; null if neither
-        happens, as for the latest version, or if it can't be read. same_content_as is the lowest other
-        version known to have the same rows and columns, same_content_by how that is known: "identical
-        files"; "proved", because a run of this kit left the fingerprint of the rows in the commit or
-        `verify` compared them; "row counts agree", for commits by OPTIMIZE, REORG or this kit. Null if it
-        is not known; see `content.read_content`. read_instead is the latest readable version with the same
-        content, for a version that can't be read.
+        files" or "log gone" (the log lacks commits); num_missing counts the needed files that aren't on
+        disk, and missing has the first ten. readable_until is when VACUUM may delete the first needed file,
+        or when the guard blocks the version; null if neither happens, as for the latest version, or if it
+        can't be read. same_content_as is the lowest other version known to have the same rows and columns,
+        same_content_by how that is known: "identical files"; "proved", because a run of this kit left the
+        fingerprint of the rows in the commit or `verify` compared them; "row counts agree", for commits by
+        OPTIMIZE, REORG or this kit. Null if it is not known; see `content.read_content`. read_instead is
+        the latest readable version with the same content, for a version that can't be read.
 
     Examples:
         >>> ck.open_table("data/flights").versions().schema
@@ -277,7 +248,7 @@ def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
     needs, commits = state.needs, handle.log.commits()
     statuses = state.statuses()
     until = _readable_until(state, on_disk)
-    content = read_content(handle, verify)
+    content = read_content(handle, needs, verify)
     others, instead = _alternatives(needs.versions, content.groups, statuses == YES)
     pairs = zip(needs.versions.tolist(), others.tolist(), strict=True)
     evidence = [content.evidence(version, other) if other >= 0 else None for version, other in pairs]

@@ -35,16 +35,7 @@ class Cost(NamedTuple):
 def cost_of(
     handle: Handle, state: Readability, deleted: pa.Array, keep: Sequence[int], is_empty: bool, verify: bool
 ) -> Cost:
-    """Return the cost of deleting paths.
-
-    Args:
-        handle: The table.
-        state: Which versions can be read before.
-        deleted: The paths.
-        keep: The versions to keep.
-        is_empty: Whether nothing is deleted, no folder either.
-        verify: Whether to compare the rows of files that commits with dataChange=false replaced.
-    """
+    """Return the cost of deleting paths; `is_empty` says that no folder is deleted either."""
     needs = state.needs
     # After VACUUM's own commits the latest version is an older one, which Delta's guard may refuse.
     commits = not is_empty and (handle.conf(_LOGGING) or "true").lower() != "false"
@@ -54,7 +45,7 @@ def cost_of(
     survives_as: dict[int, int] = {}
     survives_by: dict[int, str] = {}
     if lost:
-        content = read_content(handle, verify)
+        content = read_content(handle, needs, verify)
         groups = content.groups.tolist()
         instead = {
             groups[version - needs.first]: version for version in needs.versions[after == YES].tolist()

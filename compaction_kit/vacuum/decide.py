@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,14 +23,6 @@ _STAMP = pa.timestamp("ms", "UTC")
 _NO_PATHS = pa.array([], pa.string())
 _CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 _HOUR = timedelta(hours=1)
-
-
-class Decision(NamedTuple):
-    """What VACUUM deletes and keeps; see `VacuumPlan` for the tables."""
-
-    files: pa.Table
-    directories: pa.Table
-    kept: pa.Table
 
 
 def vacuum_retention(handle: Handle, configured: timedelta, retention: str | None) -> timedelta:
@@ -69,44 +60,36 @@ def vacuum_retention(handle: Handle, configured: timedelta, retention: str | Non
 
 def check_versions(state: Readability, versions: Sequence[int] | None) -> tuple[int, ...]:
     """Return the versions to keep, sorted and each once; refuse any that can't be read now."""
-    if isinstance(versions, str) or not hasattr(versions or (), "__iter__"):
+    given = [] if versions is None else versions
+    is_list = hasattr(given, "__iter__") and not any(isinstance(one, bool) for one in given)
+    if not is_list or not all(hasattr(version, "__index__") for version in given):
         raise InvalidArgumentError(
-            f"keep_versions={versions!r} is not a list of versions: write it as [3, 5]."
+            f"keep_versions={versions!r} is not a list of versions: give whole numbers, such as [3, 5]."
         )
     needs, statuses = state.needs, state.statuses()
-    for version in versions or ():
-        if isinstance(version, bool) or not hasattr(version, "__index__"):
-            raise InvalidArgumentError(
-                f"keep_versions has {version!r}, which is not a version: give whole numbers, such as [3, 5]."
-            )
+    for version in given:
         if not needs.first <= version <= needs.latest:
             raise InvalidArgumentError(
                 f"keep_versions has {version}, which is not in the log: choose from {needs.first} to "
                 f"{needs.latest}."
             )
         missing = sorted({*needs.of_version(version).to_pylist()} & {*state.missing.to_pylist()})
-        lacking = (
-            f"{format_count(len(missing), 'file')} that it needs {'is' if len(missing) == 1 else 'are'} "
-            f"missing ({format_list(missing)})"
-        )
-        if is_log_gone := statuses[version - needs.first] == LOG_GONE:
-            lacking = "the log lacks a commit that it needs"
+        is_log_gone = statuses[version - needs.first] == LOG_GONE
         if missing or is_log_gone:
+            lacking = f"{format_count(len(missing), 'needed file')} missing ({format_list(missing)})"
+            why = "the log lacks a commit that it needs" if is_log_gone else lacking
             raise InvalidArgumentError(
-                f"keep_versions has {version}, which can't be read even now: {lacking}; leave it out."
+                f"keep_versions has {version}, which can't be read even now: {why}; leave it out."
             )
-    return tuple(sorted({int(version) for version in versions or ()}))
+    return tuple(sorted({int(version) for version in given}))
 
 
-def decide(store: Store, folder: Folder, state: Readability, keep: Sequence[int], since: int) -> Decision:
-    """Return what VACUUM deletes and keeps.
+def decide(
+    store: Store, folder: Folder, state: Readability, keep: Sequence[int], since: int
+) -> dict[str, pa.Table]:
+    """Return the tables `files`, `directories`, `kept` and `storage` of `VacuumPlan`.
 
-    Args:
-        store: The table's files.
-        folder: What is in the table's folder.
-        state: The files that versions need.
-        keep: The versions whose files are all kept.
-        since: The time (ms since 1970) from which removed and written files are kept.
+    All files of the versions `keep` are kept, and files removed or written since a time (ms since 1970).
     """
     if folder.links:
         raise UnsupportedTableError(
@@ -131,7 +114,12 @@ def decide(store: Store, folder: Folder, state: Readability, keep: Sequence[int]
     names = pa.array(list(reasons)).take(numbers[numbers >= 0])
     kept = files.filter(pa.array(numbers >= 0)).append_column("reason", names)
     deleted = files.filter(pa.array(numbers < 0)).sort_by("path")
-    return Decision(_deleted(deleted, state), _directories(folder, needs, since), _kept(store, folder, kept))
+    return {
+        "files": _deleted(deleted, state),
+        "directories": _directories(folder, needs, since),
+        "kept": _kept(store, folder, kept),
+        "storage": storage_table(files, needs, deleted["path"]),
+    }
 
 
 def storage_table(on_disk: pa.Table, needs: FilesByVersion, deleted: pa.ChunkedArray) -> pa.Table:

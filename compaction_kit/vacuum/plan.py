@@ -46,8 +46,7 @@ class VacuumPlan(Plan):
         files: One row per file to delete: path (relative to the table, decoded), size_bytes, reason
             ("tombstone": versions needed it; "change data": of the change data feed; "orphan": no version
             in the log needs it), since_version (the first version that doesn't need it), removed_at (both
-            null for an orphan, or if the log no longer has them), modification_time. Hadoop's checksum
-            file .<name>.crc is deleted with its file.
+            null for an orphan, or if the log no longer has them), modification_time.
         directories: The folders that VACUUM lists as well: path (string), is_empty (bool); it deletes the
             empty ones and skips the others.
         kept: The number and bytes of kept files by reason: "live", "removed within the retention", "written
@@ -57,9 +56,8 @@ class VacuumPlan(Plan):
             "orphaned".
         versions: The versions in the log: version, timestamp, readable and readable_after, with the values
             of `Table.versions()`.
-        versions_lost: The versions that can be read now but not afterwards. This includes the latest if it
-            is older than the retention: VACUUM commits two versions after it, and then Delta's guard
-            refuses it. Versions that the guard refuses only because time passes until `at` don't count.
+        versions_lost: The versions that can be read now but not afterwards, the latest too if it is older
+            than the retention: VACUUM commits two versions after it, and then Delta's guard refuses it.
         blocked_versions_lost: The versions that Delta's guard refuses now and that would lose files: with
             the guard off they can be read now but not afterwards.
         content_survives_as: For versions lost, a version that can be read afterwards and is known to have
@@ -131,8 +129,7 @@ class VacuumPlan(Plan):
             InvalidArgumentError: The plan is for a time in the future, or an argument can't be used.
             StalePlanError: The table, or a file of the plan, has changed since the plan was made.
             ReadOnlyTableError: The table's log can't be written to.
-            RunFailedError: Spark or Delta failed; the message says what was deleted.
-            RunCancelled: It was cancelled; the message says what was deleted.
+            RunFailedError, RunCancelled: The message says what was deleted.
         """
         start, handle = time.monotonic(), self.handle
         if parallel_delete not in (None, True, False):
@@ -289,9 +286,9 @@ def plan_vacuum(
     state = read_readability(handle, folder.files)
     chosen = decide.vacuum_retention(handle, state.retention, retention)
     keep = decide.check_versions(state, keep_versions)
-    decision = decide.decide(handle.store, folder, state, keep, cutoff(moment, chosen))
-    paths = decision.files["path"].combine_chunks()
-    is_empty = not len(paths) and not pc.any(decision.directories["is_empty"]).as_py()
+    tables = decide.decide(handle.store, folder, state, keep, cutoff(moment, chosen))
+    paths = tables["files"]["path"].combine_chunks()
+    is_empty = not len(paths) and not pc.any(tables["directories"]["is_empty"]).as_py()
     cost = cost_of(handle, state, paths, keep, is_empty, verify)
     return VacuumPlan(
         handle=handle,
@@ -301,8 +298,7 @@ def plan_vacuum(
         retention=chosen,
         table_retention=state.retention,
         keep_versions=keep,
-        storage=decide.storage_table(folder.files, state.needs, paths),
-        **decision._asdict(),
+        **tables,
         **cost._asdict(),
     )
 

@@ -40,12 +40,7 @@ _MOST_LOOKED_AT = 1_000
 class VacuumProgress(Measured):
     """The progress of a vacuum, estimated from a sample of its files.
 
-    Attributes:
-        step: The current step.
-        fraction: The share of the files that were deleted, 0 to 1.
-        files_done: The number of files deleted, out of `num_files`.
-        bytes_done: The bytes deleted, out of `size_bytes`.
-        seconds: The time since the run began.
+    `fraction` is the share of the files that were deleted, 0 to 1; `seconds` the time since the run began.
     """
 
     step: str
@@ -113,27 +108,22 @@ class VacuumResult(Result):
         if not self.num_files and not self.directories and not len(self.not_deleted):
             return {"outcome": "nothing to do: the plan is empty, so nothing was deleted"}
         lost = f"{len(self.versions_lost):,}: {ranges(self.versions_lost)}" if self.versions_lost else "none"
-        pairs = [f"{lost} as {other}" for lost, other in self.content_survives_as.items()]
-        rows = [f"{row['path']}: {row['why']}" for row in self.not_deleted.to_pylist()]
-        facts = {
-            "versions lost": lost,
-            "of the same content": format_list(pairs),
-            "deleted": f"{format_count(self.num_files, 'file')}, {format_size(self.size_bytes)}"
-            f"{', as planned' if self.as_planned else ''}",
-            "folders": f"{format_count(len(self.directories), 'empty folder')} deleted",
-            "not deleted": f"{format_count(len(rows), 'file')}: {format_list(rows, 3, '; ')}",
-            "not planned": f"{format_count(len(self.not_planned), 'file')} that others deleted",
-            "committed": f"version {', '.join(map(str, self.commits))}: VACUUM's start and end",
-            "time": format_seconds(self.seconds),
-        }
-        needed = {
-            "of the same content": pairs,
-            "folders": self.directories,
-            "not deleted": rows,
-            "not planned": self.not_planned,
-            "committed": self.commits,
-        }
-        return {name: fact for name, fact in facts.items() if needed.get(name, True)}
+        facts = {"versions lost": lost}
+        if self.content_survives_as:
+            pairs = [f"{lost} as {other}" for lost, other in self.content_survives_as.items()]
+            facts["of the same content"] = format_list(pairs)
+        planned = ", as planned" if self.as_planned else ""
+        facts["deleted"] = f"{format_count(self.num_files, 'file')}, {format_size(self.size_bytes)}{planned}"
+        if self.directories:
+            facts["folders"] = f"{format_count(len(self.directories), 'empty folder')} deleted"
+        if len(self.not_deleted):
+            rows = [f"{row['path']}: {row['why']}" for row in self.not_deleted.to_pylist()]
+            facts["not deleted"] = f"{format_count(len(rows), 'file')}: {format_list(rows, 3, '; ')}"
+        if self.not_planned:
+            facts["not planned"] = f"{format_count(len(self.not_planned), 'file')} that others deleted"
+        if self.commits:
+            facts["committed"] = f"version {', '.join(map(str, self.commits))}: VACUUM's start and end"
+        return facts | {"time": format_seconds(self.seconds)}
 
     def parts(self) -> tuple[object, ...]:
         """Return the facts and the figure."""
