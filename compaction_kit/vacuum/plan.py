@@ -313,29 +313,20 @@ def _check_fresh(plan: VacuumPlan) -> pa.Table:
             f"The table was created again since the plan was made, with another version {plan.version}"
         )
     folder = look_through(plan.handle.store, snapshot.metadata.partition_columns)
-    planned = plan.files["path"]
-    rows = pc.index_in(planned, value_set=folder.files["path"])
-    now = folder.files.take(rows)
+    now = folder.files.take(pc.index_in(plan.files["path"], value_set=folder.files["path"]))
     same_time = pc.equal(plan.files["modification_time"].cast(pa.int64()), now["modification_time"])
-    same = pc.and_(same_time, pc.equal(plan.files["size_bytes"], now["size_bytes"]))
-    for paths, what in (
-        (planned.filter(rows.is_null()), "missing since the plan was made"),
-        (planned.filter(pc.invert(same)), "not the same as when the plan was made"),
-    ):
-        if len(paths):
-            are = "is" if len(paths) == 1 else "are"
-            number = format_count(len(paths), "planned file")
-            raise _stale(f"{number} ({format_list(paths.to_pylist())}) {are} {what}")
-    left = {path: folder.directories.get(path) for path in plan.empty_directories}
+    same = pc.fill_null(pc.and_(same_time, pc.equal(plan.files["size_bytes"], now["size_bytes"])), False)
+    changed = plan.files["path"].filter(pc.invert(same)).to_pylist()
+    if changed:
+        number = format_count(len(changed), "planned file")
+        raise _stale(f"{number} ({format_list(changed)}) changed or missing since the plan was made")
+    left = {path: folder.directories.get(path, -1) for path in plan.empty_directories}
     for path in plan.empty_directories:
         outer = path.rpartition("/")[0]
-        if entries := left.get(outer):
-            left[outer] = entries - 1
-    for path, entries in left.items():
-        if entries is None:
-            raise _stale(f"The folder {path} is missing since the plan was made")
-        if entries:
-            raise _stale(f"The folder {path} is no longer empty")
+        left[outer] = left.get(outer, 0) - 1
+    for path in plan.empty_directories:
+        if path not in folder.directories or left[path] > 0:
+            raise _stale(f"The folder {path} is missing or no longer empty")
     return folder.files
 
 

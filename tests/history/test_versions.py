@@ -19,7 +19,7 @@ from compaction_kit.text import MIB
 from compaction_kit.times import session_zone
 from tests import deltas_view, handmade
 from tests.ageing import age_file
-from tests.releases import HAS_GUARD, since_delta
+from tests.releases import since_delta
 
 CopyOf = Callable[[Path], Path]
 SetConf = Callable[[str, str], None]
@@ -208,54 +208,29 @@ def test_a_version_can_be_read_until_its_first_file_may_be_vacuumed(tmp_path: Pa
     assert column(table, "readable_until")[0] > now + timedelta(days=5)
 
 
-def test_a_compaction_has_the_content_of_the_version_before_and_can_be_read_instead(tmp_path: Path) -> None:
+def test_a_version_can_be_read_instead_of_another_with_the_same_content(tmp_path: Path) -> None:
     def unchanged(action: handmade.Action) -> handmade.Action:
         return {name: fields | {"dataChange": False} for name, fields in action.items()}
 
+    compacted = map(unchanged, (handmade.remove("b"), handmade.remove("c"), handmade.add("d", records=20)))
     table = written(
         tmp_path,
         [handmade.add("a"), handmade.add("b")],
         [handmade.add("c")],
-        [
-            {"commitInfo": {"operation": "OPTIMIZE"}},
-            *map(unchanged, (handmade.remove("b"), handmade.remove("c"), handmade.add("d", records=20))),
-        ],
+        [{"commitInfo": {"operation": "OPTIMIZE"}}, *compacted],
         [{"commitInfo": {"operation": "SET TBLPROPERTIES"}}, handmade.metadata(configuration={"x": "y"})],
         [{"commitInfo": {"operation": "ADD COLUMNS"}}, handmade.metadata({"id": "long", "c": "long"})],
         [handmade.remove("a")],
-    )
-    assert column(table, "same_content_as") == [None, 2, 1, 1, None, None]
-    compacted = "row counts agree"
-    assert column(table, "same_content_by") == [None, compacted, compacted, compacted, None, None]
-    (table / "c").unlink()
-    assert column(table, "read_instead") == [None, 3, None, None, None, None]
-
-
-def test_a_restore_has_the_content_of_the_version_that_it_restored(tmp_path: Path) -> None:
-    table = written(
-        tmp_path,
-        [handmade.add("a"), handmade.add("b")],
-        [handmade.remove("a")],
         [handmade.add("a")],
-        [handmade.add("c")],
     )
-    assert column(table, "same_content_as") == [2, None, 0, None]
-    assert column(table, "same_content_by") == ["identical files", None, "identical files", None]
-    age_file(handmade.commit_path(table, 0), 10)
-    assert column(table, "read_instead") == [2 if HAS_GUARD else None, None, None, None]
+    counted, identical = "row counts agree", "identical files"
+    assert column(table, "same_content_as") == [None, 2, 1, 1, 6, None, 4]
+    assert column(table, "same_content_by") == [None, counted, counted, counted, identical, None, identical]
+    (table / "c").unlink()
+    assert column(table, "read_instead") == [None, 3, None, None, None, None, None]
 
 
-def assert_history_is_that_of_the_snapshots(table: Path) -> None:
-    log = open_table(table).log
-    for row in open_table(table).history().to_pylist():
-        sizes = log.snapshot(row["version"]).live_files["size_bytes"].to_pylist()
-        small = [size for size in sizes if size < 16 * MIB]
-        assert row["num_files"] == len(sizes)
-        assert row["size_bytes"] == sum(sizes)
-        assert row["num_small_files"] == len(small)
-
-
-def test_history_follows_removes_returns_and_vectors(tmp_path: Path) -> None:
+def test_history_counts_the_live_files_of_every_version(tmp_path: Path) -> None:
     vector = handmade.vector("0rJua")
     handmade.write_log(
         tmp_path,
@@ -264,19 +239,15 @@ def test_history_follows_removes_returns_and_vectors(tmp_path: Path) -> None:
         [handmade.add("x/../a%20b", 10), handmade.add("d", 5, vector=vector), handmade.remove("d")],
         [{"commitInfo": {"operation": "SET TBLPROPERTIES"}}],
     )
-    history = open_table(tmp_path).history()
+    table = open_table(tmp_path)
+    history = table.history()
     assert history["num_files"].to_pylist() == [2, 2, 3, 3]
     assert history["operation"].to_pylist()[-1] == "SET TBLPROPERTIES"
-    assert_history_is_that_of_the_snapshots(tmp_path)
-
-
-@pytest.mark.spark
-def test_history_of_a_table_with_a_life_is_that_of_its_snapshots(lived: Path) -> None:
-    history = open_table(lived).history()
-    operations = ["WRITE", "DELETE", "DELETE", "OPTIMIZE", "WRITE"]
-    assert history["operation"].to_pylist() == operations
-    assert history["data_change"].to_pylist() == [True, True, True, False, True]
-    assert_history_is_that_of_the_snapshots(lived)
+    for row in history.to_pylist():
+        sizes = table.log.snapshot(row["version"]).live_files["size_bytes"].to_pylist()
+        small = [size for size in sizes if size < 16 * MIB]
+        found = row["num_files"], row["size_bytes"], row["num_small_files"]
+        assert found == (len(sizes), sum(sizes), len(small))
 
 
 @pytest.mark.spark
@@ -368,56 +339,36 @@ def at(day: int) -> datetime:
 
 @pytest.fixture
 def timed(tmp_path: Path) -> Path:
-    """Committed on the first three days of 2024, as the commits themselves say."""
-    properties = {"delta.enableInCommitTimestamps": "true"}
-    infos = [
-        {"commitInfo": {"operation": "WRITE", "inCommitTimestamp": int(at(day).timestamp() * 1000)}}
-        for day in (1, 2, 3)
-    ]
-    metadata = handmade.metadata(configuration=properties)
-    head = [handmade.protocol(), metadata, handmade.add("a")]
-    handmade.write_log(tmp_path, head, [handmade.add("b")], [handmade.add("c")])
-    for version, actions in enumerate((head, [handmade.add("b")], [handmade.add("c")])):
-        handmade.write_commit(tmp_path, version, [infos[version], *actions])
+    """Committed on the first three days of 2024, by in-commit timestamps."""
+    metadata = handmade.metadata(configuration={"delta.enableInCommitTimestamps": "true"})
+    for version, head in enumerate(([handmade.protocol(), metadata], [], [])):
+        info = {"operation": "WRITE", "inCommitTimestamp": int(at(version + 1).timestamp() * 1000)}
+        handmade.write_commit(tmp_path, version, [{"commitInfo": info}, *head, handmade.add(f"{version}")])
     return tmp_path
 
 
-def test_a_time_stands_for_the_last_version_committed_by_then(timed: Path) -> None:
-    picked = open_table(timed).at(timestamp="2024-01-02 12:00:00+00:00")
+def test_a_time_or_a_version_picks_a_commit(timed: Path, shaped: Path) -> None:
+    table = open_table(timed)
+    picked = table.at(timestamp="2024-01-02 12:00:00+00:00")
     assert (picked.version, picked.timestamp, picked.superseded_at) == (1, at(2), at(3))
     assert picked.in_commit
     shown = [time.astimezone(session_zone()).isoformat(" ", "milliseconds") for time in (at(2), at(3))]
     assert repr(picked) == (
         f"version 1: committed {shown[0]} by its in-commit timestamp, superseded {shown[1]}"
     )
-
-
-def test_a_version_stands_for_itself_and_nothing_for_the_latest(timed: Path) -> None:
-    assert open_table(timed).at(0).timestamp == at(1)
-    latest = open_table(timed).at()
-    assert (latest.version, latest.superseded_at) == (2, None)
-
-
-def test_without_in_commit_timestamps_the_time_of_the_file_counts(shaped: Path) -> None:
-    picked = open_table(shaped).at(3)
-    assert not picked.in_commit
-    assert picked.timestamp is not None
-    assert "by the time of its file" in repr(picked)
-
-
-@pytest.mark.parametrize(
-    ("timestamp", "words"),
-    [("2023-12-31", "before the earliest"), ("2024-01-04", "after the latest"), ("noon", "is not a time")],
-)
-def test_a_time_out_of_range_is_refused_in_one_sentence(timed: Path, timestamp: str, words: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=words) as caught:
-        open_table(timed).at(timestamp=timestamp)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_version_and_a_time_are_one_too_many(timed: Path) -> None:
+    assert table.at(0).timestamp == at(1)
+    assert (table.at().version, table.at().superseded_at) == (2, None)
+    assert "by the time of its file" in repr(open_table(shaped).at(3))
     with pytest.raises(InvalidArgumentError, match="choose one of the two"):
-        open_table(timed).at(1, "2024-01-02")
+        table.at(1, "2024-01-02")
+    for timestamp, words in (
+        ("2023-12-31", "before the earliest"),
+        ("2024-01-04", "after the latest"),
+        ("noon", "is not a time"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=words) as caught:
+            table.at(timestamp=timestamp)
+        assert "\n" not in str(caught.value)
 
 
 def test_bytes_are_live_tombstoned_or_gone_and_orphans_are_apart(tmp_path: Path) -> None:
