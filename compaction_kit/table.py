@@ -345,7 +345,7 @@ class Table:
         Examples:
             >>> expiry = ck.open_table("data/flights").log_expiry(at="2100-01-01")
             >>> expiry.filter(expiry["goes"])["version"].to_pylist()[-1]
-            359
+            358
         """
         return read_log_expiry(self.handle, at)
 

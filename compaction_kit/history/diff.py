@@ -55,12 +55,12 @@ class Diff(Record):
     @property
     def num_files_added(self) -> int:
         """The number of files that only the end has."""
-        return len(self.paths(ADDED))
+        return pc.sum(pc.equal(self.files["change"], ADDED)).as_py() or 0
 
     @property
     def num_files_removed(self) -> int:
         """The number of files that only the start has."""
-        return len(self.paths(REMOVED))
+        return pc.sum(pc.equal(self.files["change"], REMOVED)).as_py() or 0
 
     @property
     def bytes_added(self) -> int:

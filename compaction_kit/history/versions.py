@@ -124,9 +124,10 @@ def read_history(handle: Handle) -> pa.Table:
         retention of the commit ends, so that a cleanup of the log may delete it; see `Table.log_expiry`.
     """
     needs = read_files_by_version(handle)
-    metadata = needs.snapshot.metadata
-    commits = handle.log.commits()
-    commits = commits.set_column(1, commits.schema.field("timestamp"), handle.log.commit_times())
+    metadata, commits = needs.snapshot.metadata, needs.commits
+    # Other writers may have committed since.
+    times = handle.log.commit_times()[: len(commits)]
+    commits = commits.set_column(1, commits.schema.field("timestamp"), times)
     row = pc.index_in(commits["version"], value_set=pa.array(needs.versions[needs.in_log]))
     sizes = needs.lifetimes["size_bytes"].to_numpy()
     columns = {
@@ -139,7 +140,7 @@ def read_history(handle: Handle) -> pa.Table:
         commits = commits.append_column(name, totals.take(row))
     kept = pa.scalar(to_millis(table_retention(metadata)), pa.duration("ms"))
     commits = commits.append_column("files_expire", pc.add(commits["files_removed_at"], kept))
-    log_expires = _log_expires(handle.log.commit_file_times(), log_retention(metadata))
+    log_expires = _log_expires(handle.log.commit_file_times()[: len(commits)], log_retention(metadata))
     return commits.append_column("log_expires", log_expires)
 
 
@@ -245,8 +246,7 @@ def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
     metadata = handle.log.snapshot().metadata
     on_disk = list_folder(handle.store, metadata.partition_columns)
     state = read_readability(handle, on_disk)
-    needs, commits = state.needs, handle.log.commits()
-    statuses = state.statuses()
+    needs, commits, statuses = state.needs, state.needs.commits, state.statuses()
     until = _readable_until(state, on_disk)
     content = read_content(handle, needs, verify)
     others, instead = _alternatives(needs.versions, content.groups, statuses == YES)

@@ -153,7 +153,6 @@ def _rows(spark: SparkSession, start: int, count: int):  # type: ignore[no-untyp
 
 
 def _trim(table: Path, number: int) -> None:
-    """Delete commits before the latest checkpoint, the oldest first."""
     files = list_log(open_store(str(table)))
     checkpoint = max(complete_checkpoints(files), default=0)
     commits = sorted(file.version or 0 for file in files if file.kind is Kind.COMMIT)
