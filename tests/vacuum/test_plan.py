@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
 from compaction_kit.retention import GUARD
-from compaction_kit.vacuum.cost import spent_versions
 from tests import folders, handmade
 from tests.ageing import age, age_file
 from tests.handmade import add, metadata
@@ -272,19 +271,3 @@ def test_a_file_that_a_path_out_and_back_leads_to_stays_and_links_are_refused(tm
     (table / "alias").symlink_to(table / "back")
     with pytest.raises(UnsupportedTableError, match=r"symbolic links \(alias\)"):
         open_table(table).plan_vacuum()
-
-
-@pytest.mark.parametrize(
-    ("lost", "survives", "words"),
-    [
-        ([], {}, "none of 3 readable versions"),
-        ([0, 1], {}, "2 of 3 readable versions"),
-        ([0, 1], {1: 2}, "2 of 3 readable versions, not the content of 1,"),
-        ([0, 1], {0: 2, 1: 2}, "2 of 3 readable versions, not their content,"),
-        ([1], {1: 2}, "1 of 3 readable versions, not its content,"),
-    ],
-)
-def test_content_that_survives_is_not_called_lost(
-    lost: list[int], survives: dict[int, int], words: str
-) -> None:
-    assert spent_versions(lost, survives, 3) == words
