@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
+from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.folder import Folder, count_files
 from compaction_kit.handle import Handle
 from compaction_kit.history.readable import LOG_GONE, FilesByVersion, Readability, latest_by_path
@@ -91,11 +91,6 @@ def decide(
 
     All files of the versions `keep` are kept, and files removed or written since a time (ms since 1970).
     """
-    if folder.links:
-        raise UnsupportedTableError(
-            f"The table's folder has symbolic links ({format_list(folder.links)}), which VACUUM would delete "
-            "or follow: move the files into the folder."
-        )
     needs, files = state.needs, folder.files
     paths = files["path"].combine_chunks()
     wanted = pa.concat_arrays([_NO_PATHS, *map(needs.of_version, keep)])
