@@ -14,6 +14,7 @@ from tests.test_project import ROOT
 REACH_FILES = (
     "storage/",
     "arrow/worker/",
+    "arrow/concat/",
     "session.py",
     "compat.py",
     "java.py",

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from compaction_kit.arrow.job import Bin, PartitionValues, partition_values
-from compaction_kit.arrow.worker import Rewritten
+from compaction_kit.arrow.worker import RewriteOutput
 from compaction_kit.files import Files
 from compaction_kit.log.metadata import Metadata
 from compaction_kit.log.paths import log_path
@@ -110,7 +110,7 @@ def _remove(path: str, values: PartitionValues, size_bytes: int, now: int) -> st
     return json.dumps({"remove": remove})
 
 
-def file_actions(store: Store, replaced: Iterable[Replaced], outputs: Iterable[Rewritten]) -> list[str]:
+def file_actions(store: Store, replaced: Iterable[Replaced], outputs: Iterable[RewriteOutput]) -> list[str]:
     """The add of each bin's output, if that has rows, and the removes of its inputs, in JSON."""
     actions: list[str] = []
     for files, output in zip(replaced, outputs, strict=True):
@@ -128,7 +128,7 @@ def file_actions(store: Store, replaced: Iterable[Replaced], outputs: Iterable[R
     return actions
 
 
-def commit_metrics(replaced: Iterable[Replaced], outputs: Iterable[Rewritten]) -> dict[str, int]:
+def commit_metrics(replaced: Iterable[Replaced], outputs: Iterable[RewriteOutput]) -> dict[str, int]:
     """OPTIMIZE's metrics in the history (OptimizeExecutor, createMetrics); one output has rows at least."""
     added = sorted(output.size_bytes for output in outputs if output.num_rows)
     removed = [size_bytes for files in replaced for size_bytes in files.sizes]

@@ -14,9 +14,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from compaction_kit.arrow import worker
-from compaction_kit.arrow.refusals import data_schema, has_partition_columns
+from compaction_kit.arrow.refusals import data_schema, has_partition_columns, shows_years
 from compaction_kit.arrow.staging import Staging, staging_for
-from compaction_kit.arrow.worker import Rewritten, Share, join_parts, rewrite_shares
+from compaction_kit.arrow.worker import RewriteOutput, RewriteTask, join_parts, rewrite_bins
 from compaction_kit.execute.failures import BinFailed
 from compaction_kit.execute.jobs import run_cancellable
 from compaction_kit.execute.work import Recorder
@@ -68,7 +68,7 @@ class BinJob:
         self._footer = {"org.apache.spark.version": spark.version}
 
     @contextlib.contextmanager
-    def rewritten(self, bins: Sequence[Bin]) -> Iterator[dict[int, Rewritten]]:
+    def rewritten(self, bins: Sequence[Bin]) -> Iterator[dict[int, RewriteOutput]]:
         """Rewrite bins; what is left in the result at the end is deleted, for no commit names it.
 
         Args:
@@ -84,23 +84,23 @@ class BinJob:
         run = str(uuid.uuid4())
         values = partition_values(self._source, np.array([bin_.positions[0] for bin_ in bins]))
         staging = staging_for(self._store, self._folders(bins, values), run)
-        pending: dict[int, Rewritten] = {}
+        pending: dict[int, RewriteOutput] = {}
         try:
             with staging:
                 shares = self._shares(bins, values, staging)
                 written = self._rewrite(shares, staging)
                 if len(written) < len(shares):
-                    raise BinFailed(f"{staging.mark} was deleted, which tells tasks to stop")
+                    raise BinFailed(f"{staging.lease} was deleted, which tells tasks to stop")
                 outputs, divided = self._sorted(written, staging)
                 outputs += self._join(divided, {share.number: share for share in shares}, staging)
-                pending |= {output.number: output for output in staging.placed(outputs)}
+                pending |= {output.number: output for output in staging.publish(outputs)}
             yield pending
         finally:
-            staging.sweep(pending.values())
+            staging.delete_unreferenced(pending.values())
 
     def _shares(
         self, bins: Sequence[Bin], values: Sequence[PartitionValues], staging: Staging
-    ) -> list[Share]:
+    ) -> list[RewriteTask]:
         positions = np.concatenate([bin_.positions for bin_ in bins])
         ends = np.cumsum([len(bin_.positions) for bin_ in bins]).tolist()
         sizes = self._source.sizes[positions]
@@ -109,21 +109,23 @@ class BinJob:
         paths = map(self._store.place, self._places(positions))
         inputs = list(zip(paths, sizes.tolist(), strict=True))
         constants = self._constants(values)
+        has_years = shows_years(self._source, positions)
         shares = []
         for bin_, known, start, end in zip(bins, constants, [0, *ends[:-1]], ends, strict=True):
             cuts = _cuts(sizes[start:end], costs[start:end], even)
             for part, (first, last) in enumerate(itertools.pairwise(cuts)):
                 shares.append(
-                    Share(
+                    RewriteTask(
                         bin_.number,
                         part,
                         len(cuts) - 1,
                         inputs[start + first : start + last],
                         staging.output(bin_.number),
-                        staging.mark,
+                        staging.lease,
                         self._schema,
                         known,
                         self._by_id,
+                        bool(has_years[start + first : start + last].all()),
                         self._footer,
                     )
                 )
@@ -153,13 +155,13 @@ class BinJob:
         rows = zip(bins, found, values, strict=True)
         return {bin_.number: _output_folder(place, row, is_mapped) for bin_, place, row in rows}
 
-    def _rewrite(self, shares: list[Share], staging: Staging) -> list[Rewritten]:
+    def _rewrite(self, shares: list[RewriteTask], staging: Staging) -> list[RewriteOutput]:
         context, record, files = self._spark.sparkContext, self._record, staging.files
         bins_before, bytes_before = record.bins_done, record.bytes_done
         bins = context.accumulator(0.0)
         size = context.accumulator(0)
 
-        def report(share: Share) -> None:
+        def report(share: RewriteTask) -> None:
             bins.add(1 / share.parts)
             size.add(share.size_bytes)
 
@@ -173,20 +175,20 @@ class BinJob:
         groups = [[tuple(shares[i]) for i in group] for group in balanced(costs, self._cores)]
         # Credentials go with the code: Spark lays data down in a file on its way.
         tasks = context.parallelize(groups, len(groups)).flatMap(
-            lambda group: rewrite_shares(group, report, files)
+            lambda group: rewrite_bins(group, report, files)
         )
         return run_cancellable(
             self._spark,
-            lambda: [Rewritten(*output) for output in tasks.collect()],
+            lambda: [RewriteOutput(*output) for output in tasks.collect()],
             tick,
             is_final=False,
         )
 
     def _sorted(
-        self, written: list[Rewritten], staging: Staging
-    ) -> tuple[list[Rewritten], list[list[Rewritten]]]:
+        self, written: list[RewriteOutput], staging: Staging
+    ) -> tuple[list[RewriteOutput], list[list[RewriteOutput]]]:
         """The outputs of bins that need no joining, and those of each bin that does, in order."""
-        shares: dict[int, list[Rewritten]] = defaultdict(list)
+        shares: dict[int, list[RewriteOutput]] = defaultdict(list)
         for output in sorted(written, key=lambda output: (output.number, output.part)):
             shares[output.number].append(output)
             self._record.span("rewrite", output.start, output.end, bin_id=output.number)
@@ -203,8 +205,8 @@ class BinJob:
         return ready, divided
 
     def _join(
-        self, divided: list[list[Rewritten]], shares: Mapping[int, Share], staging: Staging
-    ) -> list[Rewritten]:
+        self, divided: list[list[RewriteOutput]], shares: Mapping[int, RewriteTask], staging: Staging
+    ) -> list[RewriteOutput]:
         """Join outputs of shares; `shares` has one of each bin."""
         if not divided:
             return []
@@ -216,7 +218,7 @@ class BinJob:
         joining = self._spark.sparkContext.parallelize(tasks, len(tasks)).mapPartitions(join_parts)
         found = run_cancellable(
             self._spark,
-            lambda: [Rewritten(*output) for output in joining.collect()],
+            lambda: [RewriteOutput(*output) for output in joining.collect()],
             lambda: None,
             is_final=False,
         )

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from compaction_kit.arrow import worker
-from compaction_kit.arrow.worker import Rewritten
-from compaction_kit.arrow.worker.files import Storage, storage_of
+from compaction_kit.arrow.worker import RewriteOutput
+from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.errors import CompactionKitError
 from compaction_kit.execute.failures import BinFailed
 from compaction_kit.log.paths import is_within
@@ -38,7 +38,7 @@ class OnDisk:
         self._run = run
         self._own = f"compaction-kit-{run}"
         self._has_begun = False
-        self.mark = store.place(self._own)
+        self.lease = store.place(self._own)
 
     @property
     def has_begun(self) -> bool:
@@ -50,7 +50,7 @@ class OnDisk:
 
     def output(self, number: int) -> str:
         """What the path of a bin's output begins with."""
-        return f"{self.mark}/part-{number:05d}-{self._run}"
+        return f"{self.lease}/part-{number:05d}-{self._run}"
 
     def __enter__(self) -> None:
         self._store.make_folder(self._own, exist_ok=False)
@@ -63,9 +63,9 @@ class OnDisk:
             # Again, if a file came after its listing.
             self._store.delete(self._own)
 
-    def placed(self, outputs: Iterable[Rewritten]) -> list[Rewritten]:
+    def publish(self, outputs: Iterable[RewriteOutput]) -> list[RewriteOutput]:
         """Move outputs to the folders of their bins."""
-        store, moved = self._store, list[Rewritten]()
+        store, moved = self._store, list[RewriteOutput]()
         made = {folder: _made(store, folder) for folder in set(self._folders.values())}
         try:
             for output in outputs:
@@ -82,7 +82,7 @@ class OnDisk:
             raise
         return moved
 
-    def discard(self, outputs: Iterable[Rewritten]) -> None:
+    def discard(self, outputs: Iterable[RewriteOutput]) -> None:
         """Delete outputs that no commit will name."""
         for output in outputs:
             if output.path:
@@ -90,13 +90,13 @@ class OnDisk:
                 self._store.delete(checksum_place(output.path))
 
     # There is nothing else: it went with the folder.
-    sweep = discard
+    delete_unreferenced = discard
 
 
 class InStore:
     """Outputs on an object store: written where they stay, for none is there before it is whole.
 
-    A task that outlives the run deletes its own, when it sees that the mark is gone (see `rewrite_shares`).
+    A task that outlives the run deletes its own, when it sees that the lease is gone (see `rewrite_bins`).
     What was there before, the listing finds.
     """
 
@@ -111,7 +111,7 @@ class InStore:
         self._run = run
         self._placed: set[str] = set()
         # VACUUM deletes it in its time, if the process is killed.
-        self.mark = store.place(f"compaction-kit-{run}.in-use")
+        self.lease = store.place(f"compaction-kit-{run}.in-use")
 
     @property
     def files(self) -> worker.Files:
@@ -125,28 +125,28 @@ class InStore:
         return self._store.place(posixpath.join(self._folders[number], f"part-{number:05d}-{self._run}"))
 
     def __enter__(self) -> None:
-        with storage_of(self.files).create(self.mark) as file:
+        with Storage(self.files).create(self.lease) as file:
             file.write(b"")
 
     def __exit__(self, *error: object) -> None:
-        storage_of(self.files).delete(self.mark)
+        Storage(self.files).delete(self.lease)
 
-    def placed(self, outputs: Iterable[Rewritten]) -> list[Rewritten]:
+    def publish(self, outputs: Iterable[RewriteOutput]) -> list[RewriteOutput]:
         """Take note of the outputs, which are in their places."""
         found = list(outputs)
         self._placed = {output.path for output in found}
         return found
 
-    def discard(self, outputs: Iterable[Rewritten]) -> None:
-        """Leave outputs that no commit will name to `sweep`."""
+    def discard(self, outputs: Iterable[RewriteOutput]) -> None:
+        """Leave outputs that no commit will name to `delete_unreferenced`."""
 
-    def sweep(self, unnamed: Iterable[Rewritten]) -> None:
+    def delete_unreferenced(self, unnamed: Iterable[RewriteOutput]) -> None:
         """Delete the outputs that no commit names, and those that no task came to tell of."""
         named = self._placed - {output.path for output in unnamed}
         with ThreadPoolExecutor(_LISTINGS) as pool:
-            list(pool.map(partial(self._sweep, storage_of(self.files), named), set(self._folders.values())))
+            list(pool.map(partial(self._delete_in, Storage(self.files), named), set(self._folders.values())))
 
-    def _sweep(self, storage: Storage, named: set[str], folder: str) -> None:
+    def _delete_in(self, storage: Storage, named: set[str], folder: str) -> None:
         # What can't be listed or deleted now is left to VACUUM.
         with contextlib.suppress(CompactionKitError, OSError):
             for entry in self._store.entries(folder):

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from compaction_kit.arrow.actions import Replaced, commit_metrics, file_actions, replace_files
 from compaction_kit.arrow.job import Bin, BinJob
 from compaction_kit.arrow.refusals import refuse_bins, refuse_changes, refuse_table
-from compaction_kit.arrow.worker import Rewritten
+from compaction_kit.arrow.worker import RewriteOutput
 from compaction_kit.execute.commits import as_add, settings
 from compaction_kit.execute.delta import OptimizeTransaction, is_conflict
 from compaction_kit.execute.failures import BinFailed, TableChanged
@@ -118,7 +118,7 @@ class _ArrowRun:
         transaction: OptimizeTransaction,
         bins: list[Bin],
         replaced: Mapping[int, Replaced],
-        pending: dict[int, Rewritten],
+        pending: dict[int, RewriteOutput],
     ) -> list[Bin]:
         """Compare and commit outputs; returns the live part of bins of which other writers took files."""
         work, lost = self._work, list[Bin]()
@@ -174,7 +174,7 @@ class _ArrowRun:
         outcome.result()
 
     def _actions(
-        self, numbers: Iterable[int], replaced: Mapping[int, Replaced], pending: Mapping[int, Rewritten]
+        self, numbers: Iterable[int], replaced: Mapping[int, Replaced], pending: Mapping[int, RewriteOutput]
     ) -> list[str]:
         return file_actions(self._work.store, *_picked(numbers, replaced, pending))
 
@@ -216,7 +216,7 @@ class _ArrowRun:
 
 
 def _picked(
-    numbers: Iterable[int], replaced: Mapping[int, Replaced], pending: Mapping[int, Rewritten]
-) -> tuple[list[Replaced], list[Rewritten]]:
+    numbers: Iterable[int], replaced: Mapping[int, Replaced], pending: Mapping[int, RewriteOutput]
+) -> tuple[list[Replaced], list[RewriteOutput]]:
     numbers = list(numbers)
     return [replaced[number] for number in numbers], [pending[number] for number in numbers]

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from compaction_kit import get_spark, interop, open_table, survey, workbench
 from compaction_kit.arrow import job
 from compaction_kit.arrow.refusals import refuse_executors
-from compaction_kit.arrow.worker import rewrite_shares
+from compaction_kit.arrow.worker import rewrite_bins
 from compaction_kit.errors import CompactionKitError
 from compaction_kit.execute import Progress
 from compaction_kit.storage import open_store
@@ -72,10 +72,10 @@ FAULTS: dict[str, Fault] = {
 
 
 def faulty(lost: Path, commit: Path, fault: Fault) -> Callable[..., Iterator[tuple[Any, ...]]]:
-    """`rewrite_shares`, with a fault after the first file of all, which is named in `lost`."""
+    """`rewrite_bins`, with a fault after the first file of all, which is named in `lost`."""
 
     def rewriting(*args: Any) -> Iterator[tuple[Any, ...]]:
-        for one in rewrite_shares(*args):
+        for one in rewrite_bins(*args):
             try:
                 with lost.open("x") as file:
                     file.write(one[2])
@@ -98,7 +98,7 @@ def run(spark: SparkSession, folder: Path, name: str, strategy: str = "auto") ->
     plan = open_table(table if table.exists() else f"s3a://kit/{name}", spark).plan_compaction()
     commit = table / "_delta_log" / f"{plan.version + 1:020}.json"
     fault = FAULTS.get(name)
-    vars(job)["rewrite_shares"] = faulty(lost, commit, fault) if fault else rewrite_shares
+    vars(job)["rewrite_bins"] = faulty(lost, commit, fault) if fault else rewrite_bins
     fractions = []
 
     def watch(progress: Progress) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from compaction_kit import get_spark, open_table
 from compaction_kit.arrow import job
-from compaction_kit.arrow.worker import join_parts, rewrite_shares
+from compaction_kit.arrow.worker import join_parts, rewrite_bins
 
 # Two cores, and tasks that are tried up to four times, as on a cluster.
 _CONFIG = {"spark.master": "local[2,4]", "spark.driver.memory": "1g"}
@@ -50,13 +50,13 @@ def main(dying: str, hanging: str, to: str) -> None:
     commit = Path(hanging) / "_delta_log" / f"{plan.version + 1:020}.json"
 
     def rewriting(*args: Any) -> Iterator[tuple[Any, ...]]:
-        return faulty("rewrite", folder, commit, rewrite_shares(*args))
+        return faulty("rewrite", folder, commit, rewrite_bins(*args))
 
     def joining(bins: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
         return faulty("join", folder, commit, join_parts(bins))
 
     # The least, so that small bins are divided too.
-    for name, value in (("rewrite_shares", rewriting), ("join_parts", joining), ("LEAST_SHARE", 1)):
+    for name, value in (("rewrite_bins", rewriting), ("join_parts", joining), ("LEAST_SHARE", 1)):
         setattr(job, name, value)
     print(*open_table(dying, spark).plan_compaction().run(strategy="arrow").versions, flush=True)
     plan.run(strategy="arrow")

@@ -23,7 +23,7 @@ from pyspark.sql import Row, SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.arrow import job
-from compaction_kit.arrow.worker import join_parts, rewrite_shares
+from compaction_kit.arrow.worker import join_parts, rewrite_bins
 from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import (
     CompactionKitError,
@@ -136,8 +136,8 @@ def test_tasks_that_are_done_twice_commit_once_and_the_first_tries_are_gone(
 
     def rewriting(*args: Any) -> Iterator[tuple[Any, ...]]:
         shares = list(args[0])
-        assert list(rewrite_shares(shares, *args[1:]))
-        return rewrite_shares(shares, *args[1:])
+        assert list(rewrite_bins(shares, *args[1:]))
+        return rewrite_bins(shares, *args[1:])
 
     def joining(bins: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
         bins = list(bins)
@@ -145,7 +145,7 @@ def test_tasks_that_are_done_twice_commit_once_and_the_first_tries_are_gone(
         return join_parts(bins)
 
     # The least, so that a small bin is divided too.
-    for name, value in (("rewrite_shares", rewriting), ("join_parts", joining), ("LEAST_SHARE", 1)):
+    for name, value in (("rewrite_bins", rewriting), ("join_parts", joining), ("LEAST_SHARE", 1)):
         monkeypatch.setattr(job, name, value)
     assert open_table(one_bin).plan_compaction().run(strategy="arrow").versions == (3,)
     assert_first_tries_are_gone(one_bin)
@@ -157,11 +157,11 @@ def test_a_task_that_dies_for_good_leaves_nothing(
     """In a local session no task is tried again."""
 
     def dying(*args: Any) -> Iterator[tuple[Any, ...]]:
-        for _ in rewrite_shares(*args):
+        for _ in rewrite_bins(*args):
             os._exit(1)
         yield ()
 
-    monkeypatch.setattr(job, "rewrite_shares", dying)
+    monkeypatch.setattr(job, "rewrite_bins", dying)
     before = folders.listing(one_bin)
     with pytest.raises(RunFailedError, match=r"A Python worker died.* nothing was committed"):
         open_table(one_bin).plan_compaction().run(strategy="arrow")
@@ -174,7 +174,7 @@ def test_what_a_task_raises_is_told(
     def raising(*args: Any) -> Iterator[tuple[Any, ...]]:
         raise LookupError("nothing of that name\nin a second line")
 
-    monkeypatch.setattr(job, "rewrite_shares", raising)
+    monkeypatch.setattr(job, "rewrite_bins", raising)
     with pytest.raises(RunFailedError, match=r"nothing was committed.*: LookupError: nothing of that name$"):
         open_table(one_bin).plan_compaction().run(strategy="arrow")
 
@@ -208,7 +208,7 @@ def test_a_new_plan_does_what_a_run_has_left_in_its_second_batch(
     hangs, left, over = (tmp_path / name for name in ("hangs", "left", "over"))
 
     def hanging(*args: Any) -> Iterator[tuple[Any, ...]]:
-        for one in rewrite_shares(*args):
+        for one in rewrite_bins(*args):
             if commit.exists():
                 hangs.touch()
                 while not over.exists():
@@ -221,7 +221,7 @@ def test_a_new_plan_does_what_a_run_has_left_in_its_second_batch(
             over.touch()
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(job, "rewrite_shares", hanging)
+    monkeypatch.setattr(job, "rewrite_bins", hanging)
     with pytest.raises(RunCancelled, match=f"1 of {plan.num_batches} batches are committed"):
         plan.run(strategy="arrow", verify=False, progress=stop)
     monkeypatch.undo()

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.arrow import job
-from compaction_kit.arrow.worker import rewrite_shares
+from compaction_kit.arrow.worker import rewrite_bins
 from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import CompactionKitError, RunFailedError
 from tests import rows
@@ -76,10 +76,10 @@ def test_outputs_of_tries_that_lost_are_swept_after_a_success(
     spark: SparkSession, reached: Server, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def twice(*args: Any) -> Iterator[tuple[Any, ...]]:
-        list(rewrite_shares(*args))
-        return rewrite_shares(*args)
+        list(rewrite_bins(*args))
+        return rewrite_bins(*args)
 
-    monkeypatch.setattr(job, "rewrite_shares", twice)
+    monkeypatch.setattr(job, "rewrite_bins", twice)
     before = data_of(reached, table)
     assert open_table(table, spark).plan_compaction().run(strategy="arrow").as_planned
     written = {one.path for one in reached.requests if one.method == "PUT" and "/part-" in one.path}
@@ -91,11 +91,11 @@ def test_a_task_that_dies_for_good_leaves_nothing(
     spark: SparkSession, reached: Server, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def dying(*args: Any) -> Iterator[tuple[Any, ...]]:
-        for _ in rewrite_shares(*args):
+        for _ in rewrite_bins(*args):
             os._exit(1)
         yield ()
 
-    monkeypatch.setattr(job, "rewrite_shares", dying)
+    monkeypatch.setattr(job, "rewrite_bins", dying)
     before = reached.names(table.rpartition("/")[2])
     with pytest.raises(RunFailedError, match="A Python worker died"):
         open_table(table, spark).plan_compaction().run(strategy="arrow")

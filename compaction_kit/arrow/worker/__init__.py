@@ -1,16 +1,17 @@
 """What runs on executors. They need pyarrow and not this package: its code is sent by value.
 
-So no module in here imports anything of the rest, and modules import single names from one another.
+No module in here imports anything of the rest but `arrow.concat`, and modules import single names from one
+another.
 """
 
 from compaction_kit.arrow.worker.content import Chunk, Content, read_content
 from compaction_kit.arrow.worker.files import Files
-from compaction_kit.arrow.worker.shares import (
+from compaction_kit.arrow.worker.rewrite import (
     WHOLE_BYTES,
-    Rewritten,
-    Share,
+    RewriteOutput,
+    RewriteTask,
     join_parts,
-    rewrite_shares,
+    rewrite_bins,
 )
 
 __all__ = [
@@ -18,9 +19,9 @@ __all__ = [
     "Chunk",
     "Content",
     "Files",
-    "Rewritten",
-    "Share",
+    "RewriteOutput",
+    "RewriteTask",
     "join_parts",
     "read_content",
-    "rewrite_shares",
+    "rewrite_bins",
 ]

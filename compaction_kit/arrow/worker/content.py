@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from compaction_kit.arrow.worker.files import Files, storage_of
+from compaction_kit.arrow.worker.files import Files, Storage
 from compaction_kit.arrow.worker.inputs import legacy_sign
-from compaction_kit.arrow.worker.shares import first_line, spare_modules
+from compaction_kit.arrow.worker.rewrite import first_line, spare_modules
 
 _SALT = 0x5EED
 # No column is called so.
@@ -102,7 +102,7 @@ def read_content(
         yield tuple(Content(failure=f"executors can't import duckdb ({error})"))
         return
     columns = pa.ipc.read_schema(pa.py_buffer(schema))
-    storage = storage_of(files)
+    storage = Storage(files)
     try:
         with duckdb.connect(config=_SETTINGS) as connection:
             # INT96 names no time zone, and is in this one.

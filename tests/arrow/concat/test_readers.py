@@ -11,9 +11,8 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
-from compaction_kit.arrow.worker.footer import read_footer
 from tests import handmade
-from tests.arrow.worker.parquet import check_places, read, row_groups, stitched, write
+from tests.arrow.concat.parquet import check_places, concatenated, read, row_groups, write
 
 
 def ordered(start: int, count: int) -> pa.Table:
@@ -40,7 +39,7 @@ def many_pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table
     paths = [write(tmp_path / f"{i}", table, **MANY_PAGES) for i, table in enumerate(tables)]
     output = tmp_path / "table" / "part-0.parquet"
     output.parent.mkdir()
-    return stitched(paths, output), pa.concat_tables(tables)
+    return concatenated(paths, output), pa.concat_tables(tables)
 
 
 FILTERS = ["i = 20077", "i BETWEEN 8990 AND 10010", "s >= '028990'", "s IN ('000001', '015000')", "i = 9500"]
@@ -120,7 +119,7 @@ def of_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> t
     folder = tmp_path_factory.mktemp("of spark")
     bloom = {"parquet.bloom.filter.enabled#s": True, "parquet.block.size": 100_000}
     paths = spark_files(spark, folder / "parts", **bloom)
-    return paths, stitched(paths, folder / "output.parquet", {"org.apache.spark.version": spark.version})
+    return paths, concatenated(paths, folder / "output.parquet", {"org.apache.spark.version": spark.version})
 
 
 @pytest.mark.spark
@@ -193,9 +192,9 @@ def parts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list
 @pytest.mark.spark
 def test_a_part_by_spark_alone_comes_out_byte_by_byte(parts: list[Path], tmp_path: Path) -> None:
     for path in parts:
-        found = read_footer(str(path)).key_values
+        found = pq.read_metadata(path).metadata or {}
         key_values = {key.decode(): value.decode() for key, value in found.items()}
-        output = stitched([path], tmp_path / f"{path.parent.name}.parquet", key_values)
+        output = concatenated([path], tmp_path / f"{path.parent.name}.parquet", key_values)
         assert output.read_bytes() == path.read_bytes()
 
 
@@ -203,7 +202,7 @@ def test_a_part_by_spark_alone_comes_out_byte_by_byte(parts: list[Path], tmp_pat
 def test_spark_and_pyarrow_go_together(spark: SparkSession, parts: list[Path], tmp_path: Path) -> None:
     options = {"use_deprecated_int96_timestamps": True, "store_decimal_as_integer": True}
     mine = write(tmp_path / "mine.parquet", read(parts[0]), write_page_index=True, **options)
-    output = stitched([mine, *parts], tmp_path / "output.parquet")
+    output = concatenated([mine, *parts], tmp_path / "output.parquet")
     check_places([mine, *parts], output)
     assert read(output).equals(pa.concat_tables([read(path) for path in (mine, *parts)]))
     found = spark.read.parquet(str(output)).orderBy("id").collect()
