@@ -22,6 +22,8 @@ _MOST_REQUESTS, _REQUESTS_VARIABLE = 32, "COMPACTION_KIT_REQUESTS"
 _ATTEMPTS = 6
 # On a local disk, files of at most this many bytes are read whole, this many bytes and files ahead.
 SMALL_BYTES, _AHEAD_BYTES, _AHEAD_FILES = 4 << 20, 8 << 20, 64
+# Local files of fewer bytes on average are not read ahead.
+_TINY_BYTES = 256 << 10
 # On a store each read takes a while, so that more is read at once.
 STORED_SMALL_BYTES, _STORED_AHEAD_BYTES, _BLOCK_BYTES = 16 << 20, 64 << 20, 8 << 20
 # On a store, tasks' bins of at most this many bytes together are rewritten at once.
@@ -105,9 +107,10 @@ class Storage:
                 size = 0
             chunks[-1].append((place, size_bytes))
             size += size_bytes
-        if self.is_local and len(chunks) == 1:
-            # A thread takes longer to start than a few small files to be read.
-            yield from self._load(chunks[0])
+        if self.is_local and sum(size for _, size in inputs) < _TINY_BYTES * len(inputs):
+            # A thread gains less than it takes to wait for Python's lock.
+            for chunk in chunks:
+                yield from self._load(chunk)
             return
         sizes = (sum(size for _, size in chunk if size <= self._small_bytes) for chunk in chunks)
         for loaded in _in_turn(self._load, chunks, sizes, self._threads, self._ahead_bytes):

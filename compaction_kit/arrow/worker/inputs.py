@@ -78,9 +78,11 @@ class FileReader:
         self._columns, self._storage, self._has_years = columns, storage, has_years
         self._wanted: list[str] = []
         self._leaves: list[_Leaf] = []
+        # None for all of a file's columns.
+        self._selected: list[str] | None = None
+        self._width = 0
         self._is_flat = False
         self._schema: pq.ParquetSchema | None = None
-        self._arrow_schema: pa.Schema | None = None
         self._footer: dict[bytes, bytes] | None = None
 
     def tables(self, inputs: Sequence[Input]) -> Iterator[pa.Table]:
@@ -112,32 +114,40 @@ class FileReader:
             Refused: It can't be rewritten faithfully.
         """
         file = self._open(path, data)
-        metadata, schema = file.metadata, file.schema_arrow
+        metadata = file.metadata
         # Also where another file has decided the output's: Spark may be unable to read this one.
         codec = _codec_of(metadata)
-        footer = metadata.metadata or {}
+        footer, is_known = metadata.metadata or {}, True
         if footer != self._footer:
+            is_known = False
             sign = legacy_sign(footer)
             if sign is not None:
                 raise Refused(f"a file has dates of the old calendar ({sign})")
             if self._footer is None:
                 self.codec = codec
             self._footer = footer
-        # Of one schema in Arrow there are several in Parquet, whose comparison leaves out names of structs.
-        is_known = self._schema is not None and file.schema.equals(self._schema)
-        if not is_known or not schema.equals(self._arrow_schema, check_metadata=True):
-            self._schema, self._arrow_schema = file.schema, schema
-            self._wanted = self._columns.found_in(schema)
-            self._leaves = _leaves_of(file.schema, self._wanted)
-            leaves = [file.schema.column(leaf.number) for leaf in self._leaves]
-            self._is_flat = not any(leaf.max_repetition_level for leaf in leaves)
-            old = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
-            if old and not self._has_years:
-                raise Refused(
-                    f"column {old[0]} is stored as INT96, which pyarrow reads right for the years 1 to 9999, "
-                    "and the log's statistics don't show that it has no others"
-                )
+        # Schemas in Parquet are compared without the names of structs.
+        if not (is_known and self._is_flat and file.schema.equals(self._schema)):
+            self._learn(file)
         return file
+
+    def _learn(self, file: pq.ParquetFile) -> None:
+        """Look up the wanted columns of a file that may differ from the one before."""
+        names = file.schema_arrow.names
+        self._wanted = self._columns.found_in(file.schema_arrow)
+        self._selected = None if self._wanted == names else self._wanted
+        self._schema, self._leaves = file.schema, _leaves_of(file.schema, self._wanted)
+        self._width = sum(leaf.width for leaf in self._leaves)
+        leaves = list(map(file.schema.column, range(len(file.schema))))
+        self._is_flat = [leaf.path for leaf in leaves] == names
+        old = [
+            leaves[leaf.number].path for leaf in self._leaves if leaves[leaf.number].physical_type == "INT96"
+        ]
+        if old and not self._has_years:
+            raise Refused(
+                f"column {old[0]} is stored as INT96, which pyarrow reads right for the years 1 to 9999, "
+                "and the log's statistics don't show that it has no others"
+            )
 
     def _open(self, path: str, data: bytes | None, unsure: Collection[str] = ()) -> pq.ParquetFile:
         left = self._columns.in_dictionaries.union(unsure)
@@ -168,7 +178,7 @@ class FileReader:
         is_small, batch_rows, unsure = self._decoding(metadata)
         # No batches for a small file: that is slower.
         if is_small and data is not None and metadata.num_rows <= MOST_ROWS:
-            yield file.read(columns=self._wanted, use_threads=False)
+            yield file.read(columns=self._selected, use_threads=False)
             return
         unsure -= self._columns.in_dictionaries
         if not unsure:
@@ -184,8 +194,7 @@ class FileReader:
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         if self._is_flat and len(groups) == 1:
             # Each value takes no more than all pages, and no less than its column's width.
-            width = groups[0].total_byte_size + sum(leaf.width for leaf in self._leaves)
-            if groups[0].num_rows * width <= DECODED_AT_ONCE:
+            if groups[0].num_rows * (groups[0].total_byte_size + self._width) <= DECODED_AT_ONCE:
                 return True, MOST_ROWS, set()
         total = bounds = most = 0
         unsure: set[str] = set()
@@ -216,7 +225,7 @@ class FileReader:
         groups = range(file.num_row_groups)
         parts = [groups] if data is not None or self._storage.is_local else [[group] for group in groups]
         for part in parts:
-            for batch in file.iter_batches(batch_rows, row_groups=part, columns=self._wanted):
+            for batch in file.iter_batches(batch_rows, row_groups=part, columns=self._selected):
                 if batch.nbytes > MOST_BATCH_BYTES:
                     raise Refused(f"some of a file's rows take {batch.nbytes >> 20} MiB in memory")
                 yield pa.Table.from_batches([batch])

@@ -42,23 +42,27 @@ def row_groups(tables: Iterator[pa.Table], columns: Columns, constants: list[pa.
         columns: Of the output.
         constants: The value of each of the output's last columns, as arrays of length 1.
     """
-    ready: list[pa.Table] = []
     held: list[pa.Table] = []
     size = 0
-    for table in itertools.chain(tables, [None]):
-        # Tables of one schema are fitted together, because each may have a few rows only.
-        if held and (table is None or not table.schema.equals(held[0].schema)):
-            ready.append(fitted(pa.concat_tables(held), columns.schema))
-            held = []
-        if table is not None:
-            held.append(table)
-            lacking = len(columns.output) - table.num_columns
-            size += table.get_total_buffer_size() + len(table) * _LACKING_BYTES * lacking
-        if (size >= GROUP_BYTES or table is None) and (ready or held):
-            ready += [fitted(pa.concat_tables(held), columns.schema)] if held else []
-            # One chunk is written many times as fast as thousands.
-            yield with_constants(pa.concat_tables(ready).combine_chunks(), constants, columns.output)
-            ready, held, size = [], [], 0
+
+    def group() -> pa.Table:
+        try:
+            rows = fitted(pa.concat_tables(held), columns.schema)
+        except pa.ArrowInvalid:
+            # They differ in their schemas.
+            rows = pa.concat_tables([fitted(table, columns.schema) for table in held])
+        # One chunk is written many times as fast as thousands.
+        return with_constants(rows.combine_chunks(), constants, columns.output)
+
+    for table in tables:
+        held.append(table)
+        lacking = len(columns.output) - table.num_columns
+        size += table.get_total_buffer_size() + len(table) * _LACKING_BYTES * lacking
+        if size >= GROUP_BYTES:
+            yield group()
+            held, size = [], 0
+    if held:
+        yield group()
 
 
 def write_file(
