@@ -15,6 +15,7 @@ REACH_FILES = (
     "storage/",
     "arrow/worker/",
     "arrow/concat/",
+    "arrow/copied.py",
     "session.py",
     "compat.py",
     "java.py",

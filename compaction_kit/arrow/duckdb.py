@@ -1,7 +1,7 @@
-"""Compare the rows of files by DuckDB, which opens small files many times as fast as Spark does.
+"""Compare the rows of files, many times as fast as Spark does: bytes where they were copied, else by DuckDB.
 
-It can say that content is the same. Where it can't read files as Spark does, or finds a difference, Spark
-reads them all and has the last word (see `proof.compare`).
+Where DuckDB can't read files as Spark does, or finds a difference, Spark reads all files and decides (see
+`proof.compare`).
 """
 
 import importlib.util
@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.arrow import worker
+from compaction_kit.arrow.copied import BytesComparison, DataFile
 from compaction_kit.arrow.job import FILE_COST, balanced
 from compaction_kit.arrow.refusals import data_schema, legacy_setting, runs_in_driver
 from compaction_kit.arrow.worker import Chunk, Content, read_content
@@ -28,7 +29,7 @@ from compaction_kit.execute.work import Adds, no_progress
 from compaction_kit.log.paths import canonical_paths, is_remote, is_unreadable, places
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.storage import Store
-from compaction_kit.verify import Fingerprint
+from compaction_kit.verify import BYTES, Fingerprint
 
 READER = "DuckDB"
 # Files that a task asks DuckDB for at once: it plans each query anew, and progress goes by them.
@@ -58,10 +59,21 @@ def compare_quickly(
         NotCompared: They can't be read so, or they differ by this reading.
         WorkCancelled: It was cancelled.
     """
-    schema = _readable_schema(spark, snapshot)
+    if not has_jvm(spark):
+        raise NotCompared("Spark Connect runs no other reader")
+    setting = legacy_setting(spark)
+    if setting is not None:
+        raise NotCompared(setting)
+    partitions: dict[tuple[Any, ...], int] = {}
     store = snapshot.store
-    groups: dict[tuple[Any, ...], int] = {}
-    chunks = [chunk for side, adds in enumerate((gone, new)) for chunk in _chunks(store, side, adds, groups)]
+    files = [_files(store, adds, partitions) for adds in (gone, new)]
+    proved = Fingerprint(0, (0, 0))
+    if store.is_local:
+        proved, files = _compare_bytes(spark, files, watch)
+    if not any(files):
+        return proved
+    schema = _readable_schema(spark, snapshot)
+    chunks = [chunk for side, these in enumerate(files) for chunk in _chunks(side, these)]
     found = _read(spark, store, chunks, schema, watch)
     sides: list[dict[int, Fingerprint]] = [defaultdict(lambda: Fingerprint(0, (0, 0))) for _ in range(2)]
     for content in found:
@@ -72,13 +84,31 @@ def compare_quickly(
     before, after = sides
     if dict(before) != dict(after):
         raise NotCompared("DuckDB reads other rows")
-    return sum(after.values(), Fingerprint(0, (0, 0), (READER,)))
+    return sum(after.values(), proved + Fingerprint(0, (0, 0), (READER,)))
+
+
+def _compare_bytes(
+    spark: SparkSession, files: list[list[DataFile]], watch: Callable[[float], None]
+) -> tuple[Fingerprint, list[list[DataFile]]]:
+    """Compare files that were concatenated; returns their fingerprint, and the files of both sides left."""
+    comparison = BytesComparison()
+    total = max(sum(file.size_bytes for file in files[0]), 1)
+
+    def tick() -> None:
+        try:
+            watch(comparison.bytes_done / total)
+        except BaseException:
+            comparison.stopped.set()
+            raise
+
+    left = run_cancellable(spark, lambda: comparison.run(*files), tick, is_final=False)
+    # Hashes of rows are of those that were decoded.
+    readers = (BYTES,) if comparison.num_rows else ()
+    return Fingerprint(comparison.num_rows, (0, 0), readers), list(left)
 
 
 def _readable_schema(spark: SparkSession, snapshot: Snapshot) -> bytes:
     """The columns of the data files, by physical names, serialized; NotCompared if Spark has to read."""
-    if not has_jvm(spark):
-        raise NotCompared("Spark Connect runs no other reader")
     if runs_in_driver(spark) and importlib.util.find_spec("duckdb") is None:
         raise NotCompared("duckdb isn't installed")
     store, metadata = snapshot.store, snapshot.metadata
@@ -86,9 +116,6 @@ def _readable_schema(spark: SparkSession, snapshot: Snapshot) -> bytes:
         raise NotCompared(f"executors can't reach {store.root} by pyarrow")
     if metadata.is_mapped_by_id:
         raise NotCompared("columns are found by their field ids")
-    setting = legacy_setting(spark)
-    if setting is not None:
-        raise NotCompared(setting)
     try:
         schema = data_schema(metadata, with_partition_columns=False)
     except UnsupportedTableError as error:
@@ -99,8 +126,8 @@ def _readable_schema(spark: SparkSession, snapshot: Snapshot) -> bytes:
     return serialized
 
 
-def _chunks(store: Store, side: int, adds: Adds, groups: dict[tuple[Any, ...], int]) -> Iterator[Chunk]:
-    """The files of one side in chunks; numbers the partitions that are new in `groups`."""
+def _files(store: Store, adds: Adds, partitions: dict[tuple[Any, ...], int]) -> list[DataFile]:
+    """Return where files are; numbers the partitions that are new in `partitions`."""
     actions = [action["add"] for action in adds]
     if any(action.get("deletionVector") for action in actions):
         raise NotCompared("a file has a deletion vector")
@@ -108,19 +135,27 @@ def _chunks(store: Store, side: int, adds: Adds, groups: dict[tuple[Any, ...], i
     found = places(paths, store)
     if pc.any(is_unreadable(paths)).as_py() or pc.any(is_remote(found)).as_py():
         raise NotCompared("a file has a path that Delta can't open, or is elsewhere")
-    files: list[tuple[int, str, int]] = []
-    size_bytes = 0
+    files = []
     for action, place in zip(actions, found.to_pylist(), strict=True):
         # For Delta "" is null.
         values = {name: value or None for name, value in (action.get("partitionValues") or {}).items()}
-        group = groups.setdefault(tuple(sorted(values.items())), len(groups))
-        files.append((group, store.place(place), int(action["size"])))
-        size_bytes += files[-1][2]
-        if len(files) == _MOST_FILES or size_bytes >= _MOST_BYTES:
-            yield Chunk(side, files)
-            files, size_bytes = [], 0
-    if files:
-        yield Chunk(side, files)
+        partition = partitions.setdefault(tuple(sorted(values.items())), len(partitions))
+        files.append(DataFile(partition, store.place(place), int(action["size"])))
+    return files
+
+
+def _chunks(side: int, files: Sequence[DataFile]) -> Iterator[Chunk]:
+    # Plain tuples, because executors may lack this package.
+    chunk: list[tuple[int, str, int]] = []
+    size_bytes = 0
+    for file in files:
+        chunk.append((file.partition, file.place, file.size_bytes))
+        size_bytes += file.size_bytes
+        if len(chunk) == _MOST_FILES or size_bytes >= _MOST_BYTES:
+            yield Chunk(side, chunk)
+            chunk, size_bytes = [], 0
+    if chunk:
+        yield Chunk(side, chunk)
 
 
 def _read(
