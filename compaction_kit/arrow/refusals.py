@@ -21,34 +21,21 @@ from compaction_kit.compat import has_jvm, writes_partition_columns
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.execute.failures import reason_of
 from compaction_kit.files import Files
-from compaction_kit.log.metadata import Metadata, Protocol
+from compaction_kit.log.metadata import Metadata
 from compaction_kit.log.paths import is_remote, is_unreadable, places
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import BinPlan
 from compaction_kit.storage import Store
 
 # Writer features that stay intact when files are rewritten row by row; Delta's commit does the rest.
-_HARMLESS = frozenset(
-    {
-        "allowColumnDefaults",
-        "appendOnly",
-        "changeDataFeed",
-        "checkConstraints",
-        "checkpointProtection",
-        "clustering",
-        "columnMapping",
-        "deletionVectors",
-        "domainMetadata",
-        "generatedColumns",
-        "identityColumns",
-        "inCommitTimestamp",
-        "invariants",
-        "materializePartitionColumns",
-        "timestampNtz",
-        "v2Checkpoint",
-        "vacuumProtocolCheck",
-    }
-)
+# fmt: off
+_HARMLESS = frozenset([
+    "allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints", "checkpointProtection",
+    "clustering", "columnMapping", "deletionVectors", "domainMetadata", "generatedColumns", "identityColumns",
+    "inCommitTimestamp", "invariants", "materializePartitionColumns", "timestampNtz", "v2Checkpoint",
+    "vacuumProtocolCheck",
+])
+# fmt: on
 # In stats, years of more or less than four digits have a sign.
 _YEARS = re.compile(r"(?!0000)\d{4}-")
 # The last writer version: its features are named (protocol, "Table Features").
@@ -81,7 +68,7 @@ for _package in (worker, concat):
 
 
 def refuse_table(spark: SparkSession, plan: BinPlan) -> str | None:
-    """Why no bin of a plan can be rewritten with pyarrow; None if bins can."""
+    """Return why no bin of a plan can be rewritten with pyarrow; None if bins can."""
     snapshot = plan.source.snapshot
     store = snapshot.store
     if not has_jvm(spark):
@@ -91,25 +78,19 @@ def refuse_table(spark: SparkSession, plan: BinPlan) -> str | None:
     if plan.zorder_by:
         return "Z-ordering needs Spark"
     if plan.thresholds.max_records_per_file:
-        return "spark.sql.files.maxRecordsPerFile is set, by which a bin becomes several files"
-    return (
-        _refuse_protocol(snapshot.protocol)
-        or _refuse_types(spark, snapshot)
-        or legacy_setting(spark)
-        or refuse_executors(spark, store)
-    )
+        return "spark.sql.files.maxRecordsPerFile is set, so that a bin becomes several files"
+    return _refuse_content(spark, snapshot) or legacy_setting(spark) or refuse_executors(spark, store)
 
 
 def refuse_executors(spark: SparkSession, store: Store) -> str | None:
-    """Why a cluster's executors can't rewrite files of a store, as one task finds; None if they can.
+    """Return why a cluster's executors can't rewrite files of a store, as one task finds; None if they can.
 
-    Tasks that run in the driver's own process have what the driver has, so that none need look.
+    Tasks that run in the driver's own process have what the driver has.
     """
     if runs_in_driver(spark):
         return None
-    context = spark.sparkContext
     place, files = store.place(), store.files and worker.Files(*store.files)
-    # As bytes, for without pyarrow it can't be loaded.
+    # As bytes, because without pyarrow it can't be loaded.
     reach = cloudpickle.dumps(partial(is_there, place, files))  # type: ignore[no-untyped-call]
 
     def look(_: Iterable[int]) -> list[str]:
@@ -127,35 +108,32 @@ def refuse_executors(spark: SparkSession, store: Store) -> str | None:
             return [f"can't reach {place}: {error}"]
 
     try:
-        reasons = context.parallelize([0], 1).mapPartitions(look).collect()
+        reasons = spark.sparkContext.parallelize([0], 1).mapPartitions(look).collect()
     except (PySparkException, Py4JError) as error:
         reasons = [f"can't run Python: {reason_of(error)}"]
-    return f"executors {_without_secrets(reasons[0], files)}" if reasons else None
+    if not reasons:
+        return None
+    reason = reasons[0].partition("\n")[0].rstrip(" .")
+    for name, value in files.options if files else ():
+        if value and re.search("key|token", name):
+            reason = reason.replace(str(value), "…")
+    return f"executors {reason}"
 
 
 def runs_in_driver(spark: SparkSession) -> bool:
-    """Whether tasks run in the driver's own process, with its Python."""
+    """Return whether tasks run in the driver's own process, with its Python."""
     return _ONE_PROCESS.match(str(spark.sparkContext.master)) is not None
 
 
-def _without_secrets(text: str, files: worker.Files | None) -> str:
-    """The first line of a text, without credentials."""
-    for name, value in files.options if files else ():
-        if value and re.search("key|token", name):
-            text = text.replace(str(value), "…")
-    return text.partition("\n")[0].rstrip(" .")
-
-
 def refuse_changes(spark: SparkSession, before: Snapshot, after: Snapshot) -> str | None:
-    """Why files that were rewritten for one version of the table don't fit a later one; None if they do.
+    """Return why files that were rewritten for one version don't fit a later one; None if they do.
 
     Columns added in between do no harm: in older files they are null.
     """
     metadata = after.metadata
     if (before.metadata.id, before.metadata.partition_columns) != (metadata.id, metadata.partition_columns):
         return "it was made anew"
-    reason = _refuse_protocol(after.protocol) or _refuse_types(spark, after)
-    if reason is not None:
+    if reason := _refuse_content(spark, after):
         return f"{reason} now"
     were, are = (has_partition_columns(spark, snapshot) for snapshot in (before, after))
     if are != were:
@@ -166,17 +144,14 @@ def refuse_changes(spark: SparkSession, before: Snapshot, after: Snapshot) -> st
 
 
 def refuse_bins(plan: BinPlan) -> dict[int, str]:
-    """Why some of a plan's bins can't be rewritten with pyarrow, by their number."""
+    """Return why some of a plan's bins can't be rewritten with pyarrow, by their number."""
     positions, bin_ids = plan.members
-    files = plan.source.to_arrow()
-    has_vector = files["deletion_vector_cardinality"].is_valid().to_numpy()[positions]
-    paths = plan.source.paths(positions)
-    store = plan.source.snapshot.store
-    found = places(paths, store)
+    has_vector = plan.source.to_arrow()["deletion_vector_cardinality"].is_valid().to_numpy()[positions]
+    paths, store = plan.source.paths(positions), plan.source.snapshot.store
     far = "not on a local disk" if store.is_local else "outside of the table's folder"
     reasons: dict[str, Any] = {
         "a file has a path that Delta can't open": is_unreadable(paths),
-        f"a file is {far}": is_remote(found),
+        f"a file is {far}": is_remote(places(paths, store)),
         "a file has a deletion vector": has_vector,
     }
     return {int(number): reason for reason, hits in reasons.items() for number in bin_ids[np.asarray(hits)]}
@@ -222,23 +197,21 @@ def _has_years(text: str | None, paths: Sequence[Path | None]) -> bool:
         return False
 
 
-def _refuse_protocol(protocol: Protocol) -> str | None:
-    if protocol.min_writer_version > _NAMED_FEATURES:
-        return f"the table needs writer version {protocol.min_writer_version}"
-    unknown = sorted(protocol.writer_features - _HARMLESS)
-    return f"the table has the feature {', '.join(unknown)}" if unknown else None
-
-
 def legacy_setting(spark: SparkSession) -> str | None:
-    """Why dates may be of the old calendar: of files whose footers don't say, a setting of Spark does."""
+    """Return the setting that makes dates without a word in the footer those of the old calendar, if any."""
     for name in ("datetimeRebaseModeInRead", "int96RebaseModeInRead"):
         if (spark.conf.get(f"spark.sql.parquet.{name}", None) or "").upper() == "LEGACY":
             return f"spark.sql.parquet.{name} is LEGACY, so that dates may be of the old calendar"
     return None
 
 
-def _refuse_types(spark: SparkSession, snapshot: Snapshot) -> str | None:
-    metadata = snapshot.metadata
+def _refuse_content(spark: SparkSession, snapshot: Snapshot) -> str | None:
+    """Return the table feature or the type that pyarrow can't rewrite, if there is one."""
+    protocol, metadata = snapshot.protocol, snapshot.metadata
+    if protocol.min_writer_version > _NAMED_FEATURES:
+        return f"the table needs writer version {protocol.min_writer_version}"
+    if unknown := sorted(protocol.writer_features - _HARMLESS):
+        return f"the table has the feature {', '.join(unknown)}"
     if len(metadata.schema["fields"]) == len(metadata.partition_columns):
         return "the table has no column besides those it is partitioned by"
     try:
@@ -249,7 +222,7 @@ def _refuse_types(spark: SparkSession, snapshot: Snapshot) -> str | None:
 
 
 def data_schema(metadata: Metadata, with_partition_columns: bool) -> pa.Schema:
-    """The schema of the data files that Delta writes: physical names, field ids, partition columns last.
+    """Return the schema of data files that Delta writes: physical names, field ids, partition columns last.
 
     Raises:
         UnsupportedTableError: A column's type isn't known here.
@@ -262,7 +235,7 @@ def data_schema(metadata: Metadata, with_partition_columns: bool) -> pa.Schema:
 
 
 def has_partition_columns(spark: SparkSession, snapshot: Snapshot) -> bool:
-    """Whether Delta writes partition columns to data files (TransactionalWrite.writeFiles)."""
+    """Return whether Delta writes partition columns to data files (TransactionalWrite.writeFiles)."""
     if "materializePartitionColumns" in snapshot.protocol.writer_features:
         return True
     written = snapshot.metadata.configuration.get("delta.writePartitionColumnsToParquet", "true")

@@ -171,7 +171,7 @@ def main(to: str, settings: str, *by_night: str) -> None:
     spark = get_spark(CONFIG | json.loads(settings), s3="stored" in by_night)
     context = spark.sparkContext
     # The least, so that small bins are divided too.
-    job.LEAST_SHARE = 1
+    job.LEAST_PART = 1
     told: dict[str, Any] = {
         "has_package": context.parallelize([0, 1], 2).mapPartitions(has_package).collect()
     }

@@ -56,7 +56,7 @@ def main(dying: str, hanging: str, to: str) -> None:
         return faulty("join", folder, commit, join_parts(bins))
 
     # The least, so that small bins are divided too.
-    for name, value in (("rewrite_bins", rewriting), ("join_parts", joining), ("LEAST_SHARE", 1)):
+    for name, value in (("rewrite_bins", rewriting), ("join_parts", joining), ("LEAST_PART", 1)):
         setattr(job, name, value)
     print(*open_table(dying, spark).plan_compaction().run(strategy="arrow").versions, flush=True)
     plan.run(strategy="arrow")

@@ -145,7 +145,7 @@ def test_tasks_that_are_done_twice_commit_once_and_the_first_tries_are_gone(
         return join_parts(bins)
 
     # The least, so that a small bin is divided too.
-    for name, value in (("rewrite_bins", rewriting), ("join_parts", joining), ("LEAST_SHARE", 1)):
+    for name, value in (("rewrite_bins", rewriting), ("join_parts", joining), ("LEAST_PART", 1)):
         monkeypatch.setattr(job, name, value)
     assert open_table(one_bin).plan_compaction().run(strategy="arrow").versions == (3,)
     assert_first_tries_are_gone(one_bin)
@@ -323,7 +323,7 @@ def test_a_full_disk_is_told(spark: SparkSession, small_disk: Path, strategy: st
 def test_a_disk_that_is_full_for_joining_is_told_and_no_part_stays(
     spark: SparkSession, small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "LEAST_SHARE", 1)
+    monkeypatch.setattr(job, "LEAST_PART", 1)
     folder = Path(shaped_table(small_disk / "table", partitions=0, files=6, rows=2_000, commits=2))
     plan = open_table(folder).plan_compaction()
     fill(small_disk, int(1.5 * plan.bytes_added))

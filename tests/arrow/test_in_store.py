@@ -63,7 +63,7 @@ def test_bins_are_rewritten_where_they_are(
 def test_a_bin_is_one_share_however_large(
     spark: SparkSession, reached: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "LEAST_SHARE", 1)
+    monkeypatch.setattr(job, "LEAST_PART", 1)
     table = reached.upload(
         Path(shaped_table(tmp_path / "t", partitions=0, files=6, commits=2)), tmp_path.name
     )

@@ -192,10 +192,10 @@ class FileReader:
     def _decoding(self, metadata: pq.FileMetaData) -> tuple[bool, int, set[str]]:
         """Return whether all rows are small, how many to decode at once, and the texts that may be large."""
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-        if self._is_flat and len(groups) == 1:
-            # Each value takes no more than all pages, and no less than its column's width.
-            if groups[0].num_rows * (groups[0].total_byte_size + self._width) <= DECODED_AT_ONCE:
-                return True, MOST_ROWS, set()
+        # Each value takes no more than all pages, and no less than its column's width.
+        rough = sum(group.num_rows * (group.total_byte_size + self._width) for group in groups)
+        if self._is_flat and rough <= DECODED_AT_ONCE:
+            return True, MOST_ROWS, set()
         total = bounds = most = 0
         unsure: set[str] = set()
         shared: set[str] = set()
