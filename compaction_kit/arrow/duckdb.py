@@ -80,7 +80,7 @@ def compare_quickly(
         if content.failure:
             raise NotCompared(content.failure)
         hash_sums = content.first, content.second
-        sides[content.side][content.group] += Fingerprint(content.num_rows, hash_sums, (READER,))
+        sides[content.side][content.partition] += Fingerprint(content.num_rows, hash_sums, (READER,))
     before, after = sides
     if dict(before) != dict(after):
         raise NotCompared("DuckDB reads other rows")
@@ -145,35 +145,31 @@ def _files(store: Store, adds: Adds, partitions: dict[tuple[Any, ...], int]) -> 
 
 
 def _chunks(side: int, files: Sequence[DataFile]) -> Iterator[Chunk]:
-    # Plain tuples, because executors may lack this package.
     chunk: list[tuple[int, str, int]] = []
     size_bytes = 0
     for file in files:
+        # Plain tuples, because executors may lack this package.
         chunk.append((file.partition, file.place, file.size_bytes))
         size_bytes += file.size_bytes
-        if len(chunk) == _MOST_FILES or size_bytes >= _MOST_BYTES:
-            yield Chunk(side, chunk)
+        if len(chunk) == _MOST_FILES or size_bytes >= _MOST_BYTES or file is files[-1]:
+            yield side, chunk
             chunk, size_bytes = [], 0
-    if chunk:
-        yield Chunk(side, chunk)
 
 
 def _read(
     spark: SparkSession, store: Store, chunks: Sequence[Chunk], schema: bytes, watch: Callable[[float], None]
 ) -> list[Content]:
-    if not chunks:
-        return []
     context = spark.sparkContext
     done = context.accumulator(0)
-    costs = np.array([chunk.size_bytes + FILE_COST * len(chunk.files) for chunk in chunks])
-    groups = balanced(costs, context.defaultParallelism)
-    tasks = [[tuple(chunks[i]) for i in group] for group in groups]
+    sizes = np.array([sum(size for _, _, size in files) for _, files in chunks])
+    costs = sizes + FILE_COST * np.array([len(files) for _, files in chunks])
+    tasks = [[chunks[i] for i in group] for group in balanced(costs, context.defaultParallelism)]
     # Credentials go with the code: Spark lays data down in a file on its way.
     files = None if store.is_local or store.files is None else worker.Files(*store.files)
     reading = context.parallelize(tasks, len(tasks)).flatMap(
         lambda task: read_content(task, schema, done.add, files)
     )
-    total = max(sum(chunk.size_bytes for chunk in chunks), 1)
+    total = max(int(sizes.sum()), 1)
     try:
         found = run_cancellable(spark, reading.collect, lambda: watch(done.value / total), is_final=False)
     except (PySparkException, Py4JError) as error:

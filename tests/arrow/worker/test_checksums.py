@@ -81,20 +81,3 @@ def test_checksums_of_chunks_of_any_size_tell_damage(
     Path(checksum_path(str(path))).write_bytes(known[:8] + wrong)
     with pytest.raises(OSError, match="differs from its checksums"):
         check_file(str(path), data if is_read else None)
-
-
-def test_damaged_checksums_are_told(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(b"x" * 2_000_000)
-    write_checksums(str(path))
-    check_file(str(path))
-    check_file(str(path), path.read_bytes())
-    for damaged in (
-        b"",
-        b"crc\0\0\0\0\0",
-        b"crd\0\0\0\2\0",
-        Path(checksum_path(str(path))).read_bytes()[:-4],
-    ):
-        Path(checksum_path(str(path))).write_bytes(damaged)
-        with pytest.raises(OSError, match="differs from its checksums"):
-            check_file(str(path))

@@ -1,10 +1,6 @@
 """Shares of bins rewritten on an object store, without Spark."""
 
-import os
-import pickle
 import re
-import subprocess
-import sys
 import time
 import uuid
 from collections import Counter
@@ -16,11 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow.fs import AwsStandardS3RetryStrategy
-from pyspark import cloudpickle
 
-from compaction_kit.arrow import concat, worker
 from compaction_kit.arrow.worker import Files, RewriteOutput, RewriteTask, files, outputs, rewrite_bins
-from tests.arrow.worker.test_rewrite import everything, task_of
+from tests.arrow.worker.test_rewrite import task_of
 from tests.stores import BUCKET, SECRET_KEY, Server
 
 MIXED = pa.table({"i": range(1_000), "s": [f"text {i % 7}" for i in range(1_000)]})
@@ -76,13 +70,6 @@ def test_small_objects_take_two_requests_each_and_one_to_be_written(s3: Server, 
     assert outputs_in(s3, one) == {done.path.rpartition("/")[2]}
 
 
-def test_every_type_comes_out_as_it_went_in(s3: Server, tmp_path: Path) -> None:
-    (done,) = results_of(s3, stored(s3, task_of(tmp_path, [everything(), everything().slice(1)])))
-    found = rows_of(s3, done)
-    assert found.schema.types == everything().schema.types
-    assert found.to_pylist() == pa.concat_tables([everything(), everything().slice(1)]).to_pylist()
-
-
 def test_large_objects_are_read_a_row_group_at_a_time(
     s3: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,30 +108,6 @@ def test_requests_in_flight_are_many_and_bounded(
     (done,) = results_of(s3, one)
     assert rows_of(s3, done).equals(MIXED.slice(0, count))
     assert most / 2 < seen <= most
-
-
-def test_small_shares_are_rewritten_at_once_and_told_in_turn(s3: Server, tmp_path: Path) -> None:
-    shares = [
-        stored(s3, task_of(tmp_path / str(i), [MIXED.slice(i, 1), MIXED.slice(i + 20, 1)]), i)
-        for i in range(12)
-    ]
-    lock, live, seen = Lock(), 0, 0
-
-    def slow(method: str, path: str) -> None:
-        nonlocal live, seen
-        if method == "PUT":
-            with lock:
-                live += 1
-                seen = max(seen, live)
-            time.sleep(0.1)
-            with lock:
-                live -= 1
-
-    s3.fault = slow
-    found = results_of(s3, *shares)
-    assert [done.number for done in found] == list(range(12))
-    assert [rows_of(s3, done)["i"].to_pylist() for done in found] == [[i, i + 20] for i in range(12)]
-    assert seen > 2
 
 
 def test_a_store_that_is_slow_or_drops_connections_is_asked_again(s3: Server, tmp_path: Path) -> None:
@@ -196,29 +159,6 @@ def test_what_cannot_be_read_or_written_is_one_sentence(
     assert outputs_in(s3, one) == set()
 
 
-def test_an_object_that_is_gone_is_a_failure_that_names_it(s3: Server, tmp_path: Path) -> None:
-    one = stored(s3, task_of(tmp_path, [MIXED] * 3))
-    s3.filesystem().delete_file(one.inputs[1][0].removeprefix("s3a://"))
-    (done,) = results_of(s3, one)
-    assert one.inputs[1][0] in str(done.failure)
-    assert "does not exist" in str(done.failure)
-    assert outputs_in(s3, one) == set()
-
-
-def test_an_object_that_was_begun_in_vain_is_deleted(
-    s3: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """NaN in a later row group: statistics were promised for the first."""
-    monkeypatch.setattr(outputs, "GROUP_BYTES", 1)
-    monkeypatch.setattr(outputs, "AT_ONCE_BYTES", 0)
-    tables = [pa.table({"a": [1.0, 2.0]}), pa.table({"a": [3.0, float("nan")]})]
-    one = stored(s3, task_of(tmp_path, tables))
-    (done,) = results_of(s3, one)
-    written = {request.path for request in s3.requests if request.method == "PUT" and "part-" in request.path}
-    assert (done.num_rows, len(written)) == (4, 2)
-    assert outputs_in(s3, one) == {done.path.rpartition("/")[2]}
-
-
 def test_without_its_mark_a_run_is_over_and_its_tasks_leave_nothing(s3: Server, tmp_path: Path) -> None:
     one, two = (stored(s3, task_of(tmp_path / str(i), [MIXED]), i) for i in range(2))
     two = two._replace(lease=one.lease)
@@ -231,34 +171,3 @@ def test_without_its_mark_a_run_is_over_and_its_tasks_leave_nothing(s3: Server, 
     assert (outputs_in(s3, one), outputs_in(s3, two)) == (set(), set())
     assert results_of(s3, one) == []
     assert outputs_in(s3, one) == set()
-
-
-def test_credentials_are_not_shown(s3: Server) -> None:
-    one = files_of(s3)
-    assert SECRET_KEY not in f"{one} {one!r} {[one]} {RewriteTask._fields}"
-    assert pickle.loads(pickle.dumps(one)) == one
-
-
-@pytest.fixture
-def task(s3: Server, tmp_path: Path) -> Path:
-    one, where = stored(s3, task_of(tmp_path, [MIXED, MIXED])), files_of(s3)
-    for package in (worker, concat):
-        cloudpickle.register_pickle_by_value(package)  # type: ignore[no-untyped-call]
-
-    def work() -> list[tuple[Any, ...]]:
-        written = [RewriteOutput(*one) for one in rewrite_bins([tuple(one)], lambda _: None, where)]
-        return [(one.num_rows, one.refusal, one.failure) for one in written]
-
-    (tmp_path / "task").write_bytes(cloudpickle.dumps(work))  # type: ignore[no-untyped-call]
-    return tmp_path / "task"
-
-
-def test_executors_need_not_have_this_package(task: Path) -> None:
-    program = (
-        "import pickle, sys; sys.modules['compaction_kit'] = sys.modules['tests'] = None;"
-        "import pyspark.cloudpickle; print(*pickle.load(open(sys.argv[1], 'rb'))(), sep='\\n')"
-    )
-    command = [sys.executable, "-c", program, str(task)]
-    environment = os.environ | {"COMPACTION_KIT_REQUESTS": "4"}
-    found = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
-    assert found.splitlines() == ["(2000, None, None)"]

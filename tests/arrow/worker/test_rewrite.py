@@ -30,7 +30,6 @@ from compaction_kit.arrow.worker.columns import Columns, Refused
 from compaction_kit.arrow.worker.rewrite import rewrite
 
 UTC = datetime.UTC
-LAST = datetime.datetime.max.replace(tzinfo=UTC)
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "byte": (pa.int8(), [-128, None, 127]),
     "short": (pa.int16(), [-(2**15), None, 2**15 - 1]),
@@ -191,35 +190,11 @@ def test_another_type_is_refused(tmp_path: Path, wanted: pa.DataType, told: str)
     assert not list(tmp_path.glob("part-*"))
 
 
-def test_structs_with_other_fields_are_refused(tmp_path: Path) -> None:
-    old = pa.table({"n": pa.array([{"a": 1}], pa.struct([("a", pa.int64())]))})
-    schema = pa.schema([("n", pa.struct([("a", pa.int64()), ("b", pa.int64())]))])
-    with pytest.raises(Refused, match="where the table has struct"):
-        rewrite(task_of(tmp_path, [old], schema))
-
-
 def test_a_column_of_another_case_is_refused(tmp_path: Path) -> None:
     """Spark takes it for the same, and here it would come out as null."""
     schema = pa.schema([("id", pa.int64())])
     with pytest.raises(Refused, match="a file has the column ID where the table has id"):
         rewrite(task_of(tmp_path, [pa.table({"ID": [1]})], schema))
-
-
-def test_a_small_file_of_many_rows_is_read_piece_by_piece(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = pa.table({"a": pa.repeat(7, 100_000)})
-    one = task_of(tmp_path, [table])
-    held: list[int] = []
-
-    def seen(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-        held.extend(len(chunk) for chunk in rows["a"].chunks)
-        return rows
-
-    monkeypatch.setattr(outputs, "fitted", seen)
-    path, num_rows = rewrite(one)
-    assert (num_rows, sum(held), max(held)) == (100_000, 100_000, 1 << 16)
-    assert pq.read_table(path).equals(table)
 
 
 def test_the_rows_of_a_batch_go_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,16 +207,6 @@ def test_the_rows_of_a_batch_go_by_their_bytes(tmp_path: Path, monkeypatch: pyte
     batches = list(inputs.FileReader(Columns(schema, by_id=False), files.Storage()).tables([(path, 5 << 20)]))
     assert sum(map(len, batches)) == 5_000
     assert max(batch.nbytes for batch in batches) <= 1.1 * (1 << 20)
-
-
-def test_a_damaged_page_is_a_failure(tmp_path: Path) -> None:
-    one = task_of(tmp_path, [pa.table({"a": range(1_000)})], compression="none", write_page_checksum=True)
-    data = bytearray(Path(one.inputs[0][0]).read_bytes())
-    data[500] ^= 1
-    Path(one.inputs[0][0]).write_bytes(data)
-    (done,) = results_of(one)
-    assert "CRC" in str(done.failure)
-    assert not list(tmp_path.glob("part-*"))
 
 
 @pytest.mark.parametrize(
@@ -263,15 +228,6 @@ def test_dates_of_the_old_calendar_are_refused_and_the_next_bin_is_done(
     assert (done.number, done.num_rows, done.refusal) == (1, 1, None)
     assert Path(done.path).stat().st_size == done.size_bytes
     assert not list((tmp_path / "old").glob("part-*"))
-
-
-def test_a_file_that_is_gone_is_a_failure(tmp_path: Path) -> None:
-    one = task_of(tmp_path, [pa.table({"a": [1]})] * 3)
-    Path(one.inputs[1][0]).unlink()
-    (done,) = results_of(one)
-    assert done.refusal is None
-    assert "1.parquet" in str(done.failure)
-    assert not list(tmp_path.glob("part-*"))
 
 
 def test_large_files_are_read_piece_by_piece_and_groups_are_of_a_size(
@@ -302,22 +258,6 @@ def test_large_row_groups_are_copied_as_they_are(tmp_path: Path, monkeypatch: py
     path, num_rows = rewrite(one)
     groups = pq.ParquetFile(path).metadata
     assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [1_000] * 4
-    assert num_rows == 4_000
-    assert pq.read_table(path).equals(pa.concat_tables(tables))
-
-
-def test_row_groups_are_decoded_where_a_footer_is_of_a_later_format(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rewriting, "WHOLE_BYTES", 1_000)
-    tables = [pa.table({"a": range(start, start + 2_000)}) for start in (0, 5_000)]
-    one = task_of(tmp_path, tables)
-    later = Path(one.inputs[1][0])
-    data = later.read_bytes()
-    # Field 12 of FileMetaData: a binary of no bytes.
-    end = (int.from_bytes(data[-8:-4], "little") + 2).to_bytes(4, "little") + b"PAR1"
-    later.write_bytes(data[:-9] + b"\x58\0\0" + end)
-    path, num_rows = rewrite(one._replace(inputs=[(p, Path(p).stat().st_size) for p, _ in one.inputs]))
     assert num_rows == 4_000
     assert pq.read_table(path).equals(pa.concat_tables(tables))
 
@@ -362,14 +302,6 @@ def test_a_column_of_one_value_is_written_whatever_the_files_hold(
     assert str(found["p"].to_pylist()) == str(pa.array([values[row]] * 4, kind).to_pylist())
 
 
-def test_a_column_of_one_value_that_is_not_a_number_has_no_bounds(tmp_path: Path) -> None:
-    schema = pa.schema([("a", pa.int64()), ("p", pa.float64())])
-    given = with_values(task_of(tmp_path, [pa.table({"a": [1]})]), schema, {"p": float("nan")})
-    path, _ = rewrite(given)
-    assert str(pq.read_table(path)["p"].to_pylist()) == "[nan]"
-    assert pq.read_metadata(path).row_group(0).column(1).statistics is None
-
-
 @pytest.mark.parametrize("value", [7, None])
 @pytest.mark.parametrize(
     ("stored", "is_copied"), [([7, 7], True), ([7, 8], False), ([7, None], False), ([None, None], True)]
@@ -385,16 +317,6 @@ def test_row_groups_are_copied_where_all_hold_the_one_value(
     is_copied = is_copied and stored[0] == value
     assert pq.read_metadata(path).num_row_groups == (4 if is_copied else 1)
     assert pq.read_table(path)["p"].unique().to_pylist() == [value]
-
-
-def test_row_groups_without_the_column_of_one_value_are_not_copied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rewriting, "WHOLE_BYTES", 1_000)
-    given = task_of(tmp_path, [pa.table({"a": range(2_000)})] * 2)
-    schema = pa.schema([("a", pa.int64()), ("p", pa.string())])
-    path, _ = rewrite(with_values(given, schema, {"p": "x"}))
-    assert pq.read_table(path)["p"].to_pylist() == ["x"] * 4_000
 
 
 def test_two_tries_of_a_share_never_write_to_one_file(tmp_path: Path) -> None:
@@ -492,12 +414,6 @@ def test_columns_with_zeros_have_no_dictionary_though_they_come_late(
         assert found == {"o", "i"}
         assert all(column.is_stats_set for column in columns)
     assert len(list(tmp_path.glob("part-*"))) == 1
-
-
-def test_field_ids_are_kept(tmp_path: Path) -> None:
-    schema = pa.schema([pa.field("col-1", pa.int64(), metadata={b"PARQUET:field_id": b"7"})])
-    path, _ = rewrite(task_of(tmp_path, [pa.table({"col-1": [1]})], schema))
-    assert pq.ParquetFile(path).schema_arrow.field("col-1").metadata == {b"PARQUET:field_id": b"7"}
 
 
 def test_files_without_rows_make_one_without_rows(tmp_path: Path) -> None:
