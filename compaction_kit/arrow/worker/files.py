@@ -65,10 +65,12 @@ class Storage:
         self.reading = {"buffer_size": 0, "pre_buffer": True}
         # The number of connections goes by it, when a file system is made.
         pa.set_io_thread_count(max(self._threads, pa.io_thread_count()))
-        # A small object takes one request to write, and not three, if it is opened late.
-        retry = fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS)
-        own = {"allow_delayed_open": True, "retry_strategy": retry} if files.kind == "S3FileSystem" else {}
-        self._system = getattr(fs, files.kind)(**own | dict(files.options))
+        options = dict(files.options)
+        if files.kind == "S3FileSystem":
+            # A small object takes one request to write, and not three, if it is opened late.
+            retry = fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS)
+            options = {"allow_delayed_open": True, "retry_strategy": retry} | options
+        self._system = getattr(fs, files.kind)(**options)
 
     def exists(self, place: str) -> bool:
         """Return whether a file or folder is there."""
