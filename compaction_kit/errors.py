@@ -5,10 +5,22 @@ is raised, unless the docstring of its class says otherwise.
 """
 
 import os
+import re
 import traceback
 from itertools import takewhile
 
 _MOST_SHOWN = 200
+_CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w.$]+: )?(.*\S)", re.MULTILINE)
+# What Python raised in a worker, after the lines of its stack; Spark 3.5 has its own exception's name before.
+_RAISED = re.compile(
+    r"^(?:.*: )?Traceback \(most recent call last\):\n(?:[ \t].*\n)*(?:\w+\.)*(\S.*)", re.MULTILINE
+)
+# A path or URI of a file.
+_FILE = re.compile(r"(?:^|[\s'\"(])(?:[a-z][a-z0-9+.-]*:)?/+[^\s/]+/")
+# From here on, Spark's messages hold only codes, positions and plans.
+_CODES = re.compile(r"\.?\s*SQLSTATE:.*", re.DOTALL)
+# The view by which PySpark replaces {table} in SQL.
+_VIEW = re.compile(r"`?_pyspark_[0-9a-f]{32}`?")
 
 
 def show_value(value: object) -> str:
@@ -19,6 +31,20 @@ def show_value(value: object) -> str:
 def one_line(text: str) -> str:
     """Put text on one line of at most 200 characters."""
     return " ".join(text.split())[:_MOST_SHOWN]
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the line of an error of Spark or Java that says what was wrong, without its full stop.
+
+    That is what Python raised in a worker, else the innermost cause that names a file, else the outermost of
+    Spark's own, else the innermost.
+    """
+    text = str(error) or type(error).__name__
+    causes = _RAISED.findall(text) or _CAUSE.findall(text)
+    with_file = [cause for cause in causes if _FILE.search(cause)][-1:]
+    of_spark = [cause for cause in causes if cause.startswith("[")]
+    line = (with_file or of_spark or causes[-1:] or text.strip().splitlines() or ["it did not say why"])[0]
+    return _VIEW.sub("{table}", _CODES.sub("", line)).rstrip(".")
 
 
 class CompactionKitError(Exception):

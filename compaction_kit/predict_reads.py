@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame
 from compaction_kit import plots
 from compaction_kit.arrow.actions import merge_stats, physical_schema
 from compaction_kit.arrow.job import partition_values
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.errors import InvalidArgumentError, reason_of
 from compaction_kit.execute.contents import ANY_VERSION
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.files import Files
@@ -31,15 +31,7 @@ from compaction_kit.handle import Handle
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.plan.order import INGEST, SIZE, column_of, order_by
 from compaction_kit.plan.plan import BinPlan
-from compaction_kit.query import (
-    SPARK_ERRORS,
-    Query,
-    name_of,
-    parse_query,
-    quoted_query,
-    reason_of,
-    with_table,
-)
+from compaction_kit.query import SPARK_ERRORS, Query, name_of, parse_query, quoted_query, with_table
 from compaction_kit.reads import frame_at, prepare_read
 from compaction_kit.records import Record
 from compaction_kit.session import quiet_errors
@@ -50,20 +42,15 @@ _MOST_COLUMNS = 3
 _WHERE = re.compile(r"\bwhere\b", re.IGNORECASE)
 # Other properties ask more of a log than this one has; these decide how stats are read.
 _PROPERTIES = ("delta.columnMapping", "delta.dataSkipping")
-_LAYOUTS = pa.schema(
-    [
-        ("layout", pa.string()),
-        ("num_files", pa.int64()),
-        ("files_opened", pa.int64()),
-        ("bytes_opened", pa.int64()),
-    ]
-)
+_COUNTS = ("num_files", "files_opened", "bytes_opened")
+_LAYOUTS = pa.schema([("layout", pa.string()), *((name, pa.int64()) for name in _COUNTS)])
 _NOTHING = "With these thresholds a compaction rewrites nothing, so that no other layout is predicted."
 _OTHER_FILES = (
     "Other layouts can't be predicted for this query: planned on a copy of the log, it opens other files "
     "than on the table."
 )
 Step = Callable[[float, str], object]
+_Adds = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, repr=False)
@@ -105,7 +92,7 @@ class ReadPrediction(Record):
         )
 
     def explain(self) -> str:
-        """Say who claims what, a sentence a line."""
+        """Say how the files were counted, a sentence a line."""
         how = self.unpredicted or (
             "The others are predictions: as Delta plans it for the ranges of values that files would have."
         )
@@ -115,7 +102,7 @@ class ReadPrediction(Record):
         )
 
     def facts(self) -> dict[str, str]:
-        """The files that the query opens in each layout."""
+        """Return the files that the query opens in each layout."""
         return {row[0]: f"{row[1]} of {row[2]} files, {row[3]}" for row in self._rows()}
 
     def plot(self) -> Figure:
@@ -123,7 +110,7 @@ class ReadPrediction(Record):
         return plots.predicted_reads(self.query, self.layouts, self.finding)
 
     def parts(self) -> Sequence[object]:
-        """The sentences, the layouts as a table, and drawn."""
+        """Return the sentences, the layouts as a table, and drawn."""
         head = ("layout", "files opened", "of", "bytes in them")
         return self.explain(), as_html_table(head, self._rows()), self.plot()
 
@@ -132,23 +119,6 @@ class ReadPrediction(Record):
             [layout, f"{opened:,}", f"{files:,}", format_size(size_bytes)]
             for layout, files, opened, size_bytes in (row.values() for row in self.layouts.to_pylist())
         ]
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """Adds as a log has them, and the bytes of each by its decoded path."""
-
-    name: str
-    adds: list[dict[str, Any]]
-
-    def row(self, opened: set[str]) -> dict[str, Any]:
-        sizes = {plain_path(unquote(add["path"])): add["size"] for add in self.adds}
-        return {
-            "layout": self.name,
-            "num_files": len(self.adds),
-            "files_opened": len(opened),
-            "bytes_opened": sum(sizes.get(path, 0) for path in opened),
-        }
 
 
 def predict_reads(
@@ -172,29 +142,39 @@ def predict_reads(
     """
     step, spark = progress or (lambda share, text: None), handle.spark
     query = with_table(query, handle.store, handle.name)
-    make, words, orders = parse_query(spark, query), quoted_query(query), _orders(plan, query)
+    make, words = parse_query(spark, query), quoted_query(query)
+    orders = {"by OPTIMIZE": SIZE, "by ingestion": INGEST}
+    orders |= {f"by {column}": order_by(column) for column in _columns(plan, query)}
+    plans = {name: BinPlan.of(plan.planner, plan.thresholds, order=order) for name, order in orders.items()}
+    plans |= {} if plan.budget is None else {"by this plan": plan}
+    rows: list[dict[str, Any]] = []
+    unpredicted = ""
+
+    def opened(frame: DataFrame, root: str) -> set[str]:
+        # Delta gives paths that aren't encoded.
+        names = prepare_read(make, frame, plan.version, words).files
+        return {plain_path(name).removeprefix(f"{plain_path(root)}/") for name in names}
+
+    def add_row(name: str, adds: _Adds, found: set[str]) -> None:
+        sizes = {plain_path(unquote(add["path"])): add["size"] for add in adds}
+        counts = (len(adds), len(found), sum(sizes.get(path, 0) for path in found))
+        rows.append({"layout": name} | dict(zip(_COUNTS, counts, strict=True)))
+
     step(0.0, "Planning the query as it is now")
-
-    def opened(rows: DataFrame, root: str) -> set[str]:
-        return {_within(name, root) for name in prepare_read(make, rows, plan.version, words).files}
-
     with quiet_errors(), session_confs(spark, ANY_VERSION):
         files = opened(frame_at(spark, handle.uri, plan.version, "version"), handle.uri)
-        layouts = _layouts(plan, orders)
+        layouts = _layouts(plan, plans)
         now = next(layouts)
-        rows, unpredicted = [now.row(files)], ""
+        add_row(*now, files)
         try:
             with tempfile.TemporaryDirectory(prefix="compaction-kit-") as scratch:
-                for number, layout in enumerate(chain([now], layouts)):
-                    step(
-                        (number + 1) / (len(orders) + 2),
-                        f"Planning it on other files: {layout.name}",
-                    )
+                for number, (name, adds) in enumerate(chain([now], layouts)):
+                    step((number + 1) / (len(plans) + 2), f"Planning it on other files: {name}")
                     folder = Path(scratch) / str(number)
-                    _write_log(folder, plan.source, layout)
+                    _write_log(folder, plan.source, adds)
                     found = opened(spark.read.format("delta").load(uri(folder)), uri(folder))
                     if number:
-                        rows.append(layout.row(found))
+                        add_row(name, adds, found)
                     elif found != files:
                         unpredicted = _OTHER_FILES
                         break
@@ -206,60 +186,45 @@ def predict_reads(
     return ReadPrediction(name_of(query), plan.version, pa.Table.from_pylist(rows, _LAYOUTS), unpredicted)
 
 
-def _orders(plan: BinPlan, query: Query) -> dict[str, BinPlan]:
-    """A plan for each layout to predict."""
-    orders = {"by OPTIMIZE": SIZE, "by ingestion": INGEST}
-    orders |= {f"by {column}": order_by(column) for column in _columns(plan, query)}
-    made = {name: BinPlan.of(plan.planner, plan.thresholds, order=order) for name, order in orders.items()}
-    return made if plan.budget is None else made | {"by this plan": plan}
-
-
-def _layouts(plan: BinPlan, plans: dict[str, BinPlan]) -> Iterator[_Layout]:
-    """The live files now, and after each plan that rewrites any."""
+def _layouts(plan: BinPlan, plans: dict[str, BinPlan]) -> Iterator[tuple[str, _Adds]]:
+    """Yield the adds of the live files now, and after each plan that rewrites any."""
     snapshot = plan.source.snapshot
     source, schema = Files(snapshot), physical_schema(snapshot.metadata)
     everything = np.arange(source.num_files)
-    columns = (
-        *(source.paths(everything).to_pylist(), partition_values(source, everything)),
-        *(source.sizes.tolist(), snapshot.stats.to_pylist()),
-    )
-    adds = [_add(*values) for values in zip(*columns, strict=True)]
-    yield _Layout("now", adds)
+    paths, values = source.paths(everything).to_pylist(), partition_values(source, everything)
+    adds = list(map(_add, paths, values, source.sizes.tolist(), snapshot.stats.to_pylist()))
+    yield "now", adds
     for name, other in plans.items():
         if other.is_empty:
             continue
         positions, bin_ids = other.members
-        inputs = np.split(plan.source.in_snapshot(positions), np.flatnonzero(np.diff(bin_ids)) + 1)
-        rewritten = set(np.concatenate(inputs).tolist())
-        outputs = [
-            _add(
-                f"bin-{number}.parquet",
-                adds[members[0]]["partitionValues"],
-                size_bytes,
-                merge_stats([adds[row].get("stats") for row in members], schema).text or None,
-            )
-            for number, (members, size_bytes) in enumerate(
-                zip(inputs, other.outcome.bytes_added.tolist(), strict=True)
-            )
-        ]
-        yield _Layout(name, [add for row, add in enumerate(adds) if row not in rewritten] + outputs)
+        bins = np.split(plan.source.in_snapshot(positions), np.flatnonzero(np.diff(bin_ids)) + 1)
+        rewritten = set(np.concatenate(bins).tolist())
+        outputs = []
+        for number, (rows, size_bytes) in enumerate(
+            zip(bins, other.outcome.bytes_added.tolist(), strict=True)
+        ):
+            stats = merge_stats([adds[row].get("stats") for row in rows], schema).text or None
+            values_of_bin = adds[rows[0]]["partitionValues"]
+            outputs.append(_add(f"bin-{number}.parquet", values_of_bin, size_bytes, stats))
+        yield name, [add for row, add in enumerate(adds) if row not in rewritten] + outputs
 
 
 def _columns(plan: BinPlan, query: Query) -> list[str]:
-    """The columns to order by: the plan's own, and those with bounds that the query's condition names."""
+    """Return the columns to order by: the plan's own, and those with bounds that the condition names."""
     text = query if isinstance(query, str) else ""
     _, *conditions = _WHERE.split(text) if "{table}" in text else ("", text)
-    names = [column_of(plan.order), *plan.source.data_columns]
     words = set(re.findall(r"\w+", " ".join(conditions).lower()))
-    found = [name for name in names if name and (name == names[0] or name.lower() in words)]
-    return [name for name in dict.fromkeys(found) if _has_bounds(plan.source, name)][:_MOST_COLUMNS]
+    own, source = column_of(plan.order), plan.source
+    names = [*([own] if own else []), *(name for name in source.data_columns if name.lower() in words)]
 
+    def has_bounds(column: str) -> bool:
+        try:
+            return bool(source.bounds(column).known.any())
+        except InvalidArgumentError:
+            return False
 
-def _has_bounds(files: Files, column: str) -> bool:
-    try:
-        return bool(files.bounds(column).known.any())
-    except InvalidArgumentError:
-        return False
+    return list(filter(has_bounds, dict.fromkeys(names)))[:_MOST_COLUMNS]
 
 
 def _add(path: str, values: dict[str, str | None], size_bytes: int, stats: str | None) -> dict[str, Any]:
@@ -267,32 +232,24 @@ def _add(path: str, values: dict[str, str | None], size_bytes: int, stats: str |
     return {**add, "dataChange": True, **({"stats": stats} if stats else {})}
 
 
-def _write_log(folder: Path, source: Files, layout: _Layout) -> None:
+def _write_log(folder: Path, source: Files, adds: _Adds) -> None:
     """Write the log of a table with these adds, and with what else decides which of them a query opens."""
     protocol, metadata = source.snapshot.protocol, source.snapshot.metadata
-    features = {
-        f"{name}Features": sorted(given)
-        for name, given in (("reader", protocol.reader_features), ("writer", protocol.writer_features))
-        if given
-    }
-    versions = {
+    versions: dict[str, Any] = {
         "minReaderVersion": protocol.min_reader_version,
         "minWriterVersion": protocol.min_writer_version,
     }
-    kept = {key: value for key, value in metadata.configuration.items() if key.startswith(_PROPERTIES)}
+    for name, features in (("reader", protocol.reader_features), ("writer", protocol.writer_features)):
+        if features:
+            versions[f"{name}Features"] = sorted(features)
     table = {
         "id": "scratch",
         "format": {"provider": "parquet", "options": {}},
         "schemaString": json.dumps(metadata.schema),
         "partitionColumns": list(metadata.partition_columns),
-        "configuration": kept,
+        "configuration": {k: v for k, v in metadata.configuration.items() if k.startswith(_PROPERTIES)},
     }
-    actions = [{"protocol": versions | features}, {"metaData": table}, *({"add": add} for add in layout.adds)]
+    actions = [{"protocol": versions}, {"metaData": table}, *({"add": add} for add in adds)]
     (folder / LOG_FOLDER).mkdir(parents=True)
     text = "\n".join(map(json.dumps, actions))
     (folder / LOG_FOLDER / f"{0:020d}.json").write_text(text, encoding="utf-8")
-
-
-def _within(name: str, root: str) -> str:
-    """A file's path in the table, or all of it if it is elsewhere; Delta gives paths that aren't encoded."""
-    return plain_path(name).removeprefix(f"{plain_path(root)}/")

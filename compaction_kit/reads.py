@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from numbers import Integral
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from matplotlib.figure import Figure
 from pyspark.sql import DataFrame, SparkSession
 
 from compaction_kit import plots
-from compaction_kit.errors import InvalidArgumentError, RunFailedError
+from compaction_kit.errors import InvalidArgumentError, RunFailedError, reason_of
 from compaction_kit.query import (
     MISSING_FILE,
     SPARK_ERRORS,
@@ -24,7 +23,6 @@ from compaction_kit.query import (
     name_of,
     parse_query,
     quoted_query,
-    reason_of,
     with_table,
 )
 from compaction_kit.records import Record
@@ -34,8 +32,13 @@ from compaction_kit.text import format_count, format_factor, format_seconds, for
 from compaction_kit.verify import fingerprint
 
 _TOO_OLD = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
-_FEWEST_RUNS = 3
 _GUARD = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
+_FEWEST_RUNS = 3
+_WHY_OTHER_ROWS = (
+    "rows were changed between the versions, or the query returns other rows each time (LIMIT without ORDER "
+    "BY, rand(), a sum of floating-point numbers)"
+)
+_RUNS = pa.schema([("version", pa.int64()), ("repeat", pa.int64()), ("seconds", pa.float64())])
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,20 +48,17 @@ class ReadComparison(Record):
     Attributes:
         query: The query's text, or the name of the function.
         versions: The two versions: before, after.
-        seconds_before: Median seconds of the runs at the first version.
-        seconds_after: Median seconds of the runs at the second version.
-        files_before: Data files that the query opens at the first version, without those that
-            are skipped by partition values and stats.
-        files_after: The same at the second version.
-        bytes_before: Total size of these files; a query may read only parts of them. None if one
+        seconds_before, seconds_after: Median seconds of the runs at each version.
+        files_before, files_after: Data files that the query opens at each version, without those that are
+            skipped by partition values and stats.
+        bytes_before, bytes_after: Total size of these files; a query may read only parts of them. None if one
             of them is in another storage than the table.
-        bytes_after: The same at the second version.
-        runs: One row per timed run, in the order of the runs: version, repeat (int64, from
-            0), seconds (float64).
-        same_files: Whether the query opens the same files at both versions, so that times differ
-            only by chance.
-        same_result: Whether the query returns the same rows at both versions, in any order. If
-            not, the times can't be compared.
+        runs: One row per timed run, in the order of the runs: version, repeat (int64, from 0), seconds
+            (float64).
+        same_files: Whether the query opens the same files at both versions, so that times differ only by
+            chance.
+        same_result: Whether the query returns the same rows at both versions, in any order. If not, the times
+            can't be compared.
     """
 
     query: str
@@ -87,8 +87,7 @@ class ReadComparison(Record):
         """
         if self.same_files or len(self.runs) < 2 * _FEWEST_RUNS:
             return False
-        before, after = (self.seconds_at(version) for version in self.versions)
-        pairs = list(product(before, after))
+        pairs = list(product(*map(self.seconds_at, self.versions)))
         later_won = sum((b > a) + (b == a) / 2 for b, a in pairs)
         return max(later_won, len(pairs) - later_won) >= 0.9 * len(pairs)
 
@@ -100,12 +99,12 @@ class ReadComparison(Record):
             return f"The query returned other rows, so the times can't be compared; {files}"
         spent = f"{format_seconds(self.seconds_before)} → {format_seconds(self.seconds_after)}"
         if self.same_files:
-            which = (
+            same = (
                 f"The same {format_count(self.files_before, 'file')} read"
                 if self.files_before
                 else "No file read"
             )
-            return f"{which} at both versions, so times differ only by chance: {spent}"
+            return f"{same} at both versions, so times differ only by chance: {spent}"
         if not self.is_clear:
             return f"No clear difference: {spent}, {files}"
         word, factor = ("fast", self.speedup) if self.speedup >= 1 else ("slow", 1 / self.speedup)
@@ -120,19 +119,18 @@ class ReadComparison(Record):
         before, after = self.versions
         runs = [self.seconds_at(version) for version in self.versions]
         ranges = [f"{format_seconds(min(times))} to {format_seconds(max(times))}" for times in runs]
-        rows = "the same at both versions" if self.same_result else f"NOT the same; {_WHY_OTHER_ROWS}"
-        sizes = [self.bytes_before, self.bytes_after]
-        known = [format_size(size) for size in sizes if size is not None]
-        return {
+        facts = {
             "query": self.query,
             "outcome": self.finding,
             "versions": f"{before} → {after}",
-            "median time": f"{format_seconds(self.seconds_before)} → {format_seconds(self.seconds_after)}",
             "single runs": f"{ranges[0]} → {ranges[1]} ({len(runs[0])} at each version, alternating)",
-            "files read": f"{self.files_before:,} → {self.files_after:,}",
-            **({"bytes in them": " → ".join(known)} if len(known) == 2 else {}),
-            "rows that came out": rows,
         }
+        if self.bytes_before is not None and self.bytes_after is not None:
+            facts["bytes in the files"] = (
+                f"{format_size(self.bytes_before)} → {format_size(self.bytes_after)}"
+            )
+        rows = "the same at both versions" if self.same_result else f"NOT the same; {_WHY_OTHER_ROWS}"
+        return facts | {"rows that came out": rows}
 
     def plot(self) -> Figure:
         """Draw both medians with the single runs, and the files read."""
@@ -150,12 +148,6 @@ class ReadComparison(Record):
         return self.facts(), self.plot()
 
 
-_WHY_OTHER_ROWS = (
-    "rows were changed between the versions, or the query returns other rows each time (LIMIT without ORDER "
-    "BY, rand(), a sum of floating-point numbers)"
-)
-
-
 class Read(NamedTuple):
     """The query at one version: its rows, and the data files that it opens, as Spark names them."""
 
@@ -169,10 +161,9 @@ def measure_reads(
 ) -> ReadComparison:
     """Time the same query at two versions of a table, alternating between them.
 
-    The first run at each version is not counted; then the version that runs first alternates. A run
-    plans the query, skips files by stats, and computes every row; it does not read the log. The
-    files are in the system's cache by then, so the time is that of opening and decoding files, not
-    of reading a disk.
+    The first run at each version is not counted; then the version that runs first alternates. A run plans the
+    query, skips files by stats, and computes every row; it does not read the log. The files are in the
+    system's cache by then, so the time is that of opening and decoding files, not of reading a disk.
 
     Args:
         spark: The session to run the query in.
@@ -180,13 +171,10 @@ def measure_reads(
         before: The version to compare with.
         after: The version that is compared.
         query: SQL with {table}, or the table's own name, for the table ("SELECT count(*) FROM {table} WHERE
-            id < 3"); or a condition ("id < 3"), which selects all columns of the rows that meet it;
-            or a function that takes the table's DataFrame and returns one.
+            id < 3"); or a condition ("id < 3"), which selects all columns of the rows that meet it; or a
+            function that takes the table's DataFrame and returns one. Files that are read for a subquery in a
+            condition (WHERE id = (SELECT …)) are not counted.
         repeats: Number of timed runs at each version.
-
-    Returns:
-        Times, files and bytes read, and whether both versions return the same rows. Files that are
-        read for a subquery in a condition (WHERE id = (SELECT …)) are not counted.
 
     Raises:
         InvalidArgumentError: The query can't be used, or a version doesn't exist or can't be read.
@@ -194,22 +182,23 @@ def measure_reads(
     """
     if before == after:
         raise InvalidArgumentError(f"before={before} and after={after} are the same version: give two.")
-    if isinstance(repeats, bool) or not isinstance(repeats, Integral) or repeats < 1:
+    if not isinstance(repeats, int) or repeats < 1:
         raise InvalidArgumentError(f"repeats={repeats!r} is not a number of runs: give 1 or more.")
     store = open_store(table)
     query = with_table(query, store, str(table))
+    words = quoted_query(query)
     with quiet_errors():
         frames = [frame_at(spark, table, before, "before"), frame_at(spark, table, after, "after")]
         make = parse_query(spark, query)
-        words = quoted_query(query)
-        reads = [
-            prepare_read(make, frame, version, words)
-            for frame, version in zip(frames, (before, after), strict=True)
-        ]
+        versions = zip(frames, (before, after), strict=True)
+        reads = [prepare_read(make, frame, version, words) for frame, version in versions]
         sizes = [_size(read, store) for read in reads]
-        runs = _run_by_turns(reads, repeats, words)
+        for read in reads:
+            _run(read, words)
+        turns = [(repeat, read) for repeat in range(repeats) for read in reads[:: -1 if repeat % 2 else 1]]
+        timed = [(read.version, repeat, _run(read, words)) for repeat, read in turns]
         prints = [_guarded(partial(_fingerprint, read.rows), read.version, words) for read in reads]
-    medians = [median(s for v, _, s in runs if v == read.version) for read in reads]
+    medians = [median(s for version, _, s in timed if version == read.version) for read in reads]
     return ReadComparison(
         query=name_of(query),
         versions=(before, after),
@@ -219,7 +208,7 @@ def measure_reads(
         files_after=len(reads[1].files),
         bytes_before=sizes[0],
         bytes_after=sizes[1],
-        runs=_to_arrow(runs),
+        runs=pa.table(list(map(list, zip(*timed, strict=True))), _RUNS),
         same_files=set(reads[0].files) == set(reads[1].files),
         same_result=prints[0] == prints[1],
     )
@@ -230,30 +219,28 @@ def frame_at(spark: SparkSession, table: str | Path, version: int, name: str) ->
     try:
         return spark.read.format("delta").option("versionAsOf", version).load(open_store(table).uri())
     except SPARK_ERRORS as error:
+        reason = f"can't be read: {reason_of(error)}"
         if _TOO_OLD in str(error):
-            raise InvalidArgumentError(
-                f"{name}={version} is older than the table's delta.deletedFileRetentionDuration, and Delta "
-                f"refuses to read such a version: measure a newer one, or set {_GUARD}=false in the "
-                "session."
-            ) from None
-        raise InvalidArgumentError(f"{name}={version} can't be read: {reason_of(error)}.") from None
+            reason = (
+                "is older than the table's delta.deletedFileRetentionDuration, and Delta refuses to read it: "
+                f"measure a newer version, or set {_GUARD}=false in the session"
+            )
+        raise InvalidArgumentError(f"{name}={version} {reason}.") from None
 
 
 def prepare_read(make: Callable[[DataFrame], DataFrame], frame: DataFrame, version: int, words: str) -> Read:
     """Apply a query to a version; Delta plans it at once, and so skips files, without running it."""
     try:
         rows = make(frame)
-        if not isinstance(rows, DataFrame):
+        if not isinstance(rows, DataFrame) or not rows.columns:
+            what = "no column" if isinstance(rows, DataFrame) else type(rows).__name__
             raise InvalidArgumentError(
-                f"query={words} returned {type(rows).__name__}: make it return a DataFrame."
+                f"query={words} returned {what}: make it return a DataFrame with columns."
             )
-        if not rows.columns:
-            raise InvalidArgumentError(f"query={words} returns no column: make it return at least one.")
         return Read(version, rows, rows.inputFiles())
     except SPARK_ERRORS as error:
-        raise InvalidArgumentError(
-            f"query={words} can't be used at version {version}: {reason_of(error)}."
-        ) from None
+        reason = reason_of(error)
+        raise InvalidArgumentError(f"query={words} can't be used at version {version}: {reason}.") from None
 
 
 def _size(read: Read, store: Store) -> int | None:
@@ -271,14 +258,6 @@ def _size(read: Read, store: Store) -> int | None:
     if None in found:
         raise _missing(read.version)
     return sum(file.size_bytes for file in found if file is not None)
-
-
-def _run_by_turns(reads: list[Read], repeats: int, words: str) -> list[tuple[int, int, float]]:
-    """Run the query at both versions; return version, repeat and seconds of each timed run."""
-    for read in reads:
-        _run(read, words)
-    turns = [(repeat, read) for repeat in range(repeats) for read in reads[:: -1 if repeat % 2 else 1]]
-    return [(read.version, repeat, _run(read, words)) for repeat, read in turns]
 
 
 def _run(read: Read, words: str) -> float:
@@ -306,12 +285,4 @@ def _missing(version: int) -> InvalidArgumentError:
     return InvalidArgumentError(
         f"version {version} can't be read any more, because some of its files were deleted (probably by "
         "VACUUM): measure a version that has all of its files."
-    )
-
-
-def _to_arrow(runs: list[tuple[int, int, float]]) -> pa.Table:
-    columns = zip(*runs, strict=True)
-    types = (("version", pa.int64()), ("repeat", pa.int64()), ("seconds", pa.float64()))
-    return pa.table(
-        {name: pa.array(values, kind) for (name, kind), values in zip(types, columns, strict=True)}
     )

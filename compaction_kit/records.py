@@ -49,7 +49,7 @@ class Plan(Record):
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do; `explain()` says why."""
-        raise NotImplementedError
+        return False
 
     def explain(self) -> str:
         """Return in a few sentences what the plan does and why."""

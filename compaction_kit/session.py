@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,9 +25,8 @@ from compaction_kit.sql import plain_path, uri
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 # Two threads of a notebook that need a session get the same one.
 _STARTING = threading.Lock()
-# Whether errors were logged before each block that is quiet: blocks of several threads end in any order.
-_QUIETING = threading.Lock()
-_before_quiet: list[bool] = []
+# One for each block that is quiet: blocks of several threads end in any order.
+_QUIET: list[None] = []
 # Prefix of a process's own folder in the temporary folder, and its log in there.
 _SCRATCH, _LOG_NAME = "compaction-kit-spark-", "spark.log"
 _PACKAGES, _JARS = "spark.jars.packages", "spark.jars"
@@ -91,68 +90,92 @@ def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False) -> Spar
 @contextlib.contextmanager
 def quiet_errors() -> Iterator[None]:
     """Stop PySpark from logging the Java stack trace of errors that it raises."""
-    logger = error_logger("SQLQueryContextLogger")
-    with _QUIETING:
-        _before_quiet.append(logger.disabled)
-        logger.disabled = True
+    error_logger("SQLQueryContextLogger").addFilter(_is_logged)
+    _QUIET.append(None)
     try:
         yield
     finally:
-        with _QUIETING:
-            logger.disabled = _before_quiet.pop()
+        _QUIET.pop()
+
+
+def _is_logged(_: Any) -> bool:
+    return not _QUIET
+
+
+def cache_folder() -> Path:
+    """Return the kit's folder in the user's cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "compaction-kit"
 
 
 def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
-    builder = SparkSession.builder.master("local[*]").appName("compaction_kit")
     scratch, log = _scratch_folder()
+    try:
+        from delta import configure_spark_with_delta_pip
+    except ImportError:
+        raise SessionError(
+            "Delta's Python package is missing, so no session can be started: pip install delta-spark, "
+            "or start a session that has Delta's JARs."
+        ) from None
+    check_pair()
     settings = _laptop_settings(scratch) | (_S3_SETTINGS if s3 else {}) | dict(config)
     packages, own_jars = ([*filter(None, settings.pop(name, "").split(","))] for name in (_PACKAGES, _JARS))
-    if s3:
-        packages += s3_packages()
+    packages += s3_packages() if s3 else []
+    delta = configure_spark_with_delta_pip(SparkSession.Builder())._options[_PACKAGES]
+    digest = hashlib.sha256("\n".join([delta, *packages]).encode()).hexdigest()[:16]
+    # Lists the paths of these JARs, once they are downloaded.
+    known = cache_folder() / "jars" / f"{digest}.txt"
+    java_home = find_java_home(cache_folder())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master("local[*]").appName("compaction_kit")
     for key, value in settings.items():
         builder = builder.config(key, value)
-    of_all = _jar_list(packages)
-    java_home = find_java_home(cache_folder())
-    with _one_download(of_all):
-        _add_jars(builder, packages, own_jars, of_all)
-        log_path = scratch / _LOG_NAME
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        with _java_home(java_home), _output_to(log):
-            spark = _launched(builder, log_path)
-        jars = map(plain_path, (spark.sparkContext.getConf().get(_JARS) or "").split(","))
-        downloaded = [jar for jar in jars if jar.startswith(f"{of_all.parent}/")]
-        if downloaded and not of_all.exists():
-            partial = of_all.with_suffix(f".{os.getpid()}")
-            partial.write_text(",".join(downloaded))
-            partial.replace(of_all)
+    with _one_download(known):
+        jars = [known.read_text()] if known.exists() else []
+        if jars or own_jars:
+            builder.config(_JARS, ",".join([*jars, *own_jars]))
+        if not jars:
+            configure_spark_with_delta_pip(builder.config("spark.jars.ivy", str(known.parent)), packages)
+        with _launching(java_home, log):
+            spark = _launched(builder, scratch / _LOG_NAME)
+        if not jars:
+            paths = map(plain_path, (spark.sparkContext.getConf().get(_JARS) or "").split(","))
+            partial = known.with_suffix(f".{os.getpid()}")
+            partial.write_text(",".join(path for path in paths if path.startswith(f"{known.parent}/")))
+            partial.replace(known)
     return spark
 
 
 @contextlib.contextmanager
-def _one_download(of_all: Path) -> Iterator[None]:
-    """Let one process at a time download JARs: two would write the same files of Ivy's folder.
-
-    Args:
-        of_all: The list of the JARs, which is there once they are.
-    """
-    if of_all.exists():
+def _one_download(known: Path) -> Iterator[None]:
+    """Let one process at a time download JARs: two would write the same files of Ivy's folder."""
+    if known.exists():
         yield
         return
-    of_all.parent.mkdir(parents=True, exist_ok=True)
-    with (of_all.parent / "lock").open("w") as lock:
+    known.parent.mkdir(parents=True, exist_ok=True)
+    with (known.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _launched(builder: SparkSession.Builder, log_path: Path, again: bool = True) -> SparkSession:
-    try:
-        return builder.getOrCreate()
-    except Exception as error:
-        log = log_path.read_text(errors="replace")
-        # Of dozens of files from a far server one fails now and then; what came is kept.
-        if again and _LOST_JAR.search(log):
-            return _launched(builder, log_path, again=False)
-        raise SessionError(f"Spark did not start: {_reason(log, error)}") from None
+def _launched(builder: SparkSession.Builder, log_path: Path) -> SparkSession:
+    # Of dozens of JARs from a far server one fails now and then; those that came are kept.
+    for is_last in (False, True):
+        try:
+            return builder.getOrCreate()
+        except Exception as error:
+            log = log_path.read_text(errors="replace")
+            lost = _LOST_JAR.search(log)
+            if lost and not is_last:
+                continue
+            lines = [line.strip() for line in log.splitlines() if "Exception" in line or "Error" in line]
+            reason = [*str(error).strip().splitlines()[:1], *lines][-1]
+            if lost:
+                what = f"the JAR {lost[1]}" if lost[1] else "Delta's JARs"
+                reason = (
+                    f"{what} could not be downloaded; check that Maven Central can be reached, and retry."
+                )
+            raise SessionError(f"Spark did not start: {reason}") from None
+    raise AssertionError
 
 
 def _laptop_settings(scratch: Path) -> dict[str, Any]:
@@ -176,46 +199,6 @@ def _laptop_settings(scratch: Path) -> dict[str, Any]:
         "spark.databricks.delta.snapshotPartitions": _CORES,
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": _CORES,
     }
-
-
-def cache_folder() -> Path:
-    """Return the kit's folder in the user's cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "compaction-kit"
-
-
-def _jar_list(packages: Sequence[str]) -> Path:
-    """Return the file of the cache, there or not, that lists the paths of a session's JARs.
-
-    Args:
-        packages: Maven coordinates of what the session needs beside Delta.
-
-    Raises:
-        SessionError: Delta's Python package, which says what to download, is missing, or for another Spark.
-    """
-    try:
-        from delta import configure_spark_with_delta_pip
-    except ImportError:
-        raise SessionError(
-            "Delta's Python package is missing, so no session can be started: pip install delta-spark, "
-            "or start a session that has Delta's JARs."
-        ) from None
-    check_pair()
-    coordinates = configure_spark_with_delta_pip(SparkSession.Builder())._options[_PACKAGES]
-    digest = hashlib.sha256("\n".join([coordinates, *packages]).encode()).hexdigest()[:16]
-    return cache_folder() / "jars" / f"{digest}.txt"
-
-
-def _add_jars(
-    builder: SparkSession.Builder, packages: Sequence[str], own: Sequence[str], of_all: Path
-) -> None:
-    """Add Delta's JARs, others by their Maven coordinates, and the user's own to a new session."""
-    from delta import configure_spark_with_delta_pip
-
-    known = [of_all.read_text()] if of_all.exists() else []
-    if known or own:
-        builder.config(_JARS, ",".join([*known, *own]))
-    if not known:
-        configure_spark_with_delta_pip(builder.config("spark.jars.ivy", str(of_all.parent)), list(packages))
 
 
 def _scratch_folder() -> tuple[Path, BinaryIO]:
@@ -242,26 +225,14 @@ def _scratch_folder() -> tuple[Path, BinaryIO]:
 
 
 @contextlib.contextmanager
-def _java_home(home: Path) -> Iterator[None]:
-    """Set JAVA_HOME for processes started in this context."""
+def _launching(java_home: Path, log: BinaryIO) -> Iterator[None]:
+    """Give processes that start in this context a JAVA_HOME, and the log for what they print, ever after."""
     before = os.environ.get("JAVA_HOME")
-    os.environ["JAVA_HOME"] = str(home)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["JAVA_HOME"]
-        else:
-            os.environ["JAVA_HOME"] = before
-
-
-@contextlib.contextmanager
-def _output_to(log: BinaryIO) -> Iterator[None]:
-    """Send the output and messages of processes started in this context to a file, as long as they run."""
     sys.stdout.flush()
     sys.stderr.flush()
     # Java prints as well: VACUUM prints how many files it has deleted.
     saved = {number: os.dup(number) for number in (1, 2)}
+    os.environ["JAVA_HOME"] = str(java_home)
     try:
         for number in saved:
             os.dup2(log.fileno(), number)
@@ -270,12 +241,6 @@ def _output_to(log: BinaryIO) -> Iterator[None]:
         for number, copy in saved.items():
             os.dup2(copy, number)
             os.close(copy)
-
-
-def _reason(log: str, error: Exception) -> str:
-    """Return in one sentence why Spark did not start."""
-    if lost := _LOST_JAR.search(log):
-        which = f"the JAR {lost[1]}" if lost[1] else "Delta's JARs"
-        return f"{which} could not be downloaded; check that Maven Central can be reached, then try again."
-    errors = [line.strip() for line in log.splitlines() if "Exception" in line or "Error" in line]
-    return errors[-1] if errors else str(error).strip().splitlines()[0]
+        del os.environ["JAVA_HOME"]
+        if before is not None:
+            os.environ["JAVA_HOME"] = before

@@ -1,6 +1,5 @@
 """Say in a few sentences what a table needs, why it needs nothing, or what a run has done to it."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from compaction_kit.execute import CompactionResult
@@ -33,7 +32,7 @@ class Verdict:
         kind: "warning" for at least twice the files that would do, and for a run that did not end or did
             not do what was planned; "text" for fewer; "good" if there is nothing to do, or a run is done;
             "error" if there is no plan.
-        sentences: The first says it all, the others how and why.
+        sentences: The conclusion, then the details.
     """
 
     kind: str
@@ -49,7 +48,7 @@ class Verdict:
         stopped: str = "",
         reads: ReadComparison | None = None,
     ) -> "Verdict | None":
-        """Judge a table by its files and the plan for them.
+        """Judge a table by its files and the plan for them; return None without a plan and an error.
 
         Args:
             files: The live files; None if they can't be read.
@@ -59,9 +58,6 @@ class Verdict:
             stopped: Why the last run did not end, and what it committed, in one sentence.
             reads: What a query measured before and after the last run.
 
-        Returns:
-            The verdict; None if neither a plan nor an error is there.
-
         Examples:
             >>> from compaction_kit.verdict import Verdict
             >>> plan = ck.open_table("data/flights").plan_compaction()
@@ -70,12 +66,17 @@ class Verdict:
             Compaction rewrites 1,095 files (19.1 MiB in total) as 3 files (about ... MiB in total), in ...
             The plan is exact...
         """
-        kind, now = _now(files, plan, error)
-        past = [stopped] if stopped else list(_outcome(result, reads))
-        sentences = (*now, *past) if kind == "error" else (*past, *now)
-        if past and kind != "error":
+        past = [stopped] if stopped else _outcome(result, reads)
+        if error:
+            is_empty = files is not None and files.snapshot.live.num_rows == 0
+            kind, now = "good" if is_empty else "error", [error]
+        else:
+            kind, now = ("text", []) if plan is None else _advice(plan)
+        if kind == "error":
+            return cls(kind, (*now, *past))
+        if past:
             kind = "warning" if stopped or (result is not None and not result.as_planned) else "good"
-        return cls(kind, sentences) if sentences else None
+        return cls(kind, (*past, *now)) if past or now else None
 
     def __str__(self) -> str:
         return "\n".join(self.sentences)
@@ -86,81 +87,62 @@ class Verdict:
         return shown(element("p", element("b", first)), *details)
 
 
-def _now(files: Files | None, plan: BinPlan | None, error: str) -> tuple[str, list[str]]:
-    if error:
-        is_empty = files is not None and files.snapshot.live.num_rows == 0
-        return "good" if is_empty else "error", [error]
-    if plan is None:
-        return "text", []
+def _advice(plan: BinPlan) -> tuple[str, list[str]]:
+    now, after = plan.source.num_files, plan.num_files_after
     if plan.is_empty:
         scope = f" where {plan.where}" if plan.where else ""
-        return "good", [f"Nothing to do{scope}, because {why_empty(plan)}.", *_many_partitions(plan)]
-    now, after = plan.source.num_files, plan.num_files_after
-    kind = "warning" if now >= _MANY_TIMES * after else "text"
-    return kind, [_too_many(plan, now, after), _rewriting(plan), _certainty(plan), *_many_partitions(plan)]
-
-
-def _too_many(plan: BinPlan, now: int, after: int) -> str:
-    scope = f", where {plan.where}" if plan.where else ""
-    if after >= now:
-        return f"{now:,} files{scope}, and compaction would leave {after:,}."
-    times = format_factor(now / after).removesuffix(".0")
-    opens = f"{times} times as many" if now >= _MANY_TIMES * after else f"{now - after:,} too many"
-    which = "all of them" if scope else "all"
-    return f"{now:,} files where {after:,} would do{scope}: a query that reads {which} opens {opens}."
-
-
-def _rewriting(plan: BinPlan) -> str:
-    return (
-        f"Compaction rewrites {format_files(plan.num_files_removed, plan.bytes_removed)} as "
-        f"{format_files(plan.num_files_added, plan.bytes_added, 'about ')}, in "
-        f"{format_count(plan.num_partitions, 'partition')}."
-    )
-
-
-def _certainty(plan: BinPlan) -> str:
-    uncertain = exactness(plan).uncertain
-    return f"The plan is exact{', except for ' if uncertain else ''}{' and '.join(uncertain)}."
-
-
-def _many_partitions(plan: BinPlan) -> Iterator[str]:
-    """Say that files stay small because each partition has its own, if that is why."""
-    # Partitions are numbered from 0.
-    num_partitions, num_files = int(plan.groups.max(initial=-1)) + 1, plan.num_files_after
-    if num_partitions < _MANY_PARTITIONS or num_files >= 2 * num_partitions:
-        return
-    size = plan.sizes_after.mean()
-    if size < plan.source.small_file_size():
-        would, about = ("have", "") if plan.is_empty else ("would still have", "about ")
-        yield (
-            f"With {num_partitions:,} partitions, files {would} {about}{format_size(size)} on average: only "
-            "fewer partitions would make them larger."
+        kind, sentences = "good", [f"Nothing to do{scope}, because {why_empty(plan)}."]
+    else:
+        scope, which = (f", where {plan.where}", "all of them") if plan.where else ("", "all")
+        many = now >= _MANY_TIMES * after
+        kind, uncertain = "warning" if many else "text", exactness(plan).uncertain
+        times = (
+            f"{format_factor(now / after).removesuffix('.0')} times as many"
+            if many
+            else f"{now - after:,} too many"
         )
+        sentences = [
+            f"{now:,} files where {after:,} would do{scope}: a query that reads {which} opens {times}."
+            if after < now
+            else f"{now:,} files{scope}, and compaction would leave {after:,}.",
+            f"Compaction rewrites {format_files(plan.num_files_removed, plan.bytes_removed)} as "
+            f"{format_files(plan.num_files_added, plan.bytes_added, 'about ')}, in "
+            f"{format_count(plan.num_partitions, 'partition')}.",
+            f"The plan is exact{', except for ' if uncertain else ''}{' and '.join(uncertain)}.",
+        ]
+    # Partitions are numbered from 0.
+    num_partitions = int(plan.groups.max(initial=-1)) + 1
+    if num_partitions >= _MANY_PARTITIONS and after < 2 * num_partitions:
+        size = plan.sizes_after.mean()
+        if size < plan.source.small_file_size():
+            have, about = ("have", "") if plan.is_empty else ("would still have", "about ")
+            sentences.append(
+                f"With {num_partitions:,} partitions, files {have} {about}{format_size(size)} on average: "
+                "only fewer partitions would make them larger."
+            )
+    return kind, sentences
 
 
-def _outcome(result: CompactionResult | None, reads: ReadComparison | None) -> Iterator[str]:
+def _outcome(result: CompactionResult | None, reads: ReadComparison | None) -> list[str]:
     if result is None or not result.versions:
-        return
+        return []
     which = "version" if len(result.versions) == 1 else "versions"
-    yield (
+    sentences = [
         f"{format_count(result.num_files_removed, 'file')} became {result.num_files_added:,}: "
         f"{format_size(result.bytes_removed)} → {format_size(result.bytes_added)} in "
         f"{format_seconds(result.seconds)}, as {which} {format_list(result.versions)}, by {result.strategy}."
-    )
+    ]
     if result.fingerprint is None:
-        yield "The content was not compared."
+        sentences.append("The content was not compared.")
     else:
         readers = " and ".join(result.fingerprint.readers)
-        yield (
-            f"The content is the same: {format_count(result.fingerprint.num_rows, 'row')} compared"
-            f"{' by ' if readers else ''}{readers}."
-        )
+        rows = format_count(result.fingerprint.num_rows, "row")
+        sentences.append(f"The content is the same: {rows} compared{' by ' if readers else ''}{readers}.")
     if result.conflicts:
-        left = (
-            "and all was done as planned" if result.as_planned else "and what they had changed was left out"
-        )
-        yield f"{format_count(len(result.conflicts), 'conflict')} with other writers, {left}."
+        left = "all was done as planned" if result.as_planned else "what they had changed was left out"
+        sentences.append(f"{format_count(len(result.conflicts), 'conflict')} with other writers, and {left}.")
     elif not result.as_planned:
-        yield "Not exactly the planned files were rewritten."
+        sentences.append("Not exactly the planned files were rewritten.")
     if reads is not None:
-        yield f"Measured by {reads.query}: {reads.finding}."
+        sentences.append(f"Measured by {reads.query}: {reads.finding}.")
+    return sentences

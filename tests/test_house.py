@@ -55,10 +55,7 @@ HIDDEN = [
     "compaction_kit.files: from compaction_kit import plots",
     "compaction_kit.plan.compare: from compaction_kit import plots",
     "compaction_kit.plan.thresholds: from compaction_kit.compat import groups_by_type",
-    "compaction_kit.storage.options: from compaction_kit.compat import java_class",
-    "compaction_kit.storage.remote: from compaction_kit.storage.clients import Client",
-    "compaction_kit.storage.remote: from compaction_kit.storage.clients import client_of",
-    "compaction_kit.storage.remote: from compaction_kit.storage.clients import reaching",
+    "compaction_kit.storage: from compaction_kit.storage.filesystems import open_filesystem",
 ]
 
 

@@ -28,12 +28,10 @@ from compaction_kit.execute.result import CompactionResult
 from compaction_kit.execute.work import TIMELINE
 from compaction_kit.history.restore import RestoreResult
 from compaction_kit.interop import (
+    ConversionResult,
     ConvertPlan,
-    ConvertResult,
-    Damage,
     ManifestCheck,
     ParquetPlan,
-    ParquetResult,
 )
 from compaction_kit.plan import plan as bins
 from compaction_kit.plots.style import Chart, titled
@@ -148,10 +146,10 @@ def objects_with_hostile_names(root: Path) -> list[object]:
     spans |= {"start": [0.0, 1.0], "seconds": [1.0, 9.0]}
     proof = Fingerprint(10, (1, 2))
     schema = StructType([StructField(NAME, LongType())])
-    paths = pa.table({"path": [NAME, "b"], "size_bytes": [1, 2], "reason": ["dead", "unknown"]})
-    to_parquet = ParquetPlan(table, 1, paths, paths, root / FOLDER, [0], schema)
-    folders = pa.table({"path": [NAME], "size_bytes": [1], "num_rows": [1], "schema_id": [0]})
-    convert = ConvertPlan(root / FOLDER, folders, schema, (NAME,), 1, None)  # type: ignore[arg-type]
+    paths = pa.table({"path": [NAME, "b"], "size_bytes": [1, 2]})
+    to_parquet = ParquetPlan(table, 1, paths, paths, root / FOLDER, schema)
+    folders = pa.table({"path": [NAME], "size_bytes": [1]})
+    convert = ConvertPlan(root / FOLDER, folders, schema, (NAME,), None)  # type: ignore[arg-type]
     first = Writer(NAME, NAME)
     scenario = Scenario(NAME, NAME, first, replace(first, name=f"other {NAME}"))
     attempts = [
@@ -159,9 +157,8 @@ def objects_with_hostile_names(root: Path) -> list[object]:
         {"writer": NAME, "read_version": 0, "version": 1, "outcome": "refused", "operation": NAME},
     ]
     runs = pa.table({"version": [0, 1], "repeat": [0, 0], "seconds": [2.0, 1.0]})
-    states = {"path": [NAME, "/b"], "partition": [NAME, ""], "on_disk": [True, False]}
+    states = {"path": [NAME, "/b"], "partition": [NAME, ""], "size_bytes": [1, None]}
     states |= {"state": ["live, not listed", "listed, not live"]}
-    counts = {"partition": [NAME], "num_listed": [1], "num_live": [1], "version": [None], "matches": [False]}
     by_version = pa.table({"version": [0, 1], "num_live": [2, 1], "num_listed": [1, 0]})
     return [
         table.files().stats(),
@@ -215,14 +212,10 @@ def objects_with_hostile_names(root: Path) -> list[object]:
             *((1,), (), NAME),
         ),
         sink,
-        ManifestCheck(
-            NAME, 1, None, pa.table(counts), pa.table(states), 1, by_version,
-            Damage(1, 1, 1), False, NAME,
-        ),
+        ManifestCheck(NAME, 1, None, pa.table(states), by_version, False, NAME),
         to_parquet,
-        ParquetResult(to_parquet, proof, {NAME: NAME}, 1.0),
+        ConversionResult(to_parquet, proof, 1.0),
         convert,
-        ConvertResult(table, convert, proof, 1.0),
         titled(Chart(), NAME),
     ]  # fmt: skip
 

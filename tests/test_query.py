@@ -1,6 +1,7 @@
 import pytest
 
-from compaction_kit.query import reason_of, with_table
+from compaction_kit.errors import reason_of
+from compaction_kit.query import with_table
 from compaction_kit.storage import open_store
 
 
@@ -19,7 +20,7 @@ from compaction_kit.storage import open_store
         ),
         (
             "An error occurred while calling o1.save.\n: java.io.IOException: disk full\n\tat a.b(C.java)",
-            "java.io.IOException: disk full",
+            "disk full",
         ),
         ("", "RuntimeError"),
     ],

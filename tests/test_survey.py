@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import deltalake
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from compaction_kit import find_tables, open_table, plots, survey
+from compaction_kit import find_tables, open_table, survey
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import (
     CompactionKitError,
@@ -42,22 +41,11 @@ def make(root: Path, *names: str) -> None:
 
 
 def test_tables_are_found_at_any_depth_and_none_in_a_table(tmp_path: Path) -> None:
-    make(tmp_path, "b", "a/x", "a/y/z", "b/inside")
+    make(tmp_path, "b", "a/x", "a/y/z", "b/inside", ".trash/t", "_old/t", "1/2/3/4/5/t", "1/2/3/4/5/6/t")
     (tmp_path / "c").mkdir()
-    assert find_tables(tmp_path) == [str(tmp_path / name) for name in ("a/x", "a/y/z", "b")]
-
-
-def test_a_table_is_itself_what_is_found(tmp_path: Path) -> None:
-    make(tmp_path, "t")
-    assert find_tables(str(tmp_path / "t")) == [str(tmp_path / "t")]
-
-
-def test_hidden_folders_and_those_too_deep_are_passed_over(tmp_path: Path) -> None:
-    make(tmp_path, ".trash/t", "_old/t", "1/2/3/4/5/t", "1/2/3/4/5/6/t")
-    assert find_tables(tmp_path) == [str(tmp_path / "1/2/3/4/5/t")]
-
-
-def test_a_folder_that_does_not_exist_holds_no_tables(tmp_path: Path) -> None:
+    names = ("1/2/3/4/5/t", "a/x", "a/y/z", "b")
+    assert find_tables(tmp_path) == [str(tmp_path / name) for name in names]
+    assert find_tables(str(tmp_path / "b")) == [str(tmp_path / "b")]
     assert find_tables(tmp_path / "nothing") == []
 
 
@@ -193,21 +181,19 @@ def test_paths_that_lead_nowhere_are_rows_too(lake: Path, tmp_path: Path) -> Non
     assert errors[4].endswith("x': File name too long; check the path.")
 
 
-def test_a_damaged_commit_that_no_reader_needs_hides_the_last_optimize_alone(changed: Path) -> None:
-    deltalake.DeltaTable(str(changed)).create_checkpoint()
-    handmade.commit_path(changed, 2).write_text('{"commitInfo":')
-    (row,) = survey(changed).to_arrow().to_pylist()
-    assert f"The log file {handmade.log_name(2)} is damaged" in row["error"]
-    assert row["gain"] == plan_by_log(changed).gain
-
-
-def test_many_tables_at_once_are_what_they_are_one_by_one(lake: Path) -> None:
-    names = find_tables(lake) * 3
-    together = survey(names).to_arrow()
+def test_many_tables_at_once_are_what_they_are_one_by_one(lake: Path, shaped: Path) -> None:
+    log, calls = open_table(shaped).log, []
+    snapshot, names = log.snapshot(), find_tables(lake) * 3
+    together = survey(names, progress=lambda *call: calls.append(call)).to_arrow()
+    assert [call[:2] for call in calls] == [(done, 24) for done in range(1, 25)]
+    assert sorted(name for _, _, name in calls) == sorted(names)
+    # What was read before stays in memory.
+    assert log.snapshot() is snapshot
     one_by_one = pa.concat_tables([survey([name]).to_arrow() for name in names])
     by_name = [("table", "ascending")]
     assert together.sort_by(by_name) == one_by_one.sort_by(by_name)
-    assert survey(names).to_arrow() == together
+    assert len(survey(f"file://{lake}/also%20few")) == 1
+    assert len(survey(lake.glob("*few"))) == 2
 
 
 def test_the_columns_are_as_documented(lake: Path) -> None:
@@ -231,54 +217,9 @@ def test_overlap_is_by_the_first_column_whose_stats_have_bounds(tmp_path: Path) 
     assert row["overlap"] == pytest.approx((1 + 2 + 2 + 1 + 1 + 1) / 6)
 
 
-def test_a_survey_leaves_what_was_read_before_in_memory(lake: Path, shaped: Path) -> None:
-    log = open_table(shaped).log
-    snapshot = log.snapshot()
-    survey(find_tables(lake) * 3)
-    assert log.snapshot() is snapshot
-
-
-def test_progress_tells_each_table_when_it_is_done(lake: Path) -> None:
-    calls: list[tuple[int, int, str]] = []
-    survey(lake, progress=lambda *call: calls.append(call))
-    assert [call[:2] for call in calls] == [(done, 8) for done in range(1, 9)]
-    assert sorted(name for _, _, name in calls) == find_tables(lake)
-
-
-def test_a_progress_bar_is_shown_and_taken_away(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    survey(find_tables(lake) * 5, progress=True)
-    shown = capsys.readouterr().err
-    assert " of 40 tables |" in shown
-    assert shown.endswith("\r")
-
-
-def test_an_interrupt_ends_the_survey(lake: Path) -> None:
-    calls: list[int] = []
-
-    def interrupt(done: int, total: int, name: str) -> None:
-        calls.append(done)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        survey(find_tables(lake) * 50, progress=interrupt)
-    assert calls == [1]
-
-
-@pytest.mark.parametrize(
-    ("where", "words"),
-    [
-        ("", "is not a folder"),
-        (None, "where=None"),
-        (5, "where=5"),
-        (["t", ""], "where=''"),
-        (b"t", "where=b't'"),
-    ],
-)
-def test_what_names_nothing_is_refused(where: Any, words: str) -> None:
-    refused(where, InvalidArgumentError, words)
-
-
-def test_a_size_or_a_place_that_can_t_be_is_refused_at_once(lake: Path) -> None:
+def test_what_names_nothing_is_refused(lake: Path) -> None:
+    for where in ("", None, 5, ["t", ""], b"t"):
+        refused(where, InvalidArgumentError, "where=")
     refused(lake, InvalidArgumentError, 'max_file_size="12 parsecs"', max_file_size="12 parsecs")
     refused("hdfs://127.0.0.1:1/lake", StorageError, "check the endpoint and network")
     refused(lake / "no such folder", TableNotFoundError, "no such folder", "check the spelling")
@@ -294,12 +235,6 @@ def test_a_survey_of_nothing_says_so(tmp_path: Path, as_list: bool) -> None:
     assert f"There is no Delta table in {where}" in repr(found)
     assert where in found._repr_html_()
     assert found.plot().get_label() == f"There is no Delta table in {where}"
-
-
-def test_a_folder_may_be_a_table_or_a_uri(lake: Path) -> None:
-    assert survey(lake / "few").to_arrow()["table"].to_pylist() == [str(lake / "few")]
-    assert len(survey(f"file://{lake}/also%20few")) == 1
-    assert len(survey(lake.glob("*few"))) == 2
 
 
 def test_a_survey_says_what_it_found_in_words(lake: Path) -> None:
@@ -333,30 +268,9 @@ def test_the_page_has_the_table_the_errors_and_the_figure(lake: Path, tmp_path: 
     # Bytes are those of files: not of what to open one counts as.
     assert "28 MiB" not in page
     assert page.index("<table>") < page.index("is damaged") < page.index("<svg")
-
-
-def test_the_figure_s_words_are_its_finding_and_its_first_tables(lake: Path) -> None:
-    label = str(survey(lake).plot().get_label())
-    finding = "After compaction, a full read of 4 tables would open 11 fewer files, 82 % of them in 2"
-    assert label.startswith(f"{finding}. many: 8 files, ")
-    assert "none: 2 files, 0 of them small, 2 after compaction" in label
-    assert label.endswith("4 tables can't be surveyed, or not in full")
-
-
-def test_the_first_tables_of_very_many_are_shown(lake: Path) -> None:
-    found = survey([lake / "few"] * 60)
-    assert str(found.plot().get_label()).endswith("the first 30 of 60 tables are shown")
-    assert "10 more tables" in found._repr_html_()
-    assert "40 more tables" in found.summary()
-
-
-def test_a_table_of_which_no_row_is_left_is_drawn(tmp_path: Path) -> None:
-    vector = handmade.vector("v", 10)
-    adds = [handmade.add(f"f{i}", records=10, vector=vector) for i in range(2)]
-    features = handmade.protocol(features=["deletionVectors"])
-    found = survey(handmade.write_log(tmp_path, [features, *adds]))
-    assert found.to_arrow()["files_added"].to_pylist() == [0]
-    assert plots.to_png(found.plot(), dpi=50).startswith(b"\x89PNG")
+    many = survey([lake / "few"] * 60)
+    assert str(many.plot().get_label()).endswith("the first 30 of 60 tables are shown")
+    assert "10 more tables" in many._repr_html_()
 
 
 def test_no_session_is_started_and_names_are_refused_without_one(lake: Path) -> None:
@@ -394,32 +308,19 @@ def schema(spark: SparkSession, shaped: Path, tmp_path_factory: pytest.TempPathF
 @pytest.mark.spark
 @pytest.mark.parametrize("prefix", ["", "spark_catalog."])
 def test_the_delta_tables_of_a_schema_are_surveyed(shaped: Path, schema: str, prefix: str) -> None:
-    found = survey(prefix + schema).to_arrow()
+    surveyed = survey(prefix + schema)
+    sentences = (f"{prefix}{schema}.plain is a parquet table", f"{prefix}{schema}.seen is a view")
+    assert surveyed.skipped == sentences
+    assert surveyed.summary().splitlines()[-1] == f"Skipped 2: {', '.join(sentences)}."
+    found = surveyed.to_arrow()
     assert found["table"].to_pylist() == [f"{prefix}{schema}.shaped", f"{prefix}{schema}.gone"]
     errors = found["error"].to_pylist()
     assert errors[0] is None
     assert "does not exist" in errors[1]
     assert found["gain"][0].as_py() == plan_by_log(shaped).gain
     assert find_tables(prefix + schema) == [f"{prefix}{schema}.gone", f"{prefix}{schema}.shaped"]
-
-
-@pytest.mark.spark
-def test_what_a_schema_has_beside_delta_tables_is_said(spark: SparkSession, schema: str) -> None:
-    spark.range(1).createOrReplaceTempView("kit_of_the_session")
-    found = survey(schema, spark)
-    sentences = (f"{schema}.plain is a parquet table", f"{schema}.seen is a view")
-    assert found.skipped == sentences
-    assert found.summary().splitlines()[-1] == f"Skipped 2: {', '.join(sentences)}."
-    assert sentences[0] in found._repr_html_()
-    assert survey([f"{schema}.shaped"], spark).skipped == ()
-    spark.catalog.dropTempView("kit_of_the_session")
-
-
-@pytest.mark.spark
-def test_a_catalog_is_all_its_schemas(spark: SparkSession, schema: str) -> None:
-    names = survey("spark_catalog", spark).to_arrow()["table"].to_pylist()
+    names = find_tables("spark_catalog")
     assert {f"spark_catalog.{schema}.shaped", f"spark_catalog.{schema}.gone"} <= set(names)
-    assert not [name for name in names if name.endswith((".plain", ".seen"))]
 
 
 @pytest.mark.spark
@@ -430,16 +331,8 @@ def test_tables_go_by_their_names_too(shaped: Path, schema: str) -> None:
     assert listed["table"].to_pylist() == [name, str(shaped), f"{schema}.no_such"]
     assert "no such Delta table" in listed["error"][2].as_py()
     assert listed.slice(0, 1) == alone
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize("name", ["no_such_thing", "no_such.schema", "no.such.table", "default.no_such"])
-def test_a_name_that_nothing_has_is_refused(spark: SparkSession, name: str) -> None:
-    refused(name, TableNotFoundError, name, "no schema, catalog or Delta table")
-
-
-@pytest.mark.spark
-def test_a_table_of_another_format_is_refused(schema: str) -> None:
+    for nothing in ("no_such_thing", "no_such.schema", "no.such.table", "default.no_such"):
+        refused(nothing, TableNotFoundError, nothing, "no schema, catalog or Delta table")
     refused(f"{schema}.plain", NotADeltaTableError, f"{schema}.plain", "not a Delta table")
 
 

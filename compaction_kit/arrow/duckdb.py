@@ -16,7 +16,6 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from compaction_kit.arrow import worker
 from compaction_kit.arrow.copied import BytesComparison, DataFile
 from compaction_kit.arrow.job import FILE_COST, balanced
 from compaction_kit.arrow.refusals import data_schema, legacy_setting, runs_in_driver
@@ -112,7 +111,7 @@ def _readable_schema(spark: SparkSession, snapshot: Snapshot) -> bytes:
     if runs_in_driver(spark) and importlib.util.find_spec("duckdb") is None:
         raise NotCompared("duckdb isn't installed")
     store, metadata = snapshot.store, snapshot.metadata
-    if not store.is_local and store.files is None:
+    if not store.is_local and store.filesystem is None:
         raise NotCompared(f"executors can't reach {store.root} by pyarrow")
     if metadata.is_mapped_by_id:
         raise NotCompared("columns are found by their field ids")
@@ -165,7 +164,7 @@ def _read(
     costs = sizes + FILE_COST * np.array([len(files) for _, files in chunks])
     tasks = [[chunks[i] for i in group] for group in balanced(costs, context.defaultParallelism)]
     # Credentials go with the code: Spark lays data down in a file on its way.
-    files = None if store.is_local or store.files is None else worker.Files(*store.files)
+    files = store.filesystem
     reading = context.parallelize(tasks, len(tasks)).flatMap(
         lambda task: read_content(task, schema, done.add, files)
     )

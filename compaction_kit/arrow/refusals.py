@@ -73,7 +73,7 @@ def refuse_table(spark: SparkSession, plan: BinPlan) -> str | None:
     store = snapshot.store
     if not has_jvm(spark):
         return "its commit needs the session's JVM, which can't be reached over Spark Connect"
-    if not store.is_local and store.files is None:
+    if not store.is_local and store.filesystem is None:
         return f"executors can't reach {store.root} by pyarrow"
     if plan.zorder_by:
         return "Z-ordering needs Spark"
@@ -89,7 +89,7 @@ def refuse_executors(spark: SparkSession, store: Store) -> str | None:
     """
     if runs_in_driver(spark):
         return None
-    place, files = store.place(), store.files and worker.Files(*store.files)
+    place, files = store.place(), store.filesystem
     # As bytes, because without pyarrow it can't be loaded.
     reach = cloudpickle.dumps(partial(is_there, place, files))  # type: ignore[no-untyped-call]
 
@@ -114,7 +114,8 @@ def refuse_executors(spark: SparkSession, store: Store) -> str | None:
     if not reasons:
         return None
     reason = reasons[0].partition("\n")[0].rstrip(" .")
-    for name, value in files.options if files else ():
+    _, (options, *_) = files.__reduce__() if files else ("", ({},))
+    for name, value in dict(options).items():
         if value and re.search("key|token", name):
             reason = reason.replace(str(value), "…")
     return f"executors {reason}"

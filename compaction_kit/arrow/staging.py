@@ -7,13 +7,14 @@ import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from compaction_kit.arrow import worker
+from pyarrow.fs import FileSystem
+
 from compaction_kit.arrow.worker import RewriteOutput
 from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.errors import CompactionKitError
 from compaction_kit.execute.failures import BinFailed
 from compaction_kit.log.paths import is_within
-from compaction_kit.storage import LocalStore, RemoteStore, Store, checksum_place
+from compaction_kit.storage import LocalStore, Store, checksum_place
 
 # How long to try to delete a folder that tasks may still write to.
 _DELETING_SECONDS = 30
@@ -100,18 +101,19 @@ class InStore:
     # Not known.
     has_begun = True
 
-    def __init__(self, store: RemoteStore, folders: Mapping[int, str], run: str):
+    def __init__(self, store: Store, folders: Mapping[int, str], run: str):
         self._store, self._folders, self._run = store, folders, run
         self._published: set[str] = set()
         # VACUUM deletes it in its time, if the process is killed.
         self.lease = store.place(f"compaction-kit-{run}.in-use")
 
     @property
-    def files(self) -> worker.Files:
-        """How executors reach the store, with credentials that don't end soon."""
-        if self._store.files is None:
+    def files(self) -> FileSystem:
+        """The file system for executors, with credentials that don't end soon."""
+        found = self._store.filesystem
+        if found is None:
             raise BinFailed(f"executors can't write to {self._store.root} by pyarrow")
-        return worker.Files(*self._store.files)
+        return found
 
     def output(self, number: int) -> str:
         """Return what the place of a bin's output begins with."""

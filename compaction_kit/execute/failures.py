@@ -1,6 +1,5 @@
 """Translate what Spark, Delta or the disk raised into errors of this package, one sentence each."""
 
-import re
 from typing import Protocol
 
 from compaction_kit.errors import (
@@ -11,16 +10,9 @@ from compaction_kit.errors import (
     StalePlanError,
     VerificationError,
 )
+from compaction_kit.errors import reason_of as reason_of
 from compaction_kit.execute.delta import is_conflict
 
-_CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w.$]+: )?(.*\S)", re.MULTILINE)
-# What Python raised in a worker, after the lines of its stack; Spark 3.5 writes its exception's name first.
-_RAISED = re.compile(
-    r"^(?:.*: )?Traceback \(most recent call last\):\n(?:[ \t].*\n)*(?:\w+\.)*(\S.*)", re.MULTILINE
-)
-# A path or URI of a file.
-_FILE = re.compile(r"(?:^|[\s'\"(])(?:[a-z][a-z0-9+.-]*:)?/+[^\s/]+/")
-_CODE = re.compile(r"\s*SQLSTATE: \w+$")
 _NO_PERMISSION = ("Permission denied", "AccessDenied", "Read-only file system")
 # A refused read isn't a missing permission to write.
 _NOT_READ = " can't be read: "
@@ -98,18 +90,4 @@ def translate(
             "The server of Spark Connect can't be reached any more: look at the table's history for what it "
             f"still did before you run the plan again; so far, {outcome}."
         )
-    return RunFailedError(f"The run failed, {outcome}: {reason_of(error)}")
-
-
-def reason_of(error: BaseException) -> str:
-    """Return the line of a stack trace that says what was wrong.
-
-    Python's own error in a worker, else the innermost cause that names a file, else the outermost of Spark's
-    error classes, else the innermost cause.
-    """
-    text = str(error) or type(error).__name__
-    causes = _RAISED.findall(text) or _CAUSE.findall(text)
-    with_file = [cause for cause in causes if _FILE.search(cause)][-1:]
-    of_spark = [cause for cause in causes if cause.startswith("[")]
-    found = with_file or of_spark or causes[-1:] or text.strip().splitlines()
-    return _CODE.sub("", found[0]) if found else "it did not say why"
+    return RunFailedError(f"The run failed, {outcome}: {reason_of(error)}.")

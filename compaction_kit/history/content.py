@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.arrow.duckdb import compare_quickly
-from compaction_kit.errors import RunFailedError
+from compaction_kit.errors import RunFailedError, reason_of
 from compaction_kit.execute.commits import has_tag, stored_proof
 from compaction_kit.execute.contents import contents
 from compaction_kit.execute.failures import ContentDiffers, NotCompared
@@ -19,7 +19,7 @@ from compaction_kit.handle import Handle
 from compaction_kit.history.readable import read_schemas, running_totals
 from compaction_kit.log.reconcile import file_keys
 from compaction_kit.log.snapshot import Snapshot
-from compaction_kit.query import MISSING_FILE, SPARK_ERRORS, reason_of
+from compaction_kit.query import MISSING_FILE, SPARK_ERRORS
 from compaction_kit.session import quiet_errors
 from compaction_kit.verify import Fingerprint
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from compaction_kit.errors import RunCancelled, RunFailedError
+from compaction_kit.errors import RunCancelled, RunFailedError, reason_of
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable
 from compaction_kit.handle import Handle
-from compaction_kit.query import MISSING_FILE, SPARK_ERRORS, reason_of
+from compaction_kit.query import MISSING_FILE, SPARK_ERRORS
 from compaction_kit.reads import frame_at
 from compaction_kit.session import quiet_errors
 

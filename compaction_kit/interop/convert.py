@@ -1,13 +1,15 @@
-"""Plan and run CONVERT TO DELTA on a folder of Parquet files, and verify that no row changes.
+"""Convert a folder of Parquet files to a Delta table with CONVERT TO DELTA, and back to plain Parquet.
 
-A folder is refused where CONVERT would fail halfway, or find other rows than Spark reads.
+Both directions leave the live files where they are and compare the rows that Spark reads before and after.
 """
 
+import posixpath
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,31 +23,27 @@ from compaction_kit.errors import (
     RunCancelled,
     StalePlanError,
     TableNotFoundError,
+    UnsupportedTableError,
     VerificationError,
+    reason_of,
 )
 from compaction_kit.execute.failures import translate
 from compaction_kit.execute.jobs import WHOLE_FILES, WorkCancelled, run_cancellable, session_confs
-from compaction_kit.interop.parquet_folder import (
-    has_delta_log,
-    list_files,
-    merged_schema,
-    read_all_footers,
-    read_parquet,
-    read_partitions,
-    refuse_logs,
-)
+from compaction_kit.folder import list_folder
+from compaction_kit.interop.manifest import partition_folders, read_parquet, refusal
 from compaction_kit.log.listing import LOG_FOLDER
-from compaction_kit.query import SPARK_ERRORS, reason_of
+from compaction_kit.log.paths import places
+from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.records import Plan, Result
 from compaction_kit.session import get_spark, quiet_errors
-from compaction_kit.sql import identifier, quoted, table_name, uri
-from compaction_kit.storage import LocalStore, local_store
+from compaction_kit.sql import identifier, pattern, quoted, table_name, uri
+from compaction_kit.storage import LocalStore, local_store, open_store
 from compaction_kit.table import Table, open_table
 from compaction_kit.text import format_count, format_size
 from compaction_kit.verify import Fingerprint, fingerprint
 
 _WHAT = "Conversion"
-_UNVERIFIED = "_delta_log_not_verified"
+_FILES = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("modification_time", pa.int64())])
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,30 +53,16 @@ class ConvertPlan(Plan):
     Attributes:
         path: The folder.
         files: One row per file, sorted by path: path (relative to the folder), size_bytes,
-            modification_time (ns since 1970), num_rows, schema_id (equal for files with the same columns),
-            partition.<column> (the value in the folder's name).
+            modification_time (ns since 1970).
         schema: The table's columns: those of all files.
         partition_columns: The columns in the names of the folders, in their order.
-        num_hidden: The number of files that are left out, as their names, or those of their folders, begin
-            with an underscore or a dot.
     """
 
     path: Path
     files: pa.Table
     schema: StructType
     partition_columns: tuple[str, ...]
-    num_hidden: int
     spark: SparkSession = field(repr=False)
-
-    @property
-    def store(self) -> LocalStore:
-        """The folder's files."""
-        return local_store(self.path, _WHAT)
-
-    @property
-    def is_empty(self) -> bool:
-        """False: a folder without Parquet files is refused."""
-        return not self.num_files
 
     @property
     def num_files(self) -> int:
@@ -91,90 +75,65 @@ class ConvertPlan(Plan):
         return pc.sum(self.files["size_bytes"]).as_py() or 0
 
     @property
-    def num_schemas(self) -> int:
-        """The number of different sets of columns that the files have."""
-        return pc.count_distinct(self.files["schema_id"]).as_py()
-
-    @property
     def partition_schema(self) -> StructType:
         """The partition columns and their types."""
         return StructType([self.schema[name] for name in self.partition_columns])
 
     def facts(self) -> dict[str, str]:
         """Return the folder and what the run would do: name and value."""
-        rows = pc.sum(self.files["num_rows"]).as_py()
         by = ", ".join(f"{column.name} {column.dataType.simpleString()}" for column in self.partition_schema)
-        hidden = f"; {format_count(self.num_hidden, 'hidden file')} left out" if self.num_hidden else ""
-        several = f", merged from {self.num_schemas:,} different schemas" if self.num_schemas > 1 else ""
         return {
             "folder": str(self.path),
-            "files": f"{self.num_files:,}, {format_size(self.size_bytes)}, {rows:,} rows{hidden}",
-            "columns": f"{len(self.schema):,}{several}",
+            "files": f"{self.num_files:,}, {format_size(self.size_bytes)}",
             "partitioned by": by or "nothing",
             "what it does": "writes a log beside the files and doesn't change them; version 0 adds them all",
         }
 
-    def run(self) -> "ConvertResult":
+    def run(self) -> "ConversionResult":
         """Convert the folder, and compare the rows that Spark reads before and after.
 
         No other program may write to the folder during the run: Parquet has no transactions to detect it.
-        After any error the files are as before; a log that the run has already written is set aside.
+        After any error the files are as before; a log that was already written is renamed.
 
         Raises:
-            InvalidArgumentError: The folder is a Delta table by now.
-            StalePlanError: The folder's files have changed since the plan was made.
-            RunFailedError, ReadOnlyTableError: Delta or Spark failed.
-            RunCancelled: Ctrl-C was pressed.
+            InvalidArgumentError, StalePlanError: The folder has changed since the plan was made.
+            RunFailedError, ReadOnlyTableError, RunCancelled: Delta or Spark failed, or Ctrl-C was pressed.
             VerificationError: The rows differ.
         """
-        refuse_logs(self.store)
-        files, _ = list_files(self.store)
-        if not files.equals(self.files.select(files.column_names)):
+        start, spark, store = time.time(), self.spark, local_store(self.path, _WHAT)
+        _refuse_table(store)
+        if not _list_files(store).equals(self.files):
             raise StalePlanError(
                 f"The files in {self.path} have changed since the plan was made: make a new plan; nothing "
                 "was changed."
             )
-        start, spark = time.time(), self.spark
         statement = f"CONVERT TO DELTA {table_name(spark, self.path, 'parquet')}"
         if self.partition_columns:
-            columns = [
-                f"{identifier(spark, column.name)} {column.dataType.simpleString()}"
-                for column in self.partition_schema
-            ]
+            columns = (
+                f"{identifier(spark, c.name)} {c.dataType.simpleString()}" for c in self.partition_schema
+            )
             statement += f" PARTITIONED BY ({', '.join(columns)})"
-        proof = run_verified(
-            spark, self.path, self.schema, lambda: spark.sql(statement).collect(), self._undo
-        )
-        return ConvertResult(open_table(self.path, spark), self, proof, time.time() - start)
 
-    def _undo(self) -> str:
-        if not has_delta_log(self.store):
-            # CONVERT creates the folder of the log first.
-            self.store.delete_empty(LOG_FOLDER)
-            return "the folder is as it was"
-        names = (f"{_UNVERIFIED}{f'_{number}' if number else ''}" for number in count())
-        name = next(name for name in names if not self.store.is_taken(name))
-        self.store.move(LOG_FOLDER, name)
-        return f"the log was set aside as {name}, and the folder is Parquet as it was"
+        names = list(map(quoted, self.schema.names))
 
+        def convert() -> tuple[Fingerprint, Fingerprint]:
+            plain = spark.read.schema(self.schema).parquet(pattern(uri(self.path)))
+            before = fingerprint(plain.select(*names))
+            spark.sql(statement).collect()
+            return before, fingerprint(spark.read.format("delta").load(uri(self.path)).select(*names))
 
-@dataclass(frozen=True, repr=False)
-class ConvertResult(Result):
-    """The result of a conversion to Delta: the table, and the fingerprint of the rows before and after."""
+        def undo() -> str:
+            if not _has_log(store):
+                # CONVERT creates the folder of the log first.
+                store.delete_empty(LOG_FOLDER)
+                return "the folder is as it was"
+            aside = (f"_delta_log_not_verified_{number}" for number in count(1))
+            name = next(name for name in aside if not store.is_taken(name))
+            store.move(LOG_FOLDER, name)
+            return f"the log was renamed to {name}, and the folder is Parquet as it was"
 
-    table: Table
-    plan: ConvertPlan
-    fingerprint: Fingerprint
-    seconds: float
-
-    def facts(self) -> dict[str, str]:
-        """Return the table and the proof: name and value."""
-        return {
-            "table": f"{self.table.path}, version {self.table.version}",
-            "files": f"{self.plan.num_files:,}, {format_size(self.plan.size_bytes)}, where they were",
-            "content": f"identical: {self.fingerprint}",
-            "seconds": f"{self.seconds:.1f}",
-        }
+        proof = _compare(spark, self.path, convert, undo)
+        return ConversionResult(self, proof, time.time() - start)
 
 
 def plan_convert(
@@ -184,7 +143,7 @@ def plan_convert(
 
     CONVERT must be given the partition columns and their types. Here the columns come from the folders'
     names, and Spark infers the types as when it reads the folder: "01" becomes 1, so give `partition_by` for
-    a column of codes. The footer of every file is read, and Spark merges their schemas.
+    a column of codes. Spark merges the schemas of all files.
 
     Args:
         path: The folder.
@@ -196,75 +155,100 @@ def plan_convert(
         TableNotFoundError: The folder doesn't exist.
         EmptyTableError: It holds no Parquet file.
         InvalidArgumentError: It is a Delta table already, or `partition_by` names other columns.
-        UnsupportedTableError: CONVERT would fail, or not find the rows that Spark reads: files that aren't
-            Parquet, folders without partition values in their names, columns whose types can't be merged.
+        UnsupportedTableError: Spark can't read it: files aren't Parquet, folders have different partition
+            columns, or the types of a column can't be merged.
 
     Examples:
         >>> plan = ck.interop.plan_convert("data/flights/origin=JFK")
-        >>> plan.num_files, plan.num_schemas, plan.partition_columns
-        (365, 1, ())
+        >>> plan.num_files, plan.partition_columns
+        (365, ())
         >>> plan.files.schema
         path: string
         size_bytes: int64
         modification_time: int64
-        num_rows: int64
-        schema_id: int64
     """
     store = local_store(path, _WHAT)
-    folder = Path(store.root)
     if not store.is_folder():
         raise TableNotFoundError(f"No folder at {path}: check the spelling.")
-    refuse_logs(store)
-    files, num_hidden = list_files(store)
+    _refuse_table(store)
+    files = _list_files(store)
     if not files.num_rows:
         raise EmptyTableError(f"{path} holds no Parquet file, so there is nothing to convert.")
-    paths = files["path"].to_pylist()
-    partitions = read_partitions(paths)
-    footers = read_all_footers(store, paths)
-    session = spark or get_spark()
-    schema = merged_schema(session, folder, footers)
+    session, folder = spark or get_spark(), Path(store.root)
+    try:
+        with quiet_errors(), session_confs(session, WHOLE_FILES):
+            schema = session.read.option("mergeSchema", "true").parquet(pattern(uri(folder))).schema
+    except SPARK_ERRORS as error:
+        # The second line names the columns or the file.
+        reason = " ".join(str(error).partition("JVM stacktrace")[0].split())[:500].rstrip(".")
+        raise UnsupportedTableError(
+            f"Spark can't read {path} as Parquet: {reason}; rewrite the files."
+        ) from None
+    # Each %XX is one character, never a byte of UTF-8 (ExternalCatalogUtils.unescapePathName).
+    parts = (part.partition("=")[0] for part in files["path"][0].as_py().split("/")[:-1])
+    by = tuple(name for name in (unquote(part, "latin-1") for part in parts) if name in schema.names)
     if partition_by is not None:
-        given = {column.name: column for column in _parsed(partition_by, tuple(partitions))}
+        given = {column.name: column for column in _parsed(partition_by, by)}
         schema = StructType([given.get(column.name, column) for column in schema])
-    # The first line of str(footer.schema) has an address in memory.
-    schemas = pa.array([str(footer.schema).split("\n", 1)[1] for footer in footers.values()])
-    columns = {
-        "num_rows": pa.array([footer.num_rows for footer in footers.values()], pa.int64()),
-        "schema_id": schemas.dictionary_encode().indices.cast(pa.int64()),
-        **{f"partition.{name}": pa.array(values, pa.string()) for name, values in partitions.items()},
-    }
-    for name, column in columns.items():
-        files = files.append_column(name, column)
-    return ConvertPlan(folder, files, schema, tuple(partitions), num_hidden, session)
+    return ConvertPlan(folder, files, schema, by, session)
 
 
-def run_verified(
+def _refuse_table(store: LocalStore) -> None:
+    if _has_log(store):
+        raise InvalidArgumentError(f"{store.root} is a Delta table already: open it with open_table.")
+
+
+def _has_log(store: LocalStore) -> bool:
+    return any(entry.is_file for _, entries in store.walk(LOG_FOLDER) for entry in entries)
+
+
+def _list_files(store: LocalStore) -> pa.Table:
+    rows = [
+        (path, entry.size_bytes, entry.modified_ns)
+        for folder, entries in store.walk()
+        for entry in entries
+        if entry.is_file and _spark_reads(path := posixpath.join(folder, entry.name))
+    ]
+    return pa.Table.from_pylist([dict(zip(_FILES.names, row, strict=True)) for row in sorted(rows)], _FILES)
+
+
+def _spark_reads(path: str) -> bool:
+    """Return whether Spark reads a file of a folder (HadoopFSUtils.shouldFilterOutPathName)."""
+    return not any(
+        (name.startswith("_") and "=" not in name) or name.startswith(".") or name.endswith("._COPYING_")
+        for name in path.split("/")
+    )
+
+
+def _parsed(partition_by: str | StructType, columns: tuple[str, ...]) -> StructType:
+    schema: object = partition_by
+    try:
+        if isinstance(partition_by, str):
+            with quiet_errors():
+                schema = parse_ddl(partition_by)
+    except SPARK_ERRORS as error:
+        reason = reason_of(error)
+        raise InvalidArgumentError(f'partition_by="{partition_by}" can\'t be read: {reason}.') from None
+    # Text such as "INT" is parsed to a type without columns.
+    schema = schema if isinstance(schema, StructType) else StructType()
+    if tuple(schema.names) != columns:
+        raise InvalidArgumentError(
+            f"partition_by names {', '.join(schema.names) or 'no column'}, but the folders are named by "
+            f"{', '.join(columns) or 'none'}: give these, in this order, with their types."
+        )
+    return schema
+
+
+def _compare(
     spark: SparkSession,
     folder: Path,
-    schema: StructType,
-    convert: Callable[[], object],
+    work: Callable[[], tuple[Fingerprint, Fingerprint]],
     undo: Callable[[], str],
 ) -> Fingerprint:
-    """Run a conversion that can be cancelled, and undo it if it fails or the rows differ after it.
-
-    `undo` is called before any error is raised, and returns the state of the folder as text.
-    """
-
-    def proof() -> Fingerprint:
-        if has_delta_log(local_store(folder, _WHAT)):
-            rows = spark.read.format("delta").load(uri(folder))
-        else:
-            rows = read_parquet(spark, uri(folder), schema)
-        return fingerprint(rows.select(*map(quoted, schema.names)))
-
-    def run() -> tuple[Fingerprint, Fingerprint]:
-        before = proof()
-        convert()
-        return before, proof()
-
+    """Run work that returns the rows' fingerprints before and after; call `undo` before raising any error."""
     try:
         with quiet_errors(), session_confs(spark, WHOLE_FILES):
-            before, after = run_cancellable(spark, run, lambda: None, is_final=False)
+            before, after = run_cancellable(spark, work, lambda: None, is_final=False)
     except BaseException as error:
         outcome = undo()
         if isinstance(error, (*SPARK_ERRORS, OSError)):
@@ -280,23 +264,152 @@ def run_verified(
     return after
 
 
-def _parsed(partition_by: str | StructType, columns: tuple[str, ...]) -> StructType:
-    """Parse the partition columns that the caller gives; refuse them if the folders have others."""
-    given: object = partition_by
-    try:
-        if isinstance(partition_by, str):
-            with quiet_errors():
-                given = parse_ddl(partition_by)
-    except SPARK_ERRORS as error:
-        raise InvalidArgumentError(
-            f'partition_by="{partition_by}" can\'t be read: {reason_of(error)}; write it as '
-            '"origin STRING, day DATE".'
-        ) from None
-    # Text such as "INT" is parsed to a type without columns.
-    schema = given if isinstance(given, StructType) else StructType()
-    if tuple(schema.names) != columns:
-        raise InvalidArgumentError(
-            f"partition_by names {', '.join(schema.names) or 'no column'}, but the folders are named by "
-            f"{', '.join(columns) or 'none'}: give these, in this order, with their types."
-        )
-    return schema
+@dataclass(frozen=True, repr=False)
+class ParquetPlan(Plan):
+    """How a Delta table would become plain Parquet; made by `plan_to_parquet`.
+
+    Attributes:
+        table: The table.
+        version: The version whose rows the files will hold.
+        files: One row per live file, which stays: path (relative to the table, decoded), size_bytes.
+        moved: One row per other file, which is moved with the log: path, size_bytes.
+        set_aside: The folder beside the table to move them to, such as `_flights.delta-12`.
+        schema: The table's columns.
+    """
+
+    table: Table
+    version: int
+    files: pa.Table
+    moved: pa.Table
+    set_aside: Path
+    schema: StructType
+
+    @property
+    def path(self) -> Path:
+        """The table's folder."""
+        return self.table.path
+
+    def facts(self) -> dict[str, str]:
+        """Return what stays, what is moved and where: name and value."""
+        kept, moved = (format_size(pc.sum(t["size_bytes"]).as_py() or 0) for t in (self.files, self.moved))
+        return {
+            "table": f"{self.table.path}, version {self.version}",
+            "stays": f"{format_count(self.files.num_rows, 'live file')}, {kept}, as plain Parquet",
+            "moved": f"the log and {format_count(self.moved.num_rows, 'dead file')}, {moved}",
+            "to": f"{self.set_aside}; moving its content back makes the folder the same Delta table again",
+        }
+
+    def run(self) -> "ConversionResult":
+        """Compare the rows that Spark reads with and without the log, then move the log and the dead files.
+
+        The log is moved last, so that the folder always holds either the table's latest version or its
+        Parquet files; after a run that was killed, plan again. No other program may write during the run.
+
+        Raises:
+            StalePlanError: The table or its folder has changed since the plan was made, or during the run.
+            RunFailedError, ReadOnlyTableError, RunCancelled: Spark or the disk failed, or Ctrl-C was pressed.
+            VerificationError: The rows differ; nothing was moved.
+        """
+        table, start = self.table, time.time()
+        store = local_store(table.handle.store, _WHAT)
+
+        stale = f"{table.path} has changed since the plan was made at version {self.version}: plan again."
+
+        def check() -> None:
+            if table.version != self.version or not _dead_files(table).equals(self.moved):
+                raise StalePlanError(stale)
+
+        def compare() -> tuple[Fingerprint, Fingerprint]:
+            by_log = table.spark.read.format("delta").load(store.uri())
+            return fingerprint(by_log), fingerprint(read_parquet(table, self.files["path"].to_pylist()))
+
+        check()
+        proof = _compare(table.spark, table.path, compare, lambda: "nothing was moved")
+        check()
+        try:
+            for path in self.moved["path"].to_pylist():
+                store.move(path, f"{self.set_aside}/{path}")
+            store.move(LOG_FOLDER, f"{self.set_aside}/{LOG_FOLDER}")
+            if open_table(self.set_aside).version != self.version:
+                store.move(f"{self.set_aside}/{LOG_FOLDER}", LOG_FOLDER)
+                raise StalePlanError(f"{stale} Files that were moved are in {self.set_aside}.")
+        except OSError as error:
+            raise translate(error, str(table.path), f"some files were moved to {self.set_aside}") from None
+        return ConversionResult(self, proof, time.time() - start)
+
+
+@dataclass(frozen=True, repr=False)
+class ConversionResult(Result):
+    """What a conversion did, with the plan that was run, and the fingerprint of the rows before and after."""
+
+    plan: ConvertPlan | ParquetPlan
+    fingerprint: Fingerprint
+    seconds: float
+
+    @property
+    def table(self) -> Table:
+        """The new Delta table, or the one that became Parquet."""
+        plan = self.plan
+        return open_table(plan.path, plan.spark) if isinstance(plan, ConvertPlan) else plan.table
+
+    @property
+    def schema(self) -> StructType:
+        """The columns: `spark.read.schema(result.schema).parquet(path)` reads the rows of a Parquet folder.
+
+        Without a schema Spark takes that of one file, and infers the types of partition columns.
+        """
+        return self.plan.schema
+
+    def facts(self) -> dict[str, str]:
+        """Return the folder and the proof: name and value."""
+        facts = {
+            "folder": f"{self.plan.path}, {format_count(self.plan.files.num_rows, 'Parquet file')}",
+            "content": f"identical: {self.fingerprint}",
+            "seconds": f"{self.seconds:.1f}",
+        }
+        if isinstance(self.plan, ParquetPlan):
+            facts["log and dead files"] = str(self.plan.set_aside)
+        return facts
+
+
+def plan_to_parquet(table: Table) -> ParquetPlan:
+    """Plan to turn a Delta table into plain Parquet: its live files, in their partition folders.
+
+    Raises:
+        EmptyTableError: The table has no live file.
+        UnsupportedTableError: The table is in a catalog, or its files alone don't give its rows, as with
+            deletion vectors, column mapping, row tracking, or files outside of their partitions' folders.
+        InvalidArgumentError: The folder beside the table has a log already.
+
+    Examples:
+        >>> plan = ck.interop.plan_to_parquet(ck.open_table("data/flights"))
+        >>> plan.files.num_rows, plan.moved.num_rows, plan.set_aside.name
+        (1095, 0, '_flights.delta-365')
+    """
+    store, snapshot = local_store(table.handle.store, _WHAT), table.log.snapshot()
+    paths = places(snapshot.live["path"], store)
+    if not len(paths):
+        raise EmptyTableError(f"{table.name} has no live file, so there is nothing to read as Parquet.")
+    reason = refusal(snapshot)
+    if open_store(table.name) != store:
+        reason = "it is registered in a catalog; drop it there, and open it by its path"
+    folders = partition_folders(table.files().partitions)
+    for path, folder in zip(paths.to_pylist(), folders, strict=True):
+        if path.rpartition("/")[0] != folder or not _spark_reads(path):
+            reason = (
+                reason or f"Spark wouldn't read {path} as a file of the folder {folder!r}; rewrite the table"
+            )
+    if reason is not None:
+        raise UnsupportedTableError(f"{table.name} can't become plain Parquet: {reason}.")
+    aside = table.path.parent / f"_{table.path.name}.delta-{table.version}"
+    if (local_store(aside, _WHAT)).is_taken(LOG_FOLDER):
+        raise InvalidArgumentError(f"{aside} has a log already: move it elsewhere.")
+    files = pa.table({"path": paths, "size_bytes": table.files().sizes}).sort_by("path")
+    schema = StructType.fromJson(dict(snapshot.metadata.schema))
+    return ParquetPlan(table, snapshot.version, files, _dead_files(table), aside, schema)
+
+
+def _dead_files(table: Table) -> pa.Table:
+    found = list_folder(table.handle.store, table.files().partition_columns).select(["path", "size_bytes"])
+    live = places(table.log.snapshot().live["path"], table.handle.store)
+    return found.filter(pc.invert(pc.is_in(found["path"], value_set=live))).sort_by("path")

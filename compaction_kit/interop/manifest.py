@@ -1,69 +1,207 @@
 """Symlink manifests: the lists of files with which Presto, Athena and Hive read a Delta table.
 
 Delta writes a file named `manifest` for each partition, below `_symlink_format_manifest`, with one line per
-live file (GenerateSymlinkManifest.scala).
-
-A manifest lists the files of the version at which it was generated. An OPTIMIZE with optimize.batchSize can
-make several commits: GENERATE between two of them lists files that the next commits compact. Readers of the
-manifest get the same rows until VACUUM deletes those files.
+live file (GenerateSymlinkManifest.scala). It lists the files of the version at which it was generated.
 """
 
-from functools import reduce
+from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from matplotlib.figure import Figure
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from compaction_kit.errors import (
-    CorruptLogError,
-    InvalidArgumentError,
-    RunFailedError,
-    UnsupportedTableError,
-)
+from compaction_kit import plots
+from compaction_kit.errors import CorruptLogError, InvalidArgumentError, RunFailedError, UnsupportedTableError
 from compaction_kit.execute.failures import translate
-from compaction_kit.interop.parquet_folder import partition_values, read_parquet
+from compaction_kit.log.paths import folder_of, places
 from compaction_kit.log.reading import first_line
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.query import SPARK_ERRORS
+from compaction_kit.records import Record
 from compaction_kit.session import quiet_errors
-from compaction_kit.sql import quoted, table_name
+from compaction_kit.sql import pattern, quoted, table_name
 from compaction_kit.storage import Store
 from compaction_kit.table import Table
 from compaction_kit.text import format_count
 
 FOLDER = "_symlink_format_manifest"
 PROPERTY = "delta.compatibility.symlinkFormatManifest.enabled"
-LISTED = pa.schema([("partition", pa.string()), ("path", pa.string()), ("size_bytes", pa.int64())])
+LIVE, DELETED, MISSING, STALE = STATES = (
+    "listed and live",
+    "listed, live with rows deleted",
+    "live, not listed",
+    "listed, not live",
+)
+_LISTED = pa.schema([("partition", pa.string()), ("path", pa.string()), ("size_bytes", pa.int64())])
+_FILES = pa.schema([*_LISTED, ("state", pa.string())])
+_AGAIN = "generate it again with interop.generate_manifest(table)"
+
+
+@dataclass(frozen=True, repr=False)
+class ManifestCheck(Record):
+    """A symlink manifest compared with the log; made by `check_manifest`.
+
+    Attributes:
+        table, latest: The table's name and version.
+        version: The newest version whose live files are exactly the listed ones; None if there is none.
+        files: One row per line of the manifest and per live file that it doesn't list: partition (its
+            folder), path, size_bytes (null if a listed file is missing), state: "listed and live"; "listed,
+            live with rows deleted" (by a deletion vector, which readers of the manifest ignore); "live, not
+            listed"; "listed, not live" (or live and listed twice, or in another partition).
+        by_version: One row per version: version, num_live, num_listed (its live files that are listed).
+        kept: Whether Delta keeps the manifest up to date.
+        refusal: Why Delta would refuse to generate a manifest now; None if it wouldn't.
+    """
+
+    table: str
+    latest: int
+    version: int | None
+    files: pa.Table
+    by_version: pa.Table
+    kept: bool
+    refusal: str | None
+
+    @property
+    def matches(self) -> bool:
+        """Whether a reader of the manifest reads exactly the files of the latest version."""
+        return self.count(LIVE) == len(self.files) and not self.num_gone
+
+    @property
+    def num_gone(self) -> int:
+        """The number of listed files that are missing, so that a reader fails."""
+        return self.files["size_bytes"].null_count
+
+    def count(self, state: str) -> int:
+        """Count the files in a state."""
+        return pc.sum(pc.equal(self.files["state"], state)).as_py() or 0
+
+    def facts(self) -> dict[str, str]:
+        """Return the listed version, the differences, and what readers get: name and value."""
+        which = f"the files of {'no version' if self.version is None else f'version {self.version}'}"
+        if self.matches:
+            which = f"the {format_count(self.count(LIVE), 'live file')} of version {self.latest}"
+        now = (
+            ", the latest" if self.version == self.latest else f", and the table is at version {self.latest}"
+        )
+        kept = f"yes, by {PROPERTY}" if self.kept else "no"
+        facts = {"manifest": f"lists {which}{now}", "kept by Delta": kept}
+        if self.matches:
+            return facts
+        counts = {state: self.count(state) for state in STATES} | {"listed, missing on disk": self.num_gone}
+        facts |= {name: format_count(count, "file") for name, count in counts.items() if count}
+        if self.num_gone:
+            facts["its readers"] = "fail, as files are missing"
+        elif self.version is not None:
+            facts["its readers"] = f"get the rows of version {self.version}, until VACUUM deletes its files"
+        refused = f"Delta refuses to generate a manifest: {self.refusal}"
+        facts["what to do"] = refused if self.refusal else _AGAIN
+        return facts
+
+    def parts(self) -> tuple[object, ...]:
+        """Return the facts and the figure."""
+        return self.facts(), self.plot()
+
+    def explain(self) -> str:
+        """Explain which version the manifest lists, what differs, and what its readers get."""
+        return self.summary()
+
+    def plot(self) -> Figure:
+        """Draw how many of each version's live files are listed."""
+        return plots.manifest(self.by_version, self.version)
+
+
+def check_manifest(table: Table) -> ManifestCheck:
+    """Compare a table's symlink manifest with its log.
+
+    Raises:
+        InvalidArgumentError: There is no manifest.
+        CorruptLogError: A manifest is not text.
+
+    Examples:
+        >>> table = ck.open_table("data/flights")
+        >>> ck.interop.generate_manifest(table)
+        >>> ck.interop.read_manifest(table).schema
+        partition: string
+        path: string
+        size_bytes: int64
+        >>> check = ck.interop.check_manifest(table)
+        >>> print(check.explain())
+        manifest         lists the 1,095 live files of version 365, the latest
+        kept by Delta    no
+        >>> check.files.schema
+        partition: string
+        path: string
+        size_bytes: int64
+        state: string
+    """
+    lines, snapshot = read_manifest(table).to_pylist(), table.log.snapshot()
+    files = snapshot.live_files
+    names = [f"partition.{name}" for name in snapshot.metadata.partition_columns]
+    folders, sizes = partition_folders(files.select(names)), files["size_bytes"].to_pylist()
+    live = list(zip(folders, places(files["path"], table.handle.store).to_pylist(), strict=True))
+    has_vector = pc.greater(pc.fill_null(files["deletion_vector_cardinality"], 0), 0).to_pylist()
+    deleted = {key for key, deletes in zip(live, has_vector, strict=True) if deletes}
+    missing, rows, live_paths = dict(zip(live, sizes, strict=True)), [], {path for _, path in live}
+    for line in lines:
+        key = line["partition"], line["path"]
+        state = STALE if missing.pop(key, None) is None else DELETED if key in deleted else LIVE
+        rows.append(line | {"state": state})
+    listed = {row["path"] for row in rows if row["state"] != STALE or row["path"] not in live_paths}
+    for (partition, path), size in missing.items():
+        rows.append({"partition": partition, "path": path, "size_bytes": size, "state": MISSING})
+    by_version = _by_version(table, snapshot.version, listed)
+    counts = (pc.equal(by_version[name], len(lines)) for name in ("num_live", "num_listed"))
+    return ManifestCheck(
+        table=table.name,
+        latest=snapshot.version,
+        version=pc.max(by_version["version"].filter(pc.and_(*counts))).as_py(),
+        files=pa.Table.from_pylist(rows, _FILES).sort_by([("partition", "ascending"), ("path", "ascending")]),
+        by_version=by_version,
+        kept=snapshot.metadata.configuration.get(PROPERTY) == "true",
+        refusal=refusal(snapshot),
+    )
+
+
+def _by_version(table: Table, latest: int, listed: set[str]) -> pa.Table:
+    first, lifetimes = table.log.lifetimes()
+    versions = np.arange(first.version, latest + 1)
+    # There may be newer commits than the latest version.
+    ends = (lifetimes["added"], pc.fill_null(lifetimes["removed"], latest + 1))
+    added, removed = (np.minimum(end.to_numpy() - first.version, len(versions)) for end in ends)
+
+    def live_at_each(files: np.ndarray) -> np.ndarray:
+        begun, ended = (np.bincount(at[files], minlength=len(versions) + 1) for at in (added, removed))
+        return np.cumsum(begun - ended)[:-1]
+
+    # A reader of the manifest ignores deletion vectors.
+    is_listed = pc.is_in(lifetimes["path"], value_set=pa.array(listed, pa.string()))
+    whole = pc.and_(is_listed, pc.is_null(lifetimes["deletion_vector_id"])).to_numpy()
+    num_live = live_at_each(np.ones(len(whole), dtype=bool))
+    return pa.table({"version": versions, "num_live": num_live, "num_listed": live_at_each(whole)})
 
 
 def read_manifest(table: Table) -> pa.Table:
     """Read the lines of a table's manifest, without reading the log.
 
-    Args:
-        table: The table.
-
     Returns:
         One row per line. partition is the manifest's folder, such as "origin=JFK"; "" for a table without
         partitions. path is relative to the table and decoded, or the line itself if the file is elsewhere.
-        size_bytes is null if the file doesn't exist or isn't on a local disk.
+        size_bytes is null if the file is missing.
 
     Raises:
         InvalidArgumentError: There is no manifest.
         CorruptLogError: A manifest is not text.
     """
     store = table.handle.store
-    found = (
-        (place, {entry.name for entry in entries if entry.is_file}) for place, entries in store.walk(FOLDER)
-    )
-    folders = sorted(place for place, names in found if "manifest" in names)
+    walked = store.walk(FOLDER)
+    folders = sorted(folder for folder, entries in walked if any(e.name == "manifest" for e in entries))
     if not folders:
         reason = refusal(table.log.snapshot())
-        advice = (
-            f"and Delta refuses to generate one: {reason}"
-            if reason
-            else "generate one with interop.generate_manifest(table)"
-        )
+        refused = f"and Delta refuses to generate one: {reason}"
+        advice = refused if reason else "generate one with interop.generate_manifest(table)"
         raise InvalidArgumentError(f"{table.name} has no symlink manifest, {advice}.")
     rows = []
     for folder in folders:
@@ -71,137 +209,17 @@ def read_manifest(table: Table) -> pa.Table:
         try:
             lines = store.read(f"{folder}/manifest").decode().split("\n")
         except (OSError, UnicodeDecodeError) as error:
-            raise CorruptLogError(
-                f"The manifest in {FOLDER}/{partition} can't be read ({first_line(error)}): generate it "
-                "again with interop.generate_manifest(table)."
-            ) from None
+            reason = first_line(error)
+            raise CorruptLogError(f"{folder}/manifest can't be read ({reason}): {_AGAIN}.") from None
         for line in filter(None, lines):
             path = _relative(line, store)
             file = store.status(path)
             size_bytes = file.size_bytes if file is not None and file.is_file else None
             rows.append({"partition": partition, "path": path, "size_bytes": size_bytes})
-    return pa.Table.from_pylist(rows, schema=LISTED)
-
-
-def read_through_manifest(table: Table) -> DataFrame:
-    """Read with Spark the rows that a reader of the manifest gets.
-
-    The listed files are read as plain Parquet, and the partition values come from the manifest's folder.
-    Each partition needs a scan of its own, so this is slow; use it to compare rows.
-
-    Args:
-        table: The table.
-
-    Returns:
-        The rows, with the table's columns.
-
-    Raises:
-        InvalidArgumentError: There is no manifest.
-        RunFailedError: A listed file is missing, so that every reader fails.
-    """
-    listed = read_manifest(table)
-    missing = listed.filter(listed["size_bytes"].is_null())["path"].to_pylist()
-    if missing:
-        raise RunFailedError(
-            f"The files that the manifest of {table.name} lists can't be read: "
-            f"{format_count(len(missing), 'listed file')} missing, such as {missing[0]}; generate it again "
-            "with interop.generate_manifest(table)."
-        )
-    metadata = table.log.snapshot().metadata
-    schema = StructType.fromJson(dict(metadata.schema))
-    by = [column for column in schema if column.name in metadata.partition_columns]
-    data = StructType([column for column in schema if column not in by])
-    parts = []
-    for group in listed.group_by("partition").aggregate([("path", "list")]).to_pylist():
-        values = partition_values(group["partition"]) or {}
-        rows = read_parquet(table.spark, map(table.handle.store.uri, group["path_list"]), data)
-        constants = {column.name: F.lit(values.get(column.name)).cast(column.dataType) for column in by}
-        parts.append(rows.withColumns(constants).select(*map(quoted, schema.names)))
-    return reduce(DataFrame.unionAll, parts) if parts else table.spark.createDataFrame([], schema)
-
-
-def generate_manifest(table: Table) -> None:
-    """Generate the manifest of the latest version with Delta's GENERATE, which makes no commit.
-
-    GENERATE replaces the manifests of the partitions one after the other, so that readers may see a mix of
-    two versions until it is done. Add new partitions to the metastore afterwards. `check_manifest` has an
-    example.
-
-    Args:
-        table: The table.
-
-    Raises:
-        UnsupportedTableError: The table has column mapping or deletion vectors, which Delta refuses.
-        RunFailedError, ReadOnlyTableError: The manifest could not be written.
-    """
-    _check(table)
-    name = table_name(table.spark, table.handle.uri)
-    _run(table, f"GENERATE symlink_format_manifest FOR TABLE {name}", "the manifest may be outdated")
-
-
-def keep_manifest(table: Table, keep: bool = True) -> None:
-    """Make Delta update the manifest after each commit, or stop that.
-
-    Set the table property delta.compatibility.symlinkFormatManifest.enabled, which is a commit; then
-    generate the manifest, as the property alone doesn't. From then on Delta rewrites, after each commit of
-    any writer, the manifests of the changed partitions. With keep=False the manifest is not changed, and is
-    outdated after the next commit.
-
-    Args:
-        table: The table.
-        keep: Whether to keep the manifest up to date.
-
-    Raises:
-        UnsupportedTableError: The table has column mapping, with which every later commit would be made
-            and then fail; or deletion vectors, with which Delta refuses the property.
-        RunFailedError, ReadOnlyTableError: The property or the manifest could not be written.
-    """
-    if keep:
-        _check(table, keep=True)
-    name, value = table_name(table.spark, table.handle.uri), str(keep).lower()
-    _run(
-        table, f"ALTER TABLE {name} SET TBLPROPERTIES ('{PROPERTY}' = '{value}')", "the property is unchanged"
-    )
-    if keep:
-        generate_manifest(table)
-
-
-def refusal(snapshot: Snapshot, keep: bool = False) -> str | None:
-    """Return why Delta can't generate a manifest of a version, or keep it up to date; None if it can."""
-    if snapshot.metadata.is_mapped:
-        return (
-            "the table has column mapping, and other readers find columns by their names in the files; "
-            "copy its rows to a table without it"
-        )
-    if snapshot.has_vectors:
-        return (
-            "the table has deletion vectors, and other readers would read the deleted rows; run REORG "
-            "TABLE … APPLY (PURGE) first, with delta.enableDeletionVectors=false"
-        )
-    if keep and snapshot.metadata.configuration.get("delta.enableDeletionVectors") == "true":
-        return (
-            "its deletes may write deletion vectors, which a manifest can't list; set "
-            "delta.enableDeletionVectors=false first"
-        )
-    return None
-
-
-def _check(table: Table, keep: bool = False) -> None:
-    reason = refusal(table.log.snapshot(), keep)
-    if reason is not None:
-        raise UnsupportedTableError(f"{table.name} can't have a symlink manifest: {reason}.")
-
-
-def _run(table: Table, statement: str, outcome: str) -> None:
-    try:
-        with quiet_errors():
-            table.spark.sql(statement).collect()
-    except SPARK_ERRORS as error:
-        raise translate(error, table.handle.store.root, outcome) from None
+    return pa.Table.from_pylist(rows, schema=_LISTED)
 
 
 def _relative(line: str, store: Store) -> str:
-    """Return a line's path relative to the table, or the line if it is elsewhere; it is not URL-encoded."""
     if not store.is_local:
         return store.relative(line) or line
     if not line.startswith(("/", "file:")) or "\0" in line:
@@ -209,3 +227,75 @@ def _relative(line: str, store: Store) -> str:
     path, prefix = "/" + line.removeprefix("file:").lstrip("/"), f"{store.root}/"
     # The writer may have used another path to the table, by a symbolic link.
     return (path if path.startswith(prefix) else store.real(path)).removeprefix(prefix)
+
+
+def read_through_manifest(table: Table) -> DataFrame:
+    """Read with Spark the rows that a reader of the manifest gets, with the table's columns.
+
+    Raises:
+        InvalidArgumentError: There is no manifest.
+        RunFailedError: A listed file is missing, so that every reader fails.
+        UnsupportedTableError: A listed file is not in its partition's folder.
+    """
+    failed = f"The files that the manifest of {table.name} lists can't be read:"
+    listed = read_manifest(table)
+    missing = listed.filter(listed["size_bytes"].is_null())["path"].to_pylist()
+    if missing:
+        count = format_count(len(missing), "listed file")
+        raise RunFailedError(f"{failed} {count} missing, such as {missing[0]}; {_AGAIN}.")
+    for folder, path in zip(listed["partition"].to_pylist(), listed["path"].to_pylist(), strict=True):
+        if path.rpartition("/")[0] != folder:
+            raise UnsupportedTableError(f"{failed} {path} is not in its partition's folder, {folder}.")
+    return read_parquet(table, listed["path"].to_pylist())
+
+
+def read_parquet(table: Table, paths: list[str]) -> DataFrame:
+    """Read a table's files as plain Parquet, with the table's columns, and values of partitions by folder."""
+    store, schema = table.handle.store, StructType.fromJson(dict(table.log.snapshot().metadata.schema))
+    if not paths:
+        return table.spark.createDataFrame([], schema)
+    reader = table.spark.read.schema(schema).option("basePath", store.uri())
+    return reader.parquet(*(pattern(store.uri(path)) for path in paths)).select(*map(quoted, schema.names))
+
+
+def generate_manifest(table: Table) -> None:
+    """Generate the manifest of the latest version with Delta's GENERATE, which makes no commit.
+
+    It replaces the manifests of partitions one after the other. Add new partitions to the metastore
+    afterwards. `check_manifest` has an example.
+
+    Raises:
+        UnsupportedTableError: The table has column mapping or deletion vectors, which Delta refuses.
+        RunFailedError, ReadOnlyTableError: The manifest could not be written.
+    """
+    reason = refusal(table.log.snapshot())
+    if reason is not None:
+        raise UnsupportedTableError(f"{table.name} can't have a symlink manifest: {reason}.")
+    try:
+        with quiet_errors():
+            name = table_name(table.spark, table.handle.uri)
+            table.spark.sql(f"GENERATE symlink_format_manifest FOR TABLE {name}").collect()
+    except SPARK_ERRORS as error:
+        raise translate(error, table.handle.store.root, "the manifest may be outdated") from None
+
+
+def refusal(snapshot: Snapshot) -> str | None:
+    """Return why Delta can't generate a manifest of a version; None if it can."""
+    if snapshot.metadata.is_mapped:
+        return "the table has column mapping; copy its rows to a table without it"
+    if snapshot.has_vectors:
+        return (
+            "the table has deletion vectors, and other readers would read the deleted rows; run REORG "
+            "TABLE … APPLY (PURGE) first, with delta.enableDeletionVectors=false"
+        )
+    return None
+
+
+def partition_folders(partitions: pa.Table) -> list[str]:
+    """Return the folder of each row of partition.<column>, as in Delta; "" without partition columns."""
+    if not partitions.num_columns:
+        return [""] * partitions.num_rows
+    columns = [name.removeprefix("partition.") for name in partitions.column_names]
+    rows = list(zip(*(column.to_pylist() for column in partitions.columns), strict=True))
+    names = {values: folder_of(columns, values) for values in set(rows)}
+    return [names[values] for values in rows]

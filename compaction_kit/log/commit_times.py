@@ -1,6 +1,7 @@
 """When versions were committed, and which version a table had at a time."""
 
 import json
+import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -34,10 +35,12 @@ def commit_times(store: Store, commits: Sequence[LogFile], metadata: Metadata) -
     """
     since = in_commit_since(metadata)
     times = np.empty(len(commits), dtype=np.int64)
-    store.prepare(file.place for file in commits if since is not None and (file.version or 0) >= since)
+    start = since if since is not None else math.inf
+    read = (file for file in commits if (file.version or 0) >= start)
+    stamps = store.at_once(lambda file: _required_timestamp(store, file, since), read)
     for i, file in enumerate(commits):
-        if since is not None and (file.version or 0) >= since:
-            times[i] = _required_timestamp(store, file, since)
+        if (file.version or 0) >= start:
+            times[i] = next(stamps)
         else:
             times[i] = max(file.modification_time, times[i - 1] + 1 if i else 0)
     return times
@@ -109,7 +112,7 @@ def in_commit_since(metadata: Metadata) -> int | None:
         ) from None
 
 
-def _required_timestamp(store: Store, file: LogFile, since: int) -> int:
+def _required_timestamp(store: Store, file: LogFile, since: int | None) -> int:
     time = in_commit_timestamp(store, file)
     if time is None:
         raise CorruptLogError(

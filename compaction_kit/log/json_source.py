@@ -1,7 +1,8 @@
 """Read commits and checkpoints in JSON column by column."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -85,9 +86,9 @@ class JsonSource:
         for file in self._files:
             yield from commit_actions(self._store, file)
 
-    def is_there(self) -> bool:
+    def is_there(self, places: Set[str]) -> bool:
         """See `Source`."""
-        return all(self._store.is_taken(file.place) for file in self._files)
+        return all(file.place in places for file in self._files)
 
     def versions(self) -> np.ndarray:
         """Return the version of each row's commit."""
@@ -104,11 +105,8 @@ class JsonSource:
 
     def _read(self) -> tuple[bytes, list[int]]:
         """Return the text of all files, each ended by a line feed, and the position of each end."""
-        self._store.prepare(file.place for file in self._files)
-        texts: list[bytes] = []
-        for file in self._files:
-            text = read_log_file(self._store, file)
-            texts.append(text if text.endswith(b"\n") else text + b"\n")
+        read = self._store.at_once(partial(read_log_file, self._store), self._files)
+        texts = [text if text.endswith(b"\n") else text + b"\n" for text in read]
         return b"".join(texts), list(accumulate(map(len, texts)))
 
     def _parse(self, text: bytes, names: Iterable[str]) -> tuple[pa.Table, tuple[np.ndarray, np.ndarray]]:

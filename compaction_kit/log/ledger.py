@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,8 @@ _INFO_FIELDS = {
 _KINDS = {"add": "added", "remove": "removed"}
 _SUMMED = ("size_bytes", "data_change", "deletion_timestamp")
 _SUMS = pa.schema([*COMMIT_COLUMNS][4:12])
+# Commits that a store is asked for at once, newest first, until the operation is found.
+_INFOS = 64
 
 
 def commit_ledger(files: Sequence[LogFile], sources: Sequence[JsonSource]) -> pa.Table:
@@ -155,10 +158,12 @@ def last_operation(store: Store, commits: Sequence[LogFile], operation: str, mos
         CorruptLogError: A commit that was read is damaged.
     """
     kept = commits[-1].version or 0 if commits else 0
-    for i in range(len(commits) - 1, max(len(commits) - most, 0) - 1, -1):
+    newest = range(len(commits) - 1, max(len(commits) - most, 0) - 1, -1)
+    chunks = (newest[start : start + _INFOS] for start in range(0, len(newest), _INFOS))
+    infos = (store.at_once(lambda i: _commit_info(store, commits[i]), chunk) for chunk in chunks)
+    for i, info in zip(newest, chain.from_iterable(infos), strict=True):
         if (commits[i].version or 0) > kept:
             continue
-        info = _commit_info(store, commits[i])
         if info.get("operation") == operation:
             return i
         if info.get("operation") == "RESTORE":

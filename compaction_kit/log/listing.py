@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError, TableNotFoundError
-from compaction_kit.storage import Entry, Store, shown_name
+from compaction_kit.storage import Entry, Store
 
-LOG_FOLDER, _SIDECARS, STAGED = "_delta_log", "_sidecars", "_staged_commits"
+LOG_FOLDER, _SIDECARS, _STAGED = "_delta_log", "_sidecars", "_staged_commits"
 
 
 class Kind(StrEnum):
@@ -103,22 +103,29 @@ def list_log(store: Store) -> list[LogFile]:
     Raises:
         TableNotFoundError: The folder doesn't exist any more, or can't be read.
     """
-    entries = entries_of_log(store)
+    entries = _entries_of_log(store)
     sidecars = _files_of(_entries_of(store, entries, _SIDECARS), f"{_SIDECARS}/")
     return sorted([*_files_of(entries), *sidecars], key=lambda file: file.name)
 
 
-def staged_commits(store: Store, entries: Iterable[Entry]) -> list[LogFile]:
-    """List the commits that a catalog has yet to publish.
+def look_at_log(store: Store) -> tuple[bool, bool]:
+    """Return whether a log has files, and whether a catalog may have commits that aren't among them.
 
-    Args:
-        store: The table's files.
-        entries: What is in the log.
+    Delta makes the folder of staged commits for every table (protocol, "Staged Commits").
+
+    Raises:
+        TableNotFoundError: As for `list_log`.
     """
-    return _files_of(_entries_of(store, entries, STAGED))
+    if not store.is_local:
+        # A long log takes a store seconds to list, and is listed when it is read.
+        staged = [entries for _, entries in store.walk(f"{LOG_FOLDER}/{_STAGED}")][:1]
+        if store.is_folder(LOG_FOLDER):
+            return True, any(map(_files_of, staged))
+    entries = _entries_of_log(store)
+    return bool(_files_of(entries)), bool(_files_of(_entries_of(store, entries, _STAGED)))
 
 
-def entries_of_log(store: Store) -> list[Entry]:
+def _entries_of_log(store: Store) -> list[Entry]:
     """List what is in the table's `_delta_log`.
 
     Raises:
@@ -140,16 +147,16 @@ def _entries_of(store: Store, entries: Iterable[Entry], name: str) -> list[Entry
     return store.entries(f"{LOG_FOLDER}/{name}") if is_there else []
 
 
-def file_of_entry(entry: Entry, prefix: str = "") -> LogFile | None:
-    """Describe what is in the log; None for a folder and for Hadoop's .*.crc files."""
-    if not entry.is_file or entry.name.startswith("."):
-        return None
-    file = log_file(prefix + shown_name(entry.name), entry.size_bytes, entry.modification_time)
-    return replace(file, identity=(entry.inode, entry.modified_ns))
-
-
 def _files_of(entries: Iterable[Entry], prefix: str = "") -> list[LogFile]:
-    return [file for entry in entries if (file := file_of_entry(entry, prefix)) is not None]
+    """Describe the files of a folder of the log; Hadoop's .*.crc files are left out."""
+    return [
+        replace(
+            log_file(prefix + entry.name, entry.size_bytes, entry.modification_time),
+            identity=(entry.inode, entry.modified_ns),
+        )
+        for entry in entries
+        if entry.is_file and not entry.name.startswith(".")
+    ]
 
 
 @dataclass(frozen=True)

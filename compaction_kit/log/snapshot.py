@@ -144,8 +144,6 @@ def read_snapshot(store: Store, segment: Segment, base: Snapshot | None = None) 
         UnsupportedTableError: The table needs a reader feature that isn't known here.
     """
     commits = [f for f in segment.commits if base is None or (f.version or 0) > base.version]
-    checkpoint = segment.checkpoint if base is None else ()
-    store.prepare(file.place for file in (*checkpoint, *commits))
     start = _read_checkpoint(store, segment) if base is None else _State.of(base)
     state = _replay(store, start, commits)
     protocol, metadata = state.protocol_and_metadata(segment.version)

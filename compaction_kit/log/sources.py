@@ -2,9 +2,10 @@
 
 import json
 import posixpath
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,17 +48,14 @@ class Source(Protocol):
     def actions(self) -> Iterator[dict[str, Any]]:
         """Yield every action with all fields: an object with the action's name as key."""
 
-    def is_there(self) -> bool:
-        """Return whether the rows can still be read."""
+    def is_there(self, places: Set[str]) -> bool:
+        """Return whether the log still has the files of these rows, given the places of its files."""
 
 
 def checkpoint_sources(store: Store, files: Sequence[LogFile]) -> list[Source]:
     """Return the sources of a checkpoint: its own files and the sidecars of a V2 checkpoint."""
-    store.prepare(file.place for file in files)
-    own: list[Source] = [_checkpoint_file(store, file) for file in files]
-    sidecars = _sidecars(own)
-    store.prepare(sidecars)
-    return own + [ParquetSource(store, place) for place in sidecars]
+    own: list[Source] = list(store.at_once(partial(_checkpoint_file, store), files))
+    return own + list(store.at_once(partial(ParquetSource, store), _sidecars(own)))
 
 
 def sidecar_names(store: Store, files: Sequence[LogFile]) -> set[str]:
@@ -85,14 +83,21 @@ def _sidecars(sources: Iterable[Source]) -> list[str]:
 
 
 class ParquetSource:
-    """One Parquet file of a checkpoint; its rows have no columns that the file lacks."""
+    """One Parquet file of a checkpoint; its rows have no columns that the file lacks.
+
+    On a store the file is fetched once, and kept in memory as long as the snapshots that need it.
+    """
 
     def __init__(self, store: Store, place: str):
         self._store, self._place = store, place
+        with self._errors():
+            self._data = None if store.is_local else pa.py_buffer(store.read(place))
 
     @property
     def size_bytes(self) -> int:
         """See `Source`."""
+        if self._data is not None:
+            return int(self._data.size)
         found = self._store.status(self._place)
         return 0 if found is None else found.size_bytes
 
@@ -141,9 +146,9 @@ class ParquetSource:
             else texts
         )
 
-    def is_there(self) -> bool:
+    def is_there(self, places: Set[str]) -> bool:
         """See `Source`."""
-        return self._store.is_file(self._place)
+        return self._place in places
 
     def other_actions(self, names: Collection[str] = OTHERS) -> Iterator[tuple[str, dict[str, Any]]]:
         """See `Source`."""
@@ -174,9 +179,17 @@ class ParquetSource:
 
     @contextmanager
     def _open(self) -> Iterator[pq.ParquetFile]:
-        try:
+        with self._errors():
+            if self._data is not None:
+                yield pq.ParquetFile(pa.BufferReader(self._data), page_checksum_verification=True)
+                return
             with open_checked(self._store, self._place) as file:
                 yield pq.ParquetFile(file, page_checksum_verification=True)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
         except CompactionKitError:
             raise
         except (OSError, *DAMAGE) as error:

@@ -32,7 +32,6 @@ from compaction_kit.log.listing import (
     version_ranges,
 )
 from compaction_kit.log.metadata import Metadata
-from compaction_kit.log.newest import newest_files
 from compaction_kit.log.reading import commit_actions
 from compaction_kit.log.snapshot import Snapshot, read_snapshot
 from compaction_kit.log.sources import checkpoint_actions, sidecar_names
@@ -249,7 +248,7 @@ class TransactionLog:
             >>> segment.version, len(segment.commits)
             (365, 6)
         """
-        return find_segment(self._files_for(version), version)
+        return find_segment(list_log(self._store), version)
 
     def snapshot(self, version: int | None = None, keep: bool = True) -> Snapshot:
         """Return the state of a version.
@@ -266,12 +265,13 @@ class TransactionLog:
             (21, ('origin',))
         """
         bases = sorted(_RECENT.of(self._store), key=lambda snapshot: -snapshot.version)
-        files = self._files_for(version, bases)
+        files = list_log(self._store)
+        there = {file.place for file in files}
         # Raises the same errors as a first reading, even if the version is in memory.
         fresh = find_segment(files, version)
         for base in bases:
             segment = extend_segment(base.segment, files, fresh.version)
-            if segment is not None and all(source.is_there() for source in base.sources):
+            if segment is not None and all(source.is_there(there) for source in base.sources):
                 snapshot = base if segment == base.segment else read_snapshot(self._store, segment, base)
                 break
         else:
@@ -305,18 +305,11 @@ class TransactionLog:
         """
         return version_ranges(list_log(self._store))
 
-    def _files_for(self, version: int | None, bases: Sequence[Snapshot] = ()) -> list[LogFile]:
-        """Return files of the log, those among them that a version is read from."""
-        if version is not None:
-            return list_log(self._store)
-        return newest_files(self._store, bases[0].segment if bases else None)
-
     def _commit_files(self) -> list[LogFile]:
         return _commits_of(list_log(self._store))
 
     def _sources(self, commits: Sequence[LogFile]) -> list[JsonSource]:
         """Read the lines of commits, except blocks that are in memory."""
-        self._store.prepare(file.place for file in commits)
         with ThreadPoolExecutor() as pool:
             return list(pool.map(self._read_block, map(tuple, commit_blocks(commits))))
 

@@ -83,16 +83,14 @@ def field_names(store: Store, name: str) -> set[str] | None:
 
 def _start_of_entries(head: bytes, name: str) -> int:
     """Return the position after the line with the version (MetadataVersionUtil.validateVersion)."""
-    if not head:
-        raise CorruptLogError(f"The log file {name} is empty, without even a version: {_CURE}.")
     line, end, _ = head.partition(b"\n")
     version = _VERSION.fullmatch(line.rstrip(b"\r"))
     if version is None:
         raise CorruptLogError(f'The log file {name} does not begin with a line "v1", its version: {_CURE}.')
     if int(version[1]) != 1:
         raise CorruptLogError(
-            f"The log file {name} has the version v{int(version[1])}, but Spark and this kit know only v1: "
-            "read it with the Spark version that wrote it."
+            f"The log file {name} has the version v{int(version[1])}, and only v1 is known: read it with the "
+            "Spark version that wrote it."
         )
     return len(line) + len(end)
 
@@ -101,35 +99,10 @@ def _parse(text: bytes, fields: pa.Schema, name: str) -> pa.Table:
     """Parse lines of JSON, each an entry with all fields."""
     try:
         rows = parse_lines(text, fields, _BLOCK_BYTES)[0]
-        is_whole = len(rows) == text.count(b"\n") + (not text.endswith(b"\n"))
-        if is_whole and not any(column.null_count for column in rows.columns):
-            return rows
-    except DAMAGE:
-        pass
-    raise _damaged_line(text, fields, name)
-
-
-def _damaged_line(text: bytes, fields: pa.Schema, name: str) -> CorruptLogError:
-    """Return an error that names the line that isn't an entry, and why."""
-    lines = text.removesuffix(b"\n").split(b"\n")
-    for number, line in enumerate(lines, start=2):
-        reason = _what_is_wrong(line, fields)
-        if reason:
-            is_cut = number == len(lines) + 1 and not text.endswith(b"\n")
-            cut = " It is the last line: the file was cut off." if is_cut else ""
-            return CorruptLogError(
-                f"Line {number:,} of the log file {name} is not an entry ({reason}).{cut} "
-                f"{_CURE.capitalize()}."
-            )
-    return CorruptLogError(f"The log file {name} is damaged: {_CURE}.")
-
-
-def _what_is_wrong(line: bytes, fields: pa.Schema) -> str | None:
-    if not line.strip():
-        return "it is blank"
-    try:
-        row = parse_lines(line, fields)[0]
     except DAMAGE as error:
-        return first_line(error).removeprefix("JSON parse error: ")
-    missing = [name for name in fields.names if row[name].null_count]
-    return f"it has no {missing[0]}" if missing else None
+        raise CorruptLogError(f"The log file {name} is damaged ({first_line(error)}): {_CURE}.") from None
+    missing = [field for field in fields.names if rows[field].null_count]
+    if missing or len(rows) != text.count(b"\n") + (not text.endswith(b"\n")):
+        reason = f"an entry has no {missing[0]}" if missing else "a line is blank"
+        raise CorruptLogError(f"The log file {name} is damaged ({reason}): {_CURE}.")
+    return rows

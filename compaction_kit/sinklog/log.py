@@ -1,11 +1,11 @@
-"""The log of a file sink or file source: its files, and their future."""
+"""The logs of file sinks and file sources: find them, read them, say how they grow."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
-from numbers import Real
 from pathlib import Path
 from statistics import median
 
@@ -16,25 +16,27 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import plots
 from compaction_kit.active import active_spark
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.errors import InvalidArgumentError, NotASinkLogError, TableNotFoundError
+from compaction_kit.folder import walk
+from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.records import Record
 from compaction_kit.retention import parse_retention
-from compaction_kit.sinklog.entries import count_entries, read_entries
-from compaction_kit.sinklog.find import list_batches
-from compaction_kit.sinklog.policy import (
-    BatchFile,
-    Kind,
-    Policy,
-    names_between,
-    needed_files,
-    next_compaction,
-    setting,
-)
-from compaction_kit.sinklog.projection import VERSION_BYTES, Pace, Projection, Start, project
-from compaction_kit.storage import open_store
+from compaction_kit.sinklog.entries import count_entries, field_names, read_entries
+from compaction_kit.sinklog.policy import BatchFile, Kind, Policy, needed_files, next_compaction, setting
+from compaction_kit.sinklog.projection import VERSION_BYTES, Pace, Projection, project
+from compaction_kit.storage import Store, local_store, open_store
 from compaction_kit.text import format_count, format_seconds, format_size
 from compaction_kit.times import millis
 
+_SINK_FOLDER = "_spark_metadata"
+_SOURCES_FOLDER = "sources"
+_BATCH = re.compile(r"(0|[1-9][0-9]*)(\.compact)?")
+# Spark's batch numbers are below 2^63; leave room for batches to come.
+_LARGEST = 2**62
+_ADVICE = (
+    f"name the output folder of a file sink, its {_SINK_FOLDER}, or a folder such as sources/0 in the "
+    "checkpoint of a stream that reads files"
+)
 _FILES = pa.schema(
     [
         ("batch", pa.int64()),
@@ -52,6 +54,37 @@ _MOST_AHEAD = 10_000
 _AHEAD = 100
 # A year, so that the times of the next batches are still valid datetimes.
 _LONGEST = 366 * 86_400
+
+
+def find_sink_logs(root: str | Path) -> list[str]:
+    """Find the logs of file sinks and file sources in a folder; see `sink_log` for an example.
+
+    Hidden folders, and folders more than six levels down, are skipped. Inside of a table or a sink's output
+    only folders that begin with "_" are searched, as streams often keep their checkpoints there.
+
+    Args:
+        root: A folder on a local disk; if it doesn't exist, there are no logs.
+
+    Returns:
+        Paths for `sink_log`, sorted, each beginning with `root`: a sink's output folder, or the folder of one
+        source in a checkpoint, such as `checkpoint/sources/0`.
+    """
+    found = []
+    for folder, subfolders in walk(root, hidden=(".", LOG_FOLDER, _SINK_FOLDER)):
+        if _SINK_FOLDER in subfolders:
+            found.append(folder)
+        if _SINK_FOLDER in subfolders or LOG_FOLDER in subfolders:
+            subfolders[:] = [name for name in subfolders if name.startswith("_")]
+        if _SOURCES_FOLDER in subfolders:
+            sources = open_store(f"{folder}/{_SOURCES_FOLDER}")
+            names = [entry.name for entry in sources.entries() if entry.is_folder]
+            logs = {name: open_store(f"{sources.root}/{name}") for name in names}
+            of_source = (
+                name for name, store in logs.items() if _kind_of(store, _list_files(store)) == "source"
+            )
+            found += [f"{folder}/{_SOURCES_FOLDER}/{name}" for name in of_source]
+            subfolders.clear()
+    return sorted(found)
 
 
 def sink_log(path: str | Path, spark: SparkSession | None = None, policy: Policy | None = None) -> "SinkLog":
@@ -82,33 +115,48 @@ def sink_log(path: str | Path, spark: SparkSession | None = None, policy: Policy
         >>> log = ck.sink_log("output")
         >>> log.latest_batch, log.next_compaction_batch
         (0, 9)
-        >>> log.project(num_batches=10).compactions.schema
-        batch: int64
-        time: timestamp[ms, tz=UTC]
-        kind: string
-        num_entries: int64
-        size_bytes: int64
-        num_live: int64
-        num_files: int64
-        log_bytes: int64
-        >>> log.files.schema
-        batch: int64
-        name: string
-        kind: string
-        size_bytes: int64
-        modification_time: timestamp[ms, tz=UTC]
-        num_entries: int64
-        needed: bool
-        removed_after: int64
     """
-    store, kind, listed = list_batches(path)
+    store = local_store(path, "A sink log")
+    if store.status() is None:
+        raise TableNotFoundError(f"No sink log at {store.root}: the path does not exist; check the spelling.")
+    if not store.is_folder():
+        raise NotASinkLogError(f"{store.root} is a file: {_ADVICE}.")
+    below = (folder for folder in (_SINK_FOLDER, f"{_SOURCES_FOLDER}/0") if store.is_folder(folder))
+    store = store.below(next(below, ""))
+    listed = _list_files(store)
+    kind = _kind_of(store, listed)
+    if kind is None or not listed:
+        empty = "has not committed a batch yet" if Path(store.root).name == _SINK_FOLDER else ""
+        reason = f"is empty: the stream {empty}" if empty else "holds no log of a file sink or a file source"
+        raise NotASinkLogError(f"{store.root} {reason}: {_ADVICE}.")
     session = spark or active_spark()
     if policy is None:
         policy = Policy() if session is None else Policy.of_session(kind, session.conf.get)
     needed = needed_files(listed)
     entries = pa.concat_tables([read_entries(store, file.name, kind) for file in needed])
-    now = datetime.now(UTC)
-    return SinkLog(str(path), Path(store.root), kind, listed, needed, entries, policy, now)
+    return SinkLog(str(path), Path(store.root), kind, listed, needed, entries, policy, datetime.now(UTC))
+
+
+def _list_files(store: Store) -> tuple[BatchFile, ...]:
+    found = []
+    for entry in store.entries():
+        match = _BATCH.fullmatch(entry.name)
+        if entry.is_file and match and int(match[1]) <= _LARGEST:
+            found.append(BatchFile(int(match[1]), bool(match[2]), entry.size_bytes, entry.modification_time))
+    return tuple(sorted(found, key=lambda file: (file.batch, file.is_compaction)))
+
+
+def _kind_of(store: Store, files: tuple[BatchFile, ...]) -> Kind | None:
+    """Return a log's kind, by its folder or by an entry: checkpoints have other logs with such names too."""
+    if Path(store.root).name == _SINK_FOLDER:
+        return Kind.SINK
+    all_names = (field_names(store, file.name) for file in reversed(files))
+    names = next((names for names in all_names if names is not None), None)
+    if names is None:
+        return Kind.SOURCE if files and Path(store.root).parent.name == _SOURCES_FOLDER else None
+    if names >= {"path", "batchId"}:
+        return Kind.SOURCE
+    return Kind.SINK if names >= {"path", "action"} else None
 
 
 @dataclass(frozen=True, repr=False)
@@ -165,19 +213,6 @@ class SinkLog(Record):
         """The next batch whose file is a compaction, if a stream starts now."""
         return next_compaction(self.latest_batch, self.compact_interval)
 
-    @property
-    def unreadable(self) -> str | None:
-        """The missing file that Spark needs to read the log with these settings; None if there is none.
-
-        Spark uses only the interval. If the log has no compaction and more batches than the interval, Spark
-        looks for a compaction that doesn't exist.
-        """
-        existing = {file.name for file in self.listed}
-        last_compaction = self.next_compaction_batch - self.compact_interval
-        # CompactibleFileStreamLog.getAllValidBatches
-        names = names_between(last_compaction, self.latest_batch + 1, self.compact_interval)
-        return next((name for name in names if name not in existing), None)
-
     @cached_property
     def num_entries_in(self) -> dict[str, int | None]:
         """The number of entries of each file, by its name; None if the file is missing by now."""
@@ -198,9 +233,9 @@ class SinkLog(Record):
     def files(self) -> pa.Table:
         """The log's files, one row per file, the oldest batch first.
 
-        kind is "batch" (the batch's own entries) or "compaction" (all entries up to the batch); num_entries
-        is null if the file is missing by now; needed is whether a reader needs the file; removed_after is the
-        batch after which the cleanup removes it, at the pace so far, or null if that is far ahead.
+        Columns: batch, name, kind ("batch", or "compaction" with all entries up to the batch), size_bytes,
+        modification_time, num_entries (null if the file is missing by now), needed (by a reader),
+        removed_after (the batch after which the cleanup removes it, at the pace so far; null if far ahead).
         """
         ahead = min(self.policy.min_batches_to_retain + 2 * self.compact_interval, _MOST_AHEAD)
         removed = {row["name"]: row["batch"] for row in self.project(ahead).removals.to_pylist()}
@@ -208,7 +243,7 @@ class SinkLog(Record):
             {
                 "batch": file.batch,
                 "name": file.name,
-                "kind": "compaction" if file.is_compaction else "batch",
+                "kind": file.kind,
                 "size_bytes": file.size_bytes,
                 "modification_time": file.modification_time,
                 "num_entries": self.num_entries_in[file.name],
@@ -230,9 +265,7 @@ class SinkLog(Record):
         """Project the next batches: the size of the log, files that are removed, a failure.
 
         The stream is assumed to start now with the policy's settings, at the pace of the batches whose files
-        exist. Each batch writes its file, or a compaction if one is due, and then removes the files that the
-        policy doesn't keep and that are old enough (CompactibleFileStreamLog.add). The interval doesn't
-        change, because a stream reads it only at its start.
+        exist. The interval doesn't change, because a stream reads it only at its start.
 
         Args:
             num_batches: The number of batches to project.
@@ -243,104 +276,28 @@ class SinkLog(Record):
         Raises:
             InvalidArgumentError: An argument can't be used, or `retention` was given for a source.
         """
-        if isinstance(num_batches, bool) or not isinstance(num_batches, int) or num_batches < 0:
+        if num_batches < 0:
             raise InvalidArgumentError(
-                f"num_batches={num_batches!r} is not a number of batches: give 0 or more."
+                f"num_batches={num_batches} is not a number of batches: give 0 or more."
             )
         if retention is not None and self.kind == Kind.SOURCE:
             raise InvalidArgumentError(
-                f'retention="{retention}" is for sinks, but {self.name} is the log of a source: name the '
-                "output folder of a file sink."
+                f'retention="{retention}" is for sinks, and {self.name} is a source\'s log.'
             )
         pace = self.pace
         if seconds_between is not None:
-            if not isinstance(seconds_between, Real) or not 0 <= seconds_between < _LONGEST:
+            if not 0 <= seconds_between < _LONGEST:
                 raise InvalidArgumentError(
-                    f"seconds_between={seconds_between!r} is not a time between batches: give seconds."
+                    f"seconds_between={seconds_between}: give seconds, a year at most."
                 )
-            pace = replace(pace, between=timedelta(seconds=float(seconds_between)))
+            pace = replace(pace, between=timedelta(seconds=seconds_between))
         column = "modification_time" if self.kind == Kind.SINK else "timestamp"
         times = self.entries[column].cast(pa.int64()).to_numpy()
         length = None if retention is None else parse_retention(retention)
-        start = Start(self.listed, times, self.compact_interval, millis(self.read_at))
-        return project(start, self.policy, pace, num_batches, length)
-
-    def plot(self, num_batches: int = 100, retention: str | None = None) -> Figure:
-        """Draw the size of the compaction file so far and projected, and the files that the cleanup removes.
-
-        Args:
-            num_batches: The number of batches to project.
-            retention: Also draw the projection with this value of the sink's option, such as "7 days".
-        """
-        projection = self.project(num_batches)
-        return plots.sink_log(
-            self.files,
-            projection.batches,
-            projection.removals,
-            self.finding(projection),
-            projection.fails_at,
-            None if retention is None else self.project(num_batches, retention).batches,
-        )
-
-    def finding(self, projection: Projection) -> str:
-        """Say how large the compaction file is and will be, in a sentence without its full stop."""
-        last = [file for file in self.needed if file.is_compaction]
-        begin = f"{last[0].name} is {format_size(last[0].size_bytes)}" if last else "No compaction yet"
-        if projection.fails_at is not None:
-            return f"{begin}; a stream fails at batch {projection.fails_at:,}: no {projection.missing}"
-        if not len(projection.compactions):
-            return begin
-        batch, size = (projection.compactions[name][-1].as_py() for name in ("batch", "size_bytes"))
-        return f"{begin}; at batch {batch:,} it will be about {format_size(size)}"
-
-    def explain(self) -> str:
-        """Explain the log's state, its growth, and any problem, one sentence or two per line."""
-        projection = self.project(_AHEAD)
-        key = setting(self.kind, "compactInterval")
-        cure = f"Set {key} to more than {self.latest_batch + 1:,}, or back to its former value."
-        lines = [
-            f"The log of the file {self.kind} {self.name}: batch {self.latest_batch:,}, "
-            f"{self.num_entries:,} entries. {self.finding(projection)}.",
-            f"Interval: {self._interval()}.",
-            f"Cleanup: {self._cleanup()}.",
-        ]
-        if self.unreadable is not None:
-            lines.append(
-                f"Spark with these settings can't read the log: it needs {self.unreadable}, which is "
-                f"missing. {cure}"
-            )
-        if projection.fails_at is not None:
-            failure = f"A stream with these settings fails at batch {projection.fails_at:,}"
-            if len(projection.removals):
-                num_files = format_count(len(projection.removals), "file")
-                failure += f", after the cleanup has removed {num_files} that it needs"
-            lines.append(f"{failure}: its compaction reads {projection.missing}, which is missing. {cure}")
-        elif self.kind == Kind.SOURCE:
-            lines.append("Growth: the log lists every file that the stream has read, without a retention.")
-        else:
-            num_live = projection.batches["num_live"][-1].as_py()
-            lines.append(
-                f"Growth: {self.num_entries:,} entries now, about {num_live:,} at batch "
-                f"{self.latest_batch + _AHEAD:,}; each compaction writes all of them again, and each reader "
-                "loads all of them into its driver's memory. The sink's option retention drops old entries; "
-                "a Delta table needs no such log."
-            )
-        others = pc.sum(pc.not_equal(self.entries["action"], "add")).as_py() if self.kind == Kind.SINK else 0
-        if others:
-            verb = "entry isn't" if others == 1 else "entries aren't"
-            lines.append(
-                f'{others:,} {verb} "add": Spark before 3.1 skipped such files, later Spark reads them.'
-            )
-        return "\n".join(lines)
+        return project(self.listed, times, millis(self.read_at), self.policy, pace, num_batches, length)
 
     def explain_retention(self, retention: str) -> str:
-        """Say what the next compaction leaves out under the sink's option `retention`.
-
-        The option drops the entries of files that are older, by the modification time in the entry
-        (FileStreamSinkLog.shouldRetain, since Spark 3.1).
-
-        Args:
-            retention: The maximum age, such as "7 days".
+        """Say what the next compaction leaves out under the sink's option `retention`, such as "7 days".
 
         Raises:
             InvalidArgumentError: It is not a length of time, or the log is a source's.
@@ -350,24 +307,57 @@ class SinkLog(Record):
             return f"No compaction is possible with retention {retention}: a stream fails before it."
         batch, kept = compactions[0]["batch"], compactions[0]["num_live"]
         total = self.project(self.compact_interval).compactions["num_live"][0].as_py()
-        if kept == total:
-            return f"With retention {retention}, the compaction at batch {batch:,} drops no entry."
-        return (
-            f"With retention {retention}, the compaction at batch {batch:,} drops {total - kept:,} of "
-            f"{total:,} entries. Readers of the output then miss the rows of these files; the files stay."
-        )
+        drops = f"{total - kept:,} of {total:,} entries" if kept < total else "no entry"
+        return f"With retention {retention}, the compaction at batch {batch:,} drops {drops}; the files stay."
+
+    def plot(self, num_batches: int = 100, retention: str | None = None) -> Figure:
+        """Draw the size of the compaction file so far and projected, and the files that the cleanup removes.
+
+        Args:
+            num_batches: The number of batches to project.
+            retention: Also draw the projection with this value of the sink's option, such as "7 days".
+        """
+        ahead = self.project(num_batches)
+        shorter = None if retention is None else self.project(num_batches, retention).batches
+        finding = self._growth(ahead)
+        return plots.sink_log(self.files, ahead.batches, ahead.removals, finding, ahead.fails_at, shorter)
+
+    def explain(self) -> str:
+        """Explain the log's state, its growth, and a failure to come, one sentence or two per line."""
+        ahead = self.project(_AHEAD)
+        lines = [
+            f"The log of the file {self.kind} {self.name}: batch {self.latest_batch:,}, "
+            f"{self.num_entries:,} entries. {self._growth(ahead)}.",
+            f"Cleanup: {self._cleanup()}.",
+        ]
+        if ahead.fails_at is not None:
+            lines.append(
+                f"A stream with these settings fails at batch {ahead.fails_at:,}: its compaction reads "
+                f"{ahead.missing}, which is missing. Set {setting(self.kind, 'compactInterval')} back to its "
+                f"former value, or to more than {self.latest_batch + 1:,}."
+            )
+        elif self.kind == Kind.SOURCE:
+            lines.append("Growth: the log lists every file that the stream has read, without a retention.")
+        else:
+            lines.append(
+                f"Growth: about {ahead.batches['num_live'][-1].as_py():,} entries at batch "
+                f"{self.latest_batch + _AHEAD:,}; each compaction writes all of them again, and each reader "
+                "loads all of them into its driver's memory. The sink's option retention drops old entries; "
+                "a Delta table needs no such log."
+            )
+        return "\n".join(lines)
 
     def facts(self) -> dict[str, str]:
         """Return the log for people: name and value."""
         log_bytes = sum(file.size_bytes for file in self.listed)
+        read = " to ".join(dict.fromkeys((self.needed[0].name, self.needed[-1].name)))
         return {
             "log": f"of a file {self.kind}, {self.folder}",
             "batches": f"up to {self.latest_batch:,}; a compaction every {self.compact_interval} batches, "
             f"the next at {self.next_compaction_batch:,}",
             "entries": f"{self.num_entries:,}, of {self.pace.entry_bytes:,.0f} B; "
             f"{self.pace.entries_per_batch:,.1f} per batch",
-            "a reader reads": " to ".join(dict.fromkeys((self.needed[0].name, self.needed[-1].name)))
-            + f", {format_size(self.size_bytes)}",
+            "a reader reads": f"{read}, {format_size(self.size_bytes)}",
             "on disk": f"{format_count(len(self.listed), 'file')}, {format_size(log_bytes)}",
             "cleanup": self._cleanup(),
         }
@@ -376,16 +366,17 @@ class SinkLog(Record):
         """Return the facts and the figure."""
         return self.facts(), self.plot()
 
-    def _interval(self) -> str:
-        names = [file.name for file in self.listed if file.is_compaction][-2:]
-        default, interval = self.policy.default_interval, self.compact_interval
-        key = setting(self.kind, "compactInterval")
-        if not names:
-            return f"{interval}, from {key}, as there is no compaction yet"
-        if len(names) == 1:
-            return f"{interval}, which fits {names[0]} and {key}={default}"
-        ignored = f"; {key}={default} has no effect while both files exist" if default != interval else ""
-        return f"{interval}, the distance between {' and '.join(names)}{ignored}"
+    def _growth(self, ahead: Projection) -> str:
+        last = self.needed[0]
+        begin = (
+            f"{last.name} is {format_size(last.size_bytes)}" if last.is_compaction else "No compaction yet"
+        )
+        if ahead.fails_at is not None:
+            return f"{begin}; a stream fails at batch {ahead.fails_at:,}: no {ahead.missing}"
+        if not len(ahead.compactions):
+            return begin
+        batch, size = (ahead.compactions[name][-1].as_py() for name in ("batch", "size_bytes"))
+        return f"{begin}; at batch {batch:,} it will be about {format_size(size)}"
 
     def _cleanup(self) -> str:
         if not self.policy.deletion:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -39,8 +39,13 @@ class BatchFile:
 
     @property
     def name(self) -> str:
-        """The file's name."""
-        return file_name(self.batch, self.is_compaction)
+        """The file's name (CompactibleFileStreamLog.batchIdToPath)."""
+        return f"{self.batch}.compact" if self.is_compaction else str(self.batch)
+
+    @property
+    def kind(self) -> str:
+        """The kind of file: "batch" or "compaction"."""
+        return "compaction" if self.is_compaction else "batch"
 
 
 @dataclass(frozen=True)
@@ -115,11 +120,6 @@ class Policy:
         return sorted(old, key=lambda file: file.batch)
 
 
-def file_name(batch: int, is_compaction: bool) -> str:
-    """Return the name of a batch's file (CompactibleFileStreamLog.batchIdToPath)."""
-    return f"{batch}.compact" if is_compaction else str(batch)
-
-
 def needed_files(listed: tuple[BatchFile, ...]) -> tuple[BatchFile, ...]:
     """Return the files that a reader reads: the latest compaction and all batches after it (allFiles).
 
@@ -136,7 +136,7 @@ def needed_files(listed: tuple[BatchFile, ...]) -> tuple[BatchFile, ...]:
     missing = list(islice((batch for batch in range(first[0], latest) if batch not in existing), 6))
     if missing:
         names = ", ".join(map(str, missing[:5])) + " …" * (len(missing) > 5)
-        last = f"the latest compaction is {file_name(*first)}" if first[1] else "there is no compaction"
+        last = f"the latest compaction is {first[0]}.compact" if first[1] else "there is no compaction"
         raise CorruptLogError(
             f"The log misses batch {names}: {last}, and the latest batch is {latest}; restore the missing "
             "files from a backup."
@@ -152,11 +152,6 @@ def is_compaction(batch: int, interval: int) -> bool:
 def next_compaction(batch: int, interval: int) -> int:
     """Return the first compaction batch after a batch."""
     return (batch + interval + 1) // interval * interval - 1
-
-
-def names_between(first: int, end: int, interval: int) -> Iterator[str]:
-    """Yield the names of the files of the batches from `first` up to, not including, `end`."""
-    return (file_name(batch, is_compaction(batch, interval)) for batch in range(max(first, 0), end))
 
 
 def setting(kind: Kind, name: str) -> str:

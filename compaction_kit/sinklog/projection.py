@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.sinklog.policy import BatchFile, Policy, file_name, is_compaction, names_between
+from compaction_kit.sinklog.policy import BatchFile, Policy, is_compaction
 
 VERSION_BYTES = len("v1")
 _BATCHES = pa.schema(
@@ -42,23 +42,6 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Start:
-    """The log before the first projected batch.
-
-    Attributes:
-        files: Its files, the oldest batch first.
-        entry_times: The modification times of the files in its entries, in ms since 1970 (int64).
-        interval: The number of batches from one compaction to the next.
-        time: When the first batch comes, in ms since 1970.
-    """
-
-    files: tuple[BatchFile, ...]
-    entry_times: np.ndarray
-    interval: int
-    time: int
-
-
-@dataclass(frozen=True)
 class Projection:
     """The next batches of a log, by Spark's rules and the pace so far.
 
@@ -67,7 +50,6 @@ class Projection:
             size_bytes of its file, num_live (the entries that a reader has to load then), num_files and
             log_bytes of the log after its cleanup.
         removals: One row per removed file: batch (after which it is removed), name, file_batch, size_bytes.
-        interval: The number of batches from one compaction to the next.
         fails_at: The batch whose compaction fails, as a file that it reads is missing; else None.
         missing: That file.
         pace: How the log grows.
@@ -76,7 +58,6 @@ class Projection:
 
     batches: pa.Table
     removals: pa.Table
-    interval: int
     fails_at: int | None
     missing: str | None
     pace: Pace
@@ -91,7 +72,7 @@ class Projection:
         if batch not in self.batches["batch"].to_pylist():
             raise IndexError(f"batch {batch} is not projected")
         done = self.batches.filter(pc.less_equal(self.batches["batch"], batch)).to_pylist()
-        written = (file_name(row["batch"], row["kind"] == "compaction") for row in done)
+        written = (f"{row['batch']}{'.compact' * (row['kind'] == 'compaction')}" for row in done)
         removed = self.removals.filter(pc.less_equal(self.removals["batch"], batch))["name"].to_pylist()
         return sorted({*self.start, *written}.difference(removed), key=lambda name: int(name.split(".")[0]))
 
@@ -102,23 +83,35 @@ class Projection:
 
 
 def project(
-    start: Start, policy: Policy, pace: Pace, num_batches: int, retention: timedelta | None
+    files: tuple[BatchFile, ...],
+    entry_times: np.ndarray,
+    begin: int,
+    policy: Policy,
+    pace: Pace,
+    num_batches: int,
+    retention: timedelta | None,
 ) -> Projection:
-    """Project the next batches of a log; see `SinkLog.project`."""
-    interval, begin, first = start.interval, start.time, start.files[-1].batch + 1
+    """Project the next batches of a log, the first at the time `begin`; see `SinkLog.project`.
+
+    Each batch writes its file, or a compaction if one is due, and then removes the files that the policy
+    doesn't keep and that are old enough (CompactibleFileStreamLog.add). Times are in ms since 1970.
+    """
+    interval, first = policy.interval_of(files), files[-1].batch + 1
     step = pace.between // timedelta(milliseconds=1)
     # The live entries: the times of the old ones, and the number of the first new batch with live entries.
-    old, first_live = np.sort(start.entry_times), 0
-    on_disk = {file.name: file for file in start.files}
-    log_bytes = sum(file.size_bytes for file in start.files)
+    old, first_live = np.sort(entry_times), 0
+    on_disk = {file.name: file for file in files}
+    log_bytes = sum(file.size_bytes for file in files)
     rows, removals, fails_at, missing = [], [], None, None
     for number in range(num_batches):
         batch, time = first + number, begin + number * step
         compacts = is_compaction(batch, interval)
         if compacts:
             # CompactibleFileStreamLog.getValidBatchesBeforeCompactionBatch
-            reads = names_between(batch - interval, batch, interval)
-            missing = next((name for name in reads if name not in on_disk), None)
+            reads = (
+                BatchFile(n, is_compaction(n, interval), 0, 0) for n in range(max(batch - interval, 0), batch)
+            )
+            missing = next((file.name for file in reads if file.name not in on_disk), None)
             if missing is not None:
                 fails_at = batch
                 break
@@ -136,11 +129,10 @@ def project(
             del on_disk[expired.name]
             log_bytes -= expired.size_bytes
             removals.append((batch, expired.name, expired.batch, expired.size_bytes))
-        kind = "compaction" if compacts else "batch"
-        rows.append((batch, time, kind, count, file.size_bytes, num_live, len(on_disk), log_bytes))
-    names = tuple(file.name for file in start.files)
+        rows.append((batch, time, file.kind, count, file.size_bytes, num_live, len(on_disk), log_bytes))
+    names = tuple(file.name for file in files)
     tables = _table(rows, _BATCHES), _table(removals, _REMOVALS)
-    return Projection(*tables, interval, fails_at, missing, pace, names)
+    return Projection(*tables, fails_at, missing, pace, names)
 
 
 def _table(rows: Sequence[Sequence[object]], schema: pa.Schema) -> pa.Table:

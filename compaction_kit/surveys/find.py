@@ -1,7 +1,7 @@
 """Find tables in a folder, in a list, or in the catalog of a Spark session."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,14 +23,11 @@ from compaction_kit.sql import full_name, identifiers, name_parts, plain_path, q
 from compaction_kit.storage import is_folder, local_path, open_store
 from compaction_kit.table import open_table
 
-_SESSION_CATALOG = "spark_catalog"
-# catalog.schema
-_MOST_PARTS = 2
 _FACT = re.compile(r"^(Type|Provider|Location): (.*)$", re.MULTILINE)
 Where = str | Path | Iterable[str | Path]
 
 
-class Places(NamedTuple):
+class Discovered(NamedTuple):
     """The name and the location of each table; and what isn't one, each as in "sales.recent is a view"."""
 
     tables: list[tuple[str, str]]
@@ -70,116 +67,90 @@ def find_tables(root: str | Path, spark: SparkSession | None = None) -> list[str
     return sorted(found)
 
 
-def places(where: Where, spark: SparkSession | None) -> tuple[str, Places]:
-    """Return what to survey in words, and the tables.
-
-    Args:
-        where: See `survey`.
-        spark: The session whose catalog is used, if any.
-
-    Raises:
-        InvalidArgumentError: `where` is not a name, a path or a list of these.
-        TableNotFoundError: The path or name doesn't exist.
-        NotADeltaTableError: It is not a folder, schema, catalog or Delta table.
-        UnsupportedTableError: The catalog can't list its tables.
-    """
-    if isinstance(where, (str, Path)):
-        return str(where), _places_in(str(where), spark)
-    names = list(where) if isinstance(where, Iterable) and not isinstance(where, bytes) else [where]
-    for name in names:
-        if not isinstance(name, (str, Path)) or not str(name).strip():
-            raise InvalidArgumentError(
-                f"where={name!r} is not a table: give a folder, a schema, or a list of paths and names."
-            )
-    return "the list", Places([(str(name), str(name)) for name in names], [])
-
-
-def _places_in(where: str, spark: SparkSession | None) -> Places:
-    if not where.strip():
+def discover(where: Where, spark: SparkSession | None) -> tuple[str, Discovered]:
+    """Return what to survey in words, and the tables; see `survey` for `where` and the errors."""
+    if not isinstance(where, (str, Path)):
+        names = list(where) if isinstance(where, Iterable) and not isinstance(where, bytes) else [where]
+        for name in names:
+            if not isinstance(name, (str, Path)) or not str(name).strip():
+                raise InvalidArgumentError(
+                    f"where={name!r} is not a table: give a folder, a schema, or a list of paths and names."
+                )
+        return "the list", Discovered([(str(name), str(name)) for name in names], [])
+    name = str(where)
+    if not name.strip():
         raise InvalidArgumentError(
-            f'where="{where}" is not a folder: give one, such as "." for the current folder.'
+            f'where="{name}" is not a folder: give one, such as "." for the current folder.'
         )
-    store = open_store(where)
+    store = open_store(name)
     if store.is_folder():
-        found = find_tables(local_path(where) if store.is_local else where)
-        return Places([(name, name) for name in found], [])
+        found = find_tables(local_path(name) if store.is_local else name)
+        return name, Discovered([(table, table) for table in found], [])
     if store.is_taken(""):
-        raise NotADeltaTableError(f"{where} is a file: name a folder that holds Delta tables.")
-    listed = None if spark is None else catalog_tables(spark, where)
+        raise NotADeltaTableError(f"{name} is a file: name a folder that holds Delta tables.")
+    listed = None if spark is None else catalog_tables(spark, name)
     if listed is not None:
-        return listed
+        return name, listed
     try:
-        open_table(where, spark)
+        open_table(name, spark)
     except TableNotFoundError:
-        names = (
+        names_in_catalog = (
             "no Spark session is running whose catalog could have the name"
             if spark is None
             else "the session's catalog has no schema, catalog or Delta table of that name"
         )
         raise TableNotFoundError(
-            f"Nothing to survey at {where}: there is no such path, and {names}; check the spelling."
+            f"Nothing to survey at {name}: there is no such path, and {names_in_catalog}; check the spelling."
         ) from None
-    return Places([(where, where)], [])
+    return name, Discovered([(name, name)], [])
 
 
-def catalog_tables(spark: SparkSession, name: str) -> Places | None:
+def catalog_tables(spark: SparkSession, name: str) -> Discovered | None:
     """Return the Delta tables that the catalog lists in a schema or a whole catalog; none is opened.
 
-    Args:
-        spark: The session.
-        name: schema, catalog.schema or catalog; a schema is preferred to a catalog of the same name.
-
-    Returns:
-        The tables, whose names begin with `name`, sorted; and the views and tables of other formats. None
-        if no schema or catalog has that name.
+    A schema is preferred to a catalog of the same name. None if no schema or catalog has that name.
 
     Raises:
         UnsupportedTableError: The catalog can't list its tables.
     """
-    parts = name_parts(name)
-    if not 1 <= len(parts) <= _MOST_PARTS:
+    parts, found = name_parts(name), Discovered([], [])
+    # catalog.schema
+    if not 1 <= len(parts) <= 2:
         return None
     try:
         with quiet_errors():
             if spark.catalog.databaseExists(".".join(map(quoted, parts))):
                 schemas = [parts]
-            elif len(parts) == 1 and _is_catalog(spark, parts[0]):
-                schemas = _schemas(spark, parts[0])
+            # A catalog is listed only once it has been used.
+            elif parts == ["spark_catalog"] or (
+                len(parts) == 1 and spark.conf.get(f"spark.sql.catalog.{parts[0]}", None) is not None
+            ):
+                rows = spark.sql(f"SHOW SCHEMAS IN {identifiers(spark, parts)}").collect()
+                schemas = [[*parts, *name_parts(row[0])] for row in rows]
             else:
                 return None
-            listed = sorted(row for schema in schemas for row in _listed(spark, schema))
+            for schema in schemas:
+                for row in spark.sql(
+                    f"SHOW TABLE EXTENDED IN {identifiers(spark, schema)} LIKE '*'"
+                ).collect():
+                    # Views of the session are listed beside those of every schema.
+                    if not row["isTemporary"]:
+                        _add(found, full_name(*schema, row["tableName"]), row["information"])
     except SPARK_ERRORS as error:
         reason = first_line(error)
         raise UnsupportedTableError(
             f"The tables of {name} can't be listed: {reason}; give their names or paths as a list."
         ) from None
-    tables = [(table, place) for table, place, other in listed if not other]
-    return Places(tables, [f"{table} is {other}" for table, _, other in listed if other])
+    return Discovered(sorted(found.tables), sorted(found.skipped))
 
 
-def _is_catalog(spark: SparkSession, name: str) -> bool:
-    # A catalog is listed only once it has been used.
-    return name == _SESSION_CATALOG or spark.conf.get(f"spark.sql.catalog.{name}", None) is not None
-
-
-def _schemas(spark: SparkSession, catalog: str) -> list[list[str]]:
-    rows = spark.sql(f"SHOW SCHEMAS IN {identifiers(spark, [catalog])}").collect()
-    return [[catalog, *name_parts(row[0])] for row in rows]
-
-
-def _listed(spark: SparkSession, schema: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield the name and location of what a schema has, and what it is if it is no Delta table."""
-    for row in spark.sql(f"SHOW TABLE EXTENDED IN {identifiers(spark, schema)} LIKE '*'").collect():
-        # Views of the session are listed beside those of every schema.
-        if row["isTemporary"]:
-            continue
-        name = full_name(*schema, row["tableName"])
-        # The first of each name counts: texts of users, such as comments, come later.
-        facts = dict(reversed(_FACT.findall(row["information"])))
-        provider = facts.get("Provider", "").lower()
-        if facts.get("Type", "").endswith("VIEW"):
-            yield name, "", "a view"
-        elif provider != "delta":
-            yield name, "", f"a {provider} table" if provider else "a table of another format"
-        else:
-            yield name, plain_path(facts["Location"]) if "Location" in facts else name, ""
+def _add(found: Discovered, name: str, information: str) -> None:
+    # The first of each name counts: texts of users, such as comments, come later.
+    facts = dict(reversed(_FACT.findall(information)))
+    provider = facts.get("Provider", "").lower()
+    if facts.get("Type", "").endswith("VIEW"):
+        found.skipped.append(f"{name} is a view")
+    elif provider == "delta":
+        found.tables.append((name, plain_path(facts["Location"]) if "Location" in facts else name))
+    else:
+        found.skipped.append(f"{name} is a {f'{provider} table' if provider else 'table of another format'}")

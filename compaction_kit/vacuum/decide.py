@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ from compaction_kit.folder import Folder, count_files, look_through
 from compaction_kit.handle import Handle
 from compaction_kit.history.readable import LOG_GONE, Needs, Readability, latest_by_path, read_readability
 from compaction_kit.log.listing import Kind, list_log
-from compaction_kit.log.paths import canonical_paths, is_within, places
+from compaction_kit.log.paths import canonical_paths, places
 from compaction_kit.log.reading import lines_of, read_log_file, reading
 from compaction_kit.retention import cutoff, vacuum_retention
 from compaction_kit.storage import Store
@@ -109,7 +110,7 @@ def decide(
     state = read_readability(handle, folder.files)
     needs, keep = state.needs, _checked_versions(state, keep_versions)
     wanted = pa.concat_arrays([_NO_PATHS, *map(needs.of_version, keep)])
-    is_deleted, kept = _split(handle.store, folder, needs, wanted, since)
+    is_deleted, kept = _split(folder, needs, wanted, since)
     files = _files_table(folder.files.filter(is_deleted).sort_by("path"), handle.store, state)
     deletion = Deletion(
         handle=handle,
@@ -178,9 +179,7 @@ def _checked_versions(state: Readability, versions: Sequence[int] | None) -> tup
     return tuple(sorted({int(version) for version in versions}))
 
 
-def _split(
-    store: Store, folder: Folder, needs: Needs, wanted: pa.Array, since: int
-) -> tuple[pa.Array, pa.Table]:
+def _split(folder: Folder, needs: Needs, wanted: pa.Array, since: int) -> tuple[pa.Array, pa.Table]:
     """Return which files are deleted (bool), and the other files with their reason.
 
     `wanted` are the paths that the versions to keep need.
@@ -194,9 +193,6 @@ def _split(
         "written within the retention": pc.greater_equal(files["modification_time"], since).combine_chunks(),
         NEEDED: _is_among(paths, wanted),
     }
-    if folder.links:
-        needed = [*live.to_pylist(), *young.to_pylist(), *wanted.to_pylist()]
-        reasons |= _by_links(store, paths.to_pylist(), needed)
     # Hadoop reads the text before a colon as a scheme, and VACUUM fails there: at a path with a colon in its
     # first part, and at a file whose checksum it looks for (ChecksumFileSystem.getChecksumFile).
     reasons["a colon in its name"] = pc.match_substring_regex(paths, "^[^/]*:|:[^/]*$")
@@ -204,20 +200,6 @@ def _split(
     numbers = np.select(masks, range(len(masks)), default=-1)
     names = pa.array(list(reasons)).take(numbers[numbers >= 0])
     return pa.array(numbers < 0), files.filter(pa.array(numbers >= 0)).append_column("reason", names)
-
-
-def _by_links(store: Store, paths: list[str], needed: list[str]) -> dict[str, pa.Array]:
-    """Return reasons to keep files reached by symbolic links, which VACUUM would delete."""
-    root, kept = store.real(""), set(map(store.real, needed))
-    # For a link to a file, VACUUM deletes the link and not its target.
-    split = [path.rpartition("/") for path in paths]
-    folders = [store.real(folder) for folder, _, _ in split]
-    real = [f"{folder}/{name}" for folder, (_, _, name) in zip(folders, split, strict=True)]
-    outside = [not is_within(folder, root) for folder in folders]
-    return {
-        "outside of the table's folder, by a link": pa.array(outside, pa.bool_()),
-        "needed by another path, by a link": pa.array([path in kept for path in real], pa.bool_()),
-    }
 
 
 def _directories(folder: Folder, needs: Needs, since: int) -> pa.Table:
@@ -275,10 +257,8 @@ def _files_table(deleted: pa.Table, store: Store, state: Readability) -> pa.Tabl
 def _change_data_files(store: Store) -> pa.Array:
     """Return the change data files that commits in the log name, relative to the table."""
     commits = [file for file in list_log(store) if file.kind is Kind.COMMIT]
-    store.prepare(file.place for file in commits)
     paths: list[str] = []
-    for file in commits:
-        text = read_log_file(store, file)
+    for file, text in zip(commits, store.at_once(partial(read_log_file, store), commits), strict=True):
         if b'"cdc"' in text:
             with reading(file.name):
                 actions = (json.loads(line) for line in lines_of(text) if b'"cdc"' in line)

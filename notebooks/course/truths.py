@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from compaction_kit.interop.check import check_manifest
+from compaction_kit.interop import check_manifest
 from compaction_kit.sql import uri
 from compaction_kit.text import KIB
 
@@ -358,10 +359,15 @@ def _forgotten(rows: Any, paths: Iterable[Path]) -> Truth:
 
 
 @_exercise("09.1", "two numbers of rows, missed and outdated, such as (8, 9)")
-def _damage(table: Any) -> Truth:
-    damage = check_manifest(table).damage
-    _ask(damage, "the manifest lists what is live: delete a row after it is made")
-    right = [damage.missed, damage.outdated]
+def _outdated(table: Any) -> Truth:
+    files = check_manifest(table).files
+
+    def rows(state: str) -> int:
+        paths = files.filter(pc.equal(files["state"], state))["path"].to_pylist()
+        return sum(pq.read_metadata(table.path / path).num_rows for path in paths)
+
+    right = [rows("live, not listed"), rows("listed, not live")]
+    _ask(any(right), "the manifest lists what is live: delete a row after it is made")
     whole = "a file is listed as a whole, or not at all"
     return Truth(right, [*(([a, b], whole) for a, b in ((0, 1), (1, 0), (1, 1))), _turned(right)])
 

@@ -34,21 +34,20 @@ FORMS = [
         "{f}a%2525{n}",
     ),
     *("../o/{n}", "%2e%2e/o/{n}", "x/../../o/{n}", "{b}/o/{n}", "file:{b}/o/{n}", "{b}/x/%2e%2e/o/{n}"),
-    *("linked/{n}", "sub/{n}", "_hidden/{n}", "o%2F..%2F..%2Fo%2F{n}"),
+    *("sub/{n}", "_hidden/{n}", "o%2F..%2F..%2Fo%2F{n}"),
 ]
 FILES = st.tuples(st.integers(0, 7), st.sampled_from(FORMS), st.sampled_from("12"))
 TABLES = st.tuples(st.booleans(), st.lists(FILES, min_size=2, max_size=10), st.lists(FILES, max_size=4))
 
 
 class World:
-    """A table t that is yet to be written, beside a folder o, and a link to each from the other side."""
+    """A table t that is yet to be written, beside a folder o and a link to the table."""
 
     def __init__(self, base: Path, partitioned: bool = False):
         self.base, self.table, self.partitioned = base, base / "t", partitioned
         self.table.mkdir()
         (base / "o").mkdir()
         (base / "link").symlink_to(self.table)
-        (self.table / "linked").symlink_to(base / "o")
 
     def path(self, number: int, form: str, value: str) -> str:
         names = {"b": str(self.base), "q": quote(str(self.base), safe=""), "n": f"f{number}"}
@@ -145,7 +144,9 @@ def test_arrow_does_not_write_through_a_link_that_leaves_the_table(
     world = World(tmp_path, partitioned=True)
     (world.table / "p=1").symlink_to(tmp_path / "o")
     world.write([world.add(number, "{f}{n}") for number in range(3)])
-    check_compaction(spark, world, "arrow")
+    before = world.outside()
+    assert open_table(world.table, spark).plan_compaction().run(strategy="arrow").as_planned
+    assert world.outside() == before
 
 
 def test_another_writer_that_removed_a_file_by_another_spelling_is_in_the_way(

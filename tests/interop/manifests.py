@@ -1,12 +1,10 @@
-"""Symlink manifests written as Delta's GENERATE writes them, of whatever version and partitions."""
+"""Symlink manifests written as Delta's GENERATE writes them, of any version."""
 
 from pathlib import Path
 
 from compaction_kit import open_table
-from compaction_kit.interop.parquet_folder import partition_folders
+from compaction_kit.interop.manifest import FOLDER, partition_folders
 from compaction_kit.log.paths import decode_paths
-
-FOLDER = "_symlink_format_manifest"
 
 
 def write_lines(table: Path, partition: str, lines: list[str]) -> None:
@@ -20,14 +18,14 @@ def write_manifest(table: Path, version: int | None = None, partitions: set[str]
     """Write the manifests of a version's partitions; `partitions` confines it to some."""
     files = open_table(table).files(version)
     paths = decode_paths(files.to_arrow()["path"]).to_pylist()
-    folders = partition_folders(files.partitions).to_pylist()
+    folders = partition_folders(files.partitions)
     for folder in set(folders) if partitions is None else partitions:
         mine = [f"file:{table / path}" for path, other in zip(paths, folders, strict=True) if other == folder]
         write_lines(table, folder, mine)
 
 
 def read(table: Path) -> dict[str, set[str]]:
-    """The lines of each manifest, by its partition's folder."""
+    """Return the lines of each manifest, by its partition's folder."""
     root = table / FOLDER
     return {
         file.parent.relative_to(root).as_posix().removeprefix("."): set(file.read_text().splitlines())

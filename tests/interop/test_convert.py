@@ -1,6 +1,6 @@
-"""Parquet to Delta: what the plan says is what CONVERT does, and what it can't do is refused."""
+"""Parquet to Delta and back: the rows are the same, and what the conversions can't do is refused."""
 
-import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from compaction_kit import interop
+from compaction_kit import interop, open_table
 from compaction_kit.errors import (
     EmptyTableError,
     InvalidArgumentError,
@@ -21,11 +21,16 @@ from compaction_kit.errors import (
     UnsupportedTableError,
     VerificationError,
 )
+from compaction_kit.handle import Handle
 from compaction_kit.interop import convert
+from compaction_kit.storage import open_store
+from compaction_kit.table import Table
 from compaction_kit.verify import Fingerprint, fingerprint
 from tests import handmade
 
 pytestmark = pytest.mark.spark
+
+ROWS = pa.table({"id": [1, 2, 3]})
 
 
 def write(folder: Path, path: str, **columns: Any) -> None:
@@ -38,18 +43,31 @@ def files_in(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def second_time(act: Callable[[], Fingerprint]) -> Callable[[DataFrame], Fingerprint]:
+    """A fingerprint that is computed the first time, and comes from `act` the second."""
+    seen: list[Fingerprint] = []
+
+    def fingerprint_of(rows: DataFrame) -> Fingerprint:
+        if seen:
+            return act()
+        seen.append(fingerprint(rows))
+        return seen[0]
+
+    return fingerprint_of
+
+
+def interrupt() -> Fingerprint:
+    raise KeyboardInterrupt
+
+
 @pytest.fixture
 def codes(tmp_path: Path) -> Path:
     """A folder by code and day, with a code that looks like a number, a null, and columns that came later."""
     folder = tmp_path / "codes [x]"
     write(folder, "code=01/day=2026-01-01/a.parquet", id=[1, 2])
     write(folder, "code=2/day=2026-01-02/b.parquet", id=[3], label=["x%3Ay"])
-    write(
-        folder,
-        "code=__HIVE_DEFAULT_PARTITION__/day=2026-01-02/c.parquet",
-        id=[4],
-        label=pa.array([None], pa.string()),
-    )
+    null = pa.array([None], pa.string())
+    write(folder, "code=__HIVE_DEFAULT_PARTITION__/day=2026-01-02/c.parquet", id=[4], label=null)
     write(folder, "_old/d.parquet", id=[5])
     (folder / "_SUCCESS").touch()
     return folder
@@ -58,153 +76,88 @@ def codes(tmp_path: Path) -> Path:
 @pytest.mark.works("local disk", "convert")
 def test_a_folder_becomes_a_table_of_the_same_rows(spark: SparkSession, codes: Path) -> None:
     before = files_in(codes)
-    inferred = interop.plan_convert(codes)
-    assert "partitioned by    code int, day date" in inferred.explain()
+    assert "partitioned by    code int, day date" in interop.plan_convert(codes).explain()
     plan = interop.plan_convert(codes, "code STRING, day DATE")
-    assert (plan.num_files, plan.num_schemas, plan.num_hidden) == (3, 2, 2)
+    assert (plan.num_files, plan.partition_columns) == (3, ("code", "day"))
     assert plan.size_bytes == sum(len(data) for name, data in before.items() if "=" in name)
-    assert plan.files["partition.code"].to_pylist() == ["01", "2", None]
     assert plan.schema.simpleString() == "struct<id:bigint,label:string,code:string,day:date>"
-    assert "2 hidden files left out" in plan._repr_html_()
     assert files_in(codes) == before
 
     result = plan.run()
-    assert result.table.version == 0
-    assert result.fingerprint.num_rows == 4
+    assert (result.table.version, result.table.files().num_files) == (0, plan.num_files)
     assert "identical: 4 rows" in repr(result)
-    assert result.table.files().num_files == plan.num_files
     (action,) = handmade.actions_of(codes, 0, "metaData")
     assert action["partitionColumns"] == ["code", "day"]
     read = spark.read.format("delta").load(str(codes)).select("id", "code").collect()
     assert {tuple(row) for row in read} == {(1, "01"), (2, "01"), (3, "2"), (4, None)}
-    # The files are as they were; only a log came.
     assert {name: data for name, data in files_in(codes).items() if "_delta_log" not in name} == before
-    with pytest.raises(InvalidArgumentError, match="is a Delta table already: open it"):
-        interop.plan_convert(codes)
-    with pytest.raises(InvalidArgumentError, match="is a Delta table already"):
-        plan.run()
+    for again in (lambda: interop.plan_convert(codes), plan.run):
+        with pytest.raises(InvalidArgumentError, match="is a Delta table already: open it"):
+            again()
 
 
-def test_a_conversion_that_fails_leaves_the_folder_as_it_was(
+def test_a_conversion_that_fails_leaves_the_files_and_no_log(
     spark: SparkSession, codes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(codes, "code=zz/day=2026-01-02/e.parquet")
     before = files_in(codes)
-    plan = interop.plan_convert(codes, "code INT, day DATE")
     with pytest.raises(RunFailedError, match=r"the folder is as it was: .*`?zz`?") as caught:
-        plan.run()
+        interop.plan_convert(codes, "code INT, day DATE").run()
     assert "\n" not in str(caught.value)
     assert files_in(codes) == before
-    assert not (codes / "_delta_log").exists()
 
     plan = interop.plan_convert(codes)
     assert plan.partition_schema.simpleString() == "struct<code:string,day:date>"
     write(codes, "code=zz/day=2026-01-02/f.parquet")
     with pytest.raises(StalePlanError, match="have changed since the plan was made: make a new plan"):
         plan.run()
-    # Each time, also where an earlier log has been set aside already.
-    for name in ("_delta_log_not_verified", "_delta_log_not_verified_1"):
-        monkeypatch.setattr(convert, "fingerprint", differing())
-        with pytest.raises(
-            VerificationError, match=f"set aside as {name}, and the folder is Parquet as it was"
-        ):
-            interop.plan_convert(codes).run()
-        assert not (codes / "_delta_log").exists()
-    assert (
-        spark.read.schema("id long").parquet(str(codes).replace("[", r"\[").replace("]", r"\]")).count() == 6
-    )
-
-
-def differing() -> Callable[[DataFrame], Fingerprint]:
-    """A fingerprint that is another one the second time."""
-    prints = iter([Fingerprint(4, (0, 0)), Fingerprint(5, (1, 1))])
-    return lambda rows: next(prints)
-
-
-def test_files_that_java_does_not_find_are_left_out(spark: SparkSession, tmp_path: Path) -> None:
-    write(tmp_path, "a.parquet")
-    (tmp_path / "b.parquet").symlink_to(tmp_path / "gone")
-    (tmp_path / os.fsdecode(b"\xff.parquet")).write_bytes((tmp_path / "a.parquet").read_bytes())
-    plan = interop.plan_convert(tmp_path)
-    assert (plan.files["path"].to_pylist(), plan.num_hidden) == (["a.parquet"], 0)
-    assert plan.run().fingerprint.num_rows == 1
-
-
-def test_a_conversion_that_is_not_proved_is_taken_back(
-    spark: SparkSession, codes: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = files_in(codes)
-    seen: list[Fingerprint] = []
-
-    def interrupted(rows: DataFrame) -> Fingerprint:
-        if seen:
-            raise KeyboardInterrupt
-        seen.append(fingerprint(rows))
-        return seen[0]
-
-    monkeypatch.setattr(convert, "fingerprint", interrupted)
-    with pytest.raises(RunCancelled, match="cancelled: the log was set aside as _delta_log_not_verified"):
+    # A log that is already written is renamed.
+    monkeypatch.setattr(convert, "fingerprint", second_time(lambda: Fingerprint(5, (1, 1))))
+    with pytest.raises(
+        VerificationError, match="renamed to _delta_log_not_verified_1, and the folder is Parq"
+    ):
+        interop.plan_convert(codes).run()
+    monkeypatch.setattr(convert, "fingerprint", second_time(interrupt))
+    with pytest.raises(RunCancelled, match="cancelled: the log was renamed to _delta_log_not_verified_2"):
         interop.plan_convert(codes).run()
     assert files_in(codes).items() >= before.items()
     assert not (codes / "_delta_log").exists()
 
 
-def make(folder: Path, *paths: str) -> None:
-    for path in paths:
-        write(folder, path)
-
-
-@pytest.mark.parametrize(
-    ("paths", "message"),
-    [
-        (["a.parquet", "sub/b.parquet"], "The folder sub isn't named column=value"),
-        (
-            ["x=1/a.parquet", "y=1/b.parquet"],
-            'The folders "x=1" and "y=1" have different partition columns',
-        ),
-        (["a.parquet", "x=1/b.parquet"], 'The folders "" and "x=1" have different partition columns'),
-        (["x=/a.parquet"], "The folder x= isn't named column=value"),
-        (["a.parquet", ".x=1/b.parquet"], "CONVERT reads it and Spark skips it"),
-        (["a.parquet", "_x=1.parquet"], "Spark reads it and CONVERT skips it"),
-        (["a.parquet", "b._COPYING_"], "CONVERT reads it and Spark skips it"),
-        (["a.parquet", "_spark_metadata/0"], "is the output of a stream, and its _spark_metadata says"),
-    ],
-)
-def test_what_convert_and_spark_would_read_differently_is_refused(
-    tmp_path: Path, paths: list[str], message: str
+@pytest.mark.parametrize("path", [".x=2/b.parquet", "sub/b.parquet", "y=1/b.parquet"])
+def test_files_that_spark_and_convert_read_differently_make_no_table(
+    spark: SparkSession, tmp_path: Path, path: str
 ) -> None:
-    make(tmp_path, *paths)
-    with pytest.raises(UnsupportedTableError) as caught:
-        interop.plan_convert(tmp_path)
-    assert message in str(caught.value)
+    write(tmp_path, "x=1/a.parquet")
+    write(tmp_path, path)
+    with pytest.raises((VerificationError, RunFailedError, UnsupportedTableError)) as caught:
+        interop.plan_convert(tmp_path).run()
     assert "\n" not in str(caught.value)
+    assert not (tmp_path / "_delta_log").exists()
 
 
-@pytest.mark.parametrize("content", [b"", b"a,b\n1,2\n"])
-def test_what_is_no_parquet_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
-    make(tmp_path, "a.parquet")
-    (tmp_path / "r.csv").write_bytes(content)
-    with pytest.raises(UnsupportedTableError, match=r"1 file in .* can't be read as Parquet, such as r\.csv"):
-        interop.plan_convert(tmp_path)
-
-
-def test_columns_that_do_not_go_together_are_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_and_columns_that_cant_be_read_together_are_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     write(tmp_path / "types", "a.parquet", id=[1])
     write(tmp_path / "types", "b.parquet", id=["x"])
-    with pytest.raises(
-        UnsupportedTableError, match=r"id is int64 in a.parquet and string in b.parquet; rewrite"
-    ):
-        interop.plan_convert(tmp_path / "types")
-    write(tmp_path / "names", "a.parquet", **{"two words": [1]})
-    with pytest.raises(UnsupportedTableError, match='The column "two words" has a character in its name'):
-        interop.plan_convert(tmp_path / "names")
+    write(tmp_path / "text", "a.parquet")
+    (tmp_path / "text/r.csv").write_bytes(b"a,b\n1,2\n")
+    for name, reason in (("types", "BIGINT"), ("text", r"r\.csv")):
+        with pytest.raises(UnsupportedTableError, match=f"(?s)Spark can't read .*{reason}") as caught:
+            interop.plan_convert(tmp_path / name)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(TableNotFoundError, match="No folder at"):
+        interop.plan_convert(tmp_path / "nothing")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(EmptyTableError, match="holds no Parquet file"):
+        interop.plan_convert(tmp_path / "empty")
 
 
 @pytest.mark.parametrize(
     ("partition_by", "message"),
     [
         ("day DATE, code INT", "partition_by names day, code, but the folders are named by code, day"),
-        ("code INT", "the folders are named by code, day: give these, in this order"),
         ("INT", "partition_by names no column"),
         ("code WORD, day DATE", 'partition_by="code WORD, day DATE" can\'t be read: '),
     ],
@@ -218,9 +171,99 @@ def test_other_partition_columns_than_the_folders_are_refused(
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_that_is_missing_or_empty_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TableNotFoundError, match="No folder at"):
-        interop.plan_convert(tmp_path / "nothing")
-    (tmp_path / "_SUCCESS").touch()
-    with pytest.raises(EmptyTableError, match="holds no Parquet file"):
-        interop.plan_convert(tmp_path)
+def by_parts(table: Path, *more: list[handmade.Action], configuration: dict[str, str] | None = None) -> Path:
+    """A table by p: "01", "a b" and null; the second file of "01" replaces the first."""
+    parts = {"p=01/one": "01", "p=01/two": "01", "p=a b/x": "a b", "p=__HIVE_DEFAULT_PARTITION__/n": None}
+    adds = {path: handmade.write_data(table, path, ROWS, {"p": value}) for path, value in parts.items()}
+    for path, add in adds.items():
+        add["add"]["path"] = path.replace(" ", "%20")
+    metadata = handmade.metadata({"id": "long", "p": "string"}, ["p"], configuration)
+    first = [metadata, adds["p=01/one"], adds["p=a b/x"], adds["p=__HIVE_DEFAULT_PARTITION__/n"]]
+    return handmade.write_log(table, first, [handmade.remove("p=01/one"), adds["p=01/two"]], *more)
+
+
+def test_a_table_becomes_parquet_with_the_same_rows_and_comes_back(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = by_parts(tmp_path / "table [1]")
+    (path / "p=orphan").mkdir()
+    shutil.copy(path / "p=01/one", path / "p=orphan/left")
+    (path / "deletion_vector_x.bin").write_bytes(b"dead")
+    before = files_in(path)
+    delta = fingerprint(spark.read.format("delta").load(str(path)))
+    plan = interop.plan_to_parquet(open_table(path))
+    assert plan.files["path"].to_pylist() == ["p=01/two", "p=__HIVE_DEFAULT_PARTITION__/n", "p=a b/x"]
+    assert plan.moved["path"].to_pylist() == ["deletion_vector_x.bin", "p=01/one", "p=orphan/left"]
+    assert plan.set_aside == tmp_path / "_table [1].delta-1"
+    assert "the log and 3 dead files" in plan.explain()
+    assert files_in(path) == before
+
+    result = plan.run()
+    assert result.fingerprint == delta
+    assert sorted(files_in(path)) == plan.files["path"].to_pylist()
+    pattern = str(path).replace("[", r"\[").replace("]", r"\]")
+    assert fingerprint(spark.read.schema(result.schema).parquet(pattern).select("id", "p")) == delta
+    assert "identical: 9 rows" in repr(result)
+
+    shutil.copytree(plan.set_aside, path, dirs_exist_ok=True)
+    assert files_in(path) == before
+    assert open_table(path).version == 1
+    assert spark.read.format("delta").option("versionAsOf", 0).load(str(path)).count() == 9
+    with pytest.raises(InvalidArgumentError, match="has a log already: move it elsewhere"):
+        interop.plan_to_parquet(open_table(path))
+
+
+def test_nothing_is_moved_unless_the_rows_are_the_same_and_the_table_is_as_planned(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = by_parts(tmp_path / "t")
+    before = files_in(path)
+    plan = interop.plan_to_parquet(open_table(path))
+    for act, error in (
+        (lambda: Fingerprint(9, (1, 1)), VerificationError),
+        (interrupt, RunCancelled),
+    ):
+        monkeypatch.setattr(convert, "fingerprint", second_time(act))
+        with pytest.raises(error, match="nothing was moved"):
+            plan.run()
+        assert files_in(path) == before
+    monkeypatch.setattr(convert, "fingerprint", fingerprint)
+
+    # A run that was killed: planned again, it goes on.
+    (plan.set_aside / "p=01").mkdir(parents=True)
+    (path / "p=01/one").rename(plan.set_aside / "p=01/one")
+    handmade.write_commit(path, 2, [handmade.write_data(path, "p=01/late", ROWS, {"p": "01"})])
+    with pytest.raises(StalePlanError, match="has changed since the plan was made at version 1"):
+        plan.run()
+    assert open_table(path).version == 2
+    result = interop.plan_to_parquet(open_table(path)).run()
+    assert result.fingerprint.num_rows == 12
+
+
+@pytest.mark.parametrize(
+    ("add", "configuration", "message"),
+    [
+        (None, {"delta.columnMapping.mode": "name"}, "column mapping"),
+        ("file:/else/where", {}, "Spark wouldn't read /else/where as a file of the folder 'p=x'"),
+        ("p=y/f", {}, "Spark wouldn't read p=y/f as a file of the folder 'p=x'"),
+        ("p=x/_f", {}, "Spark wouldn't read p=x/_f"),
+    ],
+)
+def test_a_table_whose_files_are_not_its_rows_is_refused(
+    tmp_path: Path, add: str | None, configuration: dict[str, str], message: str
+) -> None:
+    more = [[handmade.add(add, partition={"p": "x"})]] if add else []
+    by_parts(tmp_path / "t", *more, configuration=configuration)
+    with pytest.raises(UnsupportedTableError) as caught:
+        interop.plan_to_parquet(open_table(tmp_path / "t"))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_deletion_vectors_catalog_tables_and_empty_tables_are_refused(lived: Path, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedTableError, match=r"deletion vectors.*run REORG TABLE"):
+        interop.plan_to_parquet(open_table(lived))
+    with pytest.raises(UnsupportedTableError, match="it is registered in a catalog"):
+        interop.plan_to_parquet(Table(Handle("default.lived", open_store(str(lived)))))
+    with pytest.raises(EmptyTableError):
+        interop.plan_to_parquet(open_table(handmade.write_log(tmp_path / "empty", [])))

@@ -1,9 +1,7 @@
-"""Manifests that Delta itself writes, and what is read through them."""
+"""Which version's files a manifest lists, and what its readers get; with Delta's GENERATE and with copies."""
 
-from collections.abc import Callable
 from pathlib import Path
 
-import deltalake
 import pyarrow as pa
 import pytest
 from pyspark.errors import UnsupportedOperationException
@@ -11,36 +9,165 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import interop, open_table
 from compaction_kit.compat import create_frame
-from compaction_kit.errors import RunCancelled, RunFailedError, UnsupportedTableError
+from compaction_kit.errors import InvalidArgumentError, RunCancelled, RunFailedError, UnsupportedTableError
 from compaction_kit.execute import Progress
+from compaction_kit.interop import ManifestCheck
 from compaction_kit.sql import table_name
 from compaction_kit.table import Table
 from compaction_kit.verify import Fingerprint, fingerprint
-from tests import folders
+from tests import folders, handmade
 from tests.interop import manifests
 
-pytestmark = pytest.mark.spark
-
-CopyOf = Callable[[Path], Path]
+ROWS = pa.table({"id": [1, 2, 3]})
 ODD = ["a b", "x:y", "ü", "a%20b", "[#?]{y}", None]
-GENERATE = "GENERATE symlink_format_manifest FOR TABLE"
+
+
+def check(table: Path) -> ManifestCheck:
+    return interop.check_manifest(open_table(table))
+
+
+def states(found: ManifestCheck) -> dict[str, str]:
+    return dict(zip(found.files["path"].to_pylist(), found.files["state"].to_pylist(), strict=True))
+
+
+@pytest.fixture
+def life(tmp_path: Path) -> Path:
+    """A table by p: a and b written (0), a appended to (1), a compacted (2), b changed (3)."""
+    table = tmp_path / "table"
+    adds = {
+        path: handmade.write_data(table, path, ROWS, {"p": path[2]})
+        for path in ("p=a/1", "p=b/1", "p=a/2", "p=a/12", "p=b/new")
+    }
+    first = [handmade.metadata({"id": "long", "p": "string"}, ["p"]), adds["p=a/1"], adds["p=b/1"]]
+    gone = [handmade.remove("p=a/1"), handmade.remove("p=a/2")]
+    changed = [handmade.remove("p=b/1"), adds["p=b/new"]]
+    return handmade.write_log(table, first, [adds["p=a/2"]], [*gone, adds["p=a/12"]], changed)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_a_manifest_lists_the_files_of_the_version_it_was_generated_at(life: Path, version: int) -> None:
+    manifests.write_manifest(life, version)
+    found = check(life)
+    assert (found.version, found.latest, found.num_gone) == (version, 3, 0)
+    assert found.matches is (version == 3)
+    assert f"version {version}" in found.facts()["manifest"]
+    assert found.by_version["num_live"].to_pylist() == [2, 3, 2, 2]
+    row = found.by_version.to_pylist()[version]
+    assert row["num_live"] == row["num_listed"]
+    assert "<svg role=" in found._repr_html_()
+    assert found.plot().get_suptitle().startswith("The manifest ")
+    expected = {"p=a/12": "listed and live", "p=b/new": "listed and live"}
+    if version == 1:
+        expected = dict.fromkeys(expected, "live, not listed")
+        expected |= dict.fromkeys(("p=a/1", "p=a/2", "p=b/1"), "listed, not live")
+        assert states(found) == expected
+
+
+def test_partitions_of_different_versions_are_those_of_one_version_or_of_none(life: Path) -> None:
+    manifests.write_manifest(life, 3, {"p=a"})
+    manifests.write_manifest(life, 0, {"p=b"})
+    # The same as version 2: a was compacted by then, b changed after it.
+    assert check(life).version == 2
+    manifests.write_manifest(life, 0, {"p=a"})
+    manifests.write_manifest(life, 3, {"p=b"})
+    assert "lists the files of no version, and the table is at version 3" in check(life).explain()
+
+
+def test_lines_that_are_too_many_too_few_or_misplaced_dont_match(life: Path) -> None:
+    manifests.write_manifest(life)
+    a, b = f"file:{life}/p=a/12", f"file:{life}/p=b/new"
+    for lines, version, stale, missing in (
+        ([a, f"file:{life}/p=a/1"], None, 1, 0),
+        ([a, a], None, 1, 0),
+        ([a, b], None, 1, 0),
+        ([], None, 0, 1),
+    ):
+        manifests.write_lines(life, "p=a", lines)
+        found = check(life)
+        assert (found.matches, found.version) == (False, version), lines
+        assert (found.count("listed, not live"), found.count("live, not listed")) == (stale, missing), lines
+    # Each way to write a file's URI is the same file.
+    for prefix in ("file://", "", "file:"):
+        manifests.write_lines(life, "p=a", [f"{prefix}{life}/p=a/12"])
+        assert check(life).matches
+    manifests.write_lines(life, "p=a", [f"file:{life}/before"])
+    assert (check(life).version, check(life).num_gone) == (None, 1)
+
+
+def test_files_that_are_gone_make_readers_fail(life: Path) -> None:
+    manifests.write_manifest(life, 1)
+    (life / "p=a/1").unlink()
+    found = check(life)
+    assert (found.num_gone, found.matches) == (1, False)
+    assert found.facts()["its readers"] == "fail, as files are missing"
+    with pytest.raises(RunFailedError, match="1 listed file missing, such as p=a/1; generate it again"):
+        interop.read_through_manifest(open_table(life))
+
+
+def test_rows_deleted_by_a_vector_are_listed(tmp_path: Path) -> None:
+    add = handmade.write_data(tmp_path, "one", ROWS)
+    vector = {"add": add["add"] | {"deletionVector": handmade.inline_vector([0])}}
+    features = handmade.protocol(features=["deletionVectors"])
+    handmade.write_log(tmp_path, [features, add], [vector, handmade.remove("one")])
+    manifests.write_manifest(tmp_path, 0)
+    found = check(tmp_path)
+    assert states(found) == {"one": "listed, live with rows deleted"}
+    assert (found.matches, found.version) == (False, 0)
+    assert "Delta refuses to generate a manifest: the table has deletion vectors" in found.explain()
+
+
+def test_a_file_that_was_live_twice_and_a_table_without_files(tmp_path: Path) -> None:
+    one, two = (handmade.write_data(tmp_path / "t", name, ROWS) for name in ("one", "two"))
+    gone = [handmade.remove("one"), handmade.remove("two")]
+    handmade.write_log(tmp_path / "t", [one], [gone[0], two], [one, gone[1]], [gone[0]])
+    manifests.write_manifest(tmp_path / "t", 0)
+    assert check(tmp_path / "t").version == 2
+    manifests.write_lines(tmp_path / "t", "", [])
+    assert check(tmp_path / "t").matches
+
+
+def test_without_a_manifest_one_sentence_says_how_to_get_one(life: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        InvalidArgumentError, match=r"generate one with interop.generate_manifest\(table\)\.$"
+    ):
+        check(life)
+    mapped = handmade.metadata(configuration={"delta.columnMapping.mode": "name"})
+    other = handmade.write_log(tmp_path / "mapped", [handmade.protocol(2, 5), mapped, handmade.add("x")])
+    with pytest.raises(InvalidArgumentError, match="refuses to generate one: the table has column mapping"):
+        check(other)
 
 
 def rows_of(table: Table) -> Fingerprint:
     return fingerprint(table.spark.read.format("delta").load(str(table.path)))
 
 
-def rows_through(table: Table) -> Fingerprint:
-    return fingerprint(interop.read_through_manifest(table))
+@pytest.mark.spark
+def test_odd_and_null_partitions_are_listed_and_read_as_delta_does(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "odd [1] table"
+    # From Arrow, so that no Python worker has to start.
+    frame = create_frame(spark, pa.table({"id": range(len(ODD)), "p": ODD}))
+    frame.coalesce(1).write.format("delta").partitionBy("p").save(str(path))
+    table = open_table(path)
+    interop.generate_manifest(table)
+    by_delta = manifests.read(path)
+    assert check(path).matches
+    read = interop.read_through_manifest(table)
+    assert {(row.id, row.p) for row in read.collect()} == set(enumerate(ODD))
+    # The tests' own manifests are as Delta's.
+    manifests.write_manifest(path)
+    assert manifests.read(path) == by_delta
 
 
-def live(table: Table) -> list[str]:
-    return table.files().to_arrow()["path"].to_pylist()
-
-
-def run_first_batch(table: Table, batch_size: str) -> Callable[[], object]:
-    """Run a plan of several commits up to the first; what is returned does the rest."""
-    plan = table.plan_compaction(batch_size=batch_size)
+@pytest.mark.spark
+@pytest.mark.works("local disk", "manifests")
+def test_a_manifest_between_two_batches_is_outdated_until_delta_keeps_it(
+    spark: SparkSession, changed: Path
+) -> None:
+    table = open_table(changed)
+    before = rows_of(table)
+    plan = table.plan_compaction(batch_size="1 B")
     assert plan.num_batches > 2
 
     def stop(_: Progress) -> None:
@@ -49,127 +176,41 @@ def run_first_batch(table: Table, batch_size: str) -> Callable[[], object]:
 
     with pytest.raises(RunCancelled, match=r"1 of \d batches are committed"):
         plan.run(strategy="arrow", progress=stop)
-    return lambda: table.plan_compaction(batch_size=batch_size).run(strategy="arrow", verify=False)
-
-
-def test_odd_and_null_partitions_are_listed_and_read_as_delta_does(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    path = tmp_path / "odd [1] table"
-    rows = [(i, value) for i, value in enumerate(ODD)]
-    # From Arrow, so that no Python worker has to start.
-    frame = create_frame(spark, pa.table({"id": range(len(ODD)), "p": ODD}))
-    frame.coalesce(1).write.format("delta").partitionBy("p").save(str(path))
-    table = open_table(path)
-    interop.generate_manifest(table)
-    by_delta = manifests.read(path)
-    found = interop.check_manifest(table)
-    assert found.matches
-    assert found.partitions.num_rows == len(ODD)
-    read = interop.read_through_manifest(table)
-    assert {(row.id, row.p) for row in read.collect()} == set(rows)
-    # The tests' own manifests are as Delta's.
-    manifests.write_manifest(path)
-    assert manifests.read(path) == by_delta
-
-
-def test_a_manifest_between_two_batches_freezes_a_version_until_its_files_are_deleted(
-    spark: SparkSession, changed: Path
-) -> None:
-    table = open_table(changed)
-    before = rows_of(table)
-    go_on = run_first_batch(table, "1 B")
     interop.generate_manifest(table)
     between = table.version
-    assert interop.check_manifest(table).matches
-    go_on()
-    assert table.version > between
+    assert check(changed).matches
+    table.plan_compaction(batch_size="1 B").run(strategy="arrow", verify=False)
 
-    frozen = interop.check_manifest(table)
+    frozen = check(changed)
     assert (frozen.version, frozen.latest, frozen.kept) == (between, table.version, False)
-    assert (frozen.matches, frozen.same_rows, frozen.num_gone) == (False, True, 0)
+    assert (frozen.matches, frozen.num_gone) == (False, 0)
     assert frozen.count("listed, not live") > frozen.count("live, not listed") > 0
-    assert f"version {between}, and the table is at version {table.version}" in frozen.explain()
-    # Old files, the same rows: the bug doesn't show yet.
-    assert rows_through(table) == before
+    assert fingerprint(interop.read_through_manifest(table)) == before
 
     # As VACUUM does.
-    for path in folders.data_files(changed) - set(map(changed.joinpath, live(table))):
+    live = table.files().to_arrow()["path"].to_pylist()
+    for path in folders.data_files(changed) - set(map(changed.joinpath, live)):
         path.unlink()
-    broken = interop.check_manifest(table)
-    assert broken.num_gone == broken.count("listed, not live") == frozen.count("listed, not live")
-    assert not broken.same_rows
-    with pytest.raises(RunFailedError, match=f"{broken.num_gone} listed files missing"):
-        interop.read_through_manifest(table)
+    assert check(changed).num_gone == frozen.count("listed, not live")
 
+    name = table_name(spark, changed)
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{interop.manifest.PROPERTY}' = 'true')").collect()
     interop.generate_manifest(table)
-    assert interop.check_manifest(table).matches
+    spark.sql(f"DELETE FROM {name} WHERE part = 'p0001'").collect()
+    found = check(changed)
+    assert (found.matches, found.kept) == (True, True)
 
 
-@pytest.mark.works("local disk", "manifests")
-def test_a_kept_manifest_follows_every_batch_of_optimize(spark: SparkSession, changed: Path) -> None:
-    table = open_table(changed)
-    manifests.write_manifest(changed, 1)
-    interop.keep_manifest(table)
-    # The property alone would have left the partitions that no commit touches as they were.
-    assert interop.check_manifest(table).matches
-    plan = table.plan_compaction(where="part <> 'p0002'", batch_size="1 B")
-    result = plan.run(strategy="optimize", verify=False)
-    assert len(result.versions) == plan.num_batches == 2
-    found = interop.check_manifest(table)
-    assert found.matches
-    assert found.kept
-    interop.keep_manifest(table, False)
-    assert not interop.check_manifest(table).kept
-
-
-def test_what_is_frozen_between_batches_misses_what_is_written_later(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    def append(start: int) -> None:
-        rows = pa.table({"id": range(start, start + 10)})
-        deltalake.write_deltalake(tmp_path / "t", rows, mode="append")
-
-    for start in (0, 10, 20):
-        append(start)
-    table = open_table(tmp_path / "t")
-    interop.generate_manifest(table)
-    append(30)
-    deltalake.DeltaTable(tmp_path / "t").delete("id = 3")
-    found = interop.check_manifest(table)
-    assert (found.version, found.damage.twice) == (2, 0)
-    # 10 appended, and 9 of the file that is now another; the 10 of the old one are still read.
-    assert (found.damage.missed, found.damage.outdated) == (19, 10)
-    read = {row.id for row in interop.read_through_manifest(table).collect()}
-    assert read == set(range(30))
-
-
-def test_deletion_vectors_are_refused_as_delta_refuses_them(spark: SparkSession, lived: Path) -> None:
-    table = open_table(lived)
-    with pytest.raises(UnsupportedOperationException, match="GENERATE_WITH_DELETION_VECTORS"):
-        spark.sql(f"{GENERATE} {table_name(spark, lived)}")
-    for act in (interop.generate_manifest, interop.keep_manifest):
-        with pytest.raises(
-            UnsupportedTableError, match=r"deletion vectors.*run REORG TABLE … APPLY"
-        ) as caught:
-            act(table)
-        assert "\n" not in str(caught.value)
-
-
-def test_column_mapping_is_refused_before_later_commits_fail_on_it(
-    spark: SparkSession, tmp_path: Path
+@pytest.mark.spark
+def test_tables_whose_files_arent_their_rows_are_refused_before_delta_fails(
+    spark: SparkSession, tmp_path: Path, lived: Path
 ) -> None:
     name = table_name(spark, tmp_path)
-    spark.sql(
-        f"CREATE TABLE {name} (id LONG) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
-    )
-    table = open_table(tmp_path)
-    for act in (interop.generate_manifest, interop.keep_manifest):
-        with pytest.raises(UnsupportedTableError, match="has column mapping"):
-            act(table)
-    # What Delta itself does: takes the property, commits, and fails after that.
-    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{interop.manifest.PROPERTY}' = 'true')")
-    with pytest.raises(UnsupportedOperationException, match="MANIFEST_GENERATION_WITH_COLUMN_MAPPING"):
-        spark.range(3).write.format("delta").mode("append").save(str(tmp_path))
-    assert table.version == 2
-    assert table.files().num_files > 0
+    mapping = "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+    spark.sql(f"CREATE TABLE {name} (id LONG) USING delta {mapping}")
+    with pytest.raises(UnsupportedTableError, match="has column mapping"):
+        interop.generate_manifest(open_table(tmp_path))
+    with pytest.raises(UnsupportedTableError, match=r"deletion vectors.*run REORG TABLE … APPLY"):
+        interop.generate_manifest(open_table(lived))
+    with pytest.raises(UnsupportedOperationException, match="GENERATE_WITH_DELETION_VECTORS"):
+        spark.sql(f"GENERATE symlink_format_manifest FOR TABLE {table_name(spark, lived)}")

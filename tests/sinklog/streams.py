@@ -97,17 +97,6 @@ def names_in(folder: Path) -> list[str]:
     return sorted(names, key=lambda name: int(name.split(".")[0]))
 
 
-@contextmanager
-def rewritten(file: Path, text: str) -> Iterator[None]:
-    """A file with another text, for the time of a `with` block."""
-    before = file.read_text()
-    try:
-        file.write_text(text)
-        yield
-    finally:
-        file.write_text(before)
-
-
 class SparkLog:
     """Spark's own class of a log, which adds batches without a stream."""
 

@@ -67,47 +67,27 @@ def test_entries_are_what_json_says(
     assert log.files["num_entries"].to_pylist() == [len(written)]
 
 
-def test_a_batch_without_a_file_has_no_entries(tmp_path: Path) -> None:
-    log = read(tmp_path, "v1")
+def test_a_batch_without_a_file_and_fields_that_nobody_knows(tmp_path: Path) -> None:
+    log = read(tmp_path / "a", "v1")
     assert (log.num_entries, log.files["num_entries"].to_pylist()) == (0, [0])
-
-
-def test_fields_that_nobody_knows_are_passed_over(tmp_path: Path) -> None:
-    log = read(tmp_path, f'v1\n{LINE[:-1]},"more":1}}')
-    assert values_of(log) == [tuple(ENTRY.values())]
+    assert values_of(read(tmp_path / "b", f'v1\n{LINE[:-1]},"more":1}}')) == [tuple(ENTRY.values())]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "is empty"),
-        (LINE, 'does not begin with a line "v1"'),
+        ("", 'does not begin with a line "v1"'),
         (f"v1 \n{LINE}", 'does not begin with a line "v1"'),
         (f"v2\n{LINE}", "has the version v2"),
-        (f"v1\n{LINE}\n{LINE[:-20]}", r"Line 3 .* is not an entry .* the file was cut off"),
-        (f"v1\n{LINE[:40]}\n{LINE}", "Line 2 of the log file 9.compact is not an entry"),
-        (f"v1\n{LINE}\n\n{LINE}", r"Line 3 .*\(it is blank\)"),
-        (f"v1\n{LINE} {LINE}", "Line 2 .* is not an entry"),
-        (f"v1\n{LINE.replace('size', 'sise')}", r"Line 2 .*\(it has no size\)"),
-        (f"v1\n{LINE.replace('78', 'null')}", r"Line 2 .*\(it has no size\)"),
-        ("v1\n" + LINE.replace("78", '"78"'), "Line 2 .* is not an entry"),
-        (f"v1\n{LINE.replace('false', 'maybe')}", "Line 2 .* is not an entry"),
-    ],
-    ids=[
-        "empty",
-        "no version",
-        "version with a blank",
-        "unknown version",
-        "cut off",
-        "cut within",
-        "blank line",
-        "two entries in a line",
-        "field missing",
-        "null",
-        "number as text",
-        "no boolean",
+        (f"v1\n{LINE}\n{LINE[:-20]}", "is damaged"),
+        (f"v1\n{LINE}\n\n{LINE}", r"is damaged \(a line is blank\)"),
+        (f"v1\n{LINE} {LINE}", "is damaged"),
+        (f"v1\n{LINE.replace('size', 'sise')}", r"\(an entry has no size\)"),
+        (f"v1\n{LINE.replace('78', 'null')}", r"\(an entry has no size\)"),
+        ("v1\n" + LINE.replace("78", '"78"'), "is damaged"),
+        (f"v1\n{LINE.replace('false', 'maybe')}", "is damaged"),
     ],
 )
 def test_a_damaged_file_is_named_with_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(CorruptLogError, match=message):
+    with pytest.raises(CorruptLogError, match=f"The log file 9.compact .*{message}"):
         read(tmp_path, text)

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 import compaction_kit as ck
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError
 from compaction_kit.sinklog.policy import Kind, Policy
-from tests.sinklog.streams import Stream, names_in, policies, rewritten
+from tests.sinklog.streams import Stream, names_in, policies
 
 pytestmark = pytest.mark.spark
 _DAY_MS = 86_400_000
@@ -32,12 +32,8 @@ def test_by_default_26_batches_leave_every_file_and_two_compactions(streamed: St
         expected = [f"{i}.compact" if i in (9, 19) else str(i) for i in range(26)]
         assert names_in(folder) == log.files["name"].to_pylist() == expected
         assert log.compactions["num_entries"].to_pylist() == [10, 20]
-        assert (log.kind, log.latest_batch, log.compact_interval, log.next_compaction_batch) == (
-            kind,
-            25,
-            10,
-            29,
-        )
+        numbers = (log.latest_batch, log.compact_interval, log.next_compaction_batch)
+        assert (log.kind, *numbers) == (kind, 25, 10, 29)
         assert log.files.filter(log.files["needed"])["batch"].to_pylist() == list(range(19, 26))
         # The first batch whose 100 predecessors begin after a compaction; and then ten minutes later.
         soon, late = (log.project(150, seconds_between=seconds).removals for seconds in (60, 5))
@@ -46,15 +42,9 @@ def test_by_default_26_batches_leave_every_file_and_two_compactions(streamed: St
         assert 109 < late["batch"][0].as_py() <= 146
 
 
-def test_both_logs_of_a_stream_are_found(streamed: Stream) -> None:
-    assert ck.find_sink_logs(streamed.root) == [
-        str(streamed.folders[Kind.SOURCE]),
-        str(streamed.output),
-    ]
-
-
 @pytest.mark.works("local disk", "sink")
 def test_entries_are_what_spark_reads(streamed: Stream, spark: SparkSession) -> None:
+    assert ck.find_sink_logs(streamed.root) == [str(streamed.folders[Kind.SOURCE]), str(streamed.output)]
     log = ck.sink_log(streamed.output)
     paths = spark.read.parquet(str(streamed.output)).selectExpr("_metadata.file_path path").collect()
     assert set(log.entries["path"].to_pylist()) == {row.path.replace("file:/", "file:///") for row in paths}
@@ -80,7 +70,6 @@ def test_a_real_stream_leaves_what_was_projected_at_each_restart(
             stream.run(num_batches)
             for kind, folder in stream.folders.items():
                 projection = logs[kind].project(num_batches)
-                assert projection.interval == tuned[kind].default_interval
                 assert names_in(folder) == projection.files_after(stream.num_batches - 1)
                 sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
                 for row in projection.compactions.to_pylist():
@@ -99,7 +88,6 @@ def test_a_real_stream_leaves_what_was_projected_at_each_restart(
         for kind, folder in stream.folders.items():
             assert logs[kind].compact_interval == tuned[kind].default_interval
             assert names_in(folder) == logs[kind].project(3).files_after(19)
-            assert "has no effect while both files exist" in logs[kind].explain()
 
 
 def test_an_interval_shorter_than_a_log_without_compactions_breaks_the_stream_and_loses_rows(
@@ -110,11 +98,10 @@ def test_an_interval_shorter_than_a_log_without_compactions_breaks_the_stream_an
     short = {Kind.SINK: Policy(3, 2, timedelta())}
     with policies(spark, short):
         log = ck.sink_log(stream.output)
-        assert log.unreadable == "2.compact"
         projection = log.project(10)
         assert (projection.fails_at, projection.missing) == (5, "2.compact")
         assert projection.removals["name"].to_pylist() == ["0", "1"]
-        assert "fails at batch 5, after the cleanup has removed 2 files that it needs" in log.explain()
+        assert "fails at batch 5: its compaction reads 2.compact, which is missing" in log.explain()
         assert log.plot(10).get_axes()[0].texts[-1].get_text() == "fails at batch 5"
         with pytest.raises(StreamingQueryException, match=r"2\.compact"):
             stream.run(3)
@@ -126,29 +113,12 @@ def test_an_interval_shorter_than_a_log_without_compactions_breaks_the_stream_an
 def test_spark_reads_what_is_marked_as_deleted(streamed: Stream, spark: SparkSession) -> None:
     file = streamed.folders[Kind.SINK] / "19.compact"
     text = file.read_text()
-    with rewritten(file, text.replace('"action":"add"', '"action":"delete"', 1)):
+    file.write_text(text.replace('"action":"add"', '"action":"delete"', 1))
+    try:
         assert spark.read.parquet(str(streamed.output)).count() == 26
-        log = ck.sink_log(streamed.output)
-        assert log.num_entries == 26
-        assert '1 entry isn\'t "add"' in log.explain()
-
-
-def test_a_source_keeps_every_entry(streamed: Stream) -> None:
-    log = ck.sink_log(streamed.checkpoint)
-    with pytest.raises(InvalidArgumentError, match="is the log of a source"):
-        log.project(10, retention="1 day")
-    with pytest.raises(InvalidArgumentError, match="is the log of a source"):
-        log.explain_retention("1 day")
-
-
-def test_a_log_shows_itself(streamed: Stream) -> None:
-    log = ck.sink_log(streamed.output)
-    assert "26, of" in repr(log)
-    assert "batch 25, 26 entries" in log.explain()
-    assert "19.compact is" in log.explain()
-    html = log._repr_html_()
-    assert "of a file sink" in html
-    assert 'aria-label="19.compact is' in html
+        assert ck.sink_log(streamed.output).num_entries == 26
+    finally:
+        file.write_text(text)
 
 
 def test_a_retention_bounds_what_is_projected(streamed: Stream) -> None:
@@ -158,8 +128,13 @@ def test_a_retention_bounds_what_is_projected(streamed: Stream) -> None:
     assert plain.compactions["num_entries"][-1].as_py() == 1_020
     assert kept.compactions["num_entries"][-1].as_py() == 121
     assert pc.max(kept.compactions["num_entries"]).as_py() < 200
-    figure = log.plot(1_000, "5 days")
-    assert "With the retention the compaction file would be about" in str(figure.get_label())
+    for text in (log.explain(), repr(log), log._repr_html_()):
+        assert "26" in text
+    assert "19.compact is" in log.explain()
+    with pytest.raises(InvalidArgumentError, match="num_batches=-1 is not a number of batches"):
+        log.project(-1)
+    with pytest.raises(InvalidArgumentError, match="is a source's log"):
+        ck.sink_log(streamed.checkpoint).explain_retention("1 day")
 
 
 def age_entries(log: Path, names: list[str]) -> None:
@@ -190,8 +165,3 @@ def test_a_compaction_drops_what_the_projection_says(spark: SparkSession, tmp_pa
     assert ids == {2, 3, 5, 6, 7, 8, 9}
     # The files stay, and no reader of the log sees them any more.
     assert len(list(stream.output.glob("*.parquet"))) == 10
-
-
-def test_projections_of_nonsense_are_refused(streamed: Stream) -> None:
-    with pytest.raises(InvalidArgumentError, match="num_batches=-1 is not a number of batches"):
-        ck.sink_log(streamed.output).project(-1)

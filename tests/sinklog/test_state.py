@@ -7,44 +7,19 @@ import pytest
 from compaction_kit import find_sink_logs, sink_log
 from compaction_kit.errors import CorruptLogError, NotASinkLogError, TableNotFoundError
 from compaction_kit.sinklog.policy import Policy
-from tests.bounded import Reader
 from tests.sinklog.streams import LINE, make_log
 
 SOURCE_LINE = '{"path":"file:///in/0.json","timestamp":1587218148000,"batchId":0}'
 
 
-def test_a_sink_is_found_by_its_output_and_by_its_log(tmp_path: Path) -> None:
-    folder = make_log(tmp_path / "out" / "_spark_metadata", b0=f"v1\n{LINE}")
-    for path in (folder, folder.parent, f"file://{folder.parent}"):
+def test_a_log_is_found_by_its_output_its_checkpoint_and_its_folder(tmp_path: Path) -> None:
+    sink = make_log(tmp_path / "out" / "_spark_metadata", b0=f"v1\n{LINE}")
+    source = make_log(tmp_path / "cp" / "sources" / "0", b0=f"v1\n{SOURCE_LINE}")
+    for path in (sink, sink.parent, f"file://{sink.parent}", source, tmp_path / "cp"):
         log = sink_log(path, policy=Policy())
-        assert (log.kind, log.folder, log.num_entries) == ("sink", folder, 1)
-
-
-def test_a_source_is_found_by_its_checkpoint_and_by_its_log(tmp_path: Path) -> None:
-    folder = make_log(tmp_path / "cp" / "sources" / "0", b0=f"v1\n{SOURCE_LINE}")
-    for path in (folder, tmp_path / "cp"):
-        log = sink_log(path, policy=Policy())
-        assert (log.kind, log.folder, log.num_entries) == ("source", folder, 1)
-
-
-def test_a_log_elsewhere_is_known_by_its_entries(tmp_path: Path) -> None:
+        kind, folder = ("source", source) if path in (source, tmp_path / "cp") else ("sink", sink)
+        assert (log.kind, log.folder, log.num_entries) == (kind, folder, 1)
     assert sink_log(make_log(tmp_path / "a", b0=f"v1\n{LINE}"), policy=Policy()).kind == "sink"
-    assert sink_log(make_log(tmp_path / "b", b0=f"v1\n{SOURCE_LINE}"), policy=Policy()).kind == "source"
-
-
-def test_hidden_files_and_folders_are_no_batches(tmp_path: Path) -> None:
-    folder = make_log(tmp_path / "_spark_metadata", b0="v1")
-    for name in (".0.crc", ".1.tmp", "junk", "1.tmp", "01"):
-        (folder / name).write_text("v1")
-    (folder / "1").mkdir()
-    assert sink_log(folder, policy=Policy()).files["name"].to_pylist() == ["0"]
-
-
-def test_a_number_that_leaves_no_batch_to_come_is_none(tmp_path: Path) -> None:
-    folder = make_log(tmp_path / "_spark_metadata", b0="v1", **{f"c{2**63 - 1}": "v1"})
-    log = sink_log(folder, policy=Policy())
-    assert log.files["name"].to_pylist() == ["0"]
-    assert len(log.project(10).batches) == 10
 
 
 def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
@@ -58,48 +33,38 @@ def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
         sink_log(tmp_path / "folder")
     with pytest.raises(NotASinkLogError, match="has not committed a batch yet"):
         sink_log(make_log(tmp_path / "_spark_metadata"))
-    with pytest.raises(NotASinkLogError, match="another log of a stream"):
+    with pytest.raises(NotASinkLogError, match="holds no log of a file sink"):
         sink_log(make_log(tmp_path / "commits", b0='v1\n{"nextBatchWatermarkMs":0}'))
 
 
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        (("b0", "b2"), "misses batch 1: there is no compaction, and the latest batch is 2"),
-        (("b3",), "misses batch 0, 1, 2"),
-        (("b8", "c9", "b12"), "misses batch 10, 11: the latest compaction is 9.compact"),
-    ],
-)
-def test_a_gap_that_a_reader_falls_into_is_named(
-    tmp_path: Path, files: tuple[str, ...], message: str
-) -> None:
-    folder = make_log(tmp_path / "_spark_metadata", **dict.fromkeys(files, "v1"))
-    with pytest.raises(CorruptLogError, match=message):
-        sink_log(folder, policy=Policy())
-
-
-def test_a_gap_that_no_reader_minds_is_none(tmp_path: Path) -> None:
+def test_a_gap_is_named_unless_no_reader_needs_the_file(tmp_path: Path) -> None:
+    for number, (files, message) in enumerate(
+        [
+            (("b0", "b2"), "misses batch 1: there is no compaction, and the latest batch is 2"),
+            (("b3",), "misses batch 0, 1, 2"),
+            (
+                ("b8", "c9", f"b{10**12}"),
+                "misses batch 10, 11, 12, 13, 14 …: the latest compaction is 9.compact",
+            ),
+        ]
+    ):
+        folder = make_log(tmp_path / str(number) / "_spark_metadata", **dict.fromkeys(files, "v1"))
+        with pytest.raises(CorruptLogError, match=message):
+            sink_log(folder, policy=Policy())
     folder = make_log(tmp_path / "_spark_metadata", b3="", c9="v1", b10=f"v1\n{LINE}")
+    for name in (".0.crc", ".1.tmp", "junk", "1.tmp", "01"):
+        (folder / name).write_text("v1")
+    (folder / "11").mkdir()
     log = sink_log(folder, policy=Policy())
     assert log.files["needed"].to_pylist() == [False, True, True]
     assert log.num_entries == 1
 
 
-@pytest.mark.parametrize("number", [10**9, 10**18, 10**20])
-def test_a_file_may_be_named_by_any_number(apart: Reader, tmp_path: Path, number: int) -> None:
-    folder = make_log(tmp_path / "_spark_metadata", b0=f"v1\n{LINE}", b1="v1", **{f"b{number}": "v1"})
-    assert apart.wrong("sink log", folder) == ([], None)
-    if number < 2**63:
-        with pytest.raises(CorruptLogError, match=f"batch 2, 3, 4, 5, 6 …: .* latest batch is {number}"):
-            sink_log(folder, policy=Policy())
-    else:
-        # Spark's numbers of batches are 64-bit: this is a file of somebody else.
-        assert sink_log(folder, policy=Policy()).latest_batch == 1
-
-
 def test_logs_are_found_where_streams_keep_them(tmp_path: Path) -> None:
     for place in ("out/_checkpoint", "table/_checkpoint", "elsewhere"):
         make_log(tmp_path / place / "sources" / "0", b0=f"v1\n{SOURCE_LINE}")
+    make_log(tmp_path / "other" / "sources" / "0", b0='v1\n{"start": 0}')
+    assert find_sink_logs(tmp_path / "typo") == []
     (tmp_path / "out" / "_spark_metadata").mkdir()
     (tmp_path / "out" / "day=1" / "_spark_metadata").mkdir(parents=True)
     (tmp_path / "table" / "_delta_log").mkdir()
@@ -107,13 +72,3 @@ def test_logs_are_found_where_streams_keep_them(tmp_path: Path) -> None:
         str(tmp_path / name)
         for name in ("elsewhere/sources/0", "out", "out/_checkpoint/sources/0", "table/_checkpoint/sources/0")
     ]
-
-
-def test_other_logs_of_a_checkpoint_are_passed_over(tmp_path: Path) -> None:
-    make_log(tmp_path / "checkpoint" / "sources" / "0", b0='v1\n{"start": 0}')
-    (tmp_path / "checkpoint" / "sources" / "1").mkdir()
-    assert find_sink_logs(tmp_path) == []
-
-
-def test_a_folder_that_is_not_there_has_no_logs(tmp_path: Path) -> None:
-    assert find_sink_logs(tmp_path / "typo") == []

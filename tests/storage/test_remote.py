@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compaction_kit import errors, open_table
-from compaction_kit.storage import RemoteStore, open_store
+from compaction_kit.storage import Store, open_store
 from tests import stores
 
 
@@ -24,7 +24,7 @@ def on_s3(spark: SparkSession, s3: stores.Server, confs: Any) -> stores.Server:
 
 
 @pytest.fixture
-def store(on_s3: stores.Server, tmp_path: Path) -> RemoteStore:
+def store(on_s3: stores.Server, tmp_path: Path) -> Store:
     (tmp_path / "t" / "p=1").mkdir(parents=True)
     (tmp_path / "t" / "_delta_log").mkdir()
     (tmp_path / "t" / "p=1" / "a b%20.parquet").write_bytes(b"0123456789")
@@ -33,12 +33,10 @@ def store(on_s3: stores.Server, tmp_path: Path) -> RemoteStore:
     (tmp_path / "t" / "_delta_log" / "_last_checkpoint").write_bytes(b"1")
     root = on_s3.upload(tmp_path / "t", tmp_path.name)
     on_s3.requests.clear()
-    store = open_store(root)
-    assert isinstance(store, RemoteStore)
-    return store
+    return open_store(root)
 
 
-def test_a_place_is_relative_to_the_folder_or_a_uri(store: RemoteStore) -> None:
+def test_a_place_is_relative_to_the_folder_or_a_uri(store: Store) -> None:
     place = "p=1/a b%20.parquet"
     for name in (place, store.uri(place)):
         assert store.read(name) == b"0123456789"
@@ -55,9 +53,7 @@ def test_a_place_is_relative_to_the_folder_or_a_uri(store: RemoteStore) -> None:
         store.read("p=1/b")
 
 
-def test_a_folder_is_listed_by_one_request_and_so_is_all_of_it(
-    store: RemoteStore, on_s3: stores.Server
-) -> None:
+def test_a_folder_is_listed_by_one_request_and_so_is_all_of_it(store: Store, on_s3: stores.Server) -> None:
     kinds = {entry.name: (entry.is_file, entry.is_folder, entry.size_bytes) for entry in store.entries("p=1")}
     assert kinds == {"a b%20.parquet": (True, False, 10)}
     assert len(on_s3.requests) == 1
@@ -73,9 +69,7 @@ def test_a_folder_is_listed_by_one_request_and_so_is_all_of_it(
     assert list(store.walk("nowhere")) == []
 
 
-def test_files_of_the_log_are_fetched_once_many_at_a_time_and_again_if_they_change(
-    store: RemoteStore, on_s3: stores.Server
-) -> None:
+def test_a_store_is_asked_for_many_files_at_once(store: Store, on_s3: stores.Server) -> None:
     busy, most, lock = 0, 0, threading.Lock()
 
     def count(method: str, path: str) -> None:
@@ -87,33 +81,16 @@ def test_files_of_the_log_are_fetched_once_many_at_a_time_and_again_if_they_chan
             busy -= 1
 
     places = [f"_delta_log/{entry.name}" for entry in store.entries("_delta_log")]
-    on_s3.fault = count
-    store.prepare(places)
-    assert most > 4
-    on_s3.requests.clear()
     numbers = [place for place in places if place.endswith(".json")]
-    assert [len(store.read(place)) for place in numbers] == list(range(40))
+    on_s3.fault = count
+    assert [len(data) for data in store.at_once(store.read, numbers)] == list(range(40))
+    assert most > 4
     assert list(store.lines(numbers[3])) == [b"xxx"]
-    assert all(store.is_file(place) for place in numbers)
-    assert on_s3.requests == []
-    assert store.read("_delta_log/_last_checkpoint") == b"1"
-    with on_s3.filesystem().open_output_stream(f"kit/{store.root.rpartition('/')[2]}/{numbers[3]}") as out:
-        out.write(b"another")
-    store.entries("_delta_log")
-    assert store.read(numbers[3]) == b"another"
 
 
-def test_a_file_is_looked_for_by_one_request_there_or_not(store: RemoteStore, on_s3: stores.Server) -> None:
-    places = [f"_delta_log/{version:020d}.json" for version in (7, 8, 40)]
-    found = store.files_at(places)
-    assert len(on_s3.requests) == 3
-    assert found == [*map(store.status, places[:2]), None]
-    assert store.files_at(["p=1"]) == [None]
-
-
-def test_a_pickled_store_has_no_credentials(store: RemoteStore) -> None:
-    assert store.files is not None
-    assert stores.SECRET_KEY in repr(store.files)
+def test_a_pickled_store_has_no_credentials(store: Store) -> None:
+    assert stores.SECRET_KEY.encode() in pickle.dumps(store.filesystem)
+    assert stores.SECRET_KEY not in repr(store.filesystem)
     assert stores.SECRET_KEY.encode() not in pickle.dumps(store)
     assert stores.SECRET_KEY not in repr(store)
     assert pickle.loads(pickle.dumps(store)) == store
@@ -134,7 +111,7 @@ def test_a_pickled_store_has_no_credentials(store: RemoteStore) -> None:
     ],
 )
 def test_what_a_store_refuses_is_one_sentence(
-    store: RemoteStore, on_s3: stores.Server, fault: tuple[int, str], kind: type[Exception], words: str
+    store: Store, on_s3: stores.Server, fault: tuple[int, str], kind: type[Exception], words: str
 ) -> None:
     on_s3.fault = lambda method, path: fault
     with pytest.raises(kind) as caught:
@@ -145,7 +122,7 @@ def test_what_a_store_refuses_is_one_sentence(
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.nightly)])
-def test_what_passes_is_tried_again(store: RemoteStore, on_s3: stores.Server, times: int) -> None:
+def test_what_passes_is_tried_again(store: Store, on_s3: stores.Server, times: int) -> None:
     # Before each try twice as long is waited as before the last.
     faults: Iterator[tuple[int, str] | str] = iter([(503, "SlowDown"), "dropped"] * times)
     on_s3.fault = lambda method, path: next(faults, None)

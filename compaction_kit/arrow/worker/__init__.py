@@ -5,7 +5,6 @@ another.
 """
 
 from compaction_kit.arrow.worker.content import Chunk, Content, read_content
-from compaction_kit.arrow.worker.files import Files
 from compaction_kit.arrow.worker.rewrite import (
     WHOLE_BYTES,
     RewriteOutput,
@@ -18,7 +17,6 @@ __all__ = [
     "WHOLE_BYTES",
     "Chunk",
     "Content",
-    "Files",
     "RewriteOutput",
     "RewriteTask",
     "join_parts",

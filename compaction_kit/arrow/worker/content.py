@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from pyarrow.fs import FileSystem
 
-from compaction_kit.arrow.worker.files import Files, Storage
+from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.arrow.worker.inputs import legacy_sign
 from compaction_kit.arrow.worker.rewrite import first_line, spare_modules
 
@@ -64,7 +65,7 @@ class Content(NamedTuple):
 
 
 def read_content(
-    chunks: Iterable[Chunk], schema: bytes, report: Callable[[int], None], files: Files | None
+    chunks: Iterable[Chunk], schema: bytes, report: Callable[[int], None], files: FileSystem | None
 ) -> Iterator[tuple[Any, ...]]:
     """Read chunks of files, and yield the content of each partition in them, up to the first failure.
 

@@ -5,11 +5,12 @@ A place is an absolute path on a local disk, or a URI as Hadoop has it, with not
 
 import contextlib
 import os
+import pickle
 import tempfile
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyarrow import fs
@@ -17,9 +18,7 @@ from pyarrow import fs
 from compaction_kit.arrow.worker.checksums import check_file, checksum_path, write_checksums
 
 # Requests that a task has in flight at most, unless the executor's environment says how many.
-_MOST_REQUESTS, _REQUESTS_VARIABLE = 32, "COMPACTION_KIT_REQUESTS"
-# How often S3 is asked at most: the first pause takes half a second, each later one twice as long.
-_ATTEMPTS = 6
+_MOST_REQUESTS, _REQUESTS_VARIABLE = 64, "COMPACTION_KIT_REQUESTS"
 # On a local disk, files of at most this many bytes are read whole, this many bytes and files ahead.
 SMALL_BYTES, _AHEAD_BYTES, _AHEAD_FILES = 4 << 20, 8 << 20, 64
 # Local files of fewer bytes on average are not read ahead.
@@ -38,24 +37,14 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Files(NamedTuple):
-    """The class of `pyarrow.fs` that reaches a table's files, and its arguments, with credentials."""
-
-    kind: str
-    options: tuple[tuple[str, Any], ...]
-
-    def __repr__(self) -> str:
-        return f"Files({self.kind!r})"
-
-
 class Storage:
     """Reads and writes a table's files; `reading` are options of a ParquetFile."""
 
-    def __init__(self, files: Files | None = None):
+    def __init__(self, files: fs.FileSystem | None = None):
         """Take None for local disks."""
         self.is_local = files is None
         if files is None:
-            self._system: fs.FileSystem = fs.LocalFileSystem()
+            self._system = fs.LocalFileSystem()
             self._threads, self._ahead_bytes, self._small_bytes = 1, _AHEAD_BYTES, SMALL_BYTES
             self.reading: dict[str, Any] = {"buffer_size": _BUFFER_BYTES, "pre_buffer": False}
             return
@@ -63,14 +52,9 @@ class Storage:
         self._ahead_bytes, self._small_bytes = _STORED_AHEAD_BYTES, STORED_SMALL_BYTES
         # A row group's columns come in few requests, at once.
         self.reading = {"buffer_size": 0, "pre_buffer": True}
-        # The number of connections goes by it, when a file system is made.
+        # A file system has as many connections as there are I/O threads when it is made.
         pa.set_io_thread_count(max(self._threads, pa.io_thread_count()))
-        options = dict(files.options)
-        if files.kind == "S3FileSystem":
-            # A small object takes one request to write, and not three, if it is opened late.
-            retry = fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS)
-            options = {"allow_delayed_open": True, "retry_strategy": retry} | options
-        self._system = getattr(fs, files.kind)(**options)
+        self._system = pickle.loads(pickle.dumps(files))
 
     def exists(self, place: str) -> bool:
         """Return whether a file or folder is there."""
@@ -182,7 +166,7 @@ class Storage:
         return (work(item) for item in items)
 
 
-def is_there(place: str, files: Files | None) -> bool:
+def is_there(place: str, files: fs.FileSystem | None) -> bool:
     """Return whether a file or folder is at a place."""
     return Storage(files).exists(place)
 

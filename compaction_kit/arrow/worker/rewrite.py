@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow.fs import FileSystem
 
 from compaction_kit.arrow.concat import CannotConcatenate, concatenate
 from compaction_kit.arrow.worker.columns import Columns, Refused, has_constants
-from compaction_kit.arrow.worker.files import Files, Storage
+from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.arrow.worker.inputs import FileReader, TextsFound
 from compaction_kit.arrow.worker.outputs import FloatsFound, row_groups, write_file
 
@@ -84,7 +85,7 @@ class RewriteOutput(NamedTuple):
 
 
 def rewrite_bins(
-    tasks: Iterable[tuple[Any, ...]], report: Callable[[RewriteTask], None], files: Files | None = None
+    tasks: Iterable[tuple[Any, ...]], report: Callable[[RewriteTask], None], files: FileSystem | None = None
 ) -> Iterator[tuple[Any, ...]]:
     """Rewrite the tasks of one table, and yield their outputs in turn.
 

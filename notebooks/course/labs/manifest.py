@@ -8,7 +8,6 @@ import pyarrow.compute as pc
 from matplotlib.figure import Figure
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.interop.damage import Damage, measure_damage
 from compaction_kit.plan.plan import BinPlan
 from compaction_kit.text import format_count
 from course import figures
@@ -36,20 +35,29 @@ class Reading:
         groups: One row per group of files: name (string: "not compacted", "batch 1" …, "appended"), num_rows
             (int64, what the table has), old_rows and new_rows (int64, read from files before and after
             their compaction).
-        damage: The rows that are read twice or missed, as `check_manifest` counts them.
         num_gone: The listed files that are no longer on disk: a reader fails, unless it passes over them.
     """
 
     generated: int
     num_batches: int
     groups: pa.Table
-    damage: Damage
     num_gone: int
 
     @property
     def num_rows(self) -> int:
         """The rows that are read."""
         return sum(pc.sum(self.groups[name]).as_py() for name in ("old_rows", "new_rows"))
+
+    @property
+    def twice(self) -> int:
+        """The rows that are read from files before and after their compaction."""
+        return pc.sum(pc.min_element_wise(self.groups["old_rows"], self.groups["new_rows"])).as_py() or 0
+
+    @property
+    def missed(self) -> int:
+        """The rows that are not read."""
+        read = pc.max_element_wise(self.groups["old_rows"], self.groups["new_rows"])
+        return pc.sum(pc.subtract(self.groups["num_rows"], read)).as_py() or 0
 
     def explain(self) -> str:
         """Say what the reader gets, and from which files."""
@@ -63,7 +71,7 @@ class Reading:
 
     def plot(self) -> Figure:
         """Draw the rows that are read of each batch's files."""
-        twice, missed, gone = self.damage.twice, self.damage.missed, self.num_gone
+        twice, missed, gone = self.twice, self.missed, self.num_gone
         what = [f"{format_count(gone, 'file')} of the list gone"] * bool(gone)
         what += [f"{twice:,} rows read twice"] * bool(twice) + [f"{missed:,} rows missed"] * bool(missed)
         after = f"GENERATE after {self.generated} of {self.num_batches} batches"
@@ -112,13 +120,6 @@ def read_manifest(
     live = removed == _NEVER
     listed = (added <= generated) & (removed > generated) | (by_hand & live)
     read = listed & (live | (not vacuumed))
-    lives = {
-        "partition": np.r_[plan.bin_groups, plan.bin_groups, -1, -1].astype(str),
-        "added": added,
-        "removed": pa.array(removed, mask=live),
-        "num_rows": num_rows,
-        "listed": read,
-    }
     groups = np.where(live, added, removed)
 
     def rows_of(files: np.ndarray) -> np.ndarray:
@@ -136,7 +137,6 @@ def read_manifest(
         generated,
         last,
         counted.filter(pc.greater(counted["num_rows"], 0)),
-        measure_damage(pa.table(lives), np.arange(1, last + 1)),
         int(num_files[listed & ~read].sum()),
     )
 

@@ -11,17 +11,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyarrow.fs import AwsStandardS3RetryStrategy
+from pyarrow.fs import AwsStandardS3RetryStrategy, FileSystem, S3FileSystem
 
-from compaction_kit.arrow.worker import Files, RewriteOutput, RewriteTask, files, outputs, rewrite_bins
+from compaction_kit.arrow.worker import RewriteOutput, RewriteTask, files, outputs, rewrite_bins
 from tests.arrow.worker.test_rewrite import task_of
 from tests.stores import BUCKET, SECRET_KEY, Server
 
 MIXED = pa.table({"i": range(1_000), "s": [f"text {i % 7}" for i in range(1_000)]})
 
 
-def files_of(s3: Server, **options: Any) -> Files:
-    return Files("S3FileSystem", tuple((s3.options | options).items()))
+def files_of(s3: Server, **options: Any) -> FileSystem:
+    return S3FileSystem(**s3.options | options)
 
 
 def stored(s3: Server, share: RewriteTask, number: int = 0) -> RewriteTask:

@@ -1,0 +1,200 @@
+"""Open the pyarrow file system of a URI, with the endpoints and credentials that the session has resolved.
+
+S3 is opened with the options of the session's S3A, or those of the environment without a session; Azure and
+Google with the environment's credentials; every other scheme by the session's Hadoop, in the driver only.
+"""
+
+import errno
+import os
+import re
+import tempfile
+import threading
+import time
+from typing import Any, NoReturn
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyarrow import fs
+from pyspark.sql import SparkSession
+
+from compaction_kit.active import active_spark
+from compaction_kit.compat import has_jvm, java_class
+from compaction_kit.errors import StorageError
+from compaction_kit.session import get_spark
+
+# Credentials of a role expire, so that they are resolved again after a while.
+_FRESH_SECONDS = 600
+_OPENED: dict[tuple[str, str, str], tuple[float, fs.FileSystem]] = {}
+_LOCK = threading.Lock()
+_STATUS = re.compile(
+    r"FileStatus\{path=(.*?); isDirectory=(true|false); (?:length=(\d+); )?.*?modification_time=(\d+);"
+)
+
+
+def open_filesystem(root: str, num_connections: int) -> fs.FileSystem:
+    """Return the file system of a URI; `storage.path_of` gives the paths that it takes.
+
+    Raises:
+        StorageError: Only Hadoop reaches it, and the session has no JVM.
+        OSError, pyarrow.ArrowException: It can't be opened.
+    """
+    scheme, _, rest = root.partition(":")
+    authority = rest.removeprefix("//").partition("/")[0] if rest.startswith("//") else ""
+    session = active_spark()
+    spark = session if session is not None and has_jvm(session) else None
+    key = (scheme, authority, "" if spark is None else str(spark.sparkContext.applicationId))
+    with _LOCK:
+        since, found = _OPENED.get(key) or (0.0, None)
+        if found is None or time.monotonic() - since > _FRESH_SECONDS:
+            # The number of connections is that of I/O threads when a file system is made.
+            pa.set_io_thread_count(max(num_connections, pa.io_thread_count()))
+            found = _open(scheme, authority, root, spark)
+            _OPENED[key] = time.monotonic(), found
+        return found
+
+
+def _open(scheme: str, authority: str, root: str, spark: SparkSession | None) -> fs.FileSystem:
+    if scheme in ("s3", "s3a", "s3n"):
+        # Small objects then take one request to write and not three.
+        options = {"allow_delayed_open": True, "connect_timeout": 10, "request_timeout": 60}
+        return fs.S3FileSystem(**options, **_s3_options(f"{scheme}://{authority}/", authority, spark))
+    if scheme in ("gs", "gcs"):
+        # By default the client retries for 15 minutes, also on a machine without credentials.
+        user = "anonymous@" if "CLOUD_STORAGE_EMULATOR_ENDPOINT" in os.environ else ""
+        return fs.FileSystem.from_uri(f"gs://{user}{authority}/?retry_limit_seconds=20")[0]
+    if scheme in ("abfs", "abfss"):
+        return fs.FileSystem.from_uri(f"{scheme}://{authority}/")[0]
+    session = spark or get_spark()
+    if not has_jvm(session):
+        raise StorageError(
+            f"{root} can't be reached over Spark Connect, as only Hadoop reaches it: open it with a session "
+            "whose JVM is in reach, such as that of get_spark()."
+        )
+    return fs.PyFileSystem(_Hadoop(session, root))
+
+
+def _s3_options(uri: str, bucket: str, spark: SparkSession | None) -> dict[str, Any]:
+    """Return a bucket's endpoint, region and credentials as S3A has them, or the environment's endpoint."""
+    if spark is None:
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        return _s3_endpoint(endpoint, "https", False)
+    conf = spark._jsparkSession.sessionState().newHadoopConf()
+
+    def get(name: str) -> str | None:
+        return conf.get(f"fs.s3a.bucket.{bucket}.{name}") or conf.get(f"fs.s3a.{name}")
+
+    scheme = "http" if get("connection.ssl.enabled") == "false" else "https"
+    options = _s3_endpoint(get("endpoint"), scheme, get("path.style.access") != "true")
+    if region := get("endpoint.region"):
+        options["region"] = region
+    try:
+        # Resolves keys of a role or a vault too.
+        found = java_class(spark, "org.apache.hadoop.fs.Path")(uri).getFileSystem(conf)
+        shared = found.getS3AInternals().shareCredentials("compaction_kit").resolveCredentials()
+    except Py4JError:
+        # Not S3A, or one before Hadoop 3.4: the settings' keys, if there are any.
+        keys = {"access_key": get("access.key"), "secret_key": get("secret.key")}
+        return options | (keys if all(keys.values()) else {})
+    if shared is None or shared.accessKeyId() is None:
+        return options | {"anonymous": True}
+    options |= {"access_key": shared.accessKeyId(), "secret_key": shared.secretAccessKey()}
+    is_temporary = "Session" in shared.getClass().getSimpleName()
+    return options | ({"session_token": shared.sessionToken()} if is_temporary else {})
+
+
+def _s3_endpoint(endpoint: str | None, scheme: str, is_virtual: bool) -> dict[str, Any]:
+    if not endpoint:
+        return {}
+    begin, _, host = endpoint.rstrip("/").rpartition("://")
+    return {"endpoint_override": host, "scheme": begin or scheme, "force_virtual_addressing": is_virtual}
+
+
+class _Hadoop(fs.FileSystemHandler):
+    """A file system of the session's Hadoop; files are copied to the driver's disk to be read."""
+
+    def __init__(self, spark: SparkSession, root: str):
+        self._path = java_class(spark, "org.apache.hadoop.fs.Path")
+        self._to_list = java_class(spark, "org.apache.hadoop.util.functional.RemoteIterators").toList
+        try:
+            conf = spark._jsparkSession.sessionState().newHadoopConf()
+            self._fs = self._path(root).getFileSystem(conf)
+        except Py4JError as error:
+            raise _converted(error, root) from None
+
+    def get_type_name(self) -> str:
+        return "hadoop"
+
+    def normalize_path(self, path: str) -> str:
+        return path
+
+    def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
+        found = []
+        for path in paths:
+            try:
+                ((_, info),) = _parsed(self._fs.getFileStatus(self._path(path)))
+                found.append(fs.FileInfo(path, **info))
+            except Py4JError as error:
+                converted = _converted(error, path)
+                if not isinstance(converted, FileNotFoundError):
+                    raise converted from None
+                found.append(fs.FileInfo(path, fs.FileType.NotFound))
+        return found
+
+    def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
+        folder = selector.base_dir
+        try:
+            listed = self._to_list(self._fs.listStatusIterator(self._path(folder)))
+        except Py4JError as error:
+            converted = _converted(error, folder)
+            if selector.allow_not_found and isinstance(converted, FileNotFoundError):
+                return []
+            raise converted from None
+        found = [fs.FileInfo(f"{folder}/{name}", **info) for name, info in _parsed(listed)]
+        if selector.recursive:
+            for info in [info for info in found if info.type == fs.FileType.Directory]:
+                inner = fs.FileSelector(info.path, allow_not_found=True, recursive=True)
+                found += self.get_file_info_selector(inner)
+        return found
+
+    def open_input_file(self, path: str) -> pa.NativeFile:
+        with tempfile.TemporaryDirectory(prefix="compaction-kit-") as folder:
+            copy = os.path.join(folder, "file")
+            try:
+                # The last argument: write no checksum file beside it.
+                self._fs.copyToLocalFile(False, self._path(path), self._path(f"file:{copy}"), True)
+            except Py4JError as error:
+                raise _converted(error, path) from None
+            # Stays readable when the folder is deleted.
+            return pa.memory_map(copy)
+
+    def delete_file(self, path: str) -> None:
+        try:
+            self._fs.delete(self._path(path), False)
+        except Py4JError as error:
+            raise _converted(error, path) from None
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise NotImplementedError("only Spark writes by Hadoop")
+
+    open_input_stream = open_output_stream = open_append_stream = copy_file = move = create_dir = _refuse
+    delete_dir = delete_dir_contents = delete_root_dir_contents = _refuse
+
+
+def _converted(error: Py4JError, path: str) -> OSError:
+    text = str(error)
+    if "FileNotFoundException" in text:
+        return FileNotFoundError(errno.ENOENT, "it doesn't exist", path)
+    causes = re.findall(r"(?:Caused by: |^: )(?:[\w.$]+: )?(.*\S)", text, re.MULTILINE)
+    return OSError(errno.EIO, (causes or text.strip().splitlines() or ["no reason is given"])[-1], path)
+
+
+def _parsed(statuses: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Parse Hadoop's FileStatus objects as text, as each field would be a call into the JVM."""
+    kinds = {"true": fs.FileType.Directory, "false": fs.FileType.File}
+    return [
+        (
+            path.rpartition("/")[2],
+            {"type": kinds[is_folder], "mtime_ns": int(millis) * 1_000_000, "size": int(size or 0)},
+        )
+        for path, is_folder, size, millis in _STATUS.findall(statuses.toString())
+    ]
