@@ -31,7 +31,7 @@ from compaction_kit.execute.jobs import session_confs
 from compaction_kit.text import MIB, format_size
 
 SEED = 0
-BYTES_A_ROW = 16
+BYTES_A_ROW, BYTES_A_FLIGHT = 16, 60
 # What takes longer than this is run once.
 LONG_SECONDS = 15.0
 MOST_LARGER = 1.03
@@ -287,12 +287,58 @@ def nested(spark: SparkSession, table: Path, shape: Shape) -> Path:
     return table
 
 
+def flights(spark: SparkSession, table: Path, shape: Shape) -> Path:
+    """Rows of 20 columns, three of them texts, in files of one row group each, in one commit."""
+    rng = np.random.default_rng(SEED)
+    (table / "_delta_log").mkdir(parents=True)
+    rows = shape.file_bytes // BYTES_A_FLIGHT
+    texts = {
+        name: [f"{name}{i:03d}" for i in range(n)]
+        for name, n in (("carrier", 16), ("tail", 4_000), ("dest", 105))
+    }
+    numbers = [f"n{i:02d}" for i in range(17)]
+    kinds = (
+        dict.fromkeys(numbers[:12], "long")
+        | dict.fromkeys(numbers[12:], "double")
+        | dict.fromkeys(texts, "string")
+    )
+    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in kinds.items()]
+    metadata = {
+        "id": "22222222-2222-2222-2222-222222222222",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": fields}),
+        "partitionColumns": [],
+        "configuration": {},
+    }
+    lines = [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": metadata}]
+    for i in range(shape.files):
+        name = f"part-{i:05d}.parquet"
+        columns: dict[str, object] = {one: rng.integers(0, 1_440, rows) for one in numbers[:12]}
+        columns |= {one: rng.random(rows) for one in numbers[12:]}
+        for one, words in texts.items():
+            columns[one] = pa.array(words).take(pa.array(rng.integers(0, len(words), rows)))
+        pq.write_table(pa.table(columns), table / name, use_dictionary=[*numbers[:12], *texts])
+        add = {
+            "path": name,
+            "partitionValues": {},
+            "size": (table / name).stat().st_size,
+            "modificationTime": 1_700_000_000_000,
+            "dataChange": True,
+            "stats": json.dumps({"numRecords": rows}),
+        }
+        lines.append({"add": add})
+    log = table / "_delta_log" / f"{0:020d}.json"
+    log.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    return table
+
+
 SHAPES = {
     "5,000 × 2 KB": Shape(0, 5_000, 2_000, 1024 * MIB, (2, 1 / 1.3), 1.5, 1.0, random_numbers),
     "5,000 × 20 KB": Shape(0, 5_000, 20_000, 1024 * MIB, (3, 1 / 1.3), 1.5, 1.0, random_numbers),
     "100 × 50 × 20 KB": Shape(100, 50, 20_000, 1024 * MIB, (7, 1.8), 6, 1.0, random_numbers),
     "2,000 × 5 × 6 KB": Shape(2_000, 5, 6_000, 1024 * MIB, (40, 10), 20, 1.0, random_numbers),
     "24 × 19 MB": Shape(0, 24, 19_000_000, 128 * MIB, (3, 1 / 1.3), 1.5, 1.5, random_numbers),
+    "60 × 14 MB": Shape(0, 60, 14_000_000, 1024 * MIB, (30, 5), 25, 0.5, flights),
     "INT96 and nested": Shape(20, 50, 50_000, 1024 * MIB, (0, 1 / 1.3), 1.5, 1.0, nested),
 }
 

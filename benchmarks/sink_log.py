@@ -20,7 +20,7 @@ from random import Random
 import pyarrow as pa
 
 import compaction_kit as ck
-from compaction_kit.arrow.worker.shares import peak_bytes
+from compaction_kit.arrow.worker.rewrite import peak_bytes
 from compaction_kit.text import format_size
 
 SEED = 0

@@ -9,6 +9,8 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapTyp
 from compaction_kit.sql import quoted
 
 READER = "Spark"
+# Compared row groups that were copied, without hashing their rows.
+BYTES = "bytes"
 _SALT = 0x5EED
 
 
@@ -24,7 +26,8 @@ class Fingerprint:
     Attributes:
         num_rows: How many.
         hash_sums: The sum of each hash.
-        readers: What read the rows: "Spark", "DuckDB" or both, each a part of them.
+        readers: What read the rows, each a part of them: "Spark", "DuckDB", or "bytes" for row groups that
+            were copied and compared byte by byte; their rows have no hashes.
     """
 
     num_rows: int
@@ -43,8 +46,10 @@ class Fingerprint:
         return self + Fingerprint(-other.num_rows, (-first, -second))
 
     def __str__(self) -> str:
+        if self.readers == (BYTES,):
+            return f"{self.num_rows:,} rows, byte by byte"
         by = f", read by {' and '.join(self.readers)}" if self.readers else ""
-        return f"{self.num_rows:,} rows, 2 hashes over every column{by}"
+        return f"{self.num_rows:,} rows, 2 hashes over every column{by.replace(BYTES, 'compared as bytes')}"
 
 
 def fingerprint(rows: DataFrame) -> Fingerprint:

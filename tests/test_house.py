@@ -14,6 +14,8 @@ from tests.test_project import ROOT
 REACH_FILES = (
     "storage/",
     "arrow/worker/",
+    "arrow/concat/",
+    "arrow/copied.py",
     "session.py",
     "compat.py",
     "java.py",

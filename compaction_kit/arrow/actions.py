@@ -1,9 +1,10 @@
 """The file actions of rewritten bins: adds with the merged stats of their inputs, and removes.
 
-Wrong stats lose rows silently, for readers skip files by them. What isn't known of every file is
-left out: Delta then skips nothing by it (protocol, "Per-file Statistics").
+Wrong stats lose rows silently, because readers skip files by them. What isn't known of every file is left
+out: Delta then skips nothing by it (protocol, "Per-file Statistics").
 """
 
+import contextlib
 import itertools
 import json
 import re
@@ -13,13 +14,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from compaction_kit.arrow.job import Bin, PartitionValues, partition_values
-from compaction_kit.arrow.worker import Rewritten
+from compaction_kit.arrow.worker import RewriteOutput
 from compaction_kit.files import Files
 from compaction_kit.log.metadata import Metadata
 from compaction_kit.log.paths import log_path
@@ -42,32 +44,21 @@ _DECODER = json.JSONDecoder(parse_float=Decimal)
 
 
 class MergedStats(NamedTuple):
-    """The stats of some files' rows together.
-
-    Attributes:
-        num_rows: The number of rows by the files' stats; None if one has none.
-        text: JSON: numRecords; nullCount, minValues and maxValues of the columns of which every file
-            has them.
-    """
+    """The stats of some files' rows together, as JSON; `num_rows` is None if one of them has no stats."""
 
     num_rows: int | None
     text: str
 
     def of(self, num_rows: int) -> str:
-        """The stats of so many rows that were written: stats that count others are not to be trusted."""
+        """Return the stats of an output: of another number of rows, they aren't to be trusted."""
         return self.text if num_rows == self.num_rows else json.dumps({"numRecords": num_rows})
 
 
 @dataclass(frozen=True)
 class Replaced:
-    """The part of a bin's actions that its inputs determine.
+    """The part of a bin's actions that its inputs determine: of its output, and `removes` in JSON.
 
-    Attributes:
-        partition_values: Of its files.
-        stats: Of its rows.
-        sizes: The bytes of each file.
-        removes: The remove action of each file, in JSON; thousands of objects would keep Python's
-            garbage collector busy.
+    Thousands of objects instead of JSON would keep Python's garbage collector busy.
     """
 
     partition_values: PartitionValues
@@ -79,7 +70,7 @@ class Replaced:
 def replace_files(source: Files, bins: Sequence[Bin]) -> list[Replaced]:
     """Make the actions of some bins' inputs.
 
-    They are removed as of now, before they are rewritten, as OPTIMIZE has it (OptimizeExecutor,
+    They are removed as of now, before they are rewritten, as OPTIMIZE does (OptimizeExecutor,
     operationTimestamp).
     """
     schema = physical_schema(source.snapshot.metadata)
@@ -87,31 +78,23 @@ def replace_files(source: Files, bins: Sequence[Bin]) -> list[Replaced]:
     stats = source.snapshot.stats.take(pa.array(source.in_snapshot(positions))).to_pylist()
     paths, sizes = source.paths(positions).to_pylist(), source.sizes[positions].tolist()
     values = partition_values(source, positions)
-    now = int(time.time() * 1000)
+    same = {"deletionTimestamp": int(time.time() * 1000), "dataChange": False, "extendedFileMetadata": True}
     ends = np.cumsum([len(bin_.positions) for bin_ in bins]).tolist()
     found = []
     for start, end in itertools.pairwise([0, *ends]):
-        files = zip(paths[start:end], values[start:end], sizes[start:end], strict=True)
-        removes = [_remove(*file, now) for file in files]
+        removes = [
+            json.dumps({"remove": {"path": path, **same, "partitionValues": row, "size": size_bytes}})
+            for path, row, size_bytes in zip(
+                paths[start:end], values[start:end], sizes[start:end], strict=True
+            )
+        ]
         merged = merge_stats(stats[start:end], schema)
         found.append(Replaced(values[start], merged, sizes[start:end], removes))
     return found
 
 
-def _remove(path: str, values: PartitionValues, size_bytes: int, now: int) -> str:
-    remove = {
-        "path": path,
-        "deletionTimestamp": now,
-        "dataChange": False,
-        "extendedFileMetadata": True,
-        "partitionValues": values,
-        "size": size_bytes,
-    }
-    return json.dumps({"remove": remove})
-
-
-def file_actions(store: Store, replaced: Iterable[Replaced], outputs: Iterable[Rewritten]) -> list[str]:
-    """The add of each bin's output, if that has rows, and the removes of its inputs, in JSON."""
+def file_actions(store: Store, replaced: Iterable[Replaced], outputs: Iterable[RewriteOutput]) -> list[str]:
+    """Return the add of each bin's output, if that has rows, and the removes of its inputs, in JSON."""
     actions: list[str] = []
     for files, output in zip(replaced, outputs, strict=True):
         if output.num_rows:
@@ -128,8 +111,8 @@ def file_actions(store: Store, replaced: Iterable[Replaced], outputs: Iterable[R
     return actions
 
 
-def commit_metrics(replaced: Iterable[Replaced], outputs: Iterable[Rewritten]) -> dict[str, int]:
-    """OPTIMIZE's metrics in the history (OptimizeExecutor, createMetrics); one output has rows at least."""
+def commit_metrics(replaced: Iterable[Replaced], outputs: Iterable[RewriteOutput]) -> dict[str, int]:
+    """Return OPTIMIZE's metrics for the history (OptimizeExecutor, createMetrics)."""
     added = sorted(output.size_bytes for output in outputs if output.num_rows)
     removed = [size_bytes for files in replaced for size_bytes in files.sizes]
     count = len(added)
@@ -148,11 +131,10 @@ def commit_metrics(replaced: Iterable[Replaced], outputs: Iterable[Rewritten]) -
 
 
 def merge_stats(stats: Sequence[str | None], schema: Mapping[str, Any]) -> MergedStats:
-    """Merge the stats of files.
+    """Merge the stats of files, given as JSON; `schema` is the table's, see `physical_schema`.
 
-    Args:
-        stats: The stats of each file as JSON text, null for none.
-        schema: The table's schema as the log has it, by physical names (see `physical_schema`).
+    The result has numRecords, and nullCount, minValues and maxValues of the columns of which every file has
+    them.
     """
     parts = [part for part in map(_parsed, stats) if part is not None]
     if len(parts) < len(stats) or not all(part.get("tightBounds", True) for part in parts):
@@ -171,31 +153,30 @@ def merge_stats(stats: Sequence[str | None], schema: Mapping[str, Any]) -> Merge
 
 
 def physical_schema(metadata: Metadata) -> dict[str, Any]:
-    """A table's schema by the names that data files and stats have."""
+    """Return a table's schema with the names that data files and stats have."""
 
-    def physical(schema: Mapping[str, Any]) -> dict[str, Any]:
-        kinds = [field["type"] for field in schema["fields"]]
-        types = [physical(kind) if _is_struct(kind) else kind for kind in kinds]
-        names = map(metadata.physical_name, schema["fields"])
-        fields = [{"name": name, "type": kind} for name, kind in zip(names, types, strict=True)]
-        return {"type": "struct", "fields": fields}
+    def physical(kind: Any) -> Any:
+        if not _is_struct(kind):
+            return kind
+        names = map(metadata.physical_name, kind["fields"])
+        fields = zip(names, (physical(field["type"]) for field in kind["fields"]), strict=True)
+        return {"type": "struct", "fields": [{"name": name, "type": inner} for name, inner in fields]}
 
-    return physical(metadata.schema)
+    found: dict[str, Any] = physical(metadata.schema)
+    return found
 
 
 def _parsed(text: str | None) -> dict[str, Any] | None:
-    """The stats with numbers as they are written, or None if there are none, or none that count."""
+    """Parse stats with exact decimals; None without numRecords."""
     try:
         stats = _DECODER.decode(text) if text else None
     except (ValueError, ArithmeticError, RecursionError):
         return None
-    if not isinstance(stats, dict) or not isinstance(stats.get("numRecords"), int):
-        return None
-    return stats
+    return stats if isinstance(stats, dict) and isinstance(stats.get("numRecords"), int) else None
 
 
 def _counts(parts: Sequence[Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The sums for each column that all parts count."""
+    """Add up the counts of each column that all parts count."""
     merged: dict[str, Any] = {}
     for name, kind in _columns(schema):
         values = [part.get(name) for part in parts]
@@ -210,12 +191,9 @@ def _counts(parts: Sequence[Any], schema: Mapping[str, Any]) -> dict[str, Any]:
 def _bounds(
     files: Sequence[tuple[Any, Any, int]], schema: Mapping[str, Any], pick: Callable[..., Any]
 ) -> dict[str, Any]:
-    """The least or greatest of each column of which all files have one, or nothing but nulls.
+    """Return the min or max of each column of which all files have one, or nothing but nulls.
 
-    Args:
-        files: The bounds, the null counts and the number of records of each file.
-        schema: Of the columns.
-        pick: min or max.
+    `files` are the bounds, the null counts and the number of records of each file.
     """
     merged: dict[str, Any] = {}
     for name, kind in _columns(schema):
@@ -228,9 +206,9 @@ def _bounds(
             if found and all(isinstance(bounds, dict) for bounds, _, _ in found):
                 merged[name] = _bounds(found, kind, pick)
         elif found and all(bound is not None for bound, _, _ in found):
-            value = _extreme([bound for bound, _, _ in found], kind, pick)
-            if value is not None:
-                merged[name] = value
+            # Left out if it isn't sure how values compare.
+            with contextlib.suppress(ValueError, TypeError, ArithmeticError):
+                merged[name] = pick((bound for bound, _, _ in found), key=partial(_sort_key, kind))
     return merged
 
 
@@ -242,17 +220,8 @@ def _is_struct(kind: Any) -> bool:
     return isinstance(kind, dict) and kind["type"] == "struct"
 
 
-def _extreme(values: list[Any], kind: Any, pick: Callable[..., Any]) -> Any:
-    """The least or greatest value, as it is written; None if it isn't sure."""
-    try:
-        keys = [_sort_key(value, kind) for value in values]
-    except (ValueError, TypeError, ArithmeticError):
-        return None
-    return values[keys.index(pick(keys))]
-
-
-def _sort_key(value: Any, kind: Any) -> Any:
-    """A value in stats so that it compares as the column's values do; raises if it isn't sure how."""
+def _sort_key(kind: Any, value: Any) -> Any:
+    """Return a value in stats so that it compares as the column's values do; raises if it isn't sure how."""
     is_number = isinstance(value, (int, Decimal)) and not isinstance(value, bool)
     if not isinstance(kind, str):
         raise TypeError(kind)

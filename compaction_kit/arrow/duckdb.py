@@ -1,7 +1,7 @@
-"""Compare the rows of files by DuckDB, which opens small files many times as fast as Spark does.
+"""Compare the rows of files, many times as fast as Spark does: bytes where they were copied, else by DuckDB.
 
-It can say that content is the same. Where it can't read files as Spark does, or finds a difference, Spark
-reads them all and has the last word (see `proof.compare`).
+Where DuckDB can't read files as Spark does, or finds a difference, Spark reads all files and decides (see
+`proof.compare`).
 """
 
 import importlib.util
@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from compaction_kit.arrow.copied import BytesComparison, DataFile
 from compaction_kit.arrow.job import FILE_COST, balanced
 from compaction_kit.arrow.refusals import data_schema, legacy_setting, runs_in_driver
 from compaction_kit.arrow.worker import Chunk, Content, read_content
@@ -27,7 +28,7 @@ from compaction_kit.execute.work import Adds, no_progress
 from compaction_kit.log.paths import canonical_paths, is_remote, is_unreadable, places
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.storage import Store
-from compaction_kit.verify import Fingerprint
+from compaction_kit.verify import BYTES, Fingerprint
 
 READER = "DuckDB"
 # Files that a task asks DuckDB for at once: it plans each query anew, and progress goes by them.
@@ -57,27 +58,56 @@ def compare_quickly(
         NotCompared: They can't be read so, or they differ by this reading.
         WorkCancelled: It was cancelled.
     """
-    schema = _readable_schema(spark, snapshot)
+    if not has_jvm(spark):
+        raise NotCompared("Spark Connect runs no other reader")
+    setting = legacy_setting(spark)
+    if setting is not None:
+        raise NotCompared(setting)
+    partitions: dict[tuple[Any, ...], int] = {}
     store = snapshot.store
-    groups: dict[tuple[Any, ...], int] = {}
-    chunks = [chunk for side, adds in enumerate((gone, new)) for chunk in _chunks(store, side, adds, groups)]
+    files = [_files(store, adds, partitions) for adds in (gone, new)]
+    proved = Fingerprint(0, (0, 0))
+    if store.is_local:
+        proved, files = _compare_bytes(spark, files, watch)
+    if not any(files):
+        return proved
+    schema = _readable_schema(spark, snapshot)
+    chunks = [chunk for side, these in enumerate(files) for chunk in _chunks(side, these)]
     found = _read(spark, store, chunks, schema, watch)
     sides: list[dict[int, Fingerprint]] = [defaultdict(lambda: Fingerprint(0, (0, 0))) for _ in range(2)]
     for content in found:
         if content.failure:
             raise NotCompared(content.failure)
         hash_sums = content.first, content.second
-        sides[content.side][content.group] += Fingerprint(content.num_rows, hash_sums, (READER,))
+        sides[content.side][content.partition] += Fingerprint(content.num_rows, hash_sums, (READER,))
     before, after = sides
     if dict(before) != dict(after):
         raise NotCompared("DuckDB reads other rows")
-    return sum(after.values(), Fingerprint(0, (0, 0), (READER,)))
+    return sum(after.values(), proved + Fingerprint(0, (0, 0), (READER,)))
+
+
+def _compare_bytes(
+    spark: SparkSession, files: list[list[DataFile]], watch: Callable[[float], None]
+) -> tuple[Fingerprint, list[list[DataFile]]]:
+    """Compare files that were concatenated; returns their fingerprint, and the files of both sides left."""
+    comparison = BytesComparison()
+    total = max(sum(file.size_bytes for file in files[0]), 1)
+
+    def tick() -> None:
+        try:
+            watch(comparison.bytes_done / total)
+        except BaseException:
+            comparison.stopped.set()
+            raise
+
+    left = run_cancellable(spark, lambda: comparison.run(*files), tick, is_final=False)
+    # Hashes of rows are of those that were decoded.
+    readers = (BYTES,) if comparison.num_rows else ()
+    return Fingerprint(comparison.num_rows, (0, 0), readers), list(left)
 
 
 def _readable_schema(spark: SparkSession, snapshot: Snapshot) -> bytes:
     """The columns of the data files, by physical names, serialized; NotCompared if Spark has to read."""
-    if not has_jvm(spark):
-        raise NotCompared("Spark Connect runs no other reader")
     if runs_in_driver(spark) and importlib.util.find_spec("duckdb") is None:
         raise NotCompared("duckdb isn't installed")
     store, metadata = snapshot.store, snapshot.metadata
@@ -85,9 +115,6 @@ def _readable_schema(spark: SparkSession, snapshot: Snapshot) -> bytes:
         raise NotCompared(f"executors can't reach {store.root} by pyarrow")
     if metadata.is_mapped_by_id:
         raise NotCompared("columns are found by their field ids")
-    setting = legacy_setting(spark)
-    if setting is not None:
-        raise NotCompared(setting)
     try:
         schema = data_schema(metadata, with_partition_columns=False)
     except UnsupportedTableError as error:
@@ -98,8 +125,8 @@ def _readable_schema(spark: SparkSession, snapshot: Snapshot) -> bytes:
     return serialized
 
 
-def _chunks(store: Store, side: int, adds: Adds, groups: dict[tuple[Any, ...], int]) -> Iterator[Chunk]:
-    """The files of one side in chunks; numbers the partitions that are new in `groups`."""
+def _files(store: Store, adds: Adds, partitions: dict[tuple[Any, ...], int]) -> list[DataFile]:
+    """Return where files are; numbers the partitions that are new in `partitions`."""
     actions = [action["add"] for action in adds]
     if any(action.get("deletionVector") for action in actions):
         raise NotCompared("a file has a deletion vector")
@@ -107,37 +134,41 @@ def _chunks(store: Store, side: int, adds: Adds, groups: dict[tuple[Any, ...], i
     found = places(paths, store)
     if pc.any(is_unreadable(paths)).as_py() or pc.any(is_remote(found)).as_py():
         raise NotCompared("a file has a path that Delta can't open, or is elsewhere")
-    files: list[tuple[int, str, int]] = []
-    size_bytes = 0
+    files = []
     for action, place in zip(actions, found.to_pylist(), strict=True):
         # For Delta "" is null.
         values = {name: value or None for name, value in (action.get("partitionValues") or {}).items()}
-        group = groups.setdefault(tuple(sorted(values.items())), len(groups))
-        files.append((group, store.place(place), int(action["size"])))
-        size_bytes += files[-1][2]
-        if len(files) == _MOST_FILES or size_bytes >= _MOST_BYTES:
-            yield Chunk(side, files)
-            files, size_bytes = [], 0
-    if files:
-        yield Chunk(side, files)
+        partition = partitions.setdefault(tuple(sorted(values.items())), len(partitions))
+        files.append(DataFile(partition, store.place(place), int(action["size"])))
+    return files
+
+
+def _chunks(side: int, files: Sequence[DataFile]) -> Iterator[Chunk]:
+    chunk: list[tuple[int, str, int]] = []
+    size_bytes = 0
+    for file in files:
+        # Plain tuples, because executors may lack this package.
+        chunk.append((file.partition, file.place, file.size_bytes))
+        size_bytes += file.size_bytes
+        if len(chunk) == _MOST_FILES or size_bytes >= _MOST_BYTES or file is files[-1]:
+            yield side, chunk
+            chunk, size_bytes = [], 0
 
 
 def _read(
     spark: SparkSession, store: Store, chunks: Sequence[Chunk], schema: bytes, watch: Callable[[float], None]
 ) -> list[Content]:
-    if not chunks:
-        return []
     context = spark.sparkContext
     done = context.accumulator(0)
-    costs = np.array([chunk.size_bytes + FILE_COST * len(chunk.files) for chunk in chunks])
-    groups = balanced(costs, context.defaultParallelism)
-    tasks = [[tuple(chunks[i]) for i in group] for group in groups]
+    sizes = np.array([sum(size for _, _, size in files) for _, files in chunks])
+    costs = sizes + FILE_COST * np.array([len(files) for _, files in chunks])
+    tasks = [[chunks[i] for i in group] for group in balanced(costs, context.defaultParallelism)]
     # Credentials go with the code: Spark lays data down in a file on its way.
     files = store.filesystem
     reading = context.parallelize(tasks, len(tasks)).flatMap(
         lambda task: read_content(task, schema, done.add, files)
     )
-    total = max(sum(chunk.size_bytes for chunk in chunks), 1)
+    total = max(int(sizes.sum()), 1)
     try:
         found = run_cancellable(spark, reading.collect, lambda: watch(done.value / total), is_final=False)
     except (PySparkException, Py4JError) as error:

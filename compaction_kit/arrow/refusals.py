@@ -4,54 +4,40 @@ import importlib
 import json
 import pickle
 import re
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from py4j.protocol import Py4JError
-from pyarrow.fs import FileSystem
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from compaction_kit.arrow import worker
+from compaction_kit.arrow import concat, worker
 from compaction_kit.arrow.worker.files import is_there
 from compaction_kit.compat import has_jvm, writes_partition_columns
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.execute.failures import reason_of
-from compaction_kit.log.metadata import Metadata, Protocol
+from compaction_kit.files import Files
+from compaction_kit.log.metadata import Metadata
 from compaction_kit.log.paths import is_remote, is_unreadable, places
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import BinPlan
 from compaction_kit.storage import Store
 
 # Writer features that stay intact when files are rewritten row by row; Delta's commit does the rest.
-_HARMLESS = frozenset(
-    {
-        "allowColumnDefaults",
-        "appendOnly",
-        "changeDataFeed",
-        "checkConstraints",
-        "checkpointProtection",
-        "clustering",
-        "columnMapping",
-        "deletionVectors",
-        "domainMetadata",
-        "generatedColumns",
-        "identityColumns",
-        "inCommitTimestamp",
-        "invariants",
-        "materializePartitionColumns",
-        "timestampNtz",
-        "v2Checkpoint",
-        "vacuumProtocolCheck",
-    }
-)
-# Years of more or less than four digits have a sign.
-_FAR_TIME = r'"[+-]\d{4,}-\d\d-\d\d[T ]'
+# fmt: off
+_HARMLESS = frozenset([
+    "allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints", "checkpointProtection",
+    "clustering", "columnMapping", "deletionVectors", "domainMetadata", "generatedColumns", "identityColumns",
+    "inCommitTimestamp", "invariants", "materializePartitionColumns", "timestampNtz", "v2Checkpoint",
+    "vacuumProtocolCheck",
+])
+# fmt: on
+# In stats, years of more or less than four digits have a sign.
+_YEARS = re.compile(r"(?!0000)\d{4}-")
 # The last writer version: its features are named (protocol, "Table Features").
 _NAMED_FEATURES = 7
 _SIMPLE = {
@@ -69,17 +55,20 @@ _SIMPLE = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+# The names of a column and of the structs that it is in, outermost first.
+Path = tuple[str, ...]
 _FIELD_ID = b"PARQUET:field_id"
 # Spark's masters whose tasks run in the driver's own process, with its Python; "local-cluster" is none.
 _ONE_PROCESS = re.compile(r"local($|\[)")
 # The oldest pyarrow that executors may have: 14 doesn't know the checksums of pages.
 _LEAST_PYARROW = 19
 # Executors may lack this package: they get the worker's code by value.
-cloudpickle.register_pickle_by_value(worker)  # type: ignore[no-untyped-call]
+for _package in (worker, concat):
+    cloudpickle.register_pickle_by_value(_package)  # type: ignore[no-untyped-call]
 
 
 def refuse_table(spark: SparkSession, plan: BinPlan) -> str | None:
-    """Why no bin of a plan can be rewritten with pyarrow; None if bins can."""
+    """Return why no bin of a plan can be rewritten with pyarrow; None if bins can."""
     snapshot = plan.source.snapshot
     store = snapshot.store
     if not has_jvm(spark):
@@ -89,25 +78,19 @@ def refuse_table(spark: SparkSession, plan: BinPlan) -> str | None:
     if plan.zorder_by:
         return "Z-ordering needs Spark"
     if plan.thresholds.max_records_per_file:
-        return "spark.sql.files.maxRecordsPerFile is set, by which a bin becomes several files"
-    return (
-        _refuse_protocol(snapshot.protocol)
-        or _refuse_types(spark, snapshot)
-        or legacy_setting(spark)
-        or refuse_executors(spark, store)
-    )
+        return "spark.sql.files.maxRecordsPerFile is set, so that a bin becomes several files"
+    return _refuse_content(spark, snapshot) or legacy_setting(spark) or refuse_executors(spark, store)
 
 
 def refuse_executors(spark: SparkSession, store: Store) -> str | None:
-    """Why a cluster's executors can't rewrite files of a store, as one task finds; None if they can.
+    """Return why a cluster's executors can't rewrite files of a store, as one task finds; None if they can.
 
-    Tasks that run in the driver's own process have what the driver has, so that none need look.
+    Tasks that run in the driver's own process have what the driver has.
     """
     if runs_in_driver(spark):
         return None
-    context = spark.sparkContext
     place, files = store.place(), store.filesystem
-    # As bytes, for without pyarrow it can't be loaded.
+    # As bytes, because without pyarrow it can't be loaded.
     reach = cloudpickle.dumps(partial(is_there, place, files))  # type: ignore[no-untyped-call]
 
     def look(_: Iterable[int]) -> list[str]:
@@ -125,36 +108,33 @@ def refuse_executors(spark: SparkSession, store: Store) -> str | None:
             return [f"can't reach {place}: {error}"]
 
     try:
-        reasons = context.parallelize([0], 1).mapPartitions(look).collect()
+        reasons = spark.sparkContext.parallelize([0], 1).mapPartitions(look).collect()
     except (PySparkException, Py4JError) as error:
         reasons = [f"can't run Python: {reason_of(error)}"]
-    return f"executors {_without_secrets(reasons[0], files)}" if reasons else None
-
-
-def runs_in_driver(spark: SparkSession) -> bool:
-    """Whether tasks run in the driver's own process, with its Python."""
-    return _ONE_PROCESS.match(str(spark.sparkContext.master)) is not None
-
-
-def _without_secrets(text: str, files: FileSystem | None) -> str:
-    """The first line of a text, without credentials."""
+    if not reasons:
+        return None
+    reason = reasons[0].partition("\n")[0].rstrip(" .")
     _, (options, *_) = files.__reduce__() if files else ("", ({},))
     for name, value in dict(options).items():
         if value and re.search("key|token", name):
-            text = text.replace(str(value), "…")
-    return text.partition("\n")[0].rstrip(" .")
+            reason = reason.replace(str(value), "…")
+    return f"executors {reason}"
+
+
+def runs_in_driver(spark: SparkSession) -> bool:
+    """Return whether tasks run in the driver's own process, with its Python."""
+    return _ONE_PROCESS.match(str(spark.sparkContext.master)) is not None
 
 
 def refuse_changes(spark: SparkSession, before: Snapshot, after: Snapshot) -> str | None:
-    """Why files that were rewritten for one version of the table don't fit a later one; None if they do.
+    """Return why files that were rewritten for one version don't fit a later one; None if they do.
 
     Columns added in between do no harm: in older files they are null.
     """
     metadata = after.metadata
     if (before.metadata.id, before.metadata.partition_columns) != (metadata.id, metadata.partition_columns):
         return "it was made anew"
-    reason = _refuse_protocol(after.protocol) or _refuse_types(spark, after)
-    if reason is not None:
+    if reason := _refuse_content(spark, after):
         return f"{reason} now"
     were, are = (has_partition_columns(spark, snapshot) for snapshot in (before, after))
     if are != were:
@@ -165,49 +145,74 @@ def refuse_changes(spark: SparkSession, before: Snapshot, after: Snapshot) -> st
 
 
 def refuse_bins(plan: BinPlan) -> dict[int, str]:
-    """Why some of a plan's bins can't be rewritten with pyarrow, by their number."""
+    """Return why some of a plan's bins can't be rewritten with pyarrow, by their number."""
     positions, bin_ids = plan.members
-    files = plan.source.to_arrow()
-    has_vector = files["deletion_vector_cardinality"].is_valid().to_numpy()[positions]
-    paths = plan.source.paths(positions)
-    store = plan.source.snapshot.store
-    found = places(paths, store)
+    has_vector = plan.source.to_arrow()["deletion_vector_cardinality"].is_valid().to_numpy()[positions]
+    paths, store = plan.source.paths(positions), plan.source.snapshot.store
     far = "not on a local disk" if store.is_local else "outside of the table's folder"
     reasons: dict[str, Any] = {
         "a file has a path that Delta can't open": is_unreadable(paths),
-        f"a file is {far}": is_remote(found),
+        f"a file is {far}": is_remote(places(paths, store)),
         "a file has a deletion vector": has_vector,
-        "a file has timestamps of years that pyarrow may read as others": _far_times(plan, positions),
     }
     return {int(number): reason for reason, hits in reasons.items() for number in bin_ids[np.asarray(hits)]}
 
 
-def _far_times(plan: BinPlan, positions: np.ndarray) -> np.ndarray:
-    """Whether the stats of each file have years before 1 or after 9999, which INT96 may hold."""
-    snapshot = plan.source.snapshot
-    if '"timestamp"' not in json.dumps(snapshot.metadata.schema):
-        return np.zeros(len(positions), dtype=bool)
-    stats = snapshot.stats.take(pa.array(plan.source.in_snapshot(positions)))
-    return np.array(pc.match_substring_regex(stats, _FAR_TIME).to_pylist(), dtype=bool)
+def shows_years(source: Files, positions: np.ndarray) -> np.ndarray:
+    """Return whether the stats of each file show that all its timestamps are of the years 1 to 9999."""
+    metadata = source.snapshot.metadata
+    fields = [f for f in metadata.schema["fields"] if f["name"] not in metadata.partition_columns]
+    paths = list(_timestamps({"type": "struct", "fields": fields}, metadata))
+    if not paths or None in paths:
+        return np.full(len(positions), not paths)
+    stats = source.snapshot.stats.take(pa.array(source.in_snapshot(positions))).to_pylist()
+    return np.array([_has_years(text, paths) for text in stats])
 
 
-def _refuse_protocol(protocol: Protocol) -> str | None:
-    if protocol.min_writer_version > _NAMED_FEATURES:
-        return f"the table needs writer version {protocol.min_writer_version}"
-    unknown = sorted(protocol.writer_features - _HARMLESS)
-    return f"the table has the feature {', '.join(unknown)}" if unknown else None
+def _timestamps(kind: Any, metadata: Metadata, path: Path = ()) -> Iterator[Path | None]:
+    """Yield the path of each timestamp column in stats; None for one in a list or map, which has none."""
+    if isinstance(kind, str):
+        if kind in ("timestamp", "timestamp_ntz"):
+            yield path
+    elif kind["type"] == "struct":
+        for field in kind["fields"]:
+            yield from _timestamps(field["type"], metadata, (*path, metadata.physical_name(field)))
+    elif '"timestamp' in json.dumps(kind):
+        yield None
+
+
+def _has_years(text: str | None, paths: Sequence[Path | None]) -> bool:
+    def found(name: str, path: Path | None) -> Any:
+        return reduce(lambda part, key: part.get(key, {}), path or (), stats.get(name, {}))
+
+    try:
+        stats = json.loads(text or "{}")
+        bounds = [
+            found(name, path)
+            for name in ("minValues", "maxValues")
+            for path in paths
+            if found("nullCount", path) != stats["numRecords"]
+        ]
+        return all(_YEARS.match(bound) for bound in bounds)
+    except (ValueError, TypeError, AttributeError, LookupError):
+        return False
 
 
 def legacy_setting(spark: SparkSession) -> str | None:
-    """Why dates may be of the old calendar: of files whose footers don't say, a setting of Spark does."""
+    """Return the setting that makes dates without a word in the footer those of the old calendar, if any."""
     for name in ("datetimeRebaseModeInRead", "int96RebaseModeInRead"):
         if (spark.conf.get(f"spark.sql.parquet.{name}", None) or "").upper() == "LEGACY":
             return f"spark.sql.parquet.{name} is LEGACY, so that dates may be of the old calendar"
     return None
 
 
-def _refuse_types(spark: SparkSession, snapshot: Snapshot) -> str | None:
-    metadata = snapshot.metadata
+def _refuse_content(spark: SparkSession, snapshot: Snapshot) -> str | None:
+    """Return the table feature or the type that pyarrow can't rewrite, if there is one."""
+    protocol, metadata = snapshot.protocol, snapshot.metadata
+    if protocol.min_writer_version > _NAMED_FEATURES:
+        return f"the table needs writer version {protocol.min_writer_version}"
+    if unknown := sorted(protocol.writer_features - _HARMLESS):
+        return f"the table has the feature {', '.join(unknown)}"
     if len(metadata.schema["fields"]) == len(metadata.partition_columns):
         return "the table has no column besides those it is partitioned by"
     try:
@@ -218,7 +223,7 @@ def _refuse_types(spark: SparkSession, snapshot: Snapshot) -> str | None:
 
 
 def data_schema(metadata: Metadata, with_partition_columns: bool) -> pa.Schema:
-    """The schema of the data files that Delta writes: physical names, field ids, partition columns last.
+    """Return the schema of data files that Delta writes: physical names, field ids, partition columns last.
 
     Raises:
         UnsupportedTableError: A column's type isn't known here.
@@ -231,7 +236,7 @@ def data_schema(metadata: Metadata, with_partition_columns: bool) -> pa.Schema:
 
 
 def has_partition_columns(spark: SparkSession, snapshot: Snapshot) -> bool:
-    """Whether Delta writes partition columns to data files (TransactionalWrite.writeFiles)."""
+    """Return whether Delta writes partition columns to data files (TransactionalWrite.writeFiles)."""
     if "materializePartitionColumns" in snapshot.protocol.writer_features:
         return True
     written = snapshot.metadata.configuration.get("delta.writePartitionColumnsToParquet", "true")

@@ -6,12 +6,11 @@ import posixpath
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 from pyarrow.fs import FileSystem
 
-from compaction_kit.arrow.worker import Rewritten
-from compaction_kit.arrow.worker.files import Storage, storage_of
+from compaction_kit.arrow.worker import RewriteOutput
+from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.errors import CompactionKitError
 from compaction_kit.execute.failures import BinFailed
 from compaction_kit.log.paths import is_within
@@ -34,24 +33,22 @@ class OnDisk:
     may_join = True
 
     def __init__(self, store: LocalStore, folders: Mapping[int, str], run: str):
-        self._store = store
-        self._folders = folders
-        self._run = run
+        self._store, self._folders, self._run = store, folders, run
         self._own = f"compaction-kit-{run}"
         self._has_begun = False
-        self.mark = store.place(self._own)
+        self.lease = store.place(self._own)
 
     @property
     def has_begun(self) -> bool:
         """Whether a task writes, which takes a while in workers that have just been started."""
-        # If the folder was deleted, the tasks will tell.
+        # If the folder was deleted, the tasks say so.
         with contextlib.suppress(CompactionKitError):
             self._has_begun = self._has_begun or len(self._store.entries(self._own)) > 1
         return self._has_begun
 
     def output(self, number: int) -> str:
-        """What the path of a bin's output begins with."""
-        return f"{self.mark}/part-{number:05d}-{self._run}"
+        """Return what the path of a bin's output begins with."""
+        return f"{self.lease}/part-{number:05d}-{self._run}"
 
     def __enter__(self) -> None:
         self._store.make_folder(self._own, exist_ok=False)
@@ -64,15 +61,14 @@ class OnDisk:
             # Again, if a file came after its listing.
             self._store.delete(self._own)
 
-    def placed(self, outputs: Iterable[Rewritten]) -> list[Rewritten]:
+    def publish(self, outputs: Iterable[RewriteOutput]) -> list[RewriteOutput]:
         """Move outputs to the folders of their bins."""
-        store, moved = self._store, list[Rewritten]()
+        store, moved = self._store, list[RewriteOutput]()
         made = {folder: _made(store, folder) for folder in set(self._folders.values())}
         try:
             for output in outputs:
-                place = output.path and posixpath.join(
-                    made[self._folders[output.number]], posixpath.basename(output.path)
-                )
+                name = posixpath.basename(output.path)
+                place = name and posixpath.join(made[self._folders[output.number]], name)
                 moved.append(output._replace(path=place and store.place(place)))
                 if place:
                     store.move(output.path, place)
@@ -83,22 +79,21 @@ class OnDisk:
             raise
         return moved
 
-    def discard(self, outputs: Iterable[Rewritten]) -> None:
+    def discard(self, outputs: Iterable[RewriteOutput]) -> None:
         """Delete outputs that no commit will name."""
-        for output in outputs:
-            if output.path:
-                self._store.delete(output.path)
-                self._store.delete(checksum_place(output.path))
+        for path in (output.path for output in outputs if output.path):
+            self._store.delete(path)
+            self._store.delete(checksum_place(path))
 
-    # There is nothing else: it went with the folder.
-    sweep = discard
+    # All others went with the folder.
+    delete_unreferenced = discard
 
 
 class InStore:
-    """Outputs on an object store: written where they stay, for none is there before it is whole.
+    """Outputs on an object store, which publishes a file when it is closed: they are written in place.
 
-    A task that outlives the run deletes its own, when it sees that the mark is gone (see `rewrite_shares`).
-    What was there before, the listing finds.
+    A task that outlives the run deletes its own outputs, when it sees that the lease is gone (see
+    `rewrite_bins`). Those that were there before are found by listing.
     """
 
     # The parts of a bin would have to be written, and read, once more.
@@ -107,12 +102,10 @@ class InStore:
     has_begun = True
 
     def __init__(self, store: Store, folders: Mapping[int, str], run: str):
-        self._store = store
-        self._folders = folders
-        self._run = run
-        self._placed: set[str] = set()
+        self._store, self._folders, self._run = store, folders, run
+        self._published: set[str] = set()
         # VACUUM deletes it in its time, if the process is killed.
-        self.mark = store.place(f"compaction-kit-{run}.in-use")
+        self.lease = store.place(f"compaction-kit-{run}.in-use")
 
     @property
     def files(self) -> FileSystem:
@@ -123,56 +116,52 @@ class InStore:
         return found
 
     def output(self, number: int) -> str:
-        """What the place of a bin's output begins with."""
+        """Return what the place of a bin's output begins with."""
         return self._store.place(posixpath.join(self._folders[number], f"part-{number:05d}-{self._run}"))
 
     def __enter__(self) -> None:
-        with storage_of(self.files).create(self.mark) as file:
+        with Storage(self.files).create(self.lease) as file:
             file.write(b"")
 
     def __exit__(self, *error: object) -> None:
-        storage_of(self.files).delete(self.mark)
+        Storage(self.files).delete(self.lease)
 
-    def placed(self, outputs: Iterable[Rewritten]) -> list[Rewritten]:
+    def publish(self, outputs: Iterable[RewriteOutput]) -> list[RewriteOutput]:
         """Take note of the outputs, which are in their places."""
         found = list(outputs)
-        self._placed = {output.path for output in found}
+        self._published = {output.path for output in found}
         return found
 
-    def discard(self, outputs: Iterable[Rewritten]) -> None:
-        """Leave outputs that no commit will name to `sweep`."""
+    def discard(self, outputs: Iterable[RewriteOutput]) -> None:
+        """Leave outputs that no commit will name to `delete_unreferenced`."""
 
-    def sweep(self, unnamed: Iterable[Rewritten]) -> None:
-        """Delete the outputs that no commit names, and those that no task came to tell of."""
-        named = self._placed - {output.path for output in unnamed}
+    def delete_unreferenced(self, unnamed: Iterable[RewriteOutput]) -> None:
+        """Delete the outputs that no commit names, and those of tasks that reported none."""
+        storage = Storage(self.files)
+        named = self._published - {output.path for output in unnamed}
+
+        def delete_in(folder: str) -> None:
+            # What can't be listed or deleted now is left to VACUUM.
+            with contextlib.suppress(CompactionKitError, OSError):
+                for entry in self._store.entries(folder):
+                    place = self._store.place(posixpath.join(folder, entry.name))
+                    if self._run in entry.name and place not in named:
+                        storage.delete(place)
+
         with ThreadPoolExecutor(_LISTINGS) as pool:
-            list(pool.map(partial(self._sweep, storage_of(self.files), named), set(self._folders.values())))
-
-    def _sweep(self, storage: Storage, named: set[str], folder: str) -> None:
-        # What can't be listed or deleted now is left to VACUUM.
-        with contextlib.suppress(CompactionKitError, OSError):
-            for entry in self._store.entries(folder):
-                place = self._store.place(posixpath.join(folder, entry.name))
-                if self._run in entry.name and place not in named:
-                    storage.delete(place)
+            list(pool.map(delete_in, set(self._folders.values())))
 
 
 Staging = OnDisk | InStore
 
 
 def staging_for(store: Store, folders: Mapping[int, str], run: str) -> Staging:
-    """Where the outputs of a run go.
-
-    Args:
-        store: The table's.
-        folders: The folder of each bin's output, by the bin's number.
-        run: An id that the names of outputs have.
-    """
+    """Return where the outputs of a run go, by the folder of each bin; their names have the run's id."""
     return OnDisk(store, folders, run) if isinstance(store, LocalStore) else InStore(store, folders, run)
 
 
 def _made(store: LocalStore, folder: str) -> str:
-    """A folder of a table, made if it isn't there; the table's own, "", if a link leads out of that."""
+    """Make a table's folder if it isn't there; returns the table's own, "", if a link leads out of that."""
     above = itertools.accumulate(folder.split("/"), "{}/{}".format)
     if not all(is_within(store.real(place), store.root) for place in above):
         return ""

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import wait
 from functools import partial
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from compaction_kit.arrow.actions import Replaced, commit_metrics, file_actions, replace_files
 from compaction_kit.arrow.job import Bin, BinJob
 from compaction_kit.arrow.refusals import refuse_bins, refuse_changes, refuse_table
-from compaction_kit.arrow.worker import Rewritten
+from compaction_kit.arrow.worker import RewriteOutput
 from compaction_kit.execute.commits import as_add, settings
 from compaction_kit.execute.delta import OptimizeTransaction, is_conflict
 from compaction_kit.execute.failures import BinFailed, TableChanged
@@ -20,7 +20,6 @@ from compaction_kit.execute.jobs import POLL_SECONDS, in_thread
 from compaction_kit.execute.proof import compare
 from compaction_kit.execute.work import Run, Strategy
 from compaction_kit.log.listing import LOG_FOLDER
-from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.text import format_count
 from compaction_kit.verify import Fingerprint
 
@@ -108,22 +107,27 @@ class _ArrowRun:
                 bins = self._commit(transaction, kept, replaced, pending)
 
     def _prepare(self, bins: list[Bin]) -> tuple[OptimizeTransaction, dict[int, Replaced]]:
-        """A transaction at the latest version, and the actions of each bin's inputs."""
+        """Begin a transaction at the latest version, and make the actions of each bin's inputs."""
         transaction = OptimizeTransaction(self._work.spark, self._work.table)
-        replaced = replace_files(self._source, bins)
-        return transaction, {bin_.number: files for bin_, files in zip(bins, replaced, strict=True)}
+        return transaction, dict(
+            zip([b.number for b in bins], replace_files(self._source, bins), strict=True)
+        )
 
     def _commit(
         self,
         transaction: OptimizeTransaction,
         bins: list[Bin],
         replaced: Mapping[int, Replaced],
-        pending: dict[int, Rewritten],
+        pending: dict[int, RewriteOutput],
     ) -> list[Bin]:
         """Compare and commit outputs; returns the live part of bins of which other writers took files."""
         work, lost = self._work, list[Bin]()
         proof: Fingerprint | None = None
         is_counted = False
+
+        def picked(numbers: list[int]) -> tuple[list[Replaced], list[RewriteOutput]]:
+            return [replaced[number] for number in numbers], [pending[number] for number in numbers]
+
         while bins:
             left = self._live_part(bins, transaction.version)
             sizes = {bin_.number: len(bin_.positions) for bin_ in left}
@@ -132,22 +136,26 @@ class _ArrowRun:
             if gone and not is_counted:
                 self._count_conflict(TableChanged(f"files of {format_count(len(gone), 'bin')} are gone"))
             if gone and proof is not None:
-                # If all bins and these have the same content as their outputs, so have the rest.
-                proof -= self._compare(self._actions(gone, replaced, pending))
+                # If all bins and these have the same content as their outputs, so have the rest. Each reader
+                # has hashes of its own: if another one compared these, the rest is compared once more.
+                part = self._compare(file_actions(work.store, *picked(gone)))
+                proof = proof - part if {*part.readers} <= {*proof.readers} else None
             lost += [bin_ for bin_ in left if bin_.number in gone]
             bins = whole
             numbers = [bin_.number for bin_ in bins]
             if not any(pending[number].num_rows for number in numbers):
                 break
-            actions = self._actions(numbers, replaced, pending)
-            metrics = commit_metrics(*_picked(numbers, replaced, pending))
+            actions = file_actions(work.store, *picked(numbers))
+            metrics = commit_metrics(*picked(numbers))
             if work.verify and proof is None:
                 proof = self._compare(actions)
             work.record.ask(work.record.committing)
             # After an error that is no conflict the commit may have been made: then they are live files.
             named = {number: pending.pop(number) for number in numbers if pending[number].num_rows}
             try:
-                confs = self._checksum_confs(transaction.version)
+                # After a version without a checksum file, Delta would read the whole log to write one.
+                has_one = work.store.is_taken(f"{LOG_FOLDER}/{transaction.version:020d}.crc")
+                confs = {} if has_one else _NO_CHECKSUM
                 with work.record.step("commit"), settings(work.spark, "arrow", work.plan.id, confs, proof):
                     self._watch(partial(transaction.commit, actions, metrics, work.plan.where))
                 break
@@ -173,21 +181,11 @@ class _ArrowRun:
             wait([outcome])
         outcome.result()
 
-    def _actions(
-        self, numbers: Iterable[int], replaced: Mapping[int, Replaced], pending: Mapping[int, Rewritten]
-    ) -> list[str]:
-        return file_actions(self._work.store, *_picked(numbers, replaced, pending))
-
     def _compare(self, lines: Iterable[str]) -> Fingerprint:
         """Compare the rows that file actions remove and add, before they are committed."""
         actions = [json.loads(line) for line in lines]
         gone = [as_add(action["remove"]) for action in actions if "remove" in action]
         return compare(self._work, gone, [action for action in actions if "add" in action])
-
-    def _checksum_confs(self, version: int) -> dict[str, str]:
-        """A version without a checksum file is followed by one without: Delta would read the whole log."""
-        has_one = self._work.store.is_taken(f"{LOG_FOLDER}/{version:020d}.crc")
-        return {} if has_one else _NO_CHECKSUM
 
     def _count_conflict(self, error: Exception) -> None:
         self._work.record.conflict(error)
@@ -195,28 +193,15 @@ class _ArrowRun:
             raise error
 
     def _live_part(self, bins: list[Bin], version: int) -> list[Bin]:
-        """The bins with their files that are still live at a version, if more than one is."""
+        """Return the bins with their files that are live at a version, if more than one is."""
         if version == self._work.plan.version or not bins:
             return bins
         snapshot = self._work.log.snapshot(version)
-        reason = refuse_changes(self._work.spark, self._source.snapshot, snapshot)
-        if reason is not None:
+        if reason := refuse_changes(self._work.spark, self._source.snapshot, snapshot):
             raise TableChanged(reason)
-        live = self._are_live(snapshot, bins)
-        trimmed = [Bin(bin_.number, bin_.positions[live[bin_.number]]) for bin_ in bins]
-        return [bin_ for bin_ in trimmed if len(bin_.positions) > 1]
-
-    def _are_live(self, snapshot: Snapshot, bins: Sequence[Bin]) -> dict[int, np.ndarray]:
-        """Whether each file of each bin is still live, and without a deletion vector."""
         whole = snapshot.live.filter(pc.is_null(snapshot.live["deletion_vector_id"]))
         paths = self._source.paths(np.concatenate([bin_.positions for bin_ in bins]))
         is_live = pc.is_in(paths, value_set=whole["path"].combine_chunks()).to_numpy()
         parts = np.split(is_live, np.cumsum([len(bin_.positions) for bin_ in bins])[:-1])
-        return {bin_.number: part for bin_, part in zip(bins, parts, strict=True)}
-
-
-def _picked(
-    numbers: Iterable[int], replaced: Mapping[int, Replaced], pending: Mapping[int, Rewritten]
-) -> tuple[list[Replaced], list[Rewritten]]:
-    numbers = list(numbers)
-    return [replaced[number] for number in numbers], [pending[number] for number in numbers]
+        trimmed = [Bin(bin_.number, bin_.positions[part]) for bin_, part in zip(bins, parts, strict=True)]
+        return [bin_ for bin_ in trimmed if len(bin_.positions) > 1]

@@ -7,14 +7,12 @@ session's, in JSON. The first task to write a file of a table meets with what `F
 analyst does. Other Pythons than the executors' first are in "pythons" in FOLDER.
 """
 
-import importlib.util
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ from pyspark.sql import SparkSession
 from compaction_kit import get_spark, interop, open_table, survey, workbench
 from compaction_kit.arrow import job
 from compaction_kit.arrow.refusals import refuse_executors
-from compaction_kit.arrow.worker import rewrite_shares
+from compaction_kit.arrow.worker import rewrite_bins
 from compaction_kit.errors import CompactionKitError
 from compaction_kit.execute import Progress
 from compaction_kit.storage import open_store
@@ -34,83 +32,60 @@ CONFIG = {
     # Begin when both executors are there.
     "spark.cores.max": 2,
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-    "spark.speculation": "true",
-    "spark.speculation.interval": "50ms",
-    "spark.speculation.quantile": "0.1",
-    "spark.speculation.minTaskRuntime": "1s",
-    "spark.speculation.efficiency.enabled": "false",
 }
-WAITING_SECONDS = 60
-BY_NIGHT = ("slow", "cancelled", "stored", "executor", "path")
-# A fault takes the path of the commit that the run is to make.
-Fault = Callable[[Path], None]
+BY_NIGHT = ("stored", "executor", "path")
+Fault = Callable[[], None]
 
 
-def kill_worker(_: Path) -> None:
+def kill_worker() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def kill_executor(_: Path) -> None:
+def kill_executor() -> None:
     """The parent of the daemon that has forked this process."""
     found = subprocess.run(["ps", "-o", "ppid=", "-p", str(os.getppid())], capture_output=True, check=True)
     os.kill(int(found.stdout), signal.SIGKILL)
 
 
-def wait_for_commit(commit: Path) -> None:
-    end = time.monotonic() + WAITING_SECONDS
-    while not commit.exists() and time.monotonic() < end:
-        time.sleep(0.02)
-
-
 FAULTS: dict[str, Fault] = {
     "worker": kill_worker,
     "stored": kill_worker,
-    "slow": wait_for_commit,
-    "cancelled": wait_for_commit,
     "executor": kill_executor,
 }
 
 
-def faulty(lost: Path, commit: Path, fault: Fault) -> Callable[..., Iterator[tuple[Any, ...]]]:
-    """`rewrite_shares`, with a fault after the first file of all, which is named in `lost`."""
+def faulty(lost: Path, fault: Fault) -> Callable[..., Iterator[tuple[Any, ...]]]:
+    """`rewrite_bins`, with a fault after the first file of all, which is named in `lost`."""
 
     def rewriting(*args: Any) -> Iterator[tuple[Any, ...]]:
-        for one in rewrite_shares(*args):
+        for one in rewrite_bins(*args):
             try:
                 with lost.open("x") as file:
                     file.write(one[2])
             except FileExistsError:
                 pass
             else:
-                fault(commit)
+                fault()
             yield one
 
     return rewriting
-
-
-class Stop(Exception):
-    pass
 
 
 def run(spark: SparkSession, folder: Path, name: str, strategy: str = "auto") -> dict[str, Any]:
     """Run a plan of a table; returns what is told of it."""
     table, lost = folder / name, folder / f"{name}.lost"
     plan = open_table(table if table.exists() else f"s3a://kit/{name}", spark).plan_compaction()
-    commit = table / "_delta_log" / f"{plan.version + 1:020}.json"
     fault = FAULTS.get(name)
-    vars(job)["rewrite_shares"] = faulty(lost, commit, fault) if fault else rewrite_shares
+    vars(job)["rewrite_bins"] = faulty(lost, fault) if fault else rewrite_bins
     fractions = []
 
     def watch(progress: Progress) -> None:
         fractions.append(progress.fraction)
-        if name == "cancelled" and lost.exists():
-            raise Stop
 
-    start = time.monotonic()
     try:
         result = plan.run(strategy=strategy, progress=watch)
     except CompactionKitError as error:
-        return {"error": str(error), "seconds": time.monotonic() - start}
+        return {"error": str(error)}
     return {
         "strategy": result.strategy,
         "reason": result.reason,
@@ -121,7 +96,6 @@ def run(spark: SparkSession, folder: Path, name: str, strategy: str = "auto") ->
         "num_bins": plan.num_bins,
         "steps": sorted(set(result.timeline["step"].to_pylist())),
         "fractions": fractions,
-        "seconds": time.monotonic() - start,
     }
 
 
@@ -150,10 +124,6 @@ def path(spark: SparkSession, folder: Path) -> dict[str, Any]:
     }
 
 
-def has_package(_: Iterable[int]) -> Iterator[bool]:
-    yield importlib.util.find_spec("compaction_kit") is not None
-
-
 def looked(spark: SparkSession, folder: Path, has_store: bool) -> dict[str, str | None]:
     """What `refuse_executors` says of several tables and Pythons."""
     context = spark.sparkContext
@@ -171,11 +141,9 @@ def main(to: str, settings: str, *by_night: str) -> None:
     spark = get_spark(CONFIG | json.loads(settings), s3="stored" in by_night)
     context = spark.sparkContext
     # The least, so that small bins are divided too.
-    job.LEAST_SHARE = 1
-    told: dict[str, Any] = {
-        "has_package": context.parallelize([0, 1], 2).mapPartitions(has_package).collect()
-    }
-    for name in ("planned", "worker", "slow", "cancelled", "stored"):
+    job.LEAST_PART = 1
+    told: dict[str, Any] = {}
+    for name in ("planned", "worker", "stored"):
         if name in by_night or name not in BY_NIGHT:
             told[name] = run(spark, folder, name)
     python = context.pythonExec

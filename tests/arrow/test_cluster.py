@@ -13,11 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
-from compaction_kit.arrow.refusals import refuse_executors
 from compaction_kit.datasets import shaped_table
-from compaction_kit.storage import open_store
 from tests import folders, rows
-from tests.arrow.cluster_runs import BY_NIGHT, WAITING_SECONDS
+from tests.arrow.cluster_runs import BY_NIGHT
 from tests.cluster import python_with, standalone
 from tests.conftest import QUICK
 from tests.releases import since_spark
@@ -27,7 +25,7 @@ from tests.stores import SECRET_KEY, s3_server
 pytestmark = [pytest.mark.spark, pytest.mark.slow, since_spark("4.0")]
 
 _PYSPARK = ("pyspark", "py4j")
-AT_NIGHT = {name: pytest.param(name, marks=pytest.mark.nightly) for name in ("slow", "executor", "cancelled")}
+AT_NIGHT = pytest.param("executor", marks=pytest.mark.nightly)
 
 
 class Runs:
@@ -107,13 +105,9 @@ def assert_clean(table: Path) -> None:
     assert not list(table.glob("compaction-kit-*"))
 
 
-def test_executors_have_no_package_of_ours(runs: Runs) -> None:
-    assert runs.told["has_package"] == [False, False]
-
-
 @pytest.mark.works("cluster", "read", "arrow", "proof", when="worker")
 @pytest.mark.works("cluster", "optimize", "proof", when="optimized")
-@pytest.mark.parametrize("name", ["planned", "worker", AT_NIGHT["slow"], AT_NIGHT["executor"], "optimized"])
+@pytest.mark.parametrize("name", ["planned", "worker", AT_NIGHT, "optimized"])
 def test_content_stays_and_nothing_else_does(runs: Runs, name: str) -> None:
     told, table = runs.told[name], runs.folder / ("bare" if name == "optimized" else name)
     assert (told["versions"], told["as_planned"], told["verified"]) == ([5], True, True)
@@ -145,7 +139,7 @@ def test_a_large_bin_is_divided_and_progress_is_told(runs: Runs) -> None:
     assert told["fractions"][-1] == 1
 
 
-@pytest.mark.parametrize("table", ["worker", *AT_NIGHT.values()])
+@pytest.mark.parametrize("table", ["worker", AT_NIGHT])
 def test_an_attempt_that_lost_had_written(runs: Runs, table: str) -> None:
     lost = runs.lost(table)
     assert lost.endswith(".parquet")
@@ -166,19 +160,6 @@ def test_an_attempt_that_lost_leaves_nothing_on_a_store(runs: Runs, shaped: Path
     outputs = {name for name in runs.stored - before if not name.startswith("_delta_log/")}
     assert {Path(name).name for name in outputs} <= runs.put - {lost}
     assert len(outputs) == told["num_files_added"] == told["num_bins"]
-
-
-@pytest.mark.nightly
-def test_a_slow_task_was_not_waited_for(runs: Runs) -> None:
-    assert runs.told["slow"]["seconds"] < WAITING_SECONDS
-
-
-@pytest.mark.nightly
-def test_a_run_that_is_cancelled_commits_nothing(runs: Runs) -> None:
-    told, table = runs.told["cancelled"], runs.folder / "cancelled"
-    assert told["error"] == "The run was cancelled: nothing was committed, the table is as it was."
-    assert open_table(table).version == 4
-    assert_clean(table)
 
 
 def test_executors_without_pyarrow_leave_it_to_optimize(runs: Runs) -> None:
@@ -210,7 +191,3 @@ def test_what_executors_cannot_reach_on_a_store_is_told_without_a_secret(runs: R
     assert denied.startswith("executors can't reach s3a://kit/denied: ")
     assert "ACCESS_DENIED" in denied
     assert SECRET_KEY not in denied
-
-
-def test_a_local_session_needs_no_look(spark: SparkSession) -> None:
-    assert refuse_executors(spark, open_store("/nowhere")) is None

@@ -1,6 +1,5 @@
 """Runs on a store: what they write, and what they leave there."""
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,8 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.arrow import job
-from compaction_kit.arrow.worker import rewrite_shares
-from compaction_kit.datasets import shaped_table
-from compaction_kit.errors import CompactionKitError, RunFailedError
+from compaction_kit.arrow.worker import rewrite_bins
+from compaction_kit.errors import CompactionKitError
 from tests import rows
 from tests.stores import SECRET_KEY, Server
 
@@ -60,47 +58,19 @@ def test_bins_are_rewritten_where_they_are(
     assert len({name.rpartition("/")[0] for name in live_in(table)}) == 3
 
 
-def test_a_bin_is_one_share_however_large(
-    spark: SparkSession, reached: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job, "LEAST_SHARE", 1)
-    table = reached.upload(
-        Path(shaped_table(tmp_path / "t", partitions=0, files=6, commits=2)), tmp_path.name
-    )
-    result = open_table(table, spark).plan_compaction().run(strategy="arrow")
-    assert (result.as_planned, result.verified, result.num_files_added) == (True, True, 1)
-    assert "join" not in result.timeline["step"].to_pylist()
-
-
 def test_outputs_of_tries_that_lost_are_swept_after_a_success(
     spark: SparkSession, reached: Server, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def twice(*args: Any) -> Iterator[tuple[Any, ...]]:
-        list(rewrite_shares(*args))
-        return rewrite_shares(*args)
+        list(rewrite_bins(*args))
+        return rewrite_bins(*args)
 
-    monkeypatch.setattr(job, "rewrite_shares", twice)
+    monkeypatch.setattr(job, "rewrite_bins", twice)
     before = data_of(reached, table)
     assert open_table(table, spark).plan_compaction().run(strategy="arrow").as_planned
     written = {one.path for one in reached.requests if one.method == "PUT" and "/part-" in one.path}
     assert len(written) == 6
     assert data_of(reached, table) == before | live_in(table)
-
-
-def test_a_task_that_dies_for_good_leaves_nothing(
-    spark: SparkSession, reached: Server, table: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def dying(*args: Any) -> Iterator[tuple[Any, ...]]:
-        for _ in rewrite_shares(*args):
-            os._exit(1)
-        yield ()
-
-    monkeypatch.setattr(job, "rewrite_shares", dying)
-    before = reached.names(table.rpartition("/")[2])
-    with pytest.raises(RunFailedError, match="A Python worker died"):
-        open_table(table, spark).plan_compaction().run(strategy="arrow")
-    assert any("/part-" in one.path for one in reached.requests if one.method == "PUT")
-    assert reached.names(table.rpartition("/")[2]) == before
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT"])

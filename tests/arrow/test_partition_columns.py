@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
@@ -163,11 +162,6 @@ def plain(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     return table_in(spark, tmp_path_factory.mktemp("plain") / "table", "none", READ_BY_ALL)
 
 
-def rows_of_deltalake(table: Path) -> list[str]:
-    rows = DeltaTable(str(table)).to_pyarrow_table().sort_by("id")
-    return [str(row) for row in rows.to_pylist()]
-
-
 @HAS_PROPERTY
 def test_they_are_left_out_where_the_property_says_so(
     spark: SparkSession, plain: Path, tmp_path: Path
@@ -178,16 +172,3 @@ def test_they_are_left_out_where_the_property_says_so(
     for add in compacted(table, "arrow").values():
         assert [one[0] for one in layout(file_of(table, add))] == ["id", "v"]
     assert rows_of(spark, table) == before
-
-
-@HAS_PROPERTY
-def test_the_table_feature_asks_for_them_whatever_the_property_says_and_others_take_them_from_the_log(
-    spark: SparkSession, plain: Path, tmp_path: Path
-) -> None:
-    table = folders.copy(plain, tmp_path / "table")
-    set_properties(spark, table, {"delta.enableMaterializePartitionColumnsFeature": "true"})
-    assert open_table(table).files().snapshot.metadata.configuration[WRITTEN] == "false"
-    before = rows_of_deltalake(table)
-    for add in compacted(table, "arrow").values():
-        assert [one[0] for one in layout(file_of(table, add))] == ["id", "v", *READ_BY_ALL]
-    assert rows_of_deltalake(table) == before

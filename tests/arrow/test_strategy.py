@@ -3,7 +3,6 @@
 import json
 import threading
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -28,7 +27,7 @@ from compaction_kit.errors import (
 )
 from compaction_kit.execute import CompactionResult, Progress
 from compaction_kit.execute.delta import OptimizeTransaction
-from tests import deltas_view, folders, handmade
+from tests import folders, handmade
 from tests.conftest import CopyOf
 from tests.execute.meanwhile import changed_metadata, once_rewriting
 from tests.folders import data_files
@@ -160,36 +159,6 @@ def test_partitions_with_vectors_go_to_optimize_and_are_told(
     assert result.batches["num_files_added"].to_pylist() == [1, 1]
     assert "to OPTIMIZE" in result.summary()
     assert table.plan_compaction().is_empty
-
-
-def test_bins_with_vectors_in_another_order_are_left_alone_and_told(
-    spark: SparkSession, copy_of: CopyOf, lived: Path
-) -> None:
-    plan = open_table(copy_of(lived)).plan_compaction(order="ingest")
-    result = plan.run(strategy="arrow")
-    assert set(result.refusals.values()) == {"a file has a deletion vector"}
-    assert (result.as_planned, len(result.versions)) == (False, 1)
-    assert "left alone" in result.summary()
-
-
-def test_a_plan_of_refused_bins_alone_is_refused(spark: SparkSession, copy_of: CopyOf, lived: Path) -> None:
-    folder = copy_of(lived)
-    handmade.remove_commits(folder, 3, 4)
-    deltas_view.forget(spark)
-    plan = open_table(folder).plan_compaction(where="p = '0'")
-    with pytest.raises(UnsupportedTableError, match="because a file has a deletion vector: run it with"):
-        plan.run(strategy="arrow", verify=False)
-    assert open_table(folder).version == 2
-
-
-def test_two_runs_at_once_do_not_meet(spark: SparkSession, shaped: Path, tmp_path: Path) -> None:
-    tables = [folders.copy(shaped, tmp_path / name) for name in "ab"]
-
-    def run(table: Path) -> CompactionResult:
-        return open_table(table, spark).plan_compaction().run(strategy="arrow", verify=False)
-
-    with ThreadPoolExecutor(2) as pool:
-        assert [result.versions for result in pool.map(run, tables)] == [(5,), (5,)]
 
 
 def test_a_file_that_is_gone_fails_in_one_sentence_and_leaves_nothing(
@@ -364,46 +333,6 @@ def test_batches_are_committed_one_by_one_and_a_new_plan_does_the_rest(
     assert result.num_files_removed == plan.num_files_removed - len(done)
     assert result.batches["version"].to_pylist() == list(result.versions)
     assert all(dict(metrics)["numAddedFiles"] == "1" for metrics in result.batches["metrics"].to_pylist())
-
-
-def test_a_cancelled_run_leaves_the_table_as_it_was(spark: SparkSession, changed: Path) -> None:
-    def stop() -> None:
-        raise KeyboardInterrupt
-
-    plan = open_table(changed).plan_compaction()
-    with pytest.raises(RunCancelled, match="nothing was committed, the table is as it was"):
-        plan.run(strategy="arrow", verify=False, progress=once_rewriting(stop))
-    assert open_table(changed).version == 4
-
-
-def test_a_stream_does_not_see_it(spark: SparkSession, changed: Path, tmp_path: Path) -> None:
-    seen: list[int] = []
-
-    def drain() -> None:
-        stream = spark.readStream.format("delta").load(str(changed)).writeStream
-        stream = stream.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = (
-            stream.foreachBatch(lambda batch, _: seen.append(batch.count()))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-
-    drain()
-    count = sum(seen)
-    assert open_table(changed).plan_compaction().run(strategy="arrow", verify=False).versions == (5,)
-    drain()
-    assert sum(seen) == count > 0
-
-
-def test_what_it_does_not_know_is_refused_by_name(spark: SparkSession, changed: Path) -> None:
-    """More of this is in tests/execute/test_choice.py."""
-    spark.sql(f"ALTER TABLE delta.`{changed}` SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')")
-    plan = open_table(changed).plan_compaction()
-    told = 'strategy="arrow" can\'t run this plan, because .*the feature .*rowTracking'
-    with pytest.raises(UnsupportedTableError, match=told) as caught:
-        plan.run(strategy="arrow")
-    assert "\n" not in str(caught.value)
 
 
 def test_z_order_is_refused(spark: SparkSession, changed: Path) -> None:

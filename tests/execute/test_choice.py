@@ -63,8 +63,8 @@ def test_auto_is_optimize_where_arrow_refuses_the_table_by_name(
 @pytest.mark.parametrize(
     ("column", "told"),
     [
-        ("{} t", "a file has timestamps of years"),
-        ("ARRAY({}) t", "column t.list.element has timestamps that"),
+        ("{} t", "column t is stored as INT96"),
+        ("ARRAY({}) t", "column t.list.element is stored as INT96"),
     ],
 )
 def test_auto_is_optimize_where_pyarrow_would_read_other_timestamps(

@@ -1,4 +1,4 @@
-"""The columns of a table's data files: which of them an older file has, and rows fitted to the table's types.
+"""The columns of a table's data files, and rows fitted to the table's types.
 
 Constants are columns of one value: partition columns, as the log has them. Delta writes them to data files,
 last and in the order of `partitionColumns`, and reads them from the log (see
@@ -19,15 +19,15 @@ class Refused(Exception):
 
 
 class Columns:
-    """The columns of a table's data files, looked up once for many files.
+    """The columns of a table's data files.
 
     Attributes:
         plain: The schema of outputs, by physical names.
-        schema: The columns that are read.
+        schema: The columns that are read; leaves at `in_dictionaries` stay dictionaries.
         constants: The columns after them that have one value each; texts are dictionaries.
         output: Both.
         leaves: The leaf columns of both, by their path in Parquet.
-        in_dictionaries: The leaf columns read that stay dictionaries.
+        in_dictionaries: The text columns that stay dictionaries, by their path in Parquet.
     """
 
     def __init__(
@@ -37,44 +37,30 @@ class Columns:
         constants: Collection[str] = (),
         in_dictionaries: Collection[str] = (),
     ):
-        """
-        Args:
-            plain: The schema of outputs, by physical names.
-            by_id: Whether readers match columns by field id and not by name.
-            constants: The names of the last columns, which have one value each and aren't read.
-            in_dictionaries: Text columns that stay dictionaries, by their path in Parquet.
-        """
+        """Take the schema of outputs, whether readers match columns by field id, and names of constants."""
         self.plain = plain
         self.leaves = [path for path, _ in all_leaves(plain.empty_table())]
         self.in_dictionaries = frozenset(in_dictionaries)
-        self.schema = pa.schema([field for field in plain if field.name not in constants])
+        read = [field for field in plain if field.name not in constants]
         if in_dictionaries:
-            fields = [_with_dictionaries(field, field.name, self.in_dictionaries) for field in self.schema]
-            self.schema = pa.schema(fields)
-        self.constants = pa.schema([_constant(plain.field(name)) for name in constants])
+            read = [_with_dictionaries(field, field.name, self.in_dictionaries) for field in read]
+        self.schema = pa.schema(read)
+        self.constants = pa.schema([_in_dictionary(plain.field(name)) for name in constants])
         self.output = pa.schema([*self.schema, *self.constants])
         self._by_id = by_id
-        self._last: tuple[pa.Schema, list[str]] | None = None
 
     def leaving(self, in_dictionaries: Collection[str]) -> "Columns":
-        """The same columns, of which more stay dictionaries."""
+        """Return the same columns, of which more stay dictionaries."""
         left = self.in_dictionaries.union(in_dictionaries)
         return Columns(self.plain, self._by_id, self.constants.names, left)
 
     def found_in(self, found: pa.Schema) -> list[str]:
-        """The table's columns that a file has; the same list for files of the same schema in a row.
+        """Return the table's columns that a file has.
 
         Raises:
             Refused: The file has one under a name of another case, which Spark takes for the same, or
                 its names and field ids contradict each other.
         """
-        # Looked up once: on a store several threads ask for their files.
-        last = self._last
-        if last is None or not found.equals(last[0], check_metadata=True):
-            last = self._last = found, self._wanted(found)
-        return last[1]
-
-    def _wanted(self, found: pa.Schema) -> list[str]:
         have, known = set(found.names), set(self.schema.names)
         alike = {name.lower(): name for name in known}
         for name in have - known:
@@ -85,8 +71,14 @@ class Columns:
         return [name for name in self.schema.names if name in have]
 
 
+def _in_dictionary(field: pa.Field) -> pa.Field:
+    """Return a constant's column: texts are dictionaries, so that they aren't repeated."""
+    is_text = pa.types.is_string(field.type) or pa.types.is_binary(field.type)
+    return field.with_type(pa.dictionary(pa.int8(), field.type)) if is_text else field
+
+
 def all_leaves(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
-    """The leaf columns with their paths in Parquet."""
+    """Yield the leaf columns with their paths in Parquet."""
     for name, column in zip(table.column_names, table.columns, strict=True):
         yield from _leaves(name, column.combine_chunks())
 
@@ -105,14 +97,8 @@ def _leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
         yield path, values
 
 
-def _constant(field: pa.Field) -> pa.Field:
-    """A column of one value: a dictionary, if it is a text, so that the text isn't repeated."""
-    is_text = pa.types.is_string(field.type) or pa.types.is_binary(field.type)
-    return field.with_type(pa.dictionary(pa.int8(), field.type)) if is_text else field
-
-
 def _with_dictionaries(field: pa.Field, path: str, paths: Collection[str]) -> pa.Field:
-    """A column whose leaves at these paths in Parquet are dictionaries."""
+    """Return a column whose leaves at these paths in Parquet are dictionaries."""
     kind = field.type
     if pa.types.is_struct(kind):
         fields = [_with_dictionaries(inner, f"{path}.{inner.name}", paths) for inner in kind]
@@ -133,12 +119,8 @@ def _check_ids(found: list[pa.Field], wanted: list[pa.Field]) -> None:
         number, same = _id(field), table.get(field.name)
         if (same is not None and number != _id(same)) or names.get(number, field.name) != field.name:
             raise Refused(f"a file has the id {number} for the column {field.name}, the table another")
-    for field in found:
-        same = table.get(field.name)
-        if same is None or field.type.num_fields != same.type.num_fields:
-            continue
-        if pa.types.is_struct(field.type):
-            _check_ids(*([kind.field(i) for i in range(kind.num_fields)] for kind in (field.type, same.type)))
+        if same is not None and pa.types.is_struct(field.type) and pa.types.is_struct(same.type):
+            _check_ids(list(field.type), list(same.type))
 
 
 def _id(field: pa.Field) -> str | None:
@@ -147,7 +129,7 @@ def _id(field: pa.Field) -> str | None:
 
 
 def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows with the table's columns and types; a column that an older file lacks is null.
+    """Return rows with the table's columns and types; a column that an older file lacks is null.
 
     Raises:
         Refused: A column is of another type.
@@ -172,27 +154,28 @@ def _cast(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
 
 
 def _is_same(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a cast from one type to the other changes no value."""
-    if pa.types.is_dictionary(found):
+    """Return whether a cast from one type to the other changes no value."""
+    types = pa.types
+    if types.is_dictionary(found):
         found = found.value_type
-    if pa.types.is_dictionary(wanted):
+    if types.is_dictionary(wanted):
         wanted = wanted.value_type
-    if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
+    if types.is_timestamp(found) and types.is_timestamp(wanted):
         # INT96 has no zone in its type, and Spark means UTC.
         return bool(found.unit == wanted.unit)
-    if pa.types.is_struct(found) and pa.types.is_struct(wanted):
-        names = [field.name for field in wanted]
-        return names == [field.name for field in found] and all(
-            _is_same(found.field(i).type, wanted.field(i).type) for i in range(len(names))
+    if types.is_struct(found) and types.is_struct(wanted):
+        names = [[field.name for field in kind] for kind in (found, wanted)]
+        return names[0] == names[1] and all(
+            _is_same(one.type, other.type) for one, other in zip(found, wanted, strict=True)
         )
-    if pa.types.is_map(found) and pa.types.is_map(wanted):
+    if types.is_map(found) and types.is_map(wanted):
         return _is_same(found.key_type, wanted.key_type) and _is_same(found.item_type, wanted.item_type)
-    if (pa.types.is_list(found) or pa.types.is_large_list(found)) and pa.types.is_list(wanted):
+    if (types.is_list(found) or types.is_large_list(found)) and types.is_list(wanted):
         return _is_same(found.value_type, wanted.value_type)
-    if pa.types.is_string(wanted):
-        return bool(pa.types.is_large_string(found) or pa.types.is_string_view(found) or found == wanted)
-    if pa.types.is_binary(wanted):
-        return bool(pa.types.is_large_binary(found) or pa.types.is_binary_view(found) or found == wanted)
+    if types.is_string(wanted):
+        return bool(types.is_large_string(found) or types.is_string_view(found) or found == wanted)
+    if types.is_binary(wanted):
+        return bool(types.is_large_binary(found) or types.is_binary_view(found) or found == wanted)
     return bool(found == wanted)
 
 
@@ -205,7 +188,7 @@ def with_constants(rows: pa.Table, constants: Sequence[pa.Array], schema: pa.Sch
 
 
 def has_constants(metadata: pq.FileMetaData, constants: Sequence[pa.Array]) -> bool:
-    """Whether the last columns of a file hold these values alone, as far as its statistics say."""
+    """Return whether a file's last columns hold these values alone, as far as its statistics say."""
     start = metadata.num_columns - len(constants)
     return all(
         _holds_only(metadata.row_group(i).column(number).statistics, value)

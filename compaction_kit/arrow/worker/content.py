@@ -5,7 +5,6 @@ What DuckDB's own hash takes for the same is told apart here: the signs of zeros
 and nulls in lists and structs.
 """
 
-import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -13,9 +12,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyarrow.fs import FileSystem
 
-from compaction_kit.arrow.worker.files import storage_of
+from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.arrow.worker.inputs import legacy_sign
-from compaction_kit.arrow.worker.shares import first_line, spare_modules
+from compaction_kit.arrow.worker.rewrite import first_line, spare_modules
 
 _SALT = 0x5EED
 # No column is called so.
@@ -28,8 +27,8 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
 }
-# DuckDB reads so many rows at once, whatever is in their lists, and takes some 70 bytes a value to hash them,
-# most of which its limit of memory doesn't count.
+# DuckDB reads this many rows at once, whatever is in their lists, and takes some 70 bytes a value to hash
+# them, most of which its limit of memory doesn't count.
 _BATCH_ROWS, _MOST_VALUES = 2048, 8 << 20
 _TYPES = {
     pa.string(): "VARCHAR",
@@ -47,35 +46,18 @@ _TYPES = {
 }
 
 
-class Chunk(NamedTuple):
-    """Some files of one set, read together.
-
-    Attributes:
-        side: Which set it is.
-        files: The group of each, its place as `files.Storage` has it, and its bytes.
-    """
-
-    side: int
-    files: Sequence[tuple[int, str, int]]
-
-    @property
-    def size_bytes(self) -> int:
-        """The bytes of all."""
-        return sum(size for _, _, size in self.files)
+# A side, and files: for each the number of its partition, its place and its bytes.
+Chunk = tuple[int, Sequence[tuple[int, str, int]]]
 
 
 class Content(NamedTuple):
-    """What some files of one group of one set hold; `failure` says why it isn't known.
+    """The rows that some files of one side and partition hold, and the sums of two hashes of each row.
 
-    Attributes:
-        side, group: As in `Chunk`.
-        num_rows: How many rows they have.
-        first, second: The sums of two hashes of each row.
-        failure: "" if it is known.
+    `failure` says why they aren't known; "" if they are.
     """
 
     side: int = 0
-    group: int = 0
+    partition: int = 0
     num_rows: int = 0
     first: int = 0
     second: int = 0
@@ -83,18 +65,18 @@ class Content(NamedTuple):
 
 
 def read_content(
-    chunks: Iterable[tuple[Any, ...]], schema: bytes, report: Callable[[int], None], files: FileSystem | None
+    chunks: Iterable[Chunk], schema: bytes, report: Callable[[int], None], files: FileSystem | None
 ) -> Iterator[tuple[Any, ...]]:
-    """Read chunks of files, and give what each group of them holds; ends with the first failure.
+    """Read chunks of files, and yield the content of each partition in them, up to the first failure.
 
     Args:
-        chunks: In the order of `Chunk`'s fields.
+        chunks: Of files that are read together.
         schema: The columns to read, by physical names, serialized.
         report: Called with the bytes of each chunk that is done.
         files: Of the table, if they aren't on a local disk.
 
     Returns:
-        Plain tuples in the order of `Content`'s fields.
+        Tuples of `Content`'s fields.
     """
     spare_modules()
     try:
@@ -103,32 +85,32 @@ def read_content(
         yield tuple(Content(failure=f"executors can't import duckdb ({error})"))
         return
     columns = pa.ipc.read_schema(pa.py_buffer(schema))
-    storage = storage_of(files)
+    storage = Storage(files)
     try:
         with duckdb.connect(config=_SETTINGS) as connection:
             # INT96 names no time zone, and is in this one.
             connection.execute("SET TimeZone = 'UTC'")
-            for chunk in itertools.starmap(Chunk, chunks):
-                inputs = [(place, size) for _, place, size in chunk.files]
-                with storage.on_disk(inputs) as paths:
-                    groups = [group for group, _, _ in chunk.files]
-                    for found in _contents(connection, dict(zip(paths, groups, strict=True)), columns):
-                        yield tuple(found._replace(side=chunk.side))
-                report(chunk.size_bytes)
+            for side, found in chunks:
+                sizes = [(place, size) for _, place, size in found]
+                with storage.on_disk(sizes) as paths:
+                    partition_of = {path: one[0] for path, one in zip(paths, found, strict=True)}
+                    for content in _contents(connection, partition_of, columns):
+                        yield tuple(content._replace(side=side))
+                report(sum(size for _, size in sizes))
     except Exception as error:
         yield tuple(Content(failure=f"DuckDB can't read them ({type(error).__name__}: {first_line(error)})"))
 
 
-def _contents(connection: Any, group_of: dict[str, int], columns: pa.Schema) -> Iterator[Content]:
-    paths = list(group_of)
+def _contents(connection: Any, partition_of: dict[str, int], columns: pa.Schema) -> Iterator[Content]:
+    paths = list(partition_of)
     _check_calendar(connection, paths, columns)
     _check_lists(connection, paths, columns)
-    rows = connection.execute(content_query(columns), [paths]).fetchall()
     sums: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
-    for path, *values in rows:
-        sums[group_of[path]] = [a + int(b) for a, b in zip(sums[group_of[path]], values, strict=True)]
-    for group, (num_rows, first, second) in sums.items():
-        yield Content(group=group, num_rows=num_rows, first=first, second=second)
+    for path, *values in connection.execute(content_query(columns), [paths]).fetchall():
+        total = sums[partition_of[path]]
+        total[:] = [a + int(b) for a, b in zip(total, values, strict=True)]
+    for partition, (num_rows, first, second) in sums.items():
+        yield Content(partition=partition, num_rows=num_rows, first=first, second=second)
 
 
 def _check_calendar(connection: Any, paths: list[str], columns: pa.Schema) -> None:
@@ -165,19 +147,14 @@ def _has_list(kind: pa.DataType) -> bool:
 
 
 def _has_time(kind: pa.DataType) -> bool:
-    if pa.types.is_nested(kind):
-        return any(_has_time(kind.field(i).type) for i in range(kind.num_fields))
-    return pa.types.is_temporal(kind)
+    inner = (kind.field(i).type for i in range(kind.num_fields)) if pa.types.is_nested(kind) else ()
+    return pa.types.is_temporal(kind) or any(map(_has_time, inner))
 
 
 def content_query(columns: pa.Schema) -> str:
-    """SQL that gives the path of each file that has rows, how many, and the sums of two hashes of each.
+    """Return SQL with one parameter, a list of paths, for each path's number of rows and sums of two hashes.
 
-    Args:
-        columns: What to read, by physical names; null where a file lacks them, as for Delta's readers.
-
-    Returns:
-        A statement of DuckDB with one parameter, the list of paths.
+    Columns that a file lacks are null, as for Delta's readers.
     """
     path = _quoted(_PATH)
     values = [part for field in columns for part in _parts(_quoted(field.name), field.type)]
@@ -195,7 +172,7 @@ def content_query(columns: pa.Schema) -> str:
 
 
 def _parts(value: str, kind: pa.DataType, depth: int = 0) -> list[str]:
-    """What to hash of a value, so that different values have different hashes."""
+    """Return what to hash of a value, so that different values have different hashes."""
     if pa.types.is_floating(kind):
         return [value, f"signbit({value}) AND {value} = 0"]
     if pa.types.is_struct(kind):
@@ -217,7 +194,7 @@ def _hashes(items: str, item: str, parts: list[str]) -> str:
 
 
 def type_name(kind: pa.DataType) -> str:
-    """What DuckDB calls a type of Arrow."""
+    """Return DuckDB's name of a type of Arrow."""
     if pa.types.is_decimal(kind):
         return f"DECIMAL({kind.precision},{kind.scale})"
     if pa.types.is_struct(kind):

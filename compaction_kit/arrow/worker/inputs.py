@@ -1,45 +1,48 @@
-"""The rows of data files, in order and in bounded memory."""
+"""The rows of data files, in order and in bounded memory.
+
+A few kilobytes may be gigabytes of rows: a dictionary holds each value once, and runs are stored as their
+length. What is surely small is decoded at once. Other files are read in batches, their texts as dictionaries
+where they are stored so; texts that are far larger than their dictionaries are written as they were read.
+"""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from compaction_kit.arrow.worker.columns import Columns, Refused, fitted
-from compaction_kit.arrow.worker.decoding import (
-    MOST_BATCH_BYTES,
-    MOST_ROWS,
-    Layout,
-    check_texts,
-    decoding_of,
-    layout_of,
-)
-from compaction_kit.arrow.worker.files import DISK, Input, Storage
-from compaction_kit.arrow.worker.footer import footer_bytes
-from compaction_kit.arrow.worker.pages import check_int96, int96_columns
+from compaction_kit.arrow.worker.columns import Columns, Refused, all_leaves, fitted
+from compaction_kit.arrow.worker.files import Input, Storage
 
+# Files whose rows take no more are decoded at once, those of others in batches of about these bytes.
+DECODED_AT_ONCE, BATCH_BYTES = 128 << 20, 8 << 20
+# Rows may be of very different sizes, and are held more than once while they are written.
+MOST_BATCH_BYTES, MOST_ROWS = 128 << 20, 1 << 16
+# Texts stay in dictionaries if they take this many times as much without.
+_FAR_LARGER = 4
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
+# Texts have an offset each, decimals 128 bits however they are stored, values in lists two levels of 16 bits.
+_TEXT, _OFFSET_BYTES, _DECIMAL_BYTES, _LEVEL_BYTES = "BYTE_ARRAY", 4, 16, 4
+_DICTIONARIES, _SHARED_PREFIXES = {"RLE_DICTIONARY", "PLAIN_DICTIONARY"}, "DELTA_BYTE_ARRAY"
 # Footers with one of these keys have dates or times in the old calendar, and so have those of Spark before
 # 3.1 (DataSourceUtils, datetimeRebaseSpec and int96RebaseSpec).
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-_VERSION = b"org.apache.spark.version"
-_FIRST_OF_TODAY = (3, 1)
+_VERSION, _FIRST_OF_TODAY = b"org.apache.spark.version", (3, 1)
 
 
 class Codec(NamedTuple):
-    """What pyarrow calls a codec, the level that Spark has, and the end of a file's name."""
+    """What pyarrow calls a codec, the level that Spark uses, and the end of a file's name."""
 
     name: str
     level: int | None
     suffix: str
 
 
-_SNAPPY = Codec("snappy", None, "snappy.parquet")
 # By the names that pyarrow gives in footers.
 _CODECS = {
     "UNCOMPRESSED": Codec("none", None, "parquet"),
-    "SNAPPY": _SNAPPY,
+    "SNAPPY": Codec("snappy", None, "snappy.parquet"),
     "GZIP": Codec("gzip", 6, "gz.parquet"),
     "ZSTD": Codec("zstd", 3, "zstd.parquet"),
     "LZ4": Codec("lz4", None, "lz4raw.parquet"),
@@ -48,130 +51,110 @@ _CODECS = {
 _NAMELESS = {"UNKNOWN": "Hadoop-framed LZ4"}
 
 
+class TextsFound(Exception):
+    """The text columns `columns`, by their path in Parquet, are far larger than their dictionaries."""
+
+    def __init__(self, columns: set[str]):
+        super().__init__(columns)
+        self.columns = columns
+
+
+class _Leaf(NamedTuple):
+    """A leaf column: its number, its path, whether it holds texts, and bytes per value beside those."""
+
+    number: int
+    path: str
+    is_text: bool
+    width: int
+
+
 class FileReader:
     """Reads files of one table; `codec` is that of the first one, or Spark's default if it has no rows."""
 
     codec: Codec
 
-    def __init__(self, columns: Columns, storage: Storage = DISK):
-        """
-        Args:
-            columns: Of the table's data files.
-            storage: Where these are.
-        """
-        self._columns = columns
-        self._storage = storage
+    def __init__(self, columns: Columns, storage: Storage, has_years: bool = True):
+        """`has_years` says that the log's statistics show timestamps of the years 1 to 9999 alone."""
+        self._columns, self._storage, self._has_years = columns, storage, has_years
         self._wanted: list[str] = []
-        self._layout = Layout(0, [])
+        self._leaves: list[_Leaf] = []
+        # None for all of a file's columns.
+        self._selected: list[str] | None = None
+        self._width = 0
+        self._is_flat = False
         self._schema: pq.ParquetSchema | None = None
-        self._int96: dict[int, pq.ColumnSchema] = {}
         self._footer: dict[bytes, bytes] | None = None
 
     def tables(self, inputs: Sequence[Input]) -> Iterator[pa.Table]:
-        """The rows of files, in order, with the table's columns that each file has.
-
-        Args:
-            inputs: Their paths and sizes in bytes.
+        """Yield the rows of files, in order, with the table's columns that each file has.
 
         Raises:
             Refused: A file can't be rewritten faithfully.
-            TextsFound: Texts are far larger than their dictionaries, and aren't left in them.
+            TextsFound: Texts are far larger than their dictionaries, and don't stay in them.
             OSError, ArrowException: A file can't be read.
         """
         for path, data in self._storage.loaded(inputs):
             try:
-                yield from self._rows(path, data)
+                with self.opened(path, data) as file:
+                    count = 0
+                    for table in self._rows(path, data, file):
+                        count += len(table)
+                        yield table
+                    if count != file.metadata.num_rows:
+                        promised = file.metadata.num_rows
+                        raise OSError(f"{path} has {promised} rows by its footer, and {count} were read")
             except (OSError, pa.ArrowException) as error:
                 # pyarrow doesn't say of which file.
                 raise error if path in str(error) else OSError(f"{path} can't be read: {error}") from error
 
     def opened(self, path: str, data: bytes | None = None) -> pq.ParquetFile:
-        """Open a file, and check its calendar and its columns.
-
-        Args:
-            path: Where it is.
-            data: Its bytes, if they have been read.
+        """Open a file, of which the bytes may have been read, and check its calendar and its columns.
 
         Raises:
             Refused: It can't be rewritten faithfully.
         """
         file = self._open(path, data)
-        footer = file.metadata.metadata or {}
+        metadata = file.metadata
         # Also where another file has decided the output's: Spark may be unable to read this one.
-        codec = _codec_of(file.metadata)
+        codec = _codec_of(metadata)
+        footer, is_known = metadata.metadata or {}, True
         if footer != self._footer:
+            is_known = False
             sign = legacy_sign(footer)
             if sign is not None:
-                file.close()
                 raise Refused(f"a file has dates of the old calendar ({sign})")
             if self._footer is None:
                 self.codec = codec
             self._footer = footer
-        wanted = self._columns.found_in(file.schema_arrow)
-        # Of one schema in Arrow there are several in Parquet.
-        if wanted is not self._wanted or not file.schema.equals(self._schema):
-            self._wanted, self._schema = wanted, file.schema
-            self._layout = layout_of(file.schema, wanted)
-            self._int96 = int96_columns(file.schema, wanted)
+        # Schemas in Parquet are compared without the names of structs.
+        if not (is_known and self._is_flat and file.schema.equals(self._schema)):
+            self._learn(file)
         return file
 
-    def _rows(self, path: str, data: bytes | None) -> Iterator[pa.Table]:
-        count = 0
-        with self.opened(path, data) as file:
-            promised = file.metadata.num_rows
-            if self._wanted:
-                tables = self._decoded(path, data, file)
-            else:
-                # A table without columns would not keep its number of rows.
-                tables = _nulls(self._columns.schema, promised)
-            for table in tables:
-                count += len(table)
-                yield table
-        if count != promised:
-            raise OSError(f"{path} has {promised} rows by its footer, and {count} were read")
-
-    def _decoded(self, path: str, data: bytes | None, file: pq.ParquetFile) -> Iterator[pa.Table]:
-        decoding = decoding_of(file.metadata, self._layout, partial(footer_bytes, path, data, self._storage))
-        if self._int96:
-            self._check_int96(path, data, file.metadata)
-        unsure = set(decoding.unsure) - self._columns.in_dictionaries
-        # No batches for a small file: that is slower.
-        is_whole = data is not None and decoding.is_small and file.metadata.num_rows <= MOST_ROWS
-        batch_rows = None if is_whole else decoding.batch_rows
-        if not unsure:
-            yield from self._batches(file, batch_rows, data)
-            return
-        with self._open(path, data, unsure) as file:
-            for batch in self._batches(file, batch_rows, data):
-                check_texts(batch, unsure)
-                yield fitted(batch, self._columns.schema)
-
-    def _check_int96(self, path: str, data: bytes | None, metadata: pq.FileMetaData) -> None:
-        if data is not None:
-            check_int96(lambda size, at: data[at : at + size], metadata, self._int96)
-            return
-        with self._storage.pages(path) as read:
-            check_int96(read, metadata, self._int96)
-
-    def _batches(
-        self, file: pq.ParquetFile, batch_rows: int | None, data: bytes | None
-    ) -> Iterator[pa.Table]:
-        if batch_rows is None:
-            yield file.read(columns=self._wanted, use_threads=False)
-            return
-        # What is buffered is held until the last of these row groups is read.
-        groups = range(file.num_row_groups)
-        parts = [groups] if data is not None or self._storage.is_local else [[group] for group in groups]
-        for part in parts:
-            for batch in file.iter_batches(batch_rows, row_groups=part, columns=self._wanted):
-                if batch.nbytes > MOST_BATCH_BYTES:
-                    raise Refused(f"some of a file's rows take {batch.nbytes >> 20} MiB in memory")
-                yield pa.Table.from_batches([batch])
+    def _learn(self, file: pq.ParquetFile) -> None:
+        """Look up the wanted columns of a file that may differ from the one before."""
+        names = file.schema_arrow.names
+        self._wanted = self._columns.found_in(file.schema_arrow)
+        self._selected = None if self._wanted == names else self._wanted
+        self._schema, self._leaves = file.schema, _leaves_of(file.schema, self._wanted)
+        self._width = sum(leaf.width for leaf in self._leaves)
+        leaves = list(map(file.schema.column, range(len(file.schema))))
+        self._is_flat = [leaf.path for leaf in leaves] == names
+        old = [
+            leaves[leaf.number].path for leaf in self._leaves if leaves[leaf.number].physical_type == "INT96"
+        ]
+        if old and not self._has_years:
+            raise Refused(
+                f"column {old[0]} is stored as INT96, which pyarrow reads right for the years 1 to 9999, "
+                "and the log's statistics don't show that it has no others"
+            )
 
     def _open(self, path: str, data: bytes | None, unsure: Collection[str] = ()) -> pq.ParquetFile:
         left = self._columns.in_dictionaries.union(unsure)
-        source = self._storage.source(path) if data is None else pa.BufferReader(data)
-        reading = self._storage.reading if data is None else {"buffer_size": 0, "pre_buffer": False}
+        is_read = data is not None
+        source = (
+            pa.BufferReader(data) if is_read else path if self._storage.is_local else self._storage.open(path)
+        )
         metadata = pq.read_metadata(source) if left else None
         leaves = map(metadata.schema.column, range(len(metadata.schema))) if metadata else ()
         return pq.ParquetFile(
@@ -180,14 +163,103 @@ class FileReader:
             read_dictionary=[leaf.path for leaf in leaves if leaf.path in left] or None,
             coerce_int96_timestamp_unit="us",
             page_checksum_verification=True,
-            **reading,
+            **{"buffer_size": 0, "pre_buffer": False} if is_read else self._storage.reading,
         )
+
+    def _rows(self, path: str, data: bytes | None, file: pq.ParquetFile) -> Iterator[pa.Table]:
+        metadata = file.metadata
+        if not self._wanted:
+            # A table without columns would not keep its number of rows.
+            schema = self._columns.schema
+            for start in range(0, metadata.num_rows, MOST_ROWS):
+                count = min(MOST_ROWS, metadata.num_rows - start)
+                yield pa.table([pa.nulls(count, field.type) for field in schema], schema=schema)
+            return
+        is_small, batch_rows, unsure = self._decoding(metadata)
+        # No batches for a small file: that is slower.
+        if is_small and data is not None and metadata.num_rows <= MOST_ROWS:
+            yield file.read(columns=self._selected, use_threads=False)
+            return
+        unsure -= self._columns.in_dictionaries
+        if not unsure:
+            yield from self._batches(file, batch_rows, data)
+            return
+        with self._open(path, data, unsure) as file:
+            for batch in self._batches(file, batch_rows, data):
+                _check_texts(batch, unsure)
+                yield fitted(batch, self._columns.schema)
+
+    def _decoding(self, metadata: pq.FileMetaData) -> tuple[bool, int, set[str]]:
+        """Return whether all rows are small, how many to decode at once, and the texts that may be large."""
+        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+        # Each value takes no more than all pages, and no less than its column's width.
+        rough = sum(group.num_rows * (group.total_byte_size + self._width) for group in groups)
+        if self._is_flat and rough <= DECODED_AT_ONCE:
+            return True, MOST_ROWS, set()
+        total = bounds = most = 0
+        unsure: set[str] = set()
+        shared: set[str] = set()
+        for group in groups:
+            size = 0
+            for leaf in self._leaves:
+                chunk = group.column(leaf.number)
+                size += chunk.num_values * leaf.width
+                if leaf.is_text:
+                    # All texts are in the pages, if each is written out, and else each of them is.
+                    size += chunk.total_uncompressed_size
+                    encodings = set(chunk.encodings)
+                    if encodings & (_DICTIONARIES | {_SHARED_PREFIXES}):
+                        bounds += chunk.num_values * chunk.total_uncompressed_size
+                        (shared if _SHARED_PREFIXES in encodings else unsure).add(leaf.path)
+            total += size
+            most = max(most, size // max(group.num_rows, 1))
+        batch_rows = max(min(BATCH_BYTES // max(most, 1), MOST_ROWS), 1)
+        if total + bounds <= DECODED_AT_ONCE:
+            return True, batch_rows, set()
+        for path in shared:
+            raise Refused(f"the texts of column {path} are stored without their common prefixes")
+        return total <= DECODED_AT_ONCE and not unsure, batch_rows, unsure
+
+    def _batches(self, file: pq.ParquetFile, batch_rows: int, data: bytes | None) -> Iterator[pa.Table]:
+        # What is buffered is held until the last of these row groups is read.
+        groups = range(file.num_row_groups)
+        parts = [groups] if data is not None or self._storage.is_local else [[group] for group in groups]
+        for part in parts:
+            for batch in file.iter_batches(batch_rows, row_groups=part, columns=self._selected):
+                if batch.nbytes > MOST_BATCH_BYTES:
+                    raise Refused(f"some of a file's rows take {batch.nbytes >> 20} MiB in memory")
+                yield pa.Table.from_batches([batch])
+
+
+def _leaves_of(schema: pq.ParquetSchema, columns: Collection[str]) -> list[_Leaf]:
+    found = []
+    for number, leaf in enumerate(map(schema.column, range(len(schema)))):
+        if leaf.path.split(".", 1)[0] in columns:
+            is_text, is_decimal = leaf.physical_type == _TEXT, leaf.logical_type.type == "DECIMAL"
+            width = _DECIMAL_BYTES if is_decimal else _WIDTHS.get(leaf.physical_type, leaf.length)
+            width = _OFFSET_BYTES if is_text else width
+            width += _LEVEL_BYTES if leaf.max_repetition_level else 0
+            found.append(_Leaf(number, leaf.path, is_text, width))
+    return found
+
+
+def _check_texts(rows: pa.Table, columns: Collection[str]) -> None:
+    """Raise TextsFound if texts that were read as dictionaries take too much to be decoded."""
+    names = {path.split(".", 1)[0] for path in columns}
+    large = set()
+    for path, leaf in all_leaves(rows.select([name for name in rows.column_names if name in names])):
+        if path in columns and pa.types.is_dictionary(leaf.type):
+            size = pc.sum(pc.binary_length(leaf.dictionary).take(leaf.indices)).as_py() or 0
+            if size > min(max(_FAR_LARGER * leaf.nbytes, BATCH_BYTES), MOST_BATCH_BYTES):
+                large.add(path)
+    if large:
+        raise TextsFound(large)
 
 
 def _codec_of(metadata: pq.FileMetaData) -> Codec:
-    """The codec of a file's first column; Spark's default, if it has none."""
+    """Return the codec of a file's first column; Spark's default, if it has none."""
     if not metadata.num_row_groups or not metadata.num_columns:
-        return _SNAPPY
+        return _CODECS["SNAPPY"]
     name = metadata.row_group(0).column(0).compression
     if name not in _CODECS:
         raise Refused(f"a file is compressed with {_NAMELESS.get(name, name)}, which pyarrow or Spark lacks")
@@ -195,15 +267,9 @@ def _codec_of(metadata: pq.FileMetaData) -> Codec:
 
 
 def legacy_sign(footer: Mapping[bytes, bytes]) -> str | None:
-    """The sign of a footer's key-value metadata that dates or times may be of the old calendar, if any."""
+    """Return the sign in a footer's key-value metadata that dates may be of the old calendar, if any."""
     marks = [key.decode() for key in _LEGACY if key in footer]
     version = footer.get(_VERSION, b"").decode()
     numbers = [int(part) for part in version.split(".")[:2] if part.isdigit()]
     is_old = bool(version) and tuple(numbers) < _FIRST_OF_TODAY
     return marks[0] if marks else f"Spark {version}" if is_old else None
-
-
-def _nulls(schema: pa.Schema, num_rows: int) -> Iterator[pa.Table]:
-    for start in range(0, num_rows, MOST_ROWS):
-        count = min(MOST_ROWS, num_rows - start)
-        yield pa.table([pa.nulls(count, field.type) for field in schema], schema=schema)

@@ -3,7 +3,6 @@
 import shutil
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from compaction_kit.arrow.worker import Share, decoding
+from compaction_kit.arrow.worker import RewriteTask, inputs
 from compaction_kit.arrow.worker.columns import Refused
-from compaction_kit.arrow.worker.footer import footer_bytes
-from compaction_kit.arrow.worker.shares import rewrite_share
-from tests.arrow.worker.test_shares import share_of
+from compaction_kit.arrow.worker.rewrite import rewrite
+from tests.arrow.worker.test_rewrite import task_of
 
 MOST = 1.2 * 2**30
 # What a process held at most shows for its whole life: each share gets one of its own.
@@ -23,13 +21,13 @@ ALONE = """
 import resource, sys
 import pyarrow.parquet as pq
 from pathlib import Path
-from compaction_kit.arrow.worker import Rewritten, Share, rewrite_shares
+from compaction_kit.arrow.worker import RewriteOutput, RewriteTask, rewrite_bins
 resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
 folder = Path(sys.argv[1])
 inputs = [(str(path), path.stat().st_size) for path in sorted(folder.glob("?.parquet"))]
 schema = pq.read_schema(inputs[0][0]).serialize().to_pybytes()
-share = Share(0, 0, 1, inputs, str(folder / "part"), str(folder), schema, {}, False, {})
-(done,) = (Rewritten(*one) for one in rewrite_shares([tuple(share)], lambda _: None))
+share = RewriteTask(0, 0, 1, inputs, str(folder / "part"), str(folder), schema, {}, False, True, {})
+(done,) = (RewriteOutput(*one) for one in rewrite_bins([tuple(share)], lambda _: None))
 assert done.failure is None and done.refusal is None, done
 print(done.num_rows, done.size_bytes, done.peak_bytes, done.path)
 """
@@ -40,25 +38,6 @@ def rewritten_alone(folder: Path) -> tuple[int, int, int, str]:
     told = subprocess.run([sys.executable, "-c", ALONE, folder], capture_output=True, text=True, check=True)
     rows, size, peak, path = told.stdout.split()
     return int(rows), int(size), int(peak), path
-
-
-def decoding_of_file(path: Path, told_by: Path) -> decoding.Decoding:
-    """How a file's column "s" is decoded if another's footer tells the sizes of texts."""
-    metadata = pq.read_metadata(path)
-    layout = decoding.layout_of(metadata.schema, ["s"])
-    return decoding.decoding_of(metadata, layout, partial(footer_bytes, str(told_by), None))
-
-
-def test_texts_are_read_as_dictionaries_only_where_the_footer_leaves_their_size_open(tmp_path: Path) -> None:
-    few, long, none = tmp_path / "few", tmp_path / "long", tmp_path / "none"
-    pq.write_table(pa.table({"s": [f"{i * 7_919:040d}" for i in range(60_000)]}), few)
-    pq.write_table(pa.table({"s": repeated(pa.array(["x" * 20_000]), 60_000)}), long, store_schema=False)
-    pq.write_table(pa.table({"s": range(60_000)}), none)
-    # Its dictionary was outgrown: by its own size, each text might be as long as the whole.
-    assert "PLAIN" in pq.read_metadata(few).row_group(0).column(0).encodings
-    assert decoding_of_file(few, told_by=few)[::2] == (True, [])
-    assert decoding_of_file(few, told_by=none).unsure == ["s"]
-    assert decoding_of_file(long, told_by=long).unsure == ["s"]
 
 
 def repeated(texts: pa.Array, count: int) -> pa.DictionaryArray:
@@ -118,8 +97,8 @@ NESTED = {
 def test_texts_left_in_dictionaries_are_the_same_wherever_they_stand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decoding, "DECODED_AT_ONCE", 1_000)
-    monkeypatch.setattr(decoding, "BATCH_BYTES", 1_000)
+    monkeypatch.setattr(inputs, "DECODED_AT_ONCE", 1_000)
+    monkeypatch.setattr(inputs, "BATCH_BYTES", 1_000)
     tables = []
     for word in "abc":
         long = word * 500
@@ -133,8 +112,8 @@ def test_texts_left_in_dictionaries_are_the_same_wherever_they_stand(
     tables.append(tables[0].select(["l"]))
     # A column of one value behind them is none that is read.
     schema = tables[0].schema.append(pa.field("p", pa.string()))
-    share = share_of(tmp_path, tables, schema)._replace(constants={"p": "x"})
-    path, num_rows = rewrite_share(share)
+    share = task_of(tmp_path, tables, schema)._replace(constants={"p": "x"})
+    path, num_rows = rewrite(share)
     expected = pa.concat_tables(tables, promote_options="default")
     expected = expected.append_column("p", pa.array(["x"] * len(expected)))
     assert num_rows == len(expected)
@@ -147,20 +126,20 @@ def test_texts_left_in_dictionaries_are_the_same_wherever_they_stand(
 def test_texts_of_which_the_size_can_not_be_known_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decoding, "DECODED_AT_ONCE", 1_000)
+    monkeypatch.setattr(inputs, "DECODED_AT_ONCE", 1_000)
     table = pa.table({"s": ["x" * 500] * 100})
     options = {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY"}
-    one: Share = share_of(tmp_path, [table], **options)
+    one: RewriteTask = task_of(tmp_path, [table], **options)
     with pytest.raises(Refused, match="the texts of column s are stored without their common prefixes"):
-        rewrite_share(one)
+        rewrite(one)
     assert not list(tmp_path.glob("part-*"))
 
 
 def test_rows_of_very_different_sizes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "DECODED_AT_ONCE", 1_000)
-    monkeypatch.setattr("compaction_kit.arrow.worker.inputs.MOST_BATCH_BYTES", 1 << 20)
+    monkeypatch.setattr(inputs, "DECODED_AT_ONCE", 1_000)
+    monkeypatch.setattr(inputs, "MOST_BATCH_BYTES", 1 << 20)
     table = pa.table(
         {"l": pa.array([[7] * 500_000, *[[]] * 1_000], pa.list_(pa.field("element", pa.int64())))}
     )
     with pytest.raises(Refused, match="some of a file's rows take 3 MiB in memory"):
-        rewrite_share(share_of(tmp_path, [table]))
+        rewrite(task_of(tmp_path, [table]))

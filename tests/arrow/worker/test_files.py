@@ -1,14 +1,9 @@
 """Shares of bins rewritten on an object store, without Spark."""
 
-import os
-import pickle
 import re
-import subprocess
-import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -17,11 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow.fs import AwsStandardS3RetryStrategy, FileSystem, S3FileSystem
-from pyspark import cloudpickle
 
-from compaction_kit.arrow import worker
-from compaction_kit.arrow.worker import Rewritten, Share, files, outputs, rewrite_shares
-from tests.arrow.worker.test_shares import everything, int96_file, share_of
+from compaction_kit.arrow.worker import RewriteOutput, RewriteTask, files, outputs, rewrite_bins
+from tests.arrow.worker.test_rewrite import task_of
 from tests.stores import BUCKET, SECRET_KEY, Server
 
 MIXED = pa.table({"i": range(1_000), "s": [f"text {i % 7}" for i in range(1_000)]})
@@ -31,42 +24,42 @@ def files_of(s3: Server, **options: Any) -> FileSystem:
     return S3FileSystem(**s3.options | options)
 
 
-def stored(s3: Server, share: Share, number: int = 0) -> Share:
+def stored(s3: Server, share: RewriteTask, number: int = 0) -> RewriteTask:
     """A share of local files as one of objects, with the mark of its run."""
-    folder = Path(share.mark)
+    folder = Path(share.lease)
     root = s3.upload(folder, f"shares/{uuid.uuid4().hex}/p=a %b")
     mark = f"{root}/../in-use".replace("/p=a %b/..", "")
     with s3.filesystem().open_output_stream(mark.removeprefix("s3a://")) as file:
         file.write(b"")
     s3.requests.clear()
     inputs = [(f"{root}/{Path(path).relative_to(folder)}", size) for path, size in share.inputs]
-    return share._replace(number=number, inputs=inputs, output=f"{root}/part-{number}", mark=mark)
+    return share._replace(number=number, inputs=inputs, output=f"{root}/part-{number}", lease=mark)
 
 
-def results_of(s3: Server, *shares: Share, **options: Any) -> list[Rewritten]:
-    found = rewrite_shares(map(tuple, shares), lambda _: None, files_of(s3, **options))
-    return [Rewritten(*one) for one in found]
+def results_of(s3: Server, *shares: RewriteTask, **options: Any) -> list[RewriteOutput]:
+    found = rewrite_bins(map(tuple, shares), lambda _: None, files_of(s3, **options))
+    return [RewriteOutput(*one) for one in found]
 
 
-def rows_of(s3: Server, output: Rewritten) -> pa.Table:
+def rows_of(s3: Server, output: RewriteOutput) -> pa.Table:
     place = output.path.removeprefix("s3a://")
     assert s3.filesystem().get_file_info(place).size == output.size_bytes
     return pq.read_table(place, filesystem=s3.filesystem(), partitioning=None)
 
 
-def outputs_in(s3: Server, share: Share) -> set[str]:
+def outputs_in(s3: Server, share: RewriteTask) -> set[str]:
     names = s3.names(share.output.removeprefix(f"s3a://{BUCKET}/").rpartition("/")[0])
     return {name for name in names if name.startswith("part-")}
 
 
-def of_kind(s3: Server, share: Share) -> Counter[str]:
+def of_kind(s3: Server, share: RewriteTask) -> Counter[str]:
     """The requests of each method, but for those of the mark and of the first connection."""
-    mark = share.mark.removeprefix("s3a:/")
+    mark = share.lease.removeprefix("s3a:/")
     return Counter(one.method for one in s3.requests if one.path not in (mark, f"/{BUCKET}"))
 
 
 def test_small_objects_take_two_requests_each_and_one_to_be_written(s3: Server, tmp_path: Path) -> None:
-    one = stored(s3, share_of(tmp_path, [MIXED, MIXED.slice(10), MIXED.slice(20, 5)]))
+    one = stored(s3, task_of(tmp_path, [MIXED, MIXED.slice(10), MIXED.slice(20, 5)]))
     before = time.time()
     (done,) = results_of(s3, one)
     assert (done.refusal, done.failure, done.num_rows) == (None, None, 1_995)
@@ -77,20 +70,13 @@ def test_small_objects_take_two_requests_each_and_one_to_be_written(s3: Server, 
     assert outputs_in(s3, one) == {done.path.rpartition("/")[2]}
 
 
-def test_every_type_comes_out_as_it_went_in(s3: Server, tmp_path: Path) -> None:
-    (done,) = results_of(s3, stored(s3, share_of(tmp_path, [everything(), everything().slice(1)])))
-    found = rows_of(s3, done)
-    assert found.schema.types == everything().schema.types
-    assert found.to_pylist() == pa.concat_tables([everything(), everything().slice(1)]).to_pylist()
-
-
 def test_large_objects_are_read_a_row_group_at_a_time(
     s3: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "STORED_SMALL_BYTES", 2_000)
     monkeypatch.setattr(outputs, "AT_ONCE_BYTES", 0)
     large = pa.table({"a": range(300_000), "b": [i * 0.5 for i in range(300_000)]})
-    one = share_of(tmp_path, [large, pa.table({"a": [1, 2, 3]})], large.schema, row_group_size=100_000)
+    one = task_of(tmp_path, [large, pa.table({"a": [1, 2, 3]})], large.schema, row_group_size=100_000)
     assert [size > 2_000 for _, size in one.inputs] == [True, False]
     one = stored(s3, one)
     (done,) = results_of(s3, one)
@@ -100,27 +86,13 @@ def test_large_objects_are_read_a_row_group_at_a_time(
     assert rows_of(s3, done).slice(0, 300_000).equals(large)
 
 
-@pytest.mark.parametrize(("nanos", "is_kept"), [(0, True), (-1, False)])
-def test_old_timestamps_of_large_objects_are_looked_at_in_few_requests(
-    s3: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nanos: int, is_kept: bool
-) -> None:
-    monkeypatch.setattr(files, "STORED_SMALL_BYTES", 0)
-    schema = pa.schema([("t", pa.timestamp("us", "UTC"))])
-    one = share_of(tmp_path / "share", [schema.empty_table()])
-    path = int96_file(tmp_path / "share" / "1.parquet", 2_440_588, nanos, False, use_dictionary=False)
-    one = stored(s3, one._replace(inputs=[(str(path), path.stat().st_size)]))
-    (done,) = results_of(s3, one)
-    assert (done.failure, done.refusal is None, done.num_rows) == (None, is_kept, 3 * is_kept)
-    assert of_kind(s3, one)["GET"] <= 4
-
-
 @pytest.mark.parametrize("most", [3, 16])
 def test_requests_in_flight_are_many_and_bounded(
     s3: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setenv("COMPACTION_KIT_REQUESTS", str(most))
     count = 4 * most
-    one = stored(s3, share_of(tmp_path, [MIXED.slice(i, 1) for i in range(count)]))
+    one = stored(s3, task_of(tmp_path, [MIXED.slice(i, 1) for i in range(count)]))
     lock, live, seen = Lock(), 0, 0
 
     def slow(method: str, path: str) -> None:
@@ -138,35 +110,11 @@ def test_requests_in_flight_are_many_and_bounded(
     assert most / 2 < seen <= most
 
 
-def test_small_shares_are_rewritten_at_once_and_told_in_turn(s3: Server, tmp_path: Path) -> None:
-    shares = [
-        stored(s3, share_of(tmp_path / str(i), [MIXED.slice(i, 1), MIXED.slice(i + 20, 1)]), i)
-        for i in range(12)
-    ]
-    lock, live, seen = Lock(), 0, 0
-
-    def slow(method: str, path: str) -> None:
-        nonlocal live, seen
-        if method == "PUT":
-            with lock:
-                live += 1
-                seen = max(seen, live)
-            time.sleep(0.1)
-            with lock:
-                live -= 1
-
-    s3.fault = slow
-    found = results_of(s3, *shares)
-    assert [done.number for done in found] == list(range(12))
-    assert [rows_of(s3, done)["i"].to_pylist() for done in found] == [[i, i + 20] for i in range(12)]
-    assert seen > 2
-
-
 def test_a_store_that_is_slow_or_drops_connections_is_asked_again(s3: Server, tmp_path: Path) -> None:
     faults: list[tuple[int, str] | str] = [(503, "SlowDown"), (500, "InternalError"), ""]
     # At once, for it takes a while until each is asked again.
-    shares = [stored(s3, share_of(tmp_path / str(i), [MIXED, MIXED]), i) for i in range(len(faults))]
-    failed: dict[str, set[tuple[str, str]]] = {share.mark: set() for share in shares}
+    shares = [stored(s3, task_of(tmp_path / str(i), [MIXED, MIXED]), i) for i in range(len(faults))]
+    failed: dict[str, set[tuple[str, str]]] = {share.lease: set() for share in shares}
 
     def first(method: str, path: str) -> tuple[int, str] | str | None:
         for fault, (mark, known) in zip(faults, failed.items(), strict=True):
@@ -196,8 +144,8 @@ def test_a_store_that_is_slow_or_drops_connections_is_asked_again(s3: Server, tm
 def test_what_cannot_be_read_or_written_is_one_sentence(
     s3: Server, tmp_path: Path, method: str, fault: tuple[int, str] | str, said: str
 ) -> None:
-    one, sound = (stored(s3, share_of(tmp_path / str(i), [MIXED] * 3), i) for i in range(2))
-    folder = one.mark.removeprefix("s3a:/").removesuffix("in-use")
+    one, sound = (stored(s3, task_of(tmp_path / str(i), [MIXED] * 3), i) for i in range(2))
+    folder = one.lease.removeprefix("s3a:/").removesuffix("in-use")
     s3.fault = lambda asked, path: fault if asked == method and path.startswith(folder) else None
     options = {"retry_strategy": AwsStandardS3RetryStrategy(max_attempts=1)}
     failed, done = results_of(s3, one, sound, **options)
@@ -211,69 +159,15 @@ def test_what_cannot_be_read_or_written_is_one_sentence(
     assert outputs_in(s3, one) == set()
 
 
-def test_an_object_that_is_gone_is_a_failure_that_names_it(s3: Server, tmp_path: Path) -> None:
-    one = stored(s3, share_of(tmp_path, [MIXED] * 3))
-    s3.filesystem().delete_file(one.inputs[1][0].removeprefix("s3a://"))
-    (done,) = results_of(s3, one)
-    assert one.inputs[1][0] in str(done.failure)
-    assert "does not exist" in str(done.failure)
-    assert outputs_in(s3, one) == set()
-
-
-def test_an_object_that_was_begun_in_vain_is_deleted(
-    s3: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """NaN in a later row group: statistics were promised for the first."""
-    monkeypatch.setattr(outputs, "GROUP_BYTES", 1)
-    monkeypatch.setattr(outputs, "AT_ONCE_BYTES", 0)
-    tables = [pa.table({"a": [1.0, 2.0]}), pa.table({"a": [3.0, float("nan")]})]
-    one = stored(s3, share_of(tmp_path, tables))
-    (done,) = results_of(s3, one)
-    written = {request.path for request in s3.requests if request.method == "PUT" and "part-" in request.path}
-    assert (done.num_rows, len(written)) == (4, 2)
-    assert outputs_in(s3, one) == {done.path.rpartition("/")[2]}
-
-
 def test_without_its_mark_a_run_is_over_and_its_tasks_leave_nothing(s3: Server, tmp_path: Path) -> None:
-    one, two = (stored(s3, share_of(tmp_path / str(i), [MIXED]), i) for i in range(2))
-    two = two._replace(mark=one.mark)
-    late = rewrite_shares(map(tuple, [one, two]), lambda _: None, files_of(s3))
+    one, two = (stored(s3, task_of(tmp_path / str(i), [MIXED]), i) for i in range(2))
+    two = two._replace(lease=one.lease)
+    late = rewrite_bins(map(tuple, [one, two]), lambda _: None, files_of(s3))
     # Written, and told to nobody yet.
-    assert Rewritten(*next(late)).num_rows == 1_000
-    s3.filesystem().delete_file(one.mark.removeprefix("s3a://"))
+    assert RewriteOutput(*next(late)).num_rows == 1_000
+    s3.filesystem().delete_file(one.lease.removeprefix("s3a://"))
     for _ in late:
         pass
     assert (outputs_in(s3, one), outputs_in(s3, two)) == (set(), set())
     assert results_of(s3, one) == []
     assert outputs_in(s3, one) == set()
-
-
-def test_credentials_are_not_shown(s3: Server) -> None:
-    one = files_of(s3)
-    assert SECRET_KEY not in f"{one} {one!r} {[one]} {Share._fields}"
-    assert pickle.loads(pickle.dumps(one)) == one
-
-
-@pytest.fixture
-def task(s3: Server, tmp_path: Path) -> Iterator[Path]:
-    one, where = stored(s3, share_of(tmp_path, [MIXED, MIXED])), files_of(s3)
-    cloudpickle.register_pickle_by_value(worker)  # type: ignore[no-untyped-call]
-
-    def work() -> list[tuple[Any, ...]]:
-        written = [Rewritten(*one) for one in rewrite_shares([tuple(one)], lambda _: None, where)]
-        return [(one.num_rows, one.refusal, one.failure) for one in written]
-
-    (tmp_path / "task").write_bytes(cloudpickle.dumps(work))  # type: ignore[no-untyped-call]
-    yield tmp_path / "task"
-    cloudpickle.unregister_pickle_by_value(worker)  # type: ignore[no-untyped-call]
-
-
-def test_executors_need_not_have_this_package(task: Path) -> None:
-    program = (
-        "import pickle, sys; sys.modules['compaction_kit'] = sys.modules['tests'] = None;"
-        "import pyspark.cloudpickle; print(*pickle.load(open(sys.argv[1], 'rb'))(), sep='\\n')"
-    )
-    command = [sys.executable, "-c", program, str(task)]
-    environment = os.environ | {"COMPACTION_KIT_REQUESTS": "4"}
-    found = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
-    assert found.splitlines() == ["(2000, None, None)"]

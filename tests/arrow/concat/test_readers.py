@@ -11,9 +11,8 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
-from compaction_kit.arrow.worker.footer import read_footer
 from tests import handmade
-from tests.arrow.worker.parquet import check_places, read, row_groups, stitched, write
+from tests.arrow.concat.parquet import check_places, concatenated, read, row_groups, write
 
 
 def ordered(start: int, count: int) -> pa.Table:
@@ -40,7 +39,7 @@ def many_pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table
     paths = [write(tmp_path / f"{i}", table, **MANY_PAGES) for i, table in enumerate(tables)]
     output = tmp_path / "table" / "part-0.parquet"
     output.parent.mkdir()
-    return stitched(paths, output), pa.concat_tables(tables)
+    return concatenated(paths, output), pa.concat_tables(tables)
 
 
 FILTERS = ["i = 20077", "i BETWEEN 8990 AND 10010", "s >= '028990'", "s IN ('000001', '015000')", "i = 9500"]
@@ -85,14 +84,6 @@ def expected(table: pa.Table, where: str) -> list[dict[str, Any]]:
     return table.filter(masks[where]).sort_by("i").to_pylist()
 
 
-def test_datasets_skip_row_groups(many_pages: tuple[Path, pa.Table]) -> None:
-    path, table = many_pages
-    condition = ds.field("i") >= 28_500
-    (fragment,) = ds.dataset(path).get_fragments()
-    assert len(fragment.split_by_row_group(condition)) == 1
-    assert ds.dataset(path).to_table(filter=condition).equals(table.filter(condition))
-
-
 QUERY = """SELECT id, CAST(id % 7 AS INT) k, IF(id % 3 = 0, NULL, CONCAT('name ', id)) s,
     CAST(id AS DECIMAL(9, 2)) small, CAST(id AS DECIMAL(38, 4)) large, id / 3 f, id % 2 = 0 b,
     TIMESTAMP_MICROS(id * 1000003) t, DATE_ADD(DATE'2020-01-01', CAST(id % 1000 AS INT)) d,
@@ -120,7 +111,7 @@ def of_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> t
     folder = tmp_path_factory.mktemp("of spark")
     bloom = {"parquet.bloom.filter.enabled#s": True, "parquet.block.size": 100_000}
     paths = spark_files(spark, folder / "parts", **bloom)
-    return paths, stitched(paths, folder / "output.parquet", {"org.apache.spark.version": spark.version})
+    return paths, concatenated(paths, folder / "output.parquet", {"org.apache.spark.version": spark.version})
 
 
 @pytest.mark.spark
@@ -182,29 +173,3 @@ def test_each_row_is_in_one_split(
     found = spark.read.parquet(str(output)).select("id")
     assert found.rdd.getNumPartitions() > 4
     assert sorted(row["id"] for row in found.collect()) == sorted(read(output)["id"].to_pylist())
-
-
-@pytest.fixture(scope="module")
-def parts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Files as Spark writes them by default."""
-    return spark_files(spark, tmp_path_factory.mktemp("parts"))
-
-
-@pytest.mark.spark
-def test_a_part_by_spark_alone_comes_out_byte_by_byte(parts: list[Path], tmp_path: Path) -> None:
-    for path in parts:
-        found = read_footer(str(path)).key_values
-        key_values = {key.decode(): value.decode() for key, value in found.items()}
-        output = stitched([path], tmp_path / f"{path.parent.name}.parquet", key_values)
-        assert output.read_bytes() == path.read_bytes()
-
-
-@pytest.mark.spark
-def test_spark_and_pyarrow_go_together(spark: SparkSession, parts: list[Path], tmp_path: Path) -> None:
-    options = {"use_deprecated_int96_timestamps": True, "store_decimal_as_integer": True}
-    mine = write(tmp_path / "mine.parquet", read(parts[0]), write_page_index=True, **options)
-    output = stitched([mine, *parts], tmp_path / "output.parquet")
-    check_places([mine, *parts], output)
-    assert read(output).equals(pa.concat_tables([read(path) for path in (mine, *parts)]))
-    found = spark.read.parquet(str(output)).orderBy("id").collect()
-    assert found == spark.read.parquet(str(parts[0]), *map(str, parts)).orderBy("id").collect()

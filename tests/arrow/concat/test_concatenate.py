@@ -10,21 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compaction_kit.arrow.worker import stitch as stitching
-from compaction_kit.arrow.worker.footer import Footer, NotStitchable, read_footer
-from compaction_kit.arrow.worker.stitch import stitch
-from tests.arrow.worker.parquet import (
-    check_places,
-    read,
-    row_groups,
-    stitched,
-    write,
-    write_without_row_groups,
-)
+from compaction_kit.arrow.concat import CannotConcatenate, concatenate, copying
+from tests.arrow.concat.parquet import check_places, concatenated, footer_of, read, row_groups, write
 
 UTC = datetime.UTC
 KINDS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
@@ -93,15 +85,17 @@ def test_the_rows_are_those_of_the_parts_in_their_order(
     folder = tmp_path_factory.mktemp("parts")
     paths = [write(folder / f"{i}", table, **options) for i, (table, options) in enumerate(written)]
     for i, place in enumerate(places):
-        paths.insert(place, write_without_row_groups(folder / f"none-{i}", written[0][0].schema))
-    output = stitched(paths, folder / "output", {"a": "b"})
+        # Without row groups.
+        pq.ParquetWriter(folder / f"none-{i}", written[0][0].schema, store_schema=False).close()
+        paths.insert(place, folder / f"none-{i}")
+    output = concatenated(paths, folder / "output", {"a": "b"})
     tables = [read(path) for path in paths]
     assert read(output).equals(pa.concat_tables(tables))
     assert list(row_groups(output)) == [group for path in paths for group in row_groups(path)]
     assert pq.read_metadata(output).metadata == {b"a": b"b"}
     check_places(paths, output)
-    # What was stitched is stitched again.
-    again = stitched([output, paths[0], output], folder / "again")
+    # The output is concatenated again.
+    again = concatenated([output, paths[0], output], folder / "again")
     assert read(again).equals(pa.concat_tables([*tables, tables[0], *tables]))
     check_places([output, paths[0], output], again)
 
@@ -110,7 +104,7 @@ def test_the_rows_are_those_of_the_parts_in_their_order(
 def test_a_part_alone_comes_out_byte_by_byte(tmp_path: Path, with_index: bool) -> None:
     table = pa.table({"i": range(1_000), "s": [str(i) for i in range(1_000)]})
     path = write(tmp_path / "part", table, row_group_size=300, write_page_index=with_index)
-    assert stitched([path], tmp_path / "output").read_bytes() == path.read_bytes()
+    assert concatenated([path], tmp_path / "output").read_bytes() == path.read_bytes()
 
 
 def _fail(*args: Any) -> int:
@@ -122,10 +116,10 @@ def test_files_are_copied_where_the_kernel_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copy: Callable[..., int] | None
 ) -> None:
     monkeypatch.setattr(os, "copy_file_range", copy, raising=False)
-    monkeypatch.setattr(stitching, "COPY_BYTES", 100)
+    monkeypatch.setattr(copying, "COPY_BYTES", 100)
     table = pa.table({"i": range(1_000)})
     path = write(tmp_path / "part", table)
-    assert read(stitched([path, path], tmp_path / "output")).equals(pa.concat_tables([table] * 2))
+    assert read(concatenated([path, path], tmp_path / "output")).equals(pa.concat_tables([table] * 2))
 
 
 @pytest.mark.parametrize(
@@ -142,64 +136,45 @@ def test_files_are_copied_where_the_kernel_does_not(
 )
 def test_other_columns_are_refused(tmp_path: Path, other: pa.Table) -> None:
     paths = [write(tmp_path / "0", pa.table({"i": [1]})), write(tmp_path / "1", other)]
-    with pytest.raises(NotStitchable, match="differ in their schemas"):
-        stitched(paths, tmp_path / "output")
+    with pytest.raises(CannotConcatenate, match="differ in their schemas"):
+        concatenated(paths, tmp_path / "output")
     assert not (tmp_path / "output").exists()
 
 
 def test_old_writers_go_together_with_their_like_alone(tmp_path: Path) -> None:
     """Readers tell by the writer's name which statistics not to use, and a file has one."""
     new, old = (write(tmp_path / name, pa.table({"i": [1]})) for name in ("new", "old"))
-    name = read_footer(str(new)).created_by
+    name = footer_of(new.read_bytes())[6]
     old.write_bytes(old.read_bytes().replace(name, b"parquet-mr version 1.8.1".ljust(len(name))))
-    with pytest.raises(NotStitchable, match="different writers"):
-        stitched([new, old], tmp_path / "output")
-    assert read(stitched([old, old], tmp_path / "output")).num_rows == 2
+    with pytest.raises(CannotConcatenate, match="different writers"):
+        concatenated([new, old], tmp_path / "output")
+    assert read(concatenated([old, old], tmp_path / "output")).num_rows == 2
     old.write_bytes(old.read_bytes().replace(b"-mr version 1.8.1 ", b"-mr version 1.12.3"))
-    assert read(stitched([new, old], tmp_path / "other")).num_rows == 2
+    assert read(concatenated([new, old], tmp_path / "other")).num_rows == 2
 
 
-def footer_then(tmp_path: Path, change: Callable[[bytearray], None]) -> Footer:
-    """The footer of a file that is changed then; its time is put back."""
-    path = write(tmp_path / "part", pa.table({"i": range(1_000)}), write_page_index=True)
-    footer = read_footer(str(path))
-    data = bytearray(path.read_bytes())
-    change(data)
-    path.write_bytes(data)
-    os.utime(path, ns=(footer.modified_ns, footer.modified_ns))
-    return footer
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:500])
 
 
-def _cut(data: bytearray) -> None:
-    del data[500:]
+def _grow(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"x")
 
 
-def _grow(data: bytearray) -> None:
-    data += b"x"
-
-
-def _damage_magic(data: bytearray) -> None:
-    data[0] ^= 1
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [(_cut, "shorter"), (_grow, "has changed"), (_damage_magic, "isn't a Parquet file")],
-)
-def test_a_part_that_changed_is_an_error(
-    tmp_path: Path, change: Callable[[bytearray], None], told: str
+@pytest.mark.parametrize(("change", "told"), [(_cut, "shorter"), (_grow, "changed"), (os.utime, "changed")])
+def test_a_part_that_changes_meanwhile_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None], told: str
 ) -> None:
-    footer = footer_then(tmp_path, change)
+    path = write(tmp_path / "part", pa.table({"i": range(1_000)}), write_page_index=True)
+
+    def copy(*args: Any) -> int:
+        change(path)
+        return 0
+
+    monkeypatch.setattr(os, "copy_file_range", copy, raising=False)
     with pytest.raises(OSError, match=told):
-        stitch([footer], str(tmp_path / "output"), {})
+        concatenated([path], tmp_path / "output")
     assert not (tmp_path / "output").exists()
-
-
-def test_a_part_written_anew_is_an_error(tmp_path: Path) -> None:
-    footer = footer_then(tmp_path, lambda data: None)
-    os.utime(footer.path)
-    with pytest.raises(OSError, match="has changed"):
-        stitch([footer], str(tmp_path / "output"), {})
 
 
 @settings(max_examples=300)
@@ -210,39 +185,85 @@ def test_a_damaged_footer_is_never_another_error(
     folder = tmp_path_factory.mktemp("damaged")
     path = write(folder / "part", pa.table({"i": range(9), "s": ["x"] * 9}), write_page_index=True)
     found = bytearray(path.read_bytes())
-    start = read_footer(str(path)).body_end
+    start = footer_of(bytes(found))[4][0][1][0][6]
     for _ in range(data.draw(st.integers(1, 3))):
         found[data.draw(st.integers(start, len(found) - 1))] = data.draw(st.integers(0, 255))
     path.write_bytes(found)
     try:
-        stitch([read_footer(str(path))] * 2, str(folder / "output"), {})
-    except (OSError, NotStitchable):
+        concatenate([str(path)] * 2, str(folder / "output"), {})
+    except (OSError, CannotConcatenate):
         assert not (folder / "output").exists()
 
 
-def test_what_is_there_is_not_written_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1\0\0\0\0PAR1", b"x" * 100, b"PAR1\xff\xff\xff\0PAR1"])
+def test_what_is_no_parquet_file_is_an_error(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "part").write_bytes(data)
+    with pytest.raises(OSError, match="part"):
+        concatenate([str(tmp_path / "part")], str(tmp_path / "output"), {})
+
+
+def test_an_output_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     path = write(tmp_path / "part", pa.table({"i": [1]}))
     (tmp_path / "output").write_text("mine")
     with pytest.raises(FileExistsError):
-        stitched([path], tmp_path / "output")
+        concatenated([path], tmp_path / "output")
     assert (tmp_path / "output").read_text() == "mine"
 
 
 def test_too_many_row_groups_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "part", pa.table({"i": range(10)}), row_group_size=1)
-    monkeypatch.setattr(stitching, "MAX_ROW_GROUPS", 19)
-    with pytest.raises(NotStitchable, match="more than 19 row groups"):
-        stitched([path, path], tmp_path / "output")
-    monkeypatch.setattr(stitching, "MAX_FOOTER_BYTES", 100)
-    with pytest.raises(NotStitchable, match="footer would be too large"):
-        stitched([path], tmp_path / "output")
+    monkeypatch.setattr(copying, "MAX_ROW_GROUPS", 19)
+    with pytest.raises(CannotConcatenate, match="more than 19 row groups"):
+        concatenated([path, path], tmp_path / "output")
+    monkeypatch.setattr(copying, "MAX_FOOTER_BYTES", 100)
+    with pytest.raises(CannotConcatenate, match="footer would be too large"):
+        concatenated([path], tmp_path / "output")
 
 
-def test_orders_that_differ_are_left_out(tmp_path: Path) -> None:
-    """Without them, readers don't use the statistics that were made by them."""
-    paths = [write(tmp_path / str(i), pa.table({"s": ["a", "b"]})) for i in range(2)]
-    footers = [read_footer(str(path)) for path in paths]
-    without = {number: value for number, value in footers[1].encoded.items() if number != 7}
-    stitch([footers[0], footers[1]._replace(encoded=without)], str(tmp_path / "output"), {})
-    assert read(tmp_path / "output")["s"].to_pylist() == ["a", "b"] * 2
-    assert 7 not in read_footer(str(tmp_path / "output")).encoded
+def with_fields_after(path: Path, fields: bytes) -> Path:
+    """The file with more fields at the end of its footer."""
+    data = path.read_bytes()
+    length = int.from_bytes(data[-8:-4], "little") + len(fields)
+    path.write_bytes(data[:-9] + fields + b"\0" + length.to_bytes(4, "little") + b"PAR1")
+    return path
+
+
+def test_files_of_later_formats_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "part", pa.table({"i": [1]}))
+    # Field 12, after 7, the column orders: a binary of no bytes.
+    with pytest.raises(CannotConcatenate, match="field 12 in its FileMetaData"):
+        concatenated([with_fields_after(path, b"\x58\0")], tmp_path / "output")
+
+
+class Keys(pe.KmsClient):
+    """Keys that hide nothing."""
+
+    def __init__(self, config: Any) -> None:
+        pe.KmsClient.__init__(self)
+
+    def wrap_key(self, key: bytes, name: str) -> bytes:
+        return key
+
+    def unwrap_key(self, key: bytes, name: str) -> bytes:
+        return key
+
+
+@pytest.mark.parametrize("plaintext_footer", [False, True])
+def test_encrypted_files_are_refused(tmp_path: Path, plaintext_footer: bool) -> None:
+    config = pe.EncryptionConfiguration(
+        footer_key="f", column_keys={"k": ["i"]}, plaintext_footer=plaintext_footer, double_wrapping=False
+    )
+    table = pa.table({"i": [1], "j": [1]})
+    properties = pe.CryptoFactory(Keys).file_encryption_properties(pe.KmsConnectionConfig(), config)
+    with pq.ParquetWriter(tmp_path / "part", table.schema, encryption_properties=properties) as writer:
+        writer.write_table(table)
+    with pytest.raises(CannotConcatenate, match="encrypted"):
+        concatenate([str(tmp_path / "part")], str(tmp_path / "output"), {})
+
+
+def test_a_footer_of_other_files_columns_is_refused(tmp_path: Path) -> None:
+    metadata = pq.read_metadata(write(tmp_path / "part", pa.table({"i": [1]})))
+    metadata.set_file_path("part")
+    metadata.write_metadata_file(tmp_path / "_metadata")
+    with pytest.raises(CannotConcatenate, match="in other files"):
+        concatenate([str(tmp_path / "_metadata")], str(tmp_path / "output"), {})

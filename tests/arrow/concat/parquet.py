@@ -7,9 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from compaction_kit.arrow.worker.footer import _FILE_READERS, _ROW_GROUP_READERS, read_footer
-from compaction_kit.arrow.worker.stitch import stitch
-from compaction_kit.arrow.worker.thrift import read_integer, read_list, read_struct
+from compaction_kit.arrow.concat import concatenate
+from compaction_kit.arrow.concat.thrift import decode
 
 
 def write(path: Path, table: pa.Table, with_bloom: bool = False, **options: Any) -> Path:
@@ -20,15 +19,9 @@ def write(path: Path, table: pa.Table, with_bloom: bool = False, **options: Any)
     return path
 
 
-def write_without_row_groups(path: Path, schema: pa.Schema) -> Path:
-    pq.ParquetWriter(path, schema, store_schema=False).close()
-    return path
-
-
-def stitched(paths: Sequence[Path], output: Path, key_values: dict[str, str] | None = None) -> Path:
-    footers = [read_footer(str(path)) for path in paths]
-    num_rows = stitch(footers, str(output), key_values or {})
-    assert num_rows == sum(footer.num_rows for footer in footers)
+def concatenated(paths: Sequence[Path], output: Path, key_values: dict[str, str] | None = None) -> Path:
+    num_rows = concatenate([str(path) for path in paths], str(output), key_values or {})
+    assert num_rows == sum(pq.read_metadata(path).num_rows for path in paths)
     return output
 
 
@@ -48,57 +41,52 @@ def row_groups(path: Path) -> Iterator[dict[str, Any]]:
             yield group
 
 
+def footer_of(data: bytes) -> dict[int, Any]:
+    """A file's FileMetaData: plain values by field number."""
+    found: dict[int, Any] = plain(decode(data[len(data) - 8 - int.from_bytes(data[-8:-4], "little") :])[0])
+    return found
+
+
+def plain(struct: Any) -> Any:
+    def value(kind: int, content: Any) -> Any:
+        if kind == 12:
+            return plain(content)
+        return [value(content[0], one) for one in content[1]] if kind == 9 else content
+
+    return {number: value(*field) for number, field in struct.items()}
+
+
 def chunks(path: Path) -> Iterator[dict[str, Any]]:
-    """Each column chunk's places, read by the module's own reader, with the bytes that are there."""
+    """Each column chunk's places, with the bytes that are there."""
     data = path.read_bytes()
-    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    group_readers = _ROW_GROUP_READERS
-    readers = _FILE_READERS | {
-        4: lambda data, pos, kind: read_list(
-            lambda data, pos, kind: read_struct(data, pos, group_readers), data, pos, kind
-        )
-    }
-    for number, group in enumerate(read_struct(data[start:], 0, readers)[0][4]):
+    for number, group in enumerate(footer_of(data)[4]):
         if not group[3]:
             continue
-        assert group.get(7, (number,))[0] == number
+        assert group.get(7, number) == number
         first_pages = []
         for chunk in group[1]:
             column = chunk[3]
-            pages = list(_pages(data, min(column[k][0] for k in (9, 11) if k in column), column[7]))
+            pages = list(_pages(data, min(column[k] for k in (9, 11) if k in column), column[7]))
             first_pages.append(pages[0][0])
+            index = data[chunk[4] :][: chunk[5]] if 4 in chunk else None
             yield {
                 "bytes": data[pages[0][0] : sum(pages[-1])],
                 "pages": pages[1:] if 11 in column else pages,
-                "data_page_offset": column[9][0],
-                "bloom": data[column[14][0] :][:8] if 14 in column else None,
-                "locations": _locations(data, chunk),
-                "column_index": data[chunk[6][0] :][: chunk[7][0]] if 6 in chunk else None,
+                "data_page_offset": column[9],
+                "bloom": data[column[14] :][:8] if 14 in column else None,
+                "locations": [(one[1], one[2]) for one in plain(decode(index)[0])[1]] if index else None,
+                "column_index": data[chunk[6] :][: chunk[7]] if 6 in chunk else None,
             }
-        assert group[5][0] == min(first_pages)
+        assert group[5] == min(first_pages)
 
 
 def _pages(data: bytes, at: int, size: int) -> Iterator[tuple[int, int]]:
     stop = at + size
     while at < stop:
-        header, end = read_struct(data, at, {3: read_integer})
-        yield at, end - at + header[3]
-        at = end + header[3]
+        header, end = decode(data, at)
+        yield at, end - at + header[3][1]
+        at = end + header[3][1]
     assert at == stop
-
-
-def _locations(data: bytes, chunk: dict[int, Any]) -> list[tuple[int, int]] | None:
-    if 4 not in chunk:
-        return None
-    index = data[chunk[4][0] :][: chunk[5][0]]
-    place: Any = {1: read_integer, 2: read_integer}
-    fields, end = read_struct(
-        index,
-        0,
-        {1: lambda d, pos, kind: read_list(lambda d, p, _: read_struct(d, p, place), d, pos, kind)},
-    )
-    assert end == len(index)
-    return [(page[1], page[2]) for page in fields[1]]
 
 
 def check_places(paths: Sequence[Path], output: Path) -> None:

@@ -1,7 +1,6 @@
 """Shares of bins rewritten, without Spark."""
 
 import datetime
-import struct
 import subprocess
 import sys
 import uuid
@@ -15,24 +14,22 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark import cloudpickle
 
-from compaction_kit.arrow import worker
+from compaction_kit.arrow import concat, worker
 from compaction_kit.arrow.worker import (
-    Rewritten,
-    Share,
-    decoding,
+    RewriteOutput,
+    RewriteTask,
     files,
     inputs,
     join_parts,
     outputs,
-    rewrite_shares,
-    shares,
+    rewrite_bins,
 )
+from compaction_kit.arrow.worker import rewrite as rewriting
 from compaction_kit.arrow.worker.checksums import write_checksums
 from compaction_kit.arrow.worker.columns import Columns, Refused
-from compaction_kit.arrow.worker.shares import rewrite_share
+from compaction_kit.arrow.worker.rewrite import rewrite
 
 UTC = datetime.UTC
-LAST = datetime.datetime.max.replace(tzinfo=UTC)
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "byte": (pa.int8(), [-128, None, 127]),
     "short": (pa.int16(), [-(2**15), None, 2**15 - 1]),
@@ -66,7 +63,9 @@ def everything() -> pa.Table:
     return pa.table({name: pa.array(values, kind) for name, (kind, values) in VALUES.items()})
 
 
-def share_of(folder: Path, tables: list[pa.Table], schema: pa.Schema | None = None, **options: Any) -> Share:
+def task_of(
+    folder: Path, tables: list[pa.Table], schema: pa.Schema | None = None, **options: Any
+) -> RewriteTask:
     """The tables as files, to become one with the schema of the first."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [str(folder / f"{i}.parquet") for i in range(len(tables))]
@@ -76,21 +75,21 @@ def share_of(folder: Path, tables: list[pa.Table], schema: pa.Schema | None = No
     inputs = [(path, Path(path).stat().st_size) for path in paths]
     footer = {"org.apache.spark.version": "4.0.0"}
     output = str(folder / f"part-{uuid.uuid4()}")
-    return Share(0, 0, 1, inputs, output, str(folder), wanted, {}, False, footer)
+    return RewriteTask(0, 0, 1, inputs, output, str(folder), wanted, {}, False, True, footer)
 
 
-def results_of(*of: Share) -> list[Rewritten]:
-    return [Rewritten(*one) for one in rewrite_shares(map(tuple, of), lambda _: None)]
+def results_of(*of: RewriteTask) -> list[RewriteOutput]:
+    return [RewriteOutput(*one) for one in rewrite_bins(map(tuple, of), lambda _: None)]
 
 
-def joined(share: Share, parts: list[Rewritten]) -> Rewritten:
+def joined(share: RewriteTask, parts: list[RewriteOutput]) -> RewriteOutput:
     (done,) = join_parts([tuple(share._replace(inputs=[(part.path, part.size_bytes) for part in parts]))])
-    return Rewritten(*done)
+    return RewriteOutput(*done)
 
 
 def test_every_type_comes_out_as_it_went_in(tmp_path: Path) -> None:
     one, two = everything(), everything().slice(1)
-    path, num_rows = rewrite_share(share_of(tmp_path, [one, two]))
+    path, num_rows = rewrite(task_of(tmp_path, [one, two]))
     assert num_rows == 5
     found = pq.read_table(path, partitioning=None)
     assert found.schema.types == one.schema.types
@@ -100,7 +99,7 @@ def test_every_type_comes_out_as_it_went_in(tmp_path: Path) -> None:
 
 
 def test_the_file_is_laid_out_as_spark_writes_it(tmp_path: Path) -> None:
-    path, _ = rewrite_share(share_of(tmp_path, [everything()]))
+    path, _ = rewrite(task_of(tmp_path, [everything()]))
     file = pq.ParquetFile(path)
     kinds = {column.path.split(".")[0]: column.physical_type for column in map(file.schema.column, range(12))}
     assert (kinds["small"], kinds["medium"], kinds["large"]) == ("INT32", "INT64", "FIXED_LEN_BYTE_ARRAY")
@@ -116,7 +115,7 @@ def test_columns_are_added_reordered_and_left_out(tmp_path: Path) -> None:
         pa.table({"gone": [1.0], "a": [2]}),
         pa.table({"gone": [2.0]}),
     ]
-    path, _ = rewrite_share(share_of(tmp_path, tables, schema))
+    path, _ = rewrite(task_of(tmp_path, tables, schema))
     assert pq.read_table(path).to_pylist() == [
         {"a": 1, "b": "x", "c": None},
         {"a": 2, "b": None, "c": None},
@@ -124,133 +123,41 @@ def test_columns_are_added_reordered_and_left_out(tmp_path: Path) -> None:
     ]
 
 
-def test_old_timestamps_keep_their_moment(tmp_path: Path) -> None:
-    """INT96 has no zone in its type; written so, nested too, and read as UTC by Spark."""
-    moment = datetime.datetime(2024, 6, 1, 12, 0, 0, 123456)
-    kind = pa.timestamp("us")
-    table = pa.table(
-        {"t": pa.array([moment], kind), "n": pa.array([{"t": moment}], pa.struct([("t", kind)]))}
-    )
-    zoned = pa.timestamp("us", "UTC")
-    schema = pa.schema([("t", zoned), ("n", pa.struct([("t", zoned)]))])
-    one = share_of(tmp_path, [table], schema, use_deprecated_int96_timestamps=True)
-    path, _ = rewrite_share(one)
-    expected = moment.replace(tzinfo=UTC)
-    assert pq.read_table(path).to_pylist() == [{"t": expected, "n": {"t": expected}}]
-
-
-DAY_NANOSECONDS = 86_400 * 10**9
-EPOCH = 2_440_588
-
-
-def int96_file(path: Path, day: int, nanos: int, nested: bool, **options: Any) -> Path:
-    """A file in which one of three INT96 timestamps is this one, and one null."""
-    known = 1_234_567_890_123
-    rows = pa.array([0, known, None], pa.timestamp("ns"))
-    if nested:
-        rows = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), rows)
-    options = {
-        "use_deprecated_int96_timestamps": True,
-        "compression": "none",
-        "store_schema": False,
-    } | options
-    pq.write_table(pa.table({"t": rows}), path, **options)
-    data, stored = path.read_bytes(), struct.pack("<qi", known, EPOCH)
-    assert data.count(stored) == 1
-    path.write_bytes(data.replace(stored, struct.pack("<qi", nanos, day)))
-    return path
-
-
 @pytest.mark.parametrize("nested", [False, True])
-@pytest.mark.parametrize("use_dictionary", [False, True])
-@pytest.mark.parametrize(
-    ("day", "nanos", "is_kept"),
-    [
-        (EPOCH, 0, True),
-        (1, 0, True),
-        (EPOCH + 106_751_990, DAY_NANOSECONDS - 1_000, True),
-        (0, 0, False),
-        (-1, 0, False),
-        (EPOCH - 106_751_991, 0, False),
-        (EPOCH + 106_751_992, 0, False),
-        (2**31 - 1, 0, False),
-        (EPOCH, -1, False),
-    ],
-)
-def test_old_timestamps_are_those_that_are_stored_or_refused(
-    tmp_path: Path, day: int, nanos: int, is_kept: bool, nested: bool, use_dictionary: bool
-) -> None:
-    kind: pa.DataType = pa.timestamp("us", "UTC")
-    schema = pa.schema([("t", pa.list_(pa.field("element", kind)) if nested else kind)])
-    file = int96_file(tmp_path / "0.parquet", day, nanos, nested, use_dictionary=use_dictionary)
-    one = share_of(tmp_path / "new", [schema.empty_table()])
-    one = one._replace(inputs=[(str(file), file.stat().st_size)])
-    if not is_kept:
-        with pytest.raises(Refused, match=r"column t.* has timestamps that pyarrow reads as others"):
-            rewrite_share(one)
-        return
-    found = pq.read_table(rewrite_share(one)[0])["t"].combine_chunks()
-    micros = (found.flatten() if nested else found).cast(pa.int64()).to_pylist()
-    assert micros == [0, (day - EPOCH) * 86_400 * 10**6 + nanos // 1_000, None]
-
-
-@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "lz4"])
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
-@pytest.mark.parametrize("dictionary_bytes", [0, 2_000, 1 << 20])
-@pytest.mark.parametrize("is_loaded", [False, True])
-def test_old_timestamps_are_looked_at_in_all_pages_of_any_layout(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    codec: str,
-    version: str,
-    dictionary_bytes: int,
-    is_loaded: bool,
-) -> None:
-    """Also in those after a dictionary that has become too large, and of later row groups."""
-    monkeypatch.setattr(files, "SMALL_BYTES", (1 << 20) * is_loaded)
-    kept: list[int | None] = [None, 2**63 - 1 - 86_400 * 10**6, *range(0, 10**15, 10**12)]
-    zoned = pa.timestamp("us", "UTC")
-    schema = pa.schema([("a", pa.int64()), ("t", zoned), ("n", pa.list_(pa.field("element", zoned)))])
-
-    def share(flat: list[int | None], nested: list[int | None]) -> Share:
-        inner = pa.array(nested, zoned)
-        lists = pa.ListArray.from_arrays(pa.array(range(len(nested) + 1), pa.int32()), inner)
-        table = pa.table([pa.array(range(len(flat))), pa.array(flat, zoned), lists], schema=schema)
-        return share_of(
-            tmp_path,
-            [table],
-            schema,
-            use_deprecated_int96_timestamps=True,
-            compression=codec,
-            data_page_version=version,
-            use_dictionary=dictionary_bytes > 0,
-            dictionary_pagesize_limit=dictionary_bytes or None,
-            write_batch_size=50,
-            data_page_size=1_000,
-            row_group_size=600,
-        )
-
-    found = pq.read_table(rewrite_share(share(kept, kept))[0])
-    assert found["t"].cast(pa.int64()).to_pylist() == kept
-    assert found["n"].combine_chunks().flatten().cast(pa.int64()).to_pylist() == kept
-    for at in (2, 400, len(kept) - 1):
-        wrong = [*kept[:at], -(2**62), *kept[at + 1 :]]
-        for columns in ((wrong, kept), (kept, wrong)):
-            with pytest.raises(Refused, match=r"column [tn].* has timestamps that pyarrow reads as others"):
-                rewrite_share(share(*columns))
+def test_int96_keeps_its_moment_where_the_log_shows_the_years(tmp_path: Path, nested: bool) -> None:
+    """It has no zone in its type, and Spark reads it as UTC."""
+    kept = [
+        datetime.datetime(1, 1, 1),
+        datetime.datetime(2024, 6, 1, 12, 0, 0, 123456),
+        datetime.datetime.max,
+        None,
+    ]
+    values: pa.Array = pa.array(kept, pa.timestamp("us"))
+    zoned: pa.DataType = pa.timestamp("us", "UTC")
+    if nested:
+        values, zoned = pa.StructArray.from_arrays([values], ["t"]), pa.struct([("t", zoned)])
+    schema = pa.schema([("c", zoned)])
+    one = task_of(tmp_path, [pa.table({"c": values})], schema, use_deprecated_int96_timestamps=True)
+    found = pq.read_table(rewrite(one)[0])["c"].combine_chunks()
+    expected = [moment and moment.replace(tzinfo=UTC) for moment in kept]
+    assert (found.field("t") if nested else found).to_pylist() == expected
+    with pytest.raises(Refused, match="stored as INT96"):
+        rewrite(one._replace(has_years=False))
+    plain = task_of(tmp_path / "plain", [pa.table({"c": found})], schema)
+    assert rewrite(plain._replace(has_years=False))[1] == len(kept)
 
 
 def test_files_of_other_writers_may_use_large_and_dictionary_types(tmp_path: Path) -> None:
     words = pa.array(["x", None, "y"])
     tables = [pa.table({"w": words.cast(pa.large_string())}), pa.table({"w": words.dictionary_encode()})]
-    path, _ = rewrite_share(share_of(tmp_path, tables, pa.schema([("w", pa.string())])))
+    path, _ = rewrite(task_of(tmp_path, tables, pa.schema([("w", pa.string())])))
     assert pq.read_table(path)["w"].to_pylist() == ["x", None, "y"] * 2
 
 
 @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "lz4"])
 def test_the_codec_is_that_of_the_files(tmp_path: Path, codec: str) -> None:
-    one = share_of(tmp_path, [pa.table({"a": [1]})] * 2, compression=codec)
-    path, _ = rewrite_share(one)
+    one = task_of(tmp_path, [pa.table({"a": [1]})] * 2, compression=codec)
+    path, _ = rewrite(one)
     found, expected = (
         pq.ParquetFile(p).metadata.row_group(0).column(0).compression for p in (path, one.inputs[0][0])
     )
@@ -261,11 +168,11 @@ def test_the_codec_is_that_of_the_files(tmp_path: Path, codec: str) -> None:
 
 @pytest.mark.parametrize("codecs", [["brotli"], ["snappy", "brotli"]], ids="-".join)
 def test_a_codec_that_spark_lacks_is_refused(tmp_path: Path, codecs: list[str]) -> None:
-    share = share_of(tmp_path, [pa.table({"a": [1]})] * len(codecs))
+    share = task_of(tmp_path, [pa.table({"a": [1]})] * len(codecs))
     for (path, _), codec in zip(share.inputs, codecs, strict=True):
         pq.write_table(pa.table({"a": [1]}), path, compression=codec)
     with pytest.raises(Refused, match="a file is compressed with BROTLI, which pyarrow or Spark lacks"):
-        rewrite_share(share)
+        rewrite(share)
 
 
 @pytest.mark.parametrize(
@@ -279,61 +186,27 @@ def test_a_codec_that_spark_lacks_is_refused(tmp_path: Path, codecs: list[str]) 
 )
 def test_another_type_is_refused(tmp_path: Path, wanted: pa.DataType, told: str) -> None:
     with pytest.raises(Refused, match=told):
-        rewrite_share(share_of(tmp_path, [pa.table({"a": [1]})], pa.schema([("a", wanted)])))
+        rewrite(task_of(tmp_path, [pa.table({"a": [1]})], pa.schema([("a", wanted)])))
     assert not list(tmp_path.glob("part-*"))
-
-
-def test_structs_with_other_fields_are_refused(tmp_path: Path) -> None:
-    old = pa.table({"n": pa.array([{"a": 1}], pa.struct([("a", pa.int64())]))})
-    schema = pa.schema([("n", pa.struct([("a", pa.int64()), ("b", pa.int64())]))])
-    with pytest.raises(Refused, match="where the table has struct"):
-        rewrite_share(share_of(tmp_path, [old], schema))
 
 
 def test_a_column_of_another_case_is_refused(tmp_path: Path) -> None:
     """Spark takes it for the same, and here it would come out as null."""
     schema = pa.schema([("id", pa.int64())])
     with pytest.raises(Refused, match="a file has the column ID where the table has id"):
-        rewrite_share(share_of(tmp_path, [pa.table({"ID": [1]})], schema))
-
-
-def test_a_small_file_of_many_rows_is_read_piece_by_piece(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = pa.table({"a": pa.repeat(7, 100_000)})
-    one = share_of(tmp_path, [table])
-    held: list[int] = []
-
-    def seen(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-        held.extend(len(chunk) for chunk in rows["a"].chunks)
-        return rows
-
-    monkeypatch.setattr(outputs, "fitted", seen)
-    path, num_rows = rewrite_share(one)
-    assert (num_rows, sum(held), max(held)) == (100_000, 100_000, 1 << 16)
-    assert pq.read_table(path).equals(table)
+        rewrite(task_of(tmp_path, [pa.table({"ID": [1]})], schema))
 
 
 def test_the_rows_of_a_batch_go_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "BATCH_BYTES", 1 << 20)
+    monkeypatch.setattr(inputs, "BATCH_BYTES", 1 << 20)
     schema = pa.schema([("a", pa.list_(pa.field("element", pa.int64())))])
     path = str(tmp_path / "wide.parquet")
     # Runs of one number: some bytes in the file, and 10 KiB a row in memory.
     values, offsets = pa.repeat(7, 1_280 * 5_000), pa.array(range(0, 1_280 * 5_001, 1_280), pa.int32())
     pq.write_table(pa.table([pa.ListArray.from_arrays(offsets, values).cast(schema.types[0])], schema), path)
-    batches = list(inputs.FileReader(Columns(schema, by_id=False)).tables([(path, 5 << 20)]))
+    batches = list(inputs.FileReader(Columns(schema, by_id=False), files.Storage()).tables([(path, 5 << 20)]))
     assert sum(map(len, batches)) == 5_000
     assert max(batch.nbytes for batch in batches) <= 1.1 * (1 << 20)
-
-
-def test_a_damaged_page_is_a_failure(tmp_path: Path) -> None:
-    one = share_of(tmp_path, [pa.table({"a": range(1_000)})], compression="none", write_page_checksum=True)
-    data = bytearray(Path(one.inputs[0][0]).read_bytes())
-    data[500] ^= 1
-    Path(one.inputs[0][0]).write_bytes(data)
-    (done,) = results_of(one)
-    assert "CRC" in str(done.failure)
-    assert not list(tmp_path.glob("part-*"))
 
 
 @pytest.mark.parametrize(
@@ -348,7 +221,7 @@ def test_dates_of_the_old_calendar_are_refused_and_the_next_bin_is_done(
     tmp_path: Path, key: str, value: str, told: str
 ) -> None:
     old = pa.table({"a": [1]}).replace_schema_metadata({key: value})
-    legacy, sound = share_of(tmp_path / "old", [old]), share_of(tmp_path / "new", [pa.table({"a": [1]})])
+    legacy, sound = task_of(tmp_path / "old", [old]), task_of(tmp_path / "new", [pa.table({"a": [1]})])
     refused, done = results_of(legacy, sound._replace(number=1))
     assert (refused.number, refused.path, refused.failure) == (0, "", None)
     assert f"dates of the old calendar ({told})" in str(refused.refusal)
@@ -357,29 +230,20 @@ def test_dates_of_the_old_calendar_are_refused_and_the_next_bin_is_done(
     assert not list((tmp_path / "old").glob("part-*"))
 
 
-def test_a_file_that_is_gone_is_a_failure(tmp_path: Path) -> None:
-    one = share_of(tmp_path, [pa.table({"a": [1]})] * 3)
-    Path(one.inputs[1][0]).unlink()
-    (done,) = results_of(one)
-    assert done.refusal is None
-    assert "1.parquet" in str(done.failure)
-    assert not list(tmp_path.glob("part-*"))
-
-
 def test_large_files_are_read_piece_by_piece_and_groups_are_of_a_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "SMALL_BYTES", 2_000)
-    monkeypatch.setattr(decoding, "MOST_ROWS", 100)
+    monkeypatch.setattr(inputs, "MOST_ROWS", 100)
     monkeypatch.setattr(outputs, "GROUP_BYTES", 8 * 500)
     sizes = [1_234, 10, 10, 777]
     tables = [
         pa.table({"a": range(start, start + size)})
         for start, size in zip((0, 2_000, 3_000, 4_000), sizes, strict=True)
     ]
-    one = share_of(tmp_path, tables)
+    one = task_of(tmp_path, tables)
     assert [size > 2_000 for _, size in one.inputs] == [True, False, False, True]
-    path, num_rows = rewrite_share(one)
+    path, num_rows = rewrite(one)
     assert num_rows == sum(sizes)
     assert pq.read_table(path).equals(pa.concat_tables(tables))
     groups = pq.ParquetFile(path).metadata
@@ -388,28 +252,12 @@ def test_large_files_are_read_piece_by_piece_and_groups_are_of_a_size(
 
 
 def test_large_row_groups_are_copied_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shares, "WHOLE_BYTES", 1_000)
+    monkeypatch.setattr(rewriting, "WHOLE_BYTES", 1_000)
     tables = [pa.table({"a": range(start, start + 2_000)}) for start in (0, 5_000)]
-    one = share_of(tmp_path, tables, row_group_size=1_000)
-    path, num_rows = rewrite_share(one)
+    one = task_of(tmp_path, tables, row_group_size=1_000)
+    path, num_rows = rewrite(one)
     groups = pq.ParquetFile(path).metadata
     assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [1_000] * 4
-    assert num_rows == 4_000
-    assert pq.read_table(path).equals(pa.concat_tables(tables))
-
-
-def test_row_groups_are_decoded_where_a_footer_is_of_a_later_format(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shares, "WHOLE_BYTES", 1_000)
-    tables = [pa.table({"a": range(start, start + 2_000)}) for start in (0, 5_000)]
-    one = share_of(tmp_path, tables)
-    later = Path(one.inputs[1][0])
-    data = later.read_bytes()
-    # Field 12 of FileMetaData: a binary of no bytes.
-    end = (int.from_bytes(data[-8:-4], "little") + 2).to_bytes(4, "little") + b"PAR1"
-    later.write_bytes(data[:-9] + b"\x58\0\0" + end)
-    path, num_rows = rewrite_share(one._replace(inputs=[(p, Path(p).stat().st_size) for p, _ in one.inputs]))
     assert num_rows == 4_000
     assert pq.read_table(path).equals(pa.concat_tables(tables))
 
@@ -418,19 +266,19 @@ def test_row_groups_are_decoded_where_a_footer_is_of_a_later_format(
 def test_row_groups_of_other_columns_are_not_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: dict[str, list[Any]]
 ) -> None:
-    monkeypatch.setattr(shares, "WHOLE_BYTES", 1)
+    monkeypatch.setattr(rewriting, "WHOLE_BYTES", 1)
     schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
     tables = [pa.table({"a": [7], "b": [8]}), pa.table(other)]
     if other == {"a": ["x"]}:
         with pytest.raises(Refused):
-            rewrite_share(share_of(tmp_path, tables, schema))
+            rewrite(task_of(tmp_path, tables, schema))
         return
-    path, _ = rewrite_share(share_of(tmp_path, tables, schema))
+    path, _ = rewrite(task_of(tmp_path, tables, schema))
     expected = [{"a": 7, "b": 8}, {"a": None, "b": None} | {k: v[0] for k, v in other.items()}]
     assert pq.read_table(path).to_pylist() == expected
 
 
-def with_values(share: Share, schema: pa.Schema, values: dict[str, Any]) -> Share:
+def with_values(share: RewriteTask, schema: pa.Schema, values: dict[str, Any]) -> RewriteTask:
     """The same share with columns of one value behind its own."""
     return share._replace(schema=schema.serialize().to_pybytes(), constants=values)
 
@@ -444,22 +292,14 @@ def test_a_column_of_one_value_is_written_whatever_the_files_hold(
     schema = pa.schema([("a", pa.int64()), ("p", kind)])
     others = pa.array([values[row - 1]] * 2, kind)
     tables = [pa.table({"p": others, "a": [1, 2]}), pa.table({"a": [3]}), pa.table({"p": ["x"]})]
-    given = with_values(share_of(tmp_path, tables), schema, {"p": values[row]})
-    path, num_rows = rewrite_share(given)
+    given = with_values(task_of(tmp_path, tables), schema, {"p": values[row]})
+    path, num_rows = rewrite(given)
     found = pq.read_table(path, partitioning=None)
     assert num_rows == 4
     assert found.schema.equals(schema)
     assert found["a"].to_pylist() == [1, 2, 3, None]
     # As text, for -0.0 equals 0.0.
     assert str(found["p"].to_pylist()) == str(pa.array([values[row]] * 4, kind).to_pylist())
-
-
-def test_a_column_of_one_value_that_is_not_a_number_has_no_bounds(tmp_path: Path) -> None:
-    schema = pa.schema([("a", pa.int64()), ("p", pa.float64())])
-    given = with_values(share_of(tmp_path, [pa.table({"a": [1]})]), schema, {"p": float("nan")})
-    path, _ = rewrite_share(given)
-    assert str(pq.read_table(path)["p"].to_pylist()) == "[nan]"
-    assert pq.read_metadata(path).row_group(0).column(1).statistics is None
 
 
 @pytest.mark.parametrize("value", [7, None])
@@ -469,28 +309,18 @@ def test_a_column_of_one_value_that_is_not_a_number_has_no_bounds(tmp_path: Path
 def test_row_groups_are_copied_where_all_hold_the_one_value(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: int | None, stored: list[Any], is_copied: bool
 ) -> None:
-    monkeypatch.setattr(shares, "WHOLE_BYTES", 1_000)
+    monkeypatch.setattr(rewriting, "WHOLE_BYTES", 1_000)
     numbers = pa.array(stored * 1_000, pa.int32())
     tables = [pa.table({"a": range(start, start + 2_000), "p": numbers}) for start in (0, 5_000)]
-    given = share_of(tmp_path, tables, row_group_size=1_000)
-    path, _ = rewrite_share(with_values(given, tables[0].schema, {"p": value}))
+    given = task_of(tmp_path, tables, row_group_size=1_000)
+    path, _ = rewrite(with_values(given, tables[0].schema, {"p": value}))
     is_copied = is_copied and stored[0] == value
     assert pq.read_metadata(path).num_row_groups == (4 if is_copied else 1)
     assert pq.read_table(path)["p"].unique().to_pylist() == [value]
 
 
-def test_row_groups_without_the_column_of_one_value_are_not_copied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shares, "WHOLE_BYTES", 1_000)
-    given = share_of(tmp_path, [pa.table({"a": range(2_000)})] * 2)
-    schema = pa.schema([("a", pa.int64()), ("p", pa.string())])
-    path, _ = rewrite_share(with_values(given, schema, {"p": "x"}))
-    assert pq.read_table(path)["p"].to_pylist() == ["x"] * 4_000
-
-
 def test_two_tries_of_a_share_never_write_to_one_file(tmp_path: Path) -> None:
-    one = share_of(tmp_path, [everything()] * 2)
+    one = task_of(tmp_path, [everything()] * 2)
     with ThreadPoolExecutor(2) as pool:
         (first,), (second,) = pool.map(results_of, [one, one])
     assert first.path != second.path
@@ -500,7 +330,7 @@ def test_two_tries_of_a_share_never_write_to_one_file(tmp_path: Path) -> None:
 
 def test_parts_are_joined_in_their_order_and_stay_for_another_try(tmp_path: Path) -> None:
     halves = [everything(), everything().slice(1)]
-    shares = [share_of(tmp_path / str(i), [half]) for i, half in enumerate(halves)]
+    shares = [task_of(tmp_path / str(i), [half]) for i, half in enumerate(halves)]
     written = results_of(*shares)
     done = joined(shares[0]._replace(number=3, footer={"by": "us"}), written)
     assert (done.number, done.num_rows, done.failure) == (3, 5, None)
@@ -513,13 +343,13 @@ def test_parts_are_decoded_where_one_was_copied_from_another_layout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of decimals that aren't stored as integers: the files differ in their schemas."""
-    monkeypatch.setattr(shares, "WHOLE_BYTES", 10_000)
+    monkeypatch.setattr(rewriting, "WHOLE_BYTES", 10_000)
     schema = pa.schema([("a", pa.decimal128(9, 2)), ("p", pa.int64())])
     tables = [
         pa.table({"a": pa.array(map(Decimal, range(count)), pa.decimal128(9, 2)), "p": [7] * count})
         for count in (20_000, 10)
     ]
-    given = [share_of(tmp_path / str(i), [table], schema) for i, table in enumerate(tables)]
+    given = [task_of(tmp_path / str(i), [table], schema) for i, table in enumerate(tables)]
     given = [with_values(one, schema, {"p": 7}) for one in given]
     written = results_of(*given)
     kinds = [pq.ParquetFile(one.path).schema.column(0).physical_type for one in written]
@@ -535,8 +365,8 @@ def test_readers_by_id_get_the_column_that_has_the_id(tmp_path: Path) -> None:
 
     def rewritten(found: pa.Schema) -> tuple[str, int]:
         table = pa.Table.from_pylist([dict.fromkeys(found.names, 1)], schema=found)
-        one = share_of(tmp_path, [table], schema(a="1", b="2"))
-        return rewrite_share(one._replace(by_id=True))
+        one = task_of(tmp_path, [table], schema(a="1", b="2"))
+        return rewrite(one._replace(by_id=True))
 
     path, _ = rewritten(schema(b="2", gone="3"))
     assert pq.read_table(path).to_pylist() == [{"a": None, "b": 1}]
@@ -554,7 +384,7 @@ def test_columns_with_nan_have_no_statistics_though_it_comes_late(
         pa.table({"a": [1.0, 2.0], "b": [1.0, 2.0]}),
         pa.table({"a": [3.0, float("nan")], "b": [3.0, 4.0]}),
     ]
-    path, num_rows = rewrite_share(share_of(tmp_path, tables))
+    path, num_rows = rewrite(task_of(tmp_path, tables))
     groups = pq.ParquetFile(path).metadata
     statistics = [
         [groups.row_group(i).column(j).is_stats_set for j in range(2)] for i in range(groups.num_row_groups)
@@ -574,8 +404,8 @@ def test_columns_with_zeros_have_no_dictionary_though_they_come_late(
 
     tables = [rows(1.0, 2.0), rows(-0.0, 3.0)]
     schema = tables[0].schema.append(pa.field("p", pa.float64()))
-    given = with_values(share_of(tmp_path, tables), schema, {"p": 0.0})
-    path, num_rows = rewrite_share(given)
+    given = with_values(task_of(tmp_path, tables), schema, {"p": 0.0})
+    path, num_rows = rewrite(given)
     groups = pq.ParquetFile(path).metadata
     assert (num_rows, groups.num_row_groups) == (18, 2)
     for group in map(groups.row_group, range(2)):
@@ -586,30 +416,24 @@ def test_columns_with_zeros_have_no_dictionary_though_they_come_late(
     assert len(list(tmp_path.glob("part-*"))) == 1
 
 
-def test_field_ids_are_kept(tmp_path: Path) -> None:
-    schema = pa.schema([pa.field("col-1", pa.int64(), metadata={b"PARQUET:field_id": b"7"})])
-    path, _ = rewrite_share(share_of(tmp_path, [pa.table({"col-1": [1]})], schema))
-    assert pq.ParquetFile(path).schema_arrow.field("col-1").metadata == {b"PARQUET:field_id": b"7"}
-
-
 def test_files_without_rows_make_one_without_rows(tmp_path: Path) -> None:
-    path, num_rows = rewrite_share(share_of(tmp_path, [pa.table({"a": pa.array([], pa.int64())})] * 2))
+    path, num_rows = rewrite(task_of(tmp_path, [pa.table({"a": pa.array([], pa.int64())})] * 2))
     assert (num_rows, pq.read_table(path).num_rows) == (0, 0)
 
 
 def test_executors_need_not_have_this_package(tmp_path: Path) -> None:
     """Neither to check, rewrite and write files, nor to join them."""
-    parts = [share_of(tmp_path, [pa.table({"i": range(600_000)})], compression="none", use_dictionary=False)]
+    parts = [task_of(tmp_path, [pa.table({"i": range(600_000)})], compression="none", use_dictionary=False)]
     parts.append(parts[0]._replace(part=1))
-    # Of so many bytes that the checksums of chunks are joined.
     write_checksums(parts[0].inputs[0][0])
-    cloudpickle.register_pickle_by_value(worker)  # type: ignore[no-untyped-call]
+    for package in (worker, concat):
+        cloudpickle.register_pickle_by_value(package)  # type: ignore[no-untyped-call]
 
     def work() -> list[tuple[Any, ...]]:
-        written = [Rewritten(*one) for one in rewrite_shares(map(tuple, parts), lambda _: None)]
+        written = [RewriteOutput(*one) for one in rewrite_bins(map(tuple, parts), lambda _: None)]
         inputs = [(one.path, one.size_bytes) for one in written]
         (done,) = join_parts([tuple(parts[0]._replace(inputs=inputs))])
-        return [(one.num_rows, one.refusal, one.failure) for one in (*written, Rewritten(*done))]
+        return [(one.num_rows, one.refusal, one.failure) for one in (*written, RewriteOutput(*done))]
 
     (tmp_path / "task").write_bytes(cloudpickle.dumps(work))  # type: ignore[no-untyped-call]
     program = (

@@ -1,0 +1,264 @@
+"""Parquet files put one behind another without decoding them: pages are copied, footers merged.
+
+The output is "PAR1", the files' pages with their bloom filters, in order, the column indexes of all, their
+offset indexes, and one footer. A file's pages move together, so one number is added to all offsets. Names and
+field numbers are those of apache/parquet-format's parquet.thrift.
+"""
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, NamedTuple
+
+from compaction_kit.arrow.concat.thrift import BINARY, I16, I64, LIST, STRUCT, Struct, decode, encode
+
+_MAGIC, _MAGIC_ENCRYPTED = b"PAR1", b"PARE"
+COPY_BYTES = 1 << 20
+# parquet-java and Arrow read no footer of more than 100 MB; an ordinal is an i16.
+MAX_FOOTER_BYTES, MAX_ROW_GROUPS = 64 << 20, (1 << 15) - 1
+# Values of created_by whose statistics or pages readers don't trust (Arrow's ApplicationVersion,
+# parquet-java's CorruptStatistics).
+MISTRUSTED = re.compile(rb"parquet-mr(?! version (1\.[1-9]\d|[2-9]|\d\d))|parquet-cpp(?!-)|$")
+# The last field of each struct that is known here: a later one might be one more offset.
+_LAST_FIELDS = {
+    "FileMetaData": 9,
+    "RowGroup": 7,
+    "ColumnChunk": 9,
+    "ColumnMetaData": 17,
+    "OffsetIndex": 2,
+    "PageLocation": 3,
+}
+# Fields of ColumnMetaData: the offsets of the first data page, the index page, the dictionary page and the
+# bloom filter.
+_DATA, _DICTIONARY, _OFFSETS = 9, 11, (9, 10, 11, 14)
+# Fields of ColumnChunk: where its ColumnIndex and its OffsetIndex are; the length follows the offset.
+_COLUMN_INDEX, _OFFSET_INDEX = 6, 4
+_DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError)
+
+
+class CannotConcatenate(Exception):
+    """The files can't become one without decoding them; says why in a few words."""
+
+
+class _Part(NamedTuple):
+    """A file: its footer, the row groups that have rows, and where its pages and bloom filters end."""
+
+    path: str
+    status: os.stat_result
+    footer: Struct
+    footer_bytes: int
+    groups: list[Struct]
+    body_end: int
+
+
+def concatenate(paths: Sequence[str], output: str, key_values: Mapping[str, str]) -> int:
+    """Write a Parquet file with the row groups of others, in their order, by copying bytes.
+
+    Args:
+        paths: The files, at least one; of different codecs if need be.
+        output: Where to write, where nothing may be yet; if writing fails, nothing is.
+        key_values: The output's key-value metadata; that of the files is left out.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        CannotConcatenate: The files don't fit together, or have features that aren't known here.
+        OSError: A file is damaged, has changed meanwhile, or can't be read or written.
+    """
+    parts = [_read_part(path) for path in paths]
+    _check_together(parts)
+    with open(output, "xb") as out:
+        try:
+            row_groups = _write_row_groups(parts, out)
+            footer = _merged(parts, row_groups, key_values)
+            out.write(footer + len(footer).to_bytes(4, "little") + _MAGIC)
+            out.flush()
+        except BaseException:
+            os.remove(output)
+            raise
+    return sum(part.footer[3][1] for part in parts)
+
+
+@contextlib.contextmanager
+def _naming(path: str) -> Iterator[None]:
+    try:
+        yield
+    except _DAMAGE as error:
+        raise OSError(f"{path} has a damaged footer or page index: {error}") from error
+
+
+def _read_part(path: str) -> _Part:
+    with open(path, "rb") as file, _naming(path):
+        status = os.fstat(file.fileno())
+        tail = _read(file, max(status.st_size - 8, 0), 8)
+        length = int.from_bytes(tail[:4], "little")
+        start = status.st_size - 8 - length
+        if tail[4:] == _MAGIC_ENCRYPTED:
+            raise CannotConcatenate("a file is encrypted")
+        if tail[4:] != _MAGIC or start < len(_MAGIC):
+            raise OSError(f"{path} isn't a whole Parquet file")
+        footer, _ = decode(_read(file, start, length))
+        _check_known("FileMetaData", footer)
+        if 8 in footer or 9 in footer:
+            raise CannotConcatenate("a file is encrypted")
+        groups = [group for group in footer[4][1][1] if group[3][1]]
+        if sum(group[3][1] for group in groups) != footer[3][1]:
+            raise ValueError("the row groups' rows don't add up")
+        return _Part(path, status, footer, length, groups, _body_end(groups, start))
+
+
+def _body_end(groups: Sequence[Struct], footer_start: int) -> int:
+    """Where the page indexes right before the footer begin; without them, where the footer does."""
+    end, indexes = footer_start, []
+    for group in groups:
+        _check_known("RowGroup", group)
+        for chunk in group[1][1][1]:
+            _check_known("ColumnChunk", chunk)
+            _check_known("ColumnMetaData", chunk[3][1])
+            if 1 in chunk:
+                raise CannotConcatenate("a file's columns are in other files")
+            if 8 in chunk or 9 in chunk:
+                raise CannotConcatenate("a file is encrypted")
+            indexes += [place for field in (_COLUMN_INDEX, _OFFSET_INDEX) if (place := _index(chunk, field))]
+    for offset, length in sorted(indexes, reverse=True):
+        if offset + length == end:
+            end = offset
+    for chunk in (chunk for group in groups for chunk in group[1][1][1]):
+        column = chunk[3][1]
+        stop = max([_start(column) + column[7][1], *(column[k][1] for k in _OFFSETS if k in column)])
+        if _start(column) < len(_MAGIC) or stop > end:
+            raise ValueError("a row group lies outside of the file")
+    return end if groups else len(_MAGIC)
+
+
+def _start(column: Struct) -> int:
+    """Where the pages of a ColumnMetaData begin; 0 stands for no page in some writers' files."""
+    return min(column[k][1] for k in (_DATA, _DICTIONARY) if k in column and column[k][1])
+
+
+def _index(chunk: Struct, field: int) -> tuple[int, int] | None:
+    return (chunk[field][1], chunk[field + 1][1]) if field in chunk and chunk[field][1] else None
+
+
+def _check_known(name: str, fields: Struct) -> None:
+    latest = max(fields)
+    if latest > _LAST_FIELDS[name]:
+        raise CannotConcatenate(f"a file has field {latest} in its {name}, which isn't known here")
+
+
+def _check_together(parts: Sequence[_Part]) -> None:
+    def schema(part: _Part) -> tuple[Any, ...]:
+        # The root only names the whole, in another way for each writer.
+        root, *columns = part.footer[2][1][1]
+        return root.get(5), columns
+
+    with _naming(parts[0].path):
+        if any(schema(part) != schema(parts[0]) for part in parts):
+            raise CannotConcatenate("the files differ in their schemas")
+    writers = {part.footer.get(6, (BINARY, b""))[1] for part in parts}
+    if len(writers) > 1 and any(MISTRUSTED.match(writer) for writer in writers):
+        raise CannotConcatenate("the files are of different writers, some of them too old")
+    if sum(len(part.groups) for part in parts) > MAX_ROW_GROUPS:
+        raise CannotConcatenate(f"there are more than {MAX_ROW_GROUPS:,} row groups")
+    if sum(part.footer_bytes for part in parts) > MAX_FOOTER_BYTES:
+        raise CannotConcatenate("the footer would be too large")
+
+
+def _write_row_groups(parts: Sequence[_Part], out: BinaryIO) -> list[Struct]:
+    """Write all but the footer; returns the RowGroups for it."""
+    at = out.write(_MAGIC)
+    moved: list[Struct] = []
+    indexes: dict[int, list[tuple[Struct, bytes]]] = {_COLUMN_INDEX: [], _OFFSET_INDEX: []}
+    for part in parts:
+        shift = at - len(_MAGIC)
+        with open(part.path, "rb") as file, _naming(part.path):
+            if _read(file, 0, len(_MAGIC)) != _MAGIC:
+                raise OSError(f"{part.path} isn't a Parquet file")
+            _copy(file, out, len(_MAGIC), part.body_end)
+            for group in part.groups:
+                for chunk in group[1][1][1]:
+                    for field, found in indexes.items():
+                        if place := _index(chunk, field):
+                            data = _read(file, *place)
+                            data = _moved_index(data, shift) if field == _OFFSET_INDEX else data
+                            found.append((chunk, data))
+                    _move(chunk, shift)
+                if 5 in group:
+                    group[5] = I64, min(_start(chunk[3][1]) for chunk in group[1][1][1])
+                if 7 in group:
+                    group[7] = I16, len(moved)
+                moved.append(group)
+            now = os.fstat(file.fileno())
+            if (now.st_size, now.st_mtime_ns) != (part.status.st_size, part.status.st_mtime_ns):
+                raise OSError(f"{part.path} has changed since its footer was read")
+        at += part.body_end - len(_MAGIC)
+    # Next to each other and at the end, as readers expect: parquet-rs reads from the first to the last.
+    for field, found in indexes.items():
+        for chunk, data in found:
+            chunk[field], chunk[field + 1] = (chunk[field][0], at), (chunk[field + 1][0], len(data))
+            at += out.write(data)
+    return moved
+
+
+def _move(chunk: Struct, shift: int) -> None:
+    """Change the offsets in a ColumnChunk."""
+    column = chunk[3][1]
+    pages = [column[k][1] for k in (_DATA, _DICTIONARY) if k in column]
+    # file_offset is the first page's in parquet-java's files. Others wrote a copy of the metadata there, with
+    # old offsets: 0 stands for no copy.
+    chunk[2] = I64, chunk[2][1] + shift if chunk[2][1] in pages and chunk[2][1] else 0
+    for field in _OFFSETS:
+        if field in column and column[field][1]:
+            column[field] = I64, column[field][1] + shift
+
+
+def _moved_index(data: bytes, shift: int) -> bytes:
+    """An OffsetIndex after its pages have moved: PageLocation.offset is from the file's start."""
+    index, end = decode(data)
+    if end != len(data):
+        raise ValueError("a page index has another length")
+    _check_known("OffsetIndex", index)
+    for location in index[1][1][1]:
+        _check_known("PageLocation", location)
+        location[1] = I64, location[1][1] + shift
+    return encode(index)
+
+
+def _copy(file: BinaryIO, out: BinaryIO, start: int, stop: int) -> None:
+    out.flush()
+    copy = getattr(os, "copy_file_range", None)
+    # Perhaps it can't copy between these file systems; other errors are raised below.
+    with contextlib.suppress(OSError):
+        while copy and start < stop and (copied := copy(file.fileno(), out.fileno(), stop - start, start)):
+            start += copied
+    while start < stop:
+        start += out.write(_read(file, start, min(stop - start, COPY_BYTES)))
+
+
+def _read(file: BinaryIO, start: int, size: int) -> bytes:
+    if min(start, size) < 0 or start + size > os.fstat(file.fileno()).st_size:
+        raise OSError(f"{file.name} is shorter than expected")
+    file.seek(start)
+    return file.read(size)
+
+
+def _merged(parts: Sequence[_Part], row_groups: list[Struct], key_values: Mapping[str, str]) -> bytes:
+    first = parts[0].footer
+    pairs = [{1: (BINARY, key.encode()), 2: (BINARY, value.encode())} for key, value in key_values.items()]
+    merged: Struct = {
+        1: first[1],
+        2: first[2],
+        3: (I64, sum(part.footer[3][1] for part in parts)),
+        4: (LIST, (STRUCT, row_groups)),
+    }
+    if pairs:
+        merged[5] = LIST, (STRUCT, pairs)
+    if 6 in first:
+        merged[6] = first[6]
+    # The column orders say how to read statistics: without them, readers don't use those.
+    if 7 in first and all(part.footer.get(7) == first[7] for part in parts):
+        merged[7] = first[7]
+    with _naming(parts[0].path):
+        return encode(merged)

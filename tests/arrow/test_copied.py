@@ -1,0 +1,131 @@
+"""Files that were concatenated are proved by their bytes, and by nothing less."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from compaction_kit import open_table
+from compaction_kit.arrow import copied
+from compaction_kit.arrow.concat import concatenate
+from compaction_kit.arrow.copied import BytesComparison, DataFile
+from tests import handmade
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copied, "WHOLE_BYTES", 100)
+
+
+def table(start: int, rows: int = 2_000) -> pa.Table:
+    numbers = pa.array(range(start, start + rows))
+    return pa.table({"i": numbers, "s": numbers.cast(pa.string()), "f": pa.array([float("nan")] * rows)})
+
+
+def written(path: Path, rows: pa.Table, **options: Any) -> DataFile:
+    pq.write_table(rows, path, **{"row_group_size": 1_500, "compression": "none"} | options)
+    return placed(path)
+
+
+def placed(path: Path, partition: int = 0) -> DataFile:
+    return DataFile(partition, str(path), path.stat().st_size)
+
+
+def joined(output: Path, *files: DataFile) -> DataFile:
+    concatenate([file.place for file in files], str(output), {"by": "us"})
+    return placed(output)
+
+
+def left(gone: list[DataFile], new: list[DataFile]) -> tuple[int, int, int]:
+    """The rows found to be the same, and how many files of each side are left."""
+    comparison = BytesComparison()
+    before, after = comparison.run(gone, new)
+    return comparison.num_rows, len(before), len(after)
+
+
+def test_outputs_are_found_among_all_files_of_their_partition(tmp_path: Path) -> None:
+    files = [written(tmp_path / f"{i}", table(5_000 * i)) for i in range(4)]
+    files.append(written(tmp_path / "same", table(0)))
+    one = joined(tmp_path / "one", files[2], files[0])
+    two = joined(tmp_path / "two", files[1], files[4], files[3])
+    assert left(files, [one, two]) == (10_000, 0, 0)
+    assert left([*files, files[0]._replace(place="gone")], [one, two]) == (10_000, 1, 0)
+    # Each replaced file counts once.
+    assert left(files[:4], [one, two]) == (4_000, 2, 1)
+    assert left([file._replace(partition=1) for file in files], [one, two]) == (0, 5, 2)
+    decoded = written(tmp_path / "decoded", pa.concat_tables([table(5_000), table(0)]))
+    assert left(files, [one, decoded]) == (4_000, 3, 1)
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    # In the pages of the first column.
+    data[200] ^= 1
+    path.write_bytes(data)
+
+
+def replace(path: Path, rows: pa.Table, **options: Any) -> None:
+    path.unlink()
+    written(path, rows, **options)
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a bit": flip,
+    "the order of rows": lambda path: replace(path, table(0).take(np.arange(4_000)[::-1] % 2_000)),
+    "a value": lambda path: replace(path, pa.concat_tables([table(0), table(2_001)])),
+    "a row less": lambda path: replace(path, pa.concat_tables([table(0), table(2_000, 1_999)])),
+    "a column's name": lambda path: replace(
+        path, pa.concat_tables([table(0), table(2_000)]).rename_columns(["j", "s", "f"])
+    ),
+    "a column's type": lambda path: replace(
+        path,
+        pa.concat_tables([table(0), table(2_000)]).cast(
+            pa.schema([("i", pa.timestamp("us")), ("s", pa.string()), ("f", pa.float64())])
+        ),
+    ),
+    "the calendar": lambda path: replace(
+        path,
+        pa.concat_tables([table(0), table(2_000)]).replace_schema_metadata(
+            {"org.apache.spark.legacyDateTime": ""}
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("side", ["gone", "new"])
+def test_other_bytes_are_left_to_another_reader(
+    tmp_path: Path, change: Callable[[Path], object], side: str
+) -> None:
+    both = written(tmp_path / "both", pa.concat_tables([table(0), table(2_000)]))
+    copy = joined(tmp_path / "copy", both)
+    assert left([both], [copy]) == (4_000, 0, 0)
+    change(Path(both.place if side == "gone" else copy.place))
+    assert left([both], [copy]) == (0, 1, 1)
+
+
+@pytest.mark.spark
+def test_copied_bins_are_proved_by_bytes_and_others_by_duckdb(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    adds, rng = [], np.random.default_rng(0)
+    for partition, count in (("a", 1_040_000), ("b", 1_000)):
+        for i in range(2):
+            rows = pa.table({"n": rng.integers(0, 2**62, count)})
+            adds.append(handmade.write_data(tmp_path, f"p={partition}/{i}.parquet", rows, {"p": partition}))
+    without = {"delta.writePartitionColumnsToParquet": "false"}
+    handmade.write_log(tmp_path, [handmade.metadata({"n": "long", "p": "string"}, ["p"], without), *adds])
+    before = pq.read_table(tmp_path, partitioning=None)
+    result = open_table(tmp_path, spark).plan_compaction().run(strategy="arrow")
+    assert result.verified is True
+    assert result.fingerprint is not None
+    assert (result.fingerprint.num_rows, result.fingerprint.readers) == (len(before), ("DuckDB", "bytes"))
+    assert "compared as bytes" in str(result.fingerprint)
+    history = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path}` LIMIT 1").collect()[0]
+    assert history["userMetadata"].endswith("by DuckDB+bytes")
