@@ -80,7 +80,7 @@ def about_text(state: WorkbenchState) -> Part:
     part = Part(Text("text", "about", about))
     part.watch(state, "opened")
     part.shown = True
-    return part
+    return part.add_class("ck-line")
 
 
 def picker(state: WorkbenchState) -> Part:

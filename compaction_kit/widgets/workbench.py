@@ -141,7 +141,7 @@ class Workbench(Page):
             [
                 Text("text", "status", self._status),
                 Text("text", "saved", lambda: writing.result or ""),
-                Text("error", "export-error", lambda: (writing.error, writing.details)),
+                Text("error", "export-error", lambda: writing.error),
                 live(export, disabled=lambda: writing.running or nothing()),
             ]
         )

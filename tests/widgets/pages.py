@@ -5,7 +5,7 @@ from typing import Any
 import ipywidgets as w
 
 from compaction_kit.widgets.page import Page
-from compaction_kit.widgets.parts import find
+from compaction_kit.widgets.parts import find, within
 from compaction_kit.widgets.workbench import Workbench
 
 SECONDS = 60
@@ -15,6 +15,8 @@ def settle(page: Page) -> None:
     """Wait until all work has ended: what is read is looked at, and looking may read more."""
     for job in page.jobs * 3:
         job.wait(SECONDS)
+    failed = [one.value for one in within([page]) if "ck-drawing-error" in one._dom_classes and one.value]
+    assert not failed
 
 
 def show(bench: Workbench, title: str) -> None:

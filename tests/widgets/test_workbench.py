@@ -696,7 +696,8 @@ def test_a_part_that_can_t_be_drawn_says_so_and_shows_nothing_old(
     assert is_shown(figure)
     show(bench, "Files")
     monkeypatch.setattr("compaction_kit.files.Files.plot", fail)
-    open_table(bench, folder / "nested" / "b")
+    bench.state.name = str(folder / "nested" / "b")
+    bench.state.loading.wait(SECONDS)
     assert "3 files" in at(bench, "ck-about").value
     assert "files are under" not in at(bench, "ck-files-figure").value
     assert "Unexpected ValueError: no &lt;glyph&gt;" in at(bench, "ck-drawing-error", "Files").value
