@@ -123,12 +123,6 @@ def test_the_bins_figure_has_a_segment_a_file() -> None:
     assert widths(figure.axes[0]) == 100
 
 
-def test_the_bins_figure_says_what_the_limit_is_of() -> None:
-    files, outputs = bins_table([30, 40], [0, 0]), np.array([45])
-    label = str(plots.bins(files, outputs, 50, limit=" with a predicted output of at most 50 B").get_label())
-    assert label == "2 files in 1 bin with a predicted output of at most 50 B"
-
-
 def test_the_bins_figure_says_when_it_shows_only_the_first() -> None:
     figure = plots.bins(bins_table([1] * 200, [i // 2 for i in range(200)]), np.full(100, 2), 2)
     assert "in 100 bins" in str(figure.get_label())
