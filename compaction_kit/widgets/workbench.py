@@ -183,6 +183,8 @@ def _job_line(name: str, job: Job) -> str:
         sign = _SIGNS.get(job.status)
         # How it ended badly is said where its result would be.
         return f"{sign} {name} {job.status}{f': {job.message}' if job.running else ''}" if sign else ""
+    if result is None:
+        return ""
     if name == "vacuum":
         deleted = f"{format_count(result.num_files, 'file')} deleted, {format_size(result.size_bytes)} freed"
         return f"● vacuum done: {deleted}"

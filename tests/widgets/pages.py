@@ -16,7 +16,7 @@ def settle(page: Page) -> None:
     for job in page.jobs * 3:
         job.wait(SECONDS)
     failed = [one.value for one in within([page]) if "ck-drawing-error" in one._dom_classes and one.value]
-    assert not failed
+    assert not failed, failed
 
 
 def show(bench: Workbench, title: str) -> None:
