@@ -17,6 +17,7 @@ import numpy as np
 from jupyter_client.manager import start_new_kernel
 
 from compaction_kit.datasets import flights
+from compaction_kit.widgets.parts import find
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.workbench import Workbench
 
@@ -33,8 +34,10 @@ PLACES = range(20, 33)
 FIRST_LOOK = """
 import time
 import compaction_kit as ck
+from compaction_kit.widgets.parts import find
 bench = ck.workbench({root!r})
-while "<svg" not in bench.files.image.value:
+figure = find("ck-files-figure", bench)
+while "<svg" not in figure.value:
     time.sleep(0.01)
 """
 
@@ -79,13 +82,14 @@ def verdict_and_moves(table: Path) -> tuple[float, np.ndarray]:
     bench = Workbench(WorkbenchState(table))
     bench.state.loading.wait()
     seconds = time.perf_counter() - start
-    assert "would do" in bench.verdict.sentences.value
-    bench.go_to(bench.plan)
+    assert "would do" in find("ck-verdict", bench).value
+    bench.go_to("Plan")
+    slider = find("ck-max", bench).slider
     times = []
     for _ in range(ROUNDS):
         for place in PLACES:
             start = time.perf_counter()
-            bench.plan.target.slider.set_state({"value": place})
+            slider.set_state({"value": place})
             times.append(time.perf_counter() - start)
             assert bench.state.plan is not None
             assert bench.state.plan.thresholds.max_file_size == 2**place

@@ -162,12 +162,11 @@ class CompactionPlan(BinPlan):
             bin_limit(self),
         )
 
-    def plot_sizes(self, former: "CompactionPlan | None" = None, into: Figure | None = None) -> Figure:
+    def plot_sizes(self, former: "CompactionPlan | None" = None) -> Figure:
         """Draw the sizes alone.
 
         Args:
             former: Another plan of the same files, to be drawn as an outline.
-            into: The figure of another plan's sizes, to be drawn anew: that takes half as long.
         """
         return plots.before_after(
             self.source.sizes,
@@ -176,7 +175,6 @@ class CompactionPlan(BinPlan):
             max_file_size=self.thresholds.max_file_size,
             largest=self.planner.largest_bin,
             former=None if former is None else former.sizes_after,
-            into=into,
         )
 
     def plot_bins(self) -> Figure:

@@ -19,7 +19,7 @@ REACH_FILES = (
     "session.py",
     "compat.py",
     "java.py",
-    "widgets/recent.py",
+    "widgets/tables.py",
     "report.py",
     "predict_reads.py",
     "datasets.py",

@@ -1,16 +1,15 @@
-"""No name becomes an element, an attribute or mathematics: every object that draws itself, every part of
-the workbench and every section of a report, with names that try.
+"""No name becomes an element, an attribute or mathematics: every object that draws itself and every section
+of a report, with names that try; tests/widgets/test_hostile_names.py has the workbench.
 """
 
 import importlib
 import json
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
-import ipywidgets as w
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -42,8 +41,6 @@ from compaction_kit.text import element, paragraph, shown
 from compaction_kit.vacuum import VacuumResult
 from compaction_kit.verdict import Verdict
 from compaction_kit.verify import Fingerprint
-from compaction_kit.widgets.state import WorkbenchState
-from compaction_kit.widgets.workbench import Workbench
 from tests import handmade
 from tests.ageing import age_file
 
@@ -51,7 +48,6 @@ from tests.ageing import age_file
 NAME = "\"'><pwned onclick='a()'><!--</div></style></td></svg><b>$x$ ${y} {0} %s &lt; [a](b) _c_ \x1b\u202e"
 FOLDER = NAME.replace("/", "").replace("\x1b", "")
 MARK = "<pwned"
-SECONDS = 30
 LAYOUTS = pa.table(
     {"layout": ["now", NAME], "num_files": [9, 1], "files_opened": [9, 1], "bytes_opened": [9, 9]}
 )
@@ -253,55 +249,6 @@ def test_no_name_is_html_in_a_report(part: str, tmp_path: Path) -> None:
     body = page[page.index("</style>") + len("</style>") :].removesuffix("</html>\n")
     read = Reader(body.replace("</head>", ""))
     assert "".join(read.words).count(MARK) > 1
-
-
-def test_no_name_is_html_on_the_page_and_in_its_report(
-    spark: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    table = make_table(tmp_path / "root" / FOLDER)
-    handmade.write_sink_log(tmp_path / "root" / f"output {FOLDER}", 5)
-    bench = Workbench(WorkbenchState(table.parent))
-    bench.state.loading.wait(SECONDS)
-    bench.plan.where.value = bench.plan.budget.value = NAME
-    bench.as_python.selected_index = 0
-    for part in bench.parts:
-        bench.go_to(part)
-        for job in bench.jobs:
-            job.wait(SECONDS)
-        for more in part.more.children if hasattr(part, "more") else ():
-            part.more.selected_index = part.more.children.index(more)
-            for widget in walk(bench):
-                read_widget(widget)
-    bench.plan.where.value = bench.plan.budget.value = ""
-    for job in bench.jobs:
-        job.wait(SECONDS)
-    for part in (bench.history, bench.vacuum):
-        bench.go_to(part)
-        for job in bench.jobs:
-            job.wait(SECONDS)
-    bench.state.result, bench.state.ran = CompactionResult.nothing(np.array([1_000])), bench.state.name
-    bench.query.state.prediction = ReadPrediction(NAME, 0, LAYOUTS)
-    shown_parts = [bench.verdict, *bench.parts]
-    sections = [part.section() for part in shown_parts]
-    assert not [part.title for part, section in zip(shown_parts, sections, strict=True) if section is None]
-    page = ck.write_report("page.html", "Page", *sections).read_text(encoding="utf-8")
-    read = Reader(page[page.index("<body>") :].removesuffix("</html>\n"))
-    assert "".join(read.words).count(MARK) > 10
-
-
-def walk(widget: w.Widget) -> Iterator[w.Widget]:
-    yield widget
-    for child in getattr(widget, "children", ()):
-        yield from walk(child)
-
-
-def read_widget(widget: w.Widget) -> None:
-    """What ipywidgets takes for HTML: the value of an HTML, and descriptions that say so."""
-    assert not isinstance(widget, w.HTMLMath)
-    assert not getattr(widget, "description_allow_html", False)
-    if isinstance(widget, w.HTML) and not widget.value.startswith("<style>"):
-        Reader(widget.value)
 
 
 _TEXT = st.text(st.characters())

@@ -12,31 +12,6 @@ from compaction_kit.plots.style import LIVE, LOST, NEW, SMALL, TOMBSTONED, Chart
 from compaction_kit.plots.timeline import timeline, timelines
 from compaction_kit.plots.versions import readability, storage, vacuum
 
-__all__ = [
-    "LIVE",
-    "LOST",
-    "NEW",
-    "SMALL",
-    "TOMBSTONED",
-    "Chart",
-    "before_after",
-    "bins",
-    "file_sizes",
-    "history",
-    "layouts",
-    "lifetimes",
-    "manifest",
-    "plan",
-    "predicted_reads",
-    "readability",
-    "reads",
-    "sink_log",
-    "storage",
-    "survey",
-    "timeline",
-    "timelines",
-    "to_html",
-    "to_png",
-    "to_svg",
-    "vacuum",
-]
+__all__ = ["LIVE", "LOST", "NEW", "SMALL", "TOMBSTONED", "Chart", "before_after", "bins", "file_sizes"]
+__all__ += ["history", "layouts", "lifetimes", "manifest", "plan", "predicted_reads", "readability", "reads"]
+__all__ += ["sink_log", "storage", "survey", "timeline", "timelines", "to_html", "to_png", "to_svg", "vacuum"]

@@ -11,19 +11,17 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from compaction_kit.plots import style
-from compaction_kit.plots.style import INK, LIVE, MUTED, NEW, SMALL, SMALL_HATCH, Chart
+from compaction_kit.plots.style import INK, LIVE, MUTED, NEW, Chart
 from compaction_kit.text import format_count, format_seconds, format_size, shortened
 
 _LONGEST_QUERY = 95
 _MOST_TABLES, _MOST_IN_LABEL, _LONGEST_TABLE = 30, 10, 24
-# Where the columns of text beside a survey's bars end, in points from the axes.
-_FILES_END, _FEWER_END = 92, 158
-
-Row = dict[str, Any]
+# Where the columns of text beside a survey's lines end, in points from the axes.
+_COLUMN_ENDS = 34, 112, 178
 
 
 def layouts(table: pa.Table, column: str) -> Chart:
-    """How many files a narrow range of a column touches, a bar a layout.
+    """Draw how many files a narrow range of a column touches, a bar a layout.
 
     Args:
         table: Layouts as `plan.compare` gives them.
@@ -45,7 +43,7 @@ def layouts(table: pa.Table, column: str) -> Chart:
 
 
 def predicted_reads(query: str, table: pa.Table, finding: str) -> Chart:
-    """How many files a query opens now, and would open in other layouts, a bar each.
+    """Draw how many files a query opens now, and would open in other layouts, a bar each.
 
     Args:
         query: The query.
@@ -95,7 +93,7 @@ def reads(
     files_read: Sequence[int],
     bytes_read: Sequence[int | None],
 ) -> Chart:
-    """Median seconds as bars with the single runs as points, and the files read, before and after.
+    """Draw median seconds as bars with the single runs as points, and the files read, before and after.
 
     Args:
         query: The query.
@@ -139,7 +137,7 @@ def _draw_two_bars(axis: Axes, values: Sequence[float], ends: Sequence[float], t
 
 
 def survey(tables: pa.Table, finding: str) -> Chart:
-    """Of each table the share of small files, and its files now and after compaction.
+    """Draw the files of each table now and after compaction, and say how many of them are small.
 
     Args:
         tables: What `Survey.to_arrow()` returns; those with an error are counted, not drawn.
@@ -148,6 +146,7 @@ def survey(tables: pa.Table, finding: str) -> Chart:
     rows = tables.filter(tables["error"].is_null()).to_pylist()
     shown = rows[:_MOST_TABLES]
     names = _without_shared_folder([row["table"] for row in shown])
+    after = [row["num_files"] - row["files_removed"] + row["files_added"] for row in shown]
     notes = []
     if len(shown) < len(rows):
         notes.append(f"the first {len(shown)} of {format_count(len(rows), 'table')} are shown")
@@ -155,21 +154,13 @@ def survey(tables: pa.Table, finding: str) -> Chart:
         notes.append(f"{format_count(len(tables) - len(rows), 'table')} can't be surveyed, or not in full")
     sentences = [
         f"{name}: {format_count(row['num_files'], 'file')}, {row['num_small_files']:,} of them small, "
-        f"{_num_after(row):,} after compaction"
-        for row, name in zip(shown[:_MOST_IN_LABEL], names, strict=False)
+        f"{left:,} after compaction"
+        for row, name, left in zip(shown[:_MOST_IN_LABEL], names, after, strict=False)
     ]
-    figure = style.chart(
-        style.WIDTH, 1.4 + 0.26 * len(shown) + 0.2 * bool(notes), finding, *sentences, *notes
-    )
+    height = 1.4 + 0.26 * len(shown) + 0.2 * bool(notes)
+    figure = style.chart(style.WIDTH, height, finding, *sentences, *notes)
     if shown:
-        share, files = figure.subplots(1, 2, sharey=True, width_ratios=(1, 4.5))
-        _draw_share(share, shown)
-        _draw_files(files, shown)
-        _draw_outcomes(files, shown)
-        share.set_yticks(range(len(shown)), names)
-        share.set_ylim(len(shown) - 0.4, -0.6)
-        for axis in (share, files):
-            axis.tick_params(axis="y", length=0)
+        _draw_survey(figure.subplots(), shown, names, after)
     if notes:
         figure.supxlabel("; ".join(notes), x=0.01, ha="left", fontsize=8.25, color=INK)
     return figure
@@ -185,68 +176,42 @@ def _without_shared_folder(names: list[str]) -> list[str]:
     return [style.short(os.path.relpath(name, shared) if shared else name, _LONGEST_TABLE) for name in names]
 
 
-def _draw_share(axis: Axes, rows: list[Row]) -> None:
-    """Which part of the files is small."""
-    positions = range(len(rows))
-    small = [row["num_small_files"] / row["num_files"] for row in rows]
-    axis.barh(positions, small, **style.fill((SMALL, SMALL_HATCH)), linewidth=0, height=0.6)
-    axis.barh(positions, [1 - part for part in small], left=small, color=LIVE, height=0.6)
-    axis.set(xlim=(0, 1), xlabel="small files")
-    axis.set_xticks([0, 0.5, 1], ["0", "", "100 %"])
-    style.calm(axis, "x")
-    axis.grid(False)
-
-
-def _draw_files(axis: Axes, rows: list[Row]) -> None:
-    """Files now and after compaction, on a scale on which equal lengths are equal factors."""
-    positions = range(len(rows))
-    now, after = [row["num_files"] for row in rows], [_num_after(row) for row in rows]
+def _draw_survey(axis: Axes, rows: list[dict[str, Any]], names: list[str], after: list[int]) -> None:
+    """Draw a line a table on a scale on which equal lengths are equal factors, and numbers beside it."""
+    positions, now = range(len(rows)), [row["num_files"] for row in rows]
     axis.hlines(positions, after, now, color=NEW, alpha=0.35, linewidth=4, zorder=2)
     axis.scatter(now, positions, s=34, color=LIVE, marker="o", zorder=3, label="files now")
     compacted = [position for position in positions if rows[position]["files_removed"]]
     left = [after[position] for position in compacted]
     axis.scatter(left, compacted, s=34, color=NEW, marker="D", zorder=4, label="after compaction")
+    # If there is a table of which no row is left: a logarithm has no zero.
     if min(after):
         axis.set_xscale("log")
-        axis.set_xlim(0.8, max(*now, 10) * 1.3)
     else:
-        # A table of which no row is left; a logarithm has no zero.
         axis.set_xscale("symlog", linthresh=1)
-        axis.set_xlim(-0.1, max(*now, 10) * 1.3)
+    axis.set_xlim(0.8 if min(after) else -0.1, max(*now, 10) * 1.3)
     most = int(np.log10(axis.get_xlim()[1]))
     axis.set_xticks([0] * (not min(after)) + [10**power for power in range(0, most + 1, most // 4 + 1)])
     axis.xaxis.set_major_formatter("{x:,.0f}")
     axis.xaxis.set_minor_locator(NullLocator())
-    axis.set_xlabel("files")
+    axis.set(xlabel="files", ylim=(len(rows) - 0.4, -0.6))
+    axis.set_yticks(positions, names)
     style.calm(axis, "x")
-    style.legend(
-        axis,
-        "lower left",
-        bbox_to_anchor=(0, 1),
-        ncols=2,
-        borderaxespad=1.8,
-        borderpad=0.2,
-        handletextpad=0.2,
-    )
-
-
-def _draw_outcomes(axis: Axes, rows: list[Row]) -> None:
-    """The files of each table now and after compaction, and how many fewer, in columns beside the bars."""
-
-    def write(row: float, files: str, fewer: str, color: str, weight: str = "normal") -> None:
-        how = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center"}
-        for text, end, bold in ((files, _FILES_END, "normal"), (fewer, _FEWER_END, weight)):
-            style.note(axis, text, (1, row), (end, 0), color, fontweight=bold, annotation_clip=False, **how)
-
-    write(-0.9, "now → after", "fewer", MUTED)
-    for position, row in enumerate(rows):
-        if row["files_removed"]:
-            files = f"{row['num_files']:,} → {_num_after(row):,}"
-            write(position, files, f"{row['num_files'] - _num_after(row):,}", INK, "bold")
-        else:
-            write(position, f"{row['num_files']:,}", "nothing", MUTED)
-
-
-def _num_after(row: Row) -> int:
-    after: int = row["num_files"] - row["files_removed"] + row["files_added"]
-    return after
+    axis.tick_params(axis="y", length=0)
+    near: dict[str, Any] = {"borderaxespad": 1.8, "borderpad": 0.2, "handletextpad": 0.2}
+    style.legend(axis, "lower left", bbox_to_anchor=(0, 1), ncols=2, **near)
+    columns = [(-0.9, ("small", "now → after", "fewer"), MUTED)]
+    for position, row in zip(positions, rows, strict=True):
+        files, small = (
+            row["num_files"],
+            100 * row["num_small_files"] / row["num_files"] if row["num_files"] else 0,
+        )
+        texts = (f"{small:.0f} %", f"{files:,} → {after[position]:,}", f"{files - after[position]:,}")
+        is_done = not row["files_removed"]
+        columns.append(
+            (position, (texts[0], f"{files:,}", "nothing") if is_done else texts, MUTED if is_done else INK)
+        )
+    where = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center", "annotation_clip": False}
+    for y, words, color in columns:
+        for text, end in zip(words, _COLUMN_ENDS, strict=True):
+            style.note(axis, text, (1, y), (end, 0), color, **where)

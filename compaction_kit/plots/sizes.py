@@ -6,11 +6,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure, FigureBase
 from matplotlib.patches import StepPatch
 from matplotlib.transforms import ScaledTranslation
 
-from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.histogram import Histogram
 from compaction_kit.plots import style
 from compaction_kit.plots.style import INK, LIVE, MUTED, NEW, SMALL, SMALL_HATCH, Chart
@@ -25,8 +23,6 @@ _BINS_WIDTH_PIXELS = 500
 # The height of the axes of files as a multiple of the highest bar: with room for its number, and for the name
 # of a threshold above that.
 _ROOM_FOR_NUMBER, _ROOM_FOR_BOTH = 1.18, 1.6
-# Files and bytes, before and after.
-_NUM_AXES = 4
 # In inches: on the workbench's page beside the controls, where the window is small.
 _SIZES_WIDTH, _SIZES_HEIGHT = 5.0, 3.6
 # What sizes beside an axis take, such as "512 MiB".
@@ -34,7 +30,7 @@ _TICKS_WIDTH = 0.66
 
 
 def file_sizes(histogram: Histogram, small_file_size: int) -> Chart:
-    """Files above and bytes below, by size; buckets below the threshold are marked as small."""
+    """Draw files above and bytes below, by size; buckets below the threshold are marked as small."""
     small = histogram.edges[1:] <= small_file_size
     num_small, total = int(histogram.num_files[small].sum()), int(histogram.num_files.sum())
     verb = "is" if num_small == 1 else "are"
@@ -55,9 +51,8 @@ def before_after(
     max_file_size: int | None = None,
     largest: int | None = None,
     former: np.ndarray | None = None,
-    into: Figure | None = None,
-) -> Figure:
-    """Two histograms, one above the other, on one scale.
+) -> Chart:
+    """Draw two histograms, one above the other, on one scale.
 
     Args:
         before: Bytes of each live file now.
@@ -67,20 +62,11 @@ def before_after(
         largest: Bytes of the largest bin that there could be: "after" is a plan's prediction, and the axes
             have room for every plan of these files. None if it is no prediction.
         former: Bytes of each live file after the plan before this one, drawn as an outline.
-        into: A figure that this function has made, to be drawn anew: that takes half as long.
-
-    Raises:
-        InvalidArgumentError: `into` is another figure.
     """
-    if into is not None:
-        figure, axes = into, _emptied(into.axes)
-    else:
-        # Laid out by hand: it is drawn anew while a slider moves, and matplotlib's own way takes as long
-        # as the drawing.
-        figure = Chart(figsize=(_SIZES_WIDTH, _SIZES_HEIGHT))
-        figure.subplots_adjust(left=0.165, right=0.985, top=0.86, bottom=0.07, hspace=0.12)
-        axes = _size_axes(figure)
-    return _draw_before_after(figure, axes, before, after, min_file_size, max_file_size, largest, former)
+    # By hand: it is drawn while a slider moves, and matplotlib's own layout takes as long as the drawing.
+    figure = Chart(figsize=(_SIZES_WIDTH, _SIZES_HEIGHT))
+    figure.subplots_adjust(left=0.165, right=0.985, top=0.86, bottom=0.07, hspace=0.12)
+    return _draw_before_after(figure, before, after, min_file_size, max_file_size, largest, former)
 
 
 def bins(
@@ -90,7 +76,7 @@ def bins(
     names: Sequence[str] = (),
     limit: str | None = None,
 ) -> Chart:
-    """A bar a bin, a segment a file, the predicted output as a mark, the target as a line.
+    """Draw a bar a bin, a segment a file, the predicted output as a mark, the target as a line.
 
     Args:
         files: A plan's files: size_bytes and bin_id of each.
@@ -113,27 +99,15 @@ def plan(
     largest: int,
     names: Sequence[str] = (),
     limit: str | None = None,
-) -> Figure:
-    """A plan's sizes before and as predicted, and its bins below if it has any.
-
-    Args:
-        before: Bytes of each live file now.
-        after: Bytes of each live file afterwards, as predicted.
-        files: A plan's files: size_bytes and bin_id of each.
-        outputs: The predicted bytes of each bin's output.
-        min_file_size: Files below this size are rewritten.
-        max_file_size: Bytes that a bin may hold.
-        largest: Bytes of the largest bin that there could be.
-        names: What each bin is called; numbers from 0 if left out.
-        limit: How large a bin may be; see `bins`.
-    """
+) -> Chart:
+    """Draw a plan's sizes as `before_after` does and, if it has bins, those below as `bins` does."""
     limits = min_file_size, max_file_size, largest
     if not len(files):
         return before_after(before, after, min_file_size=limits[0], max_file_size=limits[1], largest=largest)
     height = _bins_height(outputs)
     figure = Chart(figsize=(style.WIDTH, _SIZES_HEIGHT + height), layout="constrained")
     (upper,), (lower,) = figure.subfigures(2, 1, squeeze=False, height_ratios=(_SIZES_HEIGHT, height))
-    _draw_before_after(upper, _size_axes(upper), before, after, *limits)
+    _draw_before_after(upper, before, after, *limits)
     _draw_bins(lower, files, outputs, max_file_size, names, limit)
     figure.set_label(f"{upper.get_label()}. {lower.get_label()}")
     return figure
@@ -141,7 +115,6 @@ def plan(
 
 def _draw_before_after(
     figure: style.F,
-    all_axes: Sequence[Axes],
     before: np.ndarray,
     after: np.ndarray,
     min_file_size: int | None,
@@ -150,52 +123,42 @@ def _draw_before_after(
     former: np.ndarray | None = None,
 ) -> style.F:
     now, then = Histogram.of(before), Histogram.of(after)
-    ghosts = [] if former is None else [Histogram.of(former)]
-    bytes_then, files_now, bytes_now, files_then = all_axes
-    axes = [(files_now, bytes_now), (files_then, bytes_then)]
-    histograms = [now, then, *ghosts]
+    histograms = [now, then] + ([] if former is None else [Histogram.of(former)])
+    # Files and bytes now, a gap, files and bytes afterwards; the lowest axis has the sizes' labels.
+    grid = figure.add_gridspec(5, 1, height_ratios=(3, 1.4, 0.65, 3, 1.4))
+    lowest = figure.add_subplot(grid[4])
+    files_now, bytes_now, files_then = (figure.add_subplot(grid[i], sharex=lowest) for i in (0, 1, 3))
+    for axis in (files_now, bytes_now, files_then):
+        axis.xaxis.set_visible(False)
     limits = [size for size in (min_file_size, max_file_size) if size is not None]
-    _size_axis(bytes_then, histograms, limits if largest is None else [largest])
+    _size_axis(lowest, histograms, limits if largest is None else [largest])
     tops = _tops(histograms, now if largest is not None else None)
     small = now.edges[1:] <= (min_file_size or 0)
     room = _ROOM_FOR_BOTH if limits else _ROOM_FOR_NUMBER
-    _panel(axes[0], now, small, tops, room)
-    _panel(axes[1], then, np.zeros(len(then.num_files), dtype=bool), tops, room, NEW)
-    for ghost in ghosts:
-        _outline(axes[1], ghost)
-    names = ("before", "after") if largest is None else ("now", "after (predicted)")
-    for (upper, _), name in zip(axes, names, strict=True):
-        # With a given y, matplotlib does not compute the title's place from what the axes have.
-        upper.set_title(name, loc="left", y=1.0, pad=3, fontsize=9, color=INK)
-    if ghosts:
+    _panel((files_now, bytes_now), now, small, tops, room)
+    _panel((files_then, lowest), then, np.zeros(len(then.num_files), dtype=bool), tops, room, NEW)
+    for ghost in histograms[2:]:
+        for axis, heights in ((files_then, ghost.num_files), (lowest, ghost.size_bytes)):
+            outline: dict[str, Any] = {
+                "edgecolor": MUTED,
+                "linestyle": (0, (3, 2)),
+                "linewidth": 1,
+                "fill": False,
+            }
+            axis.add_artist(StepPatch(heights, np.log2(ghost.edges.astype(float)), **outline))
         what = "dashed: the plan before this one"
         style.note(files_then, what, (1, 1), (0, 3), MUTED, xycoords="axes fraction", ha="right")
-    for pair, size, name in zip(axes, (min_file_size, max_file_size), ("minimum", "target"), strict=True):
+    names, about = (("before", "after"), "") if largest is None else (("now", "after (predicted)"), "about ")
+    for axis, name in zip((files_now, files_then), names, strict=True):
+        axis.set_title(name, loc="left", y=1.0, pad=3, fontsize=9, color=INK)
+    for pair, size, name in (
+        ((files_now, bytes_now), min_file_size, "minimum"),
+        ((files_then, lowest), max_file_size, "target"),
+    ):
         if size is not None:
             _threshold(pair, size, name)
-    about = "" if largest is None else "about "
     sizes = f"{format_size(before.sum())} → {about}{format_size(after.sum())}"
     return style.titled(figure, f"{len(before):,} → {format_count(len(after), 'file')}, {sizes}")
-
-
-def _size_axes(figure: FigureBase) -> list[Axes]:
-    """Axes for bytes afterwards, which has the sizes' labels, files and bytes now, and files afterwards."""
-    grid = figure.add_gridspec(5, 1, height_ratios=(3, 1.4, 0.65, 3, 1.4))
-    labelled = figure.add_subplot(grid[4])
-    others = [figure.add_subplot(grid[i], sharex=labelled) for i in (0, 1, 3)]
-    for axis in others:
-        axis.xaxis.set_visible(False)
-    return [labelled, *others]
-
-
-def _emptied(axes: Sequence[Axes]) -> Sequence[Axes]:
-    """Axes without what was drawn in them; their ticks, which take longest to make, stay."""
-    if len(axes) != _NUM_AXES:
-        raise InvalidArgumentError("into= is not a figure of sizes before and after: leave it out.")
-    for axis in axes:
-        for drawn in (*axis.collections, *axis.patches, *axis.lines, *axis.texts):
-            drawn.remove()
-    return axes
 
 
 def _panel(
@@ -231,15 +194,6 @@ def _panel(
     style.count_ticks(files.yaxis, 4)
     size.set(ylabel="bytes", ylim=(1.05 * max(tops[1], 1), 0))
     style.size_ticks(size.yaxis, 1.05 * max(tops[1], 1), 3, with_zero=False)
-
-
-def _outline(axes: Sequence[Axes], histogram: Histogram) -> None:
-    """The outline of a histogram, over the bars of another."""
-    edges = np.log2(histogram.edges.astype(float))
-    for axis, heights in zip(axes, (histogram.num_files, histogram.size_bytes), strict=True):
-        how: dict[str, Any] = {"edgecolor": MUTED, "linestyle": (0, (3, 2)), "linewidth": 1, "fill": False}
-        # Without the limits that `Axes.stairs` looks for, which takes long.
-        axis.add_artist(StepPatch(heights, edges, **how))
 
 
 def _tops(histograms: Sequence[Histogram], now: Histogram | None = None) -> tuple[float, float]:

@@ -11,12 +11,11 @@ import textwrap
 import threading
 import uuid
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backend_bases import RendererBase
@@ -84,8 +83,10 @@ class Chart(Figure):
 
     def draw(self, renderer: RendererBase) -> None:
         """See `Figure.draw`."""
-        for text in _texts_in(self):
-            _draw_verbatim(text)
+        for text in self.findobj(Text):
+            text.set_parse_math(False)  # type: ignore[attr-defined]
+            text.set_usetex(False)  # type: ignore[attr-defined]
+            text.set_text(visible(text.get_text()).expandtabs(1))  # type: ignore[attr-defined]
         with warnings.catch_warnings():
             # A page has fonts for these characters, and a PNG shows boxes.
             warnings.filterwarnings("ignore", "Glyph .* missing from font")
@@ -250,19 +251,3 @@ def _themed(svg: str) -> str:
     """Parts of an SVG with the page's fonts and colours."""
     svg = _FONT.sub(_FONTS, _UNUSED_ID.sub("", svg))
     return _COLOUR.sub(lambda match: _THEME[match[0].upper()].format(match[0]), svg)
-
-
-def _texts_in(artist: Artist) -> Iterator[Text]:
-    """The texts that are drawn: matplotlib makes ticks only once they are asked for."""
-    if isinstance(artist, Text):
-        yield artist
-    elif artist.get_visible():
-        for child in artist.get_children():
-            yield from _texts_in(child)
-
-
-def _draw_verbatim(text: Text) -> None:
-    """Have a text drawn without markup."""
-    text.set_parse_math(False)
-    text.set_usetex(False)
-    text.set_text(visible(text.get_text()).expandtabs(1))

@@ -20,7 +20,7 @@ _READABLE: dict[str, style.Look] = {
 }
 _AFTER_VACUUM: dict[str, style.Look] = {
     "readable": _READABLE["yes"],
-    "lost": (LOST, "xxx"),
+    "lost": _READABLE["missing files"],
     "blocked": _READABLE["blocked"],
     "gone before": _READABLE["log gone"],
 }
@@ -32,7 +32,7 @@ _STORED: dict[str, style.Look] = {
 
 
 def storage(rows: pa.Table, orphaned_bytes: int, versions: pa.Table) -> Chart:
-    """The bytes that each version left, and which versions can be read.
+    """Draw the bytes that each version left, and which versions can be read.
 
     Args:
         rows: version, live_bytes, tombstoned_bytes, gone_bytes; see `Storage.versions`.
@@ -41,10 +41,13 @@ def storage(rows: pa.Table, orphaned_bytes: int, versions: pa.Table) -> Chart:
     """
     numbers = rows["version"].to_numpy()
     stacks = [rows[name].to_numpy() for name in ("live_bytes", "tombstoned_bytes", "gone_bytes")]
-    live, tombstoned, gone = (int(stack[-1]) for stack in stacks)
-    parts = [f"{format_size(live)} live", f"{format_size(tombstoned)} tombstoned"]
-    parts += [f"{format_size(gone)} gone"] if gone else []
-    parts += [f"{format_size(orphaned_bytes)} orphaned"] if orphaned_bytes else []
+    now = [*(int(stack[-1]) for stack in stacks), orphaned_bytes]
+    kinds = ("live", "tombstoned", "gone", "orphaned")
+    parts = [
+        f"{format_size(size)} {kind}"
+        for kind, size in zip(kinds, now, strict=True)
+        if size or kind in kinds[:2]
+    ]
     figure = style.chart(style.WIDTH, 3.9, ", ".join(parts), _counts(versions))
     axis, strip = figure.subplots(2, 1, sharex=True, height_ratios=[1, 0.11])
     edges = np.append(numbers, numbers[-1] + 1) - 0.5
@@ -76,10 +79,10 @@ def storage(rows: pa.Table, orphaned_bytes: int, versions: pa.Table) -> Chart:
 
 
 def readability(named: dict[str, pa.Table]) -> Chart:
-    """Which versions can be read, a strip a state of the table: before and after a vacuum, say.
+    """Draw which versions can be read, a strip a state of the table: before and after a vacuum, say.
 
     Args:
-        named: Tables with version and readable, as `Table.versions()` returns them, by what they are of.
+        named: Tables with version and readable, as `Table.versions()` returns them, by the name of the state.
     """
     counts = [f"{name}: {_count(versions, 'yes'):,}" for name, versions in named.items()]
     sentences = [f"{name}: {_counts(versions)}" for name, versions in named.items()]
@@ -97,7 +100,7 @@ def readability(named: dict[str, pa.Table]) -> Chart:
 
 
 def vacuum(storage: pa.Table, versions: pa.Table, finding: str) -> Chart:
-    """The versions that can be read now and after, and the storage now and after.
+    """Draw the versions that can be read now and after, and the storage now and after.
 
     Args:
         storage: Bytes by kind: kind, size_bytes, size_bytes_after; see `VacuumPlan.storage`.
@@ -106,50 +109,45 @@ def vacuum(storage: pa.Table, versions: pa.Table, finding: str) -> Chart:
     """
     before, after = (np.array(versions[name].to_pylist()) for name in ("readable", "readable_after"))
     now, then = before == "yes", after == "yes"
-    lost = now & ~then
-    refused, refused_after = (np.isin(names, ["blocked", "unsupported"]) for names in (before, after))
+    refused = [np.isin(names, ["blocked", "unsupported"]) for names in (before, after)]
     states = [
-        np.select([now, refused], ["readable", "blocked"], "gone before"),
-        np.select([then, lost, refused_after], ["readable", "lost", "blocked"], "gone before"),
+        np.select([now, refused[0]], ["readable", "blocked"], "gone before"),
+        np.select([then, now, refused[1]], ["readable", "lost", "blocked"], "gone before"),
     ]
     counts = (
         f"{format_count(int(now.sum()), 'version')} can be read now, {int(then.sum()):,} after, "
-        f"{int(lost.sum()):,} are lost"
+        f"{int((now & ~then).sum()):,} are lost"
     )
+    rows, totals = storage.to_pylist(), np.zeros(2)
     stored = [
         f"{row['kind']} {format_size(row['size_bytes'])} now and {format_size(row['size_bytes_after'])} after"
-        for row in storage.to_pylist()
+        for row in rows
     ]
     figure = style.chart(style.WIDTH, 3.6, finding, counts, f"Stored: {', '.join(stored)}")
     upper, lower = figure.subplots(2, 1, height_ratios=(1, 1.25))
     numbers = versions["version"].to_numpy()
-    for row, names in enumerate(states):
-        _draw_runs(upper, numbers, names, (row - 0.35, 0.7), _AFTER_VACUUM)
+    for position, names in enumerate(states):
+        _draw_runs(upper, numbers, names, (position - 0.35, 0.7), _AFTER_VACUUM)
     upper.set(xlim=(numbers[0] - 0.5, numbers[-1] + 0.5), xlabel="version")
     upper.xaxis.set_major_locator(MaxNLocator(integer=True))
-    drawn = {name: look for name, look in _AFTER_VACUUM.items() if name in np.concatenate(states)}
-    _name_rows(upper, drawn)
+    _now_and_after(
+        upper, {name: look for name, look in _AFTER_VACUUM.items() if name in np.concatenate(states)}
+    )
     upper.grid(False)
-    _draw_storage(lower, storage)
+    for row in rows:
+        sizes = np.array([row["size_bytes"], row["size_bytes_after"]])
+        lower.barh([0, 1], sizes, left=totals, height=0.7, linewidth=0, **style.fill(_STORED[row["kind"]]))
+        totals = totals + sizes
+    for position, total in enumerate(totals):
+        style.note(lower, format_size(total), (total, position), va="center")
+    largest = totals.max(initial=1)
+    lower.set(xlim=(0, largest * 1.12), xlabel="stored")
+    style.size_ticks(lower.xaxis, largest, 8)
+    _now_and_after(lower, {row["kind"]: _STORED[row["kind"]] for row in rows if row["size_bytes"]})
     return figure
 
 
-def _draw_storage(axis: Axes, storage: pa.Table) -> None:
-    """Two bars, now and after, with a segment a kind."""
-    rows, totals = storage.to_pylist(), np.zeros(2)
-    for row in rows:
-        sizes = np.array([row["size_bytes"], row["size_bytes_after"]])
-        axis.barh([0, 1], sizes, left=totals, height=0.7, linewidth=0, **style.fill(_STORED[row["kind"]]))
-        totals = totals + sizes
-    for position, total in enumerate(totals):
-        style.note(axis, format_size(total), (total, position), va="center")
-    largest = totals.max(initial=1)
-    axis.set(xlim=(0, largest * 1.12), xlabel="stored")
-    style.size_ticks(axis.xaxis, largest, 8)
-    _name_rows(axis, {row["kind"]: _STORED[row["kind"]] for row in rows if row["size_bytes"]})
-
-
-def _name_rows(axis: Axes, looks: Mapping[str, style.Look]) -> None:
+def _now_and_after(axis: Axes, looks: Mapping[str, style.Look]) -> None:
     axis.set_yticks([0, 1], ["now", "after"])
     axis.set_ylim(1.5, -0.5)
     style.calm(axis, "x")
@@ -159,7 +157,7 @@ def _name_rows(axis: Axes, looks: Mapping[str, style.Look]) -> None:
 
 
 def _draw_strip(axis: Axes, versions: pa.Table) -> None:
-    """A strip of the versions across, coloured by whether they can be read."""
+    """Draw a strip of the versions across, coloured by whether they can be read."""
     numbers = versions["version"].to_numpy()
     _draw_runs(axis, numbers, np.array(versions["readable"].to_pylist()), (0, 1), _READABLE)
     axis.set(xlim=(min(numbers) - 0.5, max(numbers) + 0.5), ylim=(0, 1), yticks=[])
@@ -179,17 +177,15 @@ def _draw_runs(
     ends = np.flatnonzero(np.append((names[1:] != names[:-1]) | (np.diff(numbers) != 1), True))
     starts = np.append(0, ends[:-1] + 1)
     for name, look in looks.items():
-        spans = [
-            (numbers[start] - 0.5, numbers[end] - numbers[start] + 1)
-            for start, end in zip(starts, ends, strict=True)
-            if names[start] == name
-        ]
-        if spans:
+        mine = names[starts] == name
+        if mine.any():
+            left = numbers[starts[mine]] - 0.5
+            spans = list(zip(left, numbers[ends[mine]] + 0.5 - left, strict=True))
             axis.broken_barh(spans, rows, linewidth=0, **style.fill(look))
 
 
 def _readable_legend(figure: Chart, tables: Sequence[pa.Table]) -> None:
-    """What the colours of strips mean, and how many versions there are of each."""
+    """Say what the colours of strips mean, and how many versions there are of each."""
     looks = {}
     for status, look in _READABLE.items():
         counts = [_count(versions, status) for versions in tables]
@@ -199,7 +195,6 @@ def _readable_legend(figure: Chart, tables: Sequence[pa.Table]) -> None:
 
 
 def _counts(versions: pa.Table) -> str:
-    """How many versions there are of each status."""
     counts = {status: _count(versions, status) for status in _READABLE}
     return ", ".join(f"{status}: {count:,}" for status, count in counts.items() if count)
 

@@ -1,32 +1,28 @@
-"""Work in the background, which reports itself by state that views observe; and runs of plans."""
+"""Work in the background, which reports itself by traits that views observe."""
 
 import atexit
 import re
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import fields
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
 from weakref import WeakSet
 
-from traitlets import All, Bunch, Enum, EventHandler, Float, HasTraits, Unicode
+from traitlets import All, Enum, EventHandler, Float, HasTraits, Instance, Unicode
 from traitlets import Any as AnyTrait
 from traitlets.log import get_logger
 
-from compaction_kit.errors import CompactionKitError, RunCancelled, StalePlanError
-from compaction_kit.table import Table
+from compaction_kit.errors import CompactionKitError, RunCancelled
 
 # The page's fields for the arguments with which sentences of errors begin.
 _LABELS = {
     "min_file_size": "Minimum file size",
     "max_file_size": "Target file size",
-    "where": "Where",
-    "order": "Order",
-    "budget": "Budget",
-    "retention": "Retention",
     "keep_versions": "Keep versions",
     "timestamp": "Time",
-}
+} | {name: name.capitalize() for name in ("where", "order", "budget", "retention")}
 _ARGUMENT = re.compile(f"^({'|'.join([*_LABELS, *_LABELS.values()])})=")
 # The end of the program waits for work under way this long at most.
 _ENDING_SECONDS = 10.0
@@ -35,7 +31,7 @@ T = TypeVar("T")
 
 
 class Watched(HasTraits):
-    """Traits that views observe; no view can stop another one, or the code that sets the trait.
+    """Traits that views observe; a view that fails stops neither another view nor the code that sets a trait.
 
     In traitlets, an observer's exception ends the assignment: later observers are not called, and the code
     after it does not run.
@@ -43,34 +39,18 @@ class Watched(HasTraits):
 
     def observe(self, handler: Callable[[Any], object], names: Any = All, type: Any = "change") -> None:
         """See `HasTraits.observe`; what the handler raises is logged, as in ipywidgets."""
-        own = isinstance(handler, EventHandler)
-        super().observe(handler if own else _logging_errors(handler), names, type)
 
-    def observe_fields(self, name: str) -> None:
-        """Notify the observers of a record's fields, by name, when the record in this trait is replaced."""
-        # Its default is made when it is first read.
-        getattr(self, name)
-        self.observe(self._notify_fields, name)
+        def call(change: Any) -> None:
+            try:
+                handler(change)
+            except Exception:
+                get_logger().warning("A view failed to show %s", change.name, exc_info=True)
 
-    def _notify_fields(self, change: Any) -> None:
-        for field in fields(change.new):
-            old, new = getattr(change.old, field.name), getattr(change.new, field.name)
-            if old is not new and not (isinstance(new, str) and new == old):
-                self.notify_change(Bunch(name=field.name, old=old, new=new, owner=self, type="change"))
-
-
-def _logging_errors(handler: Callable[[Any], object]) -> Callable[[Any], None]:
-    def call(change: Any) -> None:
-        try:
-            handler(change)
-        except Exception:
-            get_logger().warning("A view failed to show %s", change.name, exc_info=True)
-
-    return call
+        super().observe(handler if isinstance(handler, EventHandler) else call, names, type)
 
 
 def sentence_of(error: Exception) -> str:
-    """One sentence for the page: the kit's own, or that the error was not expected."""
+    """Return an error as one sentence for the page."""
     if isinstance(error, CompactionKitError):
         return _ARGUMENT.sub(lambda match: f"{_LABELS.get(match[1], match[1])}: ", str(error))
     first = next(iter(str(error).strip().splitlines()), "no message")
@@ -78,11 +58,18 @@ def sentence_of(error: Exception) -> str:
 
 
 def attempt(call: Callable[[], T]) -> tuple[T | None, str]:
-    """What a call returns and no sentence, or None and the sentence of its error."""
+    """Return what a call returns and "", or None and the sentence of its error."""
     try:
         return call(), ""
     except Exception as error:
         return None, sentence_of(error)
+
+
+def same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Return whether two tuples hold the same records, and equal texts and numbers."""
+    pairs = zip(one, other, strict=False)
+    equal = (a is b or (isinstance(a, (str, int)) and a == b) for a, b in pairs)
+    return len(one) == len(other) and all(equal)
 
 
 class Job(Watched):
@@ -96,6 +83,7 @@ class Job(Watched):
     message = Unicode("", help="The current step, or how the work ended, in one sentence")
     details = Unicode("", help="The whole message of an unexpected error")
     result = AnyTrait(None, help="What the work returned")
+    about = Unicode("", help="The table that the work is about")
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,19 +99,25 @@ class Job(Watched):
         """Whether work is under way."""
         return bool(self.status == "running")
 
-    def start(self, work: Work) -> bool:
+    @property
+    def error(self) -> str:
+        """Why the work ended without a result, in one sentence."""
+        return str(self.message) if self.status in ("failed", "cancelled") else ""
+
+    def start(self, work: Work, about: str = "") -> bool:
         """Begin, unless work is under way; returns whether it began."""
         with self._lock:
             if self._busy:
                 return False
             self._busy = True
+        self.about = about
         self._begin()
         self._thread = threading.Thread(target=self._run, args=(work,), name="Job", daemon=True)
         self._thread.start()
         return True
 
     def start_next(self, work: Work) -> None:
-        """Begin as soon as the work under way has ended; of several that wait, only the last one is done."""
+        """Begin as soon as the work under way has ended; if several wait, only the last one begins."""
         with self._lock:
             if self._busy:
                 self._next = work
@@ -132,8 +126,7 @@ class Job(Watched):
 
     def cancel(self) -> None:
         """Ask the work to stop at its next report."""
-        with self._lock:
-            self._next = None
+        self._next = None
         if self.running:
             self._cancel.set()
             self.message = "Cancelling"
@@ -141,10 +134,11 @@ class Job(Watched):
     def reset(self) -> None:
         """Forget how the last work ended; work that is under way goes on."""
         if not self.running:
-            self.status, self.progress, self.message, self.details, self.result = "idle", 0.0, "", "", None
+            self.status, self.progress, self.message, self.details = "idle", 0.0, "", ""
+            self.result, self.about = None, ""
 
     def report(self, progress: float, message: str) -> None:
-        """Show how far the work is; raises `RunCancelled` if it was asked to stop."""
+        """Show the progress; raises `RunCancelled` if the work was asked to stop."""
         if self._cancel.is_set():
             raise RunCancelled("Cancelled: nothing was changed.")
         self.progress, self.message = min(1.0, max(self.progress, progress)), message
@@ -153,17 +147,6 @@ class Job(Watched):
         """Wait until the work has ended."""
         if self._thread is not None:
             self._thread.join(seconds)
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether the thread of the work, and of what observes it, is still there."""
-        return self._thread is not None and self._thread.is_alive()
-
-    def stop(self, seconds: float) -> None:
-        """Ask the work to stop, without showing it, and wait for its end."""
-        self._next = None
-        self._cancel.set()
-        self.wait(seconds)
 
     def _begin(self) -> None:
         self._cancel.clear()
@@ -192,73 +175,66 @@ class Job(Watched):
             self.progress, self.message, self.status = 1.0, "Done", "done"
 
 
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """A question, as records, texts and numbers, and its answer; None if there is none."""
+
+    question: tuple[Any, ...] = ()
+    value: Any = None
+
+
+class Lookup(Job):
+    """A question that is answered in the background; the former answer stays until the next one comes."""
+
+    answer = Instance(Answer, (), help="The last question that was answered, and the answer")
+    _asked: tuple[Any, ...] = ()
+
+    @property
+    def value(self) -> Any:
+        """The last answer, or None."""
+        return self.answer.value
+
+    def get(self, *question: Any) -> Any:
+        """Return the answer to this question, or None as long as there is none."""
+        answer = self.answer
+        return answer.value if same(answer.question, question) else None
+
+    def ask(self, work: Work, *question: Any) -> None:
+        """Find the answer to a question, unless it was the last one that was asked."""
+        if not same(question, self._asked):
+            self._asked = question
+            self._cancel.set()
+            self.start_next(partial(self._look, work, question))
+
+    def forget(self, _: object = None) -> None:
+        """Forget the answer, and the work for it."""
+        self._asked, self.answer = (), Answer()
+        self._cancel.set()
+        self.reset()
+
+    def _look(self, work: Work, question: tuple[Any, ...], job: Job) -> None:
+        answer = None
+        try:
+            if same(question, self._asked):
+                answer = work(job)
+        except Exception:
+            # If another question was asked, nobody waits for this answer.
+            if same(question, self._asked):
+                raise
+        finally:
+            if same(question, self._asked):
+                self.answer = Answer(question, answer)
+
+
 _JOBS: "WeakSet[Job]" = WeakSet()
 
 
 @atexit.register
 def _end_jobs() -> None:
-    """Stop all work before Python ends, and wait for it.
-
-    A thread that comes back to Python from C++ later, as from Matplotlib's fonts, aborts the process.
-    """
+    # A thread that comes back to Python from C++ later, as from Matplotlib's fonts, aborts the process.
     end = time.monotonic() + _ENDING_SECONDS
-    while (alive := [job for job in list(_JOBS) if job.is_alive]) and time.monotonic() < end:
+    while (alive := [job for job in list(_JOBS) if job._busy]) and time.monotonic() < end:
         for job in alive:
-            job.stop(0.05)
-
-
-class Bench(Protocol):
-    """What has an open table, and reads it again."""
-
-    @property
-    def table(self) -> Table | None:
-        """The open table, or None."""
-
-    def reload(self) -> None:
-        """Read the table again."""
-
-
-class Runs(Watched):
-    """Runs of plans, one at a time, in the background."""
-
-    result = AnyTrait(None, help="The result of the last run, or None")
-    ran = Unicode("", help="The table of the last run, or of the one that is under way")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.running = Job()
-
-    def forget_run(self) -> None:
-        """Forget the last run; one that is under way goes on."""
-        self.result = None
-        self.ran = self.ran if self.running.running else ""
-        self.running.reset()
-
-    def of_another_table(self, name: str) -> str:
-        """What to say above a run if it is of another table than the one of this name."""
-        is_other = self.ran not in ("", name)
-        return f"What follows is of {self.ran}, which was open when it began." if is_other else ""
-
-    def start_run(self, bench: Bench, table: Table, run: Callable[[Job], Any]) -> bool:
-        """Run a plan of a table, and read the table again if it is still open; returns whether it began."""
-
-        def work(job: Job) -> None:
-            self.result = None
-            self.ran = table.name
-            try:
-                result = run(job)
-            finally:
-                # After a failure too: other writers may have committed meanwhile.
-                if table is bench.table:
-                    bench.reload()
-            self.result = result
-
-        return self.running.start(work)
-
-    def refuse(self, sentence: str) -> bool:
-        """Say in the run's place why nothing is run; returns whether it could be said."""
-
-        def work(_: Job) -> None:
-            raise StalePlanError(sentence)
-
-        return self.running.start(work)
+            job._next = None
+            job._cancel.set()
+            job.wait(0.05)

@@ -10,9 +10,10 @@ from IPython.display import DisplayHandle, display
 
 from compaction_kit.text import Html, element, joined, shown
 from compaction_kit.widgets import parts
-from compaction_kit.widgets.job import Job
+from compaction_kit.widgets.job import Job, Lookup
+from compaction_kit.widgets.parts import Part, Text
 from compaction_kit.widgets.state import WorkbenchState
-from compaction_kit.widgets.tables import About, Grid
+from compaction_kit.widgets.tables import Grid, about_text
 
 # For a moment it has no height: until a widget that is alive has hidden it, the page would jump.
 _LATE = element("style", Html("@keyframes ck-still{from,99%{max-height:0;overflow:hidden}}"))
@@ -48,7 +49,7 @@ def _left(still: Html) -> Html:
 
 
 def still_of(widget: w.Widget) -> Html:
-    """The sentences and figures of a widget as they are on screen now."""
+    """Return the sentences and figures of a widget as they are on screen now."""
     unseen = widget.layout.display == "none" or getattr(widget, "value", "") == parts.STYLE
     if unseen or (isinstance(widget, w.Accordion) and widget.selected_index is None):
         return joined()
@@ -56,7 +57,7 @@ def still_of(widget: w.Widget) -> Html:
         return widget.still()
     if isinstance(widget, w.Stack):
         return still_of(widget.children[widget.selected_index])
-    if isinstance(widget, (w.HTML, parts.Drawing)):
+    if isinstance(widget, w.HTML):
         return element("div", Html(widget.value), style="white-space: pre-line")
     return joined(*map(still_of, getattr(widget, "children", ())))
 
@@ -71,31 +72,20 @@ class Page(w.VBox):
         style = w.HBox([w.HTML(parts.STYLE), parts.Keys()])
         super().__init__([style, *children])
         self.add_class("ck-workbench")
-        state.observe(self._grey, "pending")
+        state.observe(self._grey, "opened")
         self._grey()
-
-    @property
-    def holders(self) -> tuple[object, ...]:
-        """What holds the jobs that the page may have under way."""
-        return (self.state,)
 
     @property
     def jobs(self) -> tuple[Job, ...]:
         """All work that it may have under way."""
-        held = (value for holder in self.holders for value in vars(holder).values())
-        return tuple(dict.fromkeys(value for value in held if isinstance(value, Job)))
-
-    @property
-    def drawn_by(self) -> tuple[Job, ...]:
-        """The jobs that it waits for, for a moment, before its still is taken."""
-        return (self.state.loading,)
+        return (*self.state.jobs, *(value for value in vars(self).values() if isinstance(value, Job)))
 
     def close(self) -> None:
         """Cancel what is under way, and take the page away."""
-        for job in (*self.jobs, self.keeping):
+        for job in self.jobs:
             job.cancel()
         self._place = None
-        parts.close_tree(self.children)
+        parts.close_all(self.children)
         super().close()
 
     def _ipython_display_(self) -> None:
@@ -121,7 +111,9 @@ class Page(w.VBox):
             self._place.update(data, raw=True)  # type: ignore[no-untyped-call]
 
     def _still(self) -> Html:
-        for job in self.drawn_by * 2:  # what was read may have more read
+        state = self.state
+        lookups = (job for job in state.jobs if isinstance(job, Lookup) and job is not state.surveying)
+        for job in (state.loading, *lookups):
             job.wait(seconds=2)
         return still_of(self)
 
@@ -140,31 +132,17 @@ class PartPage(Page):
         part: The part.
     """
 
-    def __init__(self, state: WorkbenchState, part: parts.Part, *below: w.Widget):
+    def __init__(self, state: WorkbenchState, part: Part, *below: w.Widget):
         self.part = part
-        self.name = parts.Text("text", "name")
-        self.error = parts.Text("error", "table-error")
-        # Under a root there are many tables, and the part is not about the one that is open.
-        about = [] if state.root else [About(state)]
-        header = w.HBox([self.name, *about]).add_class("ck-header")
-        super().__init__(state, header, w.VBox([self.error, part, *below]).add_class("ck-part"))
-        state.observe(self._render, ["name", "error"])
-        self._render()
-        part.shown = True
 
-    @property
-    def holders(self) -> tuple[object, ...]:
-        """See `Page.holders`."""
-        return (self.state, self.part.state, *self.part.others)
+        def error() -> str:
+            # Under a root there are many tables, and the part is not about the one that is open.
+            of_another = bool(state.root) and state.table is not None
+            is_said = part.title == "Verdict" or (part.title == "Plan" and state.input_error)
+            return "" if of_another or is_said else state.opened.error
 
-    @property
-    def drawn_by(self) -> tuple[Job, ...]:
-        """See `Page.drawn_by`."""
-        return self.jobs
-
-    def _render(self, _: object = None) -> None:
-        state = self.state
-        of_another = bool(state.root) and state.table is not None
-        self.name.show(state.root or state.name)
-        is_said = self.part.says_errors or (self.part.says_input_errors and state.input_error)
-        self.error.show("" if of_another or is_said else state.error)
+        name = Part(Text("text", "name", lambda: state.root or state.name), on=[state])
+        failure = Part(Text("error", "table-error", error), on=[state])
+        header = w.HBox([name, *([] if state.root else [about_text(state)])]).add_class("ck-header")
+        super().__init__(state, header, w.VBox([failure, part, *below]).add_class("ck-part"))
+        name.shown = failure.shown = part.shown = True

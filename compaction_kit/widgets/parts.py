@@ -1,7 +1,8 @@
-"""What the parts of the workbench are made of: figures, progress bars, fields, sliders."""
+"""What the parts of the workbench are made of: texts, figures, progress bars, fields, sliders."""
 
+import gc
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,79 +10,77 @@ from typing import Any
 import anywidget
 import ipywidgets as w
 from matplotlib.figure import Figure
-from traitlets import Bool, HasTraits, Int, List, Unicode, observe
+from traitlets import All, Bool, HasTraits, Int, List, Unicode, observe
 
 from compaction_kit.errors import CompactionKitError
 from compaction_kit.plots import to_html
 from compaction_kit.plots.style import as_css
 from compaction_kit.report import Section
-from compaction_kit.text import Html, element, folded, joined
-from compaction_kit.widgets.job import Job, sentence_of
+from compaction_kit.text import GIB, KIB, Html, element, folded, format_size, joined, parse_size
+from compaction_kit.widgets.job import Job, attempt, same, sentence_of
 
 FOLDER = Path(__file__).parent
 STYLE = element("style", Html(as_css() + (FOLDER / "workbench.css").read_text(encoding="utf-8")))
 # What a screen reader says without being asked: errors at once, progress when it is idle.
 _ARIA_ROLES = {"error": "alert", "status": "status"}
+_SMALLEST, _LARGEST = KIB.bit_length() - 1, (4 * GIB).bit_length() - 1
 
 
 class Part(w.VBox):
-    """A part of the page; it draws while it is on screen, and catches up when it comes back."""
+    """Widgets that show a state; drawn while they are on screen, and when they come back to it.
+
+    Args:
+        children: Those with a `refresh` show by themselves what is there at each drawing.
+        on: What is watched: a state, or jobs.
+        title: The part's name.
+        code: Gives the Python lines that do what the part does; copied into a cell, they give the same.
+        records: Gives what a report shows of the part, and None for what isn't there.
+        prepare: Called before each drawing.
+    """
 
     shown = Bool(False, help="Whether it is on screen")
-    title = ""
-    # Whether it says itself why a table can't be read, or planned; or why not with what is chosen.
-    says_errors = says_input_errors = False
 
-    def __init__(self, *children: w.Widget):
+    def __init__(
+        self,
+        *children: w.Widget,
+        on: Iterable[HasTraits] = (),
+        title: str = "",
+        code: Callable[[], str] = str,
+        records: Callable[[], Iterable[Any]] = tuple,
+        prepare: Callable[[], object] = tuple,
+    ):
+        self.title, self._code, self._records, self._prepare = title, code, records, prepare
         self.failure = Text("error", "drawing-error")
         super().__init__([self.failure, *children])
-        self.add_class(f"ck-part-{self.title.replace(' ', '-').lower()}")
+        self.add_class(f"ck-part-{title.replace(' ', '-').lower()}")
         self._stale = True
         # Jobs draw too: one after another, so that the last drawing is of the latest state.
         self._drawing = threading.RLock()
+        for source in on:
+            self.watch(source, ["status", "answer"] if isinstance(source, Job) else All)
+        for widget in within(children):
+            if isinstance(widget, w.Accordion):
+                self.watch(widget, "selected_index")
 
-    def watch(self, source: HasTraits, names: list[str], when: Callable[[], bool] = lambda: True) -> None:
+    def watch(self, source: HasTraits, names: Any, when: Callable[[], bool] = lambda: True) -> None:
         """Draw when something changes, if a condition holds then."""
-        source.observe(lambda change: self._on_change() if when() else None, names)
-
-    @property
-    def others(self) -> tuple[object, ...]:
-        """The states that it has beside its own; their work ends with the page."""
-        return ()
+        source.observe(lambda _: self._on_change() if when() else None, names)
 
     def as_code(self) -> str:
-        """The Python lines that do what the part does; copied into a cell, they give the same."""
-        needed = self._imports()
-        kit = ["import compaction_kit as ck", *(line for line in needed if "compaction_kit" in line)]
-        others = [line for line in needed if line not in kit]
-        return "\n\n".join("\n".join(lines) for lines in (others, kit, [self._code()]) if lines)
+        """Return the Python lines that do what the part does."""
+        return self._code()
 
     def section(self) -> Section | None:
-        """The part's section of a report; None if there is nothing to show."""
-        records = self._records()
+        """Return the part's section of a report; None if there is nothing to show."""
+        records = tuple(record for record in self._records() if record is not None)
         return Section(self.title, records, self.as_code()) if records else None
 
-    def _render(self) -> None:
-        raise NotImplementedError
-
-    def _imports(self) -> tuple[str, ...]:
-        """What the lines need beside the kit itself."""
-        return ()
-
-    def _code(self) -> str:
-        raise NotImplementedError
-
-    def _records(self) -> tuple[Any, ...]:
-        raise NotImplementedError
-
     def _on_change(self) -> None:
-        if self.shown:
-            self._draw()
-        else:
-            self._stale = True
+        self._stale = True
+        self._on_shown()
 
     @observe("shown")
-    def _on_shown(self, _: object) -> None:
+    def _on_shown(self, _: object = None) -> None:
         if self.shown and self._stale:
             self._stale = False
             self._draw()
@@ -93,36 +92,101 @@ class Part(w.VBox):
             except Exception as error:
                 # Better no figure than that of an earlier state.
                 for widget in within(self.children):
-                    if isinstance(widget, Drawing):
+                    if isinstance(widget, FigureView):
                         widget.show(None)
                 self.failure.show(f"This can't be shown: {sentence_of(error)}")
             else:
                 self.failure.show("")
 
+    def _render(self) -> None:
+        self._prepare()
+        # Figures first: words that are new are never beside a figure that is old.
+        for widget, is_open in sorted(
+            _unfolded(self.children), key=lambda one: not isinstance(one[0], FigureView)
+        ):
+            if hasattr(widget, "refresh"):
+                widget.refresh(is_open)
+
+
+def _unfolded(widgets: Iterable[w.Widget], is_open: bool = True) -> Iterator[tuple[w.Widget, bool]]:
+    """Yield widgets and all that they hold, and whether they can be seen or are folded away."""
+    for widget in widgets:
+        chosen = widget.selected_index if isinstance(widget, w.Accordion) else ...
+        for index, child in enumerate(getattr(widget, "children", ())):
+            yield from _unfolded([child], is_open and chosen in (..., index))
+        yield widget, is_open
+
 
 class Text(w.HTML):
     """A place for sentences, hidden while there is none: "text", "hint", "error", "warning" or "good"."""
 
-    def __init__(self, kind: str = "text", role: str = ""):
+    def __init__(
+        self, kind: str | Callable[[], str] = "text", role: str = "", get: Callable[[], Any] | None = None
+    ):
         super().__init__()
-        self._kind = ""
-        self.turn(kind)
+        self._kind, self._role, self._get = kind, role, get
         if role:
             self.add_class(f"ck-{role}")
-        self._aria_role = _ARIA_ROLES.get(kind) or _ARIA_ROLES.get(role)
         self.show("")
-
-    def turn(self, kind: str) -> None:
-        """Make it a place for sentences of another kind, which has another colour."""
-        self.remove_class(f"ck-{self._kind}")
-        self.add_class(f"ck-{kind}")
-        self._kind = kind
 
     def show(self, sentence: str, details: str = "") -> None:
         """Show a sentence, with details folded below it, or hide the place if there is none."""
-        shown = element("div", sentence, role=self._aria_role) if self._aria_role and sentence else sentence
-        self.value = joined(shown, *([folded("Details", details)] if details else []))
+        kind = self._kind() if callable(self._kind) else self._kind
+        for other in ("text", "hint", "error", "warning", "good"):
+            if other != kind:
+                self.remove_class(f"ck-{other}")
+        self.add_class(f"ck-{kind}")
+        aria_role = _ARIA_ROLES.get(kind) or _ARIA_ROLES.get(self._role)
+        drawn = element("div", sentence, role=aria_role) if aria_role and sentence else sentence
+        self.value = joined(drawn, *([folded("Details", details)] if details else []))
         show_if(bool(sentence), self)
+
+    def refresh(self, is_open: bool) -> None:
+        """Show the sentence that there is now, if the place gets it by itself."""
+        if self._get is not None:
+            self.show((self._get() if is_open else "") or "")
+
+
+class FigureView(w.HTML):
+    """A figure, with its label for people who can't see it; hidden while there is none.
+
+    Args:
+        css_class: Names it in the page.
+        get: Gives a function and its arguments, or a method of a record, that draws the figure; None for no
+            figure. It is called only if it isn't the one that was called before.
+    """
+
+    def __init__(self, css_class: str, get: Callable[[], Any] | None = None):
+        super().__init__()
+        self.add_class(css_class)
+        self._get = get
+        self.show(None)
+
+    def show(self, draw: Callable[[], Figure] | None) -> None:
+        """Draw a figure; hide it if there is none. One that can't be drawn leaves no other in its place."""
+        drawn = joined()
+        self._drawn: tuple[Any, ...] = ()
+        # A figure leaves 100,000 objects behind: collected at once, they don't hold up a later move.
+        gc.disable()
+        try:
+            if draw is not None:
+                drawn = to_html(draw())
+        except CompactionKitError as error:
+            drawn = element("div", str(error), role="alert")
+        finally:
+            gc.enable()
+            gc.collect(0)
+            self.value = drawn
+            show_if(bool(drawn), self)
+
+    def refresh(self, is_open: bool) -> None:
+        """Draw the figure that there is now, if the place gets it by itself and it is another one."""
+        if self._get is not None:
+            found = (self._get() if is_open else None) or ()
+            call = found if isinstance(found, tuple) else (found.__func__, found.__self__)
+            if not call or not same(call, self._drawn):
+                self.show((lambda: call[0](*call[1:])) if call else None)
+                self._drawn = call
 
 
 def show_if(condition: bool, *widgets: w.Widget) -> None:
@@ -131,34 +195,17 @@ def show_if(condition: bool, *widgets: w.Widget) -> None:
         widget.layout.display = "" if condition else "none"
 
 
-class Drawing:
-    """What a widget does that shows a figure as HTML, its `value`."""
+def live(widget: w.Widget, when: Callable[[], object] | None = None, **traits: Callable[[], Any]) -> w.Widget:
+    """Have a part set traits of a widget at each drawing, and hide it unless a condition holds."""
 
-    value: Any
-    layout: Any
+    def refresh(_: bool) -> None:
+        for name, get in traits.items():
+            setattr(widget, name, get())
+        if when is not None:
+            show_if(bool(when()), widget)
 
-    def show(self, draw: Callable[[], Figure] | None) -> None:
-        """Draw a figure; hide it if there is none. One that can't be drawn leaves no other in its place."""
-        drawn = joined()
-        try:
-            if draw is not None:
-                drawn = self._html(draw())
-        except CompactionKitError as error:
-            drawn = element("div", str(error), role="alert")
-        finally:
-            self.value = drawn
-            show_if(bool(drawn), self)
-
-    def _html(self, figure: Figure) -> Html:
-        return to_html(figure)
-
-
-class FigureView(Drawing, w.HTML):
-    """A figure, with its label for people who can't see it."""
-
-    def __init__(self, css_class: str):
-        super().__init__()
-        self.add_class(css_class)
+    widget.refresh = refresh
+    return widget
 
 
 class JobBar(w.VBox):
@@ -167,9 +214,8 @@ class JobBar(w.VBox):
     def __init__(self, job: Job, css_class: str):
         self.job = job
         self.bar = w.HTML().add_class("ck-progress-bar")
-        self.cancel_button = w.Button(
-            description="Cancel", icon="stop", tooltip="Stop; what is not committed is undone"
-        )
+        stops = "Stop; what is not committed is undone"
+        self.cancel_button = w.Button(description="Cancel", icon="stop", tooltip=stops)
         self.cancel_button.on_click(lambda _: job.cancel())
         self.message = Text("text", "status")
         self.error = Text("error")
@@ -183,20 +229,36 @@ class JobBar(w.VBox):
         self.bar.value = element("progress", max="1", value=f"{job.progress:.4f}", aria_label="Progress")
         self.cancel_button.disabled = not job.running
         show_if(job.running, self.children[0])
-        ended_badly = job.status in ("failed", "cancelled")
-        self.error.show(job.message if ended_badly else "", job.details)
-        self.message.show("" if ended_badly or job.status == "done" else job.message)
+        self.error.show(job.error, job.details)
+        self.message.show(job.message if job.running else "")
+
+
+def outcome(job: Job, role: str, say: Callable[[Any], str]) -> Text:
+    """Make a place for the result of a run: a warning if that isn't what was planned."""
+
+    def kind() -> str:
+        return "good" if getattr(job.result, "as_planned", True) else "warning"
+
+    return Text(kind, role, lambda: "" if job.result is None else say(job.result))
+
+
+def other_table(state: Any, job: Job) -> Text:
+    """Make a warning above a job that is about another table than the one that is open."""
+    words = "What follows is about {}, which was open when it began."
+    return Text(
+        "warning", "other-table", lambda: words.format(job.about) if job.about not in ("", state.name) else ""
+    )
 
 
 def row(*children: w.Widget) -> w.HBox:
-    """Widgets side by side, in more lines where the page is narrow."""
+    """Put widgets side by side, in more lines where the page is narrow."""
     return w.HBox(children, layout=w.Layout(flex_flow="row wrap"))
 
 
 def field(
     label: str, placeholder: str, css_class: str, width: str = "420px", label_width: str = "70px"
 ) -> w.Text:
-    """A labelled field, whose value changes when Enter is pressed or the field is left."""
+    """Make a labelled field, whose value changes when Enter is pressed or the field is left."""
     style, layout = {"description_width": label_width}, w.Layout(width=width)
     made = w.Text(description=label, continuous_update=False, style=style, layout=layout)
     if placeholder:
@@ -207,7 +269,7 @@ def field(
 def dropdown(
     label: str, css_class: str, width: str, label_width: str = "", options: Iterable[Any] = ()
 ) -> w.Dropdown:
-    """A labelled dropdown of options, which are values or pairs of what is shown and its value."""
+    """Make a labelled dropdown of options, which are values or pairs of what is shown and its value."""
     style, layout = {"description_width": label_width}, w.Layout(width=width)
     made = w.Dropdown(options=list(options), description=label, style=style, layout=layout)
     return made.add_class(css_class)
@@ -229,7 +291,7 @@ def offer(widget: w.Dropdown, options: Iterable[Any], value: Any) -> None:
 def button(
     description: str, css_class: str, act: Callable[[], object], *, style: str = "", tooltip: str = ""
 ) -> w.Button:
-    """A button that calls `act`; its style is "primary" (filled), "danger" or none."""
+    """Make a button that calls `act`; its style is "primary" (filled), "danger" or none."""
     layout = w.Layout(width="auto")
     made = w.Button(description=description, layout=layout, button_style=style, tooltip=tooltip or None)
     made.on_click(lambda _: act())
@@ -237,23 +299,25 @@ def button(
 
 
 def within(widgets: Iterable[w.Widget]) -> Iterator[w.Widget]:
-    """Widgets and all that they hold."""
-    for widget in widgets:
-        yield from within(getattr(widget, "children", ()))
-        yield widget
+    """Yield widgets and all that they hold."""
+    return (widget for widget, _ in _unfolded(widgets))
 
 
-def close_tree(widgets: Iterable[w.Widget]) -> None:
+def close_all(widgets: Iterable[w.Widget]) -> None:
     """Close widgets and all that they hold."""
     for widget in within(widgets):
         widget.close()
 
 
+def find(css_class: str, *widgets: w.Widget) -> Any:
+    """Return the first widget of a class in these widgets."""
+    return next(one for one in within(widgets) if css_class in one._dom_classes)
+
+
 def bind(state: HasTraits, trait: str = "value", **inputs: w.Widget) -> None:
     """Keep inputs of the state and a trait of their widgets equal, beginning with the state's values.
 
-    Unlike traitlets' `link`, it does not ignore changes that come while it is at work: as long as a figure
-    takes to draw.
+    Unlike traitlets' `link`, it does not ignore changes that come while a figure is drawn.
     """
     for name, widget in inputs.items():
         setattr(widget, trait, getattr(state, name))
@@ -267,19 +331,21 @@ def _copy(target: HasTraits, trait: str, change: Any) -> None:
 
 def set_by_choice(state: HasTraits, name: str, widget: w.Dropdown) -> None:
     """Set an input of the state to what is chosen in a dropdown, whose choice is set by `offer`."""
-
-    def on_choice(change: Any) -> None:
-        # None while options are exchanged.
-        if change.new:
-            setattr(state, name, change.new)
-
-    widget.observe(on_choice, "value")
+    # None while options are exchanged.
+    widget.observe(lambda change: setattr(state, name, change.new) if change.new else None, "value")
 
 
 def call(function: str, **options: object) -> str:
-    """The Python code of a call with the options that are not None."""
+    """Return the Python code of a call with the options that are not None."""
     given = (f"{name}={value!r}" for name, value in options.items() if value is not None)
     return f"{function}({', '.join(given)})"
+
+
+def python(*lines: str, imports: Iterable[str] = ()) -> str:
+    """Return lines of Python after the imports of the kit and these."""
+    kit = ["import compaction_kit as ck", *(line for line in imports if "compaction_kit" in line)]
+    others = [line for line in imports if line not in kit]
+    return "\n\n".join("\n".join(block) for block in (others, kit, lines) if block)
 
 
 class Slider(anywidget.AnyWidget):
@@ -297,6 +363,53 @@ class Slider(anywidget.AnyWidget):
     stops = List(Int(), help="The values that it can be moved to; empty for all").tag(sync=True)
     shows_text = Bool(True, help="Whether the text is shown beside it").tag(sync=True)
     disabled = Bool(False, help="Whether it can't be moved").tag(sync=True)
+
+
+class SizeSlider(w.VBox):
+    """A size in bytes: a slider in steps of two, and a field to type "100 MB" in."""
+
+    size_bytes = Int(1, min=1, allow_none=True, help="The size chosen; None if what is typed is no size")
+
+    def __init__(self, label: str, css_class: str):
+        self.label = label
+        self.slider = Slider(label=label, min=_SMALLEST, max=_LARGEST, shows_text=False)
+        about = f"{label}: a size such as 100 MB or 128 MiB"
+        self.field = w.Text(placeholder="128 MiB", tooltip=about, continuous_update=False)
+        self.field.layout.width = "84px"
+        self.error = Text("error")
+        super().__init__([w.HBox([self.slider, self.field]), self.error])
+        self.add_class(css_class)
+        self.slider.observe(self._on_slide, "value")
+        self.field.observe(self._on_type, "value")
+        self.observe(self._on_size, "size_bytes")
+
+    def offer(self, stops: Sequence[int]) -> None:
+        """Let it be moved to two to these powers; a size beyond them can be typed."""
+        if self.slider.stops != list(stops):
+            self.slider.stops, self.slider.min, self.slider.max = list(stops), stops[0], stops[-1]
+            self._on_size()
+
+    def _on_slide(self, change: Any) -> None:
+        # Not if it only followed the size.
+        if change.new != self._place():
+            self.size_bytes = 2**change.new
+
+    def _on_type(self, _: object) -> None:
+        self.size_bytes, error = attempt(lambda: parse_size(self.field.value, self.label))
+        self.error.show(error)
+
+    def _on_size(self, _: object = None) -> None:
+        if self.size_bytes is not None:
+            self.slider.value = self._place() or 0
+            self.slider.text = format_size(self.size_bytes)
+            if attempt(lambda: parse_size(self.field.value))[0] != self.size_bytes:
+                self.field.value = self.slider.text
+            self.error.show("")
+
+    def _place(self) -> int | None:
+        if self.size_bytes is None:
+            return None
+        return min(max(self.size_bytes.bit_length() - 1, self.slider.min), self.slider.max)
 
 
 class CopyButton(anywidget.AnyWidget):

@@ -4,14 +4,13 @@ import re
 from typing import Any
 
 import ipywidgets as w
-from traitlets import Instance, Unicode
 
-from compaction_kit.predict_reads import ReadPrediction
 from compaction_kit.query import with_table
 from compaction_kit.sql import literal, quoted
 from compaction_kit.widgets import parts
 from compaction_kit.widgets.compaction import plan_code
-from compaction_kit.widgets.job import Job, Watched
+from compaction_kit.widgets.job import Job
+from compaction_kit.widgets.parts import FigureView, JobBar, Part, Text, live
 from compaction_kit.widgets.state import WorkbenchState
 
 _EXAMPLE = "SELECT count(*) FROM {table} WHERE id < 3, or a condition alone: id < 3"
@@ -19,132 +18,86 @@ _HINT = "Spark plans the query and doesn't run it; compactions are planned with 
 _NOT_RUN = "Run the plan, and the query can be timed on this cluster, before and after."
 
 
-class QueryState(Watched):
-    """A query and what is predicted of it; `query` is set by anybody."""
+def query_part(state: WorkbenchState) -> Part:
+    """Show how many files a query opens, now and in layouts that a compaction could make.
 
-    query = Unicode("", help="SQL with {table} or the table's own name, or a condition")
-    prediction = Instance(ReadPrediction, allow_none=True, help="The files that it opens, or None")
+    It changes nothing; `.state.query` is the query, `.state.predicting.value` what is on screen.
+    """
+    predicting, measuring = state.predicting, state.measuring
+    style, layout = {"description_width": "70px"}, w.Layout(width="880px")
+    query = w.Textarea(description="Query", placeholder=_EXAMPLE, rows=3, style=style, layout=layout)
+    parts.bind(state, query=query.add_class("ck-query"))
+    column = parts.dropdown("or a range", "ck-range-column", "250px", "70px")
+    low = parts.field("from", "", "ck-low", "220px", "40px")
+    high = parts.field("to", "", "ck-high", "220px", "30px")
 
-    def __init__(self, bench: WorkbenchState):
-        super().__init__()
-        self.bench = bench
-        self.predicting = Job()
-        bench.observe(self._forget, ["table", "plan"])
-
-    def _forget(self, change: Any) -> None:
-        self.prediction = None
-        if change.name == "table":
-            self.query = ""
-            self.predicting.cancel()
-        self.predicting.reset()
-
-    @property
-    def text(self) -> str:
-        """The query with {table} for the open table's own name."""
-        table, sql = self.bench.table, self.query.strip()
+    def text() -> str:
+        table, sql = state.table, state.query.strip()
         return sql if table is None else str(with_table(sql, table.handle.store, table.name))
 
-    def predict(self) -> bool:
-        """Count the files that it opens, in the background; returns whether it began."""
-        plan, query = self.bench.plan, self.text
-        if plan is None:
-            return False
+    def predict() -> None:
+        plan, sql = state.plan, text()
+        predicting.forget()
+        predicting.ask(lambda job: plan and plan.predict_reads(sql, job.report), plan)
 
-        def work(job: Job) -> None:
-            self.prediction = None
-            prediction = plan.predict_reads(query, job.report)
-            with self.bench.changing:
-                if plan is self.bench.plan:
-                    self.prediction = prediction
+    def measure() -> None:
+        result, sql = state.result, text()
 
-        return self.predicting.start(work)
+        def work(job: Job) -> Any:
+            job.report(0.0, "Running the query at both versions, several times")
+            return result and result.measure_reads(sql)
 
+        measuring.forget()
+        measuring.ask(work, result)
 
-class QueryView(parts.Part):
-    """A query in, files opened out; measured before and after a run, when asked for."""
+    def write_range(_: object) -> None:
+        if state.files is not None and column.value:
+            kind = state.files.snapshot.metadata.column_types[column.value]
+            name = column.value if re.fullmatch(r"\w+", column.value) else quoted(column.value)
+            given = [(sign, field.value.strip()) for sign, field in ((">=", low), ("<=", high))]
+            state.query = " AND ".join(
+                f"{name} {sign} {literal(value, kind)}" for sign, value in given if value
+            )
 
-    title = "My query"
+    def offer_columns() -> None:
+        kinds = {} if state.files is None else state.files.snapshot.metadata.column_types
+        simple = tuple(name for name, kind in kinds.items() if isinstance(kind, str))
+        if column.options != simple:
+            parts.offer(column, simple, next(iter(simple), None))
+            low.value = high.value = ""
 
-    def __init__(self, state: QueryState):
-        self.state = state
-        self.hint = parts.Text("hint", "query-hint")
-        self.query = w.Textarea(
-            description="Query",
-            placeholder=_EXAMPLE,
-            rows=3,
-            style={"description_width": "70px"},
-            layout=w.Layout(width="880px"),
-        ).add_class("ck-query")
-        parts.bind(state, query=self.query)
-        self.column = parts.dropdown("or a range", "ck-range-column", "250px", "70px")
-        self.low = parts.field("from", "", "ck-low", "220px", "40px")
-        self.high = parts.field("to", "", "ck-high", "220px", "30px")
-        for field in (self.low, self.high):
-            field.observe(self._on_range, "value")
-        self.count_button = parts.button("Count its files", "ck-count", state.predict, style="primary")
-        self.bar = parts.JobBar(state.predicting, "ck-predicting")
-        self.sentence = parts.Text("hint", "prediction")
-        self.image = parts.FigureView("ck-prediction-figure")
-        self.measure_button = parts.button("Measure before and after", "ck-measure", self._measure)
-        self.not_run = parts.Text("hint", "not-run")
-        self.measuring = parts.JobBar(state.bench.measuring, "ck-measuring")
-        self.reads = parts.FigureView("ck-reads-figure")
-        super().__init__(
-            *(self.hint, self.query, parts.row(self.column, self.low, self.high)),
-            *(parts.row(self.count_button, self.measure_button), self.bar, self.measuring),
-            *(self.image, self.sentence, self.not_run, self.reads),
-        )
-        self.watch(state, ["prediction"])
-        self.watch(state.bench, ["files", "plan", "result", "reads", "ran"])
-        for job in (state.predicting, state.bench.measuring):
-            self.watch(job, ["status"])
-
-    def _on_range(self, _: object) -> None:
-        """Write the range as a condition, into the query's field."""
-        files, name = self.state.bench.files, self.column.value
-        if files is None or not name:
-            return
-        kind = files.snapshot.metadata.column_types[name]
-        column = name if re.fullmatch(r"\w+", name) else quoted(name)
-        given = [(sign, field.value.strip()) for sign, field in ((">=", self.low), ("<=", self.high))]
-        limits = [f"{column} {sign} {literal(value, kind)}" for sign, value in given if value]
-        self.state.query = " AND ".join(limits)
-
-    def _measure(self) -> None:
-        self.state.bench.measure(self.state.text)
-
-    def _render(self) -> None:
-        state, bench, found = self.state, self.state.bench, self.state.prediction
-        kinds = {} if bench.files is None else bench.files.snapshot.metadata.column_types
-        simple = [name for name, kind in kinds.items() if isinstance(kind, str)]
-        if self.column.options != tuple(simple):
-            parts.offer(self.column, simple, next(iter(simple), None))
-            self.low.value = self.high.value = ""
-        self.hint.show(_HINT if bench.table is not None else "No table is open.")
-        self.count_button.disabled = bench.plan is None or state.predicting.running
-        # The first line is the figure's title.
-        self.sentence.show("" if found is None else found.explain().partition("\n")[2])
-        self.image.show(None if found is None else found.plot)
-        has_run = bench.result is not None and bool(bench.result.versions) and bench.ran == bench.name
-        parts.show_if(has_run, self.measure_button)
-        self.measure_button.disabled = bench.measuring.running
-        self.not_run.show("" if has_run or found is None else _NOT_RUN)
-        self.reads.show(bench.reads.plot if bench.reads is not None and has_run else None)
-
-    def _imports(self) -> tuple[str, ...]:
-        measured = self.state.bench.reads is not None
-        return ("from compaction_kit.reads import measure_reads",) if measured else ()
-
-    def _code(self) -> str:
-        reads, query = self.state.bench.reads, self.state.text
-        lines = [plan_code(self.state.bench), f"prediction = plan.predict_reads({query!r})"]
+    def code() -> str:
+        lines, imports = [plan_code(state), f"prediction = plan.predict_reads({text()!r})"], []
         lines += ["print(prediction.explain())", "prediction.plot()"]
-        if reads is not None:
-            before, after = reads.versions
-            lines.append(f"measure_reads(table.spark, table.location, {before}, {after}, {reads.query!r})")
-        return "\n".join(lines)
+        if state.reads is not None:
+            (before, after), sql = state.reads.versions, state.reads.query
+            lines.append(f"measure_reads(table.spark, table.location, {before}, {after}, {sql!r})")
+            imports = ["from compaction_kit.reads import measure_reads"]
+        return parts.python(*lines, imports=imports)
 
-    def _records(self) -> tuple[Any, ...]:
-        bench = self.state.bench
-        reads = bench.reads if bench.ran == bench.name else None
-        return tuple(record for record in (self.state.prediction, reads) if record is not None)
+    for field in (low, high):
+        field.observe(write_range, "value")
+    count = parts.button("Count its files", "ck-count", predict, style="primary")
+    time = parts.button("Measure before and after", "ck-measure", measure)
+    live(count, disabled=lambda: state.plan is None or predicting.running)
+    live(time, lambda: state.result, disabled=lambda: measuring.running)
+    return Part(
+        Text("hint", "query-hint", lambda: "No table is open." if state.table is None else _HINT),
+        query,
+        parts.row(column, low, high),
+        parts.row(count, time),
+        JobBar(predicting, "ck-predicting"),
+        JobBar(measuring, "ck-measuring"),
+        FigureView("ck-prediction-figure", lambda: predicting.value and predicting.value.plot),
+        # The first line is the figure's title.
+        Text(
+            "hint", "prediction", lambda: predicting.value and predicting.value.explain().partition("\n")[2]
+        ),
+        Text("hint", "not-run", lambda: _NOT_RUN if predicting.value and not state.result else ""),
+        FigureView("ck-reads-figure", lambda: state.reads and state.reads.plot),
+        on=[state, state.running, predicting, measuring],
+        title="My query",
+        code=code,
+        records=lambda: [predicting.value, state.reads],
+        prepare=offer_columns,
+    )

@@ -1,10 +1,8 @@
 """What the workbench is looking at: one state that every view observes. It knows no widget."""
 
-import contextlib
-import gc
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,32 +12,94 @@ from traitlets import Bool, Instance, Int, List, Unicode, observe
 from compaction_kit import datasets
 from compaction_kit.active import active_spark
 from compaction_kit.compaction import CompactionPlan
-from compaction_kit.errors import CompactionKitError, TableNotFoundError
+from compaction_kit.errors import (
+    CompactionKitError,
+    InvalidArgumentError,
+    StalePlanError,
+    TableNotFoundError,
+)
 from compaction_kit.execute import CompactionResult, Progress
 from compaction_kit.execute.work import Countdown
 from compaction_kit.files import Files
+from compaction_kit.plan import Planner
 from compaction_kit.plan.order import SIZE
 from compaction_kit.reads import ReadComparison
 from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder, local_path
-from compaction_kit.surveys import Survey, find_tables, survey
+from compaction_kit.surveys import find_tables
 from compaction_kit.table import Table, open_table
-from compaction_kit.text import GIB
+from compaction_kit.text import GIB, parse_size
 from compaction_kit.verdict import Verdict
-from compaction_kit.widgets.job import Job, Runs, sentence_of
-from compaction_kit.widgets.opened import Inputs, Opened
+from compaction_kit.widgets.job import Job, Lookup, Watched, attempt, sentence_of
 
-_NOTHING_RUN = (
-    "Nothing was run: the plan on screen was not the one for what is chosen now. The new one comes at "
-    "once: look at it, and run it then."
+_NOT_RUN = (
+    "Nothing was {}: the plan on screen was not the one for what is chosen now. Look at the new one before "
+    "you run it."
 )
+# The name, the predicate, the least and the largest size, the order and the budget of a plan.
+Inputs = tuple[str, str, int | None, int | None, str, str]
 
 
-class WorkbenchState(Runs):
-    """The open table, the thresholds and the plan for them.
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A table with its files and the plan for them, which belong together; replaced as a whole.
 
-    Inputs are set by anybody; the answers, from `tables` on, are set only here. The fields of `opened`
-    can be observed by their names.
+    Attributes:
+        table: The open table; None if there is none, and `error` may say why.
+        where: The predicate that selected `files`.
+        files: The files that are planned.
+        table_plan: The plan for the whole table with its own target size, for the verdict.
+        planner: Plans them; None as long as they are not read, or can't be planned.
+        plan: The plan for `inputs`.
+        inputs: The inputs of the last plan.
+        pending: Whether the table is being read again, so that another plan comes.
+        error: Why there is no table, or no plan, in one sentence.
+    """
+
+    table: Table | None = None
+    where: str = ""
+    files: Files | None = None
+    table_plan: CompactionPlan | None = None
+    planner: Planner | None = None
+    plan: CompactionPlan | None = None
+    inputs: Inputs | None = None
+    pending: bool = False
+    error: str = ""
+
+    @property
+    def is_latest(self) -> bool:
+        """Whether the files are those of the latest version, and of no table that took this one's place."""
+        if self.table is None or self.files is None:
+            return False
+        try:
+            latest = self.table.log.segment()
+        except CompactionKitError:
+            return False
+        segments = (self.files.snapshot.segment, latest)
+        last_commits = {segment.commits[-1] for segment in segments if segment.commits}
+        return self.files.version == latest.version and len(last_commits) < 2
+
+    def planned(self, inputs: Inputs) -> "Opened":
+        """Return the same with the plan for the inputs, or with the reason why there is none."""
+        if self.planner is None or self.table is None:
+            return replace(self, inputs=inputs)
+        plan, error = attempt(partial(_plan, self.planner, self.table, inputs))
+        return replace(self, inputs=inputs, plan=plan, error=error)
+
+
+def _plan(planner: Planner, table: Table, inputs: Inputs) -> CompactionPlan:
+    _, where, least, largest, order, budget = inputs
+    if least is None or largest is None:
+        raise InvalidArgumentError("There is no plan, because a file size can't be read: correct it.")
+    thresholds = replace(table.thresholds(), min_file_size=least, max_file_size=largest)
+    limit = parse_size(budget, "budget") if budget else None
+    return CompactionPlan.of(planner, thresholds, where or None, order, limit, handle=table.handle)
+
+
+class WorkbenchState(Watched):
+    """The open table, what is chosen, and the work under way.
+
+    Anybody sets the inputs; `tables` and `opened` are set only here.
     """
 
     root = Unicode("", help="The folder, schema or catalog to look for tables in, or a table")
@@ -52,30 +112,53 @@ class WorkbenchState(Runs):
     budget = Unicode("", help='Bytes that may be rewritten, such as "10 GiB"; empty for no limit')
     strategy = Unicode("auto", help="How the plan is run")
     verify = Bool(True, help="Whether the content is compared after a run")
+    query = Unicode("", help="SQL with {table} or the table's own name, or a condition")
+    version = Int(0, help="The version that History looks at")
+    retention = Unicode(
+        "", help='How long a vacuum keeps removed files: "7 days"; empty: as the table is set'
+    )
+    keep = Unicode("", help="Versions that a vacuum keeps readable, such as 3, 7; empty for none")
+    days = Int(0, min=0, help="In how many days the vacuum would run; 0 for now")
+    stream = Unicode("", help="The sink log to read, as sink_log() takes it; empty for none")
+    ahead = Int(100, min=1, help="Batches to look ahead")
+    sink_retention = Unicode("", help='The sink\'s option of that name, such as "7 days"; empty for none')
 
     tables = List(Unicode(), help="The tables found under the root")
     opened = Instance(Opened, (), help="The open table and its plan")
-    result = Instance(CompactionResult, allow_none=True, help="The result of the last run, or None")
-    reads = Instance(ReadComparison, allow_none=True, help="What was measured of a query, or None")
-    survey = Instance(Survey, allow_none=True, help="The survey of the tables found, or None")
     num_refreshes = Int(0, help="How often everything was read again")
 
     def __init__(self, root: str | Path = "", table: Table | None = None):
         """Open a table, or the first one that is found under the root."""
         super().__init__()
-        self.loading = Job()
-        self.making = Job()
-        self.measuring = Job()
-        self.surveying = Job()
+        self.opened = Opened()
+        self.jobs: list[Job] = [Job() for _ in range(5)]
+        self.loading, self.making, self.running, self.vacuuming, self.restoring = self.jobs
+        # What is looked up of the folder, of the table's files, of the plan, and of the last run.
+        self.surveying, self.finding = self.lookup(), self.lookup()
+        self.reading, self.sampling, self.planning_restore = (self.lookup("files") for _ in range(3))
+        self.planning_vacuum, self.predicting = self.lookup("files"), self.lookup("plan")
+        self.measuring, self.following = self.lookup("table"), self.lookup()
         # `opened` is changed by jobs and by people, one after another.
         self.changing = threading.RLock()
         # The minimum as it was chosen, and how often the table was to be read.
         self._chosen_min, self._num_reads = self.min_file_size, 0
         self._given = table
-        self.observe_fields("opened")
         self.root = str(root)
         if table is not None:
             self.name = table.name
+
+    def lookup(self, field: str = "") -> Lookup:
+        """Make a lookup, which is forgotten when this field of `opened` changes."""
+        made = Lookup()
+        self.jobs.append(made)
+
+        def on_opened(change: Any) -> None:
+            if getattr(change.old, field) is not getattr(change.new, field):
+                made.forget()
+
+        if field:
+            self.observe(on_opened, "opened")
+        return made
 
     @property
     def table(self) -> Table | None:
@@ -93,19 +176,14 @@ class WorkbenchState(Runs):
         return self.opened.plan
 
     @property
-    def error(self) -> str:
-        """Why there is no table, or no plan, in one sentence."""
-        return self.opened.error
-
-    @property
     def input_error(self) -> str:
         """Why there is no plan for what is typed and chosen, though the table can be planned."""
-        return self.error if self.opened.table_plan is not None else ""
+        return self.opened.error if self.opened.table_plan is not None else ""
 
     @property
     def inputs(self) -> Inputs:
         """The inputs that a plan is made for now."""
-        return Inputs(self.name, self.where, self.min_file_size, self.max_file_size, self.order, self.budget)
+        return self.name, self.where, self.min_file_size, self.max_file_size, self.order, self.budget
 
     @property
     def is_settled(self) -> bool:
@@ -118,31 +196,34 @@ class WorkbenchState(Runs):
         return self.plan is not None and not self.plan.is_empty and self.is_settled
 
     @property
+    def result(self) -> CompactionResult | None:
+        """The result of the last run, if that changed the open table; else None."""
+        result = self.running.result if self.running.about == self.name else None
+        return result if result is not None and result.versions else None
+
+    @property
+    def reads(self) -> ReadComparison | None:
+        """What a query measured before and after the last run, or None."""
+        found: ReadComparison | None = self.measuring.get(self.result)
+        return found
+
+    @property
     def verdict(self) -> Verdict | None:
         """What to know of the open table, whatever is chosen for a plan; None as long as that isn't known."""
-        opened, result, stopped, reads = self.opened, None, "", None
-        if self.ran == self.name:
-            result, reads = self.result, self.reads
-            stopped = self.running.message if self.running.status in ("failed", "cancelled") else ""
+        opened = self.opened
+        stopped = self.running.error if self.running.about == self.name else ""
         error = "" if self.input_error else opened.error
-        return Verdict.of(opened.files, opened.table_plan, error, result, stopped, reads)
-
-    @observe("result")
-    def _forget_reads(self, _: object) -> None:
-        self.reads = None
-        self.measuring.reset()
+        return Verdict.of(opened.files, opened.table_plan, error, self.result, stopped, self.reads)
 
     @observe("root")
     def _find(self, _: object = None) -> None:
-        self.survey = None
-        self.surveying.cancel()
-        self._search(self._open_first)
+        self.stream = ""
+        for lookup in (self.surveying, self.finding):
+            lookup.forget()
+        if self._search():
+            self._open_first()
 
-    def _asks_catalog(self) -> bool:
-        return bool(name_parts(self.root)) and active_spark() is not None and not is_folder(self.root)
-
-    def _search(self, then: Callable[[], None]) -> None:
-        """Find the tables, then go on."""
+    def _search(self) -> bool:
         self.tables = []
         try:
             self.tables = find_tables(self.root) if self.root else []
@@ -151,8 +232,8 @@ class WorkbenchState(Runs):
         except CompactionKitError as error:
             self.name = ""
             self.opened = Opened(error=str(error))
-            return
-        then()
+            return False
+        return True
 
     def _open_first(self) -> None:
         # A name that is no folder may be a table in the catalog, or a mistake that gets a sentence.
@@ -167,7 +248,9 @@ class WorkbenchState(Runs):
         with self.changing:
             # From here on nothing of the table before can be run, whatever fails below.
             self.opened = Opened(pending=bool(self.name))
-            self.forget_run()
+            for job in (self.running, self.vacuuming, self.restoring):
+                job.reset()
+            self.query = ""
             if not self.name:
                 return
             try:
@@ -186,13 +269,9 @@ class WorkbenchState(Runs):
             self.opened = Opened(table)
             self.reload()
 
-    @observe("where", "order")
-    def _select(self, _: object = None) -> None:
-        self.reload()
-
     @observe("min_file_size", "max_file_size", "budget")
     def _on_threshold(self, change: Any) -> None:
-        with _garbage_later(), self.changing:
+        with self.changing:
             if change.name == "min_file_size":
                 self._chosen_min = self.min_file_size
             elif change.name == "max_file_size" and self.max_file_size and self._chosen_min:
@@ -204,7 +283,8 @@ class WorkbenchState(Runs):
             if opened.planner is not None and not self.is_settled and not opened.pending:
                 self.opened = opened.planned(self.inputs)
 
-    def reload(self) -> None:
+    @observe("where", "order")
+    def reload(self, _: object = None) -> None:
         """Read the table again, in the background, and plan it."""
         with self.changing:
             if self.table is None:
@@ -221,7 +301,10 @@ class WorkbenchState(Runs):
             files = table.files()
             if not where:
                 read = Opened(table, where, files)
-                self._show_first(replace(read, pending=True), number)
+                # The files of a table that was just opened are shown before the plan is made.
+                with self.changing:
+                    if self.files is None and self._is_wanted(read, number):
+                        self.opened = replace(read, pending=True)
             table_plan = self.opened.table_plan
             if not where or table_plan is None or table_plan.source.snapshot is not files.snapshot:
                 planner = table.planner().prepared()
@@ -239,33 +322,27 @@ class WorkbenchState(Runs):
             if self._is_wanted(read, number) and where == self.where:
                 self.opened = read if read.inputs == self.inputs else read.planned(self.inputs)
 
-    def _show_first(self, read: Opened, number: int) -> None:
-        """The files of a table that was just opened are shown before the plan is made."""
-        with self.changing:
-            if self.files is None and self._is_wanted(read, number):
-                self.opened = read
-
     def _is_wanted(self, read: Opened, number: int) -> bool:
         return read.table is self.table and number == self._num_reads
 
     def look(self) -> None:
         """Read the table again if others have committed to it, or have put it back, in the background."""
+
+        def work(_: Job) -> None:
+            if not self.opened.pending and (self.opened.planner is None or not self.opened.is_latest):
+                self.reload()
+
         with self.changing:
             if self.table is not None and not self.opened.pending:
-                self.loading.start_next(lambda job: self._look())
-
-    def _look(self) -> None:
-        opened = self.opened
-        if not opened.pending and (opened.planner is None or not opened.is_latest):
-            self.reload()
+                self.loading.start_next(work)
 
     def refresh(self) -> None:
-        """Look again for tables, and read the one that is open as it is now."""
-        self.survey = None
+        """Look again for tables and logs, and read the table that is open as it is now."""
         self.num_refreshes += 1
-        self._search(self._open_again)
-
-    def _open_again(self) -> None:
+        for lookup in (self.surveying, self.finding, self.following):
+            lookup.forget()
+        if not self._search():
+            return
         if self.table is not None:
             self.reload()
         elif self.name in self.tables:
@@ -275,56 +352,9 @@ class WorkbenchState(Runs):
 
     def meet_session(self) -> None:
         """Look in a session that has started for a root that is no folder."""
-        if self.table is None and self._asks_catalog():
+        asks = name_parts(self.root) and active_spark() is not None and not is_folder(self.root)
+        if self.table is None and asks:
             self.refresh()
-
-    def look_around(self) -> None:
-        """Survey the tables found, in the background, unless that has been done."""
-        if self.survey is None and self.tables:
-            self.surveying.start_next(self._survey)
-
-    def _survey(self, job: Job) -> None:
-        if self.survey is not None:
-            return
-
-        def report(done: int, total: int, name: str) -> None:
-            job.report(done / total, f"Surveyed {done} of {total} tables")
-
-        tables = list(self.tables)
-        found = survey(tables, progress=report)
-        if tables == self.tables:
-            self.survey = found
-
-    def run(self) -> bool:
-        """Run the plan in the background; returns whether it began."""
-        with self.changing:
-            plan, table, is_wanted = self.plan, self.table, self.can_run
-        if plan is None or table is None or plan.is_empty:
-            return False
-        if not is_wanted:
-            return self.refuse(_NOTHING_RUN)
-        options: dict[str, Any] = {"strategy": self.strategy, "verify": self.verify}
-
-        def run(job: Job) -> CompactionResult:
-            result = plan.run(**options, progress=partial(_report, job, Countdown()))
-            self.survey = None
-            return result
-
-        return self.start_run(self, table, run)
-
-    def measure(self, query: str) -> bool:
-        """Time a query before and after the last run, in the background; returns whether it began."""
-        result = self.result
-        if result is None or not result.versions:
-            return False
-
-        def work(job: Job) -> None:
-            job.report(0.0, "Running the query at both versions, several times")
-            reads = result.measure_reads(query)
-            if result is self.result:
-                self.reads = reads
-
-        return self.measuring.start(work)
 
     def make_flights(self) -> None:
         """Ingest the flights under the root, in the background, and open them."""
@@ -338,22 +368,93 @@ class WorkbenchState(Runs):
 
         self.making.start(work)
 
+    def run(self) -> bool:
+        """Run the plan on screen, in the background; returns whether it began."""
+        with self.changing:
+            plan, is_wanted = self.plan, self.can_run
+        if plan is None or plan.is_empty:
+            return False
+        options: dict[str, Any] = {"strategy": self.strategy, "verify": self.verify}
 
-@contextlib.contextmanager
-def _garbage_later() -> Iterator[None]:
-    """Collect the garbage of what is drawn meanwhile at once, when it is done.
+        def work(job: Job) -> CompactionResult:
+            return plan.run(**options, progress=partial(_report, job, Countdown()))
 
-    A figure leaves some 100,000 objects behind. If Python decides when to collect them, every eighth move of
-    a slider waits until those of all eight are collected.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
-            gc.collect(0)
+        self.measuring.forget()
+        return self.carry_out(self.running, work, "" if is_wanted else _NOT_RUN.format("run"))
+
+    @property
+    def _vacuum(self) -> tuple[Any, ...]:
+        return self.files, self.retention, self.keep, self.days
+
+    def plan_vacuum(self, make: Callable[[Table], Any]) -> None:
+        """Plan a vacuum for what is chosen, in the background, by this function."""
+        table = self.table
+        if table is not None and self.files is not None:
+            self.planning_vacuum.ask(lambda job: make(table), *self._vacuum)
+
+    @property
+    def can_vacuum(self) -> bool:
+        """Whether there is a vacuum to run, of the table and the inputs on screen."""
+        plan = self.planning_vacuum.get(*self._vacuum)
+        return plan is not None and not plan.is_empty and not self.days and not self.opened.pending
+
+    @property
+    def password(self) -> str:
+        """The table's name, which has to be typed before anything is deleted."""
+        return self.table.handle.folder_name if self.table is not None else ""
+
+    def vacuum(self, typed: str) -> bool:
+        """Delete what the plan shows, in the background, if the table's name was typed."""
+        with self.changing:
+            plan, is_wanted = self.planning_vacuum.value, self.can_vacuum
+        if plan is None or plan.is_empty or self.days or not typed or typed != self.password:
+            return False
+
+        def work(job: Job) -> Any:
+            return plan.run(progress=lambda progress: job.report(progress.fraction, str(progress)))
+
+        return self.carry_out(self.vacuuming, work, "" if is_wanted else _NOT_RUN.format("deleted"))
+
+    def plan_restore(self, version: int | None) -> None:
+        """Plan to restore a version, in the background."""
+        table = self.table
+        if table is not None and version is not None:
+            self.restoring.reset()
+            self.planning_restore.forget()
+            self.planning_restore.ask(lambda job: table.plan_restore(version), version)
+
+    def restore(self) -> bool:
+        """Restore as planned, in the background; returns whether it began."""
+        plan = self.planning_restore.value
+        if plan is None or not plan.can_run:
+            return False
+
+        def work(job: Job) -> Any:
+            result = plan.run(progress=lambda: job.report(0.0, f"Restoring version {plan.target}"))
+            # What the compaction did is no longer so.
+            self.running.reset()
+            return result
+
+        return self.carry_out(self.restoring, work)
+
+    def carry_out(self, job: Job, run: Callable[[Job], Any], refusal: str = "") -> bool:
+        """Run a plan that was looked at, and read the table again; returns whether it began."""
+        table = self.table
+        if table is None:
+            return False
+
+        def work(job: Job) -> Any:
+            if refusal:
+                raise StalePlanError(refusal)
+            try:
+                return run(job)
+            finally:
+                # After a failure too: other writers may have committed meanwhile.
+                self.surveying.forget()
+                if table is self.table:
+                    self.reload()
+
+        return job.start(work, table.name)
 
 
 def _report(job: Job, countdown: Countdown, progress: Progress) -> None:

@@ -1,34 +1,28 @@
 """The workbench: one page to look at tables, plan their compaction and run it."""
 
 import base64
-from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
 import ipywidgets as w
 from IPython.core.getipython import get_ipython
-from traitlets import HasTraits
 
 from compaction_kit.compat import delta_version
-from compaction_kit.execute import CompactionResult
-from compaction_kit.history import RestoreResult
 from compaction_kit.report import write_report
 from compaction_kit.session import get_spark
-from compaction_kit.text import element, format_count, format_size
-from compaction_kit.vacuum import VacuumResult
+from compaction_kit.text import Html, element, format_count, format_size
 from compaction_kit.widgets import parts
-from compaction_kit.widgets.compaction import FilesView, PlanView, RunView, VerdictView
-from compaction_kit.widgets.history import HistoryState, HistoryView
-from compaction_kit.widgets.job import Job, Runs
+from compaction_kit.widgets.compaction import files_part, plan_part, run_part, verdict_part
+from compaction_kit.widgets.history import history_part
+from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.page import Page
-from compaction_kit.widgets.query import QueryState, QueryView
-from compaction_kit.widgets.restore import RestoreState
+from compaction_kit.widgets.parts import Part, Text, live
+from compaction_kit.widgets.query import query_part
 from compaction_kit.widgets.state import WorkbenchState
-from compaction_kit.widgets.streams import StreamsState, StreamsView
-from compaction_kit.widgets.tables import SurveyView, TablePicker
-from compaction_kit.widgets.vacuum import VacuumState, VacuumView
+from compaction_kit.widgets.streams import streams_part
+from compaction_kit.widgets.tables import about_text, picker, survey_part
+from compaction_kit.widgets.vacuum import vacuum_part
 
 _SIGNS = {"running": "●", "cancelled": "○", "failed": "✕"}
 # A cell that is run again shows the workbench that it showed before, with the work that is under way.
@@ -36,7 +30,7 @@ _OF_CELLS: "WeakValueDictionary[str | None, Workbench]" = WeakValueDictionary()
 
 
 def workbench(root: str | Path = "data") -> "Workbench":
-    """The workbench on a folder of tables; the last line of a cell shows it.
+    """Show the workbench on a folder of tables, as the last line of a cell.
 
     Spark starts in the background meanwhile. If the cell is run again, it shows the same workbench, with the
     table that was open and a run that is under way, unless it was closed; another root is taken over.
@@ -71,81 +65,50 @@ class Workbench(Page):
     def __init__(self, state: WorkbenchState):
         # The root by the cell; another may be named in the page.
         self.given = state.root
-        self.session = Job()
-        self.spark = parts.Text("hint", "spark")
-        self.picker = TablePicker(state)
-        self.verdict = VerdictView(state)
-        self.survey = SurveyView(state, self.open_table)
-        self.files = FilesView(state)
-        self.plan = PlanView(state)
-        self.query = QueryView(QueryState(state))
-        self.run = RunView(state)
-        self.history = HistoryView(HistoryState(state))
-        self.vacuum = VacuumView(VacuumState(state))
-        self.streams = StreamsView(StreamsState(state))
-        self.parts: tuple[parts.Part, ...] = (
-            *(self.survey, self.files, self.plan, self.query, self.run),
-            *(self.history, self.vacuum, self.streams),
+        self.session, self.writing = Job(), Job()
+        self.verdict = verdict_part(state)
+        to_run = parts.button("Continue to run", "ck-to-run", lambda: self.go_to("Run"), style="primary")
+        live(to_run, disabled=lambda: not state.can_run)
+        self.parts = (
+            survey_part(state, self.open_table),
+            *(files_part(state), plan_part(state, to_run), query_part(state), run_part(state)),
+            *(history_part(state), vacuum_part(state), streams_part(state)),
         )
-        self.export = ExportView(state, lambda: (self.verdict, *self.parts))
-        go = partial(self.go_to, self.run)
-        self.to_run = parts.button("Continue to run", "ck-to-run", go, style="primary")
-        self.plan.controls.children = (*self.plan.controls.children, self.to_run)
-        titles = [part.title for part in self.parts]
-        self.rail = w.ToggleButtons(options=titles, index=1).add_class("ck-rail")
+        self.rail = w.ToggleButtons(options=[part.title for part in self.parts], index=1).add_class("ck-rail")
         self.stack = w.Stack(self.parts, layout=w.Layout(flex="1 1 auto", min_width="0"))
         self.rail.observe(self._on_rail, "index")
-        self.code = w.HTML().add_class("ck-code")
-        self.copy = parts.CopyButton()
-        lines = w.VBox([self.copy, self.code])
-        self.as_python = w.Accordion([lines], titles=("As Python",)).add_class("ck-as-python")
-        self.as_python.observe(self._render_code, "selected_index")
-        self.footer = parts.Text("text", "status")
-        brand = w.HTML().add_class("ck-brand")
-        brand.value = "compaction workbench"
-        about = self.picker.about
-        self.picker.children = tuple(child for child in self.picker.children if child is not about)
-        above = w.HBox([brand, about, self.spark])
-        header = w.VBox([above, self.picker]).add_class("ck-header")
+        self.code, self.copy = w.HTML().add_class("ck-code"), parts.CopyButton()
+        self.as_python = w.Accordion([w.VBox([self.copy, self.code])], titles=("As Python",))
+        self.as_python.add_class("ck-as-python").observe(self._render_code, "selected_index")
+        brand = w.HTML("compaction workbench").add_class("ck-brand")
+        spark = Part(Text("hint", "spark", self._session_sentence), on=[self.session])
+        above = w.HBox([brand, about_text(state), spark])
+        header = w.VBox([above, picker(state)]).add_class("ck-header")
         part = w.VBox([self.stack, self.as_python], layout=w.Layout(flex="1 1 auto"))
         body = w.HBox([self.rail, part]).add_class("ck-body")
-        footer = w.HBox([self.footer, self.export]).add_class("ck-footer")
+        runs = (state.running, state.vacuuming, state.restoring)
+        footer = Part(self._footer(), on=[state, state.surveying, self.writing, *runs]).add_class("ck-footer")
+        for job in runs:
+            footer.watch(job, "message")
         super().__init__(state, header, self.verdict, body, footer)
-        self.session.observe(self._render, ["status"])
-        self.session.observe(self._on_session, ["status"])
-        state.observe(self._render, ["files", "plan", "result", "error", "pending", "inputs", "ran"])
-        for source in (state, *self._others):
+        self.session.observe(self._on_session, "status")
+        for source in (state, *state.jobs):
             source.observe(self._render_code)
-        for runs in (self.vacuum.state, *self._undos):
-            runs.observe(self._render, "result")
-        for runs in (state, self.vacuum.state, *self._undos):
-            runs.running.observe(self._render, ["status", "message"])
+        spark.shown = footer.shown = self.verdict.shown = True
         self._on_rail()
-        self._render()
 
-    @property
-    def holders(self) -> tuple[object, ...]:
-        """See `Page.holders`."""
-        return (self, self.state, self.export, *self._others)
-
-    @property
-    def _others(self) -> tuple[HasTraits, ...]:
-        """The states of the parts that have their own."""
-        having = (self.query, self.history, self.vacuum, self.streams)
-        return (*(part.state for part in having), *self._undos)
-
-    @property
-    def _undos(self) -> tuple[RestoreState, ...]:
-        return self.run.undo.state, self.history.undo.state
-
-    def go_to(self, part: parts.Part) -> None:
-        """Show one of the parts."""
-        self.rail.index = self.parts.index(part)
+    def go_to(self, title: str) -> None:
+        """Show the part with this title."""
+        self.rail.value = title
 
     def open_table(self, name: str) -> None:
         """Open a table and show its files."""
         self.state.name = name
-        self.go_to(self.files)
+        self.go_to("Files")
+
+    def _on_session(self, _: object) -> None:
+        if self.session.status == "done":
+            self.state.meet_session()
 
     def _on_rail(self, _: object = None) -> None:
         self.state.look()
@@ -154,114 +117,83 @@ class Workbench(Page):
             part.shown = i == self.rail.index
         self._render_code()
 
-    def _on_session(self, _: object) -> None:
-        if self.session.status == "done":
-            self.state.meet_session()
-
     def _render_code(self, _: object = None) -> None:
         if self.as_python.selected_index is not None:
             self.copy.text = self.parts[self.rail.index].as_code()
             self.code.value = element("pre", self.copy.text)
 
-    def _render(self, _: object = None) -> None:
-        self.spark.show(self._session_sentence())
-        self.to_run.disabled = not self.state.can_run
-        self.footer.show(self._status_sentence())
-
     def _session_sentence(self) -> str:
         if self.session.status == "done":
             spark = self.session.result
             return f"Spark {spark.version} · Delta {delta_version(spark)} · {spark.conf.get('spark.master')}"
-        if self.session.status == "failed":
-            return f"Spark is not available: {self.session.message}"
-        return "Spark is starting …"
+        error = self.session.error
+        return f"Spark is not available: {error}" if error else "Spark is starting …"
 
-    def _status_sentence(self) -> str:
-        state, vacuum = self.state, self.vacuum.state
+    def _footer(self) -> w.HBox:
+        about = "Write what all parts show into one HTML page"
+        export = parts.button("Export report", "ck-export", self._export, tooltip=about)
+        writing = self.writing
+
+        def nothing() -> bool:
+            return self.state.files is None and self.state.surveying.value is None
+
+        return w.HBox(
+            [
+                Text("text", "status", self._status),
+                Text("text", "saved", lambda: writing.result or ""),
+                Text("error", "export-error", lambda: writing.error),
+                live(export, disabled=lambda: writing.running or nothing()),
+            ]
+        )
+
+    def _status(self) -> str:
+        state = self.state
+        runs = (("run", state.running), ("vacuum", state.vacuuming), ("restore", state.restoring))
         lines = [
-            f"{line}{'' if runs.ran in ('', state.name) else f', of {runs.ran}'}"
-            for runs, line in (
-                (state, _job_line("run", state) or _run_line(state.result)),
-                (vacuum, _job_line("vacuum", vacuum) or _vacuum_line(vacuum.result)),
-                *((undo, _job_line("restore", undo) or _undo_line(undo.result)) for undo in self._undos),
-            )
-            if line
+            line + (f", of {job.about}" if job.about not in ("", state.name) else "")
+            for name, job in runs
+            if (line := _job_line(name, job))
         ]
         return "\n".join(lines) or "○ ready; looking and planning change nothing"
 
-
-def _job_line(name: str, runs: Runs) -> str:
-    """How a run's job is; empty if it never began, or is done: its result says more."""
-    job = runs.running
-    sign = _SIGNS.get(job.status)
-    # How it ended badly is told where its result would be.
-    step = f": {job.message}" if job.running else ""
-    return f"{sign} {name} {job.status}{step}" if sign else ""
-
-
-def _run_line(result: CompactionResult | None) -> str:
-    if result is None or not result.versions:
-        return ""
-    proof = "content identical ✓" if result.verified else "content not compared"
-    return (
-        f"● run done: version {result.versions[-1]} · {result.num_files_removed:,} → "
-        f"{result.num_files_added:,} files · {result.seconds:.1f} s · {proof}"
-    )
-
-
-def _vacuum_line(result: VacuumResult | None) -> str:
-    if result is None:
-        return ""
-    freed = format_size(result.size_bytes)
-    return f"● vacuum done: {format_count(result.num_files, 'file')} deleted, {freed} freed"
-
-
-def _undo_line(result: RestoreResult | None) -> str:
-    if result is None:
-        return ""
-    return f"● restore done: version {result.version} has the content of version {result.restored}"
-
-
-class ExportView(w.HBox):
-    """A button that writes a report of all parts, which it offers as a download too."""
-
-    def __init__(self, state: WorkbenchState, get_parts: Callable[[], Sequence[parts.Part]]):
-        self.state = state
-        self.get_parts = get_parts
-        self.writing = Job()
-        about = "Write what all parts show into one HTML page"
-        self.export_button = parts.button("Export report", "ck-export", self._on_export, tooltip=about)
-        self.saved = w.HTML().add_class("ck-saved")
-        self.error = parts.Text("error", "export-error")
-        super().__init__([self.saved, self.error, self.export_button])
-        state.observe(self._render, ["files", "survey"])
-        self.writing.observe(self._render, ["status"])
-        self._render()
-
-    def _on_export(self) -> None:
+    def _export(self) -> None:
         self.writing.start(lambda job: self._write())
 
-    def _write(self) -> str:
+    def _write(self) -> Html:
         opened = None
         while opened is not self.state.opened:
             # All sections are of one table.
             opened = self.state.opened
-            sections = [section for part in self.get_parts() if (section := part.section()) is not None]
-        if opened.table is None or opened.files is None:
-            return _link_to(write_report("tables.html", "Tables", *sections))
-        name, version = opened.table.handle.folder_name, opened.files.version
-        return _link_to(write_report(f"{name}-v{version}.html", f"{name}, version {version}", *sections))
-
-    def _render(self, _: object = None) -> None:
-        job = self.writing
-        nothing = self.state.files is None and self.state.survey is None
-        self.export_button.disabled = job.running or nothing
-        self.error.show(job.message if job.status == "failed" else "", job.details)
-        self.saved.value = job.result if job.status == "done" else ""
+            sections = [one for part in (self.verdict, *self.parts) if (one := part.section()) is not None]
+        file, title = "tables.html", "Tables"
+        if opened.table is not None and opened.files is not None:
+            name, version = opened.table.handle.folder_name, opened.files.version
+            file, title = f"{name}-v{version}.html", f"{name}, version {version}"
+        page = write_report(file, title, *sections)
+        # Voilà is often not on the reader's machine, so that the page holds the file itself.
+        address = f"data:text/html;base64,{base64.b64encode(page.read_bytes()).decode()}"
+        link = element("a", "download", download=page.name, href=address)
+        return element("div", f"{page.name} is written · ", link, role="status")
 
 
-def _link_to(page: Path) -> str:
-    # Voilà is often not on the reader's machine, so that the page holds the file itself.
-    address = f"data:text/html;base64,{base64.b64encode(page.read_bytes()).decode()}"
-    link = element("a", "download", download=page.name, href=address)
-    return element("div", f"{page.name} is written · ", link, role="status")
+def _job_line(name: str, job: Job) -> str:
+    """How a run is or ended; empty if it never began."""
+    result = job.result
+    if job.status != "done":
+        sign = _SIGNS.get(job.status)
+        # How it ended badly is said where its result would be.
+        return f"{sign} {name} {job.status}{f': {job.message}' if job.running else ''}" if sign else ""
+    if result is None:
+        return ""
+    if name == "vacuum":
+        deleted = f"{format_count(result.num_files, 'file')} deleted, {format_size(result.size_bytes)} freed"
+        return f"● vacuum done: {deleted}"
+    if name == "restore":
+        return f"● restore done: version {result.version} has the content of version {result.restored}"
+    if not result.versions:
+        return ""
+    return (
+        f"● run done: version {result.versions[-1]} · {result.num_files_removed:,} → "
+        f"{result.num_files_added:,} files · {result.seconds:.1f} s · "
+        f"{'content identical ✓' if result.verified else 'content not compared'}"
+    )

@@ -96,3 +96,4 @@ class NothingLeaks:
         """Whatever a test does, no trace and no stray print lands under the cell."""
         yield
         assert trouble(page) == []
+        assert page.locator(".ck-drawing-error:visible").count() == 0

@@ -11,7 +11,7 @@ from tests.browser.analyst import SECOND, Days, FirstLook, figure, shoot
 from tests.browser.jupyter import NothingLeaks, Window, open_window, write_notebook
 from tests.browser.servers import notebook_7
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import compaction_kit as ck
 from tests.browser.analyst import SECOND, FirstLook, figure, open_browser, open_table, part, type_into
 from tests.browser.servers import voila
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")

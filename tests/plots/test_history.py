@@ -77,7 +77,3 @@ def test_what_a_cleaned_up_log_begins_with_was_there_before() -> None:
     trimmed = HISTORY.slice(1)
     figure = plots.lifetimes(lives_of(("a", 1, None), ("b", 2, None)), trimmed)
     assert legend_of(figure) == {"there before", "compacted"}
-
-
-def test_a_table_without_files_has_a_figure_that_says_so() -> None:
-    assert plots.lifetimes(lives_of(), HISTORY).get_suptitle() == "No version has a file"

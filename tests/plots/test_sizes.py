@@ -1,17 +1,12 @@
 """The figures of sizes and bins say what they show: titles and labels are read, pixels are not."""
 
-import re
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from compaction_kit import plots
-from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.histogram import Histogram
 from compaction_kit.text import GIB, KIB, MIB
 
@@ -48,28 +43,6 @@ def test_before_and_after_are_on_one_scale() -> None:
     assert before.get_xlim() == after.get_xlim()
     assert before.get_ylim() == after.get_ylim()
     assert (heights(before), heights(after)) == (4, 1)
-
-
-def test_a_figure_drawn_anew_shows_nothing_of_what_was_drawn_before() -> None:
-    plans = [
-        {"after": SIZES[2:], "min_file_size": MIB, "max_file_size": 4 * MIB, "former": SIZES[1:]},
-        {"after": SIZES.sum(keepdims=True), "min_file_size": 64 * MIB, "max_file_size": 64 * MIB},
-        {"after": SIZES[3:], "min_file_size": KIB, "max_file_size": 8 * KIB},
-    ]
-    drawn: Figure | None = None
-    for given in plans:
-        how: dict[str, Any] = {"before": SIZES, "largest": 44 * MIB, **given}
-        drawn = plots.before_after(**how, into=drawn)
-        assert without_ids(drawn) == without_ids(plots.before_after(**how))
-
-
-def test_a_figure_of_something_else_is_not_drawn_into() -> None:
-    with pytest.raises(InvalidArgumentError, match="into= is not a figure of sizes before and after"):
-        plots.before_after(SIZES, SIZES, into=plots.file_sizes(Histogram.of(SIZES), MIB))
-
-
-def without_ids(figure: Figure) -> str:
-    return re.sub(r'(id="|="#|url\(#)\w+', "", plots.to_html(figure))
 
 
 def test_a_prediction_says_that_it_is_one() -> None:
@@ -148,12 +121,6 @@ def test_the_bins_figure_has_a_segment_a_file() -> None:
     assert str(figure.get_label()) == "4 files in 2 bins of at most 100 B"
     assert len(figure.axes[0].patches) == 4
     assert widths(figure.axes[0]) == 100
-
-
-def test_the_bins_figure_says_what_the_limit_is_of() -> None:
-    files, outputs = bins_table([30, 40], [0, 0]), np.array([45])
-    label = str(plots.bins(files, outputs, 50, limit=" with a predicted output of at most 50 B").get_label())
-    assert label == "2 files in 1 bin with a predicted output of at most 50 B"
 
 
 def test_the_bins_figure_says_when_it_shows_only_the_first() -> None:

@@ -61,9 +61,7 @@ def test_shares_count_overlapping_spans_once_and_gaps_not_at_all() -> None:
         ("rewrite", None, 0, 0.0, 3.0), ("rewrite", None, 1, 1.0, 1.0), ("rewrite", None, 2, 6.0, 4.0)
     )
     assert finding(spans) == "3 bins in 10 s: 70 % rewriting on 2 slots"
-
-
-def test_tasks_of_one_bin_count_as_one_bin() -> None:
+    # Tasks of one bin count as one bin.
     spans = spans_of(("rewrite", None, 0, 0.0, 3.0), ("rewrite", None, 0, 1.0, 1.0))
     assert finding(spans).startswith("1 bin in ")
     assert finding(spans_of(("rewrite", None, None, 0.0, 3.0))).startswith("1 bin in ")
@@ -99,23 +97,14 @@ def test_a_run_of_no_length_is_drawn() -> None:
     assert plots.to_png(figure, dpi=50).startswith(b"\x89PNG")
 
 
-def test_a_title_may_be_given() -> None:
-    assert plots.timeline(SMALL_RUN, "Monday").get_suptitle() == "Monday"
-
-
 def test_runs_are_drawn_on_the_same_seconds() -> None:
-    figure = plots.timelines({"OPTIMIZE": SMALL_RUN, "arrow": many_bins(2_000)})
+    figure = plots.timelines({"OPTIMIZE": SMALL_RUN, "arrow": many_bins(2_000), "rewrite": spans_of()})
+    assert str(figure.get_label()).endswith("rewrite: no time was recorded")
     assert figure.get_suptitle() == "arrow took 1.0 s instead of 10 s: 10 times as fast as OPTIMIZE"
     upper, lower = figure.axes
     assert upper.get_xlim() == lower.get_xlim()
     assert upper.get_title(loc="left").startswith("OPTIMIZE: 3 bins in 10 s: ")
     assert (num_bars(upper), num_bars(lower)) == (6, 2_000)
-
-
-def test_labels_have_room_on_the_shared_seconds() -> None:
-    long_run = spans_of(("rewrite", None, 0, 0.0, 1_000.0))
-    _, lower = plots.timelines({"OPTIMIZE": long_run, "arrow": SMALL_RUN}).axes
-    assert not lower.texts
 
 
 @pytest.mark.parametrize(
@@ -131,12 +120,6 @@ def test_runs_that_can_t_be_ranked_are_told_one_by_one(names: list[str], title: 
     assert plots.timelines(dict.fromkeys(names, SMALL_RUN)).get_suptitle() == title
 
 
-def test_a_run_without_spans_is_told_beside_the_others() -> None:
-    figure = plots.timelines({"OPTIMIZE": SMALL_RUN, "arrow": spans_of()})
-    assert len(figure.axes) == 1
-    assert str(figure.get_label()).endswith("arrow: no time was recorded")
-
-
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20)), max_size=40))
 def test_lanes_never_overlap_and_are_as_few_as_can_be(times: list[tuple[int, int]]) -> None:
     starts = np.array([start for start, _ in times], float)
@@ -147,11 +130,6 @@ def test_lanes_never_overlap_and_are_as_few_as_can_be(times: list[tuple[int, int
     for lane in set(found.tolist()):
         mine = np.argsort(starts[found == lane])
         assert (ends[found == lane][mine][:-1] <= starts[found == lane][mine][1:]).all()
-
-
-def test_a_span_that_begins_as_another_ends_takes_its_lane() -> None:
-    starts = np.array([0.0, 0.1 + 0.2 - 1e-12])
-    assert lanes(starts, np.array([0.1 + 0.2, 1.0])).tolist() == [0, 0]
 
 
 def test_numbers_on_bars_keep_their_colours_in_a_dark_theme() -> None:

@@ -44,12 +44,6 @@ def test_storage_says_what_the_latest_version_takes_and_who_can_be_read() -> Non
     assert plots.to_png(figure, dpi=50).startswith(b"\x89PNG")
 
 
-def test_storage_without_orphans_has_no_bar_for_them() -> None:
-    figure = storage_of().plot(VERSIONS)
-    assert figure.get_suptitle() == "6 MiB live, 1 MiB tombstoned, 3 MiB gone"
-    assert not figure.axes[0].patches
-
-
 def test_strips_of_several_states_are_on_one_scale() -> None:
     after = pa.table({"version": range(5), "readable": ["log gone"] * 5})
     figure = plots.readability({"before": VERSIONS, "after": after})

@@ -9,7 +9,7 @@ import pytest
 @pytest.fixture(autouse=True)
 def _own_recent_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of tests are not among those that the user has opened."""
-    monkeypatch.setattr("compaction_kit.widgets.recent.cache_folder", lambda: tmp_path / ".cache")
+    monkeypatch.setattr("compaction_kit.widgets.tables.cache_folder", lambda: tmp_path / ".cache")
 
 
 @pytest.fixture(autouse=True)

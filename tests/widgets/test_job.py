@@ -1,3 +1,5 @@
+"""Work in the background, what is shown of it, and sizes that are typed and moved."""
+
 import logging
 import subprocess
 import sys
@@ -7,29 +9,35 @@ import pytest
 from traitlets import Int, observe
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.widgets.job import Job, Watched
-from compaction_kit.widgets.parts import JobBar
+from compaction_kit.text import GIB, MIB
+from compaction_kit.widgets.job import Job, Lookup, Watched
+from compaction_kit.widgets.parts import JobBar, SizeSlider
 
 SECONDS = 10
 
 
-def test_a_job_reports_progress_that_never_goes_back() -> None:
-    job, seen = Job(), []
+def test_a_job_does_one_work_at_a_time_whose_progress_never_goes_back() -> None:
+    job, seen, go = Job(), [], threading.Event()
     job.observe(lambda change: seen.append(change.new), "progress")
 
     def work(running: Job) -> str:
         for fraction in (0.2, 0.6, 0.4, 0.9):
             running.report(fraction, "working")
+        go.wait(SECONDS)
         return "made"
 
     assert job.start(work)
+    assert not job.start(lambda running: None)
+    go.set()
     job.wait(SECONDS)
     assert (job.status, job.result, job.progress) == ("done", "made", 1.0)
     assert seen == sorted(seen)
+    assert job.start(lambda running: None)
+    job.wait(SECONDS)
 
 
-def test_a_cancelled_job_stops_at_its_next_report() -> None:
-    job, begun, go = Job(), threading.Event(), threading.Event()
+def test_a_cancelled_job_stops_at_its_next_report_and_has_nothing_next() -> None:
+    job, begun, go, done = Job(), threading.Event(), threading.Event(), []
     bar = JobBar(job, "bar")
 
     def work(running: Job) -> None:
@@ -40,49 +48,37 @@ def test_a_cancelled_job_stops_at_its_next_report() -> None:
 
     job.start(work)
     assert begun.wait(SECONDS)
+    job.start_next(lambda running: done.append("next"))
     assert not bar.cancel_button.disabled
     bar.cancel_button.click()
     go.set()
     job.wait(SECONDS)
-    assert job.status == "cancelled"
-    assert bar.cancel_button.disabled
+    assert (job.status, done, bar.cancel_button.disabled) == ("cancelled", [], True)
     assert "nothing was changed" in bar.error.value
 
 
-def test_a_job_runs_one_work_at_a_time() -> None:
-    job, go = Job(), threading.Event()
-    assert job.start(lambda running: go.wait(SECONDS))
-    assert not job.start(lambda running: None)
-    go.set()
-    job.wait(SECONDS)
-    assert job.start(lambda running: None)
-    job.wait(SECONDS)
-
-
-def test_our_errors_are_shown_as_they_are() -> None:
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (
+            InvalidArgumentError("a <sentence> of ours."),
+            '<div role="alert">a &lt;sentence&gt; of ours.</div>',
+        ),
+        (RuntimeError("first line\n\tat java.Trace"), "Unexpected RuntimeError: first line</div><details>"),
+    ],
+)
+def test_an_error_is_a_sentence_with_the_rest_folded(error: Exception, shown: str) -> None:
     job = Job()
     bar = JobBar(job, "bar")
 
     def work(running: Job) -> None:
-        raise InvalidArgumentError("a <sentence> of ours.")
+        raise error
 
     job.start(work)
     job.wait(SECONDS)
     assert job.status == "failed"
-    assert bar.error.value == '<div role="alert">a &lt;sentence&gt; of ours.</div>'
-
-
-def test_a_surprise_gets_a_sentence_with_the_rest_folded() -> None:
-    job = Job()
-    bar = JobBar(job, "bar")
-
-    def work(running: Job) -> None:
-        raise RuntimeError("first line\n\tat java.Trace")
-
-    job.start(work)
-    job.wait(SECONDS)
-    assert "Unexpected RuntimeError: first line</div><details>" in bar.error.value
-    assert "at java.Trace" in bar.error.value
+    assert shown in bar.error.value
+    assert ("at java.Trace" in bar.error.value) == ("Trace" in str(error))
 
 
 def test_who_asks_last_is_next() -> None:
@@ -100,25 +96,39 @@ def test_who_asks_last_is_next() -> None:
     go.set()
     job.wait(SECONDS)
     assert done == ["last"]
-    job.start_next(lambda running: done.append("at once"))
-    job.wait(SECONDS)
-    assert done == ["last", "at once"]
 
 
-def test_a_cancelled_job_has_nothing_next() -> None:
-    job, begun, done = Job(), threading.Event(), []
+def test_a_lookup_answers_the_last_question_once_and_keeps_the_former_answer_meanwhile() -> None:
+    lookup, go, asked = Lookup(), threading.Event(), list[str]()
+    one, other = object(), object()
 
-    def work(running: Job) -> None:
-        while True:
-            running.report(0.5, "working")
-            begun.set()
+    def work(job: Job, name: str) -> str:
+        asked.append(name)
+        if len(asked) > 1:
+            go.wait(SECONDS)
+            job.report(0.5, "working")
+        return name
 
-    job.start(work)
-    assert begun.wait(SECONDS)
-    job.start_next(lambda running: done.append("next"))
-    job.cancel()
-    job.wait(SECONDS)
-    assert (job.status, done) == ("cancelled", [])
+    lookup.ask(lambda job: work(job, "first"), one, 1)
+    lookup.ask(lambda job: work(job, "first"), one, 1)
+    lookup.wait(SECONDS)
+    assert (lookup.value, lookup.get(one, 1), lookup.get(other, 1), asked) == (
+        "first",
+        "first",
+        None,
+        ["first"],
+    )
+    lookup.ask(lambda job: work(job, "second"), other, 1)
+    lookup.ask(lambda job: work(job, "third"), other, 2)
+    assert (lookup.value, lookup.get(other, 2)) == ("first", None)
+    go.set()
+    lookup.wait(SECONDS)
+    assert (lookup.get(other, 2), lookup.error) == ("third", "")
+    lookup.ask(lambda job: 1 / 0, one)
+    lookup.wait(SECONDS)
+    assert (lookup.value, lookup.error) == (None, "Unexpected ZeroDivisionError: division by zero")
+    lookup.forget()
+    assert (lookup.value, lookup.status) == (None, "idle")
 
 
 def test_the_end_of_a_program_stops_work_and_waits_for_it() -> None:
@@ -154,31 +164,38 @@ class _Seen(Watched):
         self.double = 2 * self.number
 
 
-def _fail(_: object) -> None:
-    raise OSError("no such file")
+def test_a_view_that_fails_stops_no_other_and_nobody_who_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> None:
+        raise OSError("no such file")
 
-
-@pytest.fixture
-def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is logged on purpose is no failure of the test."""
+    # What is logged on purpose is no failure of the test.
     monkeypatch.setattr(logging.getLogger("traitlets"), "disabled", True)
-
-
-@pytest.mark.usefixtures("quiet")
-def test_a_view_that_fails_stops_no_other_and_nobody_who_sets() -> None:
-    seen, told = _Seen(), []
+    seen, said, job = _Seen(), [], Job()
     for name in ("number", "double"):
-        seen.observe(_fail, name)
-        seen.observe(lambda change: told.append((change.name, change.new)), name)
+        seen.observe(fail, name)
+        seen.observe(lambda change: said.append((change.name, change.new)), name)
     seen.number = 3
-    assert sorted(told) == [("double", 6), ("number", 3)]
-
-
-@pytest.mark.usefixtures("quiet")
-def test_a_job_whose_view_fails_ends_and_can_be_started_again() -> None:
-    job = Job()
-    job.observe(_fail, "status")
+    assert sorted(said) == [("double", 6), ("number", 3)]
+    job.observe(fail, "status")
     for _ in range(2):
         assert job.start(lambda running: "made")
         job.wait(SECONDS)
         assert (job.status, job.result) == ("done", "made")
+
+
+@pytest.mark.parametrize(
+    ("typed", "size_bytes", "shown", "place"),
+    [("100 MB", 100_000_000, "100 MB", 26), ("1 TiB", 1024 * GIB, "1 TiB", 32), ("1 GiB", GIB, "1 GiB", 30)]
+    + [(bad, None, bad, 24) for bad in ("12 parsecs", "-1", "", "0")],
+)
+def test_a_size_is_typed_or_moved(typed: str, size_bytes: int | None, shown: str, place: int) -> None:
+    slider = SizeSlider("Size", "size")
+    slider.size_bytes = 16 * MIB
+    assert (slider.slider.value, slider.field.value) == (24, "16 MiB")
+    # What a browser sends.
+    slider.field.set_state({"value": typed})
+    assert (slider.size_bytes, slider.field.value, slider.slider.value) == (size_bytes, shown, place)
+    assert (slider.error.layout.display == "none") is (size_bytes is not None)
+    slider.slider.set_state({"value": 20})
+    assert (slider.size_bytes, slider.field.value) == (MIB, "1 MiB")
+    assert slider.error.layout.display == "none"

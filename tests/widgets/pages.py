@@ -1,0 +1,49 @@
+"""What tests do with a page: look for a widget by its class, click, wait."""
+
+from typing import Any
+
+import ipywidgets as w
+
+from compaction_kit.widgets.page import Page
+from compaction_kit.widgets.parts import find, within
+from compaction_kit.widgets.workbench import Workbench
+
+SECONDS = 60
+
+
+def settle(page: Page) -> None:
+    """Wait until all work has ended: what is read is looked at, and looking may read more."""
+    for job in page.jobs * 3:
+        job.wait(SECONDS)
+    failed = [one.value for one in within([page]) if "ck-drawing-error" in one._dom_classes and one.value]
+    assert not failed, failed
+
+
+def show(bench: Workbench, title: str) -> None:
+    """Click a part in the rail, and wait for it."""
+    bench.rail.value = title
+    settle(bench)
+
+
+def at(page: w.Widget, css_class: str, part: str = "") -> Any:
+    """The widget of a class in a page, or in one of its parts."""
+    places = [one for one in getattr(page, "parts", ()) if one.title == part] if part else [page]
+    return find(css_class, *places)
+
+
+def is_shown(widget: w.Widget) -> bool:
+    return bool(widget.layout.display != "none")
+
+
+def words(widget: w.Widget) -> str:
+    """All that is shown in a widget."""
+    if widget.layout.display == "none":
+        return ""
+    inner = "".join(map(words, getattr(widget, "children", ())))
+    return f"{widget.value}{inner}" if isinstance(widget, w.HTML) else inner
+
+
+def click(page: Page, css_class: str, part: str = "") -> None:
+    """Click a button, and wait for what it does."""
+    at(page, css_class, part).click()
+    settle(page)
