@@ -22,8 +22,8 @@ from compaction_kit.arrow.worker.files import is_there
 from compaction_kit.compat import has_jvm, writes_partition_columns
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.execute.failures import reason_of
-from compaction_kit.log.metadata import Metadata, Protocol
 from compaction_kit.log.paths import is_remote, is_unreadable, places
+from compaction_kit.log.protocol import Metadata, Protocol
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import BinPlan
 from compaction_kit.storage import Store

@@ -2,7 +2,6 @@
 
 import itertools
 import re
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -101,9 +100,7 @@ class Damaged:
 
     def _told(self, name: Path, expected: Answer | None) -> str | None:
         try:
-            with warnings.catch_warnings(record=True) as warned:
-                warnings.simplefilter("always")
-                answered = answer(self.table)
+            answered = answer(self.table)
         except CompactionKitError as error:
             message = str(error)
             version = log_file(name.name).version
@@ -111,8 +108,8 @@ class Damaged:
             return None if is_named and "\n" not in message and message.endswith(".") else message
         except Exception as error:
             return repr(error)
-        # A checkpoint that differs from its checksums is read as Delta reads it, and that is said.
-        if expected is None or answered == expected or any(name.name in str(one.message) for one in warned):
+        # As Delta, the kit doesn't compare checkpoints with their checksums: pages have their own.
+        if expected is None or answered == expected or name.suffix == ".parquet":
             return None
         return "a wrong answer"
 

@@ -165,18 +165,6 @@ def test_a_file_that_a_checkpoint_names_twice_counts_once(spark: SparkSession, t
 
 
 @pytest.mark.spark
-def test_a_checkpoint_that_differs_from_its_checksums_is_read_with_a_warning(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    table, file = with_checkpoint(tmp_path)
-    sums = file.with_name(f".{file.name}.crc")
-    sums.write_bytes(b"crc\0" + (512).to_bytes(4) + bytes(4 * -(-file.stat().st_size // 512)))
-    with pytest.warns(UserWarning, match=rf"{file.name} differs from its checksums"):
-        files = open_table(table).files().to_arrow()
-    assert sorted(files["path"].to_pylist()) == sorted(deltas_view.live_files(spark, table)) == ["b", "c"]
-
-
-@pytest.mark.spark
 def test_checksums_that_are_no_such_file_are_passed_over(spark: SparkSession, tmp_path: Path) -> None:
     table = write(tmp_path)
     (table / "_delta_log" / f".{handmade.log_name(1)}.crc").write_bytes(b"something else")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from compaction_kit import open_table
 from compaction_kit.errors import CorruptLogError, UnsupportedTableError
 from compaction_kit.log import TransactionLog
-from compaction_kit.log.reconcile import newest_actions
+from compaction_kit.log.snapshot import newest_actions
 from tests import checkpoints, folders, handmade
 
 # "a%62" and "ab" are two files to Delta: it compares paths as they are written.
