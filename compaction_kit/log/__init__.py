@@ -65,18 +65,9 @@ class TransactionLog:
         """Return one row per file of the log, sorted by name.
 
         Returns:
-            kind is "commit", "checkpoint" and so on. holds describes the content in words. needed says
-            whether readers of the latest version read the file.
-
-        Examples:
-            >>> ck.open_table("data/flights").log.listing().schema
-            name: string
-            kind: string
-            version: int64
-            size_bytes: int64
-            modification_time: timestamp[ms, tz=UTC]
-            holds: string
-            needed: bool
+            name and kind (string; "commit", "checkpoint" and so on), version and size_bytes (int64),
+            modification_time (timestamp), holds (string; the content in words), needed (bool; whether
+            readers of the latest version read the file).
         """
         files = list_log(self._store)
         segment = find_segment(files)
@@ -86,35 +77,17 @@ class TransactionLog:
         """Return one row per commit in the log, oldest first.
 
         Returns:
-            timestamp is the in-commit timestamp, else the time of the file. records_added and
-            records_removed are null if a file has no stats. data_change says whether any file action
-            changes data. files_removed_at is the latest time in the commit's tombstones. schema is
-            the one that its metaData action sets, as JSON text, else null. The columns operation,
-            isolation_level, user_metadata, engine, read_version and is_blind_append are from
-            commitInfo, and so are parameters and metrics (map<string, string>).
+            version (int64), timestamp (the in-commit timestamp, else the time of the file), num_added,
+            num_removed, bytes_added, bytes_removed, records_added and records_removed (int64; records are
+            null if a file has no stats), data_change (bool; whether any file action changes data),
+            files_removed_at (timestamp; the latest of the commit's tombstones), schema (string; JSON if the
+            commit sets one). From commitInfo: operation, isolation_level, user_metadata and engine (string),
+            read_version (int64), is_blind_append (bool), parameters and metrics (map<string, string>).
 
         Examples:
             >>> commits = ck.open_table("data/flights").log.commits()
             >>> commits.select(["version", "operation", "num_added", "data_change"]).to_pylist()[-1]
             {'version': 365, 'operation': 'WRITE', 'num_added': 3, 'data_change': True}
-            >>> commits.drop_columns(["parameters", "metrics"]).schema
-            version: int64
-            timestamp: timestamp[ms, tz=UTC]
-            operation: string
-            num_added: int64
-            num_removed: int64
-            bytes_added: int64
-            bytes_removed: int64
-            records_added: int64
-            records_removed: int64
-            data_change: bool
-            files_removed_at: timestamp[ms, tz=UTC]
-            isolation_level: string
-            user_metadata: string
-            engine: string
-            read_version: int64
-            is_blind_append: bool
-            schema: string
         """
         return self._read_commits(tuple(self._commit_files()))
 
@@ -135,8 +108,9 @@ class TransactionLog:
             checkpoint: Read the checkpoint, with its parts or sidecars.
 
         Returns:
-            action is "add", "remove", "commitInfo" and so on. stats is JSON text, even if a
-            checkpoint has parsed stats. fields is the whole action as JSON text.
+            action (string; "add", "remove", "commitInfo" and so on), path (string), size_bytes and
+            num_records (int64), data_change (bool), partition_values (map<string, string>), stats (JSON
+            text, even if a checkpoint has parsed stats), fields (the whole action as JSON text).
 
         Raises:
             InvalidArgumentError: The log has no commit, or no complete checkpoint, of that version.
@@ -145,16 +119,6 @@ class TransactionLog:
             >>> actions = ck.open_table("data/flights").log.actions(12)
             >>> actions.select(["action", "path", "num_records"]).to_pylist()[1]
             {'action': 'add', 'path': 'origin=EWR/flights-2013-01-12.parquet', 'num_records': 234}
-            >>> actions.schema
-            action: string
-            path: string
-            size_bytes: int64
-            num_records: int64
-            data_change: bool
-            partition_values: map<string, string>
-            ...
-            stats: string
-            fields: string
         """
         files = list_log(self._store)
         if checkpoint:
@@ -269,21 +233,11 @@ class TransactionLog:
         """Return the versions in which each file was live, and the snapshot of the earliest version.
 
         Returns:
-            One row for each range of versions in which a data file was live: path (see `paths.places`),
-            added is the first version (the snapshot's for files that were live then), removed the first
-            version without the file, null if it is live. num_records is without deleted rows, null without
-            stats and for files from a snapshot; row is its position in the snapshot's `live`, else null.
-
-        Examples:
-            >>> _, lifetimes = ck.open_table("data/flights").log.lifetimes()
-            >>> lifetimes.schema
-            path: string
-            deletion_vector_id: string
-            size_bytes: int64
-            added: int64
-            removed: int64
-            num_records: int64
-            row: int64
+            One row for each range of versions in which a data file was live: path (string; see
+            `paths.places`), deletion_vector_id (string), and int64 size_bytes, added (the first version; the
+            snapshot's for files that were live then), removed (the first version without the file; null if
+            it is live), num_records (without deleted rows; null without stats and for files from a
+            snapshot) and row (its position in the snapshot's `live`, else null).
         """
         return self._read_lifetimes(tuple(list_log(self._store)))
 

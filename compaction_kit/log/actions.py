@@ -106,7 +106,7 @@ class JsonSource:
             number = int(self.file_of[row])
             with reading(files[number].name):
                 self._others += [(number, *other) for other in _others_in(text[starts[row] : ends[row]])]
-        self._raw = raw.drop_columns([name for name in raw.column_names if name.endswith(".stats")])
+        self._raw = raw.drop_columns([f"{kind}.stats" for kind in KINDS if kind in raw.column_names])
 
     @property
     def others(self) -> list[tuple[str, dict[str, Any]]]:

@@ -34,15 +34,6 @@ def test_a_name_says_what_a_log_file_is(name: str, kind: Kind, version: int | No
     assert (file.name, file.size_bytes, file.modification_time) == (name, 7, 8)
 
 
-def test_a_checkpoint_part_knows_its_number_and_how_many_there_are() -> None:
-    file = log_file("00000000000000000012.checkpoint.0000000002.0000000003.parquet")
-    assert (file.part, file.num_parts) == (2, 3)
-
-
-def test_a_compacted_log_file_knows_where_it_ends() -> None:
-    assert log_file("00000000000000000012.00000000000000000034.compacted.json").end_version == 34
-
-
 def test_the_listing_is_by_name_with_sidecars_and_without_hadoops_checksums(tmp_path: Path) -> None:
     folder = tmp_path / "_delta_log"
     (folder / "_sidecars").mkdir(parents=True)

@@ -38,26 +38,6 @@ PATHS = st.builds(
 
 
 @pytest.mark.parametrize(
-    ("written", "on_disk"),
-    [
-        ("a.parquet", "a.parquet"),
-        ("p=a%20b/c.parquet", "p=a b/c.parquet"),
-        # Once, and not twice: Hive escapes the folder's name, the log escapes it again.
-        ("p=n%252Fm/c.parquet", "p=n%2Fm/c.parquet"),
-        ("p=%C3%BC/c.parquet", "p=ü/c.parquet"),
-        ("p=1+1/c.parquet", "p=1+1/c.parquet"),
-    ],
-)
-def test_paths_are_decoded_once(written: str, on_disk: str) -> None:
-    paths = pa.chunked_array([[written], ["plain.parquet", written]])
-    assert places(paths, TABLE).to_pylist() == [on_disk, "plain.parquet", on_disk]
-
-
-def test_no_paths_decode_to_none() -> None:
-    assert places(canonical_paths(pa.chunked_array([[]], pa.string())), TABLE).to_pylist() == []
-
-
-@pytest.mark.parametrize(
     ("path", "place"),
     [
         ("p=1/a.parquet", "p=1/a.parquet"),

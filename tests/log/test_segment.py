@@ -18,13 +18,6 @@ def parts(version: int, have: set[int], num_parts: int) -> list[LogFile]:
     return [log_file(f"{version:020d}.checkpoint.{part:010d}.{num_parts:010d}.parquet", 50) for part in have]
 
 
-def test_without_a_checkpoint_every_commit_is_read() -> None:
-    segment = find_segment(commits(0, 1, 2))
-    assert (segment.version, segment.checkpoint) == (2, ())
-    assert [file.version for file in segment.commits] == [0, 1, 2]
-    assert segment.size_bytes == 30
-
-
 def test_the_newest_checkpoint_at_or_before_the_version_is_the_start() -> None:
     files = [*commits(0, 1, 2, 3, 4, 5), checkpoint(1), checkpoint(3)]
     assert [file.version for file in find_segment(files).commits] == [4, 5]
@@ -39,19 +32,9 @@ def test_a_checkpoint_that_lacks_a_part_does_not_count() -> None:
     assert len(find_segment([*files, *parts(3, {2}, 3)]).checkpoint) == 3
 
 
-def test_an_empty_checkpoint_does_not_count() -> None:
-    empty = log_file("00000000000000000003.checkpoint.parquet", 0)
-    assert find_segment([*commits(0, 1, 2, 3), checkpoint(1), empty]).checkpoint == (checkpoint(1),)
-
-
 def test_parts_of_two_attempts_are_not_mixed() -> None:
     files = [*parts(3, {1}, 2), *parts(3, {2, 3}, 3)]
     assert complete_checkpoints(files) == {}
-
-
-def test_the_parts_of_a_checkpoint_come_in_order() -> None:
-    found = complete_checkpoints([*parts(3, {2}, 2), *parts(3, {1}, 2)])
-    assert [file.part for file in found[3]] == [1, 2]
 
 
 def test_one_file_is_preferred_to_several() -> None:
@@ -78,10 +61,6 @@ def test_a_missing_commit_is_named() -> None:
     with pytest.raises(CorruptLogError, match="lacks the commit of version 1 "):
         find_segment(commits(0, 2, 3))
     assert find_segment(commits(0, 2, 3), 0).version == 0
-
-
-def test_a_commit_missing_before_a_checkpoint_does_not_matter() -> None:
-    assert find_segment([*commits(0, 2, 3), checkpoint(2)]).version == 3
 
 
 def test_a_log_without_commits_and_checkpoints_is_corrupt() -> None:
