@@ -86,12 +86,7 @@ class JsonSource:
     """
 
     def __init__(self, store: Store, files: Sequence[LogFile], partitions: Iterable[str] = ()):
-        """
-        Args:
-            store: The table's files.
-            files: The commits, oldest first.
-            partitions: Partition columns to keep, as partition.<physical name>.
-        """
+        """Read files, oldest first; `partitions` are columns to keep, as partition.<physical name>."""
         self._store, self.files, self.names = store, files, {file.name for file in files}
         self.size_bytes = sum(file.size_bytes for file in files)
         self._kept = frozenset((*CORE, *DETAILS, *partitions))
@@ -336,11 +331,7 @@ def column(raw: pa.Table, kind: str, name: str) -> pa.Array:
 
 
 def picked(values: pa.Array, rows: pa.Array) -> pa.Array:
-    """Take the values of ascending rows: most of a log's files hold adds in long runs, which are sliced.
-
-    Raises:
-        pa.ArrowIndexError: There is no such row.
-    """
+    """Take the values of ascending rows: most of a log's files hold adds in long runs, which are sliced."""
     numbers = rows.to_numpy()
     starts = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
     if not len(numbers) or len(starts) * _LEAST_RUN > len(numbers) or numbers[-1] >= len(values):
@@ -350,14 +341,7 @@ def picked(values: pa.Array, rows: pa.Array) -> pa.Array:
 
 
 def count_records(stats: pa.Array) -> pa.Array:
-    """Return numRecords of each stats text, deleted rows included (protocol, "Per-file Statistics").
-
-    Args:
-        stats: The JSON text of each file, null for none (string).
-
-    Returns:
-        An int64 array; null where numRecords is missing or not a valid count.
-    """
+    """Return numRecords (int64) of each stats text, deleted rows included; null if missing or not a count."""
     # All known writers put it first, where it is read from all texts at once.
     leading = pc.extract_regex(stats, r'^\{"numRecords": ?(?P<count>\d{1,18})[,}]')
     counts = pc.struct_field(leading, "count").cast(pa.int64())
@@ -439,12 +423,9 @@ def commit_actions(store: Store, file: LogFile) -> list[dict[str, Any]]:
 def parse_lines(
     text: bytes, schema: pa.Schema, block_bytes: int | None = None
 ) -> tuple[pa.Table, tuple[np.ndarray, np.ndarray]]:
-    """Parse lines of JSON into rows, and return the start and end of each row's line too.
+    """Parse lines of JSON that aren't blank, and return the start and end of each row's line too.
 
-    Args:
-        text: The lines; blank ones are skipped.
-        schema: The fields to read from each line's object.
-        block_bytes: Bytes per block, to parse with several threads; None for one thread.
+    With `block_bytes`, blocks of as many bytes are parsed by several threads.
 
     Raises:
         ValueError, pa.ArrowException: A line is not an object, or doesn't match the schema.

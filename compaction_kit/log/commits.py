@@ -169,14 +169,8 @@ def _texts(values: Any) -> dict[str, str | None] | None:
 def last_operation(store: Store, commits: Sequence[LogFile], operation: str, most: int) -> int | None:
     """Return the position of the newest commit of an operation that no later RESTORE has undone.
 
-    Args:
-        store: The table's files.
-        commits: The commits, oldest first; each is read only up to its commitInfo.
-        operation: The operation's name in commitInfo, such as "OPTIMIZE".
-        most: How many commits to read, starting with the newest.
-
-    Returns:
-        None if those commits have no such operation, or a RESTORE among them names a time, not a version.
+    Of the newest `most` commits, each is read only up to its commitInfo. None if they have no such operation,
+    or a RESTORE among them names a time, not a version.
     """
     kept = commits[-1].version or 0 if commits else 0
 
@@ -210,12 +204,7 @@ def commit_times(store: Store, commits: Sequence[LogFile], metadata: Metadata) -
 
     From the version that enabled in-commit timestamps on, these are used. Before it, the times of the
     commits' files are used, changed so that they increase
-    (DeltaHistoryManager.getCommitsWithNonIctTimestamps).
-
-    Args:
-        store: The table's files.
-        commits: The commits, oldest first.
-        metadata: The metadata of the latest version.
+    (DeltaHistoryManager.getCommitsWithNonIctTimestamps). The metadata is that of the latest version.
 
     Raises:
         CorruptLogError: A commit has no in-commit timestamp, although the table requires it.
@@ -257,12 +246,7 @@ def in_commit_since(metadata: Metadata) -> int | None:
 
 
 def version_at(commits: Sequence[LogFile], times: np.ndarray, moment: datetime) -> int:
-    """Return the last version that was committed at or before a time.
-
-    Args:
-        commits: The commits, oldest first, from the earliest version that can be read.
-        times: When they were committed; see `commit_times`.
-        moment: The time, with its zone.
+    """Return the last version committed at or before a time, given readable commits and their times.
 
     Raises:
         InvalidArgumentError: The time is before the earliest version or, as in Delta, after the latest.

@@ -18,18 +18,10 @@ _CARDINALITY = "deletion_vector_cardinality"
 def file_lifetimes(
     store: Store, files: Sequence[LogFile], commits: Sequence[JsonSource]
 ) -> tuple[Snapshot, pa.Table]:
-    """Replay every commit since the earliest version that can be read.
+    """Replay every commit since the earliest version that can be read; see `TransactionLog.lifetimes`.
 
     Where the log lacks commits, what they added and removed counts as done by the next version that can be
     read.
-
-    Args:
-        store: The table's files.
-        files: The listing of its log.
-        commits: Every commit of the log, oldest first.
-
-    Returns:
-        The snapshot of the earliest version, and the table of `TransactionLog.lifetimes`.
     """
     ranges = version_ranges(files)
     first, *later = (read_snapshot(store, find_segment(files, versions.start)) for versions in ranges)

@@ -101,13 +101,11 @@ def list_log(store: Store) -> list[LogFile]:
     """
     entries = _entries_of_log(store)
     sidecars = _files_of(_entries_of(store, entries, _SIDECARS), f"{_SIDECARS}/")
-    return sorted([*_files_of(entries), *sidecars], key=lambda file: file.name)
+    return sorted(_files_of(entries) + sidecars, key=lambda file: file.name)
 
 
 def look_at_log(store: Store) -> tuple[bool, bool]:
-    """Return whether a log has files, and whether a catalog may have commits that aren't among them.
-
-    Delta makes the folder of staged commits for every table (protocol, "Staged Commits").
+    """Return whether a log has files, and whether a catalog may have staged commits that it lacks.
 
     Raises:
         TableNotFoundError: As for `list_log`.
@@ -122,11 +120,6 @@ def look_at_log(store: Store) -> tuple[bool, bool]:
 
 
 def _entries_of_log(store: Store) -> list[Entry]:
-    """List what is in the table's `_delta_log`.
-
-    Raises:
-        TableNotFoundError: As for `list_log`.
-    """
     try:
         return store.entries(LOG_FOLDER)
     except TableNotFoundError:
@@ -173,11 +166,7 @@ def find_segment(files: Sequence[LogFile], version: int | None = None) -> Segmen
     """Return the newest complete checkpoint at or before a version, and every commit after it.
 
     `_last_checkpoint` is not used: it may be missing, stale or damaged, and the listing has the same
-    information (protocol, "Last Checkpoint File").
-
-    Args:
-        files: The listing of `_delta_log`.
-        version: The version to read; None for the latest.
+    information (protocol, "Last Checkpoint File"). Without a version, the latest is meant.
 
     Raises:
         InvalidArgumentError: The version doesn't exist, or can't be read any more.
@@ -223,16 +212,9 @@ def whole_version(version: int) -> int:
 
 
 def extend_segment(base: Segment, files: Sequence[LogFile], version: int) -> Segment | None:
-    """Extend a segment that was read already to a later version.
+    """Extend a segment that was read already to a later version, given the current listing.
 
-    Args:
-        base: The segment that was read.
-        files: The current listing of `_delta_log`.
-        version: The version to read.
-
-    Returns:
-        The longer segment; None if the version is older, a commit is missing in between, or the last
-        files of the base were replaced.
+    None if the version is older, a commit is missing in between, or the last files of the base were replaced.
     """
     commits = {f.version: f for f in files if f.kind is Kind.COMMIT}
     last = base.commits[-1:] or base.checkpoint
@@ -271,9 +253,6 @@ def version_ranges(files: Sequence[LogFile]) -> list[range]:
     commit (DeltaHistoryManager.getEarliestRecreatableCommit); without the latest commit it reads nothing.
     Versions before a very wide gap are left out, because arrays have an element for each version.
 
-    Args:
-        files: The listing of `_delta_log`.
-
     Raises:
         CorruptLogError: The latest version can't be read.
     """
@@ -295,13 +274,7 @@ def version_ranges(files: Sequence[LogFile]) -> list[range]:
 
 
 def explain_files(files: Sequence[LogFile], segment: Segment, sidecars: Set[str]) -> pa.Table:
-    """Return what each file holds, and whether the segment needs it; see `TransactionLog.listing`.
-
-    Args:
-        files: The listing of the log.
-        segment: The segment of the latest version.
-        sidecars: The names of the sidecars of the segment's checkpoint.
-    """
+    """Return the table of `TransactionLog.listing`, given the latest segment and names of its sidecars."""
     needed = {file.name for file in segment.checkpoint + segment.commits} | sidecars
     complete = {file for checkpoint in complete_checkpoints(files).values() for file in checkpoint}
     unread = "; not read: a part is missing, or another checkpoint has that version"

@@ -52,16 +52,11 @@ def canonical_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def places(paths: pa.Array | pa.ChunkedArray, store: Store) -> pa.Array:
-    """Return the locations of files, decoded and normalised.
+    """Return the locations of files from `canonical_paths`, decoded and normalised.
 
-    Args:
-        paths: Paths from `canonical_paths`.
-        store: The table's files.
-
-    Returns:
-        A path relative to the table for a file in its folder, even if the log has an absolute path; an
-        absolute path ("/…") for other local files; a URI with "://" for files that aren't on a local disk.
-        Symbolic links are not followed. See `is_outside` and `is_remote`.
+    A file in the table's folder has a path relative to it, even if the log has an absolute path; other local
+    files have an absolute path ("/…"), and files that aren't on a local disk a URI with "://". Symbolic links
+    are not followed. See `is_outside` and `is_remote`.
     """
     paths = one_array(paths)
     text = paths.buffers()[2]
@@ -98,13 +93,9 @@ def log_path(place: str) -> str:
 
 
 def folder_of(columns: Sequence[str], values: Sequence[str | None]) -> str:
-    """Return the folder of a partition, the same for "" and null.
+    """Return the folder of a partition's values as the log writes them, the same for "" and null.
 
     Source: ExternalCatalogUtils.getPartitionPathString.
-
-    Args:
-        columns: The partition columns in their order.
-        values: The value of each, as the log writes it.
     """
     return "/".join(
         f"{escaped(name)}={escaped(value) if value else HIVE_NULL}"
@@ -120,10 +111,7 @@ def escaped(text: str) -> str:
 def deletion_vector_file(vector_id: str | None, store: Store) -> str | None:
     """Return the location of the file that holds a deletion vector; None if there is none, or it is inline.
 
-    Args:
-        vector_id: storageType, pathOrInlineDv and @offset, concatenated (protocol, "Deletion Vector
-            Descriptor Schema").
-        store: The table's files.
+    The id is storageType, pathOrInlineDv and @offset (protocol, "Deletion Vector Descriptor Schema").
 
     Raises:
         CorruptLogError: The id is invalid.

@@ -136,12 +136,7 @@ class Snapshot:
 
 
 def read_snapshot(store: Store, segment: Segment, base: Snapshot | None = None) -> Snapshot:
-    """Replay a checkpoint and its commits into the state of their version.
-
-    Args:
-        store: The table's files.
-        segment: The files to read.
-        base: A snapshot of an older version; only later commits of the segment are read.
+    """Replay a checkpoint and its commits, or the commits after a base, into the state of their version.
 
     Raises:
         CorruptLogError: A file is damaged, or there is no protocol or metaData action.
@@ -222,14 +217,8 @@ def _joined(older: pa.Table, newer: pa.Table) -> pa.Table:
 def newest_actions(actions: pa.Table) -> pa.Table:
     """Return the newest action on each file and deletion vector (protocol, "Action Reconciliation").
 
-    Most files have only one action in a log. Hashes of the keys show which may have several; the keys are
-    compared only for these, because that takes far longer.
-
-    Args:
-        actions: File actions, oldest first.
-
-    Returns:
-        Some of these actions, in the same order.
+    Actions come and stay in the order of the log. Most files have only one: hashes of the keys show which
+    may have several, and the keys are compared only for these, because that takes far longer.
     """
     keys = file_keys(actions)
     hashes = _hashes(keys)
