@@ -9,7 +9,21 @@ import re
 import traceback
 from itertools import takewhile
 
-_MOST_SHOWN = 200
+import pyarrow as pa
+
+# What parsing a damaged file raises; RecursionError if JSON is nested thousands deep.
+DAMAGE = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+    pa.ArrowException,
+)
+_MOST_SHOWN, _MOST_OF_LINE = 200, 300
+# What py4j puts before the error of Java.
+_PY4J = re.compile(r"^An error occurred while calling .*\n: (?:[\w.$]+: )?")
 _CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w.$]+: )?(.*\S)", re.MULTILINE)
 # What Python raised in a worker, after the lines of its stack; Spark 3.5 has its own exception's name before.
 _RAISED = re.compile(
@@ -26,6 +40,12 @@ _VIEW = re.compile(r"`?_pyspark_[0-9a-f]{32}`?")
 def show_value(value: object) -> str:
     """Format a value for an error message: text in quotes, on one line of at most 200 characters."""
     return one_line(f'"{value}"' if isinstance(value, str) else repr(value))
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error, shortened, or the name of its class."""
+    line = (_PY4J.sub("", str(error)).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    return line if len(line) <= _MOST_OF_LINE else f"{line[:_MOST_OF_LINE]} …"
 
 
 def one_line(text: str) -> str:

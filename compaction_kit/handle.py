@@ -18,11 +18,11 @@ from compaction_kit.errors import (
     NotADeltaTableError,
     TableNotFoundError,
     UnsupportedTableError,
+    first_line,
 )
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.listing import LOG_FOLDER, look_at_log
-from compaction_kit.log.metadata import check_not_managed
-from compaction_kit.log.reading import first_line
+from compaction_kit.log.protocol import check_not_managed
 from compaction_kit.retention import GUARD, IGNORE_RETAIN
 from compaction_kit.session import get_spark
 from compaction_kit.sql import identifiers, name_parts, plain_path

@@ -9,10 +9,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from compaction_kit.compat import condition_of, create_frame
-from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
+from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError, first_line
 from compaction_kit.files import Files
-from compaction_kit.log.metadata import Metadata
-from compaction_kit.log.reading import first_line
+from compaction_kit.log.protocol import Metadata
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import identifier, literal
 

@@ -4,7 +4,7 @@ import re
 from datetime import datetime, timedelta
 
 from compaction_kit.errors import InvalidArgumentError, show_value
-from compaction_kit.log.metadata import Metadata
+from compaction_kit.log.protocol import Metadata
 from compaction_kit.times import millis
 
 PROPERTY = "delta.deletedFileRetentionDuration"

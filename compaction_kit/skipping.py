@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.log.reading import DAMAGE
+from compaction_kit.errors import DAMAGE, InvalidArgumentError
 from compaction_kit.records import Record
 
 # Delta types whose stats have bounds that can be compared, by how stats write their values.

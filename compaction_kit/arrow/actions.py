@@ -23,8 +23,8 @@ import pyarrow as pa
 from compaction_kit.arrow.job import Bin, PartitionValues, partition_values
 from compaction_kit.arrow.worker import RewriteOutput
 from compaction_kit.files import Files
-from compaction_kit.log.metadata import Metadata
 from compaction_kit.log.paths import log_path
+from compaction_kit.log.protocol import Metadata
 from compaction_kit.storage import Store
 
 _INTEGERS = ("byte", "short", "integer", "long")

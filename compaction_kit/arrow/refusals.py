@@ -21,8 +21,8 @@ from compaction_kit.compat import has_jvm, writes_partition_columns
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.execute.failures import reason_of
 from compaction_kit.files import Files
-from compaction_kit.log.metadata import Metadata
 from compaction_kit.log.paths import is_remote, is_unreadable, places
+from compaction_kit.log.protocol import Metadata
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import BinPlan
 from compaction_kit.storage import Store

@@ -12,9 +12,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
+from compaction_kit.log.actions import commit_actions
 from compaction_kit.log.listing import Kind, LogFile, list_log
 from compaction_kit.log.paths import canonical_paths
-from compaction_kit.log.reading import commit_actions
 from compaction_kit.plan.plan import BinPlan
 from compaction_kit.sql import table_name
 from compaction_kit.storage import Store

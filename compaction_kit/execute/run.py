@@ -25,7 +25,7 @@ from compaction_kit.execute.result import CompactionResult
 from compaction_kit.execute.work import ProgressBar, ProofReader, Recorder, Report, Run, Strategy, no_progress
 from compaction_kit.handle import Handle
 from compaction_kit.log.listing import LOG_FOLDER
-from compaction_kit.log.reconcile import file_keys
+from compaction_kit.log.snapshot import file_keys
 from compaction_kit.plan import BinPlan
 from compaction_kit.session import quiet_errors
 

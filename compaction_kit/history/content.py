@@ -19,8 +19,7 @@ from compaction_kit.execute.jobs import WHOLE_FILES, WorkCancelled, run_cancella
 from compaction_kit.execute.work import Adds
 from compaction_kit.handle import Handle
 from compaction_kit.history.readable import FilesByVersion
-from compaction_kit.log.reconcile import file_keys
-from compaction_kit.log.snapshot import Snapshot
+from compaction_kit.log.snapshot import Snapshot, file_keys
 from compaction_kit.query import MISSING_FILE, SPARK_ERRORS
 from compaction_kit.reads import frame_at
 from compaction_kit.session import quiet_errors

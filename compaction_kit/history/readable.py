@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from compaction_kit.folder import list_folder
 from compaction_kit.handle import Handle
-from compaction_kit.log.metadata import unsupported_type_change
 from compaction_kit.log.paths import deletion_vector_file, is_remote, places
+from compaction_kit.log.protocol import unsupported_type_change
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.retention import cutoff, table_retention
 

@@ -14,10 +14,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from compaction_kit import plots
-from compaction_kit.errors import CorruptLogError, InvalidArgumentError, RunFailedError, UnsupportedTableError
+from compaction_kit.errors import (
+    CorruptLogError,
+    InvalidArgumentError,
+    RunFailedError,
+    UnsupportedTableError,
+    first_line,
+)
 from compaction_kit.execute.failures import translate
 from compaction_kit.log.paths import folder_of, places
-from compaction_kit.log.reading import first_line
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.records import Record

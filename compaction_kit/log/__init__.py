@@ -1,5 +1,263 @@
-"""Read a table's transaction log, `_delta_log`."""
+"""The log of one table: its files, its commits, their actions, the state of a version."""
 
-from compaction_kit.log.transaction_log import TransactionLog
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.log.actions import (
+    JsonSource,
+    checkpoint_sources,
+    commit_actions,
+    commit_blocks,
+    sidecar_names,
+)
+from compaction_kit.log.commits import (
+    action_table,
+    commit_table,
+    commit_times,
+    in_commit_since,
+    last_operation,
+    version_at,
+)
+from compaction_kit.log.lifetimes import file_lifetimes
+from compaction_kit.log.listing import (
+    Kind,
+    LogFile,
+    Segment,
+    complete_checkpoints,
+    explain_files,
+    extend_segment,
+    find_segment,
+    list_log,
+    version_ranges,
+)
+from compaction_kit.log.protocol import Metadata
+from compaction_kit.log.snapshot import Snapshot, read_snapshot
+from compaction_kit.storage import Store, open_store
+from compaction_kit.times import to_instant
 
 __all__ = ["TransactionLog"]
+
+# Blocks of commits (see `commit_blocks`) and snapshots of all tables that stay in memory.
+_MOST_BLOCKS, _MOST_SNAPSHOTS = 64, 8
+_recent: list[Snapshot] = []
+
+
+class TransactionLog:
+    """Reads the `_delta_log` of a table; never writes to it."""
+
+    def __init__(self, table: Store | Path):
+        """`table` is the table's folder or store."""
+        self._store = store = open_store(table) if isinstance(table, Path) else table
+        self._read_block = lru_cache(_MOST_BLOCKS)(lambda files: JsonSource(store, files))
+        self._read_commits = lru_cache(1)(lambda files: commit_table(self._sources(files)))
+        self._read_lifetimes = lru_cache(1)(
+            lambda files: file_lifetimes(store, files, self._sources(_commits_of(files)))
+        )
+
+    def listing(self) -> pa.Table:
+        """Return one row per file of the log, sorted by name.
+
+        Returns:
+            name and kind (string; "commit", "checkpoint" and so on), version and size_bytes (int64),
+            modification_time (timestamp), holds (string; the content in words), needed (bool; whether
+            readers of the latest version read the file).
+        """
+        files = list_log(self._store)
+        segment = find_segment(files)
+        return explain_files(files, segment, sidecar_names(self._store, segment.checkpoint))
+
+    def commits(self) -> pa.Table:
+        """Return one row per commit in the log, oldest first.
+
+        Returns:
+            version (int64), timestamp (the in-commit timestamp, else the time of the file), num_added,
+            num_removed, bytes_added, bytes_removed, records_added and records_removed (int64; records are
+            null if a file has no stats), data_change (bool; whether any file action changes data),
+            files_removed_at (timestamp; the latest of the commit's tombstones), schema (string; JSON if the
+            commit sets one). From commitInfo: operation, isolation_level, user_metadata and engine (string),
+            read_version (int64), is_blind_append (bool), parameters and metrics (map<string, string>).
+
+        Examples:
+            >>> commits = ck.open_table("data/flights").log.commits()
+            >>> commits.select(["version", "operation", "num_added", "data_change"]).to_pylist()[-1]
+            {'version': 365, 'operation': 'WRITE', 'num_added': 3, 'data_change': True}
+        """
+        return self._read_commits(tuple(self._commit_files()))
+
+    def commit_times(self) -> pa.Array:
+        """Return when each of `commits()` was committed, as for Delta's time travel (timestamp, UTC)."""
+        times = commit_times(self._store, self._commit_files(), self.snapshot().metadata)
+        return pa.array(times, pa.timestamp("ms", "UTC"))
+
+    def commit_file_times(self) -> np.ndarray:
+        """Return the times of the files of `commits()`: int64, ms since 1970."""
+        return np.array([file.modification_time for file in self._commit_files()], dtype=np.int64)
+
+    def actions(self, version: int, checkpoint: bool = False) -> pa.Table:
+        """Return one row per action of a commit or a checkpoint, in the order of the file.
+
+        Args:
+            version: The version of the commit or checkpoint.
+            checkpoint: Read the checkpoint, with its parts or sidecars.
+
+        Returns:
+            action (string; "add", "remove", "commitInfo" and so on), path (string), size_bytes and
+            num_records (int64), data_change (bool), partition_values (map<string, string>), stats (JSON
+            text, even if a checkpoint has parsed stats), fields (the whole action as JSON text).
+
+        Raises:
+            InvalidArgumentError: The log has no commit, or no complete checkpoint, of that version.
+
+        Examples:
+            >>> actions = ck.open_table("data/flights").log.actions(12)
+            >>> actions.select(["action", "path", "num_records"]).to_pylist()[1]
+            {'action': 'add', 'path': 'origin=EWR/flights-2013-01-12.parquet', 'num_records': 234}
+        """
+        files = list_log(self._store)
+        if checkpoint:
+            checkpoints = complete_checkpoints(files)
+            if version not in checkpoints:
+                known = ", ".join(map(str, sorted(checkpoints))) or "none"
+                raise InvalidArgumentError(
+                    f"version={version} has no complete checkpoint in the log; those that have one: {known}."
+                )
+            sources = checkpoint_sources(self._store, checkpoints[version])
+            return action_table(action for source in sources for action in source.actions())
+        file = next((file for file in _commits_of(files) if file.version == version), None)
+        if file is None:
+            raise InvalidArgumentError(
+                f"version={version} has no commit in the log; see commits() for those it has."
+            )
+        return action_table(commit_actions(self._store, file))
+
+    def version_at(self, timestamp: datetime | str) -> int:
+        """Return the last version committed at or before a time.
+
+        Args:
+            timestamp: A datetime or text; see `compaction_kit.times.to_instant`.
+
+        Raises:
+            InvalidArgumentError: The value is not a time, or no version existed at that time.
+        """
+        moment = to_instant(timestamp, "timestamp")
+        files = list_log(self._store)
+        earliest = version_ranges(files)[0].start
+        commits = [file for file in _commits_of(files) if (file.version or 0) >= earliest]
+        if not commits:
+            raise InvalidArgumentError(
+                f'timestamp="{timestamp}" can\'t be used: the log holds no commit; choose version={earliest}.'
+            )
+        return version_at(commits, commit_times(self._store, commits, self.snapshot().metadata), moment)
+
+    def has_in_commit_timestamp(self, version: int) -> bool:
+        """Return whether time travel uses a version's in-commit timestamp, not the time of its file."""
+        since = in_commit_since(self.snapshot().metadata)
+        return since is not None and version >= since
+
+    def last_operation(
+        self, operation: str, most: int = 1_000, metadata: Metadata | None = None
+    ) -> tuple[int, datetime] | None:
+        """Find the newest commit of an operation that no later RESTORE has undone.
+
+        Args:
+            operation: The operation's name in the log, such as "OPTIMIZE".
+            most: How many commits to read.
+            metadata: The latest version's, if it has been read already.
+
+        Returns:
+            Its version and its time (UTC, as in DESCRIBE HISTORY); None if those commits have no such
+            operation, or a RESTORE among them names a time instead of a version.
+
+        Raises:
+            CorruptLogError: A commit that was read is damaged.
+        """
+        commits = self._commit_files()
+        position = last_operation(self._store, commits, operation, most)
+        if position is None:
+            return None
+        known, version = metadata or self.snapshot().metadata, commits[position].version or 0
+        since = in_commit_since(known)
+        # Only times of files depend on the commits before.
+        first = 0 if since is None or version < since else position
+        millis = int(commit_times(self._store, commits[first : position + 1], known)[-1])
+        return version, datetime.fromtimestamp(millis / 1000, UTC)
+
+    def segment(self, version: int | None = None) -> Segment:
+        """Return the files that a version is read from; None for the latest version.
+
+        Examples:
+            >>> segment = ck.open_table("data/flights").log.segment()
+            >>> segment.version, len(segment.commits)
+            (365, 6)
+        """
+        return find_segment(list_log(self._store), version)
+
+    def snapshot(self, version: int | None = None, keep: bool = True) -> Snapshot:
+        """Return the state of a version.
+
+        If this process has read an earlier version, only the commits after it are read.
+
+        Args:
+            version: The version; None for the latest.
+            keep: Keep the snapshot in memory for later calls.
+
+        Examples:
+            >>> snapshot = ck.open_table("data/flights").log.snapshot(7)
+            >>> len(snapshot.live), snapshot.metadata.partition_columns
+            (21, ('origin',))
+        """
+        bases = sorted((one for one in _recent if one.store == self._store), key=lambda one: -one.version)
+        files = list_log(self._store)
+        # Raises the same errors as a first reading, even if the version is in memory.
+        segment, listed = find_segment(files, version), {file.name for file in files}
+        for base in bases:
+            longer = extend_segment(base.segment, files, segment.version)
+            if longer is not None and all(source.names <= listed for source in base.sources):
+                is_read = longer == base.segment
+                snapshot = base if is_read else read_snapshot(self._store, longer, base)
+                break
+        else:
+            snapshot = read_snapshot(self._store, segment)
+        if keep:
+            _recent[:] = [*(one for one in _recent if one is not snapshot), snapshot][-_MOST_SNAPSHOTS:]
+        return snapshot
+
+    def lifetimes(self) -> tuple[Snapshot, pa.Table]:
+        """Return the versions in which each file was live, and the snapshot of the earliest version.
+
+        Returns:
+            One row for each range of versions in which a data file was live: path (string; see
+            `paths.places`), deletion_vector_id (string), and int64 size_bytes, added (the first version; the
+            snapshot's for files that were live then), removed (the first version without the file; null if
+            it is live), num_records (without deleted rows; null without stats and for files from a
+            snapshot) and row (its position in the snapshot's `live`, else null).
+        """
+        return self._read_lifetimes(tuple(list_log(self._store)))
+
+    def ranges(self) -> list[range]:
+        """Return the ranges of versions whose state can be read from the log; see `listing.version_ranges`.
+
+        Examples:
+            >>> ck.open_table("data/flights").log.ranges()
+            [range(0, 366)]
+        """
+        return version_ranges(list_log(self._store))
+
+    def _commit_files(self) -> list[LogFile]:
+        return _commits_of(list_log(self._store))
+
+    def _sources(self, commits: Sequence[LogFile]) -> list[JsonSource]:
+        """Read the lines of commits, except blocks that are in memory."""
+        with ThreadPoolExecutor() as pool:
+            return list(pool.map(self._read_block, commit_blocks(commits)))
+
+
+def _commits_of(files: Sequence[LogFile]) -> list[LogFile]:
+    return [file for file in files if file.kind is Kind.COMMIT]

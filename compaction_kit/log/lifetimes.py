@@ -6,12 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.log.actions import CORE, column, file_actions
-from compaction_kit.log.json_source import JsonSource
+from compaction_kit.log.actions import CORE, JsonSource, column, file_actions
 from compaction_kit.log.listing import LogFile, find_segment, version_ranges
 from compaction_kit.log.paths import one_array, places
-from compaction_kit.log.reconcile import file_keys, without
-from compaction_kit.log.snapshot import Snapshot, read_snapshot
+from compaction_kit.log.snapshot import Snapshot, file_keys, read_snapshot, without
 from compaction_kit.storage import Store
 
 _CARDINALITY = "deletion_vector_cardinality"
@@ -20,59 +18,46 @@ _CARDINALITY = "deletion_vector_cardinality"
 def file_lifetimes(
     store: Store, files: Sequence[LogFile], commits: Sequence[JsonSource]
 ) -> tuple[Snapshot, pa.Table]:
-    """Replay every commit since the earliest version that can be read.
+    """Replay every commit since the earliest version that can be read; see `TransactionLog.lifetimes`.
 
     Where the log lacks commits, what they added and removed counts as done by the next version that can be
     read.
-
-    Args:
-        store: The table's files.
-        files: The listing of its log.
-        commits: Every commit of the log, oldest first.
-
-    Returns:
-        The snapshot of the earliest version, and one row for each range of versions in which a data
-        file was live: path (see `paths.places`), deletion_vector_id, size_bytes, added (the first
-        version; the snapshot's for files that were live then), removed (the first version without
-        the file; null if it is live), num_records (without deleted rows; null without stats, and for
-        files from a snapshot) and row (its position in the snapshot's `live`, else null).
     """
     ranges = version_ranges(files)
     first, *later = (read_snapshot(store, find_segment(files, versions.start)) for versions in ranges)
-    actions = [_state(first.live, first.version, pa.array(np.arange(len(first.live))))]
+    actions = [_done_by(first.live, first.version, row=pa.array(np.arange(len(first.live))))]
     for before, snapshot in zip(ranges, later, strict=False):
         last = read_snapshot(store, find_segment(files, before.stop - 1))
-        removed = without(last.live, snapshot.live)
-        gone = removed.set_column(
-            removed.schema.get_field_index("is_add"), "is_add", pa.repeat(False, len(removed))
-        )
-        actions += [_state(live, snapshot.version) for live in (gone, snapshot.live)]
-    # Of commits outside of these ranges nothing is known that they changed, and checkpoints begin them.
+        gone = without(last.live, snapshot.live).drop_columns("is_add")
+        gone = gone.append_column("is_add", pa.repeat(False, len(gone)))
+        actions += [_done_by(files, snapshot.version) for files in (gone, snapshot.live)]
+    # What commits outside of these ranges changed is unknown, and their first versions are snapshots.
     known = pa.array(np.concatenate([np.array(versions[1:], np.int64) for versions in ranges]))
-    parts = map(_commit_actions, commits)
-    actions += [part.filter(pc.is_in(part["version"], value_set=known)) for part in parts]
+    for source in commits:
+        raw = source.rows([*CORE, _CARDINALITY])
+        found = file_actions(raw, 0)
+        rows = one_array(found["row"])
+        versions = np.array([file.version or 0 for file in source.files], np.int64)[source.file_of[rows]]
+        deleted = pc.fill_null(column(raw, "add", _CARDINALITY), 0)
+        part = _done_by(found, versions, pc.subtract(source.num_records(), deleted).take(rows))
+        actions.append(part.filter(pc.is_in(part["version"], value_set=known)))
     return first, _lives(pa.concat_tables(actions), store)
 
 
-def _state(live: pa.Table, version: int, rows: pa.Array | None = None) -> pa.Table:
-    """Return file actions as if one version had done them; `rows` is as in `file_lifetimes`."""
-    unread = pa.nulls(len(live), pa.int64())
-    return _with_version(live, np.full(len(live), version), unread, unread if rows is None else rows)
-
-
-def _commit_actions(source: JsonSource) -> pa.Table:
-    raw = source.rows([*CORE, _CARDINALITY])
-    actions = file_actions(raw, 0)
-    live = pc.subtract(source.num_records(), pc.fill_null(column(raw, "add", _CARDINALITY), 0))
-    rows = one_array(actions["row"])
-    versions = source.versions()[rows.to_numpy()]
-    return _with_version(actions, versions, live.take(rows), pa.nulls(len(rows), pa.int64()))
-
-
-def _with_version(actions: pa.Table, versions: np.ndarray, records: pa.Array, rows: pa.Array) -> pa.Table:
-    columns = actions.select(["is_add", "path", "deletion_vector_id", "size_bytes"])
-    columns = columns.append_column("version", pa.array(versions, pa.int64()))
-    return columns.append_column("num_records", records).append_column("row", rows)
+def _done_by(
+    actions: pa.Table, version: int | np.ndarray, records: pa.Array | None = None, row: pa.Array | None = None
+) -> pa.Table:
+    """Return file actions with the version that did them, for `_lives`."""
+    unknown = pa.nulls(len(actions), pa.int64())
+    columns = {name: actions[name] for name in ("is_add", "path", "deletion_vector_id", "size_bytes")}
+    columns["version"] = pa.array(np.broadcast_to(version, len(actions)), pa.int64())
+    return pa.table(
+        {
+            **columns,
+            "num_records": unknown if records is None else records,
+            "row": unknown if row is None else row,
+        }
+    )
 
 
 def _lives(actions: pa.Table, store: Store) -> pa.Table:

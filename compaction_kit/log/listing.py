@@ -14,6 +14,8 @@ from compaction_kit.errors import CorruptLogError, InvalidArgumentError, TableNo
 from compaction_kit.storage import Entry, Store
 
 LOG_FOLDER, _SIDECARS, _STAGED = "_delta_log", "_sidecars", "_staged_commits"
+_LARGEST = 2**63 - 1
+_WIDEST_GAP = 1_000_000
 
 
 class Kind(StrEnum):
@@ -30,17 +32,31 @@ class Kind(StrEnum):
     OTHER = "other"
 
 
-_TEXTS = {
-    Kind.COMMIT: "the actions of version {version}",
-    Kind.CHECKSUM: "checksums of the state of version {version}",
-    Kind.CHECKPOINT: "the state of version {version}",
-    Kind.CHECKPOINT_PART: "part {part} of {num_parts} of the state of version {version}",
-    Kind.V2_CHECKPOINT: "the state of version {version}, in this file or in its sidecars",
+_HOLDS = {
+    Kind.COMMIT: "the actions of version {0.version}",
+    Kind.CHECKSUM: "checksums of the state of version {0.version}",
+    Kind.CHECKPOINT: "the state of version {0.version}",
+    Kind.CHECKPOINT_PART: "part {0.part} of {0.num_parts} of the state of version {0.version}",
+    Kind.V2_CHECKPOINT: "the state of version {0.version}, in this file or in its sidecars",
     Kind.SIDECAR: "file actions of a V2 checkpoint",
-    Kind.COMPACTED: "the actions of versions {version} to {end_version}, reconciled",
+    Kind.COMPACTED: "the actions of versions {0.version} to {0.end_version}, reconciled",
     Kind.LAST_CHECKPOINT: "the newest checkpoint at the time it was written; only a hint",
     Kind.OTHER: "not known to the protocol: a leftover, or a file of another tool",
 }
+_VERSION = r"(?P<version>[0-9]{20})"
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_PARTS = r"(?P<part>[0-9]{10})\.(?P<num_parts>[0-9]{10})"
+_PATTERNS = {
+    Kind.COMMIT: rf"{_VERSION}\.json",
+    Kind.CHECKSUM: rf"{_VERSION}\.crc",
+    Kind.CHECKPOINT: rf"{_VERSION}\.checkpoint\.parquet",
+    Kind.CHECKPOINT_PART: rf"{_VERSION}\.checkpoint\.{_PARTS}\.parquet",
+    Kind.V2_CHECKPOINT: rf"{_VERSION}\.checkpoint\.{_UUID}\.(?:json|parquet)",
+    Kind.COMPACTED: rf"{_VERSION}\.(?P<end_version>[0-9]{{20}})\.compacted\.json",
+    Kind.LAST_CHECKPOINT: r"_last_checkpoint",
+    Kind.SIDECAR: r"_sidecars/.*\.parquet",
+}
+_COMPILED = {kind: re.compile(pattern) for kind, pattern in _PATTERNS.items()}
 
 
 @dataclass(frozen=True)
@@ -66,35 +82,15 @@ class LogFile:
         return f"{LOG_FOLDER}/{self.name}"
 
 
-_LARGEST = 2**63 - 1
-_WIDEST_GAP = 1_000_000
-_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-_PATTERNS = (
-    (Kind.COMMIT, re.compile(r"(?P<version>[0-9]{20})\.json")),
-    (Kind.CHECKSUM, re.compile(r"(?P<version>[0-9]{20})\.crc")),
-    (Kind.CHECKPOINT, re.compile(r"(?P<version>[0-9]{20})\.checkpoint\.parquet")),
-    (
-        Kind.CHECKPOINT_PART,
-        re.compile(
-            r"(?P<version>[0-9]{20})\.checkpoint\.(?P<part>[0-9]{10})\.(?P<num_parts>[0-9]{10})\.parquet"
-        ),
-    ),
-    (Kind.V2_CHECKPOINT, re.compile(rf"(?P<version>[0-9]{{20}})\.checkpoint\.{_UUID}\.(?:json|parquet)")),
-    (Kind.COMPACTED, re.compile(r"(?P<version>[0-9]{20})\.(?P<end_version>[0-9]{20})\.compacted\.json")),
-    (Kind.LAST_CHECKPOINT, re.compile(r"_last_checkpoint")),
-)
-
-
 def log_file(name: str, size_bytes: int = 0, modification_time: int = 0) -> LogFile:
     """Describe a file from its name in `_delta_log`, its size in bytes and its time in ms since 1970."""
-    for kind, pattern in _PATTERNS:
+    for kind, pattern in _COMPILED.items():
         if match := pattern.fullmatch(name):
             numbers: dict[str, Any] = {key: int(value) for key, value in match.groupdict().items()}
             # A larger number than a Java long is not a version.
             if max(numbers.values(), default=0) <= _LARGEST:
                 return LogFile(name, kind, size_bytes, modification_time, **numbers)
-    kind = Kind.SIDECAR if name.startswith("_sidecars/") and name.endswith(".parquet") else Kind.OTHER
-    return LogFile(name, kind, size_bytes, modification_time)
+    return LogFile(name, Kind.OTHER, size_bytes, modification_time)
 
 
 def list_log(store: Store) -> list[LogFile]:
@@ -105,13 +101,11 @@ def list_log(store: Store) -> list[LogFile]:
     """
     entries = _entries_of_log(store)
     sidecars = _files_of(_entries_of(store, entries, _SIDECARS), f"{_SIDECARS}/")
-    return sorted([*_files_of(entries), *sidecars], key=lambda file: file.name)
+    return sorted(_files_of(entries) + sidecars, key=lambda file: file.name)
 
 
 def look_at_log(store: Store) -> tuple[bool, bool]:
-    """Return whether a log has files, and whether a catalog may have commits that aren't among them.
-
-    Delta makes the folder of staged commits for every table (protocol, "Staged Commits").
+    """Return whether a log has files, and whether a catalog may have staged commits that it lacks.
 
     Raises:
         TableNotFoundError: As for `list_log`.
@@ -126,11 +120,6 @@ def look_at_log(store: Store) -> tuple[bool, bool]:
 
 
 def _entries_of_log(store: Store) -> list[Entry]:
-    """List what is in the table's `_delta_log`.
-
-    Raises:
-        TableNotFoundError: As for `list_log`.
-    """
     try:
         return store.entries(LOG_FOLDER)
     except TableNotFoundError:
@@ -177,11 +166,7 @@ def find_segment(files: Sequence[LogFile], version: int | None = None) -> Segmen
     """Return the newest complete checkpoint at or before a version, and every commit after it.
 
     `_last_checkpoint` is not used: it may be missing, stale or damaged, and the listing has the same
-    information (protocol, "Last Checkpoint File").
-
-    Args:
-        files: The listing of `_delta_log`.
-        version: The version to read; None for the latest.
+    information (protocol, "Last Checkpoint File"). Without a version, the latest is meant.
 
     Raises:
         InvalidArgumentError: The version doesn't exist, or can't be read any more.
@@ -200,9 +185,19 @@ def find_segment(files: Sequence[LogFile], version: int | None = None) -> Segmen
     start = max((v for v in checkpoints if v <= target), default=-1)
     needed = range(start + 1, target + 1)
     missing = next((v for v in needed if v not in commits), None)
-    if missing is not None:
-        raise _unreadable(target, missing, start, version is None, commits, checkpoints)
-    return Segment(target, checkpoints.get(start, ()), tuple(commits[v] for v in needed))
+    if missing is None:
+        return Segment(target, checkpoints.get(start, ()), tuple(commits[v] for v in needed))
+    is_trimmed = start < 0 and not any(v < missing for v in commits)
+    if is_trimmed and checkpoints and version is not None:
+        earliest = min(checkpoints)
+        raise InvalidArgumentError(
+            f"version={target} can't be read any more: the log was cleaned up to version {earliest}; choose "
+            f"{earliest} or later."
+        )
+    raise CorruptLogError(
+        f"Version {target} can't be read: the log lacks the commit of version {missing} and no complete "
+        "checkpoint replaces it; restore that file from a backup."
+    )
 
 
 def whole_version(version: int) -> int:
@@ -217,16 +212,9 @@ def whole_version(version: int) -> int:
 
 
 def extend_segment(base: Segment, files: Sequence[LogFile], version: int) -> Segment | None:
-    """Extend a segment that was read already to a later version.
+    """Extend a segment that was read already to a later version, given the current listing.
 
-    Args:
-        base: The segment that was read.
-        files: The current listing of `_delta_log`.
-        version: The version to read.
-
-    Returns:
-        The longer segment; None if the version is older, a commit is missing in between, or the last
-        files of the base were replaced.
+    None if the version is older, a commit is missing in between, or the last files of the base were replaced.
     """
     commits = {f.version: f for f in files if f.kind is Kind.COMMIT}
     last = base.commits[-1:] or base.checkpoint
@@ -265,9 +253,6 @@ def version_ranges(files: Sequence[LogFile]) -> list[range]:
     commit (DeltaHistoryManager.getEarliestRecreatableCommit); without the latest commit it reads nothing.
     Versions before a very wide gap are left out, because arrays have an element for each version.
 
-    Args:
-        files: The listing of `_delta_log`.
-
     Raises:
         CorruptLogError: The latest version can't be read.
     """
@@ -288,40 +273,13 @@ def version_ranges(files: Sequence[LogFile]) -> list[range]:
     return ranges
 
 
-def _unreadable(
-    target: int,
-    missing: int,
-    start: int,
-    is_latest: bool,
-    commits: dict[int, LogFile],
-    checkpoints: dict[int, tuple[LogFile, ...]],
-) -> CorruptLogError | InvalidArgumentError:
-    trimmed = start < 0 and not any(v < missing for v in commits)
-    if trimmed and checkpoints and not is_latest:
-        earliest = min(checkpoints)
-        return InvalidArgumentError(
-            f"version={target} can't be read any more: the log was cleaned up to version {earliest}; choose "
-            f"{earliest} or later."
-        )
-    return CorruptLogError(
-        f"Version {target} can't be read: the log lacks the commit of version {missing} and no complete "
-        "checkpoint replaces it; restore that file from a backup."
-    )
-
-
 def explain_files(files: Sequence[LogFile], segment: Segment, sidecars: Set[str]) -> pa.Table:
-    """Return what each file holds, and whether the segment needs it.
-
-    Args:
-        files: The listing of the log.
-        segment: The segment of the latest version.
-        sidecars: The names of the sidecars of the segment's checkpoint.
-
-    Returns:
-        See `TransactionLog.listing`.
-    """
+    """Return the table of `TransactionLog.listing`, given the latest segment and names of its sidecars."""
     needed = {file.name for file in segment.checkpoint + segment.commits} | sidecars
     complete = {file for checkpoint in complete_checkpoints(files).values() for file in checkpoint}
+    unread = "; not read: a part is missing, or another checkpoint has that version"
+    is_unread = [file.kind is Kind.CHECKPOINT_PART and file not in complete for file in files]
+    holds = [_HOLDS[f.kind].format(f) + unread * odd for f, odd in zip(files, is_unread, strict=True)]
     return pa.table(
         {
             "name": pa.array([f.name for f in files], pa.string()),
@@ -329,16 +287,7 @@ def explain_files(files: Sequence[LogFile], segment: Segment, sidecars: Set[str]
             "version": pa.array([f.version for f in files], pa.int64()),
             "size_bytes": pa.array([f.size_bytes for f in files], pa.int64()),
             "modification_time": pa.array([f.modification_time for f in files], pa.timestamp("ms", "UTC")),
-            "holds": pa.array([_holds(f, complete) for f in files], pa.string()),
+            "holds": pa.array(holds, pa.string()),
             "needed": pa.array([f.name in needed for f in files], pa.bool_()),
         }
     )
-
-
-def _holds(file: LogFile, complete: Set[LogFile]) -> str:
-    text = _TEXTS[file.kind].format(
-        version=file.version, end_version=file.end_version, part=file.part, num_parts=file.num_parts
-    )
-    if file.kind is Kind.CHECKPOINT_PART and file not in complete:
-        return f"{text}; not read: a part is missing, or another checkpoint has that version"
-    return text

@@ -7,14 +7,15 @@ from functools import cache, cached_property
 import numpy as np
 
 from compaction_kit.errors import (
+    DAMAGE,
     CorruptLogError,
     EmptyTableError,
     InvalidArgumentError,
     UnsupportedTableError,
+    first_line,
 )
 from compaction_kit.files import Files
-from compaction_kit.log.metadata import unsupported_type_change
-from compaction_kit.log.reading import DAMAGE, first_line
+from compaction_kit.log.protocol import unsupported_type_change
 from compaction_kit.plan.order import INGEST, SIZE, by_bounds, by_ingestion, by_size, column_of
 from compaction_kit.plan.packing import Packer, Packing, gains, within_budget
 from compaction_kit.plan.partitions import partition_groups, text_groups

@@ -8,8 +8,8 @@ import re
 
 import pyarrow as pa
 
-from compaction_kit.errors import CorruptLogError
-from compaction_kit.log.reading import DAMAGE, first_line, parse_lines
+from compaction_kit.errors import DAMAGE, CorruptLogError, first_line
+from compaction_kit.log.actions import parse_lines
 from compaction_kit.sinklog.policy import Kind
 from compaction_kit.storage import Store
 

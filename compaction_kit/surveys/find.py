@@ -13,10 +13,10 @@ from compaction_kit.errors import (
     NotADeltaTableError,
     TableNotFoundError,
     UnsupportedTableError,
+    first_line,
 )
 from compaction_kit.folder import walk
 from compaction_kit.log.listing import LOG_FOLDER
-from compaction_kit.log.reading import first_line
 from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import full_name, identifiers, name_parts, plain_path, quoted

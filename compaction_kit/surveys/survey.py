@@ -13,10 +13,9 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import plots
 from compaction_kit.active import active_spark
-from compaction_kit.errors import CompactionKitError, InvalidArgumentError
+from compaction_kit.errors import CompactionKitError, InvalidArgumentError, first_line
 from compaction_kit.execute.work import Progress, ProgressBar
 from compaction_kit.files import Files
-from compaction_kit.log.reading import first_line
 from compaction_kit.plan import BinPlan, Planner, SessionRules, Thresholds
 from compaction_kit.plan.packing import OPEN_COST
 from compaction_kit.plan.thresholds import session_rules, thresholds

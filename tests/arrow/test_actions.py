@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction_kit.arrow.actions import merge_stats, physical_schema
-from compaction_kit.log.metadata import Metadata
+from compaction_kit.log.protocol import Metadata
 
 SCHEMA = {
     "type": "struct",

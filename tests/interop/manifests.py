@@ -1,10 +1,10 @@
 """Symlink manifests written as Delta's GENERATE writes them, of any version."""
 
 from pathlib import Path
+from urllib.parse import unquote
 
 from compaction_kit import open_table
 from compaction_kit.interop.manifest import FOLDER, partition_folders
-from compaction_kit.log.paths import decode_paths
 
 
 def write_lines(table: Path, partition: str, lines: list[str]) -> None:
@@ -17,7 +17,7 @@ def write_lines(table: Path, partition: str, lines: list[str]) -> None:
 def write_manifest(table: Path, version: int | None = None, partitions: set[str] | None = None) -> None:
     """Write the manifests of a version's partitions; `partitions` confines it to some."""
     files = open_table(table).files(version)
-    paths = decode_paths(files.to_arrow()["path"]).to_pylist()
+    paths = list(map(unquote, files.to_arrow()["path"].to_pylist()))
     folders = partition_folders(files.partitions)
     for folder in set(folders) if partitions is None else partitions:
         mine = [f"file:{table / path}" for path, other in zip(paths, folders, strict=True) if other == folder]

@@ -1,7 +1,5 @@
 """Logs that are odd in one place: what isn't needed is null, what Delta reads is read, the rest is named."""
 
-import itertools
-import json
 import os
 import warnings
 from pathlib import Path
@@ -13,10 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
-from compaction_kit.errors import CompactionKitError, CorruptLogError
-from compaction_kit.interop import check_manifest, read_manifest
+from compaction_kit.errors import CorruptLogError
 from tests import checkpoints, deltas_view, handmade
-from tests.bounded import Reader
 
 DEEP = "[" * 3_000 + "]" * 3_000
 INFOS = [
@@ -77,16 +73,6 @@ def test_a_line_that_makes_no_sense_is_refused_with_the_files_name(line: str | b
     assert "\n" not in str(caught.value)
 
 
-def test_a_log_that_begins_with_null_ends_no_process(apart: Reader, tmp_path: Path) -> None:
-    table = write(tmp_path)
-    handmade.commit_path(table, 0).write_text("null\n")
-    handmade.write_sink_log(tmp_path / "sink", 2)
-    # Written otherwise than by Spark, so that it is parsed as JSON.
-    (tmp_path / "sink" / "_spark_metadata" / "1").write_text("v1\nnull\n")
-    assert apart.wrong("table", table) == ([], None)
-    assert apart.wrong("sink log", tmp_path / "sink") == ([], None)
-
-
 @pytest.mark.parametrize(
     "schema",
     [
@@ -108,44 +94,6 @@ def test_a_schema_that_is_none_is_refused(schema: str, tmp_path: Path) -> None:
         open_table(table).files()
 
 
-@pytest.mark.parametrize("clustering", ["", "null", "5", '{"clusteringColumns":[5]}', "[" * 5_000])
-def test_a_clustering_that_is_none_is_refused(clustering: str, tmp_path: Path) -> None:
-    domain = {"domain": "delta.clustering", "configuration": clustering, "removed": False}
-    actions = [handmade.add("a"), handmade.add("b"), {"domainMetadata": domain}]
-    table = handmade.write_log(tmp_path, [handmade.protocol(), handmade.metadata(), *actions])
-    with pytest.raises(CorruptLogError, match=r"^The domain delta\.clustering is damaged \(.*\.$") as caught:
-        open_table(table).plan_compaction()
-    assert "\n" not in str(caught.value)
-
-
-def test_properties_that_make_no_sense_are_refused_in_a_short_sentence(tmp_path: Path) -> None:
-    odd = ["9" * 5_000, "a\nb", "9" * 400 + " pb"]
-    properties = {
-        "delta.targetFileSize": lambda table: table.files().stats(),
-        "delta.inCommitTimestampEnablementVersion": lambda table: table.history(),
-        "delta.deletedFileRetentionDuration": lambda table: table.versions(),
-    }
-    for number, (name, value) in enumerate(itertools.product(properties, odd)):
-        configuration = {name: value}
-        configuration["delta.enableInCommitTimestamps"] = str("inCommit" in name)
-        actions = [handmade.protocol(), handmade.metadata(configuration=configuration), handmade.add("a")]
-        table = open_table(handmade.write_log(tmp_path / str(number), actions))
-        with pytest.raises(CompactionKitError) as caught:
-            properties[name](table)
-        assert "\n" not in str(caught.value)
-        assert len(str(caught.value)) < 400
-
-
-@pytest.mark.spark
-def test_metadata_without_a_schema_is_that_of_no_columns(spark: SparkSession, tmp_path: Path) -> None:
-    metadata = handmade.metadata()
-    del metadata["metaData"]["schemaString"]
-    table = handmade.write_log(tmp_path / "table", [metadata, handmade.add("a")])
-    files = open_table(table).files()
-    assert files.snapshot.metadata.column_types == {}
-    assert files.to_arrow()["path"].to_pylist() == list(deltas_view.live_files(spark, table)) == ["a"]
-
-
 def with_checkpoint(tmp_path: Path) -> tuple[Path, Path]:
     commits: list[list[dict[str, Any]]] = [
         [handmade.protocol(), handmade.metadata(), handmade.add("a"), handmade.add("b")],
@@ -161,18 +109,6 @@ def test_a_file_that_a_checkpoint_names_twice_counts_once(spark: SparkSession, t
     rows = pq.read_table(file)
     pq.write_table(pa.concat_tables([rows, rows]), file)
     files = open_table(table).files().to_arrow()
-    assert sorted(files["path"].to_pylist()) == sorted(deltas_view.live_files(spark, table)) == ["b", "c"]
-
-
-@pytest.mark.spark
-def test_a_checkpoint_that_differs_from_its_checksums_is_read_with_a_warning(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    table, file = with_checkpoint(tmp_path)
-    sums = file.with_name(f".{file.name}.crc")
-    sums.write_bytes(b"crc\0" + (512).to_bytes(4) + bytes(4 * -(-file.stat().st_size // 512)))
-    with pytest.warns(UserWarning, match=rf"{file.name} differs from its checksums"):
-        files = open_table(table).files().to_arrow()
     assert sorted(files["path"].to_pylist()) == sorted(deltas_view.live_files(spark, table)) == ["b", "c"]
 
 
@@ -219,29 +155,3 @@ def test_odd_things_beside_the_log_are_passed_over(tmp_path: Path) -> None:
     assert opened.version == 2
     assert len(opened.plan_vacuum().files) == 0
     assert opened.versions()["readable"].to_pylist() == ["missing files"] * 3
-
-
-def test_versions_that_are_far_apart_take_no_memory(tmp_path: Path) -> None:
-    table, file = with_checkpoint(tmp_path)
-    file.rename(handmade.commit_path(table, 10**17, "checkpoint.parquet"))
-    assert open_table(table).history()["num_files"].to_pylist() == [None, None]
-    handmade.write_commit(table, 10**17, [handmade.add("d")])
-    assert open_table(table).versions()["version"].to_pylist()[-1] == 10**17
-
-
-def test_a_manifest_of_anything_is_read_or_refused(tmp_path: Path) -> None:
-    table = write(tmp_path)
-    manifest = table / "_symlink_format_manifest" / "manifest"
-    manifest.parent.mkdir()
-    for line in (b"file:/a\0b", b"/" + b"x" * 300, b"/" + b"y/" * 3_000):
-        manifest.write_bytes(line + b"\n")
-        assert read_manifest(open_table(table))["size_bytes"].to_pylist() == [None]
-        assert check_manifest(open_table(table)).version is None
-    manifest.write_bytes(b"\xff\n")
-    with pytest.raises(CompactionKitError, match="manifest"):
-        read_manifest(open_table(table))
-
-
-def test_the_log_says_of_itself_what_is_json(tmp_path: Path) -> None:
-    table = write(tmp_path, json.dumps({"commitInfo": {"operationMetrics": {"n": 5, "t": "x", "z": None}}}))
-    assert open_table(table).log.commits()["metrics"].to_pylist()[1] == [("n", "5"), ("t", "x"), ("z", None)]

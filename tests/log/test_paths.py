@@ -10,11 +10,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from compaction_kit import open_table
 from compaction_kit.errors import CorruptLogError
 from compaction_kit.log.paths import (
     canonical_paths,
-    decode_paths,
     deletion_vector_file,
     is_outside,
     is_remote,
@@ -37,28 +35,6 @@ PATHS = st.builds(
     st.lists(SEGMENTS, max_size=5),
     st.sampled_from(["x.parquet", "p=%3D.parquet", "y+z.parquet", "%41.parquet"]),
 )
-
-
-@pytest.mark.parametrize(
-    ("written", "on_disk"),
-    [
-        ("a.parquet", "a.parquet"),
-        ("p=a%20b/c.parquet", "p=a b/c.parquet"),
-        # Once, and not twice: Hive escapes the folder's name, the log escapes it again.
-        ("p=n%252Fm/c.parquet", "p=n%2Fm/c.parquet"),
-        ("p=%C3%BC/c.parquet", "p=ü/c.parquet"),
-        ("p=1+1/c.parquet", "p=1+1/c.parquet"),
-    ],
-)
-def test_paths_are_decoded_once(written: str, on_disk: str) -> None:
-    paths = pa.chunked_array([[written], ["plain.parquet", written]])
-    assert decode_paths(paths).to_pylist() == [on_disk, "plain.parquet", on_disk]
-    assert places(paths, TABLE).to_pylist() == [on_disk, "plain.parquet", on_disk]
-
-
-def test_no_paths_decode_to_none() -> None:
-    assert decode_paths(pa.chunked_array([[]], pa.string())).to_pylist() == []
-    assert places(canonical_paths(pa.chunked_array([[]], pa.string())), TABLE).to_pylist() == []
 
 
 @pytest.mark.parametrize(
@@ -95,16 +71,6 @@ def test_a_path_is_decoded_normalised_and_placed_once(path: str, place: str) -> 
     assert is_remote(found).to_pylist() == ["://" in place, False]
 
 
-def test_an_absolute_path_through_a_link_to_the_table_is_in_it(tmp_path: Path) -> None:
-    (tmp_path / "t" / "p=1").mkdir(parents=True)
-    (tmp_path / "link").symlink_to(tmp_path / "t")
-    paths = canonical_paths(pa.array([f"{tmp_path}/link/p=1/a", "../link/b", f"{tmp_path}/lin/c"]))
-    assert places(paths, open_store(f"{tmp_path}/t")).to_pylist() == ["p=1/a", "b", f"{tmp_path}/lin/c"]
-    # And a table that is opened by the link.
-    whole = canonical_paths(pa.array([f"{tmp_path}/t/p=1/a"]))
-    assert places(whole, open_store(f"{tmp_path}/link")).to_pylist() == ["p=1/a"]
-
-
 def test_a_slice_of_paths_is_looked_at_and_not_what_is_around_it() -> None:
     paths = pa.array(["/lake/sales/a", "b", "c/../d", "e%20f"])
     assert canonical_paths(paths.slice(1, 2)).to_pylist() == ["b", "d"]
@@ -134,27 +100,6 @@ def test_delta_knows_files_by_the_same_paths_and_finds_them_at_the_same_places(
                 assert os.path.join(TABLE.root, place) == os.path.normpath(f"/{there.getPath().lstrip('/')}")
 
     check()
-
-
-@pytest.mark.spark
-def test_paths_that_are_equal_uris_name_one_file_as_in_delta(spark: SparkSession, tmp_path: Path) -> None:
-    pairs = [
-        ("/a/b", "file:/a/b"), ("/a/b", "file:///a/b"), ("file:/a/b", "file:///a/b"), ("file:///a/b", "/a/b"),
-        ("/x/../a/b", "file:///a/b"), ("FILE:/a/b", "file:/a/b"), ("file:////a/b", "file:/a/b"),
-        ("/a%20b", "file:/a%20b"), ("/a%2Bb", "file:/a+b"), ("a%2ab", "a%2Ab"), ("a%62b", "abb"),
-        ("file://localhost/a/b", "file:/a/b"), ("//a/b", "file:///a/b"),
-        ("s3://Bucket/b", "S3://bucket/b"), ("s3://me@Bucket/b", "s3://me@bucket/b"),
-        ("s3://me@bucket/b", "s3://Me@bucket/b"), ("s3://k/b", "s3:///k/b"), ("s3://k/b", "s3a://k/b"),
-    ]  # fmt: skip
-    numbered = [(f"{added}{number}", f"{removed}{number}") for number, (added, removed) in enumerate(pairs)]
-    adds, removes = zip(*numbered, strict=True)
-    table = handmade.write_log(tmp_path, list(map(handmade.add, adds)), list(map(handmade.remove, removes)))
-    # The session has one partition for a snapshot: of several, Delta compares only paths within each.
-    live = {path for path, _ in deltas_view.known_files(spark, table)}
-    assert len(live) == 6
-    assert set(open_table(table).log.snapshot().live["path"].to_pylist()) == live
-    _, lifetimes = open_table(table).log.lifetimes()
-    assert lifetimes["removed"].null_count == len(live)
 
 
 @pytest.mark.spark

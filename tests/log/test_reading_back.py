@@ -4,7 +4,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import deltalake
 import pytest
 from pyspark.sql import SparkSession
 
@@ -13,7 +12,7 @@ from compaction_kit.errors import CorruptLogError
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.listing import Kind, list_log
 from compaction_kit.storage import open_store
-from tests import deltas_view, folders, handmade
+from tests import deltas_view, handmade
 from tests.releases import since_delta
 
 pytestmark = pytest.mark.spark
@@ -53,11 +52,6 @@ def test_every_version_holds_the_files_that_delta_says(spark: SparkSession, live
     assert live_files(lived) == deltas_view.live_files(spark, lived)
 
 
-def test_spark_reads_exactly_these_files(spark: SparkSession, lived: Path) -> None:
-    names = {Path(path).name for path in live_files(lived)}
-    assert names == deltas_view.input_files(spark.read.format("delta").load(str(lived)))
-
-
 def test_a_checkpoint_of_delta_says_the_same_as_the_commits(
     spark: SparkSession, life: Path, records: dict[str, int | None]
 ) -> None:
@@ -69,19 +63,6 @@ def test_a_checkpoint_of_delta_says_the_same_as_the_commits(
     assert counted(life) == records
     tombstones = TransactionLog(life).snapshot().tombstones
     assert tombstones.num_rows == TransactionLog(life).snapshot(4).tombstones.num_rows > 0
-
-
-def test_the_last_checkpoint_file_is_but_a_hint(life: Path) -> None:
-    expected = live_files(life)
-    deltalake.DeltaTable(life).create_checkpoint()
-    handmade.remove_commits(life, 0, 1)
-    hint = life / "_delta_log" / "_last_checkpoint"
-    assert hint.exists()
-    for text in ('{"version":1,"size":1}', "{nonsense", ""):
-        hint.write_text(text)
-        assert live_files(life) == expected
-    hint.unlink()
-    assert live_files(life) == expected
 
 
 def test_a_checkpoint_in_parts_is_read_and_passed_over_when_one_is_missing(
@@ -136,11 +117,3 @@ def test_counts_come_from_parsed_statistics_where_there_is_no_text(
     deltas_view.checkpoint(spark, life)
     handmade.remove_commits(life, *range(6))
     assert counted(life) == records
-
-
-def test_reading_any_version_changes_nothing(lived: Path) -> None:
-    before = folders.listing(lived)
-    for version in range(5):
-        open_table(lived).files(version).to_arrow()
-    open_table(lived).history()
-    assert folders.listing(lived) == before

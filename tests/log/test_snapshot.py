@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from compaction_kit import open_table
 from compaction_kit.errors import CorruptLogError, UnsupportedTableError
 from compaction_kit.log import TransactionLog
-from compaction_kit.log.reconcile import newest_actions
+from compaction_kit.log.snapshot import newest_actions
 from tests import checkpoints, folders, handmade
 
 # "a%62" and "ab" are two files to Delta: it compares paths as they are written.
@@ -144,35 +144,13 @@ def test_a_truncated_commit_is_named(tmp_path: Path, keep: float) -> None:
     _refused(table, CorruptLogError, f"{file.name} is damaged .*: restore it from a backup")
 
 
-def test_a_commit_with_nothing_in_it_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("text", "words"), [(b"\n", "empty"), (b"null\n", "damaged")])
+def test_a_commit_with_nothing_in_it_is_named(tmp_path: Path, text: bytes, words: str) -> None:
+    # pyarrow alone would end the process at a text that begins with null.
     table = handmade.write_log(tmp_path, [handmade.add("a")])
     file = handmade.commit_path(table, 1)
-    file.write_bytes(b"\n")
-    _refused(table, CorruptLogError, f"{file.name} is empty")
-
-
-def test_a_missing_commit_is_named(tmp_path: Path) -> None:
-    table = handmade.write_log(tmp_path, *([handmade.add(name)] for name in "abc"))
-    handmade.remove_commits(table, 1)
-    _refused(table, CorruptLogError, "lacks the commit of version 1 .* restore that file from a backup")
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"\xff\xfe\x00binary",
-        b"[1, 2]",
-        b"null",
-        b'{"txn":{}}{"txn":{}}',
-        b'{"add":{"path":"x","size":"large"}}',
-        b'{"add":{}}',
-    ],
-    ids=str,
-)
-def test_a_commit_with_garbage_in_it_is_refused(tmp_path: Path, line: bytes) -> None:
-    table = handmade.write_log(tmp_path, [handmade.add("a")])
-    handmade.commit_path(table, 1).write_bytes(line + b"\n")
-    _refused(table, CorruptLogError, "restore it from a backup")
+    file.write_bytes(text)
+    _refused(table, CorruptLogError, f"{file.name} is {words}")
 
 
 @pytest.mark.parametrize("name", ["protocol", "metaData"])
@@ -180,13 +158,6 @@ def test_a_log_without_a_protocol_or_metadata_is_refused(tmp_path: Path, name: s
     have = [handmade.protocol(), handmade.metadata(), handmade.add("a")]
     handmade.write_commit(tmp_path, 0, [action for action in have if name not in action])
     _refused(tmp_path, CorruptLogError, f"no {name} action")
-
-
-def test_a_damaged_metadata_action_is_refused(tmp_path: Path) -> None:
-    metadata = handmade.metadata()
-    metadata["metaData"]["schemaString"] = "{"
-    handmade.write_log(tmp_path, [metadata])
-    _refused(tmp_path, CorruptLogError, "protocol or metaData action is damaged")
 
 
 @pytest.mark.parametrize("feature", ["quantumEntanglement", "timeTravelToo"])

@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import deltalake
 import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
@@ -69,12 +68,6 @@ def test_a_line_that_is_no_action_is_refused(tmp_path: Path, lines: list[str]) -
         TransactionLog(table).actions(1)
 
 
-def test_actions_of_a_commit_that_is_not_there_are_refused(tmp_path: Path) -> None:
-    table = handmade.write_log(tmp_path, [handmade.add("a")])
-    with pytest.raises(InvalidArgumentError, match=r"version=7 has no commit in the log; see commits\(\)"):
-        TransactionLog(table).actions(7)
-
-
 def test_the_listing_says_what_a_reader_of_the_latest_version_needs(tmp_path: Path) -> None:
     table = handmade.write_log(tmp_path, [handmade.add("a")], [handmade.add("b")])
     handmade.commit_path(table, 0, "crc").write_text("{}")
@@ -86,23 +79,6 @@ def test_the_listing_says_what_a_reader_of_the_latest_version_needs(tmp_path: Pa
     }
     on_disk = {name: size for name, (size, _) in folders.listing(table / "_delta_log").items()}
     assert dict(zip(*(listing[name].to_pylist() for name in ("name", "size_bytes")), strict=True)) == on_disk
-
-
-def test_a_checkpoint_makes_older_commits_needless(changed: Path) -> None:
-    deltalake.DeltaTable(str(changed)).create_checkpoint()
-    listing = TransactionLog(changed).listing().to_pylist()
-    assert sorted(row["version"] for row in listing if row["kind"] == "commit") == [0, 1, 2, 3, 4]
-    assert [row["name"] for row in listing if row["needed"]] == [handmade.log_name(4, "checkpoint.parquet")]
-    assert [row["kind"] for row in listing if row["name"] == "_last_checkpoint"] == ["last checkpoint"]
-
-
-def test_a_snapshot_is_read_once_and_again_when_the_log_has_grown(tmp_path: Path) -> None:
-    log = TransactionLog(handmade.write_log(tmp_path, [handmade.add("a")]))
-    first = log.snapshot()
-    assert log.snapshot() is first
-    handmade.write_commit(tmp_path, 1, [handmade.add("b")])
-    assert log.snapshot().live_files.num_rows == 2
-    assert log.snapshot(0).live_files.num_rows == 1
 
 
 def test_reading_a_log_changes_nothing(shaped: Path) -> None:
@@ -180,33 +156,6 @@ def test_the_listing_tells_which_sidecars_are_needed_and_what_each_file_holds(to
     assert texts[handmade.log_name(2)] == "the actions of version 2"
 
 
-def test_files_that_no_reader_needs_are_explained_too(tmp_path: Path) -> None:
-    table = handmade.write_log(tmp_path, [handmade.add("a")], [handmade.add("b")])
-    names = (
-        f"{0:020d}.{1:020d}.compacted.json",
-        f"{1:020d}.checkpoint.{1:010d}.{2:010d}.parquet",
-        "00000000000000000002.json.tmp",
-    )
-    for name in names:
-        (table / "_delta_log" / name).write_text("")
-    rows = {row["name"]: row for row in TransactionLog(table).listing().to_pylist()}
-    assert not any(rows[name]["needed"] for name in names)
-    assert rows[names[0]]["holds"] == "the actions of versions 0 to 1, reconciled"
-    assert "part 1 of 2" in rows[names[1]]["holds"]
-    assert "not read" in rows[names[1]]["holds"]
-    assert rows[names[2]]["kind"] == "other"
-
-
-def test_the_ledger_counts_rows_where_every_file_says_them(tmp_path: Path) -> None:
-    table = handmade.write_log(
-        tmp_path,
-        [handmade.add("a", records=3), handmade.add("b", records=4)],
-        [handmade.add("c", records=None), handmade.remove("a")],
-    )
-    rows = TransactionLog(table).commits().to_pylist()
-    assert [(row["records_added"], row["records_removed"]) for row in rows] == [(7, 0), (None, None)]
-
-
 def test_a_time_picks_the_version_that_delta_picks(spark: SparkSession, told: Path, lived: Path) -> None:
     for table in (told, lived):
         log = TransactionLog(table)
@@ -247,12 +196,6 @@ def test_a_time_without_a_version_is_refused(tmp_path: Path, timestamp: str, tol
     table = open_table(handmade.write_log(tmp_path, [handmade.add("a")]))
     with pytest.raises(InvalidArgumentError, match=told_of):
         table.files(timestamp=timestamp)
-
-
-def test_a_version_and_a_time_at_once_are_refused(tmp_path: Path) -> None:
-    table = open_table(handmade.write_log(tmp_path, [handmade.add("a")]))
-    with pytest.raises(InvalidArgumentError, match="choose one of the two"):
-        table.files(version=0, timestamp="2024-01-01")
 
 
 def test_the_last_of_an_operation_is_found_from_the_newest_commit_back(tmp_path: Path) -> None:
@@ -311,13 +254,4 @@ def test_the_last_of_an_operation_has_its_in_commit_timestamp(tmp_path: Path) ->
     assert log.last_operation("OPTIMIZE") == (0, datetime.fromtimestamp(1_650_000_000.123, UTC))
     handmade.write_commit(tmp_path, 1, [{"commitInfo": {"operation": "OPTIMIZE"}}])
     with pytest.raises(CorruptLogError, match="has no in-commit timestamp"):
-        log.last_operation("OPTIMIZE")
-
-
-def test_a_damaged_commit_on_the_way_to_the_last_of_an_operation_is_told(tmp_path: Path) -> None:
-    infos = [{"commitInfo": {"operation": name}} for name in ("OPTIMIZE", "WRITE", "DELETE")]
-    table = handmade.write_log(tmp_path, *([info, handmade.add("a")] for info in infos))
-    handmade.commit_path(table, 1).write_text('{"commitInfo":')
-    log = TransactionLog(table)
-    with pytest.raises(CorruptLogError, match=f"{handmade.log_name(1)} is damaged"):
         log.last_operation("OPTIMIZE")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from compaction_kit.log.metadata import unsupported_type_change
+from compaction_kit.log.protocol import unsupported_type_change
 from tests import deltas_view
 from tests.releases import since_delta
 

@@ -1,9 +1,12 @@
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction_kit.errors import CorruptLogError, InvalidArgumentError
-from compaction_kit.log.listing import LogFile, complete_checkpoints, find_segment, log_file
+from compaction_kit.errors import CorruptLogError, InvalidArgumentError, TableNotFoundError
+from compaction_kit.log.listing import Kind, LogFile, complete_checkpoints, find_segment, list_log, log_file
+from compaction_kit.storage import open_store
 
 
 def commits(*versions: int) -> list[LogFile]:
@@ -16,13 +19,6 @@ def checkpoint(version: int) -> LogFile:
 
 def parts(version: int, have: set[int], num_parts: int) -> list[LogFile]:
     return [log_file(f"{version:020d}.checkpoint.{part:010d}.{num_parts:010d}.parquet", 50) for part in have]
-
-
-def test_without_a_checkpoint_every_commit_is_read() -> None:
-    segment = find_segment(commits(0, 1, 2))
-    assert (segment.version, segment.checkpoint) == (2, ())
-    assert [file.version for file in segment.commits] == [0, 1, 2]
-    assert segment.size_bytes == 30
 
 
 def test_the_newest_checkpoint_at_or_before_the_version_is_the_start() -> None:
@@ -39,19 +35,9 @@ def test_a_checkpoint_that_lacks_a_part_does_not_count() -> None:
     assert len(find_segment([*files, *parts(3, {2}, 3)]).checkpoint) == 3
 
 
-def test_an_empty_checkpoint_does_not_count() -> None:
-    empty = log_file("00000000000000000003.checkpoint.parquet", 0)
-    assert find_segment([*commits(0, 1, 2, 3), checkpoint(1), empty]).checkpoint == (checkpoint(1),)
-
-
 def test_parts_of_two_attempts_are_not_mixed() -> None:
     files = [*parts(3, {1}, 2), *parts(3, {2, 3}, 3)]
     assert complete_checkpoints(files) == {}
-
-
-def test_the_parts_of_a_checkpoint_come_in_order() -> None:
-    found = complete_checkpoints([*parts(3, {2}, 2), *parts(3, {1}, 2)])
-    assert [file.part for file in found[3]] == [1, 2]
 
 
 def test_one_file_is_preferred_to_several() -> None:
@@ -80,10 +66,6 @@ def test_a_missing_commit_is_named() -> None:
     assert find_segment(commits(0, 2, 3), 0).version == 0
 
 
-def test_a_commit_missing_before_a_checkpoint_does_not_matter() -> None:
-    assert find_segment([*commits(0, 2, 3), checkpoint(2)]).version == 3
-
-
 def test_a_log_without_commits_and_checkpoints_is_corrupt() -> None:
     with pytest.raises(CorruptLogError, match="no commit and no checkpoint"):
         find_segment([log_file("_last_checkpoint"), log_file("00000000000000000000.crc")])
@@ -110,3 +92,51 @@ def test_a_segment_reaches_its_version_without_a_gap_or_there_is_none(
     start = segment.checkpoint[0].version if segment.checkpoint else -1
     assert start == max((v for v in checkpoint_versions if v <= target), default=-1)
     assert [file.version for file in segment.commits] == list(range((start or 0) + 1, target + 1))
+
+
+UUID = "80a083e8-7026-4e79-81be-64bd76c43a11"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "version"),
+    [
+        ("00000000000000000012.json", Kind.COMMIT, 12),
+        ("00000000000000000012.crc", Kind.CHECKSUM, 12),
+        ("00000000000000000012.checkpoint.parquet", Kind.CHECKPOINT, 12),
+        ("00000000000000000012.checkpoint.0000000002.0000000003.parquet", Kind.CHECKPOINT_PART, 12),
+        (f"00000000000000000012.checkpoint.{UUID}.json", Kind.V2_CHECKPOINT, 12),
+        (f"00000000000000000012.checkpoint.{UUID}.parquet", Kind.V2_CHECKPOINT, 12),
+        ("00000000000000000012.00000000000000000034.compacted.json", Kind.COMPACTED, 12),
+        ("_last_checkpoint", Kind.LAST_CHECKPOINT, None),
+        ("_sidecars/x.parquet", Kind.SIDECAR, None),
+        (f"00000000000000000012.{UUID}.json", Kind.OTHER, None),
+        ("12.json", Kind.OTHER, None),
+        ("00000000000000000012.json.tmp", Kind.OTHER, None),
+        ("000000000000000000012.json", Kind.OTHER, None),
+        ("_last_vacuum_info", Kind.OTHER, None),
+    ],
+)
+def test_a_name_says_what_a_log_file_is(name: str, kind: Kind, version: int | None) -> None:
+    file = log_file(name, 7, 8)
+    assert (file.kind, file.version) == (kind, version)
+    assert (file.name, file.size_bytes, file.modification_time) == (name, 7, 8)
+
+
+def test_the_listing_is_by_name_with_sidecars_and_without_hadoops_checksums(tmp_path: Path) -> None:
+    folder = tmp_path / "_delta_log"
+    (folder / "_sidecars").mkdir(parents=True)
+    (folder / "_staged_commits").mkdir()
+    names = ["00000000000000000001.json", "00000000000000000000.json", ".00000000000000000000.json.crc"]
+    for name in [*names, "_sidecars/a.parquet", "_sidecars/.a.parquet.crc"]:
+        (folder / name).write_text("x")
+    assert [file.name for file in list_log(open_store(str(tmp_path)))] == [
+        "00000000000000000000.json",
+        "00000000000000000001.json",
+        "_sidecars/a.parquet",
+    ]
+
+
+def test_a_log_that_is_gone_is_told_as_such(tmp_path: Path) -> None:
+    with pytest.raises(TableNotFoundError, match="_delta_log folder does not exist") as caught:
+        list_log(open_store(str(tmp_path / "gone")))
+    assert str(tmp_path / "gone") in str(caught.value)

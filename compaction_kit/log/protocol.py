@@ -11,7 +11,7 @@ from compaction_kit.errors import UnsupportedTableError
 # Reader features (protocol, "Valid Feature Names in Table Features") that are implemented here, or that
 # don't change which files are live.
 READER_FEATURES = frozenset(
-    {
+    [
         "columnMapping",
         "deletionVectors",
         "timestampNtz",
@@ -23,7 +23,7 @@ READER_FEATURES = frozenset(
         "variantType-preview",
         "variantShredding",
         "variantShredding-preview",
-    }
+    ]
 )
 _WHOLE = ("byte", "short", "integer", "long")
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
@@ -41,12 +41,8 @@ class Protocol:
     @classmethod
     def of(cls, action: Mapping[str, Any]) -> "Protocol":
         """Parse a protocol action as the log writes it."""
-        return cls(
-            action["minReaderVersion"],
-            action["minWriterVersion"],
-            frozenset(_names(action, "readerFeatures")),
-            frozenset(_names(action, "writerFeatures")),
-        )
+        features = (frozenset(_names(action, field)) for field in ("readerFeatures", "writerFeatures"))
+        return cls(action["minReaderVersion"], action["minWriterVersion"], *features)
 
 
 @dataclass(frozen=True)
@@ -69,11 +65,13 @@ class Metadata:
         schema: Any = {"type": "struct", "fields": []} if text is None else json.loads(text)
         if schema["type"] != "struct":
             raise ValueError("the schema is not a struct")
-        _check_type(schema)
+        for field in _fields(schema):
+            if not isinstance(field["name"], str) or not isinstance(field.get("metadata") or {}, dict):
+                raise TypeError(f"the schema has a field named {field['name']!r}")
+            field["name"].encode()
         columns = _names(action, "partitionColumns")
         known = {field["name"] for field in schema["fields"]}
-        unknown = [name for name in columns if name not in known]
-        if unknown:
+        if unknown := [name for name in columns if name not in known]:
             raise ValueError(f"the schema has no partition column {unknown[0]}")
         configuration = dict(action.get("configuration") or {})
         properties = {key: value for key, value in configuration.items() if value is not None}
@@ -112,24 +110,18 @@ def _names(action: Mapping[str, Any], field: str) -> tuple[str, ...]:
     return names
 
 
-def _check_type(data_type: Any) -> None:
-    """Check a type of a schema (protocol, "Schema Serialization Format")."""
-    if isinstance(data_type, str):
+def _fields(kind: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield every field in a type, however deep (protocol, "Schema Serialization Format")."""
+    if isinstance(kind, str) or kind["type"] == "udt":
         return
-    kind = data_type["type"]
-    if kind == "struct":
-        for field in data_type["fields"]:
-            if not isinstance(field["name"], str) or not isinstance(field.get("metadata") or {}, dict):
-                raise TypeError(f"the schema has a field named {field['name']!r}")
-            field["name"].encode()
-            _check_type(field["type"])
-    elif kind == "map":
-        _check_type(data_type["keyType"])
-        _check_type(data_type["valueType"])
-    elif kind == "array":
-        _check_type(data_type["elementType"])
-    elif kind != "udt":
-        raise ValueError(f"the schema has the type {kind!r}")
+    inner = {"array": ["elementType"], "map": ["keyType", "valueType"], "struct": []}.get(kind["type"])
+    if inner is None:
+        raise ValueError(f"the schema has the type {kind['type']!r}")
+    for name in inner:
+        yield from _fields(kind[name])
+    for field in kind["fields"] if kind["type"] == "struct" else ():
+        yield field
+        yield from _fields(field["type"])
 
 
 def unsupported_type_change(schema: Mapping[str, Any]) -> str | None:
@@ -137,23 +129,11 @@ def unsupported_type_change(schema: Mapping[str, Any]) -> str | None:
 
     Source: protocol, "Type Widening"; TypeWidening.isTypeChangeSupported.
     """
-    for kind in _structs(schema):
-        for field in kind["fields"]:
-            for change in (field.get("metadata") or {}).get("delta.typeChanges") or ():
-                if not _is_widening(change["fromType"], change["toType"]):
-                    return f"{field['name']}: {change['fromType']} → {change['toType']}"
+    for field in _fields(schema):
+        for change in (field.get("metadata") or {}).get("delta.typeChanges") or ():
+            if not _is_widening(change["fromType"], change["toType"]):
+                return f"{field['name']}: {change['fromType']} → {change['toType']}"
     return None
-
-
-def _structs(kind: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield every struct in a type, itself included."""
-    if not isinstance(kind, Mapping):
-        return
-    if kind["type"] == "struct":
-        yield kind
-    inner = [field["type"] for field in kind.get("fields", ())]
-    for part in (*inner, *(kind.get(name) for name in ("keyType", "valueType", "elementType"))):
-        yield from _structs(part)
 
 
 def _is_widening(before: str, after: str) -> bool:
@@ -180,16 +160,16 @@ def check_readable(protocol: Protocol) -> None:
     Raises:
         UnsupportedTableError: One isn't; the protocol requires readers to refuse such a table.
     """
+    unknown = ", ".join(sorted(protocol.reader_features - READER_FEATURES))
     if protocol.min_reader_version > 3:
         raise UnsupportedTableError(
             f"The table needs reader version {protocol.min_reader_version} and this package reads up to 3: "
             "use a newer one."
         )
     check_not_managed(protocol.reader_features)
-    unknown = sorted(protocol.reader_features - READER_FEATURES)
     if unknown:
         raise UnsupportedTableError(
-            f"The table needs the reader feature {', '.join(unknown)}, which this package does not know: "
+            f"The table needs the reader feature {unknown}, which this package does not know: "
             "use a newer one."
         )
 
@@ -198,8 +178,7 @@ def check_not_managed(features: Iterable[str]) -> None:
     """Check that the features of a table leave its commits to its log.
 
     Otherwise the log may lack the newest versions, which the catalog knows of (protocol, "Catalog-managed
-    tables"), and Delta refuses its path (DELTA_PATH_BASED_ACCESS_TO_CATALOG_MANAGED_TABLE_BLOCKED) as well as
-    OPTIMIZE by its name.
+    tables"), and Delta refuses its path as well as OPTIMIZE by its name.
 
     Raises:
         UnsupportedTableError: Its catalog decides about its commits.

@@ -1,0 +1,276 @@
+"""What each commit did and when, one row per commit or per action, and which version a time stands for."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compaction_kit.errors import CorruptLogError, InvalidArgumentError, show_value
+from compaction_kit.log.actions import JsonSource, column, count_records, is_kind, reading
+from compaction_kit.log.listing import LogFile
+from compaction_kit.log.protocol import Metadata
+from compaction_kit.storage import Store
+from compaction_kit.times import millis, show_time
+
+_TEXT_MAP, _STAMP = pa.map_(pa.string(), pa.string()), pa.timestamp("ms", "UTC")
+_COUNTS = ("num_added", "num_removed", "bytes_added", "bytes_removed", "records_added", "records_removed")
+COMMIT_COLUMNS = pa.schema(
+    [
+        ("version", pa.int64()),
+        ("timestamp", _STAMP),
+        ("operation", pa.string()),
+        ("parameters", _TEXT_MAP),
+        *((name, pa.int64()) for name in _COUNTS),
+        ("data_change", pa.bool_()),
+        ("files_removed_at", _STAMP),
+        ("isolation_level", pa.string()),
+        ("metrics", _TEXT_MAP),
+        ("user_metadata", pa.string()),
+        ("engine", pa.string()),
+        ("read_version", pa.int64()),
+        ("is_blind_append", pa.bool_()),
+        ("schema", pa.string()),
+    ]
+)
+ACTION_COLUMNS = pa.schema(
+    [
+        ("action", pa.string()),
+        ("path", pa.string()),
+        ("size_bytes", pa.int64()),
+        ("num_records", pa.int64()),
+        ("data_change", pa.bool_()),
+        ("partition_values", _TEXT_MAP),
+        ("stats", pa.string()),
+        ("fields", pa.string()),
+    ]
+)
+# Columns with fields of commitInfo as they are.
+_INFO_FIELDS = {
+    "operation": "operation",
+    "isolation_level": "isolationLevel",
+    "user_metadata": "userMetadata",
+    "engine": "engineInfo",
+    "read_version": "readVersion",
+    "is_blind_append": "isBlindAppend",
+}
+_SUMS = pa.schema([COMMIT_COLUMNS.field(name) for name in (*_COUNTS, "data_change", "files_removed_at")])
+# Commits that a store is asked for at once, newest first, until an operation is found.
+_INFOS = 64
+# The end of the year 9998, so that a retention can be added.
+_LAST_MILLIS = int(datetime(9999, 1, 1, tzinfo=UTC).timestamp() * 1000) - 1
+
+
+def commit_table(sources: Sequence[JsonSource]) -> pa.Table:
+    """Return one row per commit, oldest first, with the columns `COMMIT_COLUMNS`."""
+    rows: list[dict[str, Any]] = []
+    for source in sources:
+        info_of, metadata_of = source.first_of("commitInfo"), source.first_of("metaData")
+        for number, file in enumerate(source.files):
+            info = info_of.get(number, {})
+            time = _in_commit_time(info)
+            row = {
+                "version": file.version,
+                "timestamp": file.modification_time if time is None else time,
+                "parameters": _texts(info.get("operationParameters")),
+                "metrics": _texts(info.get("operationMetrics")),
+                "schema": metadata_of.get(number, {}).get("schemaString"),
+            }
+            rows.append(row | {name: info.get(field) for name, field in _INFO_FIELDS.items()})
+    sums = pa.concat_tables([_SUMS.empty_table(), *map(_sums, sources)])
+    columns = [
+        sums[field.name]
+        if field.name in _SUMS.names
+        else _fitting([row[field.name] for row in rows], field.type)
+        for field in COMMIT_COLUMNS
+    ]
+    return pa.table(columns, COMMIT_COLUMNS)
+
+
+def _sums(source: JsonSource) -> pa.Table:
+    """Sum up the file actions of each commit of a source."""
+    names = ("size_bytes", "data_change", "deletion_timestamp")
+    raw, length = source.rows(names), len(source.files)
+    columns: dict[str, Any] = {}
+    changes, latest = np.zeros(length, dtype=bool), np.zeros(length, dtype=np.int64)
+    for kind, done in (("add", "added"), ("remove", "removed")):
+        rows = is_kind(raw, kind)
+        commits = source.file_of[_numpy(rows)]
+        found = (column(raw, kind, name).filter(rows).cast(pa.int64()) for name in names)
+        sizes, changing, times = (_numpy(pc.fill_null(values, 0)) for values in found)
+        records = source.num_records(kind).filter(rows)
+        columns[f"num_{done}"] = np.bincount(commits, minlength=length)
+        columns[f"bytes_{done}"] = np.zeros(length, dtype=np.int64)
+        np.add.at(columns[f"bytes_{done}"], commits, sizes)
+        counts = np.zeros(length, dtype=np.int64)
+        np.add.at(counts, commits, _numpy(pc.fill_null(records, 0)))
+        unknown = np.bincount(commits[_numpy(records.is_null())], minlength=length) > 0
+        columns[f"records_{done}"] = pa.array(counts, mask=unknown)
+        changes[commits[changing > 0]] = True
+        np.maximum.at(latest, commits, times)
+    columns["data_change"] = changes
+    columns["files_removed_at"] = pa.array(latest, mask=(latest == 0) | (latest > _LAST_MILLIS)).cast(_STAMP)
+    return pa.table({name: columns[name] for name in _SUMS.names}, _SUMS)
+
+
+def _numpy(values: pa.Array) -> np.ndarray:
+    found: np.ndarray = values.to_numpy(zero_copy_only=False)
+    return found
+
+
+def action_table(actions: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Return one row per action, with the columns `ACTION_COLUMNS`."""
+    rows = []
+    for name, value in (item for action in actions for item in action.items()):
+        fields = value if isinstance(value, dict) else {}
+        stats, parsed = fields.get("stats"), fields.get("stats_parsed")
+        values = fields.get("partitionValues")
+        row = {
+            "action": name,
+            "path": fields.get("path"),
+            "size_bytes": fields.get("size", fields.get("sizeInBytes")),
+            "data_change": fields.get("dataChange"),
+            "partition_values": values if isinstance(values, dict) else None,
+            "stats": json.dumps(parsed, default=str) if stats is None and parsed is not None else stats,
+            "fields": json.dumps({name: value}, default=str),
+        }
+        rows.append(row)
+    columns = {
+        field.name: _fitting([row[field.name] for row in rows], field.type)
+        for field in ACTION_COLUMNS
+        if field.name != "num_records"
+    }
+    columns["num_records"] = count_records(columns["stats"])
+    return pa.table({name: columns[name] for name in ACTION_COLUMNS.names}, ACTION_COLUMNS)
+
+
+def _fitting(values: Sequence[Any], data_type: pa.DataType) -> pa.Array:
+    """Convert values to a column, with null for values of another type."""
+    try:
+        return pa.array(values, data_type)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        if len(values) == 1:
+            return pa.nulls(1, data_type)
+        half = len(values) // 2
+        return pa.concat_arrays([_fitting(part, data_type) for part in (values[:half], values[half:])])
+
+
+def _texts(values: Any) -> dict[str, str | None] | None:
+    """Convert values as DESCRIBE HISTORY does: text and null unchanged, anything else to JSON."""
+    if not isinstance(values, dict):
+        return None
+    return {key: v if v is None or isinstance(v, str) else json.dumps(v) for key, v in values.items()}
+
+
+def last_operation(store: Store, commits: Sequence[LogFile], operation: str, most: int) -> int | None:
+    """Return the position of the newest commit of an operation that no later RESTORE has undone.
+
+    Of the newest `most` commits, each is read only up to its commitInfo. None if they have no such operation,
+    or a RESTORE among them names a time, not a version.
+    """
+    kept = commits[-1].version or 0 if commits else 0
+
+    def read_info(i: int) -> dict[str, Any]:
+        with reading(commits[i].name):
+            # Delta writes commitInfo first, other writers anywhere.
+            lines = (line for line in store.lines(commits[i].place) if b'"commitInfo"' in line)
+            infos = (json.loads(line).get("commitInfo") for line in lines)
+            return next((info for info in infos if isinstance(info, dict)), {})
+
+    newest = range(len(commits) - 1, max(len(commits) - most, 0) - 1, -1)
+    chunks = (newest[start : start + _INFOS] for start in range(0, len(newest), _INFOS))
+    read = chain.from_iterable(store.at_once(read_info, chunk) for chunk in chunks)
+    for i, info in zip(newest, read, strict=True):
+        if (commits[i].version or 0) > kept:
+            continue
+        if info.get("operation") == operation:
+            return i
+        if info.get("operation") == "RESTORE":
+            parameters = info.get("operationParameters")
+            # A number by Delta, text by delta-rs.
+            version = str(parameters.get("version") if isinstance(parameters, dict) else None)
+            if not version.isdigit():
+                return None
+            kept = int(version)
+    return None
+
+
+def commit_times(store: Store, commits: Sequence[LogFile], metadata: Metadata) -> np.ndarray:
+    """Return when each version was committed, as for Delta's time travel: ms since 1970, increasing.
+
+    From the version that enabled in-commit timestamps on, these are used. Before it, the times of the
+    commits' files are used, changed so that they increase
+    (DeltaHistoryManager.getCommitsWithNonIctTimestamps). The metadata is that of the latest version.
+
+    Raises:
+        CorruptLogError: A commit has no in-commit timestamp, although the table requires it.
+    """
+    since = in_commit_since(metadata)
+    times = np.empty(len(commits), dtype=np.int64)
+
+    def stamp(file: LogFile) -> int:
+        # commitInfo is the first action then (protocol, "In-Commit Timestamps").
+        with reading(file.name):
+            info = json.loads(next(iter(store.lines(file.place)), b"")).get("commitInfo")
+        time = _in_commit_time(info) if isinstance(info, dict) else None
+        if time is None:
+            raise CorruptLogError(
+                f"The log file {file.name} has no in-commit timestamp, which the table requires since "
+                f"version {since}: restore it from a backup."
+            )
+        return time
+
+    num_unstamped = sum(since is None or (file.version or 0) < since for file in commits)
+    for i, file in enumerate(commits[:num_unstamped]):
+        times[i] = max(file.modification_time, times[i - 1] + 1 if i else 0)
+    times[num_unstamped:] = list(store.at_once(stamp, commits[num_unstamped:]))
+    return times
+
+
+def in_commit_since(metadata: Metadata) -> int | None:
+    """Return the first version with in-commit timestamps; None if they aren't enabled."""
+    name = "delta.inCommitTimestampEnablementVersion"
+    since = metadata.configuration.get(name, "0")
+    try:
+        is_enabled = metadata.configuration.get("delta.enableInCommitTimestamps", "").lower() == "true"
+        return int(since) if is_enabled else None
+    except ValueError:
+        raise CorruptLogError(
+            f"The table property {name} is {show_value(since)}, which is not a version: restore the "
+            "log from a backup."
+        ) from None
+
+
+def version_at(commits: Sequence[LogFile], times: np.ndarray, moment: datetime) -> int:
+    """Return the last version committed at or before a time, given readable commits and their times.
+
+    Raises:
+        InvalidArgumentError: The time is before the earliest version or, as in Delta, after the latest.
+    """
+
+    def shown(time: datetime) -> str:
+        return f'"{show_time(time.astimezone(moment.tzinfo), "milliseconds")}"'
+
+    first, last = (datetime.fromtimestamp(int(times[i]) / 1000, UTC) for i in (0, -1))
+    if millis(moment) < times[0]:
+        raise InvalidArgumentError(
+            f"timestamp={shown(moment)} is before the earliest version that can be read, "
+            f"{commits[0].version} of {shown(first)}: choose that time or a later one."
+        )
+    if millis(moment) > times[-1]:
+        raise InvalidArgumentError(
+            f"timestamp={shown(moment)} is after the latest version, {commits[-1].version} of "
+            f"{shown(last)}: choose that time or an earlier one, or leave the timestamp out."
+        )
+    return commits[int(np.searchsorted(times, millis(moment), side="right")) - 1].version or 0
+
+
+def _in_commit_time(info: Mapping[str, Any]) -> int | None:
+    """Return the in-commit timestamp of a commitInfo, if a datetime can hold it."""
+    time = info.get("inCommitTimestamp")
+    is_time = isinstance(time, int) and not isinstance(time, bool) and 0 <= time <= _LAST_MILLIS
+    return time if is_time else None
