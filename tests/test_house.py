@@ -1,15 +1,11 @@
-"""Imports go one way, files are reached by one module, and CONTRIBUTING.md shows the house as it is."""
+"""Rooms stay within their budgets, files are reached by the store alone, tests use public names."""
 
 import ast
-import importlib.util
 import re
-from graphlib import TopologicalSorter
-from types import ModuleType
-
-import pytest
 
 from tests.test_project import ROOT
 
+PACKAGE = ROOT / "compaction_kit"
 # What reaches files without the store: the store, what runs on executors, and what has files of its own.
 REACH_FILES = (
     "storage/",
@@ -44,49 +40,25 @@ OF_FILES = {
     *("read_bytes", "read_text", "write_bytes", "write_text", "unlink", "rmdir", "mkdir", "rename", "touch"),
     *("memory_map", "OSFile", "read_table", "isfile", "isdir", "islink", "realpath", "getsize", "rmtree"),
 }
-# The core is imported without PySpark and figures; these need one of them when they are called.
-HIDDEN = [
-    "compaction_kit.execute.result: from compaction_kit import plots",
-    "compaction_kit.execute.result: from compaction_kit import plots",
-    "compaction_kit.execute.result: from compaction_kit.query import Query",
-    "compaction_kit.execute.result: from compaction_kit.query import with_table",
-    "compaction_kit.execute.result: from compaction_kit.reads import ReadComparison",
-    "compaction_kit.execute.result: from compaction_kit.reads import measure_reads",
-    "compaction_kit.files: from compaction_kit import plots",
-    "compaction_kit.plan.compare: from compaction_kit import plots",
-    "compaction_kit.plan.thresholds: from compaction_kit.compat import groups_by_type",
-    "compaction_kit.storage: from compaction_kit.storage.filesystems import open_filesystem",
-]
 
 
-@pytest.fixture(scope="module")
-def house() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("house", ROOT / "docs/house.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def imports(house: ModuleType) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = house.imports()
-    return found
-
-
-def test_no_module_imports_itself_by_way_of_others(imports: dict[str, set[str]]) -> None:
-    # It raises a CycleError that names them.
-    assert len(list(TopologicalSorter(imports).static_order())) > 50
-
-
-def test_no_room_imports_itself_by_way_of_others(house: ModuleType, imports: dict[str, set[str]]) -> None:
-    assert next(iter(TopologicalSorter(house.rooms(imports)).static_order())) == "base"
-
-
-def test_imports_stand_at_the_top_of_modules(house: ModuleType) -> None:
-    # The package's own names are imported when they are first used.
-    assert [line for line in house.hidden_imports() if not line.startswith("compaction_kit: ")] == HIDDEN
+def test_no_room_is_larger_than_its_budget() -> None:
+    """CONTRIBUTING.md has the budgets: the modules of a room, and the lines that they may have."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| (`.*`|all) \| ([\d,]+) \|$", text, re.MULTILINE)
+    budgets = {names: int(lines.replace(",", "")) for names, lines in table}
+    lines = {
+        file.relative_to(PACKAGE).as_posix(): len(file.read_text(encoding="utf-8").splitlines())
+        for file in PACKAGE.rglob("*.py")
+    }
+    rooms = {names: re.findall(r"`([\w./]+)`", names) for names in budgets if names != "all"}
+    found = {
+        names: sum(count for file, count in lines.items() if file.startswith(tuple(of)))
+        for names, of in rooms.items()
+    }
+    assert sum(found.values()) == sum(lines.values()), "a module is in no room, or in two"
+    found["all"] = sum(lines.values())
+    assert {names: count for names, count in found.items() if count > budgets[names]} == {}
 
 
 def test_files_of_tables_are_reached_by_the_store_alone() -> None:
@@ -102,10 +74,6 @@ def test_files_of_tables_are_reached_by_the_store_alone() -> None:
                 if act in OF_FILES and (dot or act == "open") and not owner.endswith("store"):
                     found.append(f"{name}:{call.lineno}: {owner}.{act}")
     assert found == []
-
-
-def test_the_picture_is_of_the_house(house: ModuleType) -> None:
-    assert house.drawing() in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
 def test_tests_patch_nothing_that_is_private_and_compare_no_whole_sentence() -> None:

@@ -62,8 +62,11 @@ linkcheck_timeout = 20
 
 
 def setup(app: Any) -> None:
-    """Let a lesson's number on the lecturer's page lead to it, and the house's picture be a table."""
-    changes = {"lecturers": pages.link_lessons, "CONTRIBUTING": pages.list_imports}
+    """Link the numbers of lessons on the lecturers' page; show the picture of the module as text."""
+    changes = {
+        "lecturers": pages.link_lessons,
+        "CONTRIBUTING": lambda text: text.replace("```mermaid", "```text"),
+    }
 
     def change(_: Any, page: str, source: list[str]) -> None:
         source[0] = changes.get(page, str)(source[0])

@@ -113,15 +113,3 @@ def link_lessons(text: str) -> str:
         number = lesson.name[:2]
         text = text.replace(f"\n| {number} |", f"\n| {{doc}}`{number} <notebooks/{lesson.stem}>` |")
     return text
-
-
-def list_imports(text: str) -> str:
-    """Write a picture of the rooms, for which a browser would need a program, as a table."""
-    head, _, rest = text.partition("```mermaid\nflowchart TD\n")
-    picture, _, tail = rest.partition("```\n")
-    rooms = dict[str, list[str]]()
-    for line in picture.splitlines():
-        room, _, other = line.strip().partition(" --> ")
-        rooms.setdefault(room, []).append(f"`{other}`")
-    rows = [f"| `{room}` | {', '.join(others)} |" for room, others in rooms.items()]
-    return head + "\n".join(["| room | imports |", "|---|---|", *rows, ""]) + tail
