@@ -24,8 +24,8 @@ from compaction_kit import plots
 from compaction_kit.arrow.actions import merge_stats, physical_schema
 from compaction_kit.arrow.job import partition_values
 from compaction_kit.errors import InvalidArgumentError, reason_of
-from compaction_kit.execute.contents import ANY_VERSION
 from compaction_kit.execute.jobs import session_confs
+from compaction_kit.execute.proof import ANY_VERSION
 from compaction_kit.files import Files
 from compaction_kit.handle import Handle
 from compaction_kit.log.listing import LOG_FOLDER

@@ -296,24 +296,6 @@ class Table:
         """
         return diff_versions(self.handle, start, end, verify)
 
-    def verify(self, start: int, end: int) -> Diff:
-        """Compare the rows of two versions: `diff` with verify=True.
-
-        Args:
-            start: A version.
-            end: Another version, later or earlier.
-
-        Returns:
-            Its `same_content` says whether they have the same rows and columns, `same_content_by` or
-            `difference` how that is known.
-
-        Examples:
-            >>> table = ck.open_table("data/flights")
-            >>> table.verify(3, 7).same_content
-            False
-        """
-        return self.diff(start, end, verify=True)
-
     def plan_restore(self, version: int) -> RestorePlan:
         """Plan to restore a version; see `history.plan_restore`.
 

@@ -21,8 +21,8 @@ from compaction_kit.arrow.job import FILE_COST, balanced
 from compaction_kit.arrow.refusals import data_schema, legacy_setting, runs_in_driver
 from compaction_kit.arrow.worker import Chunk, Content, read_content
 from compaction_kit.compat import has_jvm
-from compaction_kit.errors import UnsupportedTableError
-from compaction_kit.execute.failures import NotCompared, reason_of
+from compaction_kit.errors import UnsupportedTableError, reason_of
+from compaction_kit.execute.failures import NotCompared
 from compaction_kit.execute.jobs import run_cancellable
 from compaction_kit.execute.work import Adds, no_progress
 from compaction_kit.log.paths import canonical_paths, is_remote, is_unreadable, places

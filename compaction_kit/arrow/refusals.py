@@ -18,8 +18,7 @@ from pyspark.sql import SparkSession
 from compaction_kit.arrow import concat, worker
 from compaction_kit.arrow.worker.files import is_there
 from compaction_kit.compat import has_jvm, writes_partition_columns
-from compaction_kit.errors import UnsupportedTableError
-from compaction_kit.execute.failures import reason_of
+from compaction_kit.errors import UnsupportedTableError, reason_of
 from compaction_kit.files import Files
 from compaction_kit.log.paths import is_remote, is_unreadable, places
 from compaction_kit.log.protocol import Metadata

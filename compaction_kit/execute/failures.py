@@ -9,8 +9,8 @@ from compaction_kit.errors import (
     RunFailedError,
     StalePlanError,
     VerificationError,
+    reason_of,
 )
-from compaction_kit.errors import reason_of as reason_of
 from compaction_kit.execute.delta import is_conflict
 
 _NO_PERMISSION = ("Permission denied", "AccessDenied", "Read-only file system")

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute.commits import Commit, removed_paths
-from compaction_kit.execute.contents import ANY_VERSION
 from compaction_kit.execute.jobs import session_confs
+from compaction_kit.execute.proof import ANY_VERSION
 from compaction_kit.execute.work import TIMELINE, Run, Strategy
 from compaction_kit.records import Result
 from compaction_kit.text import format_count, format_size

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from compaction_kit.arrow.duckdb import compare_quickly
 from compaction_kit.errors import RunCancelled, RunFailedError, reason_of
 from compaction_kit.execute.commits import has_tag, stored_proof
-from compaction_kit.execute.contents import contents
 from compaction_kit.execute.failures import ContentDiffers, NotCompared
 from compaction_kit.execute.jobs import WHOLE_FILES, WorkCancelled, run_cancellable, session_confs
+from compaction_kit.execute.proof import contents
 from compaction_kit.execute.work import Adds
 from compaction_kit.handle import Handle
 from compaction_kit.history.readable import FilesByVersion

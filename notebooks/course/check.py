@@ -9,7 +9,7 @@ from typing import Any
 from compaction_kit.errors import InvalidArgumentError, show_value
 from compaction_kit.plots import style
 from compaction_kit.text import Html, element, format_list, shown
-from course.truths import TRUTHS, Unfinished
+from course.answers import ANSWERS, Unfinished
 
 _OPEN, _WRONG, _RIGHT = "Not answered yet", "Not right yet", "Right"
 # The part of a float by which an answer may miss it; whole numbers are exact.
@@ -56,10 +56,10 @@ def check(exercise: str, answer: Any, *given: Any) -> Checked:
         >>> check("10.1", None)
         Not answered yet: expected is a number.
     """
-    if exercise not in TRUTHS:
-        known = format_list(sorted(TRUTHS), most=len(TRUTHS))
+    if exercise not in ANSWERS:
+        known = format_list(sorted(ANSWERS), most=len(ANSWERS))
         raise InvalidArgumentError(f"exercise={show_value(exercise)} is unknown: give one of {known}.")
-    kind, find = TRUTHS[exercise]
+    kind, find = ANSWERS[exercise]
     if answer is None or any(one is None for one in given):
         return Checked(_OPEN, f": expected is {kind}.")
     try:

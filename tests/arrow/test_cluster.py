@@ -22,10 +22,9 @@ from tests.releases import since_spark
 from tests.stores import SECRET_KEY, s3_server
 
 # Some of its tables are on S3.
-pytestmark = [pytest.mark.spark, pytest.mark.slow, since_spark("4.0")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.nightly, since_spark("4.0")]
 
 _PYSPARK = ("pyspark", "py4j")
-AT_NIGHT = pytest.param("executor", marks=pytest.mark.nightly)
 
 
 class Runs:
@@ -107,7 +106,7 @@ def assert_clean(table: Path) -> None:
 
 @pytest.mark.works("cluster", "read", "arrow", "proof", when="worker")
 @pytest.mark.works("cluster", "optimize", "proof", when="optimized")
-@pytest.mark.parametrize("name", ["planned", "worker", AT_NIGHT, "optimized"])
+@pytest.mark.parametrize("name", ["planned", "worker", "executor", "optimized"])
 def test_content_stays_and_nothing_else_does(runs: Runs, name: str) -> None:
     told, table = runs.told[name], runs.folder / ("bare" if name == "optimized" else name)
     assert (told["versions"], told["as_planned"], told["verified"]) == ([5], True, True)
@@ -117,7 +116,6 @@ def test_content_stays_and_nothing_else_does(runs: Runs, name: str) -> None:
     assert_clean(table)
 
 
-@pytest.mark.nightly
 @pytest.mark.works("cluster", "rewrite", "restore", "manifests", "vacuum", "survey", "workbench")
 def test_the_rest_of_an_analysts_path(runs: Runs) -> None:
     told, table = runs.told["path"], runs.folder / "path" / "t"
@@ -139,14 +137,13 @@ def test_a_large_bin_is_divided_and_progress_is_told(runs: Runs) -> None:
     assert told["fractions"][-1] == 1
 
 
-@pytest.mark.parametrize("table", ["worker", AT_NIGHT])
+@pytest.mark.parametrize("table", ["worker", "executor"])
 def test_an_attempt_that_lost_had_written(runs: Runs, table: str) -> None:
     lost = runs.lost(table)
     assert lost.endswith(".parquet")
     assert not list((runs.folder / table).rglob(lost))
 
 
-@pytest.mark.nightly
 def test_an_attempt_that_lost_leaves_nothing_on_a_store(runs: Runs, shaped: Path) -> None:
     told, lost = runs.told["stored"], runs.lost("stored")
     assert (told["strategy"], told["versions"], told["as_planned"], told["verified"]) == (
@@ -182,7 +179,6 @@ def test_what_executors_lack_is_told(runs: Runs) -> None:
     }
 
 
-@pytest.mark.nightly
 def test_what_executors_cannot_reach_on_a_store_is_told_without_a_secret(runs: Runs) -> None:
     looked = runs.told["looked"]
     assert looked["s3a://kit/stored"] is None

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from course import races
+from course.answers import ANSWERS
 from course.check import check
 from course.streams import StreamStory
-from course.truths import TRUTHS
 from pyspark.sql import SparkSession
 
 from compaction_kit import interop, open_table
@@ -42,10 +42,10 @@ def means(exercise: str, meanings: Mapping[Any, str], *given: Any) -> None:
 
 
 def test_every_exercise_of_the_course_has_a_truth() -> None:
-    assert sorted(TRUTHS) == [f"{lesson:02}.{number}" for lesson in range(1, 11) for number in (1, 2, 3)]
+    assert sorted(ANSWERS) == [f"{lesson:02}.{number}" for lesson in range(1, 11) for number in (1, 2, 3)]
 
 
-@pytest.mark.parametrize("exercise", TRUTHS)
+@pytest.mark.parametrize("exercise", ANSWERS)
 def test_an_exercise_without_an_answer_is_open(exercise: str) -> None:
     shown = check(exercise, None)
     assert repr(shown).startswith("Not answered yet: expected is ")

@@ -145,9 +145,9 @@ def test_a_proof_stays_with_the_commit(spark: SparkSession, changed: Path, tmp_p
         open_table(folder).plan_compaction().run(strategy="arrow", verify=verify)
     by = [open_table(folder).versions()["same_content_by"].to_pylist()[4:] for folder in (changed, other)]
     assert by == [["proved"] * 2, ["row counts agree"] * 2]
-    found = open_table(changed).verify(4, 5)
+    found = open_table(changed).diff(4, 5, verify=True)
     assert (found.same_content, found.same_content_by) == (True, "proved")
-    assert not open_table(changed).verify(3, 5).same_content
+    assert not open_table(changed).diff(3, 5, verify=True).same_content
     (info,) = handmade.actions_of(changed, 5, "commitInfo")
     assert re.search(
         r"compaction_kit arrow, plan \w+, proved 1050 rows \w+ \w+ by DuckDB$", info["userMetadata"]

@@ -20,7 +20,7 @@ _REVERSED = "the numbers are in the wrong order"
 
 
 # What kind of answer is expected, and what computes it, by exercise. A float may be missed by some per cent.
-TRUTHS: dict[str, tuple[str, Callable[..., "Truth"]]] = {}
+ANSWERS: dict[str, tuple[str, Callable[..., "Truth"]]] = {}
 _Find = TypeVar("_Find", bound=Callable[..., "Truth"])
 
 
@@ -38,7 +38,7 @@ class Truth:
 
 def _exercise(number: str, kind: str) -> Callable[[_Find], _Find]:
     def register(find: _Find) -> _Find:
-        TRUTHS[number] = kind, find
+        ANSWERS[number] = kind, find
         return find
 
     return register
