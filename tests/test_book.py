@@ -20,7 +20,7 @@ NOTEBOOKS = [
     *sorted(Path("notebooks/solutions") / f"{path.stem}_solution.ipynb" for path in LESSONS),
 ]
 # Their names are for the executors of a cluster.
-INNER = {"compaction_kit.arrow.worker"}
+INNER = {"compaction_kit.arrow.worker", "compaction_kit.arrow.concat"}
 
 
 @pytest.fixture
