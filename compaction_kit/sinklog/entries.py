@@ -1,7 +1,4 @@
-"""Parse the entries in a log's files.
-
-A file has a line "v1" and then one JSON object per line (CompactibleFileStreamLog.serialize).
-"""
+"""Parse the entries in a log's files: a line "v1", then a JSON object per line (CompactibleFileStreamLog)."""
 
 import json
 import re
@@ -14,9 +11,7 @@ from compaction_kit.sinklog.policy import Kind
 from compaction_kit.storage import Store
 
 _BLOCK_BYTES = 4 << 20
-_VERSION_BYTES = 64
-_LINE_BYTES = 1 << 16
-_VERSION = re.compile(rb"v(\d+)")
+_VERSION = re.compile(rb"v(\d+)\r?(?:\n|$)")
 _TIME = pa.timestamp("ms", "UTC")
 _CURE = "restore it from a backup"
 # JSON field, column and type of SinkFileStatus and of FileStreamSource.FileEntry, in the order of the fields.
@@ -36,27 +31,39 @@ _FIELDS = {
         ("batchId", "batch_id", pa.int64()),
     ),
 }
-# Times are numbers in JSON.
-_JSON = {
-    kind: pa.schema([(name, pa.int64() if of == _TIME else of) for name, _, of in fields])
-    for kind, fields in _FIELDS.items()
-}
-ENTRIES = {kind: pa.schema([(column, of) for _, column, of in fields]) for kind, fields in _FIELDS.items()}
 
 
 def read_entries(store: Store, name: str, kind: Kind) -> pa.Table:
-    """Read the entries of one file of a log, in the order of its lines; `ENTRIES` has the columns.
+    """Read the entries of one file of a log, in the order of its lines; see `SinkLog.entries`.
 
     Raises:
         CorruptLogError: The file is missing or damaged; the message says where.
     """
-    fields, columns = _JSON[kind], ENTRIES[kind]
     try:
-        start = _start_of_entries(store.read(name, 0, _VERSION_BYTES), name)
-        text = store.read(name, start)
+        version = _VERSION.match(store.read(name, 0, 64))
+        text = store.read(name, version.end()) if version else b""
     except OSError as error:
         raise CorruptLogError(f"The log file {name} can't be read: {error.strerror}.") from None
-    rows = _parse(text, fields, name) if text else fields.empty_table()
+    if version is None:
+        raise CorruptLogError(f'The log file {name} does not begin with a line "v1", its version: {_CURE}.')
+    if int(version[1]) != 1:
+        raise CorruptLogError(
+            f"The log file {name} has the version v{int(version[1])}, and only v1 is known: read it with the "
+            "Spark version that wrote it."
+        )
+    # Times are numbers in JSON.
+    fields = pa.schema([(field, pa.int64() if of == _TIME else of) for field, _, of in _FIELDS[kind]])
+    columns = pa.schema([(column, of) for _, column, of in _FIELDS[kind]])
+    if not text:
+        return columns.empty_table()
+    try:
+        rows = parse_lines(text, fields, _BLOCK_BYTES)[0]
+    except DAMAGE as error:
+        raise CorruptLogError(f"The log file {name} is damaged ({first_line(error)}): {_CURE}.") from None
+    missing = [field for field in fields.names if rows[field].null_count]
+    if missing or len(rows) != text.count(b"\n") + (not text.endswith(b"\n")):
+        reason = f"an entry has no {missing[0]}" if missing else "a line is blank"
+        raise CorruptLogError(f"The log file {name} is damaged ({reason}): {_CURE}.")
     return rows.rename_columns(columns.names).cast(columns)
 
 
@@ -75,34 +82,7 @@ def count_entries(store: Store, name: str) -> int | None:
 def field_names(store: Store, name: str) -> set[str] | None:
     """Return the field names of a file's first entry; None if it has none that can be read."""
     try:
-        entry = json.loads(store.read(name, 0, _LINE_BYTES).splitlines()[1])
+        entry = json.loads(store.read(name, 0, 1 << 16).splitlines()[1])
     except (OSError, IndexError, ValueError, RecursionError):
         return None
     return set(entry) if isinstance(entry, dict) else set()
-
-
-def _start_of_entries(head: bytes, name: str) -> int:
-    """Return the position after the line with the version (MetadataVersionUtil.validateVersion)."""
-    line, end, _ = head.partition(b"\n")
-    version = _VERSION.fullmatch(line.rstrip(b"\r"))
-    if version is None:
-        raise CorruptLogError(f'The log file {name} does not begin with a line "v1", its version: {_CURE}.')
-    if int(version[1]) != 1:
-        raise CorruptLogError(
-            f"The log file {name} has the version v{int(version[1])}, and only v1 is known: read it with the "
-            "Spark version that wrote it."
-        )
-    return len(line) + len(end)
-
-
-def _parse(text: bytes, fields: pa.Schema, name: str) -> pa.Table:
-    """Parse lines of JSON, each an entry with all fields."""
-    try:
-        rows = parse_lines(text, fields, _BLOCK_BYTES)[0]
-    except DAMAGE as error:
-        raise CorruptLogError(f"The log file {name} is damaged ({first_line(error)}): {_CURE}.") from None
-    missing = [field for field in fields.names if rows[field].null_count]
-    if missing or len(rows) != text.count(b"\n") + (not text.endswith(b"\n")):
-        reason = f"an entry has no {missing[0]}" if missing else "a line is blank"
-        raise CorruptLogError(f"The log file {name} is damaged ({reason}): {_CURE}.")
-    return rows

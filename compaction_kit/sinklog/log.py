@@ -22,7 +22,7 @@ from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.records import Record
 from compaction_kit.retention import parse_retention
 from compaction_kit.sinklog.entries import count_entries, field_names, read_entries
-from compaction_kit.sinklog.policy import BatchFile, Kind, Policy, needed_files, next_compaction, setting
+from compaction_kit.sinklog.policy import BatchFile, Kind, Policy, needed_files, setting
 from compaction_kit.sinklog.projection import VERSION_BYTES, Pace, Projection, project
 from compaction_kit.storage import Store, local_store, open_store
 from compaction_kit.text import format_count, format_seconds, format_size
@@ -30,9 +30,8 @@ from compaction_kit.times import millis
 
 _SINK_FOLDER = "_spark_metadata"
 _SOURCES_FOLDER = "sources"
-_BATCH = re.compile(r"(0|[1-9][0-9]*)(\.compact)?")
 # Spark's batch numbers are below 2^63; leave room for batches to come.
-_LARGEST = 2**62
+_BATCH = re.compile(r"(0|[1-9][0-9]{0,17})(\.compact)?")
 _ADVICE = (
     f"name the output folder of a file sink, its {_SINK_FOLDER}, or a folder such as sources/0 in the "
     "checkpoint of a stream that reads files"
@@ -49,11 +48,7 @@ _FILES = pa.schema(
         ("removed_after", pa.int64()),
     ]
 )
-# How many batches are projected for the files that the cleanup removes, and for the growth.
-_MOST_AHEAD = 10_000
 _AHEAD = 100
-# A year, so that the times of the next batches are still valid datetimes.
-_LONGEST = 366 * 86_400
 
 
 def find_sink_logs(root: str | Path) -> list[str]:
@@ -61,9 +56,6 @@ def find_sink_logs(root: str | Path) -> list[str]:
 
     Hidden folders, and folders more than six levels down, are skipped. Inside of a table or a sink's output
     only folders that begin with "_" are searched, as streams often keep their checkpoints there.
-
-    Args:
-        root: A folder on a local disk; if it doesn't exist, there are no logs.
 
     Returns:
         Paths for `sink_log`, sorted, each beginning with `root`: a sink's output folder, or the folder of one
@@ -76,13 +68,11 @@ def find_sink_logs(root: str | Path) -> list[str]:
         if _SINK_FOLDER in subfolders or LOG_FOLDER in subfolders:
             subfolders[:] = [name for name in subfolders if name.startswith("_")]
         if _SOURCES_FOLDER in subfolders:
-            sources = open_store(f"{folder}/{_SOURCES_FOLDER}")
-            names = [entry.name for entry in sources.entries() if entry.is_folder]
-            logs = {name: open_store(f"{sources.root}/{name}") for name in names}
-            of_source = (
-                name for name, store in logs.items() if _kind_of(store, _list_files(store)) == "source"
-            )
-            found += [f"{folder}/{_SOURCES_FOLDER}/{name}" for name in of_source]
+            for entry in open_store(f"{folder}/{_SOURCES_FOLDER}").entries():
+                place = f"{folder}/{_SOURCES_FOLDER}/{entry.name}"
+                store = open_store(place)
+                if entry.is_folder and _kind_of(store, _list_files(store)) == Kind.SOURCE:
+                    found.append(place)
             subfolders.clear()
     return sorted(found)
 
@@ -126,8 +116,9 @@ def sink_log(path: str | Path, spark: SparkSession | None = None, policy: Policy
     listed = _list_files(store)
     kind = _kind_of(store, listed)
     if kind is None or not listed:
-        empty = "has not committed a batch yet" if Path(store.root).name == _SINK_FOLDER else ""
-        reason = f"is empty: the stream {empty}" if empty else "holds no log of a file sink or a file source"
+        is_empty = Path(store.root).name == _SINK_FOLDER
+        reason = "holds no log of a file sink or a file source"
+        reason = "is empty: the stream has not committed a batch yet" if is_empty else reason
         raise NotASinkLogError(f"{store.root} {reason}: {_ADVICE}.")
     session = spark or active_spark()
     if policy is None:
@@ -141,7 +132,7 @@ def _list_files(store: Store) -> tuple[BatchFile, ...]:
     found = []
     for entry in store.entries():
         match = _BATCH.fullmatch(entry.name)
-        if entry.is_file and match and int(match[1]) <= _LARGEST:
+        if entry.is_file and match:
             found.append(BatchFile(int(match[1]), bool(match[2]), entry.size_bytes, entry.modification_time))
     return tuple(sorted(found, key=lambda file: (file.batch, file.is_compaction)))
 
@@ -200,7 +191,7 @@ class SinkLog(Record):
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of the log that a reader reads."""
+        """The bytes that a reader reads."""
         return sum(file.size_bytes for file in self.needed)
 
     @property
@@ -211,7 +202,8 @@ class SinkLog(Record):
     @property
     def next_compaction_batch(self) -> int:
         """The next batch whose file is a compaction, if a stream starts now."""
-        return next_compaction(self.latest_batch, self.compact_interval)
+        interval = self.compact_interval
+        return (self.latest_batch + interval + 1) // interval * interval - 1
 
     @cached_property
     def num_entries_in(self) -> dict[str, int | None]:
@@ -237,19 +229,12 @@ class SinkLog(Record):
         modification_time, num_entries (null if the file is missing by now), needed (by a reader),
         removed_after (the batch after which the cleanup removes it, at the pace so far; null if far ahead).
         """
-        ahead = min(self.policy.min_batches_to_retain + 2 * self.compact_interval, _MOST_AHEAD)
+        ahead = min(self.policy.min_batches_to_retain + 2 * self.compact_interval, 10_000)
         removed = {row["name"]: row["batch"] for row in self.project(ahead).removals.to_pylist()}
         rows = [
-            {
-                "batch": file.batch,
-                "name": file.name,
-                "kind": file.kind,
-                "size_bytes": file.size_bytes,
-                "modification_time": file.modification_time,
-                "num_entries": self.num_entries_in[file.name],
-                "needed": file in self.needed,
-                "removed_after": removed.get(file.name),
-            }
+            {name: getattr(file, name) for name in _FILES.names[:5]}
+            | {"num_entries": self.num_entries_in[file.name], "needed": file in self.needed}
+            | {"removed_after": removed.get(file.name)}
             for file in self.listed
         ]
         return pa.Table.from_pylist(rows, _FILES)
@@ -276,39 +261,22 @@ class SinkLog(Record):
         Raises:
             InvalidArgumentError: An argument can't be used, or `retention` was given for a source.
         """
+        wrong = ""
         if num_batches < 0:
-            raise InvalidArgumentError(
-                f"num_batches={num_batches} is not a number of batches: give 0 or more."
-            )
-        if retention is not None and self.kind == Kind.SOURCE:
-            raise InvalidArgumentError(
-                f'retention="{retention}" is for sinks, and {self.name} is a source\'s log.'
-            )
+            wrong = f"num_batches={num_batches} is not a number of batches: give 0 or more."
+        elif retention is not None and self.kind == Kind.SOURCE:
+            wrong = f'retention="{retention}" is for sinks, and {self.name} is a source\'s log.'
+        elif not 0 <= (seconds_between or 0) < 366 * 86_400:
+            wrong = f"seconds_between={seconds_between}: give seconds, a year at most."
+        if wrong:
+            raise InvalidArgumentError(wrong)
         pace = self.pace
         if seconds_between is not None:
-            if not 0 <= seconds_between < _LONGEST:
-                raise InvalidArgumentError(
-                    f"seconds_between={seconds_between}: give seconds, a year at most."
-                )
             pace = replace(pace, between=timedelta(seconds=seconds_between))
         column = "modification_time" if self.kind == Kind.SINK else "timestamp"
         times = self.entries[column].cast(pa.int64()).to_numpy()
         length = None if retention is None else parse_retention(retention)
         return project(self.listed, times, millis(self.read_at), self.policy, pace, num_batches, length)
-
-    def explain_retention(self, retention: str) -> str:
-        """Say what the next compaction leaves out under the sink's option `retention`, such as "7 days".
-
-        Raises:
-            InvalidArgumentError: It is not a length of time, or the log is a source's.
-        """
-        compactions = self.project(self.compact_interval, retention).compactions.to_pylist()
-        if not compactions:
-            return f"No compaction is possible with retention {retention}: a stream fails before it."
-        batch, kept = compactions[0]["batch"], compactions[0]["num_live"]
-        total = self.project(self.compact_interval).compactions["num_live"][0].as_py()
-        drops = f"{total - kept:,} of {total:,} entries" if kept < total else "no entry"
-        return f"With retention {retention}, the compaction at batch {batch:,} drops {drops}; the files stay."
 
     def plot(self, num_batches: int = 100, retention: str | None = None) -> Figure:
         """Draw the size of the compaction file so far and projected, and the files that the cleanup removes.

@@ -10,12 +10,9 @@ from itertools import islice
 
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError
 
-_STREAMING = "spark.sql.streaming"
 # JavaUtils.timeStringAs, in milliseconds; a number alone is milliseconds.
 _TIME = re.compile(r"(\d+)([a-z]*)")
 _UNITS = {"us": 0.001, "ms": 1, "": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-# Enough for all lengths up to 10^12 batches: no stream gets that far.
-_MOST_TRIED = 1_000_000
 
 
 class Kind(StrEnum):
@@ -67,11 +64,7 @@ class Policy:
 
     @classmethod
     def of_session(cls, kind: Kind, conf: Callable[[str], str | None]) -> "Policy":
-        """Read the policy from a session's settings, with Spark's defaults for missing settings.
-
-        Args:
-            kind: The kind of log.
-            conf: Returns the value of a setting, or None if it isn't set.
+        """Read the policy from a session's settings (None if not set), with Spark's defaults.
 
         Raises:
             InvalidArgumentError: A setting can't be used.
@@ -81,25 +74,36 @@ class Policy:
             raise InvalidArgumentError(
                 f"{setting(kind, 'compactInterval')}={interval} is not an interval: set it to 1 or more."
             )
-        delay = conf(setting(kind, "cleanupDelay"))
-        return cls(
-            interval,
-            int(conf(f"{_STREAMING}.minBatchesToRetain") or cls.min_batches_to_retain),
-            cls.cleanup_delay if delay is None else _parse_time(delay),
-            conf(setting(kind, "deletion")) != "false",
-        )
+        delay, length = conf(setting(kind, "cleanupDelay")), cls.cleanup_delay
+        if delay is not None:
+            match = _TIME.fullmatch(delay.strip().lower())
+            if match is None or match[2] not in _UNITS:
+                raise InvalidArgumentError(
+                    f'"{delay}" is not a length of time for Spark: write it as "10min".'
+                )
+            length = timedelta(milliseconds=int(match[1]) * _UNITS[match[2]])
+        retained = int(conf("spark.sql.streaming.minBatchesToRetain") or cls.min_batches_to_retain)
+        return cls(interval, retained, length, conf(setting(kind, "deletion")) != "false")
 
     def interval_of(self, files: Iterable[BatchFile]) -> int:
         """Return the compaction interval of a stream that starts with these files, in batches.
 
         With two or more compaction files it is the distance between the last two, whatever the setting; with
         one, a divisor of its batch + 1, if possible at least the setting; with none, the setting
-        (CompactibleFileStreamLog.compactInterval).
+        (CompactibleFileStreamLog.compactInterval, deriveCompactInterval).
         """
         compacted = sorted({file.batch for file in files if file.is_compaction})
         if len(compacted) >= 2:
             return compacted[-1] - compacted[-2]
-        return _fitting(self.default_interval, compacted[0] + 1) if compacted else self.default_interval
+        if not compacted:
+            return self.default_interval
+        length = compacted[0] + 1
+        if self.default_interval >= length // 2:
+            return length
+        # Each pair of divisors has one that is at most the square root.
+        small = [n for n in range(1, math.isqrt(length) + 1) if length % n == 0]
+        divisors = (*small, *(length // n for n in small))
+        return min(n for n in divisors if n >= self.default_interval)
 
     def first_kept(self, batch: int, interval: int) -> int:
         """Return the first batch whose files are kept once `batch` is written; 0 if all files are kept.
@@ -112,8 +116,7 @@ class Policy:
 
     def expired(self, files: Iterable[BatchFile], batch: int, interval: int, time: int) -> list[BatchFile]:
         """Return the files, oldest first, that are removed after a batch at a time (ms since 1970)."""
-        first_kept = self.first_kept(batch, interval)
-        if not first_kept:
+        if not (first_kept := self.first_kept(batch, interval)):
             return []
         before = time - self.cleanup_delay / timedelta(milliseconds=1)
         old = [file for file in files if file.batch < first_kept and file.modification_time <= before]
@@ -149,27 +152,6 @@ def is_compaction(batch: int, interval: int) -> bool:
     return (batch + 1) % interval == 0
 
 
-def next_compaction(batch: int, interval: int) -> int:
-    """Return the first compaction batch after a batch."""
-    return (batch + interval + 1) // interval * interval - 1
-
-
 def setting(kind: Kind, name: str) -> str:
     """Return the full key of a setting of a log, such as "compactInterval"."""
-    return f"{_STREAMING}.file{kind.capitalize()}.log.{name}"
-
-
-def _fitting(default: int, length: int) -> int:
-    """Return the interval for a single compaction file of `length` batches (deriveCompactInterval)."""
-    if default >= length // 2:
-        return length
-    # Each pair of divisors has one that is at most the square root.
-    small = [n for n in range(1, min(math.isqrt(length), _MOST_TRIED) + 1) if length % n == 0]
-    return min((n for n in (*small, *(length // n for n in small)) if n >= default), default=length)
-
-
-def _parse_time(text: str) -> timedelta:
-    match = _TIME.fullmatch(text.strip().lower())
-    if match is None or match[2] not in _UNITS:
-        raise InvalidArgumentError(f'"{text}" is not a length of time for Spark: write it as "10min".')
-    return timedelta(milliseconds=int(match[1]) * _UNITS[match[2]])
+    return f"spark.sql.streaming.file{kind.capitalize()}.log.{name}"

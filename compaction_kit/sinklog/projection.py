@@ -1,7 +1,6 @@
 """Project a log: the files of its next batches, and the batch at which a stream fails."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 
 import numpy as np
@@ -52,29 +51,12 @@ class Projection:
         removals: One row per removed file: batch (after which it is removed), name, file_batch, size_bytes.
         fails_at: The batch whose compaction fails, as a file that it reads is missing; else None.
         missing: That file.
-        pace: How the log grows.
-        start: The names of the files at the start.
     """
 
     batches: pa.Table
     removals: pa.Table
     fails_at: int | None
     missing: str | None
-    pace: Pace
-    start: tuple[str, ...] = field(default=(), repr=False)
-
-    def files_after(self, batch: int) -> list[str]:
-        """Return the names of the log's files after a projected batch, sorted by batch.
-
-        Raises:
-            IndexError: The batch is not projected.
-        """
-        if batch not in self.batches["batch"].to_pylist():
-            raise IndexError(f"batch {batch} is not projected")
-        done = self.batches.filter(pc.less_equal(self.batches["batch"], batch)).to_pylist()
-        written = (f"{row['batch']}{'.compact' * (row['kind'] == 'compaction')}" for row in done)
-        removed = self.removals.filter(pc.less_equal(self.removals["batch"], batch))["name"].to_pylist()
-        return sorted({*self.start, *written}.difference(removed), key=lambda name: int(name.split(".")[0]))
 
     @property
     def compactions(self) -> pa.Table:
@@ -108,10 +90,9 @@ def project(
         compacts = is_compaction(batch, interval)
         if compacts:
             # CompactibleFileStreamLog.getValidBatchesBeforeCompactionBatch
-            reads = (
-                BatchFile(n, is_compaction(n, interval), 0, 0) for n in range(max(batch - interval, 0), batch)
-            )
-            missing = next((file.name for file in reads if file.name not in on_disk), None)
+            before = range(max(batch - interval, 0), batch)
+            reads = (f"{n}.compact" if is_compaction(n, interval) else str(n) for n in before)
+            missing = next((name for name in reads if name not in on_disk), None)
             if missing is not None:
                 fails_at = batch
                 break
@@ -130,10 +111,8 @@ def project(
             log_bytes -= expired.size_bytes
             removals.append((batch, expired.name, expired.batch, expired.size_bytes))
         rows.append((batch, time, file.kind, count, file.size_bytes, num_live, len(on_disk), log_bytes))
-    names = tuple(file.name for file in files)
-    tables = _table(rows, _BATCHES), _table(removals, _REMOVALS)
-    return Projection(*tables, fails_at, missing, pace, names)
-
-
-def _table(rows: Sequence[Sequence[object]], schema: pa.Schema) -> pa.Table:
-    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+    batches, removed = (
+        pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in found], schema)
+        for found, schema in ((rows, _BATCHES), (removals, _REMOVALS))
+    )
+    return Projection(batches, removed, fails_at, missing)

@@ -121,7 +121,6 @@ class WorkbenchState(Watched):
     days = Int(0, min=0, help="In how many days the vacuum would run; 0 for now")
     stream = Unicode("", help="The sink log to read, as sink_log() takes it; empty for none")
     ahead = Int(100, min=1, help="Batches to look ahead")
-    sink_retention = Unicode("", help='The sink\'s option of that name, such as "7 days"; empty for none')
 
     tables = List(Unicode(), help="The tables found under the root")
     opened = Instance(Opened, (), help="The open table and its plan")

@@ -1,14 +1,13 @@
-"""The logs of file sinks and sources under the root: how they grow, what a retention would drop."""
+"""The logs of file sinks and sources under the root, and how they grow."""
 
 from typing import Any
 
 import ipywidgets as w
 
 from compaction_kit.sinklog import SinkLog, find_sink_logs, sink_log
-from compaction_kit.sinklog.policy import Kind
 from compaction_kit.text import arrow_as_html
 from compaction_kit.widgets import parts
-from compaction_kit.widgets.job import Job, attempt
+from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, Slider, Text, live
 from compaction_kit.widgets.state import WorkbenchState
 
@@ -23,13 +22,11 @@ _NO_LOG = (
 
 
 def streams_part(state: WorkbenchState) -> Part:
-    """Show the logs of file sinks and sources: how they grow, and what a retention would drop."""
+    """Show the logs of file sinks and sources, and how they grow."""
     choice = parts.dropdown("Log", "ck-log", "460px", "40px")
     ahead = Slider(label="Look ahead", min=1, max=_FURTHEST).add_class("ck-ahead")
-    retention = parts.field("Retention", "such as 7 days", "ck-sink-retention", "240px")
     parts.set_by_choice(state, "stream", choice)
-    parts.bind(state, ahead=ahead, sink_retention=retention)
-    state.observe(lambda _: setattr(state, "sink_retention", ""), "stream")
+    parts.bind(state, ahead=ahead)
 
     def find(job: Job) -> list[str]:
         root = state.root
@@ -47,49 +44,30 @@ def streams_part(state: WorkbenchState) -> Part:
     def log() -> Any:
         return state.following.get(state.stream)
 
-    def cost() -> tuple[Any, str]:
-        return attempt(
-            lambda: log() and state.sink_retention and log().explain_retention(state.sink_retention)
-        )
-
-    def usable() -> str | None:
-        return state.sink_retention if cost()[0] else None
-
     def sentence() -> str:
-        nothing = state.finding.value == []
-        return (
-            log().explain()
-            if log()
-            else _NO_LOG.format(state.root or "the current folder")
-            if nothing
-            else ""
-        )
+        if log():
+            return str(log().explain())
+        return _NO_LOG.format(state.root or "the current folder") if state.finding.value == [] else ""
 
     def code() -> str:
         if not state.stream:
             return parts.python(f"ck.find_sink_logs({state.root!r})")
-        given, plan = "", []
-        if usable():
-            given, plan = f", retention={usable()!r}", [f"print(log.explain_retention({usable()!r}))"]
         log = f"log = ck.sink_log({state.stream!r})"
-        return parts.python(log, "print(log.explain())", f"log.plot({state.ahead}{given})", *plan)
+        return parts.python(log, "print(log.explain())", f"log.plot({state.ahead})")
 
     def records() -> tuple[Any, ...]:
-        return (log().explain(), log().plot(state.ahead, usable()), cost()[0] or None) if log() else ()
+        return (log().explain(), log().plot(state.ahead)) if log() else ()
 
     live(ahead, text=lambda: f"{state.ahead} batches")
-    live(retention, disabled=lambda: not log() or log().kind != Kind.SINK)
     files = Text(
         "text", "log-files", lambda: log() and arrow_as_html(log().files.select(_COLUMNS)[-_MOST_FILES:])
     )
     return Part(
-        live(parts.row(choice, ahead, retention), lambda: state.finding.value),
+        live(parts.row(choice, ahead), lambda: state.finding.value),
         JobBar(state.finding, "ck-finding-logs"),
         JobBar(state.following, "ck-reading-log"),
-        Text("error", "streams-error", lambda: cost()[1]),
         Text("text", "sink-log", sentence),
-        FigureView("ck-sink-figure", lambda: log() and (SinkLog.plot, log(), state.ahead, usable())),
-        Text("warning", "retention-cost", lambda: cost()[0]),
+        FigureView("ck-sink-figure", lambda: log() and (SinkLog.plot, log(), state.ahead)),
         live(w.Accordion([files], titles=("Files of the log",)), log),
         on=[state, state.finding, state.following],
         title="Streams",

@@ -12,7 +12,9 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.compat import java_class
 from compaction_kit.execute.jobs import session_confs
+from compaction_kit.sinklog import SinkLog
 from compaction_kit.sinklog.policy import Kind, Policy, setting
+from compaction_kit.sinklog.projection import Projection
 from tests.conftest import QUICK_STREAMS
 from tests.releases import streaming_class
 
@@ -94,6 +96,16 @@ def policies(spark: SparkSession, by_kind: Mapping[Kind, Policy]) -> Iterator[No
 def names_in(folder: Path) -> list[str]:
     """The files of a log, hidden ones left out."""
     names = (path.name for path in folder.iterdir() if not path.name.startswith("."))
+    return sorted(names, key=lambda name: int(name.split(".")[0]))
+
+
+def names_after(log: SinkLog, projection: Projection, batch: int) -> list[str]:
+    """The files of a log after a projected batch, sorted by batch."""
+    done = [row for row in projection.batches.to_pylist() if row["batch"] <= batch]
+    assert done[-1]["batch"] == batch
+    names = {file.name for file in log.listed}
+    names |= {f"{row['batch']}{'.compact' * (row['kind'] == 'compaction')}" for row in done}
+    names -= {row["name"] for row in projection.removals.to_pylist() if row["batch"] <= batch}
     return sorted(names, key=lambda name: int(name.split(".")[0]))
 
 

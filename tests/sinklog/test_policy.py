@@ -14,7 +14,7 @@ from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.sinklog.policy import Kind, Policy
 from tests.chance import examples
 from tests.releases import streaming_class
-from tests.sinklog.streams import SparkLog, make_log, names_in, policies
+from tests.sinklog.streams import SparkLog, make_log, names_after, names_in, policies
 
 NOW = Policy(cleanup_delay=Policy().cleanup_delay * 0)
 
@@ -91,12 +91,13 @@ def test_what_a_projection_says_is_on_disk_is_what_sparks_own_log_leaves(
             log.add(batch)
     hour = Policy().cleanup_delay * 6
     policy = Policy(second[0], second[1], hour if delayed else delay, second[2])
-    projection = sink_log(folder, policy=policy).project(9, seconds_between=0)
+    read = sink_log(folder, policy=policy)
+    projection = read.project(9, seconds_between=0)
     with policies(spark, {kind: policy}):
         log = SparkLog(spark, folder, kind)
         for batch in projection.batches["batch"].to_pylist():
             log.add(batch)
-            assert names_in(folder) == projection.files_after(batch)
+            assert names_in(folder) == names_after(read, projection, batch)
         if projection.fails_at is not None:
             with pytest.raises(Py4JJavaError, match=f"{projection.missing}"):
                 log.add(projection.fails_at)

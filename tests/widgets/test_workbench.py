@@ -566,11 +566,6 @@ def test_a_sink_log_is_found_and_drawn(bench: Workbench, folder: Path, tmp_path:
     assert "<svg" in at(bench, "ck-sink-figure").value
     at(bench, "ck-ahead").set_state({"value": 300})
     assert "log.plot(300)" in bench.parts[-1].as_code()
-    for retention, error in (("soon", "soon"), ("7 days", "")):
-        at(bench, "ck-sink-retention").value = retention
-        assert error in at(bench, "ck-streams-error").value
-        assert is_shown(at(bench, "ck-retention-cost")) is not bool(error)
-    assert "drops 5 of 10 entries" in at(bench, "ck-retention-cost").value
     scope: dict[str, object] = {}
     exec(bench.parts[-1].as_code(), scope)
     assert repr(scope["log"]) == repr(bench.state.following.value)
