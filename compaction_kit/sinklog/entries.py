@@ -1,6 +1,5 @@
 """Parse the entries in a log's files: a line "v1", then a JSON object per line (CompactibleFileStreamLog)."""
 
-import json
 import re
 
 import pyarrow as pa
@@ -77,12 +76,3 @@ def count_entries(store: Store, name: str) -> int | None:
     except OSError:
         return None
     return max(num_lines - ended, 0)
-
-
-def field_names(store: Store, name: str) -> set[str] | None:
-    """Return the field names of a file's first entry; None if it has none that can be read."""
-    try:
-        entry = json.loads(store.read(name, 0, 1 << 16).splitlines()[1])
-    except (OSError, IndexError, ValueError, RecursionError):
-        return None
-    return set(entry) if isinstance(entry, dict) else set()

@@ -1,5 +1,6 @@
 """The logs of file sinks and file sources: find them, read them, say how they grow."""
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from compaction_kit.folder import walk
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.records import Record
 from compaction_kit.retention import parse_retention
-from compaction_kit.sinklog.entries import count_entries, field_names, read_entries
+from compaction_kit.sinklog.entries import count_entries, read_entries
 from compaction_kit.sinklog.policy import BatchFile, Kind, Policy, needed_files, setting
 from compaction_kit.sinklog.projection import VERSION_BYTES, Pace, Projection, project
 from compaction_kit.storage import Store, local_store, open_store
@@ -36,18 +37,9 @@ _ADVICE = (
     f"name the output folder of a file sink, its {_SINK_FOLDER}, or a folder such as sources/0 in the "
     "checkpoint of a stream that reads files"
 )
-_FILES = pa.schema(
-    [
-        ("batch", pa.int64()),
-        ("name", pa.string()),
-        ("kind", pa.string()),
-        ("size_bytes", pa.int64()),
-        ("modification_time", pa.timestamp("ms", "UTC")),
-        ("num_entries", pa.int64()),
-        ("needed", pa.bool_()),
-        ("removed_after", pa.int64()),
-    ]
-)
+_INT, _STR, _TIME = pa.int64(), pa.string(), pa.timestamp("ms", "UTC")
+_FILE = {"batch": _INT, "name": _STR, "kind": _STR, "size_bytes": _INT, "modification_time": _TIME}
+_FILES = pa.schema(_FILE | {"num_entries": _INT, "needed": pa.bool_(), "removed_after": _INT})
 _AHEAD = 100
 
 
@@ -116,9 +108,9 @@ def sink_log(path: str | Path, spark: SparkSession | None = None, policy: Policy
     listed = _list_files(store)
     kind = _kind_of(store, listed)
     if kind is None or not listed:
-        is_empty = Path(store.root).name == _SINK_FOLDER
         reason = "holds no log of a file sink or a file source"
-        reason = "is empty: the stream has not committed a batch yet" if is_empty else reason
+        if kind == Kind.SINK:
+            reason = "is empty: the stream has not committed a batch yet"
         raise NotASinkLogError(f"{store.root} {reason}: {_ADVICE}.")
     session = spark or active_spark()
     if policy is None:
@@ -131,8 +123,7 @@ def sink_log(path: str | Path, spark: SparkSession | None = None, policy: Policy
 def _list_files(store: Store) -> tuple[BatchFile, ...]:
     found = []
     for entry in store.entries():
-        match = _BATCH.fullmatch(entry.name)
-        if entry.is_file and match:
+        if entry.is_file and (match := _BATCH.fullmatch(entry.name)):
             found.append(BatchFile(int(match[1]), bool(match[2]), entry.size_bytes, entry.modification_time))
     return tuple(sorted(found, key=lambda file: (file.batch, file.is_compaction)))
 
@@ -141,21 +132,20 @@ def _kind_of(store: Store, files: tuple[BatchFile, ...]) -> Kind | None:
     """Return a log's kind, by its folder or by an entry: checkpoints have other logs with such names too."""
     if Path(store.root).name == _SINK_FOLDER:
         return Kind.SINK
-    all_names = (field_names(store, file.name) for file in reversed(files))
-    names = next((names for names in all_names if names is not None), None)
-    if names is None:
-        return Kind.SOURCE if files and Path(store.root).parent.name == _SOURCES_FOLDER else None
-    if names >= {"path", "batchId"}:
-        return Kind.SOURCE
-    return Kind.SINK if names >= {"path", "action"} else None
+    for file in reversed(files):
+        try:
+            fields = set(json.loads(store.read(file.name, 0, 1 << 16).splitlines()[1]))
+        except (OSError, IndexError, ValueError, TypeError, RecursionError):
+            continue
+        if fields >= {"path", "batchId"}:
+            return Kind.SOURCE
+        return Kind.SINK if fields >= {"path", "action"} else None
+    return Kind.SOURCE if files and Path(store.root).parent.name == _SOURCES_FOLDER else None
 
 
 @dataclass(frozen=True, repr=False)
 class SinkLog(Record):
     """The log of a file sink or a file source when it was read; made by `sink_log`.
-
-    Every entry counts as an existing file, whatever its `action`: since 3.1 Spark neither writes "delete"
-    nor looks at it.
 
     Attributes:
         name: The path as it was given.
@@ -232,7 +222,7 @@ class SinkLog(Record):
         ahead = min(self.policy.min_batches_to_retain + 2 * self.compact_interval, 10_000)
         removed = {row["name"]: row["batch"] for row in self.project(ahead).removals.to_pylist()}
         rows = [
-            {name: getattr(file, name) for name in _FILES.names[:5]}
+            {name: getattr(file, name) for name in _FILE}
             | {"num_entries": self.num_entries_in[file.name], "needed": file in self.needed}
             | {"removed_after": removed.get(file.name)}
             for file in self.listed
@@ -247,10 +237,7 @@ class SinkLog(Record):
     def project(
         self, num_batches: int = 100, retention: str | None = None, seconds_between: float | None = None
     ) -> Projection:
-        """Project the next batches: the size of the log, files that are removed, a failure.
-
-        The stream is assumed to start now with the policy's settings, at the pace of the batches whose files
-        exist. The interval doesn't change, because a stream reads it only at its start.
+        """Project the next batches of a stream that starts now, at the pace of the batches whose files exist.
 
         Args:
             num_batches: The number of batches to project.
@@ -281,14 +268,12 @@ class SinkLog(Record):
     def plot(self, num_batches: int = 100, retention: str | None = None) -> Figure:
         """Draw the size of the compaction file so far and projected, and the files that the cleanup removes.
 
-        Args:
-            num_batches: The number of batches to project.
-            retention: Also draw the projection with this value of the sink's option, such as "7 days".
+        With `retention`, a value of the sink's option such as "7 days", that projection is drawn too.
         """
         ahead = self.project(num_batches)
         shorter = None if retention is None else self.project(num_batches, retention).batches
-        finding = self._growth(ahead)
-        return plots.sink_log(self.files, ahead.batches, ahead.removals, finding, ahead.fails_at, shorter)
+        tables = self.files, ahead.batches, ahead.removals
+        return plots.sink_log(*tables, self._growth(ahead), ahead.fails_at, shorter)
 
     def explain(self) -> str:
         """Explain the log's state, its growth, and a failure to come, one sentence or two per line."""
@@ -335,10 +320,9 @@ class SinkLog(Record):
         return self.facts(), self.plot()
 
     def _growth(self, ahead: Projection) -> str:
-        last = self.needed[0]
-        begin = (
-            f"{last.name} is {format_size(last.size_bytes)}" if last.is_compaction else "No compaction yet"
-        )
+        last, begin = self.needed[0], "No compaction yet"
+        if last.is_compaction:
+            begin = f"{last.name} is {format_size(last.size_bytes)}"
         if ahead.fails_at is not None:
             return f"{begin}; a stream fails at batch {ahead.fails_at:,}: no {ahead.missing}"
         if not len(ahead.compactions):

@@ -24,10 +24,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class BatchFile:
-    """One file of a log: the entries of one batch, or a compaction of all entries up to that batch.
-
-    `modification_time` is in ms since 1970.
-    """
+    """One file of a log, modified at a time in ms since 1970; a compaction has all earlier entries too."""
 
     batch: int
     is_compaction: bool
@@ -124,10 +121,7 @@ class Policy:
 
 
 def needed_files(listed: tuple[BatchFile, ...]) -> tuple[BatchFile, ...]:
-    """Return the files that a reader reads: the latest compaction and all batches after it (allFiles).
-
-    Args:
-        listed: A log's files, the oldest batch first.
+    """Return the latest compaction and all batches after it, which a reader reads (allFiles).
 
     Raises:
         CorruptLogError: One of these files is missing.

@@ -10,21 +10,10 @@ import pyarrow.compute as pc
 from compaction_kit.sinklog.policy import BatchFile, Policy, is_compaction
 
 VERSION_BYTES = len("v1")
-_BATCHES = pa.schema(
-    [
-        ("batch", pa.int64()),
-        ("time", pa.timestamp("ms", "UTC")),
-        ("kind", pa.string()),
-        ("num_entries", pa.int64()),
-        ("size_bytes", pa.int64()),
-        ("num_live", pa.int64()),
-        ("num_files", pa.int64()),
-        ("log_bytes", pa.int64()),
-    ]
-)
-_REMOVALS = pa.schema(
-    [("batch", pa.int64()), ("name", pa.string()), ("file_batch", pa.int64()), ("size_bytes", pa.int64())]
-)
+_INT, _STR, _TIME = pa.int64(), pa.string(), pa.timestamp("ms", "UTC")
+_COUNTS = ("num_entries", "size_bytes", "num_live", "num_files", "log_bytes")
+_BATCHES = pa.schema({"batch": _INT, "time": _TIME, "kind": _STR} | dict.fromkeys(_COUNTS, _INT))
+_REMOVALS = pa.schema({"batch": _INT, "name": _STR, "file_batch": _INT, "size_bytes": _INT})
 
 
 @dataclass(frozen=True)
@@ -42,7 +31,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class Projection:
-    """The next batches of a log, by Spark's rules and the pace so far.
+    """The next batches of a log; made by `SinkLog.project`.
 
     Attributes:
         batches: One row per batch to come: batch, time, kind ("batch" or "compaction"), num_entries and
@@ -75,8 +64,8 @@ def project(
 ) -> Projection:
     """Project the next batches of a log, the first at the time `begin`; see `SinkLog.project`.
 
-    Each batch writes its file, or a compaction if one is due, and then removes the files that the policy
-    doesn't keep and that are old enough (CompactibleFileStreamLog.add). Times are in ms since 1970.
+    Each batch writes its file, or a compaction if one is due, and then removes expired files
+    (CompactibleFileStreamLog.add). Times are in ms since 1970.
     """
     interval, first = policy.interval_of(files), files[-1].batch + 1
     step = pace.between // timedelta(milliseconds=1)
@@ -92,8 +81,7 @@ def project(
             # CompactibleFileStreamLog.getValidBatchesBeforeCompactionBatch
             before = range(max(batch - interval, 0), batch)
             reads = (f"{n}.compact" if is_compaction(n, interval) else str(n) for n in before)
-            missing = next((name for name in reads if name not in on_disk), None)
-            if missing is not None:
+            if missing := next((name for name in reads if name not in on_disk), None):
                 fails_at = batch
                 break
         if compacts and retention is not None:
