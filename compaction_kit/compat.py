@@ -7,7 +7,6 @@ the release that brought what it hides.
 import contextlib
 import json
 import logging
-import math
 import threading
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
@@ -20,7 +19,6 @@ from py4j.java_gateway import JavaClass
 from pyspark import InheritableThread
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DataType, StructType
 
@@ -38,27 +36,19 @@ except ImportError:
     error_logger = logging.getLogger
 
 Release = tuple[int, ...]
-# Releases of Hadoop, and of the SDK that its S3A is built for; in 3.4.1 it is 2.24.6, whose
-# s3-transfer-manager was never published.
+# Hadoop's release to that of the SDK for its S3A; 3.4.1 names 2.24.6, whose transfer manager is unpublished.
 _SDKS = {"3.4.1": "2.24.8", "3.4.2": "2.29.52", "3.5.0": "2.35.4"}
 
 
 def java_releases() -> tuple[int, int | None]:
-    """Return the oldest and the newest release of Java that the installed Spark runs on; None for no newest.
-
-    Spark 4.0 needs Java 17, 3.5 takes Java 8. Hadoop calls Subject.getSubject, which Java 23 took away; that
-    of Spark 4.2 doesn't.
-    """
+    """Return the oldest and newest release of Java that the installed Spark runs on; None for no newest."""
     spark = _release(pyspark.__version__)
+    # Before Spark 4.2 Hadoop calls Subject.getSubject, which Java 23 took away.
     return 17 if spark >= (4, 0) else 8, None if spark >= (4, 2) else 22
 
 
 def check_pair() -> None:
-    """Refuse an installed Delta that is for another Spark; pip checks every other pair of releases.
-
-    Raises:
-        SessionError: It is 4.0, whose package takes any later PySpark, and the JARs don't.
-    """
+    """Raise SessionError for Delta 4.0 on another Spark; pip refuses other pairs that don't fit."""
     with contextlib.suppress(PackageNotFoundError):
         delta = version("delta-spark")
         if _release(delta) == (4, 0) and _release(pyspark.__version__) != (4, 0):
@@ -69,12 +59,10 @@ def check_pair() -> None:
 
 
 def s3_packages() -> list[str]:
-    """Return the Maven coordinates of what Hadoop's S3A needs beside the JARs that PySpark brings.
-
-    Each Hadoop is built for one release of Amazon's SDK.
+    """Return the Maven coordinates of S3A and of the release of Amazon's SDK that it is built for.
 
     Raises:
-        SessionError: PySpark's Hadoop is older than 3.4, whose S3A needs another SDK, or is not known here.
+        SessionError: PySpark's Hadoop is older than 3.4, or is not known here.
     """
     jars = Path(pyspark.__file__).with_name("jars")
     hadoop = next((path.stem.rpartition("-")[2] for path in jars.glob("hadoop-client-api-*.jar")), "unknown")
@@ -94,25 +82,14 @@ def has_jvm(spark: SparkSession) -> bool:
 
 
 def inheriting_thread(spark: SparkSession, body: Callable[[], None]) -> threading.Thread:
-    """Return a thread that ends with the program, and has the Spark properties or tags of this one.
-
-    Over Spark Connect it needs the session, which Spark 3.5 doesn't take.
-    """
+    """Return a daemon thread with the Spark properties or tags of this one."""
+    # Only over Spark Connect it needs the session, which Spark 3.5 doesn't take.
     session = {} if has_jvm(spark) else {"session": spark}
     return InheritableThread(target=body, daemon=True, **session)
 
 
-def least_read_tasks(spark: SparkSession) -> int:
-    """Return how many tasks Spark reads the smallest files by, at least; Spark Connect doesn't tell it."""
-    return int(spark.sparkContext.defaultParallelism) if has_jvm(spark) else 1
-
-
 def java_class(spark: SparkSession, name: str) -> Any:
-    """Return a Java class by its full name.
-
-    This is faster than an attribute of py4j's JVM, which looks for each part of the name as a class in
-    all JARs, for milliseconds.
-    """
+    """Return a Java class by its full name, without py4j's search of all JARs for each part of the name."""
     return JavaClass(name, spark.sparkContext._gateway._gateway_client)  # type: ignore[union-attr]
 
 
@@ -125,13 +102,8 @@ def delta_version(spark: SparkSession | None) -> str | None:
     return None
 
 
-def guards_time_travel(spark: SparkSession | None) -> bool:
-    """Return whether Delta can refuse versions older than the retention of deleted files: since 4.1."""
-    return _delta_since(spark, (4, 1))
-
-
-def ignores_retain(spark: SparkSession | None) -> bool:
-    """Return whether Delta can ignore RETAIN of VACUUM, for the table's property: since 4.1."""
+def enforces_retention(spark: SparkSession | None) -> bool:
+    """Return whether Delta can refuse versions older than the retention, and ignore RETAIN: since 4.1."""
     return _delta_since(spark, (4, 1))
 
 
@@ -180,36 +152,8 @@ def metadata_column(rows: DataFrame) -> Column:
     return Column(rows._jdf.metadataColumn("_metadata"))
 
 
-def repartition_by_id(rows: DataFrame, num_tasks: int, column: str) -> DataFrame:
-    """Send each row to the task whose number (int) is in a column, and drop the column.
-
-    DataFrame.repartitionById came with Spark 4.1. Before, Spark chooses the task by a hash, so each number
-    is replaced by one whose hash chooses that task.
-    """
-    if hasattr(rows, "repartitionById"):
-        return rows.repartitionById(num_tasks, column).drop(column)
-    # So many that each task is chosen by one of them, but for a chance of 1 in 10^10.
-    tried = math.ceil(num_tasks * (math.log(num_tasks) + 25))
-    hashes = F.expr(f"transform(sequence(0, {tried}), n -> pmod(hash(n), {num_tasks}))")
-    chosen = create_frame(rows.sparkSession, pa.table({"n": [0]})).select(hashes).collect()[0][0]
-    number_of = {task: number for number, task in enumerate(chosen)}
-    numbers = ", ".join(str(number_of[task]) for task in range(num_tasks))
-    return (
-        rows.withColumn(column, F.expr(f"array({numbers})[{column}]"))
-        .repartition(num_tasks, column)
-        .drop(column)
-    )
-
-
 def parse_ddl(columns: str) -> DataType:
-    """Parse columns such as "origin STRING, day DATE": in public since Spark 4.0.
-
-    Returns:
-        A StructType, or the type that the text names, such as "INT".
-
-    Raises:
-        ParseException: The text is neither.
-    """
+    """Parse columns such as "origin STRING, day DATE", or a type; its method is public since Spark 4.0."""
     if hasattr(StructType, "fromDDL"):
         return StructType.fromDDL(columns)
     from pyspark.sql.types import _parse_datatype_string
@@ -221,8 +165,7 @@ def last_progress(query: StreamingQuery) -> dict[str, Any] | None:
     """Return a stream's last progress, None before its first batch: as its JSON since Spark 4.0."""
     progress: Any = query.lastProgress
     # Since 4.0 it is a dict too, but one whose offsets are not JSON.
-    loaded: dict[str, Any] | None = json.loads(progress.json) if hasattr(progress, "json") else progress
-    return loaded
+    return json.loads(progress.json) if hasattr(progress, "json") else progress  # type: ignore[no-any-return]
 
 
 def condition_of(error: PySparkException) -> str:

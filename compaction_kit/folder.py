@@ -2,7 +2,7 @@
 
 import posixpath
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,26 +31,12 @@ class Folder:
     hidden: list[str]
 
 
-@dataclass
-class _Found:
-    # Columns, not rows: Python's garbage collector would go through 100,000 tuples again and again.
-    paths: list[str] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    times: list[int] = field(default_factory=list)
-    directories: dict[str, int] = field(default_factory=dict)
-    hidden: list[str] = field(default_factory=list)
-
-
 def walk(root: str | Path, hidden: tuple[str, ...] = (".", "_")) -> Iterator[tuple[str, list[str]]]:
     """Yield the folders below a root, six levels deep, top down; nothing if it does not exist.
 
-    Args:
-        root: A path or URI.
-        hidden: Folders whose names begin so are skipped.
-
     Yields:
         The path of a folder, beginning with `root`, and the names of all its subfolders; names that are
-        removed from this list are not visited.
+        removed from this list, or begin like one of `hidden`, are not visited.
     """
     for place, entries in open_store(root).walk():
         folders = {entry.name: entry for entry in entries if entry.is_folder}
@@ -68,14 +54,18 @@ def look_through(
 
     Args:
         store: The table's files.
-        partition_columns: Their folders are shown whatever their names (DeltaTableUtils.isHiddenDirectory).
+        partition_columns: Their folders are listed whatever their names (DeltaTableUtils.isHiddenDirectory).
         hides_iceberg_metadata: Whether "metadata" is hidden, as where Delta writes Iceberg's metadata too.
 
     Raises:
         UnsupportedTableError: The folder holds a symbolic link: VACUUM would delete files through it.
     """
     shown = (*_SHOWN, *(f"{column}=" for column in partition_columns))
-    found, listed = _Found(), store.listed()
+    # Columns, not rows: Python's garbage collector would go through 100,000 tuples again and again.
+    paths: list[str] = []
+    sizes: list[int] = []
+    times: list[int] = []
+    found, listed = Folder(COLUMNS.empty_table(), {}, []), store.listed()
 
     def look(folder: str) -> int:
         entries, prefix = listed.entries(folder), f"{folder}/" if folder else ""
@@ -85,9 +75,9 @@ def look_through(
             ):
                 found.hidden.append(prefix + name)
             elif is_file:
-                found.paths.append(prefix + name)
-                found.sizes.append(size_bytes)
-                found.times.append(modified_ns // 1_000_000)
+                paths.append(prefix + name)
+                sizes.append(size_bytes)
+                times.append(modified_ns // 1_000_000)
             elif is_folder:
                 found.directories[prefix + name] = look(prefix + name)
             else:
@@ -98,9 +88,7 @@ def look_through(
         return len(entries)
 
     look("")
-    columns = zip((found.paths, found.sizes, found.times), COLUMNS, strict=True)
-    arrays = [pa.array(values, column.type) for values, column in columns]
-    return Folder(pa.table(arrays, COLUMNS), found.directories, found.hidden)
+    return replace(found, files=pa.table([paths, sizes, times], schema=COLUMNS))
 
 
 def list_folder(store: Store, partition_columns: Sequence[str]) -> pa.Table:

