@@ -54,11 +54,8 @@ def one_line(text: str) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the line of an error of Spark or Java that says what was wrong, without its full stop.
-
-    That is what Python raised in a worker, else the innermost cause that names a file, else the outermost of
-    Spark's own, else the innermost.
-    """
+    """Return the line of an error of Spark or Java that says what was wrong, without full stop."""
+    # What Python raised in a worker, the innermost cause with a file, Spark's outermost, the innermost.
     text = str(error) or type(error).__name__
     causes = _RAISED.findall(text) or _CAUSE.findall(text)
     with_file = [cause for cause in causes if _FILE.search(cause)][-1:]
@@ -68,10 +65,9 @@ def reason_of(error: BaseException) -> str:
 
 
 class CompactionKitError(Exception):
-    """Base class of all errors that this package raises.
+    """Base class of all errors that this package raises, without Java's stack traces.
 
-    It is raised `from None`, so that Python doesn't print the error of Spark or of a library before it, which
-    with its Java stack traces is some hundred lines long; `cause` has it.
+    `cause` has the error of Spark or of a library.
     """
 
     @property
@@ -82,11 +78,8 @@ class CompactionKitError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """Return what IPython prints: the caller's own lines, and the sentence."""
-        frames = [
-            f
-            for f in traceback.extract_tb(self.__traceback__)
-            if f"{os.sep}IPython{os.sep}" not in f.filename
-        ]
+        found = traceback.extract_tb(self.__traceback__)
+        frames = [frame for frame in found if f"{os.sep}IPython{os.sep}" not in frame.filename]
         package = os.path.dirname(__file__)
         callers = takewhile(lambda frame: not frame.filename.startswith(package), frames)
         lines = [line.rstrip() for line in traceback.format_list(callers)]

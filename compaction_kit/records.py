@@ -1,7 +1,4 @@
-"""Base classes of plans, results and other records: text, HTML and dictionaries from the same facts.
-
-A plan changes nothing until `run()`, which returns a result.
-"""
+"""Base classes of plans, results and other records: text, HTML and dictionaries from the same facts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -66,9 +63,7 @@ class Result(Record):
 
 def plain(value: Any) -> Any:
     """Convert a value to JSON values; see `Record.to_dict`."""
-    if isinstance(value, pa.Table):
-        return [plain(row) for row in value.to_pylist()]
-    if isinstance(value, (pa.Array, pa.ChunkedArray)):
+    if isinstance(value, (pa.Table, pa.Array, pa.ChunkedArray)):
         return [plain(item) for item in value.to_pylist()]
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()

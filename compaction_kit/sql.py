@@ -17,10 +17,7 @@ _DOLLAR = "spark.compaction_kit.dollar"
 
 
 def uri(path: Path) -> str:
-    """Return the URI of a local path for Hadoop's Path, where nothing is percent-encoded.
-
-    Hadoop would look for a path without a scheme on the session's default file system (fs.defaultFS).
-    """
+    """Return the URI of a local path for Hadoop's Path, not percent-encoded; see `LocalStore.uri`."""
     return f"file:{path.absolute()}"
 
 
@@ -73,11 +70,6 @@ def table_name(spark: SparkSession, table: str | Path, kind: str = "delta") -> s
 
 
 def literal(text: str, kind: str) -> str:
-    """Write a value of a type as SQL that means the same whatever the session's settings are.
-
-    Args:
-        text: The value as the log writes partition values.
-        kind: A Delta type, such as "date".
-    """
+    """Write a partition value of the log as SQL of a Delta type, whatever the session's settings are."""
     value = f"CAST(X'{text.encode().hex()}' AS STRING)" if _TOUCHY.search(text) else f"'{text}'"
     return value if kind == "string" else f"CAST({value} AS {kind})"

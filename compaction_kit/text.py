@@ -1,8 +1,4 @@
-"""Read and write sizes, lengths of time, lists and HTML for people.
-
-All HTML of the kit is made here. An element escapes its text, except `Html`, which only this module,
-figures and the stylesheet make.
-"""
+"""Read and write sizes, lengths of time, lists and HTML for people; only figures make other HTML."""
 
 import html
 import re
@@ -31,17 +27,10 @@ _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u20
 
 
 def parse_size(value: int | float | str, name: str = "size") -> int:
-    """Parse a size into bytes.
-
-    Args:
-        value: A whole number of bytes, or text such as "128 MiB" (binary) or "100 MB" (decimal).
-        name: The argument's name, for the error.
-
-    Returns:
-        The size in bytes, at least 1 and at most a signed 64-bit integer.
+    """Parse a number of bytes, or text such as "128 MiB" (binary) or "100 MB" (decimal), into bytes.
 
     Raises:
-        InvalidArgumentError: The value is not a size, or out of that range.
+        InvalidArgumentError: The value is not a size, below 1, or above 2^63 - 1; the message has `name`.
     """
     advice = 'give a number of bytes or text such as "128 MiB"'
     if isinstance(value, str):
@@ -63,13 +52,9 @@ def parse_size(value: int | float | str, name: str = "size") -> int:
 
 
 def parse_spark_size(value: str, name: str) -> int:
-    """Parse a size of a Spark setting or Delta property: "134217728", "128m", "128 MB".
+    """Parse a size of the Spark setting or Delta property `name`: "134217728", "128m", "128 MB".
 
     There every unit is binary (JavaUtils.byteStringAs).
-
-    Args:
-        value: The text.
-        name: The setting's name, for the error.
 
     Raises:
         InvalidArgumentError: The text is not a size.
@@ -114,7 +99,7 @@ def format_partition(row: Mapping[str, Any]) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """Cut a text that is longer than so many characters; "…" stands for the rest."""
+    """Cut a text to at most `most` characters, the last of them "…"."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -160,13 +145,9 @@ def visible(text: str) -> str:
 
 
 def element(name: str, /, *children: str, **attributes: str) -> Html:
-    r"""Return an HTML element.
+    r"""Return an HTML element; its text and its attributes' values are escaped, Html is not.
 
-    Args:
-        name: The element's name.
-        children: Its content: text, which is escaped, or Html.
-        attributes: Its attributes' values, which are escaped. "_" in a name becomes "-", and is dropped
-            at the end.
+    "_" in an attribute's name becomes "-", and is dropped at the end.
 
     Examples:
         >>> from compaction_kit.text import element
@@ -200,9 +181,7 @@ def folded(summary: str, lines: str) -> Html:
 def shown(*parts: object) -> Html:
     """Return parts of a record, one below the other, as notebooks and reports show them.
 
-    Args:
-        parts: Sentences, facts (names and values), small Arrow tables, Html, and objects with
-            _repr_html_, such as figures.
+    Parts are sentences, facts (names and values), small Arrow tables, Html, and objects with _repr_html_.
 
     Raises:
         InvalidArgumentError: A part is none of these.

@@ -35,10 +35,7 @@ _FIRST, _EPOCH = datetime(1, 1, 1, tzinfo=UTC), datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def session_zone(spark: SparkSession | None = None) -> tzinfo | None:
-    """Return the time zone of a session; None, which means the machine's, if no session runs.
-
-    Args:
-        spark: The session; None for the active one.
+    """Return the time zone of a session, or of the active one; None, the machine's, if no session runs.
 
     Raises:
         UnsupportedTableError: The session's zone is unknown to Python.
@@ -48,20 +45,13 @@ def session_zone(spark: SparkSession | None = None) -> tzinfo | None:
 
 
 def to_instant(time: datetime | str, name: str, spark: SparkSession | None = None) -> datetime:
-    """Convert a time to an instant in the session's time zone.
+    """Convert a datetime, or text that Spark casts to a timestamp, to an instant in the session's time zone.
 
-    For a local time that a change of clocks skips or repeats, the offset before the change counts, as
-    in Spark.
-
-    Args:
-        time: A datetime, or text that Spark casts to a timestamp: "2024-05-01", "2024-05-01
-            12:00:00", or with a zone, "2024-05-01 12:00:00+02:00". Without a zone it is in the
-            session's.
-        name: The argument's name, for the error.
-        spark: The session whose time zone counts; None for the active one's, else the machine's.
+    A time without a zone is in the session's (see `session_zone`). For a local time that a change of clocks
+    skips or repeats, the offset before the change counts, as in Spark.
 
     Raises:
-        InvalidArgumentError: The value is not a time.
+        InvalidArgumentError: The value is not a time; the message has `name`.
     """
     zone = session_zone(spark)
     try:
@@ -96,12 +86,7 @@ def in_zone(moment: datetime, zone: tzinfo | None) -> datetime:
 
 
 def show_time(moment: datetime, precision: str = "minutes") -> str:
-    """Format a time with its offset, such as "2024-05-01 12:00+02:00".
-
-    Args:
-        moment: The time, in the zone to show it in.
-        precision: "minutes" (which Spark can't read), "seconds" or "milliseconds".
-    """
+    """Format a time with its offset, such as "2024-05-01 12:00+02:00"; Spark can't read "minutes"."""
     return moment.isoformat(" ", precision)
 
 
