@@ -7,7 +7,6 @@ the release that brought what it hides.
 import contextlib
 import json
 import logging
-import math
 import threading
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
@@ -20,7 +19,6 @@ from py4j.java_gateway import JavaClass
 from pyspark import InheritableThread
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DataType, StructType
 
@@ -102,11 +100,6 @@ def inheriting_thread(spark: SparkSession, body: Callable[[], None]) -> threadin
     return InheritableThread(target=body, daemon=True, **session)
 
 
-def least_read_tasks(spark: SparkSession) -> int:
-    """Return how many tasks Spark reads the smallest files by, at least; Spark Connect doesn't tell it."""
-    return int(spark.sparkContext.defaultParallelism) if has_jvm(spark) else 1
-
-
 def java_class(spark: SparkSession, name: str) -> Any:
     """Return a Java class by its full name.
 
@@ -178,27 +171,6 @@ def metadata_column(rows: DataFrame) -> Column:
     if hasattr(rows, "metadataColumn"):
         return rows.metadataColumn("_metadata")
     return Column(rows._jdf.metadataColumn("_metadata"))
-
-
-def repartition_by_id(rows: DataFrame, num_tasks: int, column: str) -> DataFrame:
-    """Send each row to the task whose number (int) is in a column, and drop the column.
-
-    DataFrame.repartitionById came with Spark 4.1. Before, Spark chooses the task by a hash, so each number
-    is replaced by one whose hash chooses that task.
-    """
-    if hasattr(rows, "repartitionById"):
-        return rows.repartitionById(num_tasks, column).drop(column)
-    # So many that each task is chosen by one of them, but for a chance of 1 in 10^10.
-    tried = math.ceil(num_tasks * (math.log(num_tasks) + 25))
-    hashes = F.expr(f"transform(sequence(0, {tried}), n -> pmod(hash(n), {num_tasks}))")
-    chosen = create_frame(rows.sparkSession, pa.table({"n": [0]})).select(hashes).collect()[0][0]
-    number_of = {task: number for number, task in enumerate(chosen)}
-    numbers = ", ".join(str(number_of[task]) for task in range(num_tasks))
-    return (
-        rows.withColumn(column, F.expr(f"array({numbers})[{column}]"))
-        .repartition(num_tasks, column)
-        .drop(column)
-    )
 
 
 def parse_ddl(columns: str) -> DataType:

@@ -341,10 +341,6 @@ class LocalStore(Store):
             while not os.path.isabs(place) and (place := os.path.dirname(place)):
                 os.rmdir(self.place(place))
 
-    def may_move_to(self, other: LocalStore) -> bool:
-        """Return whether files can be moved to another store without a copy: both are on one disk."""
-        return os.stat(self.root).st_dev == os.stat(other.root).st_dev
-
     def delete_empty(self, place: str = "") -> None:
         """Delete a folder and those in it, as far as they hold nothing else."""
         for folder, _, _ in os.walk(self.place(place), topdown=False):
