@@ -126,7 +126,7 @@ def _rewrite(
     plan, refused = run.plan, ""
     for number, strategy in enumerate(offered):
         why = strategy.refuse(run)
-        # Some reasons show in the files alone.
+        # Reasons for single bins show in the plan or in the files.
         left = {} if why else strategy.run(run)
         if left and len(left) == plan.num_bins:
             why = "; ".join(sorted(set(left.values())))
@@ -203,7 +203,7 @@ def _versions(commits: Sequence[Commit]) -> str:
 
 
 def _check_fresh(handle: Handle, plan: BinPlan) -> None:
-    """Refuse a plan if the table has another version, or was made anew and is at the same version again."""
+    """Refuse a plan if the table has another version, or was replaced and has the same version again."""
     latest = handle.log.segment().version
     if latest != plan.version:
         raise stale(plan, latest)
