@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.storage import Store, open_store
@@ -13,6 +14,22 @@ from compaction_kit.storage import Store, open_store
 _DEEPEST = 6
 _SHOWN = ("_delta_index", "_change_data")
 COLUMNS = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("modification_time", pa.int64())])
+
+
+class WithFiles:
+    """Counts the table `files` of a plan or result about a folder."""
+
+    files: pa.Table
+
+    @property
+    def num_files(self) -> int:
+        """The number of files in `files`."""
+        return self.files.num_rows
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the files in `files`."""
+        return pc.sum(self.files["size_bytes"]).as_py() or 0
 
 
 @dataclass(frozen=True)

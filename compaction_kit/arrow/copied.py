@@ -140,8 +140,7 @@ def _layout(metadata: pq.FileMetaData) -> tuple[str, ...]:
 
 def _alike(chunk: pq.ColumnChunkMetaData) -> str:
     """Return what the footer says of a chunk, but for places, as text: NaN equals NaN."""
-    told = {name: value for name, value in chunk.to_dict().items() if not name.endswith("_offset")}
-    return repr(told)
+    return repr({name: value for name, value in chunk.to_dict().items() if not name.endswith("_offset")})
 
 
 def _span(chunk: pq.ColumnChunkMetaData) -> _Span:

@@ -39,12 +39,8 @@ class Arrow(Strategy):
     runs_any_order = True
 
     def refuse(self, run: Run) -> str | None:
-        """Return why no bin can be rewritten with pyarrow."""
-        reason = refuse_table(run.spark, run.plan)
-        refusals = {} if reason else refuse_bins(run.plan)
-        if reason is None and len(refusals) == run.plan.num_bins:
-            reason = "; ".join(sorted(set(refusals.values())))
-        return reason
+        """Return why the table's bins can't be rewritten with pyarrow; `run` finds refused bins."""
+        return refuse_table(run.spark, run.plan)
 
     def run(self, run: Run) -> Mapping[int, str]:
         """Rewrite bins, compare the outputs, and commit them as OPTIMIZE would.

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import posixpath
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,13 +13,14 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
+from compaction_kit.log import TransactionLog
 from compaction_kit.log.actions import commit_actions
-from compaction_kit.log.listing import Kind, LogFile, list_log
-from compaction_kit.log.paths import canonical_paths
+from compaction_kit.log.listing import LOG_FOLDER, Kind, LogFile, list_log
+from compaction_kit.log.paths import canonical_paths, places
 from compaction_kit.plan.plan import BinPlan
 from compaction_kit.sql import table_name
 from compaction_kit.storage import Store
-from compaction_kit.text import format_count, format_list
+from compaction_kit.text import format_count, format_list, format_size
 from compaction_kit.verify import Fingerprint
 
 # Delta writes its value to the session's commits, and DESCRIBE HISTORY shows it.
@@ -94,16 +96,6 @@ class Commit:
     adds: list[dict[str, Any]]
     removes: list[dict[str, Any]]
 
-    @property
-    def bytes_added(self) -> int:
-        """Bytes of the added files."""
-        return sum(add["size"] for add in self.adds)
-
-    @property
-    def bytes_removed(self) -> int:
-        """Bytes of the removed files, as the log has them."""
-        return sum(remove.get("size") or 0 for remove in self.removes)
-
 
 def commits_of(store: Store, plan_id: str, since: int) -> list[Commit]:
     """Return the commits of a plan after a version, oldest first."""
@@ -167,6 +159,29 @@ def _actions_after(store: Store, since: int) -> Iterator[tuple[LogFile, list[dic
     for file in list_log(store):
         if file.kind is Kind.COMMIT and (file.version or 0) > since:
             yield file, commit_actions(store, file)
+
+
+def unnamed_files(store: Store, log: TransactionLog, since: float) -> str:
+    """Count data files written since a time (seconds) that are in no version: a part of a sentence, or "".
+
+    Tasks of Spark leave them when their commit fails: Delta doesn't delete them.
+    """
+    snapshot = log.snapshot()
+    paths = pa.chunked_array([*snapshot.live["path"].chunks, *snapshot.dead["path"].chunks], pa.string())
+    named, sizes = set(places(paths, store).to_pylist()), list[int]()
+    for folder, entries in store.walk():
+        entries[:] = [entry for entry in entries if entry.name != LOG_FOLDER]
+        for entry in entries:
+            is_new = entry.is_file and entry.name.endswith(".parquet") and entry.modified_ns >= since * 1e9
+            if is_new and posixpath.join(folder, entry.name) not in named:
+                sizes.append(entry.size_bytes)
+    if not sizes:
+        return ""
+    is_are, them = ("is", "it") if len(sizes) == 1 else ("are", "them")
+    return (
+        f"; {format_count(len(sizes), 'new file')} ({format_size(sum(sizes))}) in its folder {is_are} of no "
+        f"version, and VACUUM takes {them}"
+    )
 
 
 def removed_paths(commits: Sequence[Commit]) -> set[str]:

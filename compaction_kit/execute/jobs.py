@@ -136,19 +136,19 @@ def run_watched(
         BaseException: What `work` raised.
     """
     marked = _Marked(spark)
-    return _run(spark, work, marked, lambda: watch(marked.look()), is_final)
+    return run_cancellable(spark, work, lambda: watch(marked.look()), is_final, marked)
 
 
 def run_cancellable(
-    spark: SparkSession, work: Callable[[], T], tick: Callable[[], object], is_final: bool = True
+    spark: SparkSession,
+    work: Callable[[], T],
+    tick: Callable[[], object],
+    is_final: bool = True,
+    marked: _Marked | None = None,
 ) -> T:
     """Call `work` as `run_watched` does, with a `tick` that needs nothing of its jobs."""
-    return _run(spark, work, _Marked(spark), tick, is_final)
+    marked = marked or _Marked(spark)
 
-
-def _run(
-    spark: SparkSession, work: Callable[[], T], marked: _Marked, tick: Callable[[], object], is_final: bool
-) -> T:
     def body() -> T:
         marked.begin()
         return work()

@@ -96,26 +96,27 @@ class CompactionResult(Result):
         """Make the result of a run from its commits."""
         plan, record, is_proved = run.plan, run.record, run.verify and bool(commits)
         removed = removed_paths(commits)
-        added = sum(len(commit.adds) for commit in commits)
+        batches = _batches(record.start, commits, record.conflicts)
+        total = {name: sum(batches[name].to_pylist()) for name in BATCHES.names[2:6]}
         versions = tuple(commit.version for commit in commits)
         before, after = (versions[0] - 1, versions[-1]) if versions else (plan.version, None)
         return cls(
             strategy=strategy.name if commits else "none",
             reason=reason,
             versions=versions,
-            batches=_batches(record.start, commits, record.conflicts),
+            batches=batches,
             num_bins=plan.num_bins - plan.without(removed).num_bins,
-            num_files_added=added,
-            num_files_removed=sum(len(commit.removes) for commit in commits),
-            bytes_added=sum(commit.bytes_added for commit in commits),
-            bytes_removed=sum(commit.bytes_removed for commit in commits),
+            num_files_added=total["num_files_added"],
+            num_files_removed=total["num_files_removed"],
+            bytes_added=total["bytes_added"],
+            bytes_removed=total["bytes_removed"],
             seconds=record.seconds,
             conflicts=tuple(text for _, text in record.conflicts),
             verified=True if is_proved else None,
             fingerprint=record.fingerprint if is_proved else None,
             proof_reason=record.proof_reason if is_proved else "",
             refusals=refusals,
-            as_planned=strategy.is_as_planned(plan, removed, added),
+            as_planned=strategy.is_as_planned(plan, removed, total["num_files_added"]),
             peak_bytes=record.peak_bytes,
             sizes_before=run.log.snapshot(before).live["size_bytes"].to_numpy(),
             sizes_after=run.log.snapshot(after).live["size_bytes"].to_numpy(),
@@ -190,8 +191,8 @@ def _batches(start: float, commits: Sequence[Commit], conflicts: Sequence[tuple[
             "strategy": commit.strategy,
             "num_files_removed": len(commit.removes),
             "num_files_added": len(commit.adds),
-            "bytes_removed": commit.bytes_removed,
-            "bytes_added": commit.bytes_added,
+            "bytes_removed": sum(remove.get("size") or 0 for remove in commit.removes),
+            "bytes_added": sum(add["size"] for add in commit.adds),
             "seconds": max(commit.time - since, 0.0),
             "conflicts": sum(since < time <= commit.time for time, _ in conflicts),
             "metrics": commit.metrics,

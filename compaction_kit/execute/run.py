@@ -16,7 +16,7 @@ from compaction_kit.errors import (
     StalePlanError,
     UnsupportedTableError,
 )
-from compaction_kit.execute.commits import Commit, commits_of, other_commits, removed_paths
+from compaction_kit.execute.commits import Commit, commits_of, other_commits, removed_paths, unnamed_files
 from compaction_kit.execute.delta import is_conflict
 from compaction_kit.execute.failures import BinFailed, ContentDiffers, TableChanged, stale, translate
 from compaction_kit.execute.jobs import WorkCancelled
@@ -126,55 +126,50 @@ def _rewrite(
     plan, refused = run.plan, ""
     for number, strategy in enumerate(offered):
         why = strategy.refuse(run)
-        # Some reasons show in the files alone.
+        # Reasons for single bins show in the plan or in the files.
         left = {} if why else strategy.run(run)
         if left and len(left) == plan.num_bins:
             why = "; ".join(sorted(set(left.values())))
+        refused = refused or why or ""
         if why and is_asked:
-            others = [each.name for each in offered[number + 1 :]] or ["optimize"]
-            raise UnsupportedTableError(
-                f'strategy="{strategy.name}" can\'t run this plan, because {why}: '
-                + (
-                    f'run it with strategy="{others[0]}".'
-                    if plan.is_optimize
-                    else 'make one with order="size" and no budget.'
-                )
-            )
+            break
         if why:
-            refused = refused or why
             continue
         if left and plan.is_optimize:
             rest = replace(run, partitions=frozenset(plan.bin_groups[list(left)].tolist()))
             next(each for each in offered[number + 1 :] if each.refuse(rest) is None).run(rest)
         reason = f"{strategy.name}, because {refused}" if refused else strategy.reason
         return strategy, "as asked for" if is_asked else reason, left
+    other = f'run it with strategy="{[*(each.name for each in offered), "optimize"][1]}"'
+    advice = other if plan.is_optimize else 'make one with order="size" and no budget'
     raise UnsupportedTableError(
-        f'No strategy can run this plan, because {refused}: make one with order="size" and no budget.'
+        f'strategy="{offered[0].name}" can\'t run this plan, because {refused}: {advice}.'
     )
 
 
 def _fail(run: Run, since: int, error: BaseException, is_written: bool) -> None:
     """Prove or undo what was committed, and raise an error that says what became of the table."""
-    outcome = _outcome(run, since, error, is_written)
+    outcome, left = _outcome(run, since, error, is_written)
     if isinstance(error, _CANCELLED):
-        raise RunCancelled(f"The run was cancelled: {outcome}.") from None
+        raise RunCancelled(f"The run was cancelled: {outcome}{left}.") from None
     if isinstance(error, _FAILURES):
         has_others = is_conflict(error) or isinstance(error, TableChanged)
         others = other_commits(run.store, run.plan, since) if has_others else ""
-        raise translate(error, run.store.root, outcome, others) from None
+        ours = translate(error, run.store.root, outcome, others)
+        raise (type(ours)(f"{str(ours).rstrip('.')}{left}.") if left else ours) from None
     if not isinstance(error, CompactionKitError):
-        error.add_note(outcome)
+        error.add_note(f"{outcome}{left}")
 
 
-def _outcome(run: Run, since: int, error: BaseException, is_written: bool) -> str:
-    """Return what is committed of a run that failed, as a part of a sentence."""
+def _outcome(run: Run, since: int, error: BaseException, is_written: bool) -> tuple[str, str]:
+    """Return what is committed of a run that failed, and the files that it left, as parts of a sentence."""
     if not run.store.is_folder(LOG_FOLDER):
-        return "the table's folder is gone"
+        return "the table's folder is gone", ""
     try:
-        commits = commits_of(run.store, run.plan.id, since)
-        return _committed(run, commits, error, is_written)
+        outcome = _committed(run, commits_of(run.store, run.plan.id, since), error, is_written)
+        return outcome, unnamed_files(run.store, run.log, run.record.start)
     except CompactionKitError as unreadable:
-        return f"it is unknown what is committed, because the log can't be read ({unreadable})"
+        return f"it is unknown what is committed, because the log can't be read ({unreadable})", ""
 
 
 def _committed(run: Run, commits: Sequence[Commit], error: BaseException, is_written: bool) -> str:
@@ -203,7 +198,7 @@ def _versions(commits: Sequence[Commit]) -> str:
 
 
 def _check_fresh(handle: Handle, plan: BinPlan) -> None:
-    """Refuse a plan if the table has another version, or was made anew and is at the same version again."""
+    """Refuse a plan if the table has another version, or was replaced and has the same version again."""
     latest = handle.log.segment().version
     if latest != plan.version:
         raise stale(plan, latest)

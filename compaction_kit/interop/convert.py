@@ -29,7 +29,7 @@ from compaction_kit.errors import (
 )
 from compaction_kit.execute.failures import translate
 from compaction_kit.execute.jobs import WHOLE_FILES, WorkCancelled, run_cancellable, session_confs
-from compaction_kit.folder import list_folder
+from compaction_kit.folder import WithFiles, list_folder
 from compaction_kit.interop.manifest import partition_folders, read_parquet, refusal
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.log.paths import places
@@ -47,7 +47,7 @@ _FILES = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("modific
 
 
 @dataclass(frozen=True, repr=False)
-class ConvertPlan(Plan):
+class ConvertPlan(WithFiles, Plan):
     """What CONVERT TO DELTA would make of a folder of Parquet files; made by `plan_convert`.
 
     Attributes:
@@ -63,16 +63,6 @@ class ConvertPlan(Plan):
     schema: StructType
     partition_columns: tuple[str, ...]
     spark: SparkSession = field(repr=False)
-
-    @property
-    def num_files(self) -> int:
-        """The number of the table's files."""
-        return self.files.num_rows
-
-    @property
-    def size_bytes(self) -> int:
-        """The bytes of the table's files."""
-        return pc.sum(self.files["size_bytes"]).as_py() or 0
 
     @property
     def partition_schema(self) -> StructType:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError, StalePlanError
-from compaction_kit.folder import list_folder, look_through
+from compaction_kit.folder import WithFiles, list_folder, look_through
 from compaction_kit.handle import Handle
 from compaction_kit.history.readable import LOG_GONE, YES, Readability, read_readability
 from compaction_kit.records import Plan
@@ -32,7 +32,7 @@ _REASONS = {
 
 
 @dataclass(frozen=True, repr=False)
-class VacuumPlan(Plan):
+class VacuumPlan(WithFiles, Plan):
     """What VACUUM would delete at a time, and what that costs; only `run()` deletes.
 
     Attributes:
@@ -84,16 +84,6 @@ class VacuumPlan(Plan):
     content_survives_as: dict[int, int]
     content_survives_by: dict[int, str]
     warnings: tuple[str, ...]
-
-    @property
-    def size_bytes(self) -> int:
-        """The bytes that would be freed."""
-        return pc.sum(self.files["size_bytes"]).as_py() or 0
-
-    @property
-    def num_files(self) -> int:
-        """The number of files that would be deleted."""
-        return self.files.num_rows
 
     @property
     def empty_directories(self) -> list[str]:

@@ -20,6 +20,7 @@ from compaction_kit.errors import RunCancelled
 from compaction_kit.execute.failures import translate
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable, session_confs
 from compaction_kit.execute.work import Measured, ProgressBar
+from compaction_kit.folder import WithFiles
 from compaction_kit.handle import Handle
 from compaction_kit.history.readable import YES
 from compaction_kit.records import Result
@@ -59,7 +60,7 @@ class VacuumProgress(Measured):
 
 
 @dataclass(frozen=True, repr=False)
-class VacuumResult(Result):
+class VacuumResult(WithFiles, Result):
     """What a vacuum did.
 
     Attributes:
@@ -87,16 +88,6 @@ class VacuumResult(Result):
     content_survives_as: Mapping[int, int]
     versions_lost_as_planned: bool
     seconds: float
-
-    @property
-    def num_files(self) -> int:
-        """The number of deleted files."""
-        return self.files.num_rows
-
-    @property
-    def size_bytes(self) -> int:
-        """The bytes of the deleted files."""
-        return pc.sum(self.files["size_bytes"]).as_py() or 0
 
     @property
     def as_planned(self) -> bool:

@@ -641,8 +641,9 @@ class AnalystsPath(FirstLook):
         other = deltalake.DeltaTable(str(contested))
         page.get_by_label("Prove that the content is the same").uncheck()
         page.locator("button.ck-run").click()
-        working = page.locator(".ck-progress .ck-status")
-        expect(working).to_contain_text(re.compile(r"Rewriting, \d of 3"), timeout=60 * SECOND)
+        # At each frame: an expectation that looks once a second can miss so short a step.
+        status = 'document.querySelector(".ck-progress .ck-status").innerText'
+        page.wait_for_function(rf"() => /Rewriting, \d of 3/.test({status})", timeout=60 * SECOND)
         other.delete("origin = 'EWR'")
         outcome = page.locator(".ck-outcome").first
         expect(outcome).to_contain_text("1 with other writers", timeout=60 * SECOND)

@@ -127,6 +127,10 @@ def test_a_cancelled_run_changes_nothing(
     left = data_files(many_bins) - files_before
     # Delta doesn't delete what tasks of OPTIMIZE have written.
     assert bool(left) == (strategy == "optimize")
+    told = re.search(
+        r"; (\d+) new files? \(.* of no version, and VACUUM takes (?:it|them)\.$", str(caught.value)
+    )
+    assert (int(told[1]) if told else 0) == len(left)
     assert spark.conf.get(f"{CONF}.maxFileSize") == "777777"
     assert spark.conf.get(f"{CONF}.minFileSize", None) is None
 

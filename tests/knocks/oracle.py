@@ -29,6 +29,7 @@ _OF_DELTA = re.compile(
     r"\.?(\d{20}\.(json|crc|checkpoint\..*)|_last_checkpoint|_last_vacuum_info)(\.\w{8}-[\w.-]+)?(\.crc)?$"
     r"|_staged_commits|_sidecars|_commits|.*\.tmp(\.crc)?$"
 )
+_LEFT = re.compile(r"; (\d+) new files? \(")
 
 
 class Outcome(StrEnum):
@@ -140,14 +141,18 @@ def judge_result(result: CompactionResult) -> Outcome:
 
 
 def judge_error(error: BaseException, before: Before, is_alone: bool = True) -> Outcome:
-    """What a run that raised came to; `is_alone` where no other writer leaves commits like it."""
+    """What a run that raised came to; `is_alone` where no other writer leaves files or commits like it."""
     told = str(error)
     if not isinstance(error, CompactionKitError) or "\n" in told:
         raise Wrong(f"{type(error).__name__} is no sentence: {told[:2_000]!r}") from error
     is_failure = isinstance(error, (RunFailedError, RunCancelled, VerificationError))
-    is_nothing = "nothing was" in told or not is_failure
-    if is_alone and is_nothing and "committed, as version" not in told:
-        _never({str(info) for info in before.of_kit()}, f"commits in spite of {told!r}")
+    if is_alone:
+        named = _LEFT.search(told)
+        left = before.left()
+        if is_failure and len(left) != (int(named[1]) if named else 0):
+            raise Wrong(f"{sorted(left)} are left, and the error says: {told}")
+        if ("nothing was" in told or not is_failure) and "committed, as version" not in told:
+            _never({str(info) for info in before.of_kit()}, f"commits in spite of {told!r}")
     if "committed, as version" in told and "its content is the same" in told:
         return Outcome.PROVED
     if "is committed and not proved" in told:
