@@ -11,23 +11,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError, show_value
-from compaction_kit.log.actions import JsonSource, column, count_records, is_kind, reading
+from compaction_kit.log.actions import column, count_records, is_kind
 from compaction_kit.log.listing import LogFile
 from compaction_kit.log.protocol import Metadata
+from compaction_kit.log.sources import JsonSource, reading
 from compaction_kit.storage import Store
 from compaction_kit.times import millis, show_time
 
-_TEXT_MAP, _STAMP = pa.map_(pa.string(), pa.string()), pa.timestamp("ms", "UTC")
+_TEXT_MAP, STAMP = pa.map_(pa.string(), pa.string()), pa.timestamp("ms", "UTC")
 _COUNTS = ("num_added", "num_removed", "bytes_added", "bytes_removed", "records_added", "records_removed")
 COMMIT_COLUMNS = pa.schema(
     [
         ("version", pa.int64()),
-        ("timestamp", _STAMP),
+        ("timestamp", STAMP),
         ("operation", pa.string()),
         ("parameters", _TEXT_MAP),
         *((name, pa.int64()) for name in _COUNTS),
         ("data_change", pa.bool_()),
-        ("files_removed_at", _STAMP),
+        ("files_removed_at", STAMP),
         ("isolation_level", pa.string()),
         ("metrics", _TEXT_MAP),
         ("user_metadata", pa.string()),
@@ -61,6 +62,7 @@ _INFO_FIELDS = {
 _SUMS = pa.schema([COMMIT_COLUMNS.field(name) for name in (*_COUNTS, "data_change", "files_removed_at")])
 # Commits that a store is asked for at once, newest first, until an operation is found.
 _INFOS = 64
+_LAST_VERSION = 2**63 - 1
 # The end of the year 9998, so that a retention can be added.
 _LAST_MILLIS = int(datetime(9999, 1, 1, tzinfo=UTC).timestamp() * 1000) - 1
 
@@ -113,7 +115,7 @@ def _sums(source: JsonSource) -> pa.Table:
         changes[commits[changing > 0]] = True
         np.maximum.at(latest, commits, times)
     columns["data_change"] = changes
-    columns["files_removed_at"] = pa.array(latest, mask=(latest == 0) | (latest > _LAST_MILLIS)).cast(_STAMP)
+    columns["files_removed_at"] = pa.array(latest, mask=(latest == 0) | (latest > _LAST_MILLIS)).cast(STAMP)
     return pa.table({name: columns[name] for name in _SUMS.names}, _SUMS)
 
 
@@ -167,12 +169,7 @@ def _texts(values: Any) -> dict[str, str | None] | None:
 
 
 def last_operation(store: Store, commits: Sequence[LogFile], operation: str, most: int) -> int | None:
-    """Return the position of the newest commit of an operation that no later RESTORE has undone.
-
-    Of the newest `most` commits, each is read only up to its commitInfo. None if they have no such operation,
-    or a RESTORE among them names a time, not a version.
-    """
-    kept = commits[-1].version or 0 if commits else 0
+    """Return the position of a commit; see `TransactionLog.last_operation`."""
 
     def read_info(i: int) -> dict[str, Any]:
         with reading(commits[i].name):
@@ -183,8 +180,9 @@ def last_operation(store: Store, commits: Sequence[LogFile], operation: str, mos
 
     newest = range(len(commits) - 1, max(len(commits) - most, 0) - 1, -1)
     chunks = (newest[start : start + _INFOS] for start in range(0, len(newest), _INFOS))
-    read = chain.from_iterable(store.at_once(read_info, chunk) for chunk in chunks)
-    for i, info in zip(newest, read, strict=True):
+    infos = chain.from_iterable(store.at_once(read_info, chunk) for chunk in chunks)
+    kept = _LAST_VERSION
+    for i, info in zip(newest, infos, strict=True):
         if (commits[i].version or 0) > kept:
             continue
         if info.get("operation") == operation:
@@ -246,11 +244,7 @@ def in_commit_since(metadata: Metadata) -> int | None:
 
 
 def version_at(commits: Sequence[LogFile], times: np.ndarray, moment: datetime) -> int:
-    """Return the last version committed at or before a time, given readable commits and their times.
-
-    Raises:
-        InvalidArgumentError: The time is before the earliest version or, as in Delta, after the latest.
-    """
+    """Return the last version at or before a time, given readable commits and their times."""
 
     def shown(time: datetime) -> str:
         return f'"{show_time(time.astimezone(moment.tzinfo), "milliseconds")}"'

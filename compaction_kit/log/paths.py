@@ -56,7 +56,7 @@ def places(paths: pa.Array | pa.ChunkedArray, store: Store) -> pa.Array:
 
     A file in the table's folder has a path relative to it, even if the log has an absolute path; other local
     files have an absolute path ("/…"), and files that aren't on a local disk a URI with "://". Symbolic links
-    are not followed. See `is_outside` and `is_remote`.
+    are not followed.
     """
     paths = one_array(paths)
     text = paths.buffers()[2]
@@ -64,11 +64,6 @@ def places(paths: pa.Array | pa.ChunkedArray, store: Store) -> pa.Array:
         return paths
     odd = pc.match_substring_regex(paths, r"%|^[./]|^[A-Za-z][A-Za-z0-9+.-]*:/")
     return _convert(paths, odd, lambda path: _place(path, store))
-
-
-def is_outside(found: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return whether each location from `places` is outside of the table's folder."""
-    return pc.or_(pc.starts_with(found, "/"), is_remote(found))
 
 
 def is_remote(found: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -271,7 +271,7 @@ def _survey_table(
     steps: list[Callable[[], Facts]] = [
         lambda: _stats(files),
         lambda: _overlap(files),
-        lambda: _last_optimize(table, files),
+        lambda: _last_optimize(table),
         # Without an estimate from samples: a survey reads no data files.
         lambda: _plan(BinPlan.of(Planner(files, rules), limits)),
     ]
@@ -301,8 +301,8 @@ def _overlap(files: Files) -> Facts:
     return {}
 
 
-def _last_optimize(table: Table, files: Files) -> Facts:
-    found = table.log.last_operation("OPTIMIZE", metadata=files.snapshot.metadata)
+def _last_optimize(table: Table) -> Facts:
+    found = table.log.last_operation("OPTIMIZE")
     return {"last_optimize": None if found is None else found[1]}
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import CompactionKitError
-from compaction_kit.log.paths import canonical_paths, is_outside, places
+from compaction_kit.log.paths import canonical_paths, places
 from compaction_kit.storage import open_store
 from tests import deltas_view, handmade
 from tests.chance import examples
@@ -102,7 +102,7 @@ def check_compaction(spark: SparkSession, world: World, strategy: str) -> None:
     assert world.outside() == outside
     added = set(table.files().to_arrow()["path"].to_pylist()) - set(files["path"].to_pylist())
     new = places(pa.array(sorted(added), pa.string()), table.handle.store)
-    assert not any(is_outside(new).to_pylist())
+    assert not any(path.startswith("/") or "://" in path for path in new.to_pylist())
     assert all(os.path.realpath(table.path / path).startswith(f"{table.path}/") for path in new.to_pylist())
     assert set(table.versions()["readable"].to_pylist()) == {"yes"}
 

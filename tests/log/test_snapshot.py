@@ -179,7 +179,7 @@ def test_a_newer_reader_version_is_named(tmp_path: Path) -> None:
 
 def test_a_checkpoint_that_is_no_parquet_file_is_named(changed: Path) -> None:
     handmade.commit_path(changed, 4, "checkpoint.parquet").write_bytes(b"PAR1 no more")
-    _refused(changed, CorruptLogError, r"0004\.checkpoint\.parquet can't be read")
+    _refused(changed, CorruptLogError, r"0004\.checkpoint\.parquet is damaged .*: restore it from a backup")
 
 
 @pytest.mark.parametrize("size", [-1, None])
