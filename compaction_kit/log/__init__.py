@@ -15,7 +15,6 @@ from compaction_kit.log.commits import (
     commit_times,
     in_commit_since,
     last_operation,
-    version_at,
 )
 from compaction_kit.log.lifetimes import file_lifetimes
 from compaction_kit.log.listing import (
@@ -31,7 +30,7 @@ from compaction_kit.log.listing import (
 from compaction_kit.log.snapshot import Snapshot, read_snapshot
 from compaction_kit.log.sources import checkpoint_sources, commit_actions, commit_sources
 from compaction_kit.storage import Store, open_store
-from compaction_kit.times import to_instant
+from compaction_kit.times import millis, show_time, to_instant
 
 __all__ = ["TransactionLog"]
 
@@ -146,12 +145,30 @@ class TransactionLog:
         moment = to_instant(timestamp, "timestamp")
         files = list_log(self._store)
         earliest = version_ranges(files)[0].start
-        commits = [file for version, file in commits_by_version(files).items() if version >= earliest]
+        commits = {
+            version: file for version, file in commits_by_version(files).items() if version >= earliest
+        }
         if not commits:
             raise InvalidArgumentError(
                 f'timestamp="{timestamp}" can\'t be used: the log holds no commit; choose version={earliest}.'
             )
-        return version_at(commits, commit_times(self._store, commits, self.snapshot().metadata), moment)
+        versions = list(commits)
+        times = commit_times(self._store, [*commits.values()], self.snapshot().metadata)
+        asked, first, last = (
+            f'"{show_time(time.astimezone(moment.tzinfo), "milliseconds")}"'
+            for time in (moment, *(datetime.fromtimestamp(int(times[i]) / 1000, UTC) for i in (0, -1)))
+        )
+        if millis(moment) < times[0]:
+            raise InvalidArgumentError(
+                f"timestamp={asked} is before the earliest version that can be read, {versions[0]} of "
+                f"{first}: choose that time or a later one."
+            )
+        if millis(moment) > times[-1]:
+            raise InvalidArgumentError(
+                f"timestamp={asked} is after the latest version, {versions[-1]} of {last}: choose that "
+                "time or an earlier one, or leave the timestamp out."
+            )
+        return versions[int(np.searchsorted(times, millis(moment), side="right")) - 1]
 
     def has_in_commit_timestamp(self, version: int) -> bool:
         """Return whether time travel uses a version's in-commit timestamp, not the time of its file."""
@@ -172,8 +189,8 @@ class TransactionLog:
         version, metadata = commits[position].version or 0, self.snapshot().metadata
         # Only times of files depend on the commits before.
         first = position if self.has_in_commit_timestamp(version) else 0
-        millis = int(commit_times(self._store, commits[first : position + 1], metadata)[-1])
-        return version, datetime.fromtimestamp(millis / 1000, UTC)
+        time = int(commit_times(self._store, commits[first : position + 1], metadata)[-1])
+        return version, datetime.fromtimestamp(time / 1000, UTC)
 
     def segment(self, version: int | None = None) -> Segment:
         """Return the files that a version is read from; None for the latest version."""

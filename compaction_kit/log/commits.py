@@ -1,4 +1,4 @@
-"""What each commit did and when, one row per commit or per action, and which version a time stands for."""
+"""What each commit did and when: one row per commit or per action."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,55 +10,31 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.errors import CorruptLogError, InvalidArgumentError, show_value
+from compaction_kit.errors import CorruptLogError, show_value
 from compaction_kit.log.actions import column, count_records, is_kind
 from compaction_kit.log.listing import LogFile
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.log.sources import JsonSource, reading
 from compaction_kit.storage import Store
-from compaction_kit.times import millis, show_time
 
-_TEXT_MAP, STAMP = pa.map_(pa.string(), pa.string()), pa.timestamp("ms", "UTC")
+_INT, _TEXT, _BOOL, _TEXTS = pa.int64(), pa.string(), pa.bool_(), pa.map_(pa.string(), pa.string())
+STAMP = pa.timestamp("ms", "UTC")
 _COUNTS = ("num_added", "num_removed", "bytes_added", "bytes_removed", "records_added", "records_removed")
-COMMIT_COLUMNS = pa.schema(
-    [
-        ("version", pa.int64()),
-        ("timestamp", STAMP),
-        ("operation", pa.string()),
-        ("parameters", _TEXT_MAP),
-        *((name, pa.int64()) for name in _COUNTS),
-        ("data_change", pa.bool_()),
-        ("files_removed_at", STAMP),
-        ("isolation_level", pa.string()),
-        ("metrics", _TEXT_MAP),
-        ("user_metadata", pa.string()),
-        ("engine", pa.string()),
-        ("read_version", pa.int64()),
-        ("is_blind_append", pa.bool_()),
-        ("schema", pa.string()),
-    ]
-)
-ACTION_COLUMNS = pa.schema(
-    [
-        ("action", pa.string()),
-        ("path", pa.string()),
-        ("size_bytes", pa.int64()),
-        ("num_records", pa.int64()),
-        ("data_change", pa.bool_()),
-        ("partition_values", _TEXT_MAP),
-        ("stats", pa.string()),
-        ("fields", pa.string()),
-    ]
-)
+COMMIT_COLUMNS = pa.schema({
+    "version": _INT, "timestamp": STAMP, "operation": _TEXT, "parameters": _TEXTS,
+    **dict.fromkeys(_COUNTS, _INT), "data_change": _BOOL, "files_removed_at": STAMP,
+    "isolation_level": _TEXT, "metrics": _TEXTS, "user_metadata": _TEXT, "engine": _TEXT,
+    "read_version": _INT, "is_blind_append": _BOOL, "schema": _TEXT,
+})  # fmt: skip
+ACTION_COLUMNS = pa.schema({
+    "action": _TEXT, "path": _TEXT, "size_bytes": _INT, "num_records": _INT, "data_change": _BOOL,
+    "partition_values": _TEXTS, "stats": _TEXT, "fields": _TEXT,
+})  # fmt: skip
 # Columns with fields of commitInfo as they are.
 _INFO_FIELDS = {
-    "operation": "operation",
-    "isolation_level": "isolationLevel",
-    "user_metadata": "userMetadata",
-    "engine": "engineInfo",
-    "read_version": "readVersion",
-    "is_blind_append": "isBlindAppend",
-}
+    "operation": "operation", "isolation_level": "isolationLevel", "user_metadata": "userMetadata",
+    "engine": "engineInfo", "read_version": "readVersion", "is_blind_append": "isBlindAppend",
+}  # fmt: skip
 _SUMS = pa.schema([COMMIT_COLUMNS.field(name) for name in (*_COUNTS, "data_change", "files_removed_at")])
 # Commits that a store is asked for at once, newest first, until an operation is found.
 _INFOS = 64
@@ -127,7 +103,7 @@ def _numpy(values: pa.Array) -> np.ndarray:
 def action_table(actions: Iterable[Mapping[str, Any]]) -> pa.Table:
     """Return one row per action, with the columns `ACTION_COLUMNS`."""
     rows = []
-    for name, value in (item for action in actions for item in action.items()):
+    for name, value in chain.from_iterable(action.items() for action in actions):
         fields = value if isinstance(value, dict) else {}
         stats, parsed = fields.get("stats"), fields.get("stats_parsed")
         values = fields.get("partitionValues")
@@ -141,13 +117,10 @@ def action_table(actions: Iterable[Mapping[str, Any]]) -> pa.Table:
             "fields": json.dumps({name: value}, default=str),
         }
         rows.append(row)
-    columns = {
-        field.name: _fitting([row[field.name] for row in rows], field.type)
-        for field in ACTION_COLUMNS
-        if field.name != "num_records"
-    }
+    texts = pa.schema([field for field in ACTION_COLUMNS if field.name != "num_records"])
+    columns = {field.name: _fitting([row[field.name] for row in rows], field.type) for field in texts}
     columns["num_records"] = count_records(columns["stats"])
-    return pa.table({name: columns[name] for name in ACTION_COLUMNS.names}, ACTION_COLUMNS)
+    return pa.table(columns).select(ACTION_COLUMNS.names)
 
 
 def _fitting(values: Sequence[Any], data_type: pa.DataType) -> pa.Array:
@@ -241,26 +214,6 @@ def in_commit_since(metadata: Metadata) -> int | None:
             f"The table property {name} is {show_value(since)}, which is not a version: restore the "
             "log from a backup."
         ) from None
-
-
-def version_at(commits: Sequence[LogFile], times: np.ndarray, moment: datetime) -> int:
-    """Return the last version at or before a time, given readable commits and their times."""
-
-    def shown(time: datetime) -> str:
-        return f'"{show_time(time.astimezone(moment.tzinfo), "milliseconds")}"'
-
-    first, last = (datetime.fromtimestamp(int(times[i]) / 1000, UTC) for i in (0, -1))
-    if millis(moment) < times[0]:
-        raise InvalidArgumentError(
-            f"timestamp={shown(moment)} is before the earliest version that can be read, "
-            f"{commits[0].version} of {shown(first)}: choose that time or a later one."
-        )
-    if millis(moment) > times[-1]:
-        raise InvalidArgumentError(
-            f"timestamp={shown(moment)} is after the latest version, {commits[-1].version} of "
-            f"{shown(last)}: choose that time or an earlier one, or leave the timestamp out."
-        )
-    return commits[int(np.searchsorted(times, millis(moment), side="right")) - 1].version or 0
 
 
 def _in_commit_time(info: Mapping[str, Any]) -> int | None:
