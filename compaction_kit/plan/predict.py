@@ -250,7 +250,7 @@ def _open(store: Store, files: Files, positions: np.ndarray) -> list[pa.NativeFi
     found = places(files.paths(positions), store)
     if pc.any(is_remote(found)).as_py():
         raise OSError("in another storage")
-    return store.open_all(found.to_pylist())
+    return [pa.BufferReader(data) for data in store.at_once(store.read, found.to_pylist())]
 
 
 def _written(parts: list[pa.Table], codec: str) -> int:
