@@ -135,10 +135,8 @@ class Files:
     def to_arrow(self) -> pa.Table:
         """Return one row per file, in the order of the log.
 
-        Returns:
-            path is as the log writes it (see `paths.canonical_paths`). num_records counts deleted rows
-            too, and is null without stats. deletion_vector_cardinality counts the rows that a deletion
-            vector deletes.
+        path is as the log writes it, num_records counts deleted rows too and is null without stats, and
+        deletion_vector_cardinality counts the rows that a deletion vector deletes.
 
         Examples:
             >>> ck.open_table("data/flights").files().to_arrow().schema
@@ -164,9 +162,8 @@ class Files:
         """Return statistics of the files, the log and the tombstones.
 
         Args:
-            small_file_size: Files below this size (bytes, or text such as "16 MiB") count as small.
-                None: half of the table's property delta.targetFileSize, as for auto compaction
-                (AutoCompact.scala), or 16 MiB.
+            small_file_size: Files below this size (bytes, or text such as "16 MiB") count as small. None:
+                half of the table's delta.targetFileSize, as for auto compaction (AutoCompact), or 16 MiB.
 
         Examples:
             >>> ck.open_table("data/flights").files().stats()
@@ -235,10 +232,7 @@ class Files:
         return result.sort_by([("num_files", "descending"), ("size_bytes", "descending")])
 
     def bounds(self, column: str) -> Bounds:
-        """Return the minimum and maximum of a column in each file, from the files' stats.
-
-        Args:
-            column: A top-level column that isn't a partition column.
+        """Return the minimum and maximum of a top-level data column in each file, from the files' stats.
 
         Raises:
             InvalidArgumentError: There is no such column, or stats have no bounds for its type.
@@ -252,10 +246,7 @@ class Files:
         return read_bounds(column, metadata.column_types[column], metadata.physical_names[column], stats)
 
     def overlap(self, column: str) -> Overlap:
-        """Return how many files a query for one value of a column reads, according to their stats.
-
-        Args:
-            column: See `bounds`.
+        """Return how many files a query for one value of a data column reads, according to their stats.
 
         Examples:
             >>> ck.open_table("data/flights").files().overlap("time_hour")

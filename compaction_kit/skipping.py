@@ -1,6 +1,7 @@
 """How well data skipping by a column works: the minimum and maximum of each file, from its stats."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -76,7 +77,7 @@ def _microseconds(text: str) -> int:
 
 
 # How stats write the values of each Delta type that has bounds.
-_PARSERS = {
+_PARSERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("byte", "short", "integer", "long"), int),
     **dict.fromkeys(("float", "double", "decimal"), _number),
     **dict.fromkeys(("string", "date"), _text),

@@ -74,12 +74,12 @@ class TransactionLog:
         """Return one row per commit in the log, oldest first.
 
         Returns:
-            version (int64), timestamp (the in-commit timestamp, else the time of the file), num_added,
-            num_removed, bytes_added, bytes_removed, records_added and records_removed (int64; records are
-            null if a file has no stats), data_change (bool; whether any file action changes data),
-            files_removed_at (timestamp; the latest of the commit's tombstones), schema (string; JSON if the
-            commit sets one). From commitInfo: operation, isolation_level, user_metadata and engine (string),
-            read_version (int64), is_blind_append (bool), parameters and metrics (map<string, string>).
+            version, num_added, num_removed, bytes_added, bytes_removed, records_added and records_removed
+            (int64; records are null if a file has no stats), timestamp (the in-commit timestamp, else the
+            time of the file), files_removed_at (timestamp; the latest of the commit's tombstones),
+            data_change (bool; whether any file action changes data), schema (JSON if the commit sets one).
+            From commitInfo: operation, isolation_level, user_metadata and engine (string), read_version
+            (int64), is_blind_append (bool), parameters and metrics (map<string, string>).
 
         Examples:
             >>> commits = ck.open_table("data/flights").log.commits()
@@ -97,11 +97,7 @@ class TransactionLog:
         return np.array([file.modification_time for file in self._commit_files()], dtype=np.int64)
 
     def actions(self, version: int, checkpoint: bool = False) -> pa.Table:
-        """Return one row per action of a commit or a checkpoint, in the order of the file.
-
-        Args:
-            version: The version of the commit or checkpoint.
-            checkpoint: Read the checkpoint, with its parts or sidecars.
+        """Return one row per action of a version's commit, or checkpoint, in the order of the file.
 
         Returns:
             action (string; "add", "remove", "commitInfo" and so on), path (string), size_bytes and
@@ -134,10 +130,7 @@ class TransactionLog:
         return action_table(commit_actions(self._store, file))
 
     def version_at(self, timestamp: datetime | str) -> int:
-        """Return the last version committed at or before a time.
-
-        Args:
-            timestamp: A datetime or text; see `compaction_kit.times.to_instant`.
+        """Return the last version committed at or before a time; see `compaction_kit.times.to_instant`.
 
         Raises:
             InvalidArgumentError: The value is not a time, or no version existed at that time.
@@ -197,13 +190,9 @@ class TransactionLog:
         return find_segment(list_log(self._store), version)
 
     def snapshot(self, version: int | None = None, keep: bool = True) -> Snapshot:
-        """Return the state of a version.
+        """Return the state of a version (None: the latest), and `keep` it in memory for later calls.
 
         If this process has read an earlier version, only the commits after it are read.
-
-        Args:
-            version: The version; None for the latest.
-            keep: Keep the snapshot in memory for later calls.
 
         Examples:
             >>> snapshot = ck.open_table("data/flights").log.snapshot(7)

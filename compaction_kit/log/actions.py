@@ -75,11 +75,7 @@ def column(raw: pa.Table, kind: str, name: str) -> pa.Array:
 
 
 def file_actions(raw: pa.Table, source: int) -> pa.Table:
-    """Return the file actions among the rows of a source that have the columns `CORE`.
-
-    Raises:
-        CorruptLogError: An action has no path, or an add no valid size.
-    """
+    """Return the file actions among the rows of a source that have the columns `CORE`."""
     tables = []
     for kind in KINDS:
         rows = pc.indices_nonzero(is_kind(raw, kind)).cast(pa.int64())

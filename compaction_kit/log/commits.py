@@ -173,12 +173,9 @@ def last_operation(store: Store, commits: Sequence[LogFile], operation: str, mos
 def commit_times(store: Store, commits: Sequence[LogFile], metadata: Metadata) -> np.ndarray:
     """Return when each version was committed, as for Delta's time travel: ms since 1970, increasing.
 
-    From the version that enabled in-commit timestamps on, these are used. Before it, the times of the
-    commits' files are used, changed so that they increase
-    (DeltaHistoryManager.getCommitsWithNonIctTimestamps). The metadata is that of the latest version.
-
-    Raises:
-        CorruptLogError: A commit has no in-commit timestamp, although the table requires it.
+    From the version on that enabled them, according to the latest metadata, these are in-commit timestamps;
+    before it, the times of the commits' files, changed so that they increase
+    (DeltaHistoryManager.getCommitsWithNonIctTimestamps).
     """
     since = in_commit_since(metadata)
     times = np.empty(len(commits), dtype=np.int64)

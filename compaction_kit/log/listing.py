@@ -94,11 +94,7 @@ def list_log(store: Store) -> list[LogFile]:
 
 
 def look_at_log(store: Store) -> tuple[bool, bool]:
-    """Return whether a log has files, and whether a catalog may have staged commits that it lacks.
-
-    Raises:
-        TableNotFoundError: As for `list_log`.
-    """
+    """Return whether a log has files, and whether a catalog may have staged commits that it lacks."""
     has_staged = any(_files_of(entries) for _, entries in store.walk(f"{LOG_FOLDER}/{_STAGED}"))
     # A store takes seconds to list a long log, which is listed when it is read.
     has_files = not store.is_local and store.is_folder(LOG_FOLDER)
@@ -141,8 +137,7 @@ class Segment:
 def find_segment(files: Sequence[LogFile], version: int | None = None) -> Segment:
     """Return the newest complete checkpoint up to a version (None: the latest), and the commits after it.
 
-    `_last_checkpoint` is not used: it may be missing, stale or damaged, and the listing has the same
-    information (protocol, "Last Checkpoint File").
+    `_last_checkpoint` is not used, because it may be missing, stale or damaged.
 
     Raises:
         InvalidArgumentError: The version doesn't exist, or can't be read any more.
@@ -200,10 +195,9 @@ def commits_by_version(files: Sequence[LogFile]) -> dict[int, LogFile]:
 
 
 def complete_checkpoints(files: Sequence[LogFile]) -> dict[int, tuple[LogFile, ...]]:
-    """Return the files of one complete checkpoint for each version that has one.
+    """Return the files of one complete checkpoint for each version that has one, a single file if possible.
 
-    Multi-part checkpoints with a missing part and empty files don't count; Delta skips both. If a
-    version has several checkpoints, a single file is preferred.
+    Multi-part checkpoints with a missing part and empty files don't count; Delta skips both.
     """
     found: dict[int, tuple[LogFile, ...]] = {}
     parts: dict[tuple[int, int], dict[int, LogFile]] = defaultdict(dict)
@@ -227,9 +221,6 @@ def version_ranges(files: Sequence[LogFile]) -> list[range]:
     Delta's time travel begins at the first checkpoint that isn't older than the version before the first
     commit (DeltaHistoryManager.getEarliestRecreatableCommit); without the latest commit it reads nothing.
     Versions before a very wide gap are left out, because arrays have an element for each version.
-
-    Raises:
-        CorruptLogError: The latest version can't be read.
     """
     latest, commits = find_segment(files).version, commits_by_version(files)
     if latest not in commits:

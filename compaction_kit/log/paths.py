@@ -88,10 +88,8 @@ def log_path(place: str) -> str:
 
 
 def folder_of(columns: Sequence[str], values: Sequence[str | None]) -> str:
-    """Return the folder of a partition's values as the log writes them, the same for "" and null.
-
-    Source: ExternalCatalogUtils.getPartitionPathString.
-    """
+    """Return the folder of a partition's values as the log writes them, the same for "" and null."""
+    # ExternalCatalogUtils.getPartitionPathString.
     return "/".join(
         f"{escaped(name)}={escaped(value) if value else HIVE_NULL}"
         for name, value in zip(columns, values, strict=True)
@@ -107,9 +105,6 @@ def deletion_vector_file(vector_id: str | None, store: Store) -> str | None:
     """Return the location of the file that holds a deletion vector; None if there is none, or it is inline.
 
     The id is storageType, pathOrInlineDv and @offset (protocol, "Deletion Vector Descriptor Schema").
-
-    Raises:
-        CorruptLogError: The id is invalid.
     """
     if not vector_id or vector_id[0] == "i":
         return None

@@ -45,11 +45,7 @@ class Metadata:
 
     @classmethod
     def of(cls, action: Mapping[str, Any]) -> "Metadata":
-        """Parse a metaData action as the log writes it; without a schema the table has no columns.
-
-        Raises:
-            ValueError, TypeError, LookupError, AttributeError: The action is damaged.
-        """
+        """Parse a metaData action as the log writes it; raise an error of `DAMAGE` if it is damaged."""
         text = action.get("schemaString")
         schema: Any = {"type": "struct", "fields": []} if text is None else json.loads(text)
         if schema["type"] != "struct":
@@ -114,10 +110,7 @@ def _fields(kind: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def unsupported_type_change(schema: Mapping[str, Any]) -> str | None:
-    """Return the first change of a column's type that Delta refuses to read, as "c: byte → decimal(3,0)".
-
-    Source: protocol, "Type Widening"; TypeWidening.isTypeChangeSupported.
-    """
+    """Return the first change of a column's type that Delta refuses to read, as "c: byte → decimal(3,0)"."""
     for field in _fields(schema):
         for change in (field.get("metadata") or {}).get("delta.typeChanges") or ():
             if not _is_widening(change["fromType"], change["toType"]):
@@ -126,6 +119,7 @@ def unsupported_type_change(schema: Mapping[str, Any]) -> str | None:
 
 
 def _is_widening(before: str, after: str) -> bool:
+    # Protocol, "Type Widening"; TypeWidening.isTypeChangeSupported.
     if after in _WHOLE:
         return before in _WHOLE and _WHOLE.index(before) <= _WHOLE.index(after)
     if _DECIMAL.fullmatch(after):

@@ -115,12 +115,7 @@ class Snapshot:
 
 
 def read_snapshot(store: Store, segment: Segment, base: Snapshot | None = None) -> Snapshot:
-    """Replay a checkpoint and its commits, or the commits after a base, into the state of their version.
-
-    Raises:
-        CorruptLogError: A file is damaged, or there is no protocol or metaData action.
-        UnsupportedTableError: The table needs a reader feature that isn't known here.
-    """
+    """Replay a checkpoint and its commits, or the commits after a base, into the state of their version."""
     others: Others
     if base is None:
         commits, sources = segment.commits, checkpoint_sources(store, segment.checkpoint)
@@ -177,8 +172,8 @@ def _joined(older: pa.Table, newer: pa.Table) -> pa.Table:
 def newest_actions(actions: pa.Table) -> pa.Table:
     """Return the newest action on each file and deletion vector (protocol, "Action Reconciliation").
 
-    Actions come and stay in the order of the log. Most files have only one: hashes of the keys show which
-    may have several, and the keys are compared only for these, because that takes far longer.
+    Actions stay in the order of the log. Hashes of the keys show which files may have several actions,
+    because comparing all keys takes longer.
     """
     keys = file_keys(actions)
     hashes = _hashes(keys)
@@ -186,16 +181,11 @@ def newest_actions(actions: pa.Table) -> pa.Table:
     repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     if not len(repeated):
         return actions
-    several = pc.is_in(pa.array(hashes), value_set=pa.array(repeated))
-    rows = np.flatnonzero(several.to_numpy(zero_copy_only=False))
-    encoded = keys.take(pa.array(rows)).dictionary_encode()
-    newest = np.empty(len(encoded.dictionary), dtype=np.int64)
-    # NumPy keeps the last of several assignments to the same index.
-    newest[encoded.indices.to_numpy()] = rows
-    counts = np.ones(len(keys), dtype=bool)
-    counts[rows] = False
-    counts[newest] = True
-    return actions if counts.all() else actions.filter(pa.array(counts))
+    several = pc.is_in(pa.array(hashes), value_set=pa.array(repeated)).to_numpy(zero_copy_only=False)
+    rows = pa.array(np.flatnonzero(several))
+    newest = pa.table({"key": keys.take(rows), "row": rows}).group_by("key").aggregate([("row", "max")])
+    several[newest["row_max"].to_numpy()] = False
+    return actions.filter(pa.array(~several))
 
 
 def without(actions: pa.Table, keys: pa.Array) -> pa.Table:

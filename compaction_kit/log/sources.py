@@ -55,14 +55,13 @@ Action = dict[str, Any]
 
 
 class JsonSource:
-    """Consecutive commits, or a checkpoint in JSON, with one row per line.
+    """Consecutive commits (oldest first), or a checkpoint in JSON, with one row per line.
 
     The lines are parsed once. Stats are most of their bytes, so only the records in them are kept; stats, and
     partition columns that the first action lacks, are parsed again when they are needed.
     """
 
     def __init__(self, store: Store, files: Sequence[LogFile]):
-        """Read files, oldest first."""
         self._store, self.files, self.names = store, files, {file.name for file in files}
         self.size_bytes = sum(file.size_bytes for file in files)
         text, file_ends = self._read()
@@ -92,7 +91,7 @@ class JsonSource:
         return {number: action for number, found, action in reversed(self._others) if found == name}
 
     def rows(self, names: Iterable[str]) -> pa.Table:
-        """Return the rows with these columns, for `file_actions` and `column`."""
+        """Return the rows with these columns; see `actions.file_actions` and `actions.column`."""
         wanted = frozenset(names)
         return self._raw if wanted <= self._kept else self._parse(self._read()[0], wanted)[0]
 
@@ -148,13 +147,10 @@ class ParquetSource:
 
     def __init__(self, store: Store, place: str, size_bytes: int):
         self._store, self._place, self.size_bytes = store, place, size_bytes
+        self._name = posixpath.basename(place)
         self.names = {place.removeprefix(f"{LOG_FOLDER}/")}
         with reading(self._name):
             self._data = None if store.is_local else pa.py_buffer(store.read(place))
-
-    @property
-    def _name(self) -> str:
-        return posixpath.basename(self._place)
 
     @contextmanager
     def _open(self, footer: pq.FileMetaData | None = None) -> Iterator[pq.ParquetFile]:
@@ -273,11 +269,7 @@ def reading(name: str) -> Iterator[None]:
 
 
 def read_log_file(store: Store, file: LogFile) -> bytes:
-    """Read a JSON file of the log as bytes.
-
-    Raises:
-        CorruptLogError: It can't be read, is empty, or differs from its checksums, as Delta would notice too.
-    """
+    """Read a JSON file of the log; raise CorruptLogError if it is empty or differs from its checksums."""
     with reading(file.name):
         data = store.read(file.place)
         if store.has_checksums and store.is_file(checksum_place(file.place)):
@@ -295,11 +287,7 @@ def read_log_file(store: Store, file: LogFile) -> bytes:
 
 
 def commit_actions(store: Store, file: LogFile) -> list[Action]:
-    """Return every action of one commit as the log writes it: an object with the action's name as key.
-
-    Raises:
-        CorruptLogError: The file is damaged or empty.
-    """
+    """Return every action of one commit as the log writes it: an object with the action's name as key."""
     lines = [line for line in read_log_file(store, file).split(b"\n") if line.strip()]
     with reading(file.name):
         # All lines at once, which takes half the time.
@@ -314,10 +302,8 @@ def parse_lines(
 ) -> tuple[pa.Table, tuple[np.ndarray, np.ndarray]]:
     """Parse lines of JSON that aren't blank, and return the start and end of each row's line too.
 
-    With `block_bytes`, blocks of as many bytes are parsed by several threads.
-
-    Raises:
-        ValueError, pa.ArrowException: A line is not an object, or doesn't match the schema.
+    With `block_bytes`, several threads parse blocks of that size. Raises an error of `DAMAGE` if a line is
+    not an object, or doesn't match the schema.
     """
     # pyarrow accepts invalid UTF-8, and a text that begins with null ends the process.
     offsets = pa.array([0, len(text)], pa.int64()).buffers()[1]
