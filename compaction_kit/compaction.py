@@ -46,11 +46,12 @@ class CompactionPlan(BinPlan):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What to know before the plan is run, a sentence each; also in `explain()`."""
-        return (*warnings(self), *self._risks)
+        risk = None if self.handle is None or self.is_empty else self.handle.commit_risk
+        return (*warnings(self), *([risk] if risk else ()))
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """OPTIMIZE's predicted result row; see `explain.metrics`."""
+        """OPTIMIZE's predicted result row, as far as it can be known before."""
         return metrics(self)
 
     @property
@@ -60,12 +61,7 @@ class CompactionPlan(BinPlan):
 
     def explain(self) -> str:
         """Say what the plan does and why, in a few sentences."""
-        return "\n".join((explain(self), *self._risks))
-
-    @property
-    def _risks(self) -> tuple[str, ...]:
-        risk = None if self.handle is None or self.is_empty else self.handle.commit_risk
-        return () if risk is None else (risk,)
+        return "\n".join((*explain(self), *self.warnings))
 
     def compare(self, column: str | None = None) -> Comparison:
         """Compare the table's layout now, after OPTIMIZE, and after each order; see `compare.compare`."""
@@ -74,16 +70,7 @@ class CompactionPlan(BinPlan):
     def predict_reads(
         self, query: Query, progress: Callable[[float, str], object] | None = None
     ) -> ReadPrediction:
-        """Count the files that a query opens now, and would open after it; see `predict_reads`.
-
-        Args:
-            query: SQL with {table} in place of the table's name, a condition, or a function of a DataFrame;
-                see `reads.measure_reads`.
-            progress: Called with the share that is done and the next step, in words; an exception that it
-                raises ends the work.
-
-        Raises:
-            InvalidArgumentError: The query can't be used.
+        """Count the files that a query opens now, and after this and other plans; see `predict_reads`.
 
         Examples:
             >>> plan = ck.open_table("data/flights").plan_compaction()
@@ -115,11 +102,8 @@ class CompactionPlan(BinPlan):
         The strategy "arrow" compares the content before it commits. OPTIMIZE and an overwrite are compared
         after their commit, which is undone by RESTORE if the content differs, can't be read, or the
         comparison is cancelled. If that is impossible (the session died, another writer has committed since),
-        the commit stays and the error says that it isn't proved.
-
-        Over Spark Connect OPTIMIZE and the overwrite run too, without progress by bins; the content is
-        compared by reading the versions before and after. When OPTIMIZE is cancelled there, bins that were
-        just beginning may still be written; they belong to no version.
+        the commit stays and the error says that it isn't proved. Over Spark Connect both run without progress
+        by bins, and the content is compared by reading the versions before and after.
 
         Args:
             strategy: "arrow" is one Spark job that rewrites bins with pyarrow, committed by Delta; it alone

@@ -27,7 +27,7 @@ from compaction_kit.history import (
 )
 from compaction_kit.log import TransactionLog
 from compaction_kit.plan import Planner, Thresholds
-from compaction_kit.plan.predict import sampled_model
+from compaction_kit.plan.predict import SizeModel
 from compaction_kit.plan.thresholds import session_rules, thresholds
 from compaction_kit.predicate import select_partitions
 from compaction_kit.storage import local_path as local_path
@@ -233,7 +233,7 @@ class Table:
         return Planner(
             self.files(where=where),
             session_rules(self.handle.conf, self.handle.session),
-            partial(sampled_model, self.handle.store),
+            partial(SizeModel.sampled, self.handle.store),
         )
 
     def thresholds(

@@ -1,6 +1,7 @@
 """Next-fit bins over all partitions at once, their gains, and their commits; NumPy alone."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -12,10 +13,7 @@ OPEN_COST = 4 * MIB
 
 @dataclass(frozen=True)
 class Packing:
-    """Which files go together.
-
-    `order` holds positions of files; bin i is order[starts[i]:ends[i]].
-    """
+    """Which files go together: `order` holds positions of files; bin i is order[starts[i]:ends[i]]."""
 
     order: np.ndarray
     starts: np.ndarray
@@ -31,16 +29,12 @@ class Packing:
         """Files in each bin."""
         return self.ends - self.starts
 
+    @cached_property
     def members(self) -> tuple[np.ndarray, np.ndarray]:
         """The positions of the files in bins, and the number of each one's bin."""
         bin_ids = np.repeat(np.arange(self.num_bins), self.counts)
         offsets = np.arange(len(bin_ids)) - np.repeat(np.cumsum(self.counts) - self.counts, self.counts)
         return self.order[np.repeat(self.starts, self.counts) + offsets], bin_ids
-
-    def totals(self, values: np.ndarray) -> np.ndarray:
-        """The sum of the files' values in each bin, float64; `values` has one a file."""
-        positions, bin_ids = self.members()
-        return np.bincount(bin_ids, values[positions], minlength=self.num_bins)
 
     def select(self, bins: np.ndarray) -> "Packing":
         """Some of the bins, by a mask or by number."""
@@ -114,7 +108,7 @@ def batch_of_bins(sizes: np.ndarray, batch_size: int | None) -> np.ndarray:
         int64, one a bin; numbers start at 0, in the order of the commits.
     """
     batches = np.zeros(len(sizes), dtype=np.int64)
-    if batch_size is None or len(sizes) == 0:
+    if batch_size is None:
         return batches
     order = np.argsort(sizes, kind="stable")
     totals = np.r_[0, np.cumsum(sizes[order])]
@@ -130,14 +124,9 @@ def batch_of_bins(sizes: np.ndarray, batch_size: int | None) -> np.ndarray:
 def gains(num_files: np.ndarray, bytes_before: np.ndarray, bytes_after: np.ndarray) -> np.ndarray:
     """Bytes that a full read of each bin saves.
 
-        gain = (files - 1) × 4 MiB + bytes before - bytes after
+        gain = (files - 1) × 4 MiB + bytes before - bytes after, as predicted
 
     To open a file costs as much as to read 4 MiB, as when Spark distributes files over tasks.
-
-    Args:
-        num_files: Files in each bin.
-        bytes_before: Their bytes.
-        bytes_after: The bytes of the bin's output, as predicted.
     """
     saved: np.ndarray = (num_files - 1) * OPEN_COST + np.maximum(bytes_before - bytes_after, 0)
     return saved

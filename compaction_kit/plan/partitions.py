@@ -28,17 +28,17 @@ _DATE = re.compile(r"([+-]?\d{4,7})-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?")
 
 
 def partition_groups(
-    partitions: pa.Table, types: Mapping[str, Any], time_zone: datetime.tzinfo | None
+    partitions: pa.Table, types: Mapping[str, Any] | None = None, time_zone: datetime.tzinfo | None = None
 ) -> np.ndarray:
     """Number the partitions: files with the same number belong together.
 
     Args:
         partitions: partition.<column> of each file, as the log writes it (text).
-        types: The Delta type of each column, by its name.
+        types: The Delta type of each column, by its name; None compares values as text.
         time_zone: The session's, for timestamps written without one; None for the machine's.
 
     Returns:
-        int64, one a file; numbers start at 0, in the order of first appearance.
+        int64, one a file; numbers start at 0, by types in the order of first appearance.
 
     Raises:
         UnsupportedTableError: A value can't be parsed to its column's type; OPTIMIZE would
@@ -48,24 +48,18 @@ def partition_groups(
     for column in partitions.column_names:
         name = column.removeprefix("partition.")
         encoded = one_array(partitions[column]).dictionary_encode(null_encoding="encode")
-        keys = [_key(value, name, types[name], time_zone) for value in encoded.dictionary.to_pylist()]
+        keys = encoded.dictionary.to_pylist()
+        if types is not None:
+            keys = [_key(value, name, types[name], time_zone) for value in keys]
         numbers: dict[Any, int] = {}
         of_value = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
         if len(of_value):
             codes = codes * (len(numbers) + 1) + of_value[encoded.indices.to_numpy()]
             codes = np.unique(codes, return_inverse=True)[1]
+    if types is None:
+        return codes
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]
-
-
-def text_groups(partitions: pa.Table) -> np.ndarray:
-    """Number the partitions by their values as written, as Delta did before 4.3; see `partition_groups`."""
-    codes = np.zeros(partitions.num_rows, dtype=np.int64)
-    for column in partitions.columns:
-        encoded = one_array(column).dictionary_encode(null_encoding="encode")
-        codes = codes * (len(encoded.dictionary) + 1) + encoded.indices.to_numpy()
-        codes = np.unique(codes, return_inverse=True)[1]
-    return codes
 
 
 def _key(value: str | None, column: str, kind: Any, time_zone: datetime.tzinfo | None) -> Any:
@@ -79,17 +73,10 @@ def _key(value: str | None, column: str, kind: Any, time_zone: datetime.tzinfo |
 def typed_value(value: str | None, column: str, kind: Any, time_zone: datetime.tzinfo | None) -> Any:
     """Parse a partition value as Delta reads it (protocol, "Partition Value Serialization").
 
-    Args:
-        value: As the log writes it.
-        column: Its column, for the error.
-        kind: The column's Delta type.
-        time_zone: The session's, for timestamps written without one; None for the machine's.
+    See `partition_groups` for the arguments and the error.
 
     Returns:
         A value that pyarrow converts to the type; a date as days since 1970. None for null.
-
-    Raises:
-        UnsupportedTableError: It can't be parsed; OPTIMIZE would turn it into null.
     """
     if not value:
         return None

@@ -24,7 +24,7 @@ def columns_of(files: list[tuple[int, int, bool]]) -> tuple[list[int], list[int]
 
 
 def bins_of(packing: Packing) -> list[list[int]]:
-    positions, bin_ids = packing.members()
+    positions, bin_ids = packing.members
     return [positions[bin_ids == bin_id].tolist() for bin_id in range(packing.num_bins)]
 
 
