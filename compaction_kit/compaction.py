@@ -133,25 +133,12 @@ class CompactionPlan(BinPlan):
 
     def plot(self) -> Figure:
         """Draw the sizes now and as predicted on one scale, and the bins as packed bars."""
-        limits = self.thresholds
-        return plots.plan(
-            self.source.sizes,
-            self.sizes_after,
-            self.files,
-            self.outcome.bytes_added,
-            limits.min_file_size,
-            limits.max_file_size,
-            self.planner.largest_bin,
-            self.bin_names,
-            bin_limit(self),
-        )
+        limits = self.thresholds.min_file_size, self.thresholds.max_file_size, self.planner.largest_bin
+        sizes, outputs = (self.source.sizes, self.sizes_after), self.outcome.bytes_added
+        return plots.plan(*sizes, self.files, outputs, *limits, self.bin_names, bin_limit(self))
 
     def plot_sizes(self, former: "CompactionPlan | None" = None) -> Figure:
-        """Draw the sizes alone.
-
-        Args:
-            former: Another plan of the same files, to be drawn as an outline.
-        """
+        """Draw the sizes alone, and those after another plan of the same files as an outline."""
         return plots.before_after(
             self.source.sizes,
             self.sizes_after,

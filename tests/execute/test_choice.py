@@ -80,6 +80,27 @@ def test_auto_is_optimize_where_pyarrow_would_read_other_timestamps(
     assert result.reason.startswith(f"optimize, because {told}")
 
 
+def test_where_a_bin_of_each_partition_is_refused_the_result_is_that_of_optimize(
+    spark: SparkSession, tmp_path: Path, confs: Callable[[str, str], None]
+) -> None:
+    folder = tmp_path / "table"
+    for codec, files, rows in (("snappy", 3, 30_000), ("lz4", 2, 20)):
+        confs("spark.sql.parquet.compression.codec", codec)
+        frame = spark.range(0, rows, 1, files)
+        frame.write.format("delta").mode("append").save(str(folder))
+    largest = sorted(open_table(folder).files().sizes.tolist())[-2:]
+    plan = open_table(folder).plan_compaction(max_file_size=sum(largest))
+    assert plan.bins["num_files"].to_pylist() == [3, 2]
+    with pytest.raises(
+        UnsupportedTableError, match=r'Hadoop-framed LZ4, .*: run it with strategy="optimize"'
+    ):
+        plan.run(strategy="arrow")
+    result = plan.run()
+    assert (result.strategy, result.refusals, result.as_planned) == ("optimize", {}, True)
+    assert result.reason.startswith("optimize, because a file is compressed with Hadoop-framed LZ4")
+    assert result.batches["strategy"].to_pylist() == ["optimize"]
+
+
 def test_auto_is_arrow_for_other_orders(spark: SparkSession, changed: Path) -> None:
     result = open_table(changed).plan_compaction(max_file_size="10 KiB", order="id").run(verify=False)
     assert result.strategy == "arrow"
