@@ -95,21 +95,19 @@ class Packer:
         return packing if keep_lone else packing.select(packing.counts > 1)
 
 
-def batch_of_bins(sizes: np.ndarray, batch_size: int | None) -> np.ndarray:
+def batch_of_bins(sizes: np.ndarray, batch_size: int) -> np.ndarray:
     """Assign bins to commits (BinPackingUtils, binPackBySize).
 
     Bins are taken smallest first; a batch is closed when the next bin would make it exceed its size.
 
     Args:
         sizes: Bytes of each bin.
-        batch_size: Bytes that a batch may hold; None puts all bins into one.
+        batch_size: Bytes that a batch may hold.
 
     Returns:
         int64, one a bin; numbers start at 0, in the order of the commits.
     """
     batches = np.zeros(len(sizes), dtype=np.int64)
-    if batch_size is None:
-        return batches
     order = np.argsort(sizes, kind="stable")
     totals = np.r_[0, np.cumsum(sizes[order])]
     start, number = 0, 0

@@ -41,10 +41,9 @@ class Outcome:
     @classmethod
     def of(cls, planner: Planner, thresholds: Thresholds, zorder: bool, packing: Packing) -> "Outcome":
         """Predict the outputs of all bins, in batches as OPTIMIZE packs them."""
-        positions, bin_ids = packing.members
-        sizes = np.bincount(bin_ids, planner.files.sizes[positions], minlength=packing.num_bins)
-        batch_ids = batch_of_bins(sizes.astype(np.int64), thresholds.batch_size)
-        return cls(planner, thresholds, zorder, packing, batch_ids)
+        one = cls(planner, thresholds, zorder, packing, np.zeros(packing.num_bins, dtype=np.int64))
+        size = thresholds.batch_size
+        return one if size is None else replace(one, batch_ids=batch_of_bins(one.bytes_removed, size))
 
     def committed(self) -> "Outcome":
         """Without the bins of batches that add no file: OPTIMIZE doesn't commit those."""

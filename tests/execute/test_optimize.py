@@ -14,7 +14,7 @@ from compaction_kit import open_table
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import StalePlanError, UnsupportedTableError
 from compaction_kit.execute import CompactionResult
-from tests import deltas_view, handmade
+from tests import handmade
 from tests.handmade import actions_of
 from tests.releases import GROUPS_BY_TYPE, since_spark
 
@@ -80,31 +80,6 @@ def test_a_predicate_confines_it_and_then_there_is_nothing_left_to_do(
     assert (nothing.strategy, nothing.versions, nothing.num_files_removed) == ("none", (), 0)
     assert "nothing to do" in nothing.summary()
     assert table.version == 5
-
-
-def test_large_files_with_many_deleted_rows_are_rewritten(
-    spark: SparkSession, copy_of: Callable[[Path], Path], lived: Path
-) -> None:
-    folder = copy_of(lived)
-    # As it was before the compaction: 3 files of 10 rows a partition.
-    handmade.remove_commits(folder, 3, 4)
-    deltas_view.forget(spark)
-    table = open_table(folder)
-    files = table.files().to_arrow()
-    deleted = zip(*(files[name].to_pylist() for name in DELETED_ROWS), strict=True)
-    assert Counter(deleted) == {("0", 3): 1, ("0", 1): 1, ("0", None): 1, ("1", 1): 1, ("1", None): 2}
-    plan = table.plan_compaction(min_file_size=1)
-    # The lone file with a vector in the other partition stays, and so do those without one.
-    assert plan.bins["partition.p"].to_pylist() == ["0"]
-    result = plan.run(strategy="optimize")
-    assert result.verified is True
-    assert_done_as_planned(folder, plan, result)
-    assert rows_by_bin(folder, 3) == [16]
-    (removed, other) = actions_of(folder, 3, "remove")
-    assert {removed["deletionVector"]["cardinality"], other["deletionVector"]["cardinality"]} == {1, 3}
-
-
-DELETED_ROWS = ("partition.p", "deletion_vector_cardinality")
 
 
 # The files of 1 and 01 on one day.

@@ -72,23 +72,6 @@ def test_packing_is_next_fit(files: list[tuple[int, int, bool]], max_file_size: 
     assert bins_of(packing) == next_fit(sizes, groups, candidates, max_file_size)
 
 
-@given(st.lists(FILE, max_size=40), st.integers(1, 150))
-def test_no_bin_mixes_partitions_or_is_too_full_or_holds_one_file(
-    files: list[tuple[int, int, bool]], max_file_size: int
-) -> None:
-    sizes, groups, candidates = columns_of(files)
-    packing = pack(sizes, groups, candidates, max_file_size)
-    bins = bins_of(packing)
-    for members in bins:
-        assert len({groups[i] for i in members}) == 1
-        assert sum(sizes[i] for i in members) <= max_file_size
-        assert all(candidates[i] for i in members)
-    assert packing.counts.tolist() == [len(members) for members in bins]
-    assert all(count > 1 for count in packing.counts)
-    chosen = [i for members in bins for i in members]
-    assert len(chosen) == len(set(chosen))
-
-
 def test_sums_beyond_a_32_bit_integer_and_a_huge_maximum_do_not_overflow() -> None:
     sizes = [2**40] * 5
     assert bins_of(pack(sizes, [0] * 5, [True] * 5, 2**63 - 1)) == [[0, 1, 2, 3, 4]]
