@@ -102,8 +102,7 @@ class CompactionPlan(BinPlan):
         The strategy "arrow" compares the content before it commits. OPTIMIZE and an overwrite are compared
         after their commit, which is undone by RESTORE if the content differs, can't be read, or the
         comparison is cancelled. If that is impossible (the session died, another writer has committed since),
-        the commit stays and the error says that it isn't proved. Over Spark Connect both run without progress
-        by bins, and the content is compared by reading the versions before and after.
+        the commit stays and the error says that it isn't proved.
 
         Args:
             strategy: "arrow" is one Spark job that rewrites bins with pyarrow, committed by Delta; it alone
@@ -124,9 +123,8 @@ class CompactionPlan(BinPlan):
                 was made anew.
             ReadOnlyTableError: The table's folder can't be written to.
             UnsupportedTableError: The strategy can't rewrite the table, or the rest of the plan, faithfully.
-            RunFailedError: A file could not be read or written; the message says what is committed.
-            ConflictError: Other writers took the files of the plan; the message says the same.
-            RunCancelled: It was cancelled; the message says the same.
+            RunFailedError, ConflictError, RunCancelled: A file could not be read or written, other
+                writers took the plan's files, or it was cancelled; the message says what is committed.
             VerificationError: The content differs; the message says what became of the commit.
         """
         return run_plan(self._handle, self, STRATEGIES, PROOF_READERS, strategy, verify, progress)

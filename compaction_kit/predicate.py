@@ -23,10 +23,7 @@ _ROW = "__compaction_kit_row"
 def select_partitions(spark: SparkSession, files: Files, where: str) -> Files:
     """Return the files in the partitions that a predicate selects, as WHERE of OPTIMIZE does.
 
-    Args:
-        spark: The session that parses and evaluates the predicate; no Spark job runs, since Spark 4.0.
-        files: The files to choose from.
-        where: SQL over partition columns only, such as "origin = 'JFK'".
+    The session parses and evaluates it; no Spark job runs, since Spark 4.0.
 
     Raises:
         InvalidArgumentError: The predicate can't be parsed, or uses anything but partition columns.

@@ -41,14 +41,9 @@ def settings(
     confs: Mapping[str, str] | None = None,
     proof: Fingerprint | None = None,
 ) -> Iterator[None]:
-    """Name the plan in the userMetadata of the session's commits, within a `with` block.
+    """Name the plan, and its proof, in the userMetadata of the session's commits within a `with` block.
 
-    Args:
-        spark: The session; other runs wait for it.
-        strategy: The name of the strategy that commits.
-        plan_id: The plan's id.
-        confs: Other settings for the block.
-        proof: The fingerprint of the rows that the commit removes and adds, if they were compared.
+    `confs` are other settings for the block; other runs in the session wait for it.
     """
     tag = f"compaction_kit {strategy}, plan {plan_id}"
     if proof is not None:
@@ -77,14 +72,10 @@ def stored_proof(user_metadata: str | None) -> Fingerprint | None:
 
 @dataclass(frozen=True)
 class Commit:
-    """One commit of a run.
+    """One commit of a run: file actions and metrics as the log has them, `time` in seconds since 1970.
 
-    Attributes:
-        read_version: The version that its transaction read.
-        is_proved: Whether its content was compared before it was made.
-        time: When, in seconds since 1970.
-        metrics: As DESCRIBE HISTORY has them.
-        adds, removes: The file actions as the log writes them.
+    `read_version` is the version that its transaction read; `is_proved` says whether its content was compared
+    before it was made.
     """
 
     version: int

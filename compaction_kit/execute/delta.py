@@ -49,11 +49,8 @@ def rows_of(
 ) -> DataFrame:
     """Read the rows of some files as Delta does, without those that deletion vectors delete.
 
-    Args:
-        spark: The session.
-        table: The URI of the table's folder.
-        adds: Add actions as the log writes them; the files need not be live.
-        version: Of the schema; None for the latest.
+    `adds` are add actions as the log writes them, of files that need not be live; the columns are those of
+    `version`, or of the latest.
     """
     _make_active(spark)
     log, nothing = _delta_log(spark, table), _nothing(spark)
@@ -89,18 +86,10 @@ class OptimizeTransaction:
         return int(self._transaction.readVersion())
 
     def commit(self, actions: Iterable[str], metrics: Mapping[str, int], where: str | None) -> int:
-        """Commit file actions that change no data.
+        """Commit add and remove actions in JSON that change no data; returns the version.
 
-        Args:
-            actions: Add and remove actions as the log writes them, in JSON.
-            metrics: What DESCRIBE HISTORY shows of the operation.
-            where: The predicate on partitions, for the history.
-
-        Returns:
-            The version committed.
-
-        Raises:
-            Py4JJavaError, DeltaConcurrentModificationException: Another writer was in the way.
+        `metrics` and the predicate `where` are for DESCRIBE HISTORY. Raises Py4JJavaError or a
+        DeltaConcurrentModificationException if another writer was in the way.
         """
         # Runs in the background are in another thread each.
         _make_active(self._spark)

@@ -65,11 +65,8 @@ def translate(
 ) -> CompactionKitError:
     """Make the error to raise instead of another.
 
-    Args:
-        error: What was raised.
-        table: The table's folder, for the message.
-        outcome: What became of the table, as a part of a sentence.
-        others: What other writers did, for a conflict; see `commits.other_commits`.
+    `outcome` says what became of the table, as a part of a sentence, and `others` what other writers did, for
+    a conflict; see `commits.other_commits`.
     """
     text = str(error)
     if isinstance(error, ContentDiffers):

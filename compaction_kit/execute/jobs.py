@@ -1,8 +1,4 @@
-"""Run Spark work so that it can be watched and cancelled.
-
-Work runs in a job group, whose jobs the JVM's StatusTracker knows. Over Spark Connect it runs under a tag,
-can be cancelled too, and shows no progress by jobs.
-"""
+"""Run Spark work in a job group (a tag over Spark Connect), so that it can be watched and cancelled."""
 
 import contextlib
 import threading
@@ -103,21 +99,11 @@ class _Group:
 def run_watched(
     spark: SparkSession, work: Callable[[], T], watch: Callable[[Watched], None], is_final: bool = True
 ) -> T:
-    """Call `work` in a thread of its own, so that it can be watched and cancelled, until it is done.
+    """Call `work` in a thread of its own until it is done, and return what it returned or raise its error.
 
-    Args:
-        spark: The session that `work` uses.
-        work: The Spark work.
-        watch: Called about ten times a second, and once when all is done, with what is known of the
-            work's jobs. When it raises, or Ctrl-C is pressed, these are cancelled.
-        is_final: Whether a cancellation that comes too late to stop `work` is ignored.
-
-    Returns:
-        What `work` returned.
-
-    Raises:
-        WorkCancelled: `watch` raised, and that stopped it.
-        BaseException: What `work` raised.
+    `watch` is called about ten times a second, and once when all is done, with what is known of the work's
+    jobs. When it raises, or Ctrl-C is pressed, these are cancelled, and WorkCancelled is raised; with
+    `is_final` not if the work was done all the same.
     """
     group = _Group(spark)
     return _run(spark, work, lambda: watch(group.look()), is_final, group)

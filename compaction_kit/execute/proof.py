@@ -1,13 +1,7 @@
 """Prove that files that replace others hold the same rows; undo commits that aren't proved.
 
-Proof readers compare quickly, where they can (see `work.ProofReader`). Where none finds equal content, Spark
-reads both sides and decides.
-
-A strategy may compare before it commits, so that nothing has to be undone. OPTIMIZE and an overwrite write
-and commit in one go, and are compared afterwards. If the content differs, can't be read, or the comparison is
-cancelled, the table is restored to the version before. Batches that were committed before a run failed are
-compared before it ends. Where RESTORE is impossible (the session has died, another writer has committed
-since), the error names the version that isn't proved, and what to do.
+A strategy may compare before it commits. OPTIMIZE and an overwrite commit at once and are compared
+afterwards.
 """
 
 import contextlib
@@ -22,7 +16,7 @@ from compaction_kit.execute.commits import Commit, has_tag, net_files, restore, 
 from compaction_kit.execute.delta import rows_of
 from compaction_kit.execute.failures import ContentDiffers, NotCompared
 from compaction_kit.execute.jobs import WHOLE_FILES, Watched, in_thread, run_watched, session_confs
-from compaction_kit.execute.work import Adds, Run
+from compaction_kit.execute.work import Adds, Run, no_progress
 from compaction_kit.handle import Handle
 from compaction_kit.retention import GUARD
 from compaction_kit.verify import Fingerprint, fingerprint
@@ -35,6 +29,8 @@ ANY_VERSION = {GUARD: "false"}
 
 def compare(run: Run, gone: Adds, new: Adds, versions: Sequence[int] = ()) -> Fingerprint:
     """Compare the rows of files that are replaced and of files that replace them; returns their fingerprint.
+
+    Proof readers compare first; where none finds equal content, Spark reads both sides and decides.
 
     Args:
         run: The table and the session.
@@ -96,23 +92,17 @@ def prove(run: Run, commits: Sequence[Commit]) -> None:
 
 
 def prove_or_undo(run: Run, commits: Sequence[Commit], has_failed: bool, is_cancelled: bool) -> str:
-    """Prove the last commits of a run that ends early, or undo them.
+    """Prove the last commits of a run that ends early, those without proof, or undo them.
 
-    A cancelled proof is repeated where RESTORE would undo another writer's commit too.
-
-    Args:
-        run: The table and the session.
-        commits: The last commits of the run, those without proof.
-        has_failed: Whether their proof has failed, or was cancelled.
-        is_cancelled: Whether the run was cancelled.
-
-    Returns:
-        What became of them and why, as a part of a sentence; "" if they are proved.
+    If their proof has failed or was cancelled (`has_failed`), they are undone. A cancelled proof is repeated
+    where RESTORE would undo another writer's commit too. Returns what became of them and why, as a part of a
+    sentence; "" if they are proved.
     """
     if has_failed and not (is_cancelled and _latest_by_others(run, commits)):
         return _undo(run, commits)
     try:
-        run.record.mute()
+        # It can't be cancelled any more.
+        run.record.report = no_progress
         prove(run, commits)
         return ""
     except BaseException as error:
@@ -155,8 +145,7 @@ def _undo(run: Run, commits: Sequence[Commit]) -> str:
 def _go_back(run: Run, version: int, last: int) -> tuple[int, int]:
     """Restore a version; if RESTORE has undone a commit after `last`, restore that again.
 
-    Returns:
-        The latest version that was undone, and the version now.
+    Returns the latest version that was undone, and the version now.
     """
 
     def restored(version: int) -> tuple[int, int]:
@@ -179,16 +168,11 @@ def _go_back(run: Run, version: int, last: int) -> tuple[int, int]:
 def contents(
     handle: Handle, sets: Sequence[Adds], versions: Sequence[int], schema: int | None = None
 ) -> list[Content]:
-    """Return jobs that read sets of files, with the same columns for all.
+    """Return jobs that read sets of files, with the same columns for all: equal rows, equal fingerprints.
 
-    Where the sets have equal content, the jobs return equal fingerprints, and only there.
-
-    Args:
-        handle: The table.
-        sets: The files. With the session's JVM in reach they need not be live.
-        versions: Over Spark Connect, a version for each set, whose other files are the same in all: the whole
-            version is read instead.
-        schema: The version whose schema is used with the JVM in reach; None for the latest.
+    With the session's JVM in reach the files need not be live, and have the columns of the version `schema`,
+    or of the latest. Over Spark Connect the whole of each of `versions` is read, whose other files are the
+    same.
     """
     if not has_jvm(handle.spark):
         return [partial(_of_version, handle, version) for version in versions]

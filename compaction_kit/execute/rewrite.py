@@ -28,18 +28,15 @@ _CONFS = {
 class Rewrite(Strategy):
     """Overwrites the partitions in which a plan has bins with their own rows, in one commit.
 
-    All files of these partitions are rewritten, large and lone ones too; the whole table, if it has no
-    partitions. The rows are read without naming a version, so that Delta scans the snapshot of the very
-    transaction that overwrites them; a named version, or a cached DataFrame, would drop what others committed
-    in between, and Delta would not notice. So, whatever other writers do meanwhile:
+    All their files are rewritten, large and lone ones too. The rows are read without naming a version, so
+    that Delta scans the snapshot of the very transaction that overwrites them; a named version, or a cached
+    DataFrame, would drop what others committed in between, and Delta would not notice. So no row is lost or
+    duplicated: later appends stay beside it, and a delete, update or OPTIMIZE of files that it read makes
+    Delta refuse the commit.
 
-    - No row is lost or duplicated. The transaction reads what is committed before it begins; later appends
-      stay beside it; a delete, update or OPTIMIZE of files that it read makes Delta refuse the commit (a
-      transaction of dataChange=false alone has snapshot isolation).
-    - It begins at the planned version, unless somebody commits in the moment between the last check and
-      Delta's transaction. Then the later version is rewritten, and a warning says so.
-    - If a column was added and filled in that moment, its values are lost in the new version, which Delta
-      does not prevent. The run then restores the version before, and fails.
+    If somebody commits between the last check and Delta's transaction, the later version is rewritten, and a
+    warning says so. If a column was added and filled in that moment, its values would be lost, which Delta
+    does not prevent: the run then restores the version before, and fails.
     """
 
     name = "rewrite"
@@ -105,14 +102,7 @@ class Rewrite(Strategy):
 
 
 def overwrite(rows: DataFrame, table: str, predicate: str | None, most_rows: int = 0) -> None:
-    """Let Delta replace the rows that a predicate selects, or all, in a commit with dataChange=false.
-
-    Args:
-        rows: The new rows.
-        table: The URI of the table's folder.
-        predicate: For replaceWhere; None for the whole table.
-        most_rows: The most rows of a file; 0 for no limit.
-    """
+    """Let Delta replace the rows that a predicate selects, or all, in a commit with dataChange=false."""
     writer = rows.write.format("delta").mode("overwrite").option("dataChange", "false")
     writer = writer.option("maxRecordsPerFile", str(most_rows))
     if predicate is not None:

@@ -110,8 +110,7 @@ def _rewrite(
 ) -> tuple[Strategy, str, Mapping[int, str]]:
     """Rewrite and commit by the first strategy that can; the next one does what it leaves alone.
 
-    Returns:
-        What did it, why that one, and the bins that it left alone, with the reasons.
+    Returns what did it, why that one, and the bins that it left alone, with the reasons.
     """
     plan, refused = run.plan, ""
     for strategy in able if asked is None else [asked]:

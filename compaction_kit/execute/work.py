@@ -128,20 +128,10 @@ class ProgressBar:
 
 
 class Recorder:
-    """Reports the progress of a run, and records its steps.
-
-    Attributes:
-        start: When the run began, in seconds since 1970.
-        bins_done, bytes_done: Rewritten bins, and their bytes.
-        bytes_compared: Bytes of files whose content was compared.
-        conflicts: When another writer was in the way, in seconds since 1970, and how.
-        peak_bytes: The most memory that a worker has held.
-        fingerprint: Of the rows compared.
-        proof_reason: Why Spark had to read them, if it had.
-    """
+    """Reports the progress of a run, and records its steps; times are in seconds since 1970."""
 
     def __init__(self, report: Report, plan: BinPlan, verify: bool):
-        self._report, self._plan = report, plan
+        self.report, self._plan = report, plan
         self._rewriting_share = _REWRITING_SHARE if verify else 1.0
         self._fraction = 0.0
         self._spans: list[tuple[object, ...]] = []
@@ -181,10 +171,6 @@ class Recorder:
         except Exception as error:
             raise WorkCancelled from error
 
-    def mute(self) -> None:
-        """Report nothing any more: what follows can't be cancelled."""
-        self._report = no_progress
-
     def done(self) -> None:
         """Report the end; it is too late to cancel."""
         self.bins_done, self.bytes_done = self._plan.num_bins, self._plan.bytes_removed
@@ -221,7 +207,7 @@ class Recorder:
         fraction = share * self.bytes_done / size_bytes + (1 - share) * compared
         self._fraction = max(self._fraction, min(fraction, 0.99))
         done = self.bins_done, plan.num_bins, self.seconds, self.bytes_done, plan.bytes_removed
-        self._report(Progress(step, self._fraction, *done, int(size_bytes * compared)))
+        self.report(Progress(step, self._fraction, *done, int(size_bytes * compared)))
 
 
 @dataclass

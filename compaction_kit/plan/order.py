@@ -18,15 +18,10 @@ _PIECE = 1 << 15
 
 
 def by_size(files: Files, groups: np.ndarray, snapshot_partitions: int = DEFAULT_PARTITIONS) -> np.ndarray:
-    """Order files as OPTIMIZE does: the smallest first, files of one size as in Delta's snapshot.
+    """Order files as OPTIMIZE does: by partition, smallest first, equal sizes as in Delta's snapshot.
 
-    Args:
-        files: The files.
-        groups: The partition of each file, as a number from 0 on.
-        snapshot_partitions: spark.databricks.delta.snapshotPartitions; it decides among equals.
-
-    Returns:
-        Positions of the files, one partition after another.
+    `groups` numbers the partition of each file; spark.databricks.delta.snapshotPartitions decides among
+    equals. Returns positions.
     """
     sizes = files.sizes
     largest, num_groups = int(sizes.max(initial=0)), int(groups.max(initial=0)) + 1

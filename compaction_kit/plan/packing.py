@@ -45,12 +45,7 @@ class Packer:
     """Files in an order, to be packed again and again with other thresholds."""
 
     def __init__(self, order: np.ndarray, weights: np.ndarray, groups: np.ndarray):
-        """
-        Args:
-            order: Positions of the files in the order of packing: one partition after another.
-            weights: The size of each file in a bin, int64 ≥ 0.
-            groups: The partition of each file, as a number.
-        """
+        """`order` has positions, by partition; `weights` and `groups` a number for each file."""
         self.order = order
         self._weights = weights[order]
         ordered = groups[order]
@@ -58,16 +53,11 @@ class Packer:
         self._group_starts = np.r_[0, changes] if len(order) else changes
 
     def pack(self, candidates: np.ndarray, capacity: int, keep_lone: bool = False) -> Packing:
-        """Fill bins with the candidates, in order, and drop bins of one.
+        """Fill bins of a capacity with the candidates (bool, by position), in order, and drop bins of one.
 
         A bin is closed when the next file would make it exceed the capacity; a file larger than that
         is alone in its bin. To rewrite a lone file gains nothing, so its bin is dropped
-        (OptimizeExecutor, groupFilesIntoBins).
-
-        Args:
-            candidates: Whether each file may be packed, bool, by position.
-            capacity: The most that a bin holds.
-            keep_lone: Keep bins of one.
+        (OptimizeExecutor, groupFilesIntoBins), but with `keep_lone`.
         """
         keep = candidates[self.order]
         order, weights = self.order[keep], self._weights[keep]
@@ -96,16 +86,10 @@ class Packer:
 
 
 def batch_of_bins(sizes: np.ndarray, batch_size: int) -> np.ndarray:
-    """Assign bins to commits (BinPackingUtils, binPackBySize).
+    """Assign bins to commits, numbered from 0 in their order (BinPackingUtils, binPackBySize).
 
-    Bins are taken smallest first; a batch is closed when the next bin would make it exceed its size.
-
-    Args:
-        sizes: Bytes of each bin.
-        batch_size: Bytes that a batch may hold.
-
-    Returns:
-        int64, one a bin; numbers start at 0, in the order of the commits.
+    Bins are taken smallest first; a batch is closed when the next bin would make it exceed `batch_size`
+    bytes.
     """
     batches = np.zeros(len(sizes), dtype=np.int64)
     order = np.argsort(sizes, kind="stable")
@@ -131,16 +115,7 @@ def gains(num_files: np.ndarray, bytes_before: np.ndarray, bytes_after: np.ndarr
 
 
 def within_budget(worth: np.ndarray, costs: np.ndarray, budget: int) -> np.ndarray:
-    """Select bins for a budget: those that gain the most for a byte, as long as they fit.
-
-    Args:
-        worth: The gain of each bin.
-        costs: The bytes to read for it.
-        budget: Bytes to read in all.
-
-    Returns:
-        The numbers of the bins, the best first.
-    """
+    """Return the bins that gain the most for a byte, best first, as long as their costs fit the budget."""
     ranked = np.argsort(-worth / np.maximum(costs, 1), kind="stable")
     chosen, left = [], budget
     for bin_id, cost in zip(ranked.tolist(), costs[ranked].tolist(), strict=True):

@@ -30,19 +30,15 @@ _DATE = re.compile(r"([+-]?\d{4,7})-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?")
 def partition_groups(
     partitions: pa.Table, types: Mapping[str, Any] | None = None, time_zone: datetime.tzinfo | None = None
 ) -> np.ndarray:
-    """Number the partitions: files with the same number belong together.
+    """Number the partitions from 0: files with the same number belong together.
 
     Args:
         partitions: partition.<column> of each file, as the log writes it (text).
         types: The Delta type of each column, by its name; None compares values as text.
         time_zone: The session's, for timestamps written without one; None for the machine's.
 
-    Returns:
-        int64, one a file; numbers start at 0, by types in the order of first appearance.
-
     Raises:
-        UnsupportedTableError: A value can't be parsed to its column's type; OPTIMIZE would
-            turn it into null.
+        UnsupportedTableError: A value isn't of its column's type; OPTIMIZE would turn it into null.
     """
     codes = np.zeros(partitions.num_rows, dtype=np.int64)
     for column in partitions.column_names:
@@ -73,10 +69,7 @@ def _key(value: str | None, column: str, kind: Any, time_zone: datetime.tzinfo |
 def typed_value(value: str | None, column: str, kind: Any, time_zone: datetime.tzinfo | None) -> Any:
     """Parse a partition value as Delta reads it (protocol, "Partition Value Serialization").
 
-    See `partition_groups` for the arguments and the error.
-
-    Returns:
-        A value that pyarrow converts to the type; a date as days since 1970. None for null.
+    Returns a value that pyarrow converts to the type; a date as days since 1970. None for null.
     """
     if not value:
         return None

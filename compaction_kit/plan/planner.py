@@ -93,12 +93,7 @@ class Planner:
         return self
 
     def pack(self, thresholds: Thresholds, order: str = SIZE, zorder_by: Sequence[str] = ()) -> Packing:
-        """Pack the files into bins.
-
-        Args:
-            thresholds: Sizes in bytes, and the ratio of deleted rows.
-            order: "size", "ingest" or a column; see `Table.plan_compaction`.
-            zorder_by: Columns by which the rows of each partition are sorted.
+        """Pack the files into bins; see `Table.plan_compaction` for the orders.
 
         Raises:
             InvalidArgumentError: There is no such order or column.
