@@ -6,7 +6,7 @@ From Delta 4.3 on, OptimizeExecutor groups files by partition values parsed to t
 
 import datetime
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
@@ -17,10 +17,10 @@ from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.log.paths import one_array
 from compaction_kit.times import in_zone, parse_fields
 
-_INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+_LIMITS = {"byte": 1 << 7, "short": 1 << 15, "integer": 1 << 31, "long": 1 << 63}
 # The words that Spark casts to boolean (StringUtils.isTrueString and isFalseString).
-_TRUE = ("true", "t", "yes", "y", "1")
-_FALSE = ("false", "f", "no", "n", "0")
+_BOOLEANS = dict.fromkeys(("true", "t", "yes", "y", "1"), True)
+_BOOLEANS |= dict.fromkeys(("false", "f", "no", "n", "0"), False)
 # What a folder is called whose partition value is null.
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
@@ -74,7 +74,7 @@ def typed_value(value: str | None, column: str, kind: Any, time_zone: datetime.t
     if not value:
         return None
     try:
-        return _parser(kind, time_zone)(value if kind in ("string", "binary") else value.strip())
+        return _parsed(value, kind if isinstance(kind, str) else "", time_zone)
     except (ValueError, ArithmeticError, TypeError, UnsupportedTableError):
         raise UnsupportedTableError(
             f'The partition value "{value}" of column {column} can\'t be read as {kind}: OPTIMIZE would turn '
@@ -82,44 +82,27 @@ def typed_value(value: str | None, column: str, kind: Any, time_zone: datetime.t
         ) from None
 
 
-def _parser(kind: Any, time_zone: datetime.tzinfo | None) -> Callable[[str], Any]:
-    if not isinstance(kind, str):
-        return _text
-    if kind in _INTEGER_BITS:
-        return lambda text: _integer(text, _INTEGER_BITS[kind])
-    decimal = _DECIMAL.fullmatch(kind)
-    if decimal:
-        context, unit = Context(int(decimal[1])), Decimal(1).scaleb(-int(decimal[2]))
-        return lambda text: Decimal(text).quantize(unit, ROUND_HALF_UP, context)
-    parsers: dict[str, Callable[[str], Any]] = {
-        "float": float,
-        "double": float,
-        "boolean": _boolean,
-        "date": _date,
-        "timestamp": lambda text: in_zone(parse_fields(text), time_zone).astimezone(datetime.UTC),
-        "timestamp_ntz": lambda text: parse_fields(text).replace(tzinfo=None),
-        "binary": lambda text: _text(text).encode(),
-    }
-    return parsers.get(kind, _text)
-
-
-def _integer(text: str, bits: int) -> int:
-    number = int(text)
-    if "_" in text or not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
-        raise ValueError(text)
-    return number
-
-
-def _text(text: str) -> str:
-    if text == _HIVE_NULL:
-        raise ValueError(text)
-    return text
-
-
-def _boolean(text: str) -> bool:
-    lowered = text.lower()
-    if lowered in _TRUE or lowered in _FALSE:
-        return lowered in _TRUE
+def _parsed(value: str, kind: str, time_zone: datetime.tzinfo | None) -> Any:
+    text = value if kind in ("string", "binary") else value.strip()
+    if kind in ("float", "double"):
+        return float(text)
+    if kind == "date":
+        return _date(text)
+    if kind == "timestamp":
+        return in_zone(parse_fields(text), time_zone).astimezone(datetime.UTC)
+    if kind == "timestamp_ntz":
+        return parse_fields(text).replace(tzinfo=None)
+    if kind == "boolean" and text.lower() in _BOOLEANS:
+        return _BOOLEANS[text.lower()]
+    if kind in _LIMITS:
+        number, limit = int(text), _LIMITS[kind]
+        if "_" not in text and -limit <= number < limit:
+            return number
+    elif decimal := _DECIMAL.fullmatch(kind):
+        unit = Decimal(1).scaleb(-int(decimal[2]))
+        return Decimal(text).quantize(unit, ROUND_HALF_UP, Context(int(decimal[1])))
+    elif kind != "boolean" and text != _HIVE_NULL:
+        return text.encode() if kind == "binary" else text
     raise ValueError(text)
 
 
