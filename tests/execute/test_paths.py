@@ -149,17 +149,6 @@ def test_arrow_does_not_write_through_a_link_that_leaves_the_table(
     assert world.outside() == before
 
 
-def test_another_writer_that_removed_a_file_by_another_spelling_is_in_the_way(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    world = World(tmp_path)
-    world.write([world.add(number, form) for number, form in enumerate(["./{n}", "{b}/t/{n}", "x/../{n}"])])
-    plan = open_table(world.table, spark).plan_compaction()
-    plan.run(strategy="optimize")
-    removes = handmade.actions_of(world.table, 2, "remove")
-    assert {remove["path"] for remove in removes} == set(plan.files["path"].to_pylist())
-
-
 @pytest.mark.parametrize("path", ["s3://bucket/f", "file://localhost/f", "a b", "a:b"])
 def test_a_file_that_is_not_on_a_local_disk_is_not_taken_for_one(
     spark: SparkSession, tmp_path: Path, path: str
