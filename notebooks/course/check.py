@@ -63,17 +63,17 @@ def check(exercise: str, answer: Any, *given: Any) -> Checked:
     if answer is None or any(one is None for one in given):
         return Checked(_OPEN, f": expected is {kind}.")
     try:
-        truth = find(*given)
+        truth, mistakes = find(*given)
     except Unfinished as missing:
         return Checked(_WRONG, f": {missing}.")
     except Exception as error:
         return Checked(_WRONG, f": it can't be checked with what is given ({error}); expected is {kind}.")
-    found, right = _plain(answer), _plain(truth.right)
+    found, right = _plain(answer), _plain(truth)
     if not _is_alike(found, right):
         return Checked(_WRONG, f": this is of type {type(answer).__name__}, and expected is {kind}.")
     if _is_same(found, right):
         return Checked(_RIGHT, ".")
-    meaning = next((means for wrong, means in truth.mistakes if _is_same(found, wrong)), "")
+    meaning = next((means for wrong, means in mistakes if _is_same(found, wrong)), "")
     return Checked(_WRONG, f": {meaning or _difference(found, right) or f'expected is {kind}'}.")
 
 
