@@ -17,7 +17,7 @@ def lab() -> Lab:
     def compute(size: int, where: str) -> Finding:
         if where == "nowhere":
             raise InvalidArgumentError('"nowhere" is no place: choose another one.')
-        return Finding(f"{size} bytes < {where}", run(LINES, files=size), LINES)
+        return Finding(f"{size} bytes < {where}", run(LINES, {"files": size}), LINES)
 
     return Lab(
         compute,
@@ -84,6 +84,6 @@ def test_what_is_saved_or_exported_has_the_sentence_and_the_figure() -> None:
 
 
 def test_lines_give_the_value_of_the_last_one() -> None:
-    assert run("files = 365 * airports\nfiles + 1", airports=3) == 1_096
+    assert run("files = 365 * airports\nfiles + 1", {"airports": 3}) == 1_096
     with pytest.raises(InvalidArgumentError, match="end with an expression"):
         run("files = 1")

@@ -21,7 +21,7 @@ def test_time_retention_and_a_version_to_keep_decide_what_is_lost(tmp_path: Path
     def lost() -> list[int]:
         """What the lab's lines plan, of which figure and sentence tell as well."""
         assert lab.finding is not None, lab.failure.value
-        vacuum = run(lab.as_code().removesuffix(".plot()"), table=table)
+        vacuum = run(lab.as_code().removesuffix(".plot()"), {"table": table})
         count = len(vacuum.versions_lost)
         assert str(lab.finding.figure.get_label()).startswith(
             f"VACUUM would cost {count} of 6 readable versions" if count else "VACUUM would delete nothing"
