@@ -172,8 +172,7 @@ def log_files(files: pa.Table, num_batches: int, num_compactions: int, finding: 
     Args:
         files: One row per file, in order: name, first and batch (int64, the first and the last batch whose
             entries it holds), state ("a reader needs it", "stands, not needed" or "removed").
-        num_batches: The batches that the axis has room for.
-        num_compactions: The compactions that it has room for.
+        num_batches, num_compactions: What the axes have room for.
         finding: The title.
     """
     figure = style.chart(style.LAB_WIDTH, 3.2, finding)
@@ -240,9 +239,6 @@ def concurrency(attempts: pa.Table, names: Sequence[str], title: str, exception:
         names: The writer that is paused, drawn above the log, and the one that commits in between.
         title: The finding.
         exception: The first writer's exception; None if it committed.
-
-    Returns:
-        The figure; its label lists the commits tried.
     """
     rows = attempts.to_pylist()
     first = [row for row in rows if row["writer"] == names[0]]
@@ -282,8 +278,8 @@ def concurrency(attempts: pa.Table, names: Sequence[str], title: str, exception:
         _cross(axis, end)
         _note(axis, end + 0.12, _FIRST - 0.36, style.short(exception or "refused"), LOST, fontweight="bold")
     for (version, start), stop in zip(starts.items(), [*list(starts.values())[1:], _END - 0.1], strict=True):
-        look = {"facecolor": _VERSION, "edgecolor": "white", "lw": 2}
-        axis.add_patch(Rectangle((start, _LOG - _HALF), stop - start, 2 * _HALF, **look))
+        corner, width = (start, _LOG - _HALF), stop - start
+        axis.add_patch(Rectangle(corner, width, 2 * _HALF, facecolor=_VERSION, edgecolor="white", lw=2))
         axis.text(start + 0.12, _LOG, f"version {version}", va="center", fontsize=8.5, color=style.ON_LIGHT)
     lanes = [style.short(names[0]), "the log", style.short(names[1])]
     axis.set(xlim=(-0.4, _END), ylim=(-0.3, 2.3))
@@ -298,8 +294,9 @@ def concurrency(attempts: pa.Table, names: Sequence[str], title: str, exception:
 def _box(axis: Axes, lane: float, start: float, end: float, colour: str, text: str) -> None:
     corner, width = (start, lane - _HALF), end - start
     axis.add_patch(Rectangle(corner, width, 2 * _HALF, facecolor=colour, edgecolor="white"))
-    look = {"color": style.ON_DARK if colour in (LIVE, TOMBSTONED) else style.ON_LIGHT, "linespacing": 0.95}
-    axis.text((start + end) / 2, lane, text, ha="center", va="center", fontsize=8.25, **look)
+    ink = style.ON_DARK if colour in (LIVE, TOMBSTONED) else style.ON_LIGHT
+    middle = (start + end) / 2
+    axis.text(middle, lane, text, ha="center", va="center", fontsize=8.25, color=ink, linespacing=0.95)
 
 
 def _read(axis: Axes, lane: float, x: float, row: Mapping[str, Any]) -> None:
@@ -329,5 +326,5 @@ def _arrow(axis: Axes, x: float, start: float, end: float, colour: str, linestyl
     axis.annotate("", (x, end - inset), (x, start + inset), arrowprops=look)
 
 
-def _note(axis: Axes, x: float, y: float, text: str, colour: str, **look: str) -> None:
-    axis.text(x, y, text, **({"ha": "left"} | look), va="center", fontsize=8.5, color=colour)
+def _note(axis: Axes, x: float, y: float, text: str, colour: str, **look: Any) -> None:
+    axis.text(x, y, text, va="center", fontsize=8.5, color=colour, **look)
