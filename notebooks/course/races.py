@@ -22,17 +22,9 @@ from compaction_kit.session import get_spark, quiet_errors
 from course import figures, new_folder, read_ids
 from course.writers import NUM_ROWS, SCENARIOS, PausedWriter, Scenario, make_table
 
-ATTEMPTS = pa.schema(
-    [
-        ("writer", pa.string()),
-        ("read_version", pa.int64()),
-        ("version", pa.int64()),
-        ("outcome", pa.string()),
-        ("operation", pa.string()),
-        ("isolation_level", pa.string()),
-        ("is_blind_append", pa.bool_()),
-    ]
-)
+_STR, _INT = pa.string(), pa.int64()
+_WHO = {"writer": _STR, "read_version": _INT, "version": _INT, "outcome": _STR}
+ATTEMPTS = pa.schema(_WHO | {"operation": _STR, "isolation_level": _STR, "is_blind_append": pa.bool_()})
 # The rule that decided: of Delta's ConflictChecker by their exceptions, or why there was no conflict.
 _RULES = {
     "ConcurrentAppendException": "The {second} added a file that the {first} would have had to read, so "

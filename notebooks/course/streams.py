@@ -26,15 +26,9 @@ from compaction_kit.table import open_table
 from compaction_kit.text import format_count
 from course import new_folder, read_ids
 
-BATCHES = pa.schema(
-    [
-        ("batch_id", pa.int64()),
-        ("num_rows", pa.int64()),
-        ("source_version", pa.int64()),
-        ("sink_version", pa.int64()),
-        ("app_id", pa.string()),
-    ]
-)
+_INT = pa.int64()
+_READ = {"batch_id": _INT, "num_rows": _INT, "source_version": _INT}
+BATCHES = pa.schema(_READ | {"sink_version": _INT, "app_id": pa.string()})
 _COMMIT_COLUMNS = ["version", "operation", "data_change", "num_added", "num_removed", "records_added"]
 _NUM_FILES, _ROWS_A_FILE, _FILES_A_BATCH = 6, 10, 3
 _POLL_SECONDS = 0.02
