@@ -22,6 +22,7 @@ from compaction_kit.errors import (
     first_line,
 )
 from compaction_kit.execute.failures import translate
+from compaction_kit.history.readable import read_files_by_version
 from compaction_kit.log.paths import folder_of, places
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.query import SPARK_ERRORS
@@ -50,18 +51,17 @@ class ManifestCheck(Record):
     """A symlink manifest compared with the log; made by `check_manifest`.
 
     Attributes:
-        table, latest: The table's name and version.
+        latest: The table's version.
         version: The newest version whose live files are exactly the listed ones; None if there is none.
-        files: One row per line of the manifest and per live file that it doesn't list: partition (its
-            folder), path, size_bytes (null if a listed file is missing), state: "listed and live"; "listed,
-            live with rows deleted" (by a deletion vector, which readers of the manifest ignore); "live, not
-            listed"; "listed, not live" (or live and listed twice, or in another partition).
+        files: One row per line of the manifest, as in `read_manifest`, and per live file that it doesn't
+            list, with its state (string): "listed and live"; "listed, live with rows deleted" (by a deletion
+            vector, which readers of the manifest ignore); "live, not listed"; "listed, not live" (or live
+            and listed twice, or in another partition).
         by_version: One row per version: version, num_live, num_listed (its live files that are listed).
         kept: Whether Delta keeps the manifest up to date.
         refusal: Why Delta would refuse to generate a manifest now; None if it wouldn't.
     """
 
-    table: str
     latest: int
     version: int | None
     files: pa.Table
@@ -88,11 +88,9 @@ class ManifestCheck(Record):
         which = f"the files of {'no version' if self.version is None else f'version {self.version}'}"
         if self.matches:
             which = f"the {format_count(self.count(LIVE), 'live file')} of version {self.latest}"
-        now = (
-            ", the latest" if self.version == self.latest else f", and the table is at version {self.latest}"
-        )
+        now = "the latest" if self.version == self.latest else f"and the table is at version {self.latest}"
         kept = f"yes, by {PROPERTY}" if self.kept else "no"
-        facts = {"manifest": f"lists {which}{now}", "kept by Delta": kept}
+        facts = {"manifest": f"lists {which}, {now}", "kept by Delta": kept}
         if self.matches:
             return facts
         counts = {state: self.count(state) for state in STATES} | {"listed, missing on disk": self.num_gone}
@@ -101,17 +99,14 @@ class ManifestCheck(Record):
             facts["its readers"] = "fail, as files are missing"
         elif self.version is not None:
             facts["its readers"] = f"get the rows of version {self.version}, until VACUUM deletes its files"
-        refused = f"Delta refuses to generate a manifest: {self.refusal}"
-        facts["what to do"] = refused if self.refusal else _AGAIN
-        return facts
+        refused = self.refusal and f"Delta refuses to generate a manifest: {self.refusal}"
+        return facts | {"what to do": refused or _AGAIN}
 
     def parts(self) -> tuple[object, ...]:
         """Return the facts and the figure."""
         return self.facts(), self.plot()
 
-    def explain(self) -> str:
-        """Explain which version the manifest lists, what differs, and what its readers get."""
-        return self.summary()
+    explain = Record.summary
 
     def plot(self) -> Figure:
         """Draw how many of each version's live files are listed."""
@@ -128,19 +123,10 @@ def check_manifest(table: Table) -> ManifestCheck:
     Examples:
         >>> table = ck.open_table("data/flights")
         >>> ck.interop.generate_manifest(table)
-        >>> ck.interop.read_manifest(table).schema
-        partition: string
-        path: string
-        size_bytes: int64
         >>> check = ck.interop.check_manifest(table)
         >>> print(check.explain())
         manifest         lists the 1,095 live files of version 365, the latest
         kept by Delta    no
-        >>> check.files.schema
-        partition: string
-        path: string
-        size_bytes: int64
-        state: string
     """
     lines, snapshot = read_manifest(table).to_pylist(), table.log.snapshot()
     files = snapshot.live_files
@@ -157,10 +143,9 @@ def check_manifest(table: Table) -> ManifestCheck:
     listed = {row["path"] for row in rows if row["state"] != STALE or row["path"] not in live_paths}
     for (partition, path), size in missing.items():
         rows.append({"partition": partition, "path": path, "size_bytes": size, "state": MISSING})
-    by_version = _by_version(table, snapshot.version, listed)
+    by_version = _by_version(table, listed)
     counts = (pc.equal(by_version[name], len(lines)) for name in ("num_live", "num_listed"))
     return ManifestCheck(
-        table=table.name,
         latest=snapshot.version,
         version=pc.max(by_version["version"].filter(pc.and_(*counts))).as_py(),
         files=pa.Table.from_pylist(rows, _FILES).sort_by([("partition", "ascending"), ("path", "ascending")]),
@@ -170,31 +155,23 @@ def check_manifest(table: Table) -> ManifestCheck:
     )
 
 
-def _by_version(table: Table, latest: int, listed: set[str]) -> pa.Table:
-    first, lifetimes = table.log.lifetimes()
-    versions = np.arange(first.version, latest + 1)
-    # There may be newer commits than the latest version.
-    ends = (lifetimes["added"], pc.fill_null(lifetimes["removed"], latest + 1))
-    added, removed = (np.minimum(end.to_numpy() - first.version, len(versions)) for end in ends)
-
-    def live_at_each(files: np.ndarray) -> np.ndarray:
-        begun, ended = (np.bincount(at[files], minlength=len(versions) + 1) for at in (added, removed))
-        return np.cumsum(begun - ended)[:-1]
-
+def _by_version(table: Table, listed: set[str]) -> pa.Table:
+    needs = read_files_by_version(table.handle)
     # A reader of the manifest ignores deletion vectors.
-    is_listed = pc.is_in(lifetimes["path"], value_set=pa.array(listed, pa.string()))
-    whole = pc.and_(is_listed, pc.is_null(lifetimes["deletion_vector_id"])).to_numpy()
-    num_live = live_at_each(np.ones(len(whole), dtype=bool))
-    return pa.table({"version": versions, "num_live": num_live, "num_listed": live_at_each(whole)})
+    is_listed = pc.is_in(needs.lifetimes["path"], value_set=pa.array(listed, pa.string()))
+    whole = pc.and_(is_listed, pc.is_null(needs.lifetimes["deletion_vector_id"])).to_numpy().astype(np.int64)
+    num_live = needs.totals(needs.lifetimes, np.ones_like(whole))
+    num_listed = needs.totals(needs.lifetimes, whole)
+    return pa.table({"version": needs.versions, "num_live": num_live, "num_listed": num_listed})
 
 
 def read_manifest(table: Table) -> pa.Table:
     """Read the lines of a table's manifest, without reading the log.
 
     Returns:
-        One row per line. partition is the manifest's folder, such as "origin=JFK"; "" for a table without
-        partitions. path is relative to the table and decoded, or the line itself if the file is elsewhere.
-        size_bytes is null if the file is missing.
+        One row per line: partition (string, the manifest's folder, such as "origin=JFK"), path (string,
+        relative to the table and decoded, or the line itself if the file is elsewhere), size_bytes (int64,
+        null if the file is missing).
 
     Raises:
         InvalidArgumentError: There is no manifest.
@@ -204,9 +181,9 @@ def read_manifest(table: Table) -> pa.Table:
     walked = store.walk(FOLDER)
     folders = sorted(folder for folder, entries in walked if any(e.name == "manifest" for e in entries))
     if not folders:
-        reason = refusal(table.log.snapshot())
-        refused = f"and Delta refuses to generate one: {reason}"
-        advice = refused if reason else "generate one with interop.generate_manifest(table)"
+        advice, reason = "generate one with interop.generate_manifest(table)", refusal(table.log.snapshot())
+        if reason:
+            advice = f"and Delta refuses to generate one: {reason}"
         raise InvalidArgumentError(f"{table.name} has no symlink manifest, {advice}.")
     rows = []
     for folder in folders:
@@ -219,7 +196,7 @@ def read_manifest(table: Table) -> pa.Table:
         for line in filter(None, lines):
             path = _relative(line, store)
             file = store.status(path)
-            size_bytes = file.size_bytes if file is not None and file.is_file else None
+            size_bytes = file.size_bytes if file and file.is_file else None
             rows.append({"partition": partition, "path": path, "size_bytes": size_bytes})
     return pa.Table.from_pylist(rows, schema=_LISTED)
 
