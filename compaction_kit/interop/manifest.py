@@ -128,7 +128,8 @@ def check_manifest(table: Table) -> ManifestCheck:
         manifest         lists the 1,095 live files of version 365, the latest
         kept by Delta    no
     """
-    lines, snapshot = read_manifest(table).to_pylist(), table.log.snapshot()
+    lines, needs = read_manifest(table).to_pylist(), read_files_by_version(table.handle)
+    snapshot, lifetimes = needs.snapshot, needs.lifetimes
     files = snapshot.live_files
     names = [f"partition.{name}" for name in snapshot.metadata.partition_columns]
     folders, sizes = partition_folders(files.select(names)), files["size_bytes"].to_pylist()
@@ -143,26 +144,20 @@ def check_manifest(table: Table) -> ManifestCheck:
     listed = {row["path"] for row in rows if row["state"] != STALE or row["path"] not in live_paths}
     for (partition, path), size in missing.items():
         rows.append({"partition": partition, "path": path, "size_bytes": size, "state": MISSING})
-    by_version = _by_version(table, listed)
-    counts = (pc.equal(by_version[name], len(lines)) for name in ("num_live", "num_listed"))
+    # A reader of the manifest ignores deletion vectors.
+    is_listed = pc.is_in(lifetimes["path"], value_set=pa.array(listed, pa.string()))
+    whole = pc.and_(is_listed, pc.is_null(lifetimes["deletion_vector_id"])).cast(pa.int64()).to_numpy()
+    counts = [needs.totals(lifetimes, weights) for weights in (np.ones_like(whole), whole)]
+    columns = {"version": needs.versions, "num_live": counts[0], "num_listed": counts[1]}
+    matching = needs.versions[(counts[0] == len(lines)) & (counts[1] == len(lines))].tolist()
     return ManifestCheck(
         latest=snapshot.version,
-        version=pc.max(by_version["version"].filter(pc.and_(*counts))).as_py(),
+        version=max(matching, default=None),
         files=pa.Table.from_pylist(rows, _FILES).sort_by([("partition", "ascending"), ("path", "ascending")]),
-        by_version=by_version,
+        by_version=pa.table(columns),
         kept=snapshot.metadata.configuration.get(PROPERTY) == "true",
         refusal=refusal(snapshot),
     )
-
-
-def _by_version(table: Table, listed: set[str]) -> pa.Table:
-    needs = read_files_by_version(table.handle)
-    # A reader of the manifest ignores deletion vectors.
-    is_listed = pc.is_in(needs.lifetimes["path"], value_set=pa.array(listed, pa.string()))
-    whole = pc.and_(is_listed, pc.is_null(needs.lifetimes["deletion_vector_id"])).to_numpy().astype(np.int64)
-    num_live = needs.totals(needs.lifetimes, np.ones_like(whole))
-    num_listed = needs.totals(needs.lifetimes, whole)
-    return pa.table({"version": needs.versions, "num_live": num_live, "num_listed": num_listed})
 
 
 def read_manifest(table: Table) -> pa.Table:

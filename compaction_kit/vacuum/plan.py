@@ -273,33 +273,28 @@ def plan_vacuum(
 
 def _check_fresh(plan: VacuumPlan) -> pa.Table:
     """Refuse a plan whose table, files or folders have changed; return the files in the folder."""
-    snapshot = plan.handle.log.snapshot()
+    snapshot, changed = plan.handle.log.snapshot(), ""
     if snapshot.version != plan.version:
-        raise _stale(f"The plan was made at version {plan.version} and the table is at {snapshot.version}")
-    if snapshot.metadata.id != plan.table_id:
-        raise _stale(
-            f"The table was created again since the plan was made, with another version {plan.version}"
-        )
+        changed = f"The plan was made at version {plan.version} and the table is at {snapshot.version}"
+    elif snapshot.metadata.id != plan.table_id:
+        changed = f"The table was created again since the plan was made, with another version {plan.version}"
     folder = look_through(plan.handle.store, snapshot.metadata.partition_columns)
     now = folder.files.take(pc.index_in(plan.files["path"], value_set=folder.files["path"]))
     same_time = pc.equal(plan.files["modification_time"].cast(pa.int64()), now["modification_time"])
     same = pc.fill_null(pc.and_(same_time, pc.equal(plan.files["size_bytes"], now["size_bytes"])), False)
-    changed = plan.files["path"].filter(pc.invert(same)).to_pylist()
-    if changed:
-        number = format_count(len(changed), "planned file")
-        raise _stale(f"{number} ({format_list(changed)}) changed or missing since the plan was made")
+    if others := plan.files["path"].filter(pc.invert(same)).to_pylist():
+        number = format_count(len(others), "planned file")
+        changed = changed or f"{number} ({format_list(others)}) changed or missing since the plan was made"
     left = {path: folder.directories.get(path, -1) for path in plan.empty_directories}
     for path in plan.empty_directories:
         outer = path.rpartition("/")[0]
         left[outer] = left.get(outer, 0) - 1
     for path in plan.empty_directories:
         if path not in folder.directories or left[path] > 0:
-            raise _stale(f"The folder {path} is missing or no longer empty")
+            changed = changed or f"The folder {path} is missing or no longer empty"
+    if changed:
+        raise StalePlanError(f"{changed}: make a new plan; nothing was deleted.")
     return folder.files
-
-
-def _stale(what: str) -> StalePlanError:
-    return StalePlanError(f"{what}: make a new plan; nothing was deleted.")
 
 
 def _result(plan: VacuumPlan, on_disk: pa.Table, before: Readability, seconds: float) -> VacuumResult:
