@@ -309,11 +309,6 @@ class ConversionResult(Result):
         plan = self.plan
         return open_table(plan.path, plan.spark) if isinstance(plan, ConvertPlan) else plan.table
 
-    @property
-    def schema(self) -> StructType:
-        """The columns, for `spark.read.schema(result.schema).parquet(path)`."""
-        return self.plan.schema
-
     def facts(self) -> dict[str, str]:
         """Return the folder and the proof: name and value."""
         files = format_count(self.plan.files.num_rows, "Parquet file")
