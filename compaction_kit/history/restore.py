@@ -151,6 +151,8 @@ class RestorePlan(Plan):
         return f"would take back {which}{f': {self.diff.difference}' if self.diff.difference else ''}"
 
     def _streams(self) -> str:
+        if self.is_empty:
+            return "A stream that reads the table is not affected."
         again = f"reads the rows of {format_count(self.diff.num_files_added, 'file')} again"
         if not self.diff.num_files_removed:
             return f"A stream that reads the table {again}: RESTORE adds them as new data."
