@@ -90,8 +90,8 @@ class RestorePlan(Plan):
             ]
         else:
             lines = [
-                f"RESTORE to version {self.target} {self._rows()}.",
-                f"It would add back {self._files(ADDED)} and remove {self._files(REMOVED)}, as version "
+                self._rows(),
+                f"RESTORE would add back {self._files(ADDED)} and remove {self._files(REMOVED)}, as version "
                 f"{self.version + 1}; version {self.version} can be read until VACUUM deletes its files.",
                 self._streams(),
             ]
@@ -143,12 +143,13 @@ class RestorePlan(Plan):
     def _rows(self) -> str:
         """Name the commits that are taken back, and how many rows that makes."""
         if self.diff.same_content:
-            return f"would keep the rows ({self.diff.same_content_by})"
+            return f"The rows stay the same: {self.diff.same_content_by}."
         commits = self.diff.commits.filter(self.diff.commits["data_change"]).to_pylist()
         undone = format_list([f"{commit['version']} ({commit['operation']})" for commit in commits])
         versions = "version" if len(commits) == 1 else "versions"
         which = f"what {versions} {undone} did" if commits else "commits that say they change no data"
-        return f"would take back {which}{f': {self.diff.difference}' if self.diff.difference else ''}"
+        more = f": {self.diff.difference}" if self.diff.difference else ""
+        return f"RESTORE to version {self.target} would take back {which}{more}."
 
     def _streams(self) -> str:
         if self.is_empty:
@@ -190,7 +191,7 @@ def plan_restore(handle: Handle, version: int) -> RestorePlan:
         >>> plan = ck.open_table("data/flights").plan_restore(7)
         >>> print(plan.explain())
         RESTORE to version 7 would take back what versions 8 (WRITE), 9 (WRITE), ...
-        It would add back 0 files (0 B) and remove 1,074 files (...), as version 366; ...
+        RESTORE would add back 0 files (0 B) and remove 1,074 files (...), as version 366; ...
         A stream that reads the table fails at the commit unless its option skipChangeCommits is set, ...
     """
     latest = handle.log.snapshot().version
