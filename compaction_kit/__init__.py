@@ -8,8 +8,7 @@ if TYPE_CHECKING:
     from compaction_kit.report import write_report
     from compaction_kit.session import get_spark
     from compaction_kit.sinklog import SinkLog, find_sink_logs, sink_log
-    from compaction_kit.surveys.find import find_tables
-    from compaction_kit.surveys.survey import survey
+    from compaction_kit.surveys import find_tables, survey
     from compaction_kit.table import Table, open_table
     from compaction_kit.widgets.workbench import workbench
 

@@ -12,9 +12,11 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import datetime
 from importlib.machinery import ModuleSpec
+from itertools import groupby
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -137,20 +139,16 @@ def _shaped_rows(first: int, rows: int, rng: np.random.Generator) -> pa.Table:
 
 def _daily_commits(rows: pa.Table, day_number: np.ndarray) -> Iterator[list[_NewFile]]:
     """Yield the files of each day, one per origin, from rows sorted by day and origin."""
-    data = rows.drop_columns(["origin"])
-    origins = rows["origin"].combine_chunks().dictionary_encode()
-    keys = day_number * 10 + origins.indices.to_numpy()
-    starts = np.r_[0, np.flatnonzero(np.diff(keys)) + 1]
-    commit: list[_NewFile] = []
-    for start, end in zip(starts, np.r_[starts[1:], len(keys)], strict=True):
-        if commit and day_number[start] != day_number[start - 1]:
-            yield commit
-            commit = []
-        origin = rows["origin"][start].as_py()
-        month, day = divmod(int(day_number[start]), 100)
-        path = f"origin={origin}/flights-2013-{month:02d}-{day:02d}.parquet"
-        commit.append(_NewFile(path, data.slice(start, end - start), {"origin": origin}))
-    yield commit
+    origins, data = rows["origin"].to_numpy(), rows.drop_columns(["origin"])
+    is_new = (np.diff(day_number) != 0) | (origins[1:] != origins[:-1])
+    starts = np.flatnonzero(np.append(True, is_new))
+    pieces = zip(starts.tolist(), [*starts[1:].tolist(), len(rows)], strict=True)
+    for number, files in groupby(pieces, key=lambda piece: int(day_number[piece[0]])):
+        name = f"flights-2013-{number // 100:02d}-{number % 100:02d}.parquet"
+        yield [
+            _NewFile(f"origin={origins[at]}/{name}", data.slice(at, end - at), {"origin": origins[at]})
+            for at, end in files
+        ]
 
 
 def _ingest(
@@ -200,16 +198,11 @@ def _stats(rows: pa.Table) -> dict[str, Any]:
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         stats["nullCount"][name] = column.null_count
         if column.null_count < len(column):
-            extremes = cast(pa.StructScalar, pc.min_max(column))
-            stats["minValues"][name] = _stat(extremes["min"])
-            stats["maxValues"][name] = _stat(extremes["max"])
+            for kind, value in pc.min_max(column).as_py().items():
+                if isinstance(value, datetime):
+                    value = value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+                stats[f"{kind}Values"][name] = value
     return stats
-
-
-def _stat(value: pa.Scalar) -> Any:
-    if pa.types.is_timestamp(value.type):
-        return value.as_py().isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return value.as_py()
 
 
 def _find(package: str) -> ModuleSpec:

@@ -44,11 +44,6 @@ _WHERE = re.compile(r"\bwhere\b", re.IGNORECASE)
 _PROPERTIES = ("delta.columnMapping", "delta.dataSkipping")
 _COUNTS = ("num_files", "files_opened", "bytes_opened")
 _LAYOUTS = pa.schema([("layout", pa.string()), *((name, pa.int64()) for name in _COUNTS)])
-_NOTHING = "With these thresholds a compaction rewrites nothing, so that no other layout is predicted."
-_OTHER_FILES = (
-    "Other layouts can't be predicted for this query: planned on a copy of the log, it opens other files "
-    "than on the table."
-)
 Step = Callable[[float, str], object]
 _Adds = list[dict[str, Any]]
 
@@ -60,9 +55,8 @@ class ReadPrediction(Record):
     Attributes:
         query: The query's text, or the name of the function.
         version: The version that is now.
-        layouts: One row a layout: layout (string: "now", "by OPTIMIZE", "by ingestion", "by <column>",
-            "by this plan"), num_files of the table, files_opened by the query, bytes_opened: the size of
-            those that are the table's (int64).
+        layouts: One row a layout: layout ("now", "by OPTIMIZE", "by ingestion", "by <column>", "by this
+            plan"), num_files of the table, files_opened by the query, bytes_opened: their size.
         unpredicted: Why there is no layout but "now", in one sentence; empty if there is.
     """
 
@@ -77,10 +71,8 @@ class ReadPrediction(Record):
         now, *others = self.layouts.to_pylist()
         if not now["files_opened"]:
             return f"The query opens no file: version {self.version}'s log answers it, or rules out all files"
-        finding = (
-            f"The query opens {now['files_opened']:,} of {format_count(now['num_files'], 'file')} now "
-            f"({format_size(now['bytes_opened'])})"
-        )
+        files = f"{now['files_opened']:,} of {format_count(now['num_files'], 'file')}"
+        finding = f"The query opens {files} now ({format_size(now['bytes_opened'])})"
         if not others:
             return finding
         best = min(others, key=lambda row: (row["files_opened"], row["bytes_opened"]))
@@ -93,9 +85,8 @@ class ReadPrediction(Record):
 
     def explain(self) -> str:
         """Say how the files were counted, a sentence a line."""
-        how = self.unpredicted or (
-            "The others are predictions: as Delta plans it for the ranges of values that files would have."
-        )
+        how = "The others are predictions: as Delta plans it for the ranges of values that files would have."
+        how = self.unpredicted or how
         return (
             f"{self.finding}.\nNow is as Delta plans this query on version {self.version}, skipping files by "
             f"partition and stats. {how}"
@@ -176,13 +167,12 @@ def predict_reads(
                     if number:
                         add_row(name, adds, found)
                     elif found != files:
-                        unpredicted = _OTHER_FILES
-                        break
+                        raise InvalidArgumentError("on a copy of the log it opens other files.")
         except (InvalidArgumentError, *SPARK_ERRORS) as error:
             why = str(error) if isinstance(error, InvalidArgumentError) else f"{reason_of(error)}."
             rows, unpredicted = rows[:1], f"Other layouts can't be predicted here: {why}"
     if len(rows) == 1 and not unpredicted:
-        unpredicted = _NOTHING
+        unpredicted = "With these thresholds a compaction rewrites nothing, so no other layout is predicted."
     return ReadPrediction(name_of(query), plan.version, pa.Table.from_pylist(rows, _LAYOUTS), unpredicted)
 
 
@@ -200,14 +190,11 @@ def _layouts(plan: BinPlan, plans: dict[str, BinPlan]) -> Iterator[tuple[str, _A
         positions, bin_ids = other.members
         bins = np.split(plan.source.in_snapshot(positions), np.flatnonzero(np.diff(bin_ids)) + 1)
         rewritten = set(np.concatenate(bins).tolist())
-        outputs = []
-        for number, (rows, size_bytes) in enumerate(
-            zip(bins, other.outcome.bytes_added.tolist(), strict=True)
-        ):
+        layout = [add for row, add in enumerate(adds) if row not in rewritten]
+        for number, (rows, size) in enumerate(zip(bins, other.outcome.bytes_added.tolist(), strict=True)):
             stats = merge_stats([adds[row].get("stats") for row in rows], schema).text or None
-            values_of_bin = adds[rows[0]]["partitionValues"]
-            outputs.append(_add(f"bin-{number}.parquet", values_of_bin, size_bytes, stats))
-        yield name, [add for row, add in enumerate(adds) if row not in rewritten] + outputs
+            layout.append(_add(f"bin-{number}.parquet", adds[rows[0]]["partitionValues"], size, stats))
+        yield name, layout
 
 
 def _columns(plan: BinPlan, query: Query) -> list[str]:

@@ -49,16 +49,11 @@ class ReadComparison(Record):
         query: The query's text, or the name of the function.
         versions: The two versions: before, after.
         seconds_before, seconds_after: Median seconds of the runs at each version.
-        files_before, files_after: Data files that the query opens at each version, without those that are
-            skipped by partition values and stats.
-        bytes_before, bytes_after: Total size of these files; a query may read only parts of them. None if one
-            of them is in another storage than the table.
-        runs: One row per timed run, in the order of the runs: version, repeat (int64, from 0), seconds
-            (float64).
-        same_files: Whether the query opens the same files at both versions, so that times differ only by
-            chance.
-        same_result: Whether the query returns the same rows at both versions, in any order. If not, the times
-            can't be compared.
+        files_before, files_after: Data files that the query opens at each version, without skipped ones.
+        bytes_before, bytes_after: Total size of these files; None if one is in another storage.
+        runs: One row per timed run, in their order: version, repeat (int64, from 0), seconds (float64).
+        same_files: Whether the query opens the same files at both versions, so that times differ by chance.
+        same_result: Whether it returns the same rows, in any order; if not, times can't be compared.
     """
 
     query: str
@@ -99,11 +94,8 @@ class ReadComparison(Record):
             return f"The query returned other rows, so the times can't be compared; {files}"
         spent = f"{format_seconds(self.seconds_before)} → {format_seconds(self.seconds_after)}"
         if self.same_files:
-            same = (
-                f"The same {format_count(self.files_before, 'file')} read"
-                if self.files_before
-                else "No file read"
-            )
+            count = self.files_before
+            same = f"The same {format_count(count, 'file')} read" if count else "No file read"
             return f"{same} at both versions, so times differ only by chance: {spent}"
         if not self.is_clear:
             return f"No clear difference: {spent}, {files}"
@@ -126,9 +118,8 @@ class ReadComparison(Record):
             "single runs": f"{ranges[0]} → {ranges[1]} ({len(runs[0])} at each version, alternating)",
         }
         if self.bytes_before is not None and self.bytes_after is not None:
-            facts["bytes in the files"] = (
-                f"{format_size(self.bytes_before)} → {format_size(self.bytes_after)}"
-            )
+            sizes = f"{format_size(self.bytes_before)} → {format_size(self.bytes_after)}"
+            facts["bytes in the files"] = sizes
         rows = "the same at both versions" if self.same_result else f"NOT the same; {_WHY_OTHER_ROWS}"
         return facts | {"rows that came out": rows}
 
@@ -161,9 +152,9 @@ def measure_reads(
 ) -> ReadComparison:
     """Time the same query at two versions of a table, alternating between them.
 
-    The first run at each version is not counted; then the version that runs first alternates. A run plans the
-    query, skips files by stats, and computes every row; it does not read the log. The files are in the
-    system's cache by then, so the time is that of opening and decoding files, not of reading a disk.
+    The first run at each version is not counted. A run plans the query, skips files by stats, and computes
+    every row; it does not read the log. The files are in the system's cache by then, so the time is that of
+    opening and decoding files, not of reading a disk.
 
     Args:
         spark: The session to run the query in.
@@ -188,10 +179,10 @@ def measure_reads(
     query = with_table(query, store, str(table))
     words = quoted_query(query)
     with quiet_errors():
-        frames = [frame_at(spark, table, before, "before"), frame_at(spark, table, after, "after")]
+        named = {"before": before, "after": after}
+        frames = {version: frame_at(spark, table, version, name) for name, version in named.items()}
         make = parse_query(spark, query)
-        versions = zip(frames, (before, after), strict=True)
-        reads = [prepare_read(make, frame, version, words) for frame, version in versions]
+        reads = [prepare_read(make, frame, version, words) for version, frame in frames.items()]
         sizes = [_size(read, store) for read in reads]
         for read in reads:
             _run(read, words)

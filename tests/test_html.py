@@ -207,7 +207,7 @@ def objects_with_hostile_names(root: Path) -> list[object]:
             *((1,), (), NAME),
         ),
         sink,
-        ManifestCheck(NAME, 1, None, pa.table(states), by_version, False, NAME),
+        ManifestCheck(1, None, pa.table(states), by_version, False, NAME),
         to_parquet,
         ConversionResult(to_parquet, proof, 1.0),
         convert,

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,26 +28,22 @@ from compaction_kit.verify import Fingerprint
 IDENTICAL, PROVED, COUNTED = "identical files", "proved", "row counts agree"
 # Operations that rewrite files and keep the rows (DeltaOperations).
 _REWRITES = ("OPTIMIZE", "REORG")
-_SEED = 7
 # What Delta needs of an add action to read the file.
 _ADD_FIELDS = ("path", "partitionValues", "size", "modificationTime", "dataChange", "deletionVector")
 
 
 @dataclass(frozen=True)
 class SameContent:
-    """Which versions are known to have the same rows and columns.
+    """Which versions, from `first` on, are known to have the same rows and columns.
 
-    Attributes:
-        first: The first version.
-        states: One number per version, equal for equal sets of live files and equal schemas.
-        groups: For each version the lowest version that is known to have the same content.
-        rewrites: For each version `PROVED` or `COUNTED` if its commit replaced files and kept the rows.
+    `states` are equal for equal sets of live files and equal schemas. `groups` has for each version the
+    lowest one that is known to have the same content; for `counted` groups only row counts say so.
     """
 
     first: int
     states: np.ndarray
     groups: np.ndarray
-    rewrites: list[str | None]
+    counted: set[int]
 
     def evidence(self, version: int, other: int) -> str | None:
         """Return how it is known that two versions have the same content; None if it isn't known."""
@@ -57,11 +52,7 @@ class SameContent:
             return None
         if self.states[version] == self.states[other]:
             return IDENTICAL
-        return COUNTED if self.groups[version] in self._counted_groups else PROVED
-
-    @cached_property
-    def _counted_groups(self) -> set[int]:
-        return {group for group, by in zip(self.groups, self.rewrites, strict=True) if by == COUNTED}
+        return COUNTED if self.groups[version] in self.counted else PROVED
 
 
 def read_content(handle: Handle, needs: FilesByVersion, verify: bool = False) -> SameContent:
@@ -81,10 +72,10 @@ def read_content(handle: Handle, needs: FilesByVersion, verify: bool = False) ->
     commits = {row["version"]: row for row in needs.commits.select(columns).to_pylist()}
     # Sums of random 64-bit numbers of the live files: other files have the same sum once in 10^19.
     keys = file_keys(lifetimes).dictionary_encode().indices.to_numpy()
-    draws = np.random.default_rng(_SEED).integers(0, 2**64, keys.max(initial=0) + 1, np.uint64)
+    draws = np.random.default_rng(7).integers(0, 2**64, keys.max(initial=0) + 1, np.uint64)
     files = needs.totals(lifetimes, draws[keys])
     schemas = _numbers(needs.schemas)
-    rewrites: list[str | None] = [None] * len(files)
+    rewrites: dict[int, str | None] = {}
     counts = None
     for i in (np.flatnonzero((files[1:] != files[:-1]) & (schemas[1:] == schemas[:-1])) + 1).tolist():
         commit = commits.get(first + i)
@@ -96,9 +87,10 @@ def read_content(handle: Handle, needs: FilesByVersion, verify: bool = False) ->
     groups = needs.versions
     lowest: dict[int, int] = {}
     for i, state in enumerate(states.tolist()):
-        groups[i] = groups[i - 1] if rewrites[i] else lowest.get(state, first + i)
+        groups[i] = groups[i - 1] if rewrites.get(i) else lowest.get(state, first + i)
         lowest.setdefault(state, int(groups[i]))
-    return SameContent(first, states, groups, rewrites)
+    counted = {int(groups[i]) for i, evidence in rewrites.items() if evidence == COUNTED}
+    return SameContent(first, states, groups, counted)
 
 
 def compare_versions(handle: Handle, version: int, other: int) -> bool:
@@ -149,12 +141,11 @@ def first_rows(
 ) -> FirstRows:
     """Read at most `limit` rows of a version, those that Spark finds first.
 
-    `progress` is called now and then; an exception that it raises cancels the reading.
+    An exception that `progress` raises cancels it.
 
     Raises:
-        InvalidArgumentError: The version doesn't exist or Delta refuses it.
-        RunFailedError: Its files can't be read.
-        RunCancelled: It was cancelled.
+        InvalidArgumentError, RunFailedError, RunCancelled: The version doesn't exist, can't be read, or
+            reading was cancelled.
     """
     try:
         with quiet_errors():
@@ -173,19 +164,20 @@ def _judge(
     handle: Handle, commit: dict[str, Any], added: int | None, removed: int | None, verify: bool
 ) -> str | None:
     """Return `PROVED` or `COUNTED` if a commit with dataChange=false is known to keep the rows."""
-    is_counted = added is not None and removed is not None
-    if is_counted and added != removed:
+    if added is not None and removed is not None and added != removed:
         return None
     if verify:
         try:
             return PROVED if compare_versions(handle, commit["version"] - 1, commit["version"]) else None
         except FileNotFoundError:
             pass
+    if added is None or removed is None:
+        return None
     proof = stored_proof(commit["user_metadata"])
-    if is_counted and proof is not None and proof.num_rows == added:
+    if proof is not None and proof.num_rows == added:
         return PROVED
     is_rewrite = commit["operation"] in _REWRITES or has_tag(commit["user_metadata"])
-    return COUNTED if is_counted and is_rewrite else None
+    return COUNTED if is_rewrite else None
 
 
 def _numbers(schemas: Sequence[Any]) -> np.ndarray:
@@ -210,8 +202,7 @@ def _row_counts(needs: FilesByVersion, change: str) -> dict[int, int | None]:
 
 def _fingerprint(handle: Handle, version: int, adds: Adds) -> Fingerprint:
     """Return the fingerprint of some files, as Spark reads them with the columns of a version."""
-    readers = contents(handle, [adds], [version], schema=version) if adds else []
-    return readers[0]() if readers else Fingerprint(0, (0, 0))
+    return contents(handle, [adds], [version], schema=version)[0]() if adds else Fingerprint(0, (0, 0))
 
 
 def _adds(snapshot: Snapshot, other: Snapshot) -> Iterator[dict[str, Any]]:

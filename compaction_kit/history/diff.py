@@ -1,8 +1,6 @@
 """The difference between two versions, by the log."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,10 +13,9 @@ from compaction_kit.history.readable import read_files_by_version
 from compaction_kit.log.actions import PARTITION
 from compaction_kit.log.listing import whole_version
 from compaction_kit.records import Record
-from compaction_kit.text import as_html_table, format_count, format_list, format_partition, format_size
+from compaction_kit.text import format_count, format_list, format_size
 
 ADDED, REMOVED = "added", "removed"
-_MOST_ROWS = 24
 _MOST_COMMITS = 8
 
 
@@ -55,12 +52,12 @@ class Diff(Record):
     @property
     def num_files_added(self) -> int:
         """The number of files that only the end has."""
-        return pc.sum(pc.equal(self.files["change"], ADDED)).as_py() or 0
+        return len(self.paths(ADDED))
 
     @property
     def num_files_removed(self) -> int:
         """The number of files that only the start has."""
-        return pc.sum(pc.equal(self.files["change"], REMOVED)).as_py() or 0
+        return len(self.paths(REMOVED))
 
     @property
     def bytes_added(self) -> int:
@@ -82,28 +79,14 @@ class Diff(Record):
         """The number of rows in the removed files; None if statistics are missing."""
         return self._total(REMOVED, "num_records")
 
-    @cached_property
-    def by_partition(self) -> pa.Table:
-        """One row per partition and change: num_files, size_bytes, num_records (null without statistics)."""
-        keys = [*(name for name in self.files.column_names if name.startswith(PARTITION)), "change"]
-        sums = self.files.group_by(keys).aggregate(
-            [
-                ("path", "count"),
-                ("size_bytes", "sum"),
-                ("num_records", "sum", pc.ScalarAggregateOptions(skip_nulls=False)),
-            ]
-        )
-        sums = sums.rename_columns([*keys, "num_files", "size_bytes", "num_records"])
-        return sums.sort_by([(key, "ascending") for key in keys])
-
     def facts(self) -> dict[str, str]:
         """Return the difference for people: name and value."""
         changing = self.commits.filter(self.commits["data_change"])["version"].to_pylist()
         content = "not known to be the same; verify=True compares the rows"
-        if self.same_content_by or self.difference:
-            content = (
-                f"the same: {self.same_content_by}" if self.same_content else f"different: {self.difference}"
-            )
+        if self.same_content:
+            content = f"the same: {self.same_content_by}"
+        elif self.difference:
+            content = f"different: {self.difference}"
         return {
             "versions": f"{self.start} → {self.end}, {format_count(len(self.commits), 'commit')} apart",
             "files": f"{self.num_files_added:,} added, {self.num_files_removed:,} removed",
@@ -113,31 +96,12 @@ class Diff(Record):
             "content": content,
         }
 
-    def parts(self) -> Sequence[object]:
-        """Return the facts, and a table of the partitions in which files differ."""
-        rows = self.by_partition.slice(0, _MOST_ROWS).to_pylist()
-        if not rows or not any(name.startswith(PARTITION) for name in rows[0]):
-            return (self.facts(),)
-        cells = [
-            (
-                f"{format_partition(row)}, {row['change']}",
-                _shown(row["num_files"]),
-                format_size(row["size_bytes"]),
-                _shown(row["num_records"]),
-            )
-            for row in rows
-        ]
-        more = len(self.by_partition) - len(rows)
-        rest = [f"… and {format_count(more, 'more row')}: see by_partition"] if more else []
-        return self.facts(), as_html_table(("partition", "files", "bytes", "rows"), cells), *rest
-
     def paths(self, change: str) -> list[str]:
         """Return the paths of the files "added" or "removed", as in the log."""
         return self.files["path"].filter(pc.equal(self.files["change"], change)).to_pylist()
 
     def _total(self, change: str, column: str) -> int | None:
-        values = self.files[column].filter(pc.equal(self.files["change"], change))
-        return _total(values)
+        return _total(self.files[column].filter(pc.equal(self.files["change"], change)))
 
 
 def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) -> Diff:
@@ -145,20 +109,6 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
 
     Raises:
         InvalidArgumentError: A version can't be read from the log, or files to compare are missing.
-
-    Examples:
-        >>> diff = ck.open_table("data/flights").diff(0, 2)
-        >>> diff
-        Diff(
-        versions                    0 → 2, 2 commits apart
-        files                       6 added, 0 removed
-        bytes                       ... added, 0 B removed
-        rows in them                1,785 added, 0 removed
-        commits that change data    1, 2
-        content                     different: 1,785 rows more
-        )
-        >>> diff.by_partition.schema.names
-        ['partition.origin', 'change', 'num_files', 'size_bytes', 'num_records']
     """
     start, end = whole_version(start), whole_version(end)
     before, after = handle.log.snapshot(start), handle.log.snapshot(end)

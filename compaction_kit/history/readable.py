@@ -147,14 +147,12 @@ class Readability:
     """The state that decides which versions Delta can read, now or without some of the files.
 
     Attributes:
-        needs: The files that each version needs.
-        missing: The needed paths that aren't on disk.
-        times: The time of each version that Delta's guard uses (int64, ms since 1970): the in-commit
-            timestamp, else the modification time of the commit's file (Snapshot.timestamp).
+        needs: The files that each version needs; `missing` are the paths that aren't on disk.
+        times: The time of each version for Delta's guard (int64, ms since 1970): the in-commit timestamp,
+            else the modification time of the commit's file (Snapshot.timestamp).
         in_log: Whether the log has each version's commit and all commits since a checkpoint or version 0.
         is_supported: Whether Delta reads the schema of each version.
-        retention: How long the table keeps removed files.
-        guard: Whether Delta refuses versions older than the retention.
+        retention: How long the table keeps removed files; with `guard`, Delta refuses older versions.
     """
 
     needs: FilesByVersion
@@ -166,10 +164,9 @@ class Readability:
     guard: bool
 
     def statuses(self, deleted: pa.Array | None = None, superseded: bool = False) -> np.ndarray:
-        """Return for each version "yes", "log gone", "unsupported", "blocked" or "missing files".
+        """Return whether each version can be read, as in `Table.versions`, once paths are deleted too.
 
-        The answer is for when the paths `deleted` are missing too and, with `superseded`, a newer version is
-        committed: Delta's guard never refuses the latest version (SnapshotManagement).
+        Delta's guard never refuses the latest version (SnapshotManagement) unless it is `superseded`.
         """
         missing = self.missing if deleted is None else pa.concat_arrays([self.missing, deleted])
         is_old = self.times < cutoff(datetime.now(UTC), self.retention)

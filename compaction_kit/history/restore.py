@@ -83,20 +83,18 @@ class RestorePlan(Plan):
 
     def explain(self) -> str:
         """Explain what would happen, one sentence per line: first what it takes back of other commits."""
-        start, next_version = f"RESTORE to version {self.target}", self.version + 1
-        files = (
-            f"would add back {self._files(ADDED)} and remove {self._files(REMOVED)}, as version "
-            f"{next_version}; version {self.version} can be read until VACUUM deletes its files."
-        )
         if self.is_empty:
             lines = [
                 f"Version {self.target} has the same files as version {self.version}: RESTORE would change "
-                f"nothing, and commit version {next_version}."
+                f"nothing, and commit version {self.version + 1}."
             ]
-        elif self.diff.same_content:
-            lines = [f"{start} {files}", self._rows(), self._streams()]
         else:
-            lines = [f"{start} would take back {self._taken_back()}.", f"It {files}", self._streams()]
+            lines = [
+                self._rows(),
+                f"RESTORE would add back {self._files(ADDED)} and remove {self._files(REMOVED)}, as version "
+                f"{self.version + 1}; version {self.version} can be read until VACUUM deletes its files.",
+                self._streams(),
+            ]
         return "\n".join(filter(None, [*lines, self._obstacle()]))
 
     def run(self, progress: Callable[[], object] | None = None) -> RestoreResult:
@@ -143,29 +141,26 @@ class RestorePlan(Plan):
         return f"{format_count(len(files), 'file')} ({format_size(pc.sum(files['size_bytes']).as_py() or 0)})"
 
     def _rows(self) -> str:
+        """Name the commits that are taken back, and how many rows that makes."""
         if self.diff.same_content:
             return f"The rows stay the same: {self.diff.same_content_by}."
-        return f"It takes back {self._taken_back()}."
-
-    def _taken_back(self) -> str:
-        """Name the commits that are taken back, and how many rows that makes."""
         commits = self.diff.commits.filter(self.diff.commits["data_change"]).to_pylist()
         undone = format_list([f"{commit['version']} ({commit['operation']})" for commit in commits])
         versions = "version" if len(commits) == 1 else "versions"
         which = f"what {versions} {undone} did" if commits else "commits that say they change no data"
-        return f"{which}{f': {self.diff.difference}' if self.diff.difference else ''}"
+        more = f": {self.diff.difference}" if self.diff.difference else ""
+        return f"RESTORE to version {self.target} would take back {which}{more}."
 
     def _streams(self) -> str:
-        diff = self.diff
         if self.is_empty:
             return "A stream that reads the table is not affected."
-        again = f"reads the rows of {format_count(diff.num_files_added, 'file')} again"
-        if not diff.num_files_removed:
+        again = f"reads the rows of {format_count(self.diff.num_files_added, 'file')} again"
+        if not self.diff.num_files_removed:
             return f"A stream that reads the table {again}: RESTORE adds them as new data."
-        instead = again if diff.num_files_added else "continues, but the rows it has delivered stay delivered"
+        instead = again if self.diff.num_files_added else "continues"
         return (
             "A stream that reads the table fails at the commit unless its option skipChangeCommits is set, "
-            f"which skips the commit; with ignoreChanges it {instead}."
+            f"which skips the commit; with ignoreChanges it {instead}. Rows it has delivered stay delivered."
         )
 
     def _obstacle(self) -> str | None:
@@ -196,7 +191,7 @@ def plan_restore(handle: Handle, version: int) -> RestorePlan:
         >>> plan = ck.open_table("data/flights").plan_restore(7)
         >>> print(plan.explain())
         RESTORE to version 7 would take back what versions 8 (WRITE), 9 (WRITE), ...
-        It would add back 0 files (0 B) and remove 1,074 files (...), as version 366; ...
+        RESTORE would add back 0 files (0 B) and remove 1,074 files (...), as version 366; ...
         A stream that reads the table fails at the commit unless its option skipChangeCommits is set, ...
     """
     latest = handle.log.snapshot().version

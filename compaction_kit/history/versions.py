@@ -1,7 +1,7 @@
 """The versions in the log: their commits, live files and storage, and until when they can be read."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ from compaction_kit.history.readable import (
     read_readability,
 )
 from compaction_kit.log.listing import Kind, complete_checkpoints, list_log
-from compaction_kit.retention import log_retention, table_retention, to_millis
+from compaction_kit.retention import log_retention, to_millis
 from compaction_kit.times import millis, session_zone, show_time
 
 _STAMP = pa.timestamp("ms", "UTC")
@@ -39,11 +39,9 @@ _CLEANED = (Kind.COMMIT, Kind.CHECKSUM, Kind.CHECKPOINT, Kind.CHECKPOINT_PART, K
 class Storage:
     """The bytes of a table's data files at each version in the log.
 
-    Attributes:
-        versions: One row per version whose state the log has: version, live_bytes (live files),
-            tombstoned_bytes (files of earlier versions that are on disk now), gone_bytes (files of earlier
-            versions that aren't).
-        orphaned_bytes: The bytes of the files on disk that no version needs.
+    `versions` has one row per version whose state the log has: version, live_bytes, tombstoned_bytes (files
+    of earlier versions that are on disk now), gone_bytes (files of earlier versions that aren't).
+    `orphaned_bytes` is the size of the files on disk that no version needs.
     """
 
     versions: pa.Table
@@ -56,15 +54,11 @@ class Storage:
 
 @dataclass(frozen=True)
 class Resolved:
-    """The commit that time travel picks.
+    """The version that time travel picks.
 
-    Attributes:
-        version: The version.
-        timestamp: Its commit time for time travel, in the session's time zone; None if its commit is no
-            longer in the log.
-        in_commit: Whether this is the in-commit timestamp; if not, it is the modification time of the
-            commit's file, which copying the table may change.
-        superseded_at: The commit time of the next version; None for the latest.
+    `timestamp` is its commit time in the session's time zone, None if its commit is no longer in the log.
+    `in_commit` says whether that is the in-commit timestamp; if not, it is the modification time of the
+    commit's file, which copying the table may change. `superseded_at` is the commit time of the next version.
     """
 
     version: int
@@ -84,15 +78,9 @@ class Resolved:
 def resolve(handle: Handle, version: int | None = None, timestamp: datetime | str | None = None) -> Resolved:
     """Return the commit of a version, or the last one at or before a time, or the latest.
 
-    A time without a zone is in the session's time zone; see `times.to_instant`.
-
     Raises:
         InvalidArgumentError: The version can't be read from the log, no version has that time, or both
             were given.
-
-    Examples:
-        >>> ck.open_table("data/flights").at(3)
-        version 3: committed ... by the time of its file, superseded ...
     """
     if version is not None and timestamp is not None:
         raise InvalidArgumentError(
@@ -119,29 +107,21 @@ def read_history(handle: Handle) -> pa.Table:
     Returns:
         The columns of `log.commits()`, the timestamp as in DESCRIBE HISTORY, and: num_files, size_bytes,
         num_small_files (of less than 16 MiB) of the live files, null if the version can't be read from the
-        log; files_expire, when the retention of the files that the commit removed ends, so that VACUUM may
-        delete them unless a later version added them again, null if it removed none; log_expires, when the
-        retention of the commit ends, so that a cleanup of the log may delete it; see `Table.log_expiry`.
+        log.
     """
     needs = read_files_by_version(handle)
-    metadata, commits = needs.snapshot.metadata, needs.commits
+    commits = needs.commits
     # Other writers may have committed since.
     times = handle.log.commit_times()[: len(commits)]
     commits = commits.set_column(1, commits.schema.field("timestamp"), times)
     row = pc.index_in(commits["version"], value_set=pa.array(needs.versions[needs.in_log]))
     sizes = needs.lifetimes["size_bytes"].to_numpy()
-    columns = {
-        "num_files": np.ones(len(sizes), np.int64),
-        "size_bytes": sizes,
-        "num_small_files": (sizes < SMALL_FILE_SIZE).astype(np.int64),
-    }
+    is_small = (sizes < SMALL_FILE_SIZE).astype(np.int64)
+    columns = {"num_files": np.ones(len(sizes), np.int64), "size_bytes": sizes, "num_small_files": is_small}
     for name, weights in columns.items():
         totals = pa.array(needs.totals(needs.lifetimes, weights)[needs.in_log])
         commits = commits.append_column(name, totals.take(row))
-    kept = pa.scalar(to_millis(table_retention(metadata)), pa.duration("ms"))
-    commits = commits.append_column("files_expire", pc.add(commits["files_removed_at"], kept))
-    log_expires = _log_expires(handle.log.commit_file_times()[: len(commits)], log_retention(metadata))
-    return commits.append_column("log_expires", log_expires)
+    return commits
 
 
 def read_log_expiry(handle: Handle, at: datetime | str | None = None) -> pa.Table:
@@ -152,28 +132,21 @@ def read_log_expiry(handle: Handle, at: datetime | str | None = None) -> pa.Tabl
     older than delta.logRetentionDuration (MetadataCleanup.cleanUpExpiredLogs).
 
     Returns:
-        name, kind, version; expires (when the file's retention ends, in whole UTC days); checkpoint (the
-        first complete checkpoint after the file's version; null if there is none: the file stays until
-        Delta writes one); goes (whether all files before that checkpoint have expired by `at`).
-
-    Examples:
-        >>> ck.open_table("data/flights").log_expiry(at="2100-01-01").schema
-        name: string
-        kind: string
-        version: int64
-        expires: timestamp[ms, tz=UTC]
-        checkpoint: int64
-        goes: bool
+        name (string), kind (string), version (int64); expires (timestamp, when the file's retention ends, in
+        whole UTC days); checkpoint (int64, the first complete checkpoint after the file's version; null if
+        there is none: the file stays until Delta writes one); goes (bool, whether all files before that
+        checkpoint have expired by `at`).
     """
     listed, metadata = list_log(handle.store), handle.log.snapshot().metadata
     files = sorted((file for file in listed if file.kind in _CLEANED), key=lambda file: file.version or 0)
     versions = np.array([file.version for file in files], np.int64)
     modified = np.array([file.modification_time for file in files], np.int64)
-    expires = _log_expires(modified, log_retention(metadata))
+    # Delta counts whole UTC days (truncateDay).
+    expires = -(-modified // _DAY_MILLIS) * _DAY_MILLIS + to_millis(log_retention(metadata))
     checkpoints = np.append(np.array(sorted(complete_checkpoints(listed)), np.int64), _NEVER)
     checkpoint = checkpoints[np.searchsorted(checkpoints, versions, side="right")]
     last_before = np.searchsorted(versions, checkpoint) - 1
-    latest_expiry = np.maximum.accumulate(expires.cast(pa.int64()).to_numpy())[last_before]
+    latest_expiry = np.maximum.accumulate(expires)[last_before]
     is_enabled = metadata.configuration.get("delta.enableExpiredLogCleanup", "true").lower() == "true"
     goes = (latest_expiry <= millis(handle.instant(at))) & (checkpoint != _NEVER) & is_enabled
     return pa.table(
@@ -181,7 +154,7 @@ def read_log_expiry(handle: Handle, at: datetime | str | None = None) -> pa.Tabl
             "name": pa.array([file.name for file in files], pa.string()),
             "kind": pa.array([file.kind.value for file in files], pa.string()),
             "version": versions,
-            "expires": expires,
+            "expires": pa.array(expires, _STAMP),
             "checkpoint": pa.array(checkpoint, mask=checkpoint == _NEVER),
             "goes": goes,
         }
@@ -189,12 +162,7 @@ def read_log_expiry(handle: Handle, at: datetime | str | None = None) -> pa.Tabl
 
 
 def read_storage(handle: Handle) -> Storage:
-    """Read from the log and the folder how many bytes each version stores; skip hidden files, as VACUUM.
-
-    Examples:
-        >>> ck.open_table("data/flights").storage().orphaned_bytes
-        0
-    """
+    """Read from the log and the folder how many bytes each version stores; skip hidden files, as VACUUM."""
     needs = read_files_by_version(handle)
     lifetimes, totals = needs.lifetimes, needs.totals
     on_disk = list_folder(handle.store, needs.snapshot.metadata.partition_columns)
@@ -218,30 +186,17 @@ def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
     """Return the versions in the log, oldest first, and whether each can be read; see `Table.versions`.
 
     Returns:
-        timestamp is the commit time for time travel, null without a commit. readable is "yes", "blocked"
-        (by Delta's guard), "unsupported" (a change of a column's type that Delta refuses to read), "missing
-        files" or "log gone" (the log lacks commits); num_missing counts the needed files that aren't on
-        disk, and missing has the first ten. readable_until is when VACUUM may delete the first needed file,
-        or when the guard blocks the version; null if neither happens, as for the latest version, or if it
-        can't be read. same_content_as is the lowest other version known to have the same rows and columns,
-        same_content_by how that is known: "identical files"; "proved", because a run of this kit left the
-        fingerprint of the rows in the commit or `verify` compared them; "row counts agree", for commits by
-        OPTIMIZE, REORG or this kit. Null if it is not known; see `content.read_content`. read_instead is
-        the latest readable version with the same content, for a version that can't be read.
-
-    Examples:
-        >>> ck.open_table("data/flights").versions().schema
-        version: int64
-        timestamp: timestamp[ms, tz=UTC]
-        operation: string
-        readable: string
-        num_missing: int64
-        missing: list<item: string>
-          child 0, item: string
-        readable_until: timestamp[ms, tz=UTC]
-        same_content_as: int64
-        same_content_by: string
-        read_instead: int64
+        version (int64), timestamp (the commit time for time travel) and operation (string), null without a
+        commit. readable (string) is "yes", "blocked" (by Delta's guard), "unsupported" (a change of a
+        column's type that Delta refuses to read), "missing files" or "log gone" (the log lacks commits);
+        num_missing (int64) counts the needed files that aren't on disk, missing (list of strings) has the
+        first ten. readable_until (timestamp) is when VACUUM may delete the first needed file, or when the
+        guard blocks the version; null if neither happens, or if it can't be read. same_content_as (int64) is
+        the lowest other version known to have the same rows and columns, same_content_by (string) how that
+        is known: "identical files"; "proved", because a run of this kit left the fingerprint of the rows in
+        the commit or `verify` compared them; "row counts agree", for commits by OPTIMIZE, REORG or this kit.
+        read_instead (int64) is the latest readable version with the same content, for a version that can't
+        be read.
     """
     metadata = handle.log.snapshot().metadata
     on_disk = list_folder(handle.store, metadata.partition_columns)
@@ -270,11 +225,6 @@ def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
             "read_instead": pa.array(instead, mask=instead < 0).take(row),
         }
     )
-
-
-def _log_expires(modified: np.ndarray, retention: timedelta) -> pa.Array:
-    """Return when the retention of log files ends: Delta counts whole UTC days (truncateDay)."""
-    return pa.array(-(-modified // _DAY_MILLIS) * _DAY_MILLIS + to_millis(retention), _STAMP)
 
 
 def _readable_until(state: Readability, on_disk: pa.Table) -> np.ndarray:

@@ -50,12 +50,8 @@ _FILES = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("modific
 class ConvertPlan(WithFiles, Plan):
     """What CONVERT TO DELTA would make of a folder of Parquet files; made by `plan_convert`.
 
-    Attributes:
-        path: The folder.
-        files: One row per file, sorted by path: path (relative to the folder), size_bytes,
-            modification_time (ns since 1970).
-        schema: The table's columns: those of all files.
-        partition_columns: The columns in the names of the folders, in their order.
+    `files` has one row per file: path (relative to the folder), size_bytes, modification_time (ns since
+    1970). `schema` has the columns of all files, `partition_columns` those in the names of the folders.
     """
 
     path: Path
@@ -91,26 +87,22 @@ class ConvertPlan(WithFiles, Plan):
             VerificationError: The rows differ.
         """
         start, spark, store = time.time(), self.spark, local_store(self.path, _WHAT)
-        _refuse_table(store)
         if not _list_files(store).equals(self.files):
             raise StalePlanError(
                 f"The files in {self.path} have changed since the plan was made: make a new plan; nothing "
                 "was changed."
             )
-        statement = f"CONVERT TO DELTA {table_name(spark, self.path, 'parquet')}"
+        statement, names = f"CONVERT TO DELTA {table_name(spark, self.path, 'parquet')}", self.schema.names
         if self.partition_columns:
-            columns = (
-                f"{identifier(spark, c.name)} {c.dataType.simpleString()}" for c in self.partition_schema
-            )
-            statement += f" PARTITIONED BY ({', '.join(columns)})"
-
-        names = list(map(quoted, self.schema.names))
+            by = [f"{identifier(spark, c.name)} {c.dataType.simpleString()}" for c in self.partition_schema]
+            statement += f" PARTITIONED BY ({', '.join(by)})"
 
         def convert() -> tuple[Fingerprint, Fingerprint]:
             plain = spark.read.schema(self.schema).parquet(pattern(uri(self.path)))
-            before = fingerprint(plain.select(*names))
+            before = fingerprint(plain.select(*map(quoted, names)))
             spark.sql(statement).collect()
-            return before, fingerprint(spark.read.format("delta").load(uri(self.path)).select(*names))
+            table = spark.read.format("delta").load(uri(self.path))
+            return before, fingerprint(table.select(*map(quoted, names)))
 
         def undo() -> str:
             if not _has_log(store):
@@ -131,14 +123,10 @@ def plan_convert(
 ) -> ConvertPlan:
     """Plan CONVERT TO DELTA for a folder of Parquet files.
 
-    CONVERT must be given the partition columns and their types. Here the columns come from the folders'
-    names, and Spark infers the types as when it reads the folder: "01" becomes 1, so give `partition_by` for
-    a column of codes. Spark merges the schemas of all files.
-
     Args:
         path: The folder.
-        partition_by: The partition columns with their types, such as "origin STRING, day DATE"; None for
-            those that Spark infers.
+        partition_by: The partition columns with their types, such as "origin STRING, day DATE". None for
+            the columns in the folders' names with the types that Spark infers: "01" becomes 1.
         spark: The session; None for `get_spark()`.
 
     Raises:
@@ -152,15 +140,10 @@ def plan_convert(
         >>> plan = ck.interop.plan_convert("data/flights/origin=JFK")
         >>> plan.num_files, plan.partition_columns
         (365, ())
-        >>> plan.files.schema
-        path: string
-        size_bytes: int64
-        modification_time: int64
     """
     store = local_store(path, _WHAT)
     if not store.is_folder():
         raise TableNotFoundError(f"No folder at {path}: check the spelling.")
-    _refuse_table(store)
     files = _list_files(store)
     if not files.num_rows:
         raise EmptyTableError(f"{path} holds no Parquet file, so there is nothing to convert.")
@@ -183,16 +166,13 @@ def plan_convert(
     return ConvertPlan(folder, files, schema, by, session)
 
 
-def _refuse_table(store: LocalStore) -> None:
-    if _has_log(store):
-        raise InvalidArgumentError(f"{store.root} is a Delta table already: open it with open_table.")
-
-
 def _has_log(store: LocalStore) -> bool:
     return any(entry.is_file for _, entries in store.walk(LOG_FOLDER) for entry in entries)
 
 
 def _list_files(store: LocalStore) -> pa.Table:
+    if _has_log(store):
+        raise InvalidArgumentError(f"{store.root} is a Delta table already: open it with open_table.")
     rows = [
         (path, entry.size_bytes, entry.modified_ns)
         for folder, entries in store.walk()
@@ -211,14 +191,12 @@ def _spark_reads(path: str) -> bool:
 
 
 def _parsed(partition_by: str | StructType, columns: tuple[str, ...]) -> StructType:
-    schema: object = partition_by
     try:
-        if isinstance(partition_by, str):
-            with quiet_errors():
-                schema = parse_ddl(partition_by)
+        with quiet_errors():
+            schema = parse_ddl(partition_by) if isinstance(partition_by, str) else partition_by
     except SPARK_ERRORS as error:
-        reason = reason_of(error)
-        raise InvalidArgumentError(f'partition_by="{partition_by}" can\'t be read: {reason}.') from None
+        why = f'partition_by="{partition_by}" can\'t be read: {reason_of(error)}.'
+        raise InvalidArgumentError(why) from None
     # Text such as "INT" is parsed to a type without columns.
     schema = schema if isinstance(schema, StructType) else StructType()
     if tuple(schema.names) != columns:
@@ -258,13 +236,8 @@ def _compare(
 class ParquetPlan(Plan):
     """How a Delta table would become plain Parquet; made by `plan_to_parquet`.
 
-    Attributes:
-        table: The table.
-        version: The version whose rows the files will hold.
-        files: One row per live file, which stays: path (relative to the table, decoded), size_bytes.
-        moved: One row per other file, which is moved with the log: path, size_bytes.
-        set_aside: The folder beside the table to move them to, such as `_flights.delta-12`.
-        schema: The table's columns.
+    `files` are the live files, which stay: path (relative to the table, decoded), size_bytes. `moved` are
+    the other files; they and the log are moved to the folder `set_aside` beside the table.
     """
 
     table: Table
@@ -273,11 +246,6 @@ class ParquetPlan(Plan):
     moved: pa.Table
     set_aside: Path
     schema: StructType
-
-    @property
-    def path(self) -> Path:
-        """The table's folder."""
-        return self.table.path
 
     def facts(self) -> dict[str, str]:
         """Return what stays, what is moved and where: name and value."""
@@ -302,7 +270,6 @@ class ParquetPlan(Plan):
         """
         table, start = self.table, time.time()
         store = local_store(table.handle.store, _WHAT)
-
         stale = f"{table.path} has changed since the plan was made at version {self.version}: plan again."
 
         def check() -> None:
@@ -342,18 +309,11 @@ class ConversionResult(Result):
         plan = self.plan
         return open_table(plan.path, plan.spark) if isinstance(plan, ConvertPlan) else plan.table
 
-    @property
-    def schema(self) -> StructType:
-        """The columns: `spark.read.schema(result.schema).parquet(path)` reads the rows of a Parquet folder.
-
-        Without a schema Spark takes that of one file, and infers the types of partition columns.
-        """
-        return self.plan.schema
-
     def facts(self) -> dict[str, str]:
         """Return the folder and the proof: name and value."""
+        files = format_count(self.plan.files.num_rows, "Parquet file")
         facts = {
-            "folder": f"{self.plan.path}, {format_count(self.plan.files.num_rows, 'Parquet file')}",
+            "folder": f"{self.table.path}, {files}",
             "content": f"identical: {self.fingerprint}",
             "seconds": f"{self.seconds:.1f}",
         }
@@ -385,10 +345,8 @@ def plan_to_parquet(table: Table) -> ParquetPlan:
         reason = "it is registered in a catalog; drop it there, and open it by its path"
     folders = partition_folders(table.files().partitions)
     for path, folder in zip(paths.to_pylist(), folders, strict=True):
-        if path.rpartition("/")[0] != folder or not _spark_reads(path):
-            reason = (
-                reason or f"Spark wouldn't read {path} as a file of the folder {folder!r}; rewrite the table"
-            )
+        if reason is None and (path.rpartition("/")[0] != folder or not _spark_reads(path)):
+            reason = f"Spark wouldn't read {path} as a file of the folder {folder!r}; rewrite the table"
     if reason is not None:
         raise UnsupportedTableError(f"{table.name} can't become plain Parquet: {reason}.")
     aside = table.path.parent / f"_{table.path.name}.delta-{table.version}"

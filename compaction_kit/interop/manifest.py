@@ -22,6 +22,7 @@ from compaction_kit.errors import (
     first_line,
 )
 from compaction_kit.execute.failures import translate
+from compaction_kit.history.readable import read_files_by_version
 from compaction_kit.log.paths import folder_of, places
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.query import SPARK_ERRORS
@@ -50,18 +51,17 @@ class ManifestCheck(Record):
     """A symlink manifest compared with the log; made by `check_manifest`.
 
     Attributes:
-        table, latest: The table's name and version.
+        latest: The table's version.
         version: The newest version whose live files are exactly the listed ones; None if there is none.
-        files: One row per line of the manifest and per live file that it doesn't list: partition (its
-            folder), path, size_bytes (null if a listed file is missing), state: "listed and live"; "listed,
-            live with rows deleted" (by a deletion vector, which readers of the manifest ignore); "live, not
-            listed"; "listed, not live" (or live and listed twice, or in another partition).
+        files: One row per line of the manifest, as in `read_manifest`, and per live file that it doesn't
+            list, with its state (string): "listed and live"; "listed, live with rows deleted" (by a deletion
+            vector, which readers of the manifest ignore); "live, not listed"; "listed, not live" (or live
+            and listed twice, or in another partition).
         by_version: One row per version: version, num_live, num_listed (its live files that are listed).
         kept: Whether Delta keeps the manifest up to date.
         refusal: Why Delta would refuse to generate a manifest now; None if it wouldn't.
     """
 
-    table: str
     latest: int
     version: int | None
     files: pa.Table
@@ -88,11 +88,9 @@ class ManifestCheck(Record):
         which = f"the files of {'no version' if self.version is None else f'version {self.version}'}"
         if self.matches:
             which = f"the {format_count(self.count(LIVE), 'live file')} of version {self.latest}"
-        now = (
-            ", the latest" if self.version == self.latest else f", and the table is at version {self.latest}"
-        )
+        now = "the latest" if self.version == self.latest else f"and the table is at version {self.latest}"
         kept = f"yes, by {PROPERTY}" if self.kept else "no"
-        facts = {"manifest": f"lists {which}{now}", "kept by Delta": kept}
+        facts = {"manifest": f"lists {which}, {now}", "kept by Delta": kept}
         if self.matches:
             return facts
         counts = {state: self.count(state) for state in STATES} | {"listed, missing on disk": self.num_gone}
@@ -101,17 +99,14 @@ class ManifestCheck(Record):
             facts["its readers"] = "fail, as files are missing"
         elif self.version is not None:
             facts["its readers"] = f"get the rows of version {self.version}, until VACUUM deletes its files"
-        refused = f"Delta refuses to generate a manifest: {self.refusal}"
-        facts["what to do"] = refused if self.refusal else _AGAIN
-        return facts
+        refused = self.refusal and f"Delta refuses to generate a manifest: {self.refusal}"
+        return facts | {"what to do": refused or _AGAIN}
 
     def parts(self) -> tuple[object, ...]:
         """Return the facts and the figure."""
         return self.facts(), self.plot()
 
-    def explain(self) -> str:
-        """Explain which version the manifest lists, what differs, and what its readers get."""
-        return self.summary()
+    explain = Record.summary
 
     def plot(self) -> Figure:
         """Draw how many of each version's live files are listed."""
@@ -128,21 +123,13 @@ def check_manifest(table: Table) -> ManifestCheck:
     Examples:
         >>> table = ck.open_table("data/flights")
         >>> ck.interop.generate_manifest(table)
-        >>> ck.interop.read_manifest(table).schema
-        partition: string
-        path: string
-        size_bytes: int64
         >>> check = ck.interop.check_manifest(table)
         >>> print(check.explain())
         manifest         lists the 1,095 live files of version 365, the latest
         kept by Delta    no
-        >>> check.files.schema
-        partition: string
-        path: string
-        size_bytes: int64
-        state: string
     """
-    lines, snapshot = read_manifest(table).to_pylist(), table.log.snapshot()
+    lines, needs = read_manifest(table).to_pylist(), read_files_by_version(table.handle)
+    snapshot, lifetimes = needs.snapshot, needs.lifetimes
     files = snapshot.live_files
     names = [f"partition.{name}" for name in snapshot.metadata.partition_columns]
     folders, sizes = partition_folders(files.select(names)), files["size_bytes"].to_pylist()
@@ -157,44 +144,29 @@ def check_manifest(table: Table) -> ManifestCheck:
     listed = {row["path"] for row in rows if row["state"] != STALE or row["path"] not in live_paths}
     for (partition, path), size in missing.items():
         rows.append({"partition": partition, "path": path, "size_bytes": size, "state": MISSING})
-    by_version = _by_version(table, snapshot.version, listed)
-    counts = (pc.equal(by_version[name], len(lines)) for name in ("num_live", "num_listed"))
+    # A reader of the manifest ignores deletion vectors.
+    is_listed = pc.is_in(lifetimes["path"], value_set=pa.array(listed, pa.string()))
+    whole = pc.and_(is_listed, pc.is_null(lifetimes["deletion_vector_id"])).cast(pa.int64()).to_numpy()
+    counts = [needs.totals(lifetimes, weights) for weights in (np.ones_like(whole), whole)]
+    columns = {"version": needs.versions, "num_live": counts[0], "num_listed": counts[1]}
+    matching = needs.versions[(counts[0] == len(lines)) & (counts[1] == len(lines))].tolist()
     return ManifestCheck(
-        table=table.name,
         latest=snapshot.version,
-        version=pc.max(by_version["version"].filter(pc.and_(*counts))).as_py(),
+        version=max(matching, default=None),
         files=pa.Table.from_pylist(rows, _FILES).sort_by([("partition", "ascending"), ("path", "ascending")]),
-        by_version=by_version,
+        by_version=pa.table(columns),
         kept=snapshot.metadata.configuration.get(PROPERTY) == "true",
         refusal=refusal(snapshot),
     )
-
-
-def _by_version(table: Table, latest: int, listed: set[str]) -> pa.Table:
-    first, lifetimes = table.log.lifetimes()
-    versions = np.arange(first.version, latest + 1)
-    # There may be newer commits than the latest version.
-    ends = (lifetimes["added"], pc.fill_null(lifetimes["removed"], latest + 1))
-    added, removed = (np.minimum(end.to_numpy() - first.version, len(versions)) for end in ends)
-
-    def live_at_each(files: np.ndarray) -> np.ndarray:
-        begun, ended = (np.bincount(at[files], minlength=len(versions) + 1) for at in (added, removed))
-        return np.cumsum(begun - ended)[:-1]
-
-    # A reader of the manifest ignores deletion vectors.
-    is_listed = pc.is_in(lifetimes["path"], value_set=pa.array(listed, pa.string()))
-    whole = pc.and_(is_listed, pc.is_null(lifetimes["deletion_vector_id"])).to_numpy()
-    num_live = live_at_each(np.ones(len(whole), dtype=bool))
-    return pa.table({"version": versions, "num_live": num_live, "num_listed": live_at_each(whole)})
 
 
 def read_manifest(table: Table) -> pa.Table:
     """Read the lines of a table's manifest, without reading the log.
 
     Returns:
-        One row per line. partition is the manifest's folder, such as "origin=JFK"; "" for a table without
-        partitions. path is relative to the table and decoded, or the line itself if the file is elsewhere.
-        size_bytes is null if the file is missing.
+        One row per line: partition (string, the manifest's folder, such as "origin=JFK"), path (string,
+        relative to the table and decoded, or the line itself if the file is elsewhere), size_bytes (int64,
+        null if the file is missing).
 
     Raises:
         InvalidArgumentError: There is no manifest.
@@ -204,9 +176,9 @@ def read_manifest(table: Table) -> pa.Table:
     walked = store.walk(FOLDER)
     folders = sorted(folder for folder, entries in walked if any(e.name == "manifest" for e in entries))
     if not folders:
-        reason = refusal(table.log.snapshot())
-        refused = f"and Delta refuses to generate one: {reason}"
-        advice = refused if reason else "generate one with interop.generate_manifest(table)"
+        advice, reason = "generate one with interop.generate_manifest(table)", refusal(table.log.snapshot())
+        if reason:
+            advice = f"and Delta refuses to generate one: {reason}"
         raise InvalidArgumentError(f"{table.name} has no symlink manifest, {advice}.")
     rows = []
     for folder in folders:
@@ -219,7 +191,7 @@ def read_manifest(table: Table) -> pa.Table:
         for line in filter(None, lines):
             path = _relative(line, store)
             file = store.status(path)
-            size_bytes = file.size_bytes if file is not None and file.is_file else None
+            size_bytes = file.size_bytes if file and file.is_file else None
             rows.append({"partition": partition, "path": path, "size_bytes": size_bytes})
     return pa.Table.from_pylist(rows, schema=_LISTED)
 

@@ -27,6 +27,7 @@ from compaction_kit.log.listing import (
     list_log,
     version_ranges,
 )
+from compaction_kit.log.protocol import Metadata
 from compaction_kit.log.snapshot import Snapshot, read_snapshot
 from compaction_kit.log.sources import checkpoint_sources, commit_actions, commit_sources
 from compaction_kit.storage import Store, open_store
@@ -168,21 +169,29 @@ class TransactionLog:
         since = in_commit_since(self.snapshot().metadata)
         return since is not None and version >= since
 
-    def last_operation(self, operation: str, most: int = 1_000) -> tuple[int, datetime] | None:
+    def last_operation(
+        self, operation: str, most: int = 1_000, metadata: Metadata | None = None
+    ) -> tuple[int, datetime] | None:
         """Find the newest commit of an operation, such as "OPTIMIZE", that no later RESTORE has undone.
 
+        Args:
+            operation: Its name in the log.
+            most: How many commits to read.
+            metadata: The latest version's, if it has been read.
+
         Returns:
-            Its version and its time (UTC, as in DESCRIBE HISTORY); None if the newest `most` commits have no
-            such operation, or a RESTORE among them names a time instead of a version.
+            Its version and its time (UTC, as in DESCRIBE HISTORY); None if these commits have no such
+            operation, or a RESTORE among them names a time instead of a version.
         """
         commits = self._commit_files()
         position = last_operation(self._store, commits, operation, most)
         if position is None:
             return None
-        version, metadata = commits[position].version or 0, self.snapshot().metadata
+        version, known = commits[position].version or 0, metadata or self.snapshot().metadata
+        since = in_commit_since(known)
         # Only times of files depend on the commits before.
-        first = position if self.has_in_commit_timestamp(version) else 0
-        time = int(commit_times(self._store, commits[first : position + 1], metadata)[-1])
+        first = 0 if since is None or version < since else position
+        time = int(commit_times(self._store, commits[first : position + 1], known)[-1])
         return version, datetime.fromtimestamp(time / 1000, UTC)
 
     def segment(self, version: int | None = None) -> Segment:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,21 +21,10 @@ _LOGGING = "spark.databricks.delta.vacuum.logging.enabled"
 _MOST_NAMED = 5
 
 
-class Cost(NamedTuple):
-    """What a vacuum costs; see `VacuumPlan` for the fields."""
-
-    versions: pa.Table
-    versions_lost: list[int]
-    blocked_versions_lost: list[int]
-    content_survives_as: dict[int, int]
-    content_survives_by: dict[int, str]
-    warnings: tuple[str, ...]
-
-
 def cost_of(
     handle: Handle, state: Readability, deleted: pa.Array, keep: Sequence[int], is_empty: bool, verify: bool
-) -> Cost:
-    """Return the cost of deleting paths; `is_empty` says that no folder is deleted either."""
+) -> dict[str, Any]:
+    """Return the cost of deleting paths as fields of `VacuumPlan`; with `is_empty` no folder goes either."""
     needs = state.needs
     # After VACUUM's own commits the latest version is an older one, which Delta's guard may refuse.
     commits = not is_empty and (handle.conf(_LOGGING) or "true").lower() != "false"
@@ -46,28 +35,30 @@ def cost_of(
     survives_by: dict[int, str] = {}
     if lost:
         content = read_content(handle, needs, verify)
-        groups = content.groups.tolist()
-        instead = {
-            groups[version - needs.first]: version for version in needs.versions[after == YES].tolist()
-        }
+        groups = dict(zip(needs.versions.tolist(), content.groups.tolist(), strict=True))
+        instead = {groups[version]: version for version in needs.versions[after == YES].tolist()}
         if commits:
             # VACUUM's own commits have the content of the latest version.
-            instead.setdefault(groups[-1], needs.latest + 2)
-        others = {version: instead.get(groups[version - needs.first]) for version in lost}
-        survives_as = {version: other for version, other in others.items() if other is not None}
-        survives_by = {
-            version: content.evidence(version, min(other, needs.latest)) or ""
-            for version, other in survives_as.items()
-        }
-    refused = [version for version in keep if after[version - needs.first] == BLOCKED]
-    return Cost(
-        versions=state.compared(before, after),
-        versions_lost=lost,
-        blocked_versions_lost=needs.versions[(before == BLOCKED) & has_all & loses].tolist(),
-        content_survives_as=survives_as,
-        content_survives_by=survives_by,
-        warnings=(*_refused(refused), *_streams_at_risk(handle, needs, deleted)),
-    )
+            instead.setdefault(groups[needs.latest], needs.latest + 2)
+        survives_as = {version: instead[groups[version]] for version in lost if groups[version] in instead}
+        for version, other in survives_as.items():
+            survives_by[version] = content.evidence(version, min(other, needs.latest)) or ""
+    warnings = _streams_at_risk(handle, needs, deleted)
+    if refused := [version for version in keep if after[version - needs.first] == BLOCKED]:
+        which = f"Version {refused[0]} is" if len(refused) == 1 else f"Versions {ranges(refused)} are"
+        warning = (
+            f"{which} kept, but older than the retention, so that Delta's guard refuses to read "
+            f"{'it' if len(refused) == 1 else 'them'}: set {GUARD} to false to read what is kept."
+        )
+        warnings = [warning, *warnings]
+    return {
+        "versions": state.compared(before, after),
+        "versions_lost": lost,
+        "blocked_versions_lost": needs.versions[(before == BLOCKED) & has_all & loses].tolist(),
+        "content_survives_as": survives_as,
+        "content_survives_by": survives_by,
+        "warnings": tuple(warnings),
+    }
 
 
 def spent_versions(lost: Sequence[int], survives_as: Collection[int], now: int) -> str:
@@ -90,17 +81,6 @@ def ranges(versions: Sequence[int]) -> str:
     return ", ".join(shown) + (f" and {more:,} more" if more else "")
 
 
-def _refused(kept: list[int]) -> list[str]:
-    """Return a sentence if Delta's guard refuses versions that are kept."""
-    if not kept:
-        return []
-    which = f"Version {kept[0]} is" if len(kept) == 1 else f"Versions {ranges(kept)} are"
-    return [
-        f"{which} kept, but older than the retention, so that Delta's guard refuses to read "
-        f"{'it' if len(kept) == 1 else 'them'}: set {GUARD} to false to read what is kept."
-    ]
-
-
 def _streams_at_risk(handle: Handle, needs: FilesByVersion, deleted: pa.Array) -> list[str]:
     """Return a sentence for each stream of the session that may still have to read deleted files."""
     try:
@@ -113,7 +93,8 @@ def _streams_at_risk(handle: Handle, needs: FilesByVersion, deleted: pa.Array) -
         name = query.name or str(query.id)
         # A query that hasn't finished a batch doesn't report its sources.
         for source in (last_progress(query) or {"sources": []})["sources"]:
-            offset = _offset(source)
+            offset = source.get("endOffset") or {}
+            offset = json.loads(offset) if isinstance(offset, str) else offset
             # The table's id in a DeltaSourceOffset; a first batch may have no offset yet.
             known, version = offset.get("reservoirId"), offset.get("reservoirVersion")
             is_described = source.get("description") == f"DeltaSource[{handle.uri}]"
@@ -134,8 +115,3 @@ def _streams_at_risk(handle: Handle, needs: FilesByVersion, deleted: pa.Array) -
                     f"{format_count(number, 'file')} that would be deleted: let it catch up first."
                 )
     return sentences
-
-
-def _offset(source: dict[str, Any]) -> dict[str, Any]:
-    offset = source.get("endOffset") or {}
-    return json.loads(offset) if isinstance(offset, str) else offset

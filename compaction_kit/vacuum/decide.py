@@ -28,11 +28,8 @@ _HOUR = timedelta(hours=1)
 def vacuum_retention(handle: Handle, configured: timedelta, retention: str | None) -> timedelta:
     """Return how long VACUUM keeps removed files.
 
-    A retention longer than `configured`, the table's own, is always safe. Delta refuses a shorter one
-    (VacuumCommandImpl.checkRetentionPeriodSafety) unless the session allows it.
-
-    Raises:
-        InvalidArgumentError: The retention can't be parsed, or Delta would refuse or change it.
+    Delta refuses less than `configured`, the table's own (VacuumCommandImpl.checkRetentionPeriodSafety),
+    unless the session allows it.
     """
     chosen = configured if retention is None else parse_retention(retention)
     if chosen >= configured:
@@ -159,8 +156,8 @@ def _directories(folder: Folder, needs: FilesByVersion, since: int) -> pa.Table:
     """Return the folders that VACUUM lists as empty, and whether they hold nothing but such folders.
 
     VACUUM lists a folder as empty if no file below is older than the retention and no data file below is
-    live or was removed within the retention (VacuumCommand.gc, steps 3 to 6). It deletes only folders that
-    hold nothing, and so leaves those that it empties itself to the next VACUUM.
+    live or was removed within the retention (VacuumCommand.gc, steps 3 to 6). It deletes those that hold
+    nothing before it starts.
     """
     is_old = pc.less(folder.files["modification_time"], since)
     named = (files.filter(files["is_data"]) for files in (needs.live, needs.young_tombstones(since)))

@@ -36,17 +36,14 @@ class VacuumPlan(WithFiles, Plan):
     """What VACUUM would delete at a time, and what that costs; only `run()` deletes.
 
     Attributes:
-        handle: The table.
-        version: The version that the plan was made at; the plan runs at no other.
-        table_id: The id in the table's metadata.
+        version, table_id: The version and the table that the plan was made for; it runs on no other.
         at: The time of the vacuum.
-        retention: How long removed files are kept.
-        table_retention: How long the table property keeps them.
+        retention, table_retention: How long removed files are kept, and how long by the table's property.
         keep_versions: The versions whose files are all kept.
-        files: One row per file to delete: path (relative to the table, decoded), size_bytes, reason
-            ("tombstone": versions needed it; "change data": of the change data feed; "orphan": no version
-            in the log needs it), since_version (the first version that doesn't need it), removed_at (both
-            null for an orphan, or if the log no longer has them), modification_time.
+        files: One row per file to delete: path (string, relative to the table, decoded), size_bytes (int64),
+            reason ("tombstone": versions needed it; "change data": of the change data feed; "orphan": no
+            version in the log needs it), since_version (int64, the first version that doesn't need it),
+            removed_at (timestamp; both null if the log doesn't have them), modification_time (timestamp).
         directories: The folders that VACUUM lists as well: path (string), is_empty (bool); it deletes the
             empty ones and skips the others.
         kept: The number and bytes of kept files by reason: "live", "removed within the retention", "written
@@ -106,14 +103,10 @@ class VacuumPlan(WithFiles, Plan):
         retention check on, no file younger than the table's retention is deleted.
 
         Args:
-            parallel_delete: Whether Spark's tasks delete the files, instead of the driver, one file at a
-                time. None for the session's setting (spark.databricks.delta.vacuum.parallelDelete.enabled;
-                by default the driver).
+            parallel_delete: Whether Spark's tasks delete the files, instead of the driver. None for the
+                session's setting (spark.databricks.delta.vacuum.parallelDelete.enabled).
             progress: True for a progress bar, or a callable that takes a `VacuumProgress`; an exception
                 that it raises cancels the run.
-
-        Returns:
-            What was deleted, what wasn't, and which versions can no longer be read.
 
         Raises:
             InvalidArgumentError: The plan is for a time in the future, or an argument can't be used.
@@ -143,15 +136,15 @@ class VacuumPlan(WithFiles, Plan):
 
     def explain(self) -> str:
         """Explain the cost, what would be deleted and what kept, one sentence per line."""
-        day, kept_hours = show_time(self.at), hours(self.retention)
+        kept_hours = hours(self.retention)
         kept = f"files removed less than {kept_hours} hours before are kept"
         if self.is_empty:
-            lines = [f"VACUUM on {day} would delete nothing: {kept}."]
+            lines = [f"VACUUM on {show_time(self.at)} would delete nothing: {kept}."]
         else:
             lines = [
                 *self._costs(),
-                f"VACUUM on {day} would delete {self._deleted()}; {kept}.",
-                self._folders(),
+                f"VACUUM on {show_time(self.at)} would delete {self._deleted()}; {kept}.",
+                "Folders that this empties are kept until the next VACUUM.",
                 f"A query or write that began more than {kept_hours} hours before and still runs may need "
                 "these files.",
             ]
@@ -162,7 +155,7 @@ class VacuumPlan(WithFiles, Plan):
                 "Delta since 4.1 ignores RETAIN and would keep removed files for "
                 f"{hours(self.table_retention)} hours, the table property; run() keeps them for {kept_hours}."
             )
-        return "\n".join(line for line in (*lines, *self.warnings) if line)
+        return "\n".join([*lines, *self.warnings])
 
     def facts(self) -> dict[str, str]:
         """Return the plan for people: name and value."""
@@ -196,14 +189,11 @@ class VacuumPlan(WithFiles, Plan):
         lost, blocked = self.versions_lost, self.blocked_versions_lost
         lines = ["No version that can be read now would be lost."]
         if lost:
-            lines = [
-                f"{format_count(len(lost), 'version')} that can be read now would be lost: {ranges(lost)}."
-            ]
+            count = format_count(len(lost), "version")
+            lines = [f"{count} that can be read now would be lost: {ranges(lost)}."]
         if self.content_survives_as:
-            pairs = [
-                f"{version} as {other} ({self.content_survives_by[version]})"
-                for version, other in self.content_survives_as.items()
-            ]
+            survivors, by = self.content_survives_as, self.content_survives_by
+            pairs = [f"{version} as {survivors[version]} ({by[version]})" for version in survivors]
             lines[0] += f" The same content can still be read as another version: {format_list(pairs)}."
         if blocked:
             lines.append(
@@ -213,28 +203,23 @@ class VacuumPlan(WithFiles, Plan):
         return lines
 
     def _deleted(self) -> str:
-        reasons = self.files["reason"].to_pylist()
-        known = [reason for reason in _REASONS if reason in reasons]
-        counts = [f"{reasons.count(reason):,} {_REASONS[reason]}" for reason in known]
+        reasons, folders = self.files["reason"].to_pylist(), len(self.empty_directories)
+        counts = [f"{reasons.count(key):,} {words}" for key, words in _REASONS.items() if key in reasons]
         files = f"{format_count(self.num_files, 'file')} ({format_size(self.size_bytes)})"
-        return f"{files}: {', '.join(counts)}" if counts else files
-
-    def _folders(self) -> str:
-        number, has_folders = len(self.empty_directories), pc.match_substring(self.files["path"], "/")
-        empty = f"{format_count(number, 'empty folder')} would be deleted too." if number else ""
-        later = "Folders that this empties are kept until the next VACUUM."
-        return f"{empty} {later if pc.any(has_folders).as_py() else ''}".strip()
+        files += f": {', '.join(counts)}" if counts else ""
+        return f"{files}, and {format_count(folders, 'empty folder')}" if folders else files
 
     def _kept_versions(self) -> str:
-        several = len(self.keep_versions) > 1
-        which = f"All files of version{'s' * several} {ranges(self.keep_versions)} are kept"
+        which = (
+            f"All files of version{'s' * (len(self.keep_versions) > 1)} {ranges(self.keep_versions)} are kept"
+        )
         kept = next((row for row in self.kept.to_pylist() if row["reason"] == decide.NEEDED), None)
         if kept is None:
             return f"{which}; a plain VACUUM would keep them too."
         files = f"{format_count(kept['num_files'], 'file')} ({format_size(kept['size_bytes'])})"
         return (
-            f"{which}; a plain VACUUM would delete {files} of them. Commits are kept only for the retention "
-            "of the log."
+            f"{which}; a plain VACUUM would delete {files} of them. Commits are kept only for the "
+            "retention of the log."
         )
 
 
@@ -257,13 +242,6 @@ def plan_vacuum(
         'VACUUM on 2100-01-01 00:00+00:00 would delete nothing: files removed less than 168 hours before ...'
         >>> vacuum.kept.select(["reason", "num_files"]).to_pylist()
         [{'reason': 'hidden, such as the log', 'num_files': ...}, {'reason': 'live', 'num_files': 1095}]
-        >>> vacuum.files.schema
-        path: string
-        size_bytes: int64
-        reason: string
-        since_version: int64
-        removed_at: timestamp[ms, tz=UTC]
-        modification_time: timestamp[ms, tz=UTC]
     """
     moment = handle.instant(at)
     if not isinstance(mode, str) or mode.upper() != "FULL":
@@ -289,39 +267,34 @@ def plan_vacuum(
         table_retention=state.retention,
         keep_versions=keep,
         **tables,
-        **cost._asdict(),
+        **cost,
     )
 
 
 def _check_fresh(plan: VacuumPlan) -> pa.Table:
     """Refuse a plan whose table, files or folders have changed; return the files in the folder."""
-    snapshot = plan.handle.log.snapshot()
+    snapshot, changed = plan.handle.log.snapshot(), ""
     if snapshot.version != plan.version:
-        raise _stale(f"The plan was made at version {plan.version} and the table is at {snapshot.version}")
-    if snapshot.metadata.id != plan.table_id:
-        raise _stale(
-            f"The table was created again since the plan was made, with another version {plan.version}"
-        )
+        changed = f"The plan was made at version {plan.version} and the table is at {snapshot.version}"
+    elif snapshot.metadata.id != plan.table_id:
+        changed = f"The table was created again since the plan was made, with another version {plan.version}"
     folder = look_through(plan.handle.store, snapshot.metadata.partition_columns)
     now = folder.files.take(pc.index_in(plan.files["path"], value_set=folder.files["path"]))
     same_time = pc.equal(plan.files["modification_time"].cast(pa.int64()), now["modification_time"])
     same = pc.fill_null(pc.and_(same_time, pc.equal(plan.files["size_bytes"], now["size_bytes"])), False)
-    changed = plan.files["path"].filter(pc.invert(same)).to_pylist()
-    if changed:
-        number = format_count(len(changed), "planned file")
-        raise _stale(f"{number} ({format_list(changed)}) changed or missing since the plan was made")
+    if others := plan.files["path"].filter(pc.invert(same)).to_pylist():
+        number = format_count(len(others), "planned file")
+        changed = changed or f"{number} ({format_list(others)}) changed or missing since the plan was made"
     left = {path: folder.directories.get(path, -1) for path in plan.empty_directories}
     for path in plan.empty_directories:
         outer = path.rpartition("/")[0]
         left[outer] = left.get(outer, 0) - 1
     for path in plan.empty_directories:
         if path not in folder.directories or left[path] > 0:
-            raise _stale(f"The folder {path} is missing or no longer empty")
+            changed = changed or f"The folder {path} is missing or no longer empty"
+    if changed:
+        raise StalePlanError(f"{changed}: make a new plan; nothing was deleted.")
     return folder.files
-
-
-def _stale(what: str) -> StalePlanError:
-    return StalePlanError(f"{what}: make a new plan; nothing was deleted.")
 
 
 def _result(plan: VacuumPlan, on_disk: pa.Table, before: Readability, seconds: float) -> VacuumResult:
@@ -338,6 +311,16 @@ def _result(plan: VacuumPlan, on_disk: pa.Table, before: Readability, seconds: f
     could, can = (pc.equal(versions[name], YES) for name in ("readable", "readable_after"))
     lost = versions["version"].filter(pc.and_not(could, can)).to_pylist()
     stored = decide.storage_table(now, after.needs, pa.array([], pa.string()))["size_bytes"]
+    left = planned.filter(exists).to_pylist()
+    young = after.needs.young_tombstones(cutoff(plan.at, plan.retention))
+    needed = {*after.needs.live["path"].to_pylist(), *young["path"].to_pylist()}
+    for row in left:
+        folder = row["path"].rpartition("/")[0]
+        row["why"] = "the file system refused to delete it"
+        if row["path"] in needed:
+            row["why"] = f"version {after.needs.latest}, committed during the run, names it"
+        elif not store.may_write(folder):
+            row["why"] = f"the folder {store.place(folder)} can't be written to"
     commits = log.commits()
     is_own = pc.and_(
         pc.starts_with(pc.fill_null(commits["operation"], ""), "VACUUM "),
@@ -345,7 +328,7 @@ def _result(plan: VacuumPlan, on_disk: pa.Table, before: Readability, seconds: f
     )
     return VacuumResult(
         files=planned.filter(pc.invert(exists)),
-        not_deleted=_not_deleted(plan, planned.filter(exists), after),
+        not_deleted=pa.Table.from_pylist(left, _NOT_DELETED),
         not_planned=tuple(others.filter(pc.invert(pc.is_in(others, value_set=now["path"]))).to_pylist()),
         directories=tuple(path for path in plan.empty_directories if not store.is_folder(path)),
         commits=tuple(commits["version"].filter(is_own).to_pylist()),
@@ -360,19 +343,3 @@ def _result(plan: VacuumPlan, on_disk: pa.Table, before: Readability, seconds: f
         versions_lost_as_planned=lost == plan.versions_lost,
         seconds=seconds,
     )
-
-
-def _not_deleted(plan: VacuumPlan, files: pa.Table, after: Readability) -> pa.Table:
-    """Make `VacuumResult.not_deleted`."""
-    needs, rows, store = after.needs, files.to_pylist(), plan.handle.store
-    young = needs.young_tombstones(cutoff(plan.at, plan.retention))
-    needed = {*needs.live["path"].to_pylist(), *young["path"].to_pylist()}
-    for row in rows:
-        folder = row["path"].rpartition("/")[0]
-        if row["path"] in needed:
-            row["why"] = f"version {needs.latest}, committed during the run, names it"
-        elif not store.may_write(folder):
-            row["why"] = f"the folder {store.place(folder)} can't be written to"
-        else:
-            row["why"] = "the file system refused to delete it"
-    return pa.Table.from_pylist(rows, _NOT_DELETED)

@@ -68,13 +68,9 @@ class VacuumResult(WithFiles, Result):
         not_deleted: The planned files that were not deleted: path, size_bytes, why (string).
         not_planned: Paths that no longer exist and were not planned: others deleted them.
         directories: The paths of the deleted folders.
-        commits: The versions that VACUUM committed, its start and its end; none if
-            spark.databricks.delta.vacuum.logging.enabled is off in the session.
-        storage, versions: As in the plan, with the actual state after the run.
-        versions_lost: The versions that could be read before and can't be read now.
-        content_survives_as: For versions lost, a version with the same content that can be read now.
+        commits: The versions that VACUUM committed, its start and its end, if it commits any.
+        storage, versions, versions_lost, content_survives_as: As in the plan, but as found after the run.
         versions_lost_as_planned: Whether exactly the planned versions were lost.
-        seconds: The duration of the whole run.
     """
 
     files: pa.Table
@@ -163,10 +159,9 @@ def delete(
     parallel_delete: bool | None,
     look: Callable[[], None],
 ) -> None:
-    """Let Delta delete files and empty folders, by VACUUM … USING INVENTORY.
+    """Let Delta delete files and empty folders that the log doesn't need, by VACUUM … USING INVENTORY.
 
-    Delta deletes those of them that the log doesn't need and that are older than the table's retention. A
-    shorter retention needs RETAIN in `retain`, which Delta refuses while its retention check is on.
+    `retain` is a RETAIN clause for a shorter retention than the table's.
     """
     spark = handle.spark
     paths = files["path"].to_pylist()

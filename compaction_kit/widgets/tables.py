@@ -15,8 +15,7 @@ from compaction_kit.errors import CompactionKitError
 from compaction_kit.session import cache_folder
 from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder, local_path
-from compaction_kit.surveys import Survey, survey
-from compaction_kit.surveys.survey import HEAD, RANK, SMALL, cells, fewer_files
+from compaction_kit.surveys import HEAD, RANK, SMALL, Survey, cells, fewer_files, survey
 from compaction_kit.text import Html, as_html_table, format_count, format_size, visible
 from compaction_kit.widgets import parts
 from compaction_kit.widgets.job import Job

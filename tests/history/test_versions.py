@@ -279,19 +279,6 @@ def test_history_says_what_describe_history_says(
     assert mine[6]["user_metadata"] == "a note"
 
 
-def test_history_tells_when_retention_ends(tmp_path: Path) -> None:
-    configuration = {"delta.logRetentionDuration": "interval 2 days"}
-    head = [handmade.metadata(configuration=configuration), handmade.add("a"), handmade.add("b")]
-    day = int(datetime(2024, 1, 1, 15, tzinfo=UTC).timestamp() * 1000)
-    handmade.write_log(tmp_path, head, [handmade.remove("a", day), handmade.remove("b", day - 1)])
-    for version in (0, 1):
-        os.utime(handmade.commit_path(tmp_path, version), (day / 1000, day / 1000))
-    history = open_table(tmp_path).history()
-    assert history["files_expire"].to_pylist() == [None, datetime(2024, 1, 8, 15, tzinfo=UTC)]
-    # By whole days of UTC.
-    assert history["log_expires"].to_pylist() == [datetime(2024, 1, 4, tzinfo=UTC)] * 2
-
-
 def test_log_files_go_with_all_before_a_checkpoint_when_the_last_has_expired(tmp_path: Path) -> None:
     for version in range(6):
         head = [handmade.protocol(), handmade.metadata()] if version == 0 else []

@@ -202,7 +202,7 @@ def test_a_table_becomes_parquet_with_the_same_rows_and_comes_back(
     assert result.fingerprint == delta
     assert sorted(files_in(path)) == plan.files["path"].to_pylist()
     pattern = str(path).replace("[", r"\[").replace("]", r"\]")
-    assert fingerprint(spark.read.schema(result.schema).parquet(pattern).select("id", "p")) == delta
+    assert fingerprint(spark.read.schema(plan.schema).parquet(pattern).select("id", "p")) == delta
     assert "identical: 9 rows" in repr(result)
 
     shutil.copytree(plan.set_aside, path, dirs_exist_ok=True)

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from compaction_kit import plots
-from compaction_kit.surveys.survey import ROW
+from compaction_kit.surveys import ROW
 from compaction_kit.text import GIB
 
 NAME = "a_long_name_of_a_column_or_a_table_that_has_no_end"

@@ -142,7 +142,7 @@ def test_a_folder_goes_if_it_is_empty_and_is_listed_if_all_in_it_is_young_or_hid
     empty = ["empty", "outer", "outer/inner"]
     assert rows(plan.directories) == {path: (path in empty,) for path in [*empty, "secretive", "young"]}
     assert plan.empty_directories == empty
-    assert "3 empty folders would be deleted too" in plan.explain()
+    assert ", and 3 empty folders; files removed" in plan.explain()
 
 
 def test_nothing_goes_that_a_kept_version_needs(aged: Aged) -> None:

@@ -1,9 +1,12 @@
-"""Rank many tables by what compaction would gain; show them as text, HTML and a figure."""
+"""Find many tables and rank them by what compaction would gain; show them as text, HTML and a figure."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,18 +16,32 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import plots
 from compaction_kit.active import active_spark
-from compaction_kit.errors import CompactionKitError, InvalidArgumentError, first_line
+from compaction_kit.errors import (
+    CompactionKitError,
+    InvalidArgumentError,
+    NotADeltaTableError,
+    TableNotFoundError,
+    UnsupportedTableError,
+    first_line,
+)
 from compaction_kit.execute.work import Progress, ProgressBar
 from compaction_kit.files import Files
+from compaction_kit.folder import walk
+from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.plan import BinPlan, Planner, SessionRules, Thresholds
 from compaction_kit.plan.packing import OPEN_COST
 from compaction_kit.plan.thresholds import session_rules, thresholds
+from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.records import Record
-from compaction_kit.surveys.find import Where, discover
+from compaction_kit.session import quiet_errors
+from compaction_kit.sql import full_name, identifiers, name_parts, plain_path, quoted
+from compaction_kit.storage import is_folder, local_path, open_store
 from compaction_kit.table import Table, open_table
 from compaction_kit.text import as_html_table, element, format_count, format_size, paragraph
 from compaction_kit.times import in_zone, session_zone
 
+_FACT = re.compile(r"^(Type|Provider|Location): (.*)$", re.MULTILINE)
+Where = str | Path | Iterable[str | Path]
 # Each log is read by several threads already; more tables at once take memory and are hardly faster.
 _AT_ONCE = 4
 _MOST_LINES = 20
@@ -83,8 +100,7 @@ ReportTable = Callable[[int, int, str], None]
 class Survey(Record):
     """Tables, ranked by what compaction would gain; made by `survey`.
 
-    `where` describes what was surveyed; `skipped` says what a schema or catalog has beside Delta tables, as
-    in "sales.recent is a view".
+    `where` describes what was surveyed; `skipped` says what else there is, as in "sales.recent is a view".
     """
 
     where: str
@@ -94,36 +110,14 @@ class Survey(Record):
     def to_arrow(self) -> pa.Table:
         """Return one row per table: the highest gain first, tables with an error last.
 
-        Values that can't be determined are null. Sizes are in bytes. num_files to reclaimable_bytes are as in
-        `FileStats`; overlap is the average of `Files.overlap` for overlap_column, the first data column whose
-        stats have bounds. last_optimize is searched in the newest 1,000 commits, without those that a RESTORE
-        has undone. files_removed to gain_per_byte are of the plan: gain is what a full read saves, in bytes,
-        where opening a file counts as 4 MiB (see `packing.gains`), gain_per_byte is gain divided by
-        bytes_rewritten. error says why the table can't be surveyed completely, else null.
-
-        Examples:
-            >>> ck.survey("data").to_arrow().schema
-            table: string
-            version: int64
-            num_files: int64
-            size_bytes: int64
-            num_small_files: int64
-            median_size_bytes: int64
-            num_partitions: int64
-            skew: double
-            num_commits: int64
-            log_bytes: int64
-            tombstoned_bytes: int64
-            reclaimable_bytes: int64
-            overlap: double
-            overlap_column: string
-            last_optimize: timestamp[ms, tz=UTC]
-            files_removed: int64
-            files_added: int64
-            bytes_rewritten: int64
-            gain: int64
-            gain_per_byte: double
-            error: string
+        Columns, int64 and null where unknown if nothing else is said: table (string), version; num_files,
+        size_bytes, num_small_files, median_size_bytes, num_partitions, skew (float64), num_commits,
+        log_bytes, tombstoned_bytes, reclaimable_bytes, as in `FileStats`; overlap (float64), the average of
+        `Files.overlap` for overlap_column (string), the first data column whose stats have bounds;
+        last_optimize (timestamp), in the newest 1,000 commits, without those that a RESTORE has undone; of
+        the plan files_removed, files_added, bytes_rewritten, gain (the bytes that a full read saves, where
+        opening a file counts as 4 MiB; see `packing.gains`) and gain_per_byte (float64, by
+        bytes_rewritten); error (string), why the table can't be surveyed completely.
         """
         return self.rows
 
@@ -156,8 +150,9 @@ class Survey(Record):
         """Return the finding in a sentence, then a line per table."""
         rows = self._surveyed()
         lines = [
-            (row["table"], f"{row['num_files']:,} → {_files_after(row):,} files", f"{_small(row)} small")
+            (name, f"{row['num_files']:,} → {after} files", f"{small} small")
             for row in rows[:_MOST_LINES]
+            for name, _, small, _, _, after, *_ in [cells(row)]
         ]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         aligned = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}" for a, b, c in lines]
@@ -186,12 +181,10 @@ class Survey(Record):
         return f"Survey({self.finding})"
 
     def _surveyed(self) -> list[Facts]:
-        rows: list[Facts] = self.rows.filter(self.rows["error"].is_null()).to_pylist()
-        return rows
+        return [row for row in self.rows.to_pylist() if row["error"] is None]
 
     def _failed(self) -> list[Facts]:
-        rows: list[Facts] = self.rows.filter(self.rows["error"].is_valid()).to_pylist()
-        return rows
+        return [row for row in self.rows.to_pylist() if row["error"] is not None]
 
     def _skipped(self) -> list[str]:
         names = [*self.skipped[:_MOST_LINES], *(["…"] if len(self.skipped) > _MOST_LINES else [])]
@@ -268,27 +261,25 @@ def _survey_table(
         files = Files(table.log.snapshot(keep=False))
     except Exception as error:
         return row | {"error": _sentence(error)}
-    steps: list[Callable[[], Facts]] = [
-        lambda: _stats(files),
-        lambda: _overlap(files),
-        lambda: _last_optimize(table),
-        # Without an estimate from samples: a survey reads no data files.
-        lambda: _plan(BinPlan.of(Planner(files, rules), limits)),
-    ]
-    for step in steps:
+    for step in (
+        _read_stats,
+        _read_overlap,
+        partial(_read_last_optimize, table),
+        partial(_plan, limits, rules),
+    ):
         try:
-            row |= step()
+            row |= step(files)
         except Exception as error:
             row["error"] = row["error"] or _sentence(error)
     return row
 
 
-def _stats(files: Files) -> Facts:
+def _read_stats(files: Files) -> Facts:
     stats = files.stats()
     return {"version": files.version} | {name: getattr(stats, name) for name in _STATS}
 
 
-def _overlap(files: Files) -> Facts:
+def _read_overlap(files: Files) -> Facts:
     # Without bounds, the loop would parse the stats of every file for each column.
     has_bounds = pc.any(pc.match_substring(files.snapshot.stats, '"minValues"')).as_py()
     for column in files.data_columns if has_bounds else ():
@@ -301,21 +292,22 @@ def _overlap(files: Files) -> Facts:
     return {}
 
 
-def _last_optimize(table: Table) -> Facts:
-    found = table.log.last_operation("OPTIMIZE")
+def _read_last_optimize(table: Table, files: Files) -> Facts:
+    found = table.log.last_operation("OPTIMIZE", metadata=files.snapshot.metadata)
     return {"last_optimize": None if found is None else found[1]}
 
 
-def _plan(plan: BinPlan) -> Facts:
+def _plan(limits: Thresholds, rules: SessionRules, files: Files) -> Facts:
+    # Without an estimate from samples: a survey reads no data files.
+    plan = BinPlan.of(Planner(files, rules), limits)
     per_byte = plan.gain / plan.bytes_removed if plan.bytes_removed else None
     counts = (plan.num_files_removed, plan.num_files_added, plan.bytes_removed, plan.gain, per_byte)
     return dict(zip(_PLAN, counts, strict=True))
 
 
 def _sentence(error: Exception) -> str:
-    if isinstance(error, CompactionKitError):
-        return str(error)
-    return f"{type(error).__name__}: {first_line(error)}."
+    is_own = isinstance(error, CompactionKitError)
+    return str(error) if is_own else f"{type(error).__name__}: {first_line(error)}."
 
 
 def cells(row: Facts) -> Sequence[str]:
@@ -325,10 +317,10 @@ def cells(row: Facts) -> Sequence[str]:
     return (
         row["table"],
         f"{row['num_files']:,}",
-        _small(row),
+        _percent(row["num_small_files"], row["num_files"]),
         format_size(row["size_bytes"]),
         format_size(row["median_size_bytes"]),
-        f"{_files_after(row):,}",
+        f"{row['num_files'] - fewer_files(row):,}",
         format_size(row["bytes_rewritten"]) if some else "nothing",
         f"{fewer_files(row):,}" if some else "none",
         "" if row["overlap"] is None else f"{row['overlap']:,.1f} by {row['overlap_column']}",
@@ -342,14 +334,6 @@ def fewer_files(row: Facts) -> int:
     return int(row["files_removed"] - row["files_added"])
 
 
-def _files_after(row: Facts) -> int:
-    return int(row["num_files"]) - fewer_files(row)
-
-
-def _small(row: Facts) -> str:
-    return _percent(row["num_small_files"], row["num_files"])
-
-
 def _more(count: int, most: int) -> list[str]:
     return [f"… and {format_count(count - most, 'more table')} in to_arrow()"] if count > most else []
 
@@ -360,3 +344,129 @@ def _percent(part: int, whole: int) -> str:
         return "0 %"
     share = round(100 * part / whole)
     return f"{share if part in (0, whole) else min(max(share, 1), 99)} %"
+
+
+class Discovered(NamedTuple):
+    """The name and the location of each table; and what isn't one, each as in "sales.recent is a view"."""
+
+    tables: list[tuple[str, str]]
+    skipped: list[str]
+
+
+def find_tables(root: str | Path, spark: SparkSession | None = None) -> list[str]:
+    """Return the Delta tables in a folder, in a schema or in a catalog, or the folder if it is a table.
+
+    Hidden folders, folders inside a table, and folders more than six levels down are skipped; so are views
+    and tables of other formats.
+
+    Args:
+        root: A folder, as a path or URI; or a schema, catalog.schema or catalog of the session, such as
+            "spark_catalog.default" or "lake.`2024-05`". What doesn't exist has no tables.
+        spark: The session whose catalog is used; None for the active session, if any.
+
+    Returns:
+        The paths or names, sorted, as `open_table` takes them; each begins with `root`.
+
+    Raises:
+        UnsupportedTableError: The catalog can't list its tables.
+
+    Examples:
+        >>> ck.find_tables("data")
+        ['data/flights']
+    """
+    session = spark or active_spark()
+    if session is not None and name_parts(str(root)) and not is_folder(str(root)):
+        listed = catalog_tables(session, str(root))
+        return [] if listed is None else [name for name, _ in listed.tables]
+    found = []
+    for folder, subfolders in walk(root):
+        if LOG_FOLDER in subfolders:
+            found.append(folder)
+            subfolders.clear()
+    return sorted(found)
+
+
+def discover(where: Where, spark: SparkSession | None) -> tuple[str, Discovered]:
+    """Return what to survey in words, and the tables; see `survey` for `where` and the errors."""
+    if not isinstance(where, (str, Path)):
+        names = list(where) if isinstance(where, Iterable) and not isinstance(where, bytes) else [where]
+        for name in names:
+            if not isinstance(name, (str, Path)) or not str(name).strip():
+                raise InvalidArgumentError(
+                    f"where={name!r} is not a table: give a folder, a schema, or a list of paths and names."
+                )
+        return "the list", Discovered([(str(name), str(name)) for name in names], [])
+    name = str(where)
+    if not name.strip():
+        raise InvalidArgumentError(
+            f'where="{name}" is not a folder: give one, such as "." for the current folder.'
+        )
+    store = open_store(name)
+    if store.is_folder():
+        found = find_tables(local_path(name) if store.is_local else name)
+        return name, Discovered([(table, table) for table in found], [])
+    if store.is_taken(""):
+        raise NotADeltaTableError(f"{name} is a file: name a folder that holds Delta tables.")
+    listed = None if spark is None else catalog_tables(spark, name)
+    if listed is not None:
+        return name, listed
+    try:
+        open_table(name, spark)
+    except TableNotFoundError:
+        names_in_catalog = "the session's catalog has no schema, catalog or Delta table of that name"
+        if spark is None:
+            names_in_catalog = "no Spark session is running whose catalog could have the name"
+        raise TableNotFoundError(
+            f"Nothing to survey at {name}: there is no such path, and {names_in_catalog}; check the spelling."
+        ) from None
+    return name, Discovered([(name, name)], [])
+
+
+def catalog_tables(spark: SparkSession, name: str) -> Discovered | None:
+    """Return the Delta tables that the catalog lists in a schema or a whole catalog; none is opened.
+
+    A schema is preferred to a catalog of the same name. None if no schema or catalog has that name.
+
+    Raises:
+        UnsupportedTableError: The catalog can't list its tables.
+    """
+    parts, found = name_parts(name), Discovered([], [])
+    # catalog.schema
+    if not 1 <= len(parts) <= 2:
+        return None
+    try:
+        with quiet_errors():
+            if spark.catalog.databaseExists(".".join(map(quoted, parts))):
+                schemas = [parts]
+            # A catalog is listed only once it has been used.
+            elif parts == ["spark_catalog"] or (
+                len(parts) == 1 and spark.conf.get(f"spark.sql.catalog.{parts[0]}", None) is not None
+            ):
+                rows = spark.sql(f"SHOW SCHEMAS IN {identifiers(spark, parts)}").collect()
+                schemas = [[*parts, *name_parts(row[0])] for row in rows]
+            else:
+                return None
+            for schema in schemas:
+                listed = spark.sql(f"SHOW TABLE EXTENDED IN {identifiers(spark, schema)} LIKE '*'")
+                for row in listed.collect():
+                    # Views of the session are listed beside those of every schema.
+                    if not row["isTemporary"]:
+                        _add(found, full_name(*schema, row["tableName"]), row["information"])
+    except SPARK_ERRORS as error:
+        reason = first_line(error)
+        raise UnsupportedTableError(
+            f"The tables of {name} can't be listed: {reason}; give their names or paths as a list."
+        ) from None
+    return Discovered(sorted(found.tables), sorted(found.skipped))
+
+
+def _add(found: Discovered, name: str, information: str) -> None:
+    # The first of each name counts: texts of users, such as comments, come later.
+    facts = dict(reversed(_FACT.findall(information)))
+    provider = facts.get("Provider", "").lower()
+    if facts.get("Type", "").endswith("VIEW"):
+        found.skipped.append(f"{name} is a view")
+    elif provider == "delta":
+        found.tables.append((name, plain_path(facts["Location"]) if "Location" in facts else name))
+    else:
+        found.skipped.append(f"{name} is a {f'{provider} table' if provider else 'table of another format'}")
