@@ -49,31 +49,27 @@ class Bin:
 def rewritten(run: Run, bins: Sequence[Bin]) -> Iterator[dict[int, RewriteOutput]]:
     """Rewrite bins in one Spark job, and join the parts of large ones in another.
 
-    Outputs that are left in the result at the end are deleted.
-
-    Returns:
-        The output of each bin, by its number; without a path for a bin that was refused or failed.
+    Gives the output of each bin, by its number; without a path for a bin that was refused or failed. Outputs
+    that are left in it at the end are deleted.
 
     Raises:
         WorkCancelled: It was cancelled; no output is left.
         BinFailed: Another process has deleted the lease.
     """
-    source, store = run.plan.source, run.store
-    values = partition_values(source, np.array([bin_.positions[0] for bin_ in bins]))
-    positions = np.concatenate([bin_.positions for bin_ in bins])
-    found: list[str] = places(source.paths(positions), store).to_pylist()
-    starts = np.cumsum([0, *(len(bin_.positions) for bin_ in bins[:-1])]).tolist()
+    source = run.plan.source
+    firsts = np.array([bin_.positions[0] for bin_ in bins])
+    values = partition_values(source, firsts)
+    found: list[str] = places(source.paths(firsts), run.store).to_pylist()
     is_mapped = source.snapshot.metadata.is_mapped
     folders = {
-        bin_.number: _output_folder(found[start], row, is_mapped)
-        for bin_, start, row in zip(bins, starts, values, strict=True)
+        bin_.number: _output_folder(place, row, is_mapped)
+        for bin_, place, row in zip(bins, found, values, strict=True)
     }
-    staging = staging_for(store, folders, str(uuid.uuid4()))
+    staging = staging_for(run.store, folders, str(uuid.uuid4()))
     pending: dict[int, RewriteOutput] = {}
     try:
         with staging:
-            inputs = list(zip(map(store.place, found), source.sizes[positions].tolist(), strict=True))
-            tasks = _tasks(run, bins, positions, inputs, values, staging)
+            tasks = _tasks(run, bins, values, staging)
             outputs = _rewrite(run, tasks, staging)
             if len(outputs) < len(tasks):
                 raise BinFailed(f"{staging.lease} was deleted, so tasks have stopped")
@@ -84,12 +80,7 @@ def rewritten(run: Run, bins: Sequence[Bin]) -> Iterator[dict[int, RewriteOutput
 
 
 def _tasks(
-    run: Run,
-    bins: Sequence[Bin],
-    positions: np.ndarray,
-    inputs: Sequence[tuple[str, int]],
-    values: Sequence[PartitionValues],
-    staging: Staging,
+    run: Run, bins: Sequence[Bin], values: Sequence[PartitionValues], staging: Staging
 ) -> list[RewriteTask]:
     source, metadata = run.plan.source, run.plan.source.snapshot.metadata
     with_partition_columns = has_partition_columns(run.spark, source.snapshot)
@@ -101,7 +92,9 @@ def _tasks(
         if with_partition_columns
     ]
     zone = session_zone(run.spark) if any(kind == "timestamp" for *_, kind in columns) else None
-    sizes = source.sizes[positions]
+    positions = np.concatenate([bin_.positions for bin_ in bins])
+    paths, sizes = places(source.paths(positions), run.store).to_pylist(), source.sizes[positions]
+    inputs = list(zip(map(run.store.place, paths), sizes.tolist(), strict=True))
     costs = sizes + FILE_COST
     even = math.inf
     if staging.may_join:
