@@ -21,8 +21,8 @@ from matplotlib.figure import Figure
 from pyspark.sql import DataFrame
 
 from compaction_kit import plots
-from compaction_kit.arrow.actions import merge_stats, physical_schema
 from compaction_kit.arrow.job import partition_values
+from compaction_kit.arrow.stats import data_leaves, merge_stats
 from compaction_kit.errors import InvalidArgumentError, reason_of
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.execute.proof import ANY_VERSION
@@ -179,7 +179,7 @@ def predict_reads(
 def _layouts(plan: BinPlan, plans: dict[str, BinPlan]) -> Iterator[tuple[str, _Adds]]:
     """Yield the adds of the live files now, and after each plan that rewrites any."""
     snapshot = plan.source.snapshot
-    source, schema = Files(snapshot), physical_schema(snapshot.metadata)
+    source, leaves = Files(snapshot), data_leaves(snapshot.metadata)
     everything = np.arange(source.num_files)
     paths, values = source.paths(everything).to_pylist(), partition_values(source, everything)
     adds = list(map(_add, paths, values, source.sizes.tolist(), snapshot.stats.to_pylist()))
@@ -192,7 +192,7 @@ def _layouts(plan: BinPlan, plans: dict[str, BinPlan]) -> Iterator[tuple[str, _A
         rewritten = set(np.concatenate(bins).tolist())
         layout = [add for row, add in enumerate(adds) if row not in rewritten]
         for number, (rows, size) in enumerate(zip(bins, other.outcome.bytes_added.tolist(), strict=True)):
-            stats = merge_stats([adds[row].get("stats") for row in rows], schema).text or None
+            stats = merge_stats([adds[row].get("stats") for row in rows], leaves).text or None
             layout.append(_add(f"bin-{number}.parquet", adds[rows[0]]["partitionValues"], size, stats))
         yield name, layout
 

@@ -1,11 +1,11 @@
 """Every reading of the kit, in a process of its own: what crashes, hangs or takes all memory is found."""
 
-import contextlib
 import multiprocessing
 import resource
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -59,32 +59,18 @@ class Reader:
         theirs.close()
 
 
-@contextlib.contextmanager
-def reader() -> Iterator[Reader]:
-    """A reader, ended at the end."""
-    one = Reader()
-    try:
-        yield one
-    finally:
-        one.close()
-
-
 def _serve(pipe: Connection) -> None:
     warnings.simplefilter("ignore")
-    _bound_memory()
+    # The process may grow by this from here on.
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + _BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     while True:
         try:
             kind, path = pipe.recv()
         except EOFError:
             return
         pipe.send(_read(_OF[kind](path)))
-
-
-def _bound_memory() -> None:
-    """Let the process grow by so much from here on."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    most = pages * resource.getpagesize() + _BYTES
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def _read(calls: Calls) -> tuple[list[str], Live | None]:
@@ -104,36 +90,32 @@ def _read(calls: Calls) -> tuple[list[str], Live | None]:
 
 
 def _of_table(path: Path) -> Calls:
-    # Each call opens the table anew, so that none profits of what another has read.
-    def log() -> Any:
-        return open_table(path).log
-
-    def latest() -> int:
-        return open_table(path).version
+    # Anew for each call, so that none profits of what another has read.
+    table = partial(open_table, path)
 
     def earliest() -> int:
-        return open_table(path).versions()["version"][0].as_py()
+        return table().versions()["version"][0].as_py()
 
     return {
         "live": lambda: _live(path),
-        "files": lambda: open_table(path).files().to_arrow(),
-        "stats": lambda: repr(open_table(path).files().stats()),
-        "overlap": lambda: open_table(path).files().overlap("id"),
-        "listing": lambda: log().listing(),
-        "commits": lambda: log().commits(),
-        "actions": lambda: log().actions(latest()),
-        "checkpoint": lambda: log().actions(2, checkpoint=True),
-        "last_operation": lambda: log().last_operation("WRITE"),
-        "history": lambda: open_table(path).history(),
-        "versions": lambda: open_table(path).versions(),
-        "at": lambda: open_table(path).at(timestamp="2030-01-01"),
-        "diff": lambda: repr(open_table(path).diff(earliest(), latest())),
-        "restore": lambda: repr(open_table(path).plan_restore(earliest())),
-        "storage": lambda: open_table(path).storage(),
-        "log_expiry": lambda: open_table(path).log_expiry(),
-        "vacuum": lambda: repr(open_table(path).plan_vacuum()),
-        "compaction": lambda: repr(open_table(path).plan_compaction()),
-        "manifest": lambda: repr(check_manifest(open_table(path))),
+        "files": lambda: table().files().to_arrow(),
+        "stats": lambda: repr(table().files().stats()),
+        "overlap": lambda: table().files().overlap("id"),
+        "listing": lambda: table().log.listing(),
+        "commits": lambda: table().log.commits(),
+        "actions": lambda: table().log.actions(table().version),
+        "checkpoint": lambda: table().log.actions(2, checkpoint=True),
+        "last_operation": lambda: table().log.last_operation("WRITE"),
+        "history": lambda: table().history(),
+        "versions": lambda: table().versions(),
+        "at": lambda: table().at(timestamp="2030-01-01"),
+        "diff": lambda: repr(table().diff(earliest(), table().version)),
+        "restore": lambda: repr(table().plan_restore(earliest())),
+        "storage": lambda: table().storage(),
+        "log_expiry": lambda: table().log_expiry(),
+        "vacuum": lambda: repr(table().plan_vacuum()),
+        "compaction": lambda: repr(table().plan_compaction()),
+        "manifest": lambda: repr(check_manifest(table())),
         "survey": lambda: _survey(path),
     }
 

@@ -81,29 +81,19 @@ def connect_server(folder: Path, confs: Mapping[str, object]) -> Iterator[tuple[
         "spark.connect.grpc.binding.port": 0,
         **confs,
     }
-    options = [option for key, value in confs.items() for option in ("--conf", f"{key}={value}")]
-    # What spark-submit runs when no application's file is named.
-    options += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
-    with _process(folder, "SparkSubmit", _HOSTS[0], *options, memory="1g") as (log, pid):
-        port = _waited(log, f"Spark Connect server started at: {_HOSTS[0]}:").split()[0]
-        yield f"sc://{_HOSTS[0]}:{port}", pid
-
-
-@contextlib.contextmanager
-def _process(
-    folder: Path, name: str, host: str, *options: str, memory: str = "256m"
-) -> Iterator[tuple[Path, int]]:
-    """One of Spark's programs; gives its log and process."""
-    home = _find_spark_home()
-    log = folder / f"{name}-{host}.log"
+    home, log = _find_spark_home(), folder / "connect.log"
     own = {name: value for name, value in os.environ.items() if not name.startswith("PY")}
-    own |= {"SPARK_HOME": home, "SPARK_LOCAL_IP": host}
-    own |= {"SPARK_DAEMON_MEMORY": memory, "JAVA_HOME": str(find_java_home(folder))}
-    command = [f"{home}/bin/spark-class", f"org.apache.spark.deploy.{name}", *options]
+    own |= {"SPARK_HOME": home, "SPARK_LOCAL_IP": _HOSTS[0]}
+    own |= {"SPARK_DAEMON_MEMORY": "1g", "JAVA_HOME": str(find_java_home(folder))}
+    command = [f"{home}/bin/spark-class", "org.apache.spark.deploy.SparkSubmit"]
+    command += [option for key, value in confs.items() for option in ("--conf", f"{key}={value}")]
+    # What spark-submit runs when no application's file is named.
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
     with log.open("wb") as out:
         process = subprocess.Popen(command, cwd=folder, env=own, stdout=out, stderr=out)
     try:
-        yield log, process.pid
+        port = _waited(log, f"Spark Connect server started at: {_HOSTS[0]}:").split()[0]
+        yield f"sc://{_HOSTS[0]}:{port}", process.pid
     finally:
         process.terminate()
         try:

@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from compaction_kit import datasets
 from compaction_kit.execute.jobs import session_confs
 from tests import folders, stores
-from tests.bounded import Reader, reader
+from tests.bounded import Reader
 from tests.jvm import own_session
 from tests.notebooks.forked import made_once
 from tests.releases import SPARK, streaming_class
@@ -142,7 +142,7 @@ def flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def apart() -> Iterator[Reader]:
     """Reads in a process of its own, within bounds."""
-    with reader() as one:
+    with closing(Reader()) as one:
         yield one
 
 

@@ -5,10 +5,11 @@ pyarrow, and which files went into which is found from them: the module that cop
 """
 
 import contextlib
+import itertools
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -34,15 +35,11 @@ class DataFile(NamedTuple):
 
 
 class _Footer(NamedTuple):
-    """A file's footer: `layout` and `groups` are equal for the same schema, and for row groups alike.
-
-    `spans` has where the column chunks of each row group are.
-    """
+    """A file's footer: `groups` are equal for row groups alike, `spans` are where their column chunks are."""
 
     file: DataFile
     num_rows: int
-    layout: Hashable
-    groups: Sequence[Hashable]
+    groups: list[Hashable]
     spans: list[list[_Span]]
 
 
@@ -62,16 +59,17 @@ class BytesComparison:
     def run(self, gone: Sequence[DataFile], new: Sequence[DataFile]) -> tuple[list[DataFile], list[DataFile]]:
         """Compare files; returns those of both sides that are left to be compared in another way."""
         waiting: dict[Hashable, list[_Footer]] = defaultdict(list)
-        outputs = _footers(new)
-        for footer in _footers(gone) if outputs else ():
-            waiting[footer.layout, footer.groups[0]].append(footer)
+        outputs = [footer for file in new if (footer := _footer(file))]
+        for file in gone if outputs else ():
+            if footer := _footer(file):
+                waiting[footer.groups[0]].append(footer)
         done: set[DataFile] = set()
         with ThreadPoolExecutor(_THREADS) as pool:
             for output in outputs:
                 sources: list[_Footer] = []
                 at = 0
                 while at < len(output.groups):
-                    alike = waiting[output.layout, output.groups[at]]
+                    alike = waiting[output.groups[at]]
                     found = (i for i, one in enumerate(alike) if self._is_copied(pool, one, output, at))
                     if (number := next(found, None)) is None:
                         break
@@ -87,55 +85,48 @@ class BytesComparison:
         end = at + len(source.groups)
         if source.groups != output.groups[at:end]:
             return False
-        pairs = zip(_flat(source.spans), _flat(output.spans[at:end]), strict=True)
         with open(source.file.place, "rb") as one, open(output.file.place, "rb") as other:
-            files = one.fileno(), other.fileno()
+
+            def is_same(before: _Span, after: _Span) -> bool:
+                for done in range(0, before[1], _BLOCK_BYTES):
+                    size = min(_BLOCK_BYTES, before[1] - done)
+                    data = os.pread(one.fileno(), size, before[0] + done)
+                    same = len(data) == size and data == os.pread(other.fileno(), size, after[0] + done)
+                    if self.stopped.is_set() or not same:
+                        return False
+                    self.bytes_done += size
+                return True
+
+            chain = itertools.chain.from_iterable
             # All of them, before the files are closed.
-            return all(list(pool.map(lambda spans: self._is_same(files, *spans), pairs)))
-
-    def _is_same(self, files: tuple[int, int], one: _Span, other: _Span) -> bool:
-        for at in range(0, one[1], _BLOCK_BYTES):
-            size = min(_BLOCK_BYTES, one[1] - at)
-            before, after = (os.pread(files[i], size, (one, other)[i][0] + at) for i in range(2))
-            if self.stopped.is_set() or len(before) != size or before != after:
-                return False
-            self.bytes_done += size
-        return True
+            return all(list(pool.map(is_same, chain(source.spans), chain(output.spans[at:end]))))
 
 
-def _flat(spans: Iterable[list[_Span]]) -> Iterator[_Span]:
-    return (span for group in spans for span in group)
-
-
-def _footers(files: Sequence[DataFile]) -> list[_Footer]:
-    """Read the footers of files that are large enough to have been copied; others are left out."""
-    found = []
-    for file in files:
-        if file.size_bytes < WHOLE_BYTES:
-            continue
-        # Another reader says what is wrong with a damaged file.
-        with contextlib.suppress(OSError, pa.ArrowException, ValueError):
-            metadata = pq.read_metadata(file.place)
-            groups = [
-                group for i in range(metadata.num_row_groups) if (group := metadata.row_group(i)).num_rows
-            ]
-            chunks = [[group.column(i) for i in range(group.num_columns)] for group in groups]
-            is_elsewhere = any(chunk.file_path for group in chunks for chunk in group)
-            if not groups or is_elsewhere or legacy_sign(metadata.metadata or {}) is not None:
-                continue
-            layout = file.partition, *_layout(metadata)
-            counts = [group.num_rows for group in groups]
-            alike = [(count, *map(_alike, one)) for count, one in zip(counts, chunks, strict=True)]
-            found.append(_Footer(file, sum(counts), layout, alike, [list(map(_span, one)) for one in chunks]))
-    return found
-
-
-def _layout(metadata: pq.FileMetaData) -> tuple[str, ...]:
-    # Without the root's name, which differs between writers.
-    schema, writer = str(metadata.schema).split("\n", 2)[2], metadata.created_by
-    # Readers read some writers' pages, and INT96, in another way.
-    is_special = MISTRUSTED.match(writer.encode()) or "INT96" in schema
-    return schema, writer if is_special else ""
+def _footer(file: DataFile) -> _Footer | None:
+    """Read the footer of a file that is large enough to have been copied; None for others."""
+    if file.size_bytes < WHOLE_BYTES:
+        return None
+    # Another reader says what is wrong with a damaged file.
+    with contextlib.suppress(OSError, pa.ArrowException, ValueError):
+        metadata = pq.read_metadata(file.place)
+        # Without the root's name, which differs between writers.
+        schema, writer = str(metadata.schema).split("\n", 2)[2], metadata.created_by
+        # Readers read some writers' pages, and INT96, in another way.
+        is_special = MISTRUSTED.match(writer.encode()) or "INT96" in schema
+        layout = file.partition, schema, writer if is_special else ""
+        groups: list[Hashable] = []
+        num_rows, spans = 0, []
+        for group in map(metadata.row_group, range(metadata.num_row_groups)):
+            chunks = [group.column(i) for i in range(group.num_columns)]
+            if any(chunk.file_path for chunk in chunks):
+                return None
+            if group.num_rows:
+                num_rows += group.num_rows
+                groups.append((layout, group.num_rows, *map(_alike, chunks)))
+                spans.append(list(map(_span, chunks)))
+        if groups and legacy_sign(metadata.metadata or {}) is None:
+            return _Footer(file, num_rows, groups, spans)
+    return None
 
 
 def _alike(chunk: pq.ColumnChunkMetaData) -> str:

@@ -6,7 +6,7 @@ Where DuckDB can't read files as Spark does, or finds a difference, Spark reads 
 
 import importlib.util
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from compaction_kit.arrow.copied import BytesComparison, DataFile
 from compaction_kit.arrow.job import FILE_COST, balanced
 from compaction_kit.arrow.refusals import data_schema, legacy_setting, runs_in_driver
-from compaction_kit.arrow.worker import Chunk, Content, read_content
+from compaction_kit.arrow.worker import Content, read_content
 from compaction_kit.compat import has_jvm
 from compaction_kit.errors import UnsupportedTableError, reason_of
 from compaction_kit.execute.failures import NotCompared
@@ -42,26 +42,15 @@ def compare_quickly(
     new: Adds,
     watch: Callable[[float], None] = no_progress,
 ) -> Fingerprint:
-    """Compare the rows of two sets of files, in each partition for itself.
-
-    Args:
-        spark: The session.
-        snapshot: Of the table, for its columns.
-        gone: Add actions of the files of one set, live or not.
-        new: Of the other.
-        watch: Called with the share that is done; what it raises cancels the comparison.
-
-    Returns:
-        The fingerprint of both.
+    """Compare the rows of two sets of files, in each partition for itself: a `ProofReader`.
 
     Raises:
         NotCompared: They can't be read so, or they differ by this reading.
-        WorkCancelled: It was cancelled.
+        WorkCancelled: `watch` raised.
     """
     if not has_jvm(spark):
         raise NotCompared("Spark Connect runs no other reader")
-    setting = legacy_setting(spark)
-    if setting is not None:
+    if setting := legacy_setting(spark):
         raise NotCompared(setting)
     partitions: dict[tuple[Any, ...], int] = {}
     store = snapshot.store
@@ -71,19 +60,34 @@ def compare_quickly(
         proved, files = _compare_bytes(spark, files, watch)
     if not any(files):
         return proved
-    schema = _readable_schema(spark, snapshot)
-    chunks = [chunk for side, these in enumerate(files) for chunk in _chunks(side, these)]
-    found = _read(spark, store, chunks, schema, watch)
     sides: list[dict[int, Fingerprint]] = [defaultdict(lambda: Fingerprint(0, (0, 0))) for _ in range(2)]
-    for content in found:
+    for content in _read(spark, snapshot, files, watch):
         if content.failure:
             raise NotCompared(content.failure)
         hash_sums = content.first, content.second
         sides[content.side][content.partition] += Fingerprint(content.num_rows, hash_sums, (READER,))
-    before, after = sides
-    if dict(before) != dict(after):
+    before, after = map(dict, sides)
+    if before != after:
         raise NotCompared("DuckDB reads other rows")
     return sum(after.values(), proved + Fingerprint(0, (0, 0), (READER,)))
+
+
+def _files(store: Store, adds: Adds, partitions: dict[tuple[Any, ...], int]) -> list[DataFile]:
+    """Return where files are; numbers the partitions that are new in `partitions`."""
+    actions = [action["add"] for action in adds]
+    if any(action.get("deletionVector") for action in actions):
+        raise NotCompared("a file has a deletion vector")
+    paths = canonical_paths(pa.array([action["path"] for action in actions], pa.string()))
+    found = places(paths, store)
+    if pc.any(is_unreadable(paths)).as_py() or pc.any(is_remote(found)).as_py():
+        raise NotCompared("a file has a path that Delta can't open, or is elsewhere")
+    files = []
+    for action, place in zip(actions, found.to_pylist(), strict=True):
+        # For Delta "" is null.
+        values = {name: value or None for name, value in (action.get("partitionValues") or {}).items()}
+        partition = partitions.setdefault(tuple(sorted(values.items())), len(partitions))
+        files.append(DataFile(partition, store.place(place), int(action["size"])))
+    return files
 
 
 def _compare_bytes(
@@ -106,11 +110,13 @@ def _compare_bytes(
     return Fingerprint(comparison.num_rows, (0, 0), readers), list(left)
 
 
-def _readable_schema(spark: SparkSession, snapshot: Snapshot) -> bytes:
-    """The columns of the data files, by physical names, serialized; NotCompared if Spark has to read."""
+def _read(
+    spark: SparkSession, snapshot: Snapshot, sides: list[list[DataFile]], watch: Callable[[float], None]
+) -> list[Content]:
+    """Let tasks read files by DuckDB, many small ones at once."""
     if runs_in_driver(spark) and importlib.util.find_spec("duckdb") is None:
         raise NotCompared("duckdb isn't installed")
-    store, metadata = snapshot.store, snapshot.metadata
+    context, store, metadata = spark.sparkContext, snapshot.store, snapshot.metadata
     if not store.is_local and store.filesystem is None:
         raise NotCompared(f"executors can't reach {store.root} by pyarrow")
     if metadata.is_mapped_by_id:
@@ -121,54 +127,25 @@ def _readable_schema(spark: SparkSession, snapshot: Snapshot) -> bytes:
         raise NotCompared(str(error).rstrip(".")) from error
     if not schema.names:
         raise NotCompared("the table has no column besides those it is partitioned by")
-    serialized: bytes = schema.serialize().to_pybytes()
-    return serialized
-
-
-def _files(store: Store, adds: Adds, partitions: dict[tuple[Any, ...], int]) -> list[DataFile]:
-    """Return where files are; numbers the partitions that are new in `partitions`."""
-    actions = [action["add"] for action in adds]
-    if any(action.get("deletionVector") for action in actions):
-        raise NotCompared("a file has a deletion vector")
-    paths = canonical_paths(pa.array([action["path"] for action in actions], pa.string()))
-    found = places(paths, store)
-    if pc.any(is_unreadable(paths)).as_py() or pc.any(is_remote(found)).as_py():
-        raise NotCompared("a file has a path that Delta can't open, or is elsewhere")
-    files = []
-    for action, place in zip(actions, found.to_pylist(), strict=True):
-        # For Delta "" is null.
-        values = {name: value or None for name, value in (action.get("partitionValues") or {}).items()}
-        partition = partitions.setdefault(tuple(sorted(values.items())), len(partitions))
-        files.append(DataFile(partition, store.place(place), int(action["size"])))
-    return files
-
-
-def _chunks(side: int, files: Sequence[DataFile]) -> Iterator[Chunk]:
-    chunk: list[tuple[int, str, int]] = []
-    size_bytes = 0
-    for file in files:
-        # Plain tuples, because executors may lack this package.
-        chunk.append((file.partition, file.place, file.size_bytes))
-        size_bytes += file.size_bytes
-        if len(chunk) == _MOST_FILES or size_bytes >= _MOST_BYTES or file is files[-1]:
-            yield side, chunk
-            chunk, size_bytes = [], 0
-
-
-def _read(
-    spark: SparkSession, store: Store, chunks: Sequence[Chunk], schema: bytes, watch: Callable[[float], None]
-) -> list[Content]:
-    context = spark.sparkContext
-    done = context.accumulator(0)
-    sizes = np.array([sum(size for _, _, size in files) for _, files in chunks])
-    costs = sizes + FILE_COST * np.array([len(files) for _, files in chunks])
+    chunks: list[tuple[int, list[tuple[int, str, int]]]] = []
+    sizes: list[int] = []
+    for side, files in enumerate(sides):
+        for i, file in enumerate(files):
+            if i == 0 or len(chunks[-1][1]) == _MOST_FILES or sizes[-1] >= _MOST_BYTES:
+                chunks.append((side, []))
+                sizes.append(0)
+            # Plain tuples, because executors may lack this package.
+            chunks[-1][1].append((file.partition, file.place, file.size_bytes))
+            sizes[-1] += file.size_bytes
+    costs = np.array(sizes) + FILE_COST * np.array([len(files) for _, files in chunks])
     tasks = [[chunks[i] for i in group] for group in balanced(costs, context.defaultParallelism)]
+    done = context.accumulator(0)
     # Credentials go with the code: Spark lays data down in a file on its way.
-    files = store.filesystem
+    columns, filesystem = schema.serialize().to_pybytes(), store.filesystem
     reading = context.parallelize(tasks, len(tasks)).flatMap(
-        lambda task: read_content(task, schema, done.add, files)
+        lambda task: read_content(task, columns, done.add, filesystem)
     )
-    total = max(int(sizes.sum()), 1)
+    total = max(sum(sizes), 1)
     try:
         found = run_cancellable(spark, reading.collect, lambda: watch(done.value / total), is_final=False)
     except (PySparkException, Py4JError) as error:

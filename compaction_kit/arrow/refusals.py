@@ -1,11 +1,10 @@
 """What the strategy "arrow" can rewrite, as Arrow types, and what it leaves to OPTIMIZE, and why."""
 
 import importlib
-import json
 import pickle
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial, reduce
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from compaction_kit.arrow import concat, worker
 from compaction_kit.arrow.worker.files import is_there
 from compaction_kit.compat import has_jvm, writes_partition_columns
 from compaction_kit.errors import UnsupportedTableError, reason_of
-from compaction_kit.files import Files
 from compaction_kit.log.paths import is_remote, is_unreadable, places
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.log.snapshot import Snapshot
@@ -35,8 +33,6 @@ _HARMLESS = frozenset([
     "vacuumProtocolCheck",
 ])
 # fmt: on
-# In stats, years of more or less than four digits have a sign.
-_YEARS = re.compile(r"(?!0000)\d{4}-")
 # The last writer version: its features are named (protocol, "Table Features").
 _NAMED_FEATURES = 7
 _SIMPLE = {
@@ -54,8 +50,6 @@ _SIMPLE = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
-# The names of a column and of the structs that it is in, outermost first.
-Path = tuple[str, ...]
 _FIELD_ID = b"PARQUET:field_id"
 # Spark's masters whose tasks run in the driver's own process, with its Python; "local-cluster" is none.
 _ONE_PROCESS = re.compile(r"local($|\[)")
@@ -155,46 +149,6 @@ def refuse_bins(plan: BinPlan) -> dict[int, str]:
         "a file has a deletion vector": has_vector,
     }
     return {int(number): reason for reason, hits in reasons.items() for number in bin_ids[np.asarray(hits)]}
-
-
-def shows_years(source: Files, positions: np.ndarray) -> np.ndarray:
-    """Return whether the stats of each file show that all its timestamps are of the years 1 to 9999."""
-    metadata = source.snapshot.metadata
-    fields = [f for f in metadata.schema["fields"] if f["name"] not in metadata.partition_columns]
-    paths = list(_timestamps({"type": "struct", "fields": fields}, metadata))
-    if not paths or None in paths:
-        return np.full(len(positions), not paths)
-    stats = source.snapshot.stats.take(pa.array(source.in_snapshot(positions))).to_pylist()
-    return np.array([_has_years(text, paths) for text in stats])
-
-
-def _timestamps(kind: Any, metadata: Metadata, path: Path = ()) -> Iterator[Path | None]:
-    """Yield the path of each timestamp column in stats; None for one in a list or map, which has none."""
-    if isinstance(kind, str):
-        if kind in ("timestamp", "timestamp_ntz"):
-            yield path
-    elif kind["type"] == "struct":
-        for field in kind["fields"]:
-            yield from _timestamps(field["type"], metadata, (*path, metadata.physical_name(field)))
-    elif '"timestamp' in json.dumps(kind):
-        yield None
-
-
-def _has_years(text: str | None, paths: Sequence[Path | None]) -> bool:
-    def found(name: str, path: Path | None) -> Any:
-        return reduce(lambda part, key: part.get(key, {}), path or (), stats.get(name, {}))
-
-    try:
-        stats = json.loads(text or "{}")
-        bounds = [
-            found(name, path)
-            for name in ("minValues", "maxValues")
-            for path in paths
-            if found("nullCount", path) != stats["numRecords"]
-        ]
-        return all(_YEARS.match(bound) for bound in bounds)
-    except (ValueError, TypeError, AttributeError, LookupError):
-        return False
 
 
 def legacy_setting(spark: SparkSession) -> str | None:

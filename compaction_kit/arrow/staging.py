@@ -6,6 +6,7 @@ import posixpath
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 from pyarrow.fs import FileSystem
 
@@ -22,6 +23,7 @@ _DELETING_SECONDS = 30
 _LISTINGS = 32
 
 
+@dataclass
 class OnDisk:
     """Outputs on a local disk: written to a folder of the run's own, and moved when all are there.
 
@@ -29,66 +31,61 @@ class OnDisk:
     can't write to a folder that is gone.
     """
 
+    store: LocalStore
+    folders: Mapping[int, str]
+    run: str
+
     files = None
     may_join = True
 
-    def __init__(self, store: LocalStore, folders: Mapping[int, str], run: str):
-        self._store, self._folders, self._run = store, folders, run
-        self._own = f"compaction-kit-{run}"
-        self._has_begun = False
-        self.lease = store.place(self._own)
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether a task writes, which takes a while in workers that have just been started."""
-        # If the folder was deleted, the tasks say so.
-        with contextlib.suppress(CompactionKitError):
-            self._has_begun = self._has_begun or len(self._store.entries(self._own)) > 1
-        return self._has_begun
+    def __post_init__(self) -> None:
+        self._own = f"compaction-kit-{self.run}"
+        self.lease = self.store.place(self._own)
 
     def output(self, number: int) -> str:
         """Return what the path of a bin's output begins with."""
-        return f"{self.lease}/part-{number:05d}-{self._run}"
+        return f"{self.lease}/part-{number:05d}-{self.run}"
 
     def __enter__(self) -> None:
-        self._store.make_folder(self._own, exist_ok=False)
+        self.store.make_folder(self._own, exist_ok=False)
         # VACUUM deletes empty folders at once, and this file in its time if the process is killed.
-        self._store.create(f"{self._own}/in-use", b"")
+        self.store.create(f"{self._own}/in-use", b"")
 
     def __exit__(self, *error: object) -> None:
         end = time.monotonic() + _DELETING_SECONDS
-        while self._store.is_taken(self._own) and time.monotonic() < end:
+        while self.store.is_taken(self._own) and time.monotonic() < end:
             # Again, if a file came after its listing.
-            self._store.delete(self._own)
+            self.store.delete(self._own)
 
-    def publish(self, outputs: Iterable[RewriteOutput]) -> list[RewriteOutput]:
-        """Move outputs to the folders of their bins."""
-        store, moved = self._store, list[RewriteOutput]()
-        made = {folder: _made(store, folder) for folder in set(self._folders.values())}
-        try:
-            for output in outputs:
-                name = posixpath.basename(output.path)
-                place = name and posixpath.join(made[self._folders[output.number]], name)
-                moved.append(output._replace(path=place and store.place(place)))
-                if place:
-                    store.move(output.path, place)
-                    with contextlib.suppress(FileNotFoundError):
-                        store.move(checksum_place(output.path), checksum_place(place))
-        except BaseException:
-            self.discard(moved)
-            raise
-        return moved
+    def publish(self, outputs: Iterable[RewriteOutput], published: dict[int, RewriteOutput]) -> None:
+        """Move outputs to the folders of their bins, and add them to `published`."""
+        made = {folder: self._made(folder) for folder in set(self.folders.values())}
+        for output in outputs:
+            name = posixpath.basename(output.path)
+            place = name and posixpath.join(made[self.folders[output.number]], name)
+            # Before it is moved: it is deleted if that fails.
+            published[output.number] = output._replace(path=place and self.store.place(place))
+            if place:
+                self.store.move(output.path, place)
+                with contextlib.suppress(FileNotFoundError):
+                    self.store.move(checksum_place(output.path), checksum_place(place))
 
-    def discard(self, outputs: Iterable[RewriteOutput]) -> None:
-        """Delete outputs that no commit will name."""
-        for path in (output.path for output in outputs if output.path):
-            self._store.delete(path)
-            self._store.delete(checksum_place(path))
+    def _made(self, folder: str) -> str:
+        """Make a folder if it isn't there; returns the table's own, "", if a link leads out of that."""
+        above = itertools.accumulate(folder.split("/"), "{}/{}".format)
+        if not all(is_within(self.store.real(place), self.store.root) for place in above):
+            return ""
+        self.store.make_folder(folder)
+        return folder
 
-    # All others went with the folder.
-    delete_unreferenced = discard
+    def delete_unreferenced(self, unnamed: Iterable[RewriteOutput]) -> None:
+        """Delete published outputs that no commit names; all others went with the run's folder."""
+        for path in (output.path for output in unnamed if output.path):
+            self.store.delete(path)
+            self.store.delete(checksum_place(path))
 
 
+@dataclass
 class InStore:
     """Outputs on an object store, which publishes a file when it is closed: they are written in place.
 
@@ -96,28 +93,29 @@ class InStore:
     `rewrite_bins`). Those that were there before are found by listing.
     """
 
+    store: Store
+    folders: Mapping[int, str]
+    run: str
+    _published: set[str] = field(default_factory=set)
+
     # The parts of a bin would have to be written, and read, once more.
     may_join = False
-    # Not known.
-    has_begun = True
 
-    def __init__(self, store: Store, folders: Mapping[int, str], run: str):
-        self._store, self._folders, self._run = store, folders, run
-        self._published: set[str] = set()
+    def __post_init__(self) -> None:
         # VACUUM deletes it in its time, if the process is killed.
-        self.lease = store.place(f"compaction-kit-{run}.in-use")
+        self.lease = self.store.place(f"compaction-kit-{self.run}.in-use")
 
     @property
     def files(self) -> FileSystem:
         """The file system for executors, with credentials that don't end soon."""
-        found = self._store.filesystem
+        found = self.store.filesystem
         if found is None:
-            raise BinFailed(f"executors can't write to {self._store.root} by pyarrow")
+            raise BinFailed(f"executors can't write to {self.store.root} by pyarrow")
         return found
 
     def output(self, number: int) -> str:
         """Return what the place of a bin's output begins with."""
-        return self._store.place(posixpath.join(self._folders[number], f"part-{number:05d}-{self._run}"))
+        return self.store.place(posixpath.join(self.folders[number], f"part-{number:05d}-{self.run}"))
 
     def __enter__(self) -> None:
         with Storage(self.files).create(self.lease) as file:
@@ -126,14 +124,10 @@ class InStore:
     def __exit__(self, *error: object) -> None:
         Storage(self.files).delete(self.lease)
 
-    def publish(self, outputs: Iterable[RewriteOutput]) -> list[RewriteOutput]:
-        """Take note of the outputs, which are in their places."""
-        found = list(outputs)
-        self._published = {output.path for output in found}
-        return found
-
-    def discard(self, outputs: Iterable[RewriteOutput]) -> None:
-        """Leave outputs that no commit will name to `delete_unreferenced`."""
+    def publish(self, outputs: Iterable[RewriteOutput], published: dict[int, RewriteOutput]) -> None:
+        """Add outputs, which are in their places, to `published`."""
+        published |= {output.number: output for output in outputs}
+        self._published = {output.path for output in published.values()}
 
     def delete_unreferenced(self, unnamed: Iterable[RewriteOutput]) -> None:
         """Delete the outputs that no commit names, and those of tasks that reported none."""
@@ -143,13 +137,13 @@ class InStore:
         def delete_in(folder: str) -> None:
             # What can't be listed or deleted now is left to VACUUM.
             with contextlib.suppress(CompactionKitError, OSError):
-                for entry in self._store.entries(folder):
-                    place = self._store.place(posixpath.join(folder, entry.name))
-                    if self._run in entry.name and place not in named:
+                for entry in self.store.entries(folder):
+                    place = self.store.place(posixpath.join(folder, entry.name))
+                    if self.run in entry.name and place not in named:
                         storage.delete(place)
 
         with ThreadPoolExecutor(_LISTINGS) as pool:
-            list(pool.map(delete_in, set(self._folders.values())))
+            list(pool.map(delete_in, set(self.folders.values())))
 
 
 Staging = OnDisk | InStore
@@ -158,12 +152,3 @@ Staging = OnDisk | InStore
 def staging_for(store: Store, folders: Mapping[int, str], run: str) -> Staging:
     """Return where the outputs of a run go, by the folder of each bin; their names have the run's id."""
     return OnDisk(store, folders, run) if isinstance(store, LocalStore) else InStore(store, folders, run)
-
-
-def _made(store: LocalStore, folder: str) -> str:
-    """Make a table's folder if it isn't there; returns the table's own, "", if a link leads out of that."""
-    above = itertools.accumulate(folder.split("/"), "{}/{}".format)
-    if not all(is_within(store.real(place), store.root) for place in above):
-        return ""
-    store.make_folder(folder)
-    return folder

@@ -1,17 +1,25 @@
-"""The strategy "arrow": a plan's bins, batch after batch, rewritten by Spark tasks and committed by Delta."""
+"""The strategy "arrow": a plan's bins, batch after batch, rewritten by Spark tasks and committed by Delta.
+
+`rewritten` runs the tasks of a batch and publishes their outputs, `compare` proves them, and an
+`OptimizeTransaction` commits. Bins of which other writers took files in between are left out; what is left of
+their files is rewritten next.
+"""
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import wait
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.arrow.actions import Replaced, commit_metrics, file_actions, replace_files
-from compaction_kit.arrow.job import Bin, BinJob
+from compaction_kit.arrow.job import Bin, PartitionValues, partition_values, rewritten
 from compaction_kit.arrow.refusals import refuse_bins, refuse_changes, refuse_table
+from compaction_kit.arrow.stats import MergedStats, data_leaves, merge_stats
 from compaction_kit.arrow.worker import RewriteOutput
 from compaction_kit.execute.commits import as_add, settings
 from compaction_kit.execute.delta import OptimizeTransaction, is_conflict
@@ -19,7 +27,10 @@ from compaction_kit.execute.failures import BinFailed, TableChanged
 from compaction_kit.execute.jobs import POLL_SECONDS, in_thread
 from compaction_kit.execute.proof import compare
 from compaction_kit.execute.work import Run, Strategy
+from compaction_kit.files import Files
 from compaction_kit.log.listing import LOG_FOLDER
+from compaction_kit.log.paths import log_path
+from compaction_kit.storage import Store
 from compaction_kit.text import format_count
 from compaction_kit.verify import Fingerprint
 
@@ -43,161 +54,222 @@ class Arrow(Strategy):
         return refuse_table(run.spark, run.plan)
 
     def run(self, run: Run) -> Mapping[int, str]:
-        """Rewrite bins, compare the outputs, and commit them as OPTIMIZE would.
+        """Rewrite bins, compare the outputs, and commit them as OPTIMIZE would: see `Strategy.run`.
 
         Raises:
-            TableChanged: Another writer changed the columns or how they are stored.
-            BinFailed: A file can't be read or written; its batch was not committed.
-            ContentDiffers: Spark reads other rows from the outputs; their batch was not committed.
-            WorkCancelled: It was cancelled; its batch was not committed.
+            TableChanged, BinFailed, ContentDiffers, WorkCancelled: The current batch was not committed.
         """
-        arrow = _ArrowRun(run)
-        for batch in arrow.batches():
-            arrow.run_batch(batch)
+        arrow, packing, batch_ids = _ArrowRun(run), run.plan.packing, run.plan.outcome.batch_ids
+        for batch in np.unique(batch_ids).tolist():
+            numbers = np.flatnonzero(batch_ids == batch).tolist()
+            arrow.run_batch([Bin(i, packing.order[packing.starts[i] : packing.ends[i]]) for i in numbers])
         return arrow.refusals
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """The part of a bin's actions that its inputs determine: of its output, and `removes` in JSON.
+
+    Thousands of objects instead of JSON would keep Python's garbage collector busy.
+    """
+
+    partition_values: PartitionValues
+    stats: MergedStats
+    sizes: list[int]
+    removes: list[str]
 
 
 class _ArrowRun:
     """One run, with the bins that are refused on the way."""
 
-    def __init__(self, work: Run):
-        self._work = work
-        self._source = work.plan.source
-        self._job = BinJob(work.spark, work.store, self._source, work.record)
-        self.refusals = refuse_bins(work.plan)
-        packing = work.plan.packing
-        self._bins = [
-            Bin(number, packing.order[start:end])
-            for number, (start, end) in enumerate(zip(packing.starts, packing.ends, strict=True))
-        ]
-        self._partition_of = work.plan.bin_groups.tolist()
+    def __init__(self, run: Run):
+        self._run = run
+        self.refusals = refuse_bins(run.plan)
+        self._partition_of = run.plan.bin_groups.tolist()
 
-    def batches(self) -> Iterator[list[Bin]]:
-        batch_ids = self._work.plan.outcome.batch_ids
-        for batch in np.unique(batch_ids).tolist():
-            yield [self._bins[i] for i in np.flatnonzero(batch_ids == batch).tolist()]
+    def run_batch(self, bins: list[Bin]) -> None:
+        run = self._run
+        bins = self._live_part(self._left(bins), run.log.segment().version)
+        while bins:
+            # Delta begins while the tasks write, and stats are merged.
+            meanwhile = in_thread(run.spark, partial(self._prepare, bins))
+            # Outputs that no commit has named yet: deleted if none will.
+            with rewritten(run, bins) as pending:
+                transaction, inputs = meanwhile.result()
+                for output in pending.values():
+                    if output.failure is not None:
+                        raise BinFailed(output.failure)
+                    if output.refusal is not None:
+                        self.refusals[output.number] = output.refusal
+                kept = [bin_ for bin_ in self._left(bins) if pending[bin_.number].path]
+                bins = self._commit(transaction, kept, inputs, pending)
 
     def _left(self, bins: Iterable[Bin]) -> list[Bin]:
         """The bins to rewrite here: OPTIMIZE gets whole partitions."""
-        if not self._work.plan.is_optimize:
+        if not self._run.plan.is_optimize:
             return [bin_ for bin_ in bins if bin_.number not in self.refusals]
         theirs = {self._partition_of[number] for number in self.refusals}
         return [bin_ for bin_ in bins if self._partition_of[bin_.number] not in theirs]
 
-    def run_batch(self, bins: list[Bin]) -> None:
-        bins = self._live_part(self._left(bins), self._work.log.segment().version)
-        while bins:
-            # Delta begins while the tasks write, and stats are merged.
-            meanwhile = in_thread(self._work.spark, partial(self._prepare, bins))
-            # Outputs that no commit has named yet: deleted if none will.
-            with self._job.rewritten(bins) as pending:
-                done = list(pending.values())
-                transaction, replaced = meanwhile.result()
-                failure = next((output.failure for output in done if output.failure is not None), None)
-                if failure is not None:
-                    raise BinFailed(failure)
-                self.refusals |= {
-                    output.number: output.refusal for output in done if output.refusal is not None
-                }
-                kept = [bin_ for bin_ in self._left(bins) if pending[bin_.number].path]
-                bins = self._commit(transaction, kept, replaced, pending)
+    def _live_part(self, bins: list[Bin], version: int) -> list[Bin]:
+        """Return the bins with their files that are live at a version, if more than one is."""
+        run, source = self._run, self._run.plan.source
+        if version == run.plan.version or not bins:
+            return bins
+        snapshot = run.log.snapshot(version)
+        if reason := refuse_changes(run.spark, source.snapshot, snapshot):
+            raise TableChanged(reason)
+        whole = snapshot.live.filter(pc.is_null(snapshot.live["deletion_vector_id"]))["path"].combine_chunks()
+        live = [pc.is_in(source.paths(bin_.positions), value_set=whole).to_numpy() for bin_ in bins]
+        trimmed = [Bin(bin_.number, bin_.positions[part]) for bin_, part in zip(bins, live, strict=True)]
+        return [bin_ for bin_ in trimmed if len(bin_.positions) > 1]
 
-    def _prepare(self, bins: list[Bin]) -> tuple[OptimizeTransaction, dict[int, Replaced]]:
+    def _prepare(self, bins: list[Bin]) -> tuple[OptimizeTransaction, dict[int, _Inputs]]:
         """Begin a transaction at the latest version, and make the actions of each bin's inputs."""
-        transaction = OptimizeTransaction(self._work.spark, self._work.table)
-        return transaction, dict(
-            zip([b.number for b in bins], replace_files(self._source, bins), strict=True)
-        )
+        transaction = OptimizeTransaction(self._run.spark, self._run.table)
+        return transaction, _inputs(self._run.plan.source, bins)
 
     def _commit(
         self,
         transaction: OptimizeTransaction,
         bins: list[Bin],
-        replaced: Mapping[int, Replaced],
+        inputs: Mapping[int, _Inputs],
         pending: dict[int, RewriteOutput],
     ) -> list[Bin]:
         """Compare and commit outputs; returns the live part of bins of which other writers took files."""
-        work, lost = self._work, list[Bin]()
+        run, lost, is_counted = self._run, list[Bin](), False
         proof: Fingerprint | None = None
-        is_counted = False
 
-        def picked(numbers: list[int]) -> tuple[list[Replaced], list[RewriteOutput]]:
-            return [replaced[number] for number in numbers], [pending[number] for number in numbers]
+        def replaced_by(bins: Iterable[Bin]) -> list[tuple[_Inputs, RewriteOutput]]:
+            return [(inputs[bin_.number], pending[bin_.number]) for bin_ in bins]
 
         while bins:
-            left = self._live_part(bins, transaction.version)
-            sizes = {bin_.number: len(bin_.positions) for bin_ in left}
-            whole = [bin_ for bin_ in bins if sizes.get(bin_.number) == len(bin_.positions)]
-            gone = [bin_.number for bin_ in bins if sizes.get(bin_.number) != len(bin_.positions)]
+            live = {bin_.number: bin_ for bin_ in self._live_part(bins, transaction.version)}
+            sizes = {number: len(bin_.positions) for number, bin_ in live.items()}
+            gone = [bin_ for bin_ in bins if sizes.get(bin_.number) != len(bin_.positions)]
+            bins = [bin_ for bin_ in bins if sizes.get(bin_.number) == len(bin_.positions)]
             if gone and not is_counted:
                 self._count_conflict(TableChanged(f"files of {format_count(len(gone), 'bin')} are gone"))
             if gone and proof is not None:
                 # If all bins and these have the same content as their outputs, so have the rest. Each reader
                 # has hashes of its own: if another one compared these, the rest is compared once more.
-                part = self._compare(file_actions(work.store, *picked(gone)))
+                part = self._compare(_file_actions(run.store, replaced_by(gone)))
                 proof = proof - part if {*part.readers} <= {*proof.readers} else None
-            lost += [bin_ for bin_ in left if bin_.number in gone]
-            bins = whole
-            numbers = [bin_.number for bin_ in bins]
-            if not any(pending[number].num_rows for number in numbers):
+            lost += [live[bin_.number] for bin_ in gone if bin_.number in live]
+            done = replaced_by(bins)
+            named = {output.number: output for _, output in done if output.num_rows}
+            if not named:
                 break
-            actions = file_actions(work.store, *picked(numbers))
-            metrics = commit_metrics(*picked(numbers))
-            if work.verify and proof is None:
+            actions = _file_actions(run.store, done)
+            if run.verify and proof is None:
                 proof = self._compare(actions)
-            work.record.ask(work.record.committing)
+            run.record.ask(run.record.committing)
             # After an error that is no conflict the commit may have been made: then they are live files.
-            named = {number: pending.pop(number) for number in numbers if pending[number].num_rows}
+            for number in named:
+                del pending[number]
             try:
-                # After a version without a checksum file, Delta would read the whole log to write one.
-                has_one = work.store.is_taken(f"{LOG_FOLDER}/{transaction.version:020d}.crc")
-                confs = {} if has_one else _NO_CHECKSUM
-                with work.record.step("commit"), settings(work.spark, "arrow", work.plan.id, confs, proof):
-                    self._watch(partial(transaction.commit, actions, metrics, work.plan.where))
+                self._commit_actions(transaction, actions, _metrics(done), proof)
                 break
             except Exception as error:
                 if not is_conflict(error):
                     raise
                 pending |= named
                 self._count_conflict(error)
-                transaction, is_counted = OptimizeTransaction(work.spark, work.table), True
+                transaction, is_counted = OptimizeTransaction(run.spark, run.table), True
         if proof is not None:
-            work.record.fingerprint += proof
+            run.record.fingerprint += proof
         return lost
 
-    def _watch(self, commit: Callable[[], int]) -> None:
+    def _commit_actions(
+        self,
+        transaction: OptimizeTransaction,
+        actions: Iterable[str],
+        metrics: Mapping[str, int],
+        proof: Fingerprint | None,
+    ) -> None:
         """Commit, and report that meanwhile; it can't be cancelled any more."""
-        outcome = in_thread(self._work.spark, commit)
-        try:
-            while not wait([outcome], POLL_SECONDS).done:
-                with contextlib.suppress(Exception):
-                    self._work.record.committing()
-        finally:
-            # After Ctrl-C too: else the error says that nothing is committed, and a moment later it is.
-            wait([outcome])
-        outcome.result()
+        run = self._run
+        # After a version without a checksum file, Delta would read the whole log to write one.
+        has_one = run.store.is_taken(f"{LOG_FOLDER}/{transaction.version:020d}.crc")
+        confs = {} if has_one else _NO_CHECKSUM
+        with run.record.step("commit"), settings(run.spark, "arrow", run.plan.id, confs, proof):
+            outcome = in_thread(run.spark, partial(transaction.commit, actions, metrics, run.plan.where))
+            try:
+                while not wait([outcome], POLL_SECONDS).done:
+                    with contextlib.suppress(Exception):
+                        run.record.committing()
+            finally:
+                # After Ctrl-C too: else the error says that nothing is committed, and a moment later it is.
+                wait([outcome])
+            outcome.result()
 
     def _compare(self, lines: Iterable[str]) -> Fingerprint:
         """Compare the rows that file actions remove and add, before they are committed."""
         actions = [json.loads(line) for line in lines]
         gone = [as_add(action["remove"]) for action in actions if "remove" in action]
-        return compare(self._work, gone, [action for action in actions if "add" in action])
+        return compare(self._run, gone, [action for action in actions if "add" in action])
 
     def _count_conflict(self, error: Exception) -> None:
-        self._work.record.conflict(error)
-        if len(self._work.record.conflicts) > MOST_CONFLICTS:
+        self._run.record.conflict(error)
+        if len(self._run.record.conflicts) > MOST_CONFLICTS:
             raise error
 
-    def _live_part(self, bins: list[Bin], version: int) -> list[Bin]:
-        """Return the bins with their files that are live at a version, if more than one is."""
-        if version == self._work.plan.version or not bins:
-            return bins
-        snapshot = self._work.log.snapshot(version)
-        if reason := refuse_changes(self._work.spark, self._source.snapshot, snapshot):
-            raise TableChanged(reason)
-        whole = snapshot.live.filter(pc.is_null(snapshot.live["deletion_vector_id"]))
-        paths = self._source.paths(np.concatenate([bin_.positions for bin_ in bins]))
-        is_live = pc.is_in(paths, value_set=whole["path"].combine_chunks()).to_numpy()
-        parts = np.split(is_live, np.cumsum([len(bin_.positions) for bin_ in bins])[:-1])
-        trimmed = [Bin(bin_.number, bin_.positions[part]) for bin_, part in zip(bins, parts, strict=True)]
-        return [bin_ for bin_ in trimmed if len(bin_.positions) > 1]
+
+def _inputs(source: Files, bins: Sequence[Bin]) -> dict[int, _Inputs]:
+    """Make the actions of some bins' inputs, by the number of the bin.
+
+    They are removed as of now, before they are rewritten, as OPTIMIZE does (OptimizeExecutor,
+    operationTimestamp).
+    """
+    leaves = data_leaves(source.snapshot.metadata)
+    positions = np.concatenate([bin_.positions for bin_ in bins])
+    stats = source.snapshot.stats.take(pa.array(source.in_snapshot(positions))).to_pylist()
+    sizes, values = source.sizes[positions].tolist(), partition_values(source, positions)
+    same = {"deletionTimestamp": int(time.time() * 1000), "dataChange": False, "extendedFileMetadata": True}
+    removes = [
+        json.dumps({"remove": {"path": path, **same, "partitionValues": row, "size": size_bytes}})
+        for path, row, size_bytes in zip(source.paths(positions).to_pylist(), values, sizes, strict=True)
+    ]
+    found, end = {}, 0
+    for bin_ in bins:
+        start, end = end, end + len(bin_.positions)
+        merged = merge_stats(stats[start:end], leaves)
+        found[bin_.number] = _Inputs(values[start], merged, sizes[start:end], removes[start:end])
+    return found
+
+
+def _file_actions(store: Store, done: Iterable[tuple[_Inputs, RewriteOutput]]) -> list[str]:
+    """Return the add of each bin's output, if that has rows, and the removes of its inputs, in JSON."""
+    actions: list[str] = []
+    for inputs, output in done:
+        if output.num_rows:
+            add = {
+                "path": log_path(output.path.removeprefix(f"{store.root}/")),
+                "partitionValues": inputs.partition_values,
+                "size": output.size_bytes,
+                "modificationTime": output.modification_time,
+                "dataChange": False,
+                "stats": inputs.stats.of(output.num_rows),
+            }
+            actions.append(json.dumps({"add": add}))
+        actions += inputs.removes
+    return actions
+
+
+def _metrics(done: Sequence[tuple[_Inputs, RewriteOutput]]) -> dict[str, int]:
+    """Return OPTIMIZE's metrics for the history (OptimizeExecutor, createMetrics)."""
+    added = sorted(output.size_bytes for _, output in done if output.num_rows)
+    removed = [size_bytes for inputs, _ in done for size_bytes in inputs.sizes]
+    count = len(added)
+    return {
+        "numAddedFiles": count,
+        "numRemovedFiles": len(removed),
+        "numAddedBytes": sum(added),
+        "numRemovedBytes": sum(removed),
+        "minFileSize": added[0],
+        "p25FileSize": added[count // 4],
+        "p50FileSize": added[count // 2],
+        "p75FileSize": added[count * 3 // 4],
+        "maxFileSize": added[-1],
+        "numDeletionVectorsRemoved": 0,
+    }

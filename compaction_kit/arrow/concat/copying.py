@@ -9,7 +9,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from compaction_kit.arrow.concat.thrift import BINARY, I16, I64, LIST, STRUCT, Struct, decode, encode
 
@@ -99,38 +99,31 @@ def _read_part(path: str) -> _Part:
             raise CannotConcatenate("a file is encrypted")
         if tail[4:] != _MAGIC or start < len(_MAGIC):
             raise OSError(f"{path} isn't a whole Parquet file")
-        footer, _ = decode(_read(file, start, length))
-        _check_known("FileMetaData", footer)
-        if 8 in footer or 9 in footer:
-            raise CannotConcatenate("a file is encrypted")
+        footer = _known("FileMetaData", decode(_read(file, start, length))[0])
         groups = [group for group in footer[4][1][1] if group[3][1]]
+        chunks = [chunk for group in groups for chunk in _known("RowGroup", group)[1][1][1]]
+        if any(8 in fields or 9 in fields for fields in (footer, *chunks)):
+            raise CannotConcatenate("a file is encrypted")
+        if any(1 in _known("ColumnChunk", chunk) for chunk in chunks):
+            raise CannotConcatenate("a file's columns are in other files")
         if sum(group[3][1] for group in groups) != footer[3][1]:
             raise ValueError("the row groups' rows don't add up")
-        return _Part(path, status, footer, length, groups, _body_end(groups, start))
+        return _Part(path, status, footer, length, groups, _body_end(chunks, start))
 
 
-def _body_end(groups: Sequence[Struct], footer_start: int) -> int:
+def _body_end(chunks: Sequence[Struct], footer_start: int) -> int:
     """Where the page indexes right before the footer begin; without them, where the footer does."""
-    end, indexes = footer_start, []
-    for group in groups:
-        _check_known("RowGroup", group)
-        for chunk in group[1][1][1]:
-            _check_known("ColumnChunk", chunk)
-            _check_known("ColumnMetaData", chunk[3][1])
-            if 1 in chunk:
-                raise CannotConcatenate("a file's columns are in other files")
-            if 8 in chunk or 9 in chunk:
-                raise CannotConcatenate("a file is encrypted")
-            indexes += [place for field in (_COLUMN_INDEX, _OFFSET_INDEX) if (place := _index(chunk, field))]
-    for offset, length in sorted(indexes, reverse=True):
+    end = footer_start
+    indexes = [_index(chunk, field) for chunk in chunks for field in (_COLUMN_INDEX, _OFFSET_INDEX)]
+    for offset, length in sorted(filter(None, indexes), reverse=True):
         if offset + length == end:
             end = offset
-    for chunk in (chunk for group in groups for chunk in group[1][1][1]):
-        column = chunk[3][1]
+    for chunk in chunks:
+        column = _known("ColumnMetaData", chunk[3][1])
         stop = max([_start(column) + column[7][1], *(column[k][1] for k in _OFFSETS if k in column)])
         if _start(column) < len(_MAGIC) or stop > end:
             raise ValueError("a row group lies outside of the file")
-    return end if groups else len(_MAGIC)
+    return end if chunks else len(_MAGIC)
 
 
 def _start(column: Struct) -> int:
@@ -142,21 +135,19 @@ def _index(chunk: Struct, field: int) -> tuple[int, int] | None:
     return (chunk[field][1], chunk[field + 1][1]) if field in chunk and chunk[field][1] else None
 
 
-def _check_known(name: str, fields: Struct) -> None:
+def _known(name: str, fields: Struct) -> Struct:
     latest = max(fields)
     if latest > _LAST_FIELDS[name]:
         raise CannotConcatenate(f"a file has field {latest} in its {name}, which isn't known here")
+    return fields
 
 
 def _check_together(parts: Sequence[_Part]) -> None:
-    def schema(part: _Part) -> tuple[Any, ...]:
-        # The root only names the whole, in another way for each writer.
-        root, *columns = part.footer[2][1][1]
-        return root.get(5), columns
-
+    # The root of a schema only names the whole, in another way for each writer.
     with _naming(parts[0].path):
-        if any(schema(part) != schema(parts[0]) for part in parts):
-            raise CannotConcatenate("the files differ in their schemas")
+        schemas = [(root.get(5), columns) for root, *columns in (part.footer[2][1][1] for part in parts)]
+    if any(schema != schemas[0] for schema in schemas):
+        raise CannotConcatenate("the files differ in their schemas")
     writers = {part.footer.get(6, (BINARY, b""))[1] for part in parts}
     if len(writers) > 1 and any(MISTRUSTED.match(writer) for writer in writers):
         raise CannotConcatenate("the files are of different writers, some of them too old")
@@ -219,9 +210,8 @@ def _moved_index(data: bytes, shift: int) -> bytes:
     index, end = decode(data)
     if end != len(data):
         raise ValueError("a page index has another length")
-    _check_known("OffsetIndex", index)
-    for location in index[1][1][1]:
-        _check_known("PageLocation", location)
+    for location in _known("OffsetIndex", index)[1][1][1]:
+        _known("PageLocation", location)
         location[1] = I64, location[1][1] + shift
     return encode(index)
 

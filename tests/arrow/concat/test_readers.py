@@ -1,6 +1,7 @@
 """Files made one without decoding them, as three readers read them: Spark, pyarrow and Rust's."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as sf
 
 from tests import handmade
 from tests.arrow.concat.parquet import check_places, concatenated, read, row_groups, write
@@ -42,46 +44,53 @@ def many_pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table
     return concatenated(paths, output), pa.concat_tables(tables)
 
 
-FILTERS = ["i = 20077", "i BETWEEN 8990 AND 10010", "s >= '028990'", "s IN ('000001', '015000')", "i = 9500"]
+NUMBER, TEXT = ds.field("i"), ds.field("s")
+FILTERS = {
+    "i = 20077": NUMBER == 20_077,
+    "i BETWEEN 8990 AND 10010": (NUMBER >= 8_990) & (NUMBER <= 10_010),
+    "s >= '028990'": TEXT >= "028990",
+    "s IN ('000001', '015000')": TEXT.isin(["000001", "015000"]),
+    "i = 9500": NUMBER == 9_500,
+}
 
 
-@pytest.mark.parametrize("where", FILTERS)
-def test_the_rust_reader_skips_pages(many_pages: tuple[Path, pa.Table], where: str) -> None:
+def expected(table: pa.Table) -> dict[str, list[dict[str, Any]]]:
+    """What each filter leaves; by a reader that knows no page index, of rows that no file holds."""
+    return {where: table.filter(mask).sort_by("i").to_pylist() for where, mask in FILTERS.items()}
+
+
+def test_the_rust_reader_skips_pages(many_pages: tuple[Path, pa.Table]) -> None:
     path, table = many_pages
-    folder = path.parent
     columns = {
         "i": "long",
         "s": "string",
         "l": {"type": "array", "elementType": "long", "containsNull": True},
     }
     action = handmade.add(path.name, path.stat().st_size, records=len(table))
-    handmade.write_log(folder, [handmade.metadata(columns), action])  # type: ignore[arg-type]
-    query = QueryBuilder().register("t", DeltaTable(str(folder)))
-    found = pa.table(query.execute(f"SELECT i, s, l FROM t WHERE {where} ORDER BY i").read_all())
-    assert found.to_pylist() == expected(table, where)
-    whole = pa.table(query.execute("SELECT i, s, l FROM t ORDER BY i").read_all())
-    assert whole.to_pylist() == table.sort_by("i").to_pylist()
+    handmade.write_log(path.parent, [handmade.metadata(columns), action])  # type: ignore[arg-type]
+    query = QueryBuilder().register("t", DeltaTable(str(path.parent)))
+
+    def found(where: str) -> list[dict[str, Any]]:
+        return pa.table(
+            query.execute(f"SELECT i, s, l FROM t WHERE {where} ORDER BY i").read_all()
+        ).to_pylist()
+
+    assert {where: found(where) for where in FILTERS} == expected(table)
+    assert found("true") == table.sort_by("i").to_pylist()
+
+
+def filtered(rows: DataFrame, filters: Iterable[str], order: str) -> list[Row]:
+    """What each filter leaves, by one Spark job in which each is pushed down."""
+    found = [rows.where(where).select(sf.lit(where).alias("where"), "*") for where in filters]
+    return reduce(DataFrame.union, found).orderBy("where", order).collect()
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("where", FILTERS)
-def test_spark_skips_pages(spark: SparkSession, many_pages: tuple[Path, pa.Table], where: str) -> None:
+def test_spark_skips_pages(spark: SparkSession, many_pages: tuple[Path, pa.Table]) -> None:
     path, table = many_pages
-    found = spark.read.parquet(str(path)).where(where).orderBy("i").collect()
-    assert [row.asDict() for row in found] == expected(table, where)
-
-
-def expected(table: pa.Table, where: str) -> list[dict[str, Any]]:
-    """What a filter leaves; by a reader that knows no page index, of rows that no file holds."""
-    i, s = ds.field("i"), ds.field("s")
-    masks = {
-        "i = 20077": i == 20_077,
-        "i BETWEEN 8990 AND 10010": (i >= 8_990) & (i <= 10_010),
-        "s >= '028990'": s >= "028990",
-        "s IN ('000001', '015000')": s.isin(["000001", "015000"]),
-        "i = 9500": i == 9_500,
-    }
-    return table.filter(masks[where]).sort_by("i").to_pylist()
+    found = [row.asDict() for row in filtered(spark.read.parquet(str(path)), FILTERS, "i")]
+    left = expected(table)
+    assert found == [{"where": where} | row for where in sorted(FILTERS) for row in left[where]]
 
 
 QUERY = """SELECT id, CAST(id % 7 AS INT) k, IF(id % 3 = 0, NULL, CONCAT('name ', id)) s,
@@ -134,33 +143,27 @@ def test_files_by_spark_are_read_by_all(spark: SparkSession, of_spark: tuple[lis
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    ("where", "vectorized"),
-    [
-        pytest.param(where, vectorized, marks=[] if by_day == vectorized else pytest.mark.nightly)
-        for where, by_day in {
-            "id = 21077": "true",
-            "id BETWEEN 4990 AND 9005": "false",
-            "s = 'name 23000'": "true",
-            "s = 'name 9500'": "false",
-            "d < '2020-01-03'": "true",
-        }.items()
-        for vectorized in ("true", "false")
-    ],
-)
+@pytest.mark.parametrize("vectorized", ["true", "false"])
 def test_filters_are_pushed_down(
     spark: SparkSession,
     of_spark: tuple[list[Path], Path],
     confs: Callable[[str, str], None],
     vectorized: str,
-    where: str,
 ) -> None:
     paths, output = of_spark
+    filters = [
+        "id = 21077",
+        "id BETWEEN 4990 AND 9005",
+        "s = 'name 23000'",
+        "s = 'name 9500'",
+        "d < '2020-01-03'",
+    ]
     confs("spark.sql.parquet.enableVectorizedReader", vectorized)
     confs("spark.sql.parquet.enableNestedColumnVectorizedReader", vectorized)
-    found = spark.read.parquet(str(output)).where(where).orderBy("id").collect()
+    found = filtered(spark.read.parquet(str(output)), filters, "id")
     confs("spark.sql.parquet.filterPushdown", "false")
-    assert found == spark.read.parquet(*map(str, paths)).where(where).orderBy("id").collect()
+    assert found == filtered(spark.read.parquet(*map(str, paths)), filters, "id")
+    assert {row["where"] for row in found} == set(filters) - {"s = 'name 9500'"}
 
 
 @pytest.mark.spark

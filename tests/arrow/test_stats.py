@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction_kit.arrow.actions import merge_stats, physical_schema
+from compaction_kit.arrow.stats import data_leaves, merge_stats
 from compaction_kit.log.protocol import Metadata
 
 SCHEMA = {
@@ -31,6 +31,7 @@ ROWS = st.fixed_dictionaries(
         "l": st.none() | st.lists(st.integers(), max_size=2),
     }
 )
+LEAVES = data_leaves(Metadata("id", SCHEMA, (), {}))
 FILES = st.lists(st.lists(ROWS, max_size=5), min_size=1, max_size=5)
 Row = dict[str, Any]
 
@@ -82,7 +83,7 @@ def loaded(text: str) -> Row:
 @given(FILES)
 def test_merged_stats_are_those_of_all_rows_together(files: list[list[Row]]) -> None:
     rows = [row for file in files for row in file]
-    merged = merge_stats([stats_of(file) for file in files], SCHEMA).of(len(rows))
+    merged = merge_stats([stats_of(file) for file in files], LEAVES).of(len(rows))
     assert loaded(merged) == loaded(stats_of(rows))
 
 
@@ -94,7 +95,7 @@ def test_what_one_file_does_not_say_is_left_out(files: list[list[Row]], data: st
     column = data.draw(st.sampled_from("isd"))
     lacking = data.draw(st.integers(0, len(files) - 1))
     was_there = texts[lacking][kind].pop(column, None) is not None
-    merged = loaded(merge_stats([dumped(text) for text in texts], SCHEMA).of(len(rows)))
+    merged = loaded(merge_stats([dumped(text) for text in texts], LEAVES).of(len(rows)))
     expected = loaded(stats_of(rows))
     if was_there:
         expected[kind].pop(column, None)
@@ -113,17 +114,17 @@ def test_what_one_file_does_not_say_is_left_out(files: list[list[Row]], data: st
 def test_without_a_sound_word_of_every_file_rows_alone_are_counted(other: str | None) -> None:
     """The last one counts other rows than were written."""
     whole = '{"numRecords":2,"minValues":{"i":1},"maxValues":{"i":2},"nullCount":{"i":0}}'
-    assert json.loads(merge_stats([whole, other], SCHEMA).of(4)) == {"numRecords": 4}
+    assert json.loads(merge_stats([whole, other], LEAVES).of(4)) == {"numRecords": 4}
 
 
 @pytest.mark.parametrize("kind", ["double", "float"])
 def test_nan_is_the_greatest_as_spark_has_it(kind: str) -> None:
-    schema = {"type": "struct", "fields": [{"name": "c", "type": kind}]}
+    leaves = [(("c",), kind)]
     texts = [
         json.dumps({"numRecords": 1, "minValues": {"c": v}, "maxValues": {"c": v}, "nullCount": {"c": 0}})
         for v in ("NaN", 1.5, "Infinity", "-Infinity")
     ]
-    merged = json.loads(merge_stats(texts, schema).of(4))
+    merged = json.loads(merge_stats(texts, leaves).of(4))
     assert (merged["minValues"], merged["maxValues"]) == ({"c": "-Infinity"}, {"c": "NaN"})
 
 
@@ -140,35 +141,32 @@ def test_nan_is_the_greatest_as_spark_has_it(kind: str) -> None:
     ],
 )
 def test_values_that_do_not_surely_compare_have_no_bounds(kind: str, low: Any, high: Any) -> None:
-    schema = {"type": "struct", "fields": [{"name": "c", "type": kind}]}
+    leaves = [(("c",), kind)]
     texts = [
         json.dumps({"numRecords": 1, "minValues": {"c": v}, "maxValues": {"c": v}, "nullCount": {"c": 0}})
         for v in (low, high)
     ]
-    assert json.loads(merge_stats(texts, schema).of(2)) == {
+    assert json.loads(merge_stats(texts, leaves).of(2)) == {
         "numRecords": 2,
-        "minValues": {},
-        "maxValues": {},
         "nullCount": {"c": 0},
     }
 
 
 def test_times_compare_as_moments_and_are_told_as_they_were_written() -> None:
-    schema = {"type": "struct", "fields": [{"name": "t", "type": "timestamp"}]}
+    leaves = [(("t",), "timestamp")]
     early, late = "2024-01-01T01:30:00.000+02:00", "2024-01-01T00:00:00.000Z"
     texts = [
         json.dumps({"numRecords": 1, "minValues": {"t": v}, "maxValues": {"t": v}, "nullCount": {"t": 0}})
         for v in (late, early)
     ]
-    merged = json.loads(merge_stats(texts, schema).of(2))
+    merged = json.loads(merge_stats(texts, leaves).of(2))
     assert (merged["minValues"], merged["maxValues"]) == ({"t": early}, {"t": late})
 
 
-def test_columns_go_by_their_physical_names() -> None:
+def test_columns_go_by_their_physical_names_without_those_of_partitions() -> None:
     field = {"name": "a", "type": "long", "metadata": {"delta.columnMapping.physicalName": "col-1"}}
     nested = {"name": "n", "type": {"type": "struct", "fields": [field]}, "metadata": {}}
-    schema = {"type": "struct", "fields": [field, nested]}
+    schema = {"type": "struct", "fields": [field, nested, {"name": "p", "type": "date"}]}
     for mode, name in (("name", "col-1"), ("none", "a")):
-        physical = physical_schema(Metadata("id", schema, (), {"delta.columnMapping.mode": mode}))
-        assert [one["name"] for one in physical["fields"]] == [name, "n"]
-        assert [one["name"] for one in physical["fields"][1]["type"]["fields"]] == [name]
+        leaves = data_leaves(Metadata("id", schema, ("p",), {"delta.columnMapping.mode": mode}))
+        assert leaves == [((name,), "long"), (("n", name), "long")]

@@ -1,0 +1,156 @@
+"""Statistics of rewritten files, merged from those of their inputs.
+
+Wrong statistics lose rows silently, because readers skip files by them. What isn't known of every file is
+left out: Delta then skips nothing by it (protocol, "Per-file Statistics").
+"""
+
+import contextlib
+import json
+import re
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from compaction_kit.files import Files
+from compaction_kit.log.protocol import Metadata
+
+# The physical names of a column and of the structs that it is in, outermost first, and its Delta type.
+Leaf = tuple[tuple[str, ...], Any]
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+# In stats, years of more or less than four digits have a sign.
+_YEARS = re.compile(r"(?!0000)\d{4}-")
+# Stands for a number while JSON is written; no text in stats can hold it by chance.
+_MARK = f"number {uuid.uuid4()} "
+_MARKED = re.compile(f'"{_MARK}([^"]*)"')
+# Made once: json.loads makes one for each text.
+_DECODER = json.JSONDecoder(parse_float=Decimal)
+
+
+class MergedStats(NamedTuple):
+    """The stats of some files' rows together, as JSON; `num_rows` is None if one of them has no stats."""
+
+    num_rows: int | None
+    text: str
+
+    def of(self, num_rows: int) -> str:
+        """Return the stats of an output: of another number of rows, they aren't to be trusted."""
+        return self.text if num_rows == self.num_rows else json.dumps({"numRecords": num_rows})
+
+
+def data_leaves(metadata: Metadata) -> list[Leaf]:
+    """Return the columns of which stats are kept: not partition columns, and fields in place of structs."""
+
+    def leaves(fields: Sequence[Mapping[str, Any]], path: tuple[str, ...]) -> Iterator[Leaf]:
+        for field in fields:
+            inner, kind = (*path, metadata.physical_name(field)), field["type"]
+            if isinstance(kind, dict) and kind["type"] == "struct":
+                yield from leaves(kind["fields"], inner)
+            else:
+                yield inner, kind
+
+    names = metadata.partition_columns
+    return list(leaves([field for field in metadata.schema["fields"] if field["name"] not in names], ()))
+
+
+def merge_stats(stats: Sequence[str | None], leaves: Sequence[Leaf]) -> MergedStats:
+    """Merge the stats of files, given as JSON; `leaves` are the table's columns.
+
+    The result has numRecords, and nullCount, minValues and maxValues of the columns of which every file has
+    them.
+    """
+    files = [file for file in map(_parsed, stats) if file is not None]
+    if len(files) < len(stats) or not all(file.get("tightBounds", True) for file in files):
+        return MergedStats(None, "")
+    counts = [file["numRecords"] for file in files]
+    merged: dict[str, Any] = {"numRecords": sum(counts)}
+    for path, kind in leaves:
+        nulls = [_value(file, "nullCount", path) for file in files]
+        if all(isinstance(count, int) for count in nulls):
+            _put(merged, "nullCount", path, sum(nulls))
+        for name, pick in (("minValues", min), ("maxValues", max)):
+            bounds = [_value(file, name, path) for file in files]
+            if None in bounds:
+                # Columns of nulls have no bounds.
+                found = zip(bounds, nulls, counts, strict=True)
+                bounds = [bound for bound, null, count in found if bound is not None or null != count]
+            # Left out if one lacks, or it isn't sure how they compare.
+            with contextlib.suppress(ValueError, TypeError, ArithmeticError):
+                _put(merged, name, path, pick(bounds, key=partial(_sort_key, kind)))
+    # JSON has no decimals: they are written as text, with all their digits, and the quotes taken away.
+    text = json.dumps(merged, default=lambda number: f"{_MARK}{number}")
+    return MergedStats(sum(counts), _MARKED.sub(r"\1", text))
+
+
+def shows_years(source: Files, positions: np.ndarray) -> np.ndarray:
+    """Return whether the stats of each file show that all its timestamps are of the years 1 to 9999."""
+    leaves = [leaf for leaf in data_leaves(source.snapshot.metadata) if '"timestamp' in json.dumps(leaf[1])]
+    # Those in lists and maps have no bounds.
+    if not all(isinstance(kind, str) for _, kind in leaves) or not leaves:
+        return np.full(len(positions), not leaves)
+
+    def shows(text: str | None) -> bool:
+        file = _parsed(text)
+        return file is not None and all(
+            _value(file, "nullCount", path) == file["numRecords"]
+            or all(_YEARS.match(str(_value(file, name, path))) for name in ("minValues", "maxValues"))
+            for path, _ in leaves
+        )
+
+    stats = source.snapshot.stats.take(pa.array(source.in_snapshot(positions))).to_pylist()
+    return np.fromiter(map(shows, stats), bool, len(stats))
+
+
+def _parsed(text: str | None) -> dict[str, Any] | None:
+    """Parse stats with exact decimals; None without numRecords."""
+    try:
+        stats = _DECODER.decode(text) if text else None
+    except (ValueError, ArithmeticError, RecursionError):
+        return None
+    return stats if isinstance(stats, dict) and isinstance(stats.get("numRecords"), int) else None
+
+
+def _value(file: Mapping[str, Any], name: str, path: Sequence[str]) -> Any:
+    found = file.get(name)
+    for key in path:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
+
+
+def _put(merged: dict[str, Any], name: str, path: Sequence[str], value: Any) -> None:
+    inner = merged.setdefault(name, {})
+    for key in path[:-1]:
+        inner = inner.setdefault(key, {})
+    inner[path[-1]] = value
+
+
+def _sort_key(kind: Any, value: Any) -> Any:
+    """Return a value in stats so that it compares as the column's values do; raises if it isn't sure how."""
+    match kind, value:
+        case _, bool():
+            pass
+        case "string", str():
+            return value.encode()
+        case "date", str() if _DATE.fullmatch(value):
+            return value
+        case "timestamp" | "timestamp_ntz", str():
+            moment = datetime.fromisoformat(value)
+            # Without a zone a timestamp is in the session's, whichever that was.
+            if (moment.tzinfo is None) == (kind == "timestamp_ntz"):
+                return moment
+        case "byte" | "short" | "integer" | "long", int():
+            return value
+        case "float" | "double", int() | Decimal() | "Infinity" | "-Infinity":
+            return 0, Decimal(value)
+        case "float" | "double", "NaN":
+            # To Spark it is greater than any number.
+            return 1, Decimal(0)
+        case str(), int() | Decimal() if kind.startswith("decimal"):
+            return value
+    raise TypeError(value)
