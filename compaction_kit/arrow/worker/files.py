@@ -17,8 +17,8 @@ from pyarrow import fs
 
 from compaction_kit.arrow.worker.checksums import check_file, checksum_path, write_checksums
 
-# Requests that a task has in flight at most, unless the executor's environment says how many.
-_MOST_REQUESTS, _REQUESTS_VARIABLE = 64, "COMPACTION_KIT_REQUESTS"
+# Requests that a task has in flight at most.
+MOST_REQUESTS = 128
 # On a local disk, files of at most this many bytes are read whole, this many bytes and files ahead.
 SMALL_BYTES, _AHEAD_BYTES, _AHEAD_FILES = 4 << 20, 8 << 20, 64
 # Local files of fewer bytes on average are not read ahead.
@@ -48,7 +48,7 @@ class Storage:
             self._threads, self._ahead_bytes, self._small_bytes = 1, _AHEAD_BYTES, SMALL_BYTES
             self.reading: dict[str, Any] = {"buffer_size": _BUFFER_BYTES, "pre_buffer": False}
             return
-        self._threads = int(os.environ.get(_REQUESTS_VARIABLE, _MOST_REQUESTS))
+        self._threads = MOST_REQUESTS
         self._ahead_bytes, self._small_bytes = _STORED_AHEAD_BYTES, STORED_SMALL_BYTES
         # A row group's columns come in few requests, at once.
         self.reading = {"buffer_size": 0, "pre_buffer": True}

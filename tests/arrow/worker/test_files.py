@@ -90,7 +90,7 @@ def test_large_objects_are_read_a_row_group_at_a_time(
 def test_requests_in_flight_are_many_and_bounded(
     s3: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setenv("COMPACTION_KIT_REQUESTS", str(most))
+    monkeypatch.setattr(files, "MOST_REQUESTS", most)
     count = 4 * most
     one = stored(s3, task_of(tmp_path, [MIXED.slice(i, 1) for i in range(count)]))
     lock, live, seen = Lock(), 0, 0
