@@ -6,7 +6,7 @@ A process has either a JVM or a server that it is connected to, named by SPARK_R
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from compaction_kit.execute import Progress
 from tests import folders, handmade
 from tests.conftest import CopyOf
 from tests.execute.meanwhile import commit_behind, once, once_rewriting
+from tests.execute.test_run import stop_at
 from tests.rows import by_spark, on_disk
 from tests.stores import BUCKET
 
@@ -49,10 +50,6 @@ SET_BY_DELTA = {
     "spark.sql.parquet.fieldId.write.enabled",
 }
 NO_JVM = "its commit needs the session's JVM, which can't be reached over Spark Connect"
-
-
-class Stop(Exception):
-    pass
 
 
 @pytest.fixture(scope="session")
@@ -84,14 +81,6 @@ def wide(tmp_path: Path) -> Path:
 
 def rows_of(spark: SparkSession, table: Path | str) -> list[str]:
     return sorted(map(str, spark.read.format("delta").load(str(table)).collect()))
-
-
-def stop_at(step: str) -> Callable[[Progress], None]:
-    def report(progress: Progress) -> None:
-        if progress.step.startswith(step):
-            raise Stop
-
-    return report
 
 
 def test_this_process_has_no_jvm(spark: SparkSession) -> None:

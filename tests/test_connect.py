@@ -36,7 +36,7 @@ def run(folder: Path, env: dict[str, str], *options: str) -> None:
     command += ["-p", "no:nbval"]
     command += [f"--basetemp={folder / 'tests'}", over_connect.__file__, *options]
     known = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    done = subprocess.run(command, env=known | env, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, env=known | env, capture_output=True, text=True, timeout=1_200)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
