@@ -53,7 +53,7 @@ bench: $(INSTALLED)  ## run every benchmark
 lint: $(INSTALLED)  ## check style, types and which way imports go
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports --no-cache
 
 clean:  ## remove what the targets made

@@ -1,13 +1,12 @@
 """An analyst's path over Spark Connect; `test_connect.py` runs these in a process of their own.
 
-A process has either a JVM or a server that it is connected to, named by SPARK_REMOTE. `make test` runs those
-that show that it works at all, and `make test-long` the others.
+A process has either a JVM or a server that it is connected to, named by SPARK_REMOTE.
 """
 
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ from compaction_kit.execute import Progress
 from tests import folders, handmade
 from tests.conftest import CopyOf
 from tests.execute.meanwhile import commit_behind, once, once_rewriting
+from tests.execute.test_run import stop_at
 from tests.rows import by_spark, on_disk
 from tests.stores import BUCKET
 
@@ -50,10 +50,6 @@ SET_BY_DELTA = {
     "spark.sql.parquet.fieldId.write.enabled",
 }
 NO_JVM = "its commit needs the session's JVM, which can't be reached over Spark Connect"
-
-
-class Stop(Exception):
-    pass
 
 
 @pytest.fixture(scope="session")
@@ -83,21 +79,8 @@ def wide(tmp_path: Path) -> Path:
     return Path(datasets.shaped_table(tmp_path / "wide", partitions=12, files=10, rows=20, commits=2))
 
 
-def of_day(strategy: str) -> list[Any]:
-    """Both ways to run a plan in one go: one by day, the other by night."""
-    return [pytest.param(way, marks=() if way == strategy else pytest.mark.nightly) for way in IN_ONE_GO]
-
-
 def rows_of(spark: SparkSession, table: Path | str) -> list[str]:
     return sorted(map(str, spark.read.format("delta").load(str(table)).collect()))
-
-
-def stop_at(step: str) -> Callable[[Progress], None]:
-    def report(progress: Progress) -> None:
-        if progress.step.startswith(step):
-            raise Stop
-
-    return report
 
 
 def test_this_process_has_no_jvm(spark: SparkSession) -> None:
@@ -107,7 +90,7 @@ def test_this_process_has_no_jvm(spark: SparkSession) -> None:
 
 @pytest.mark.works("Spark Connect", "read", "optimize", "proof", when="auto")
 @pytest.mark.works("Spark Connect", "rewrite", "restore", when="rewrite")
-@pytest.mark.parametrize("strategy", ["auto", pytest.param("rewrite", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("strategy", ["auto", "rewrite"])
 def test_the_whole_path(spark: SparkSession, changed: Path, strategy: str) -> None:
     table = ck.open_table(changed)
     before, seen, values = on_disk(changed, 4), list[Progress](), set[str | None]()
@@ -137,7 +120,7 @@ def test_the_whole_path(spark: SparkSession, changed: Path, strategy: str) -> No
     assert table.history().num_rows == 6
     assert table.versions(verify=True)["same_content_by"].to_pylist()[-1] == "proved"
     if strategy == "rewrite":
-        # A run of OPTIMIZE is undone below by day.
+        # A run of OPTIMIZE is undone below.
         assert "the same: proved" in table.diff(4, 5, verify=True).summary()
         restored = table.plan_restore(2).run()
         assert (restored.version, restored.as_planned) == (6, True)
@@ -145,7 +128,6 @@ def test_the_whole_path(spark: SparkSession, changed: Path, strategy: str) -> No
 
 
 @pytest.mark.works("Spark Connect", "vacuum")
-@pytest.mark.nightly
 def test_vacuum_deletes_what_was_planned(spark: SparkSession, changed: Path) -> None:
     table = ck.open_table(changed)
     table.plan_compaction().run(verify=False)
@@ -179,7 +161,6 @@ def test_a_plan_that_needs_arrow_is_refused_by_name(changed: Path) -> None:
         races.play(changed.parent / "lessons", "compaction with delete")
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("strategy", IN_ONE_GO)
 def test_a_cancelled_run_leaves_the_table_as_the_error_says(
     spark: SparkSession, wide: Path, strategy: str
@@ -198,7 +179,7 @@ def test_a_cancelled_run_leaves_the_table_as_the_error_says(
     assert rows_of(spark, wide) == before
 
 
-@pytest.mark.parametrize("strategy", of_day("optimize"))
+@pytest.mark.parametrize("strategy", IN_ONE_GO)
 def test_content_that_differs_is_noticed_and_undone(
     spark: SparkSession, changed: Path, strategy: str
 ) -> None:
@@ -217,7 +198,7 @@ def test_content_that_differs_is_noticed_and_undone(
     assert by_spark(spark, changed) == before
 
 
-@pytest.mark.parametrize("strategy", of_day("rewrite"))
+@pytest.mark.parametrize("strategy", IN_ONE_GO)
 def test_files_are_told_apart_whatever_their_names(
     spark: SparkSession, tmp_path: Path, strategy: str
 ) -> None:
@@ -246,7 +227,6 @@ def test_files_are_told_apart_whatever_their_names(
     assert rows_of(spark, table) == before
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("is_known", [True, False])
 def test_a_file_of_which_no_row_is_found_must_be_known_to_have_none(tmp_path: Path, is_known: bool) -> None:
     actions = []
@@ -263,7 +243,6 @@ def test_a_file_of_which_no_row_is_found_must_be_known_to_have_none(tmp_path: Pa
         plan.run()
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("strategy", IN_ONE_GO)
 def test_vectors_mapped_columns_and_batches_are_proved(
     spark: SparkSession, lived: Path, copy_of: CopyOf, strategy: str
@@ -282,7 +261,6 @@ def test_vectors_mapped_columns_and_batches_are_proved(
     assert rows_of(spark, folder) == before
 
 
-@pytest.mark.nightly
 def test_what_others_do_meanwhile(spark: SparkSession, wide: Path) -> None:
     table = ck.open_table(wide)
     plan = table.plan_compaction()
@@ -309,7 +287,6 @@ def test_a_failure_is_told_in_one_sentence(changed: Path) -> None:
 
 
 @pytest.mark.works("Spark Connect", "survey", "manifests")
-@pytest.mark.nightly
 def test_manifests_and_a_survey(changed: Path) -> None:
     table = ck.open_table(changed)
     interop.generate_manifest(table)
@@ -319,7 +296,6 @@ def test_manifests_and_a_survey(changed: Path) -> None:
     assert ck.survey(changed.parent).to_arrow()["num_files"].to_pylist() == [21]
 
 
-@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:On S3 Delta keeps the writers of one Spark driver apart")
 def test_a_table_on_s3_is_compacted(spark: SparkSession, shaped: Path, tmp_path: Path) -> None:
     # The server has its own settings, this process the environment's.
@@ -343,7 +319,6 @@ def test_what_hadoop_alone_reaches_is_refused_by_name() -> None:
 
 
 @pytest.mark.works("Spark Connect", "workbench")
-@pytest.mark.nightly
 def test_the_workbench_runs_a_plan(changed: Path) -> None:
     bench: Any = ck.workbench(changed)
     bench.session.wait(60)
@@ -356,7 +331,6 @@ def test_the_workbench_runs_a_plan(changed: Path) -> None:
     assert "content identical" in bench.footer.value
 
 
-@pytest.mark.nightly
 class TestAtLast:
     """No test has a server after it."""
 

@@ -79,7 +79,7 @@ def test_the_tables_of_a_catalog_with_an_odd_name_are_found_and_surveyed(
 
 
 @pytest.mark.parametrize(
-    "strategy", ["optimize", "arrow", pytest.param("rewrite", marks=pytest.mark.nightly)]
+    "strategy", ["arrow", *(pytest.param(s, marks=pytest.mark.nightly) for s in ("optimize", "rewrite"))]
 )
 def test_a_table_of_another_catalog_is_compacted_and_vacuumed(
     session: SparkSession, named: Path, strategy: str

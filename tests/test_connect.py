@@ -15,9 +15,8 @@ from tests.cluster import connect_server
 from tests.conftest import QUICK
 from tests.stores import ACCESS_KEY, SECRET_KEY, Server
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.nightly]
 
-NIGHTLY = ("--nightly", "-m", "nightly")
 CONFS = {"spark.connect.progress.reportInterval": "20ms"}
 # By which a session has Delta.
 _OF_DELTA = (
@@ -37,7 +36,7 @@ def run(folder: Path, env: dict[str, str], *options: str) -> None:
     command += ["-p", "no:nbval"]
     command += [f"--basetemp={folder / 'tests'}", over_connect.__file__, *options]
     known = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    done = subprocess.run(command, env=known | env, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, env=known | env, capture_output=True, text=True, timeout=1_200)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -62,14 +61,7 @@ def serving(spark: SparkSession, confs: dict[str, str]) -> Iterator[str]:
             known.remove(key) if value is None else known.set(key, value)
 
 
-@pytest.mark.nightly
-def test_spark_connect_works_at_all(spark: SparkSession, tmp_path: Path) -> None:
-    with serving(spark, QUICK | CONFS) as url:
-        run(tmp_path, {"SPARK_REMOTE": url})
-
-
-@pytest.mark.nightly
-def test_the_rest_works_over_spark_connect(spark: SparkSession, s3: Server, tmp_path: Path) -> None:
+def test_the_path_works_over_spark_connect(spark: SparkSession, s3: Server, tmp_path: Path) -> None:
     # The server reaches S3 by its session's settings, the client by its environment.
     env = {
         "AWS_ACCESS_KEY_ID": ACCESS_KEY,
@@ -78,12 +70,11 @@ def test_the_rest_works_over_spark_connect(spark: SparkSession, s3: Server, tmp_
         "AWS_ENDPOINT_URL": f"http://{s3.address}",
     }
     with serving(spark, QUICK | CONFS | s3.s3a) as url:
-        run(tmp_path, env | {"SPARK_REMOTE": url}, *NIGHTLY, "-k", "not dies")
+        run(tmp_path, env | {"SPARK_REMOTE": url}, "-k", "not dies")
 
 
-@pytest.mark.nightly
 def test_a_server_that_dies_is_told(spark: SparkSession, tmp_path: Path) -> None:
     known = spark.sparkContext.getConf()
     confs = QUICK | CONFS | {key: value for key in _OF_DELTA if (value := known.get(key))}
     with connect_server(tmp_path, confs) as (url, pid):
-        run(tmp_path, {"SPARK_REMOTE": url, over_connect.SERVER: str(pid)}, *NIGHTLY, "-k", "dies")
+        run(tmp_path, {"SPARK_REMOTE": url, over_connect.SERVER: str(pid)}, "-k", "dies")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset
 import pytest
 from pyspark.sql import SparkSession
@@ -38,10 +39,14 @@ def test_flights_are_a_file_an_airport_and_a_commit_a_day(flights: Path) -> None
     assert kinds["commit"] == 366
     assert kinds["checkpoint"] > 0
     assert sum(table.files().to_arrow()["num_records"].to_pylist()) == 336_776
+    columns = pyarrow.dataset.dataset(flights, partitioning="hive").to_table(["distance", "dep_time"])
+    assert (len(columns), columns["dep_time"].null_count) == (336_776, 8_255)
+    assert pc.sum(columns["distance"]).as_py() == 350_217_607
 
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_spark_reads_every_flight(spark: SparkSession, flights: Path) -> None:
     rows = spark.read.format("delta").load(str(flights))
     # Counted from the data: a count alone would be answered by the log.

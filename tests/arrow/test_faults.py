@@ -236,7 +236,7 @@ def assert_full_disk_is_told(table: Path, run: Callable[[], CompactionResult]) -
 
 
 @pytest.mark.parametrize(
-    "strategy", ["arrow", "optimize", pytest.param("rewrite", marks=pytest.mark.nightly)]
+    "strategy", ["arrow", *(pytest.param(s, marks=pytest.mark.nightly) for s in ("optimize", "rewrite"))]
 )
 def test_a_full_disk_is_told(spark: SparkSession, small_disk: Path, strategy: str) -> None:
     """There is room for the outputs of small partitions, and not for that of the first."""

@@ -337,7 +337,7 @@ class FirstLook:
             expect(bins).to_be_focused()
             expect(page.locator(".ck-bins-figure svg")).to_be_visible(visible=is_open == "true")
 
-    @pytest.mark.parametrize("window", [(900, 720), (853, 480)])
+    @pytest.mark.parametrize("window", [(853, 480), pytest.param((900, 720), marks=pytest.mark.nightly)])
     def test_nothing_is_cut_off_where_the_window_is_narrow(self, page: Page, window: tuple[int, int]) -> None:
         usual = page.viewport_size
         assert usual is not None

@@ -12,17 +12,21 @@ from compaction_kit.datasets import shaped_table
 from tests.browser.analyst import SECOND, AnalystsPath, part, shoot
 from tests.browser.jupyter import NothingLeaks, Window, open_window, write_notebook
 from tests.browser.labs import CELLS, Labs, make_tables
-from tests.browser.servers import jupyterlab
+from tests.browser.servers import jupyterlab, share_flights
 from tests.test_project import ROOT
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def browser(root: Path, tmp_path_factory: pytest.TempPathFactory, by_night: bool) -> Iterator[Window]:
-    """Where there is time, the kernel starts a JVM of its own, as users' kernels do."""
-    server = partial(jupyterlab, lend=not by_night)
-    yield from open_window(server, root, tmp_path_factory.mktemp("jupyter"))
+def browser(
+    root: Path, flights: Path, tmp_path_factory: pytest.TempPathFactory, by_night: bool
+) -> Iterator[Window]:
+    """Where there is time, the kernel starts a JVM of its own and makes flights, as users' kernels do."""
+    server, scratch = partial(jupyterlab, lend=not by_night), tmp_path_factory.mktemp("jupyter")
+    if not by_night:
+        share_flights(scratch, flights)
+    yield from open_window(server, root, scratch)
 
 
 class TestInJupyterLab(NothingLeaks, AnalystsPath):

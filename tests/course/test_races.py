@@ -47,6 +47,8 @@ SNAPSHOT_ISOLATION = {
 }
 # Ruled as others are: one of the same rule is played at each change, here or in lesson 5 and its solution.
 NIGHTLY = {
+    "append with append",
+    "compaction with append",
     "two deletes of the same rows",
     "compaction with delete elsewhere",
     "delete with compaction",

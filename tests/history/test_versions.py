@@ -110,7 +110,13 @@ def gapped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("lost", [(5,), (0, 1, 5), (2, 5), (7,), (9, 10), (1, 4, 8), (0, 1, 2)])
+@pytest.mark.parametrize(
+    "lost",
+    [
+        *((5,), (0, 1, 5), (2, 5), (0, 1, 2)),
+        *(pytest.param(lost, marks=pytest.mark.nightly) for lost in ((7,), (9, 10), (1, 4, 8))),
+    ],
+)
 @pytest.mark.spark
 def test_a_version_before_lost_commits_can_be_read_as_far_as_delta_reads_it(
     lost: tuple[int, ...], gapped: Path, spark: SparkSession, copy_of: CopyOf, confs: SetConf

@@ -16,15 +16,10 @@ from pyspark.sql import functions as sf
 from compaction_kit import open_table
 from compaction_kit.errors import CompactionKitError
 from tests import handmade
+from tests.arrow.worker.test_decoding import MOST, repeated
 from tests.knocks.oracle import Before, Case, Outcome, Rows, Wrong, judge_error, judge_result
 
-# As much as in tests/arrow/worker/test_decoding.py.
-MOST = 1.2 * 2**30
 _ARRAY = {"type": "array", "elementType": "integer", "containsNull": True}
-
-
-def _repeated(values: pa.Array, count: int) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array(np.arange(count, dtype=np.int32) % len(values)), values)
 
 
 def _lists(length: int, count: int) -> pa.Array:
@@ -38,9 +33,9 @@ def _column(draw: random.Random) -> tuple[Any, Any]:
         lambda: ("long", pa.array(np.full(draw.choice([2_000_000, 8_000_000]), draw.randrange(9)))),
         lambda: (
             "string",
-            _repeated(pa.array(["x" * draw.choice([2_000, 20_000])]), draw.choice([5_000, 15_000])),
+            repeated(pa.array(["x" * draw.choice([2_000, 20_000])]), draw.choice([5_000, 15_000])),
         ),
-        lambda: ("binary", _repeated(pa.array([bytes(10_000)] * 2, pa.binary()), 15_000)),
+        lambda: ("binary", repeated(pa.array([bytes(10_000)] * 2, pa.binary()), 15_000)),
         lambda: (_ARRAY, _lists(draw.choice([100_000, 1_000_000]), 24)),
     ]
     return draw.choice(ways)()

@@ -79,12 +79,15 @@ def be_a_kernel(asking: socket.socket) -> NoReturn:
     import numpy as np
     from ipykernel.kernelapp import IPKernelApp
 
-    from compaction_kit import datasets
+    from compaction_kit import datasets, reads
 
     np.random.seed()  # noqa: NPY002 - the global one, which was forked with the rest
     if FLIGHTS in os.environ:
         make, shared = datasets.flights, Path(os.environ[FLIGHTS])
         datasets.flights = lambda path: str(shutil.copytree(made_once(make, shared), path))
+    # A lesson's times are for its reader, who has them measured more often.
+    measure = reads.measure_reads
+    reads.measure_reads = lambda *known: measure(*known[:-1], repeats=1)  # type: ignore[misc]
     if KEPT in os.environ:
         attach()
     IPKernelApp.launch_instance(argv=["-f", request["file"]])

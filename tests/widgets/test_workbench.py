@@ -267,6 +267,7 @@ def test_the_lines_of_python_make_the_same_plan_and_run_it(
 
 @pytest.mark.spark
 @pytest.mark.works("local disk", "workbench")
+@pytest.mark.nightly  # By day a browser goes this path.
 def test_a_run_is_proved_measured_and_undone(own_bench: Workbench, own: Path, spark: object) -> None:
     bench, table, seen = own_bench, ck.open_table(own / "a"), list[str]()
     before, paths = table.version, sorted(table.files().to_arrow()["path"].to_pylist())
