@@ -83,8 +83,10 @@ class Rewrite(Strategy):
             if columns:
                 # A task writes a partition: as one file, or as files of so many rows.
                 rows = rows.repartition(len(np.unique(plan.groups[positions])), *map(quoted, columns))
-                num_rows, size = np.nansum(plan.planner.rows[positions]), plan.source.sizes[positions].sum()
-                most_rows = max(int(num_rows * limit / size), 1) if size > limit else 0
+                num_rows, sizes = plan.planner.rows[positions], plan.source.sizes[positions]
+                known = num_rows > 0
+                if sizes.sum() > limit and known.any():
+                    most_rows = max(int(num_rows[known].sum() * limit / sizes[known].sum()), 1)
             else:
                 size = plan.planner.model.output_bytes(positions, np.zeros(len(positions), int), 1)[0]
                 rows = rows.repartition(max(math.ceil(size / limit), 1))
