@@ -169,12 +169,12 @@ def test_a_cancelled_run_leaves_the_table_as_the_error_says(
     before = rows_of(spark, wide)
     plan = table.plan_compaction()
     with pytest.raises(RunCancelled, match="cancelled: nothing was committed, the table is as it was"):
-        plan.run(strategy=strategy, progress=stop_at("Rewriting"))
+        plan.run(strategy=strategy, progress=stop_at("Rewriting", KeyboardInterrupt))
     # Bins that were about to begin may still be written, by threads that Delta has for them.
     time.sleep(1)
     assert table.version == plan.version
     with pytest.raises(RunCancelled, match="the table was restored to version 2, as version 4"):
-        plan.run(strategy=strategy, progress=stop_at("Comparing"))
+        plan.run(strategy=strategy, progress=stop_at("Comparing", KeyboardInterrupt))
     assert table.files().num_files == plan.num_files_removed
     assert rows_of(spark, wide) == before
 
