@@ -179,7 +179,11 @@ def history_part(state: WorkbenchState) -> Part:
         return past() and (plots.lifetimes, past().lives, past().ledger, state.version)
 
     def records() -> tuple[Any, ...]:
-        return (sentence(), lifetimes()[0](*lifetimes()[1:]), _readability(past().versions)) if past() else ()
+        return (
+            (sentence(), lifetimes()[0](*lifetimes()[1:]), plots.readability(past().versions))
+            if past()
+            else ()
+        )
 
     state.observe(sampling.forget, "version")
     slider.observe(on_slide, "value")
@@ -196,7 +200,7 @@ def history_part(state: WorkbenchState) -> Part:
         Text("text", "version-text", sentence),
         restore_box(state, earlier, lambda: f"Restore version {state.version} …"),
         FigureView("ck-lifetimes-figure", lifetimes),
-        FigureView("ck-readable-figure", lambda: past() and (_readability, past().versions)),
+        FigureView("ck-readable-figure", lambda: past() and (plots.readability, past().versions)),
         live(more, past),
         on=[state, state.reading, sampling, state.planning_restore, state.restoring],
         title="History",
@@ -204,10 +208,6 @@ def history_part(state: WorkbenchState) -> Part:
         records=records,
         prepare=prepare,
     )
-
-
-def _readability(versions: pa.Table) -> Any:
-    return plots.readability({"readable": versions})
 
 
 def _rows_table(found: Any) -> Html:
