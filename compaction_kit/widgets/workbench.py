@@ -1,6 +1,7 @@
 """The workbench: one page to look at tables, plan their compaction and run it."""
 
 import base64
+import re
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -22,8 +23,8 @@ from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.tables import about_text, picker, streams_part, survey_part
 
 _SIGNS = {"running": "●", "done": "●", "cancelled": "○", "failed": "✕"}
-# Of the facts of a result, those that are said in the line below.
-_FACTS = ("version", "files", "deleted", "content")
+# Of the facts of a result, those of which the beginning is said in the line below.
+_FACTS = ("version", "deleted", "files", "seconds", "content")
 # A cell that is run again shows the workbench that it showed before, with the work that is under way.
 _OF_CELLS: "WeakValueDictionary[str | None, Workbench]" = WeakValueDictionary()
 
@@ -172,7 +173,7 @@ def _job_line(name: str, job: Job, table: str) -> str:
     said = job.message if job.running else ""
     if job.status == "done" and job.result is not None:
         facts = job.result.facts()
-        said = " · ".join(f"{fact} {facts[fact]}" for fact in _FACTS if fact in facts)
+        said = " · ".join(f"{fact} {re.split(' [(]|:', facts[fact])[0]}" for fact in _FACTS if fact in facts)
     elif job.status in ("idle", "done"):
         return ""
     # How it ended badly is said where its result would be.
