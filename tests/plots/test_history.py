@@ -70,7 +70,6 @@ def test_each_file_is_a_bar_coloured_by_what_added_it() -> None:
     assert figure.get_suptitle() == "4 files in 3 versions, 1 live now"
     assert boxes_of(figure) == 4
     assert legend_of(figure) == {"written", "changed", "compacted"}
-    assert plots.to_png(figure, dpi=50).startswith(b"\x89PNG")
 
 
 def test_many_files_with_the_same_life_share_a_bar() -> None:
@@ -112,7 +111,6 @@ def test_storage_says_what_the_latest_version_takes_and_who_can_be_read() -> Non
     assert [bar.get_height() for bar in sizes.patches if isinstance(bar, Rectangle)] == [7 * MIB]
     # Neighbours of one kind are one.
     assert strip_of(strip) == [(-0.5, 1), (0.5, 2), (2.5, 1), (3.5, 1)]
-    assert plots.to_png(figure, dpi=50).startswith(b"\x89PNG")
 
 
 def test_the_strip_of_versions_says_how_many_can_be_read() -> None:
@@ -165,5 +163,4 @@ def test_lost_versions_are_marked_by_colour_and_hatch_and_nothing_is_drawn_of_wh
 
 @pytest.mark.parametrize("count", [1, 1_000])
 def test_any_number_of_versions_is_drawn(count: int) -> None:
-    figure = plots.vacuum(STORAGE.slice(0, 0), versions_of("y" * count, "y" * count), "A finding")
-    assert plots.to_png(figure, dpi=40).startswith(b"\x89PNG")
+    plots.vacuum(STORAGE.slice(0, 0), versions_of("y" * count, "y" * count), "A finding")
