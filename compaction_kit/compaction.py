@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -131,13 +132,19 @@ class CompactionPlan(BinPlan):
 
     def plot(self) -> Figure:
         """Draw the sizes now and as predicted on one scale, and the bins as packed bars."""
-        limits = self.thresholds.min_file_size, self.thresholds.max_file_size, self.planner.largest_bin
-        sizes, outputs = (self.source.sizes, self.sizes_after), self.outcome.bytes_added
-        return plots.plan(*sizes, self.files, outputs, *limits, self.bin_names, bin_limit(self))
+        return plots.plan(self._sizes(), self._packing(), self.num_bins)
 
     def plot_sizes(self, former: "CompactionPlan | None" = None) -> Figure:
         """Draw the sizes alone, and those after another plan of the same files as an outline."""
-        return plots.before_after(
+        return self._sizes(former)()
+
+    def plot_bins(self) -> Figure:
+        """Draw the bins alone."""
+        return self._packing()()
+
+    def _sizes(self, former: "CompactionPlan | None" = None) -> Callable[..., plots.Chart]:
+        return partial(
+            plots.before_after,
             self.source.sizes,
             self.sizes_after,
             min_file_size=self.thresholds.min_file_size,
@@ -146,10 +153,9 @@ class CompactionPlan(BinPlan):
             former=None if former is None else former.sizes_after,
         )
 
-    def plot_bins(self) -> Figure:
-        """Draw the bins alone."""
-        limit = self.thresholds.max_file_size
-        return plots.bins(self.files, self.outcome.bytes_added, limit, self.bin_names, bin_limit(self))
+    def _packing(self) -> Callable[..., plots.Chart]:
+        outputs, limit = self.outcome.bytes_added, self.thresholds.max_file_size
+        return partial(plots.bins, self.files, outputs, limit, self.bin_names, bin_limit(self))
 
     def parts(self) -> Sequence[object]:
         """The sentences, and the figure."""

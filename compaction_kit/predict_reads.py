@@ -98,7 +98,9 @@ class ReadPrediction(Record):
 
     def plot(self) -> Figure:
         """Draw the files opened in each layout."""
-        return plots.predicted_reads(self.query, self.layouts, self.finding)
+        opened = {row["layout"]: row["files_opened"] for row in self.layouts.to_pylist()}
+        what = "files opened; all but now are predicted" if len(opened) > 1 else "files opened"
+        return plots.layouts(self.finding, opened, self.facts(), what, self.query)
 
     def parts(self) -> Sequence[object]:
         """Return the sentences, the layouts as a table, and drawn."""

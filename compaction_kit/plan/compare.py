@@ -44,7 +44,10 @@ class Comparison(Record):
         """Draw the files touched by a narrow range in each layout."""
         from compaction_kit import plots
 
-        return plots.layouts(self.layouts, self.column)
+        touched = {row["layout"]: row["range_files"] for row in self.layouts.to_pylist()}
+        best = min(touched, key=lambda name: touched[name] or 0)
+        finding = f"A narrow range of {self.column} touches the fewest files {best}"
+        return plots.layouts(finding, touched, self.facts(), "files touched")
 
     def facts(self) -> dict[str, str]:
         """The files that a narrow range touches, of those that a layout has."""

@@ -4,14 +4,13 @@ Every figure's title is its finding, and its label (`get_label()`) says the same
 can't see it.
 """
 
-from compaction_kit.plots.comparisons import layouts, predicted_reads, reads, survey
-from compaction_kit.plots.history import history, lifetimes, manifest
+from compaction_kit.plots.comparisons import layouts, reads, survey
+from compaction_kit.plots.history import history, lifetimes, manifest, readability, storage, vacuum
 from compaction_kit.plots.sink_log import sink_log
 from compaction_kit.plots.sizes import before_after, bins, file_sizes, plan
 from compaction_kit.plots.style import LIVE, LOST, NEW, SMALL, TOMBSTONED, Chart, to_html, to_png, to_svg
 from compaction_kit.plots.timeline import timeline, timelines
-from compaction_kit.plots.versions import readability, storage, vacuum
 
 __all__ = ["LIVE", "LOST", "NEW", "SMALL", "TOMBSTONED", "Chart", "before_after", "bins", "file_sizes"]
-__all__ += ["history", "layouts", "lifetimes", "manifest", "plan", "predicted_reads", "readability", "reads"]
-__all__ += ["sink_log", "storage", "survey", "timeline", "timelines", "to_html", "to_png", "to_svg", "vacuum"]
+__all__ += ["history", "layouts", "lifetimes", "manifest", "plan", "readability", "reads", "sink_log"]
+__all__ += ["storage", "survey", "timeline", "timelines", "to_html", "to_png", "to_svg", "vacuum"]

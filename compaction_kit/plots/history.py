@@ -1,36 +1,53 @@
-"""Figures of a table's past: the files of each version, when each file was live, which a manifest lists."""
+"""Figures over versions: files and their lives, what a manifest lists, bytes stored, which can be read."""
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from compaction_kit.plots import style
-from compaction_kit.plots.style import INK, LIVE, LOST, NEW, SMALL, SMALL_HATCH, Chart
-from compaction_kit.text import format_count
+from compaction_kit.plots.style import INK, LIVE, LOST, NEW, OTHER, SMALL, SMALL_HATCH, TOMBSTONED, Chart
+from compaction_kit.text import format_count, format_size
 
 # By what added a file: the kind of the version's operation.
-_LOOKS: dict[str, style.Look] = {
+_ADDED_BY: dict[str, style.Look] = {
     "written": (LIVE, ""),
     "compacted": (NEW, ""),
     "changed": (SMALL, SMALL_HATCH),
-    "restored": (style.OTHER, "xxx"),
+    "restored": (OTHER, "xxx"),
     "there before": (LIVE, "..."),
 }
 _KINDS = {"OPTIMIZE": "compacted", "REORG": "compacted", "RESTORE": "restored", "CLONE": "restored"}
 _KINDS |= dict.fromkeys(("DELETE", "UPDATE", "MERGE"), "changed")
-# Beyond so many, files with the same life share a bar.
+# Above this number files with the same life share a bar.
 _MOST_BARS = 60
+_READABLE: dict[str, style.Look] = {
+    "yes": (LIVE, ""),
+    "blocked": (OTHER, SMALL_HATCH),
+    "unsupported": (OTHER, "xxx"),
+    "missing files": (LOST, "xxx"),
+    "log gone": (TOMBSTONED, "..."),
+}
+_AT_VACUUM: dict[str, style.Look] = {
+    "readable": _READABLE["yes"],
+    "lost": _READABLE["missing files"],
+    "blocked": _READABLE["blocked"],
+    "gone before": _READABLE["log gone"],
+}
+_STORED: dict[str, style.Look] = {
+    "live": (LIVE, ""),
+    "tombstoned": (TOMBSTONED, ""),
+    "orphaned": (style.ORPHANED, "\\\\\\"),
+}
 
 
 def history(ledger: pa.Table) -> Chart:
-    """Live files after each version, with the versions marked that changed no data.
-
-    Args:
-        ledger: What `Table.history()` returns.
-    """
+    """Draw live files after each version of `Table.history()`, and mark versions that changed no data."""
     known = ledger.filter(ledger["num_files"].is_valid())
     versions, counts = known["version"].to_numpy(), known["num_files"].to_numpy()
     last, most = int(counts[-1]) if len(counts) else 0, counts.max(initial=0)
@@ -45,17 +62,17 @@ def history(ledger: pa.Table) -> Chart:
             text = f"{style.short(row['operation'] or '')}\nversion {row['version']}".strip()
             axis.axvline(row["version"], color=NEW, linewidth=1, linestyle=":")
             style.note(axis, text, (row["version"], most * 1.12), color=NEW, va="top", annotation_clip=False)
-    axis.set(xlabel="version", ylabel="files", ylim=(0, max(most, 1) * 1.15))
+    axis.set(ylabel="files", ylim=(0, max(most, 1) * 1.15))
     axis.margins(x=0.08)
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axis.yaxis.set_major_formatter("{x:,.0f}")
+    _version_axis(axis)
+    style.count_ticks(axis.yaxis, 6)
     style.legend(axis, "upper left")
     style.calm(axis, "y")
     return figure
 
 
 def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) -> Chart:
-    """Each file from the version that added it to the one that removed it.
+    """Draw each file from the version that added it to the one that removed it.
 
     Args:
         lives: path, added and removed of each life, as `TransactionLog.lifetimes` returns them.
@@ -63,15 +80,22 @@ def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) ->
         version: One to mark by a line; None for none.
     """
     latest = max([*history["version"].to_pylist(), *lives["added"].to_pylist(), 0])
-    figure = style.chart(style.WIDTH, 4.0, _finding(lives, latest))
+    title, live = "No version has a file", lives["removed"].null_count
+    if len(lives):
+        num_files = format_count(len(pc.unique(lives["path"])), "file")
+        title = f"{num_files} in {latest + 1:,} versions, {live:,} live now"
+    figure = style.chart(style.WIDTH, 4.0, title)
     axis = figure.subplots()
-    added, removed, counts = _groups(lives, latest + 1)
-    bottom = np.cumsum(counts)
-    num_files = int(counts.sum())
-    kinds = _kinds_of(history)
+    spans = pa.table({"added": lives["added"], "removed": pc.fill_null(lives["removed"], latest + 1)})
+    bars = spans.append_column("count_all", pa.array(np.ones(len(spans), np.int64)))
+    is_fine = len(spans) > _MOST_BARS
+    if is_fine:
+        bars = spans.group_by(["added", "removed"]).aggregate([([], "count_all")])
+    bars = bars.sort_by([("added", "ascending"), ("removed", "ascending")])
+    added, removed, counts = (bars[name].to_numpy() for name in ("added", "removed", "count_all"))
+    bottom, kinds = np.cumsum(counts), _kinds_of(history)
     names = np.array([kinds.get(version, "written") for version in added.tolist()], str)
-    is_fine = num_files > _MOST_BARS
-    for name, look in _LOOKS.items():
+    for name, look in _ADDED_BY.items():
         mine = names == name
         sides = [side[mine] for side in (added - 0.5, removed - 0.5, bottom - counts, bottom)]
         # Without an edge of their own, bars of less than a pixel let the paper through between them.
@@ -81,26 +105,14 @@ def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) ->
         axis.axvline(version, color=INK, linewidth=1, linestyle="--")
         style.note(axis, f"version {version}", (version, 0), (3, 3), annotation_clip=False)
     first = min(lives["added"].to_pylist(), default=0)
-    axis.set(xlabel="version", ylabel="files, by when they were added", xlim=(first - 0.5, latest + 0.5))
-    axis.set_ylim(max(num_files, 1), 0)
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.set(ylabel="files, by when they were added", xlim=(first - 0.5, latest + 0.5))
+    axis.set_ylim(max(len(lives), 1), 0)
+    _version_axis(axis)
     style.count_ticks(axis.yaxis)
     style.calm(axis, "x")
-    style.legend(
-        figure, "outside lower right", {name: look for name, look in _LOOKS.items() if name in names}
-    )
+    looks = {name: look for name, look in _ADDED_BY.items() if name in names}
+    style.legend(figure, "outside lower right", looks)
     return figure
-
-
-def _groups(lives: pa.Table, end: int) -> list[np.ndarray]:
-    """From which version to which how many files were live: one file each, or more, if there are many."""
-    spans = pa.table({"added": lives["added"], "removed": pc.fill_null(lives["removed"], end)})
-    if len(spans) <= _MOST_BARS:
-        counted = spans.append_column("count_all", pa.array(np.ones(len(spans), np.int64)))
-    else:
-        counted = spans.group_by(["added", "removed"]).aggregate([([], "count_all")])
-    counted = counted.sort_by([("added", "ascending"), ("removed", "ascending")])
-    return [counted[name].to_numpy() for name in ("added", "removed", "count_all")]
 
 
 def _kinds_of(history: pa.Table) -> dict[int, str]:
@@ -112,25 +124,20 @@ def _kinds_of(history: pa.Table) -> dict[int, str]:
     return kinds | ({known[0]: "there before"} if known and known[0] > 0 else {})
 
 
-def _finding(lives: pa.Table, latest: int) -> str:
-    if not len(lives):
-        return "No version has a file"
-    live = lives["removed"].null_count
-    return (
-        f"{format_count(len(pc.unique(lives['path'])), 'file')} in {latest + 1:,} versions, {live:,} live now"
-    )
-
-
 def manifest(by_version: pa.Table, version: int | None) -> Chart:
-    """How many of each version's live files a manifest lists; at its own version all of them.
+    """Draw how many of each version's live files a manifest lists; at its own version all of them.
 
     Args:
         by_version: One row a version: version, num_live, num_listed.
         version: The one whose files are exactly those listed; None for none.
     """
-    versions = by_version["version"].to_numpy()
-    live, listed = by_version["num_live"].to_numpy(), by_version["num_listed"].to_numpy()
-    figure = style.chart(style.WIDTH, 2.8, _manifest_finding(by_version, version))
+    versions, live, listed = (by_version[name].to_numpy() for name in ("version", "num_live", "num_listed"))
+    which = "of no one version" if version is None else f"that of version {version}"
+    title = f"The manifest is {which}: it lists {listed[-1]:,} of {live[-1]:,} files live now"
+    if version == versions[-1]:
+        num_live = format_count(int(live[-1]), "live file")
+        title = f"The manifest lists the {num_live} of the current version"
+    figure = style.chart(style.WIDTH, 2.8, title)
     axis = figure.subplots()
     # Each version's count holds from half a step before it to half a step after.
     edges = np.append(versions - 0.5, versions[-1] + 0.5)
@@ -138,23 +145,166 @@ def manifest(by_version: pa.Table, version: int | None) -> Chart:
     axis.stairs(live, edges, baseline=None, color=LIVE, linewidth=1.5, label="live")
     how: dict[str, Any] = {"color": NEW, "linewidth": 1.5, "linestyle": "--"}
     axis.stairs(listed, edges, baseline=None, label="of them listed", **how)
+    most = live.max(initial=1)
     if version is not None:
         axis.axvline(version, color=NEW, linewidth=1, linestyle=":")
-        at, text = (version, live.max(initial=1) * 1.3), f"the manifest's version: {version}"
         x, side = (-4, "right") if version > versions.mean() else (4, "left")
-        style.note(axis, text, at, (x, 0), NEW, ha=side, va="top")
-    axis.set(xlabel="version", ylabel="files", ylim=(0, live.max(initial=1) * 1.35))
+        text = f"the manifest's version: {version}"
+        style.note(axis, text, (version, most * 1.3), (x, 0), NEW, ha=side, va="top")
+    axis.set(ylabel="files", ylim=(0, most * 1.35))
     axis.margins(x=0.08)
-    for ticks in (axis.xaxis, axis.yaxis):
-        ticks.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    _version_axis(axis)
+    axis.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     style.calm(axis, "y")
     style.legend(axis, "upper left")
     return figure
 
 
-def _manifest_finding(by_version: pa.Table, version: int | None) -> str:
-    last = by_version.slice(by_version.num_rows - 1).to_pylist()[0]
-    if version == last["version"]:
-        return f"The manifest lists the {format_count(last['num_live'], 'live file')} of the current version"
-    which = "of no one version" if version is None else f"that of version {version}"
-    return f"The manifest is {which}: it lists {last['num_listed']:,} of {last['num_live']:,} files live now"
+def storage(rows: pa.Table, orphaned_bytes: int, versions: pa.Table) -> Chart:
+    """Draw the bytes that each version left, and which versions can be read.
+
+    Args:
+        rows: version, live_bytes, tombstoned_bytes, gone_bytes; see `Storage.versions`.
+        orphaned_bytes: Of the files on disk that no version has.
+        versions: What `Table.versions()` returns.
+    """
+    numbers = rows["version"].to_numpy()
+    stacks = [rows[name].to_numpy() for name in ("live_bytes", "tombstoned_bytes", "gone_bytes")]
+    live, tombstoned, gone = (int(stack[-1]) for stack in stacks)
+    title = f"{format_size(live)} live, {format_size(tombstoned)} tombstoned"
+    for size, kind in ((gone, "gone"), (orphaned_bytes, "orphaned")):
+        title += f", {format_size(size)} {kind}" if size else ""
+    figure = style.chart(style.WIDTH, 3.9, title, _counts(versions))
+    axis, strip = figure.subplots(2, 1, sharex=True, height_ratios=[1, 0.11])
+    edges = np.append(numbers, numbers[-1] + 1) - 0.5
+    top = np.zeros(len(edges))
+    looks = {"live": _STORED["live"], "tombstoned, on disk": _STORED["tombstoned"], "gone": ("none", "...")}
+    for stack, (label, look) in zip(stacks, looks.items(), strict=True):
+        height = np.append(stack, stack[-1])
+        if height.any():
+            how = style.fill(look) | {"edgecolor": TOMBSTONED}
+            axis.fill_between(edges, top, top + height, step="post", linewidth=0, label=label, **how)
+            top = top + height
+    width = max(len(numbers) / 40, 0.5)
+    right = edges[-1]
+    if orphaned_bytes:
+        axis.bar(right + width, orphaned_bytes, width, label="orphaned", **style.fill(_STORED["orphaned"]))
+        right += 2 * width
+    largest = max(float(top.max(initial=0)), orphaned_bytes, 1.0)
+    axis.set(ylabel="data files", ylim=(0, largest * 1.05))
+    style.size_ticks(axis.yaxis, largest, 4)
+    style.legend(axis, "upper left")
+    style.calm(axis, "y")
+    _draw_strip(figure, strip, versions)
+    start = min(edges[0], versions["version"][0].as_py() - 0.5)
+    ticks = MaxNLocator(integer=True).tick_values(start + 0.5, numbers[-1])
+    strip.set(xlabel="version", xlim=(start, right))
+    strip.set_xticks([tick for tick in ticks if start < tick <= numbers[-1]])
+    return figure
+
+
+def readability(versions: pa.Table) -> Chart:
+    """Draw a strip of `Table.versions()`, coloured by whether each can be read."""
+    readable = versions["readable"].to_pylist().count("yes")
+    title = f"{readable:,} of {format_count(len(versions), 'version')} can be read"
+    figure = style.chart(style.WIDTH, 1.5, title, _counts(versions))
+    axis = figure.subplots()
+    _draw_strip(figure, axis, versions)
+    _version_axis(axis)
+    return figure
+
+
+def vacuum(storage: pa.Table, versions: pa.Table, finding: str) -> Chart:
+    """Draw the versions that can be read now and after, and the storage now and after.
+
+    Args:
+        storage: Bytes by kind: kind, size_bytes, size_bytes_after; see `VacuumPlan.storage`.
+        versions: version, readable, readable_after; see `VacuumPlan.versions`.
+        finding: The title.
+    """
+    before, after = (np.array(versions[name].to_pylist()) for name in ("readable", "readable_after"))
+    now, then = before == "yes", after == "yes"
+    refused = [np.isin(names, ["blocked", "unsupported"]) for names in (before, after)]
+    states = [
+        np.select([now, refused[0]], ["readable", "blocked"], "gone before"),
+        np.select([then, now, refused[1]], ["readable", "lost", "blocked"], "gone before"),
+    ]
+    counts = (
+        f"{format_count(int(now.sum()), 'version')} can be read now, {int(then.sum()):,} after, "
+        f"{int((now & ~then).sum()):,} are lost"
+    )
+    rows, totals = storage.to_pylist(), np.zeros(2)
+    stored = [
+        f"{row['kind']} {format_size(row['size_bytes'])} now and {format_size(row['size_bytes_after'])} after"
+        for row in rows
+    ]
+    figure = style.chart(style.WIDTH, 3.6, finding, counts, f"Stored: {', '.join(stored)}")
+    upper, lower = figure.subplots(2, 1, height_ratios=(1, 1.25))
+    numbers = versions["version"].to_numpy()
+    for position, names in enumerate(states):
+        _draw_runs(upper, numbers, names, (position - 0.35, 0.7), _AT_VACUUM)
+    upper.set_xlim(numbers[0] - 0.5, numbers[-1] + 0.5)
+    _version_axis(upper)
+    _now_and_after(upper, {name: look for name, look in _AT_VACUUM.items() if name in np.append(*states)})
+    upper.grid(False)
+    for row in rows:
+        sizes = np.array([row["size_bytes"], row["size_bytes_after"]])
+        lower.barh([0, 1], sizes, left=totals, height=0.7, linewidth=0, **style.fill(_STORED[row["kind"]]))
+        totals = totals + sizes
+    for position, total in enumerate(totals):
+        style.note(lower, format_size(total), (total, position), va="center")
+    largest = totals.max(initial=1)
+    lower.set(xlim=(0, largest * 1.12), xlabel="stored")
+    style.size_ticks(lower.xaxis, largest, 8)
+    _now_and_after(lower, {row["kind"]: _STORED[row["kind"]] for row in rows if row["size_bytes"]})
+    return figure
+
+
+def _version_axis(axis: Axes) -> None:
+    axis.set_xlabel("version")
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _now_and_after(axis: Axes, looks: Mapping[str, style.Look]) -> None:
+    axis.set_yticks([0, 1], ["now", "after"])
+    axis.set_ylim(1.5, -0.5)
+    style.calm(axis, "x")
+    if looks:
+        style.legend(axis, "lower right", looks, bbox_to_anchor=(1, 1), borderaxespad=0)
+
+
+def _draw_strip(figure: Chart, axis: Axes, versions: pa.Table) -> None:
+    """Draw a strip of the versions across, coloured by whether they can be read, and say how many are."""
+    numbers, readable = versions["version"].to_numpy(), versions["readable"].to_pylist()
+    _draw_runs(axis, numbers, np.array(readable), (0, 1), _READABLE)
+    axis.set(xlim=(numbers[0] - 0.5, numbers[-1] + 0.5), ylim=(0, 1), yticks=[])
+    style.calm(axis, "x")
+    axis.grid(False)
+    axis.spines[["left", "bottom"]].set_visible(False)
+    counts = Counter(readable)
+    looks = {f"{name} ({counts[name]:,})": look for name, look in _READABLE.items() if counts[name]}
+    title: dict[str, Any] = {"title": "Can it be read?", "title_fontsize": style.SMALLEST_TEXT}
+    style.legend(figure, "outside lower right", looks, **title)
+
+
+def _draw_runs(
+    axis: Axes,
+    numbers: np.ndarray,
+    names: np.ndarray,
+    rows: tuple[float, float],
+    looks: Mapping[str, style.Look],
+) -> None:
+    """Draw a box for each run of neighbouring versions with one name; `rows` is its bottom and height."""
+    ends = np.flatnonzero(np.append((names[1:] != names[:-1]) | (np.diff(numbers) != 1), True))
+    starts = np.append(0, ends[:-1] + 1)
+    for name, look in looks.items():
+        mine = names[starts] == name
+        if mine.any():
+            left = numbers[starts[mine]] - 0.5
+            spans = list(zip(left, numbers[ends[mine]] + 0.5 - left, strict=True))
+            axis.broken_barh(spans, rows, linewidth=0, **style.fill(look))
+
+
+def _counts(versions: pa.Table) -> str:
+    counts = Counter(versions["readable"].to_pylist())
+    return ", ".join(f"{status}: {counts[status]:,}" for status in _READABLE if counts[status])

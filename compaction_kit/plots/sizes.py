@@ -1,6 +1,6 @@
 """Figures of file sizes: one table's, before and after, and the bins of a plan."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,14 +18,13 @@ from compaction_kit.text import format_count, format_size
 _MOST_LABELLED = 18
 # How much of a bucket its bar fills.
 _BAR = 0.92
-_MOST_BINS = 60
-_BINS_WIDTH_PIXELS = 500
+_MOST_BINS, _BINS_WIDTH_PIXELS = 60, 500
 # The height of the axes of files as a multiple of the highest bar: with room for its number, and for the name
 # of a threshold above that.
 _ROOM_FOR_NUMBER, _ROOM_FOR_BOTH = 1.18, 1.6
 # In inches: on the workbench's page beside the controls, where the window is small.
 _SIZES_WIDTH, _SIZES_HEIGHT = 5.0, 3.6
-# What sizes beside an axis take, such as "512 MiB".
+# What sizes beside an axis take, in inches, such as "512 MiB".
 _TICKS_WIDTH = 0.66
 
 
@@ -51,6 +50,7 @@ def before_after(
     max_file_size: int | None = None,
     largest: int | None = None,
     former: np.ndarray | None = None,
+    figure: Chart | None = None,
 ) -> Chart:
     """Draw two histograms, one above the other, on one scale.
 
@@ -62,68 +62,15 @@ def before_after(
         largest: Bytes of the largest bin that there could be: "after" is a plan's prediction, and the axes
             have room for every plan of these files. None if it is no prediction.
         former: Bytes of each live file after the plan before this one, drawn as an outline.
+        figure: Where to draw, which may be a part of a figure; None for a figure of its own.
     """
-    # By hand: it is drawn while a slider moves, and matplotlib's own layout takes as long as the drawing.
-    figure = Chart(figsize=(_SIZES_WIDTH, _SIZES_HEIGHT))
-    figure.subplots_adjust(left=0.165, right=0.985, top=0.86, bottom=0.07, hspace=0.12)
-    return _draw_before_after(figure, before, after, min_file_size, max_file_size, largest, former)
-
-
-def bins(
-    files: pa.Table,
-    outputs: np.ndarray,
-    max_file_size: int,
-    names: Sequence[str] = (),
-    limit: str | None = None,
-) -> Chart:
-    """Draw a bar a bin, a segment a file, the predicted output as a mark, the target as a line.
-
-    Args:
-        files: A plan's files: size_bytes and bin_id of each.
-        outputs: The predicted bytes of each bin's output.
-        max_file_size: Bytes that a bin may hold.
-        names: What each bin is called; numbers from 0 if left out.
-        limit: The end of the title: how large a bin may be. None: " of at most" `max_file_size`.
-    """
-    figure = Chart(figsize=(style.WIDTH, _bins_height(outputs)), layout="constrained")
-    return _draw_bins(figure, files, outputs, max_file_size, names, limit)
-
-
-def plan(
-    before: np.ndarray,
-    after: np.ndarray,
-    files: pa.Table,
-    outputs: np.ndarray,
-    min_file_size: int,
-    max_file_size: int,
-    largest: int,
-    names: Sequence[str] = (),
-    limit: str | None = None,
-) -> Chart:
-    """Draw a plan's sizes as `before_after` does and, if it has bins, those below as `bins` does."""
-    limits = min_file_size, max_file_size, largest
-    if not len(files):
-        return before_after(before, after, min_file_size=limits[0], max_file_size=limits[1], largest=largest)
-    height = _bins_height(outputs)
-    figure = Chart(figsize=(style.WIDTH, _SIZES_HEIGHT + height), layout="constrained")
-    (upper,), (lower,) = figure.subfigures(2, 1, squeeze=False, height_ratios=(_SIZES_HEIGHT, height))
-    _draw_before_after(upper, before, after, *limits)
-    _draw_bins(lower, files, outputs, max_file_size, names, limit)
-    figure.set_label(f"{upper.get_label()}. {lower.get_label()}")
-    return figure
-
-
-def _draw_before_after(
-    figure: style.F,
-    before: np.ndarray,
-    after: np.ndarray,
-    min_file_size: int | None,
-    max_file_size: int | None,
-    largest: int | None,
-    former: np.ndarray | None = None,
-) -> style.F:
+    if figure is None:
+        # By hand: it is drawn while a slider moves, and matplotlib's own layout takes as long as the drawing.
+        figure = Chart(figsize=(_SIZES_WIDTH, _SIZES_HEIGHT))
+        figure.subplots_adjust(left=0.165, right=0.985, top=0.86, bottom=0.07, hspace=0.12)
     now, then = Histogram.of(before), Histogram.of(after)
-    histograms = [now, then] + ([] if former is None else [Histogram.of(former)])
+    ghosts = [] if former is None else [Histogram.of(former)]
+    histograms = [now, then, *ghosts]
     # Files and bytes now, a gap, files and bytes afterwards; the lowest axis has the sizes' labels.
     grid = figure.add_gridspec(5, 1, height_ratios=(3, 1.4, 0.65, 3, 1.4))
     lowest = figure.add_subplot(grid[4])
@@ -137,112 +84,42 @@ def _draw_before_after(
     room = _ROOM_FOR_BOTH if limits else _ROOM_FOR_NUMBER
     _panel((files_now, bytes_now), now, small, tops, room)
     _panel((files_then, lowest), then, np.zeros(len(then.num_files), dtype=bool), tops, room, NEW)
-    for ghost in histograms[2:]:
+    outline: dict[str, Any] = {"edgecolor": MUTED, "linestyle": (0, (3, 2)), "linewidth": 1, "fill": False}
+    for ghost in ghosts:
         for axis, heights in ((files_then, ghost.num_files), (lowest, ghost.size_bytes)):
-            outline: dict[str, Any] = {
-                "edgecolor": MUTED,
-                "linestyle": (0, (3, 2)),
-                "linewidth": 1,
-                "fill": False,
-            }
             axis.add_artist(StepPatch(heights, np.log2(ghost.edges.astype(float)), **outline))
         what = "dashed: the plan before this one"
         style.note(files_then, what, (1, 1), (0, 3), MUTED, xycoords="axes fraction", ha="right")
     names, about = (("before", "after"), "") if largest is None else (("now", "after (predicted)"), "about ")
     for axis, name in zip((files_now, files_then), names, strict=True):
         axis.set_title(name, loc="left", y=1.0, pad=3, fontsize=9, color=INK)
-    for pair, size, name in (
-        ((files_now, bytes_now), min_file_size, "minimum"),
-        ((files_then, lowest), max_file_size, "target"),
-    ):
-        if size is not None:
-            _threshold(pair, size, name)
+    if min_file_size is not None:
+        _threshold((files_now, bytes_now), min_file_size, "minimum")
+    if max_file_size is not None:
+        _threshold((files_then, lowest), max_file_size, "target")
     sizes = f"{format_size(before.sum())} → {about}{format_size(after.sum())}"
     return style.titled(figure, f"{len(before):,} → {format_count(len(after), 'file')}, {sizes}")
 
 
-def _panel(
-    axes: Sequence[Axes],
-    histogram: Histogram,
-    small: np.ndarray,
-    tops: Sequence[float],
-    room: float,
-    colour: str = LIVE,
-) -> None:
-    """Files upwards in the first axes, bytes downwards in the second, on an axis that has been set up.
-
-    `tops` are the greatest numbers of files and of bytes in a bucket that there is to be room for.
-    """
-    left, right = np.log2(histogram.edges[:-1].astype(float)), np.log2(histogram.edges[1:].astype(float))
-    ends = left + _BAR * (right - left)
-    files, size = axes
-    for axis, heights in ((files, histogram.num_files), (size, histogram.size_bytes)):
-        large, low = ~small & (heights > 0), small & (heights > 0)
-        style.boxes(axis, (left[large], ends[large], 0, heights[large]), (colour, ""), colour, 0.5)
-        style.boxes(axis, (left[low], ends[low], 0, heights[low]), (SMALL, SMALL_HATCH), "white", 0)
-        style.calm(axis, "y")
-    start, end = files.get_xlim()
-    if end - start <= _MOST_LABELLED:
-        for x, count in zip((left + right) / 2, histogram.num_files, strict=True):
-            if count:
-                files.annotate(f"{count:,}", (x, count), ha="center", va="bottom", fontsize=8.25, color=INK)
-    for axis in axes:
-        # Otherwise matplotlib lays the ticks out twice, to find a place beside them.
-        beside = axis.transAxes + ScaledTranslation(-_TICKS_WIDTH, 0, axis.figure.dpi_scale_trans)
-        axis.yaxis.set_label_coords(0, 0.5, beside)
-    files.set(ylabel="files", ylim=(0, room * max(tops[0], 1)))
-    style.count_ticks(files.yaxis, 4)
-    size.set(ylabel="bytes", ylim=(1.05 * max(tops[1], 1), 0))
-    style.size_ticks(size.yaxis, 1.05 * max(tops[1], 1), 3, with_zero=False)
-
-
-def _tops(histograms: Sequence[Histogram], now: Histogram | None = None) -> tuple[float, float]:
-    """The greatest numbers of files and of bytes in a bucket: of these, and of any plan for those of now."""
-    counts, sizes = ([h.num_files for h in histograms], [h.size_bytes for h in histograms])
-    if now is not None:
-        # A bin takes at least two files, and what it adds to a bucket comes from the buckets below.
-        below = [np.append(0, np.cumsum(values)) for values in (now.num_files, now.size_bytes)]
-        counts.append(np.append(now.num_files, 0) + np.minimum(below[0] / 2, below[1] / now.edges))
-        sizes.append(now.size_bytes.sum(keepdims=True))
-    return float(np.concatenate(counts).max(initial=0)), float(np.concatenate(sizes).max(initial=0))
-
-
-def _threshold(axes: Sequence[Axes], size_bytes: int, name: str) -> None:
-    """A line at a size; one beyond the axis stands at its end."""
-    low, high = axes[0].get_xlim()
-    size, text = float(np.log2(size_bytes)), f"{name} {format_size(size_bytes)}"
-    x = min(max(size, low), high)
-    for axis in axes:
-        axis.axvline(x, color=INK, linestyle="--", linewidth=1)
-    text = f"← {text}" if size < low else f"{text} →" if size > high else text
-    is_left = x < low + 0.3 * (high - low)
-    where = {"xycoords": ("data", "axes fraction"), "ha": "left" if is_left else "right", "va": "top"}
-    style.note(axes[0], text, (x, 1), (4 if is_left else -4, -1), INK, **where)
-
-
-def _size_axis(axis: Axes, histograms: Sequence[Histogram], limits: Sequence[int]) -> None:
-    """A log₂ axis in binary units that has room for everything drawn."""
-    ends = [edge for h in histograms if h.num_files.any() for edge in (h.edges[0], h.edges[-1])]
-    low, high = np.log2(float(min([*ends, *limits]))), np.log2(float(max([*ends, *limits])))
-    axis.set_xlim(np.floor(low) - 0.5, np.ceil(high) + 0.5)
-    step = max(1, int(np.ceil((high - low) / 7)))
-    ticks = np.arange(np.floor(low), np.ceil(high) + 1, step)
-    axis.set_xticks(ticks, [format_size(2**tick) for tick in ticks])
-
-
-def _bins_height(outputs: np.ndarray) -> float:
-    """In inches."""
-    return 1.4 + 0.22 * min(max(len(outputs), 3), _MOST_BINS)
-
-
-def _draw_bins(
-    figure: style.F,
+def bins(
     files: pa.Table,
     outputs: np.ndarray,
     max_file_size: int,
-    names: Sequence[str],
-    limit: str | None,
-) -> style.F:
+    names: Sequence[str] = (),
+    limit: str | None = None,
+    figure: Chart | None = None,
+) -> Chart:
+    """Draw a bar a bin, a segment a file, the predicted output as a mark, the target as a line.
+
+    Args:
+        files: A plan's files: size_bytes and bin_id of each.
+        outputs: The predicted bytes of each bin's output.
+        max_file_size: Bytes that a bin may hold.
+        names: What each bin is called; numbers from 0 if left out.
+        limit: The end of the title: how large a bin may be. None: " of at most" `max_file_size`.
+        figure: Where to draw, which may be a part of a figure; None for a figure of its own.
+    """
+    figure = figure or Chart(figsize=(style.WIDTH, _bins_height(len(outputs))), layout="constrained")
     sizes, bin_ids = files["size_bytes"].to_numpy(), files["bin_id"].to_numpy()
     num_bins, shown = len(outputs), min(len(outputs), _MOST_BINS)
     axis = figure.subplots()
@@ -264,9 +141,99 @@ def _draw_bins(
         axis.axvline(max_file_size, color=INK, linestyle="--", linewidth=1)
     axis.set(ylim=(shown - 0.4, -0.6), xlim=(0, right))
     axis.set_yticks(range(shown), [style.short(name) for name in names[:shown]] or None)
-    style.size_ticks(axis.xaxis, axis.get_xlim()[1], 5)
+    style.size_ticks(axis.xaxis, right, 5)
     style.calm(axis, "x")
     more = f" (the first {shown})" if shown < num_bins else ""
     limit = f" of at most {format_size(max_file_size)}" if limit is None else limit
     what = f"{format_count(len(sizes), 'file')} in {format_count(num_bins, 'bin')}"
     return style.titled(figure, f"{what}{limit}{more}")
+
+
+def plan(draw_sizes: Callable[..., Chart], draw_bins: Callable[..., Chart], num_bins: int) -> Chart:
+    """Draw a plan's sizes and, if it has bins, those below.
+
+    Args:
+        draw_sizes: `before_after` with its arguments but `figure`.
+        draw_bins: `bins` with its arguments but `figure`.
+        num_bins: How many bins there are.
+    """
+    if not num_bins:
+        return draw_sizes()
+    heights = _SIZES_HEIGHT, _bins_height(num_bins)
+    figure = Chart(figsize=(style.WIDTH, sum(heights)), layout="constrained")
+    halves: Any = figure.subfigures(2, 1, height_ratios=heights)
+    drawn = draw_sizes(figure=halves[0]), draw_bins(figure=halves[1])
+    figure.set_label(". ".join(str(half.get_label()) for half in drawn))
+    return figure
+
+
+def _bins_height(num_bins: int) -> float:
+    """In inches."""
+    return 1.4 + 0.22 * min(max(num_bins, 3), _MOST_BINS)
+
+
+def _panel(
+    axes: Sequence[Axes],
+    histogram: Histogram,
+    small: np.ndarray,
+    tops: Sequence[float],
+    room: float,
+    colour: str = LIVE,
+) -> None:
+    """Files upwards in the first axes, bytes downwards in the second, on an axis that has been set up.
+
+    `tops` are the greatest numbers of files and of bytes in a bucket that there is to be room for.
+    """
+    edges, (files, size) = np.log2(histogram.edges.astype(float)), axes
+    left, right = edges[:-1], edges[1:]
+    ends = left + _BAR * (right - left)
+    for axis, heights in ((files, histogram.num_files), (size, histogram.size_bytes)):
+        large, low = ~small & (heights > 0), small & (heights > 0)
+        style.boxes(axis, (left[large], ends[large], 0, heights[large]), (colour, ""), colour, 0.5)
+        style.boxes(axis, (left[low], ends[low], 0, heights[low]), (SMALL, SMALL_HATCH), "white", 0)
+        style.calm(axis, "y")
+        # Otherwise matplotlib lays the ticks out twice, to find a place beside them.
+        beside = axis.transAxes + ScaledTranslation(-_TICKS_WIDTH, 0, axis.figure.dpi_scale_trans)
+        axis.yaxis.set_label_coords(0, 0.5, beside)
+    if np.ptp(files.get_xlim()) <= _MOST_LABELLED:
+        for x, count in zip((left + right) / 2, histogram.num_files, strict=True):
+            if count:
+                style.note(files, f"{count:,}", (x, count), (0, 0), ha="center", va="bottom")
+    files.set(ylabel="files", ylim=(0, room * max(tops[0], 1)))
+    style.count_ticks(files.yaxis, 4)
+    size.set(ylabel="bytes", ylim=(1.05 * max(tops[1], 1), 0))
+    style.size_ticks(size.yaxis, 1.05 * max(tops[1], 1), 3, with_zero=False)
+
+
+def _tops(histograms: Sequence[Histogram], now: Histogram | None = None) -> tuple[float, float]:
+    """The greatest numbers of files and of bytes in a bucket: of these, and of any plan for those of now."""
+    counts, sizes = ([h.num_files for h in histograms], [h.size_bytes for h in histograms])
+    if now is not None:
+        # A bin takes at least two files, and what it adds to a bucket comes from the buckets below.
+        below = [np.append(0, np.cumsum(values)) for values in (now.num_files, now.size_bytes)]
+        counts.append(np.append(now.num_files, 0) + np.minimum(below[0] / 2, below[1] / now.edges))
+        sizes.append(now.size_bytes.sum(keepdims=True))
+    return float(np.concatenate(counts).max(initial=0)), float(np.concatenate(sizes).max(initial=0))
+
+
+def _threshold(axes: Sequence[Axes], size_bytes: int, name: str) -> None:
+    """Draw a line at a size; for one beyond the axis, at its end."""
+    low, high = axes[0].get_xlim()
+    size, text = float(np.log2(size_bytes)), f"{name} {format_size(size_bytes)}"
+    x = min(max(size, low), high)
+    for axis in axes:
+        axis.axvline(x, color=INK, linestyle="--", linewidth=1)
+    text = f"← {text}" if size < low else f"{text} →" if size > high else text
+    offset, side = (4, "left") if x < low + 0.3 * (high - low) else (-4, "right")
+    where = {"xycoords": ("data", "axes fraction"), "ha": side, "va": "top"}
+    style.note(axes[0], text, (x, 1), (offset, -1), INK, **where)
+
+
+def _size_axis(axis: Axes, histograms: Sequence[Histogram], limits: Sequence[int]) -> None:
+    """A log₂ axis in binary units that has room for everything drawn."""
+    ends = [edge for h in histograms if h.num_files.any() for edge in (h.edges[0], h.edges[-1])]
+    low, high = np.log2(float(min([*ends, *limits]))), np.log2(float(max([*ends, *limits])))
+    axis.set_xlim(np.floor(low) - 0.5, np.ceil(high) + 0.5)
+    step = max(1, int(np.ceil((high - low) / 7)))
+    ticks = np.arange(np.floor(low), np.ceil(high) + 1, step)
+    axis.set_xticks(ticks, [format_size(2**tick) for tick in ticks])

@@ -27,25 +27,19 @@ from matplotlib.ticker import MaxNLocator
 
 from compaction_kit.text import Html, element, format_size, shown, visible
 
-LIVE = "#0072B2"
-SMALL = "#E69F00"
-NEW = "#009E73"
-TOMBSTONED = "#999999"
-LOST = "#D55E00"
+LIVE, SMALL, NEW, TOMBSTONED, LOST = "#0072B2", "#E69F00", "#009E73", "#999999", "#D55E00"
 # What is neither of these: the legend says what.
 OTHER, ORPHANED, PALE = "#56B4E9", "#CC79A7", "#CCCCCC"
-INK = "#333333"
-MUTED = "#777777"
-PAPER = "#FFFFFF"
+INK, MUTED, PAPER = "#333333", "#777777", "#FFFFFF"
+_GRID, _FRAME = "#DDDDDD", "#BBBBBB"
 # Of texts on boxes, whose colours stay in a dark theme, as those of ink and paper don't.
 ON_LIGHT, ON_DARK = "#222222", "#FEFEFE"
 SMALL_HATCH = "///"
 # In inches: what the workbench, and a lesson's lab, have room for where the window is 1,280 pixels wide.
 WIDTH, LAB_WIDTH = 7.0, 8.5
 # In points (1/72 inch): 11 pixels of a page.
-_SMALLEST_TEXT = 8.25
+SMALLEST_TEXT = 8.25
 
-_GRID, _FRAME = "#DDDDDD", "#BBBBBB"
 # What JupyterLab (and Voilà with it) and VS Code call the colours of their themes.
 _THEME = {
     INK: "var(--jp-ui-font-color1, var(--vscode-foreground, {}))",
@@ -57,16 +51,13 @@ _THEME = {
 _COLOUR = re.compile("|".join(_THEME), re.IGNORECASE)
 # DejaVu Sans is what matplotlib lays text out with; Verdana is as wide.
 _FONT = re.compile(r"'DejaVu Sans'[^;\"]*")
-_FONTS = "'DejaVu Sans', Verdana, sans-serif"
 _UNUSED_ID = re.compile(r' id="[a-zA-Z0-9.]+_\d+"')
 # The texts of an SVG, which stay as they are: a name may look like a colour.
 _TEXTS = re.compile(r"(?<=>)([^<]+)(?=</text>)")
 # Larger ones slow a page down more than pixels do.
 _MOST_SVG_CHARACTERS = 512 << 10
-
-# A name in a figure is cut to so many characters, and a title to so many lines.
-_LONGEST_NAME, _MOST_LINES = 36, 2
-_TITLE_CHARACTERS_AN_INCH = 10
+# The longest name in a figure, in characters, and the most lines of a title.
+_LONGEST_NAME, _MOST_LINES, _TITLE_CHARACTERS_AN_INCH = 36, 2, 10
 # Matplotlib's settings are the process's own, and jobs draw as well.
 _DRAWING = threading.RLock()
 
@@ -98,12 +89,11 @@ class Chart(Figure):
 
 def as_css() -> str:
     """Return the colours that mean the same beside figures as in them, as custom properties of CSS."""
-    colours = {"small": SMALL, "new": NEW, "lost": LOST}
-    return f":root {{ {' '.join(f'--ck-{name}: {colour};' for name, colour in colours.items())} }}\n"
+    return f":root {{ --ck-small: {SMALL}; --ck-new: {NEW}; --ck-lost: {LOST}; }}\n"
 
 
 def to_png(figure: Figure, dpi: int = 150) -> bytes:
-    """The figure as a PNG image."""
+    """Return a figure as a PNG image."""
     buffer = io.BytesIO()
     with _DRAWING:
         figure.savefig(buffer, format="png", dpi=dpi)
@@ -111,7 +101,7 @@ def to_png(figure: Figure, dpi: int = 150) -> bytes:
 
 
 def to_svg(figure: Figure) -> Html:
-    """The figure as an `svg` element for a page, in whose theme it is drawn."""
+    """Return a figure as an `svg` element for a page, in whose theme it is drawn."""
     buffer = io.StringIO()
     # Ids count for the whole page: each figure gets its own.
     with _DRAWING, mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": uuid.uuid4().hex}):
@@ -137,30 +127,29 @@ def to_svg(figure: Figure) -> Html:
     return element("svg", Html("".join(parts)), **attributes)
 
 
+def _themed(svg: str) -> str:
+    """Parts of an SVG with the page's fonts and colours."""
+    svg = _FONT.sub("'DejaVu Sans', Verdana, sans-serif", _UNUSED_ID.sub("", svg))
+    return _COLOUR.sub(lambda match: _THEME[match[0].upper()].format(match[0]), svg)
+
+
 def to_html(figure: Figure) -> Html:
-    """The figure as an element that needs no other file, with its label for people who can't see it."""
+    """Return a figure as an element that needs no other file, with its label for people who can't see it."""
     drawn = to_svg(figure)
     if len(drawn) <= _MOST_SVG_CHARACTERS:
         return drawn
-    data = base64.b64encode(to_png(figure)).decode()
-    width = f"{round(figure.get_figwidth() * 96)}"
-    alt = str(figure.get_label())
-    return element("img", alt=alt, style="max-width:100%", width=width, src=f"data:image/png;base64,{data}")
+    data, width = base64.b64encode(to_png(figure)).decode(), f"{round(figure.get_figwidth() * 96)}"
+    alt, source = str(figure.get_label()), f"data:image/png;base64,{data}"
+    return element("img", alt=alt, style="max-width:100%", width=width, src=source)
 
 
 def chart(width: float, height: float, title: str, *more: str) -> Chart:
-    """A figure of a size in inches, laid out so that labels have room; for the rest see `titled`."""
+    """Make a figure of a size in inches, laid out so that labels have room; see `titled`."""
     return titled(Chart(figsize=(width, height), layout="constrained"), title, *more)
 
 
 def titled(figure: F, title: str, *more: str) -> F:
-    """Give a figure, or a part of one, its finding as a title and a label for people who can't see it.
-
-    Args:
-        figure: The figure.
-        title: The finding.
-        more: Sentences that follow the title in the label.
-    """
+    """Give a figure, or a part of one, its finding as title and as label, in which more sentences follow."""
     most = int(figure.get_figure(root=True).get_figwidth() * _TITLE_CHARACTERS_AN_INCH)
     lines = textwrap.wrap(visible(title), most, max_lines=_MOST_LINES, placeholder=" …")
     figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=11, fontweight="bold", color=INK)
@@ -169,26 +158,28 @@ def titled(figure: F, title: str, *more: str) -> F:
 
 
 def calm(axis: Axes, grid: str) -> None:
-    """Draw a grid along one axis, and the frame in grey."""
+    """Draw a grid along one axis, and the frame in grey; rows under a grid across ("x") need no marks."""
     axis.grid(axis=grid, color=_GRID, linewidth=0.6)  # type: ignore[arg-type]
     axis.set_axisbelow(True)
     axis.patch.set_visible(False)
     axis.spines[["top", "right"]].set_visible(False)
     axis.spines[["left", "bottom"]].set_color(_FRAME)
-    axis.tick_params(labelsize=_SMALLEST_TEXT, colors=INK, length=3, color=_FRAME)
-    axis.xaxis.label.set(size=9, color=INK)
-    axis.yaxis.label.set(size=9, color=INK)
+    axis.tick_params(labelsize=SMALLEST_TEXT, colors=INK, length=3, color=_FRAME)
+    if grid == "x":
+        axis.tick_params(axis="y", length=0)
+    for label in (axis.xaxis.label, axis.yaxis.label):
+        label.set(size=9, color=INK)
 
 
 def size_ticks(axis: Axis, largest: float, count: int, with_zero: bool = True) -> None:
-    """Ticks at about so many sizes that are round in binary units."""
+    """Set about `count` ticks at sizes that are round in binary units."""
     step = 2 ** int(np.ceil(np.log2(max(largest, count) / count)))
     ticks = np.arange(0 if with_zero else step, largest + 1, step)
     axis.set_ticks(ticks, [format_size(tick) for tick in ticks])
 
 
 def count_ticks(axis: Axis, most: int = 10) -> None:
-    """At most so many ticks, at whole numbers, written as "1,000"."""
+    """Set at most `most` ticks at whole numbers, written as "1,000"."""
     axis.set_major_locator(MaxNLocator(most, integer=True))
     axis.set_major_formatter("{x:,.0f}")
 
@@ -202,52 +193,44 @@ def note(
     **how: Any,
 ) -> None:
     """Write beside a point of the axes, so many points (1/72 inch) to its right and above it."""
-    how.setdefault("fontsize", _SMALLEST_TEXT)
+    how.setdefault("fontsize", SMALLEST_TEXT)
     axis.annotate(text, at, xytext=offset, textcoords="offset points", color=color, **how)
 
 
+def remark(figure: Figure, text: str, color: str = INK, **how: Any) -> None:
+    """Write a line below a figure."""
+    figure.supxlabel(text, x=0.01, ha="left", fontsize=SMALLEST_TEXT, color=color, **how)
+
+
 def fill(look: Look) -> dict[str, Any]:
-    """The arguments of matplotlib's patches for an area of this look."""
+    """Return the arguments of matplotlib's patches for an area of a look."""
     return {"facecolor": look[0], "hatch": look[1], "edgecolor": "white"}
 
 
 def legend(owner: Axes | Figure, loc: str, looks: Mapping[str, Look] | None = None, **how: Any) -> None:
-    """A legend without a frame: of what is labelled in the axes or the figure, or of these looks."""
+    """Add a legend without a frame, of these looks or else of what is labelled in the axes or the figure."""
     if looks is not None:
         how["handles"] = [Patch(label=name, **fill(look)) for name, look in looks.items()]
         how.setdefault("ncols", len(looks) or 1)
-    owner.legend(**{"loc": loc, "frameon": False, "fontsize": _SMALLEST_TEXT, "labelcolor": INK} | how)
+    owner.legend(**{"loc": loc, "frameon": False, "fontsize": SMALLEST_TEXT, "labelcolor": INK} | how)
 
 
 def boxes(
     axis: Axes, sides: Sequence[np.ndarray | float], look: Look, edge: str, width: float
 ) -> PolyCollection:
-    """Draw boxes as one collection: by themselves they take several times as long.
+    """Draw boxes as one collection, several times as fast as one by one; the axes' limits stay as they are.
 
-    Args:
-        axis: Where; its limits stay as they are.
-        sides: Left, right, bottom and top of each.
-        look: The look of all.
-        edge: The colour of their edges, and of the hatch.
-        width: The width of their edges, in points.
+    `sides` are left, right, bottom and top of each; edges and hatch have a colour, edges a width in points.
     """
     left, right, bottom, top = np.broadcast_arrays(*sides)
     corners = np.array([[left, left, right, right], [bottom, top, top, bottom]]).T
-    colour, hatch = look
-    drawn = PolyCollection(
-        list(corners), facecolors=colour, edgecolors=edge, linewidths=width, hatch=hatch or None
-    )
+    how: dict[str, Any] = {"edgecolors": edge, "linewidths": width, "hatch": look[1] or None}
+    drawn = PolyCollection(list(corners), facecolors=look[0], **how)
     axis.add_collection(drawn, autolim=False)
     return drawn
 
 
 def short(name: str, most: int = _LONGEST_NAME) -> str:
-    """A name as there is room for it in a figure: on a line, and of a long one the end."""
+    """Put a name on one line, and cut the beginning of a long one."""
     line = " ".join(visible(name).split())
     return line if len(line) <= most else f"…{line[1 - most :]}"
-
-
-def _themed(svg: str) -> str:
-    """Parts of an SVG with the page's fonts and colours."""
-    svg = _FONT.sub(_FONTS, _UNUSED_ID.sub("", svg))
-    return _COLOUR.sub(lambda match: _THEME[match[0].upper()].format(match[0]), svg)

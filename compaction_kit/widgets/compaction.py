@@ -1,4 +1,4 @@
-"""The parts that lead to a compaction: the verdict, the table's files, the plan for them, its run."""
+"""The parts that lead to a compaction: the verdict, the table's files, the plan, a query's files, the run."""
 
 from functools import partial
 from typing import Any
@@ -9,6 +9,7 @@ import numpy as np
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.files import Files
 from compaction_kit.plan.order import INGEST, SIZE
+from compaction_kit.query import with_table
 from compaction_kit.text import (
     Html,
     as_html_table,
@@ -22,8 +23,8 @@ from compaction_kit.text import (
 )
 from compaction_kit.widgets import parts
 from compaction_kit.widgets.history import restore_box, restore_code
-from compaction_kit.widgets.job import attempt
-from compaction_kit.widgets.parts import FigureView, JobBar, Part, SizeSlider, Text, live
+from compaction_kit.widgets.job import Job, attempt
+from compaction_kit.widgets.parts import FigureView, JobBar, Part, SizeSlider, Text, fold, live
 from compaction_kit.widgets.state import WorkbenchState
 
 _MOST_PARTITIONS = 10
@@ -33,6 +34,9 @@ _STRATEGIES = {
     "optimize: Delta's OPTIMIZE": "optimize",
     "rewrite: overwrite with dataChange=false": "rewrite",
 }
+_EXAMPLE = "SELECT count(*) FROM {table} WHERE id < 3, or a condition alone: id < 3"
+_HINT = "Spark plans the query and doesn't run it; compactions are planned with the thresholds of Plan."
+_NOT_RUN = "Run the plan, and the query can be timed on this cluster, before and after."
 # Of a plan's sentences, beside its figure: the title says the rest.
 _LINES_IN_SIGHT = 2
 
@@ -79,15 +83,20 @@ def files_part(state: WorkbenchState) -> Part:
             f"log, with {format_count(stats.num_commits, 'commit')} that no checkpoint has."
         )
 
+    def code() -> str:
+        files = parts.call("files", where=state.where or None)
+        table = f"files = ck.open_table({state.name!r}).{files}"
+        return parts.python(table, "files.plot()", "files.by_partition()", f"files.overlap({column.value!r})")
+
     def offer_columns() -> None:
         columns = () if state.files is None else tuple(state.files.data_columns)
         if column.options != columns:
             parts.offer(column, columns, next(iter(columns), None))
 
     def overlap() -> str:
-        if state.files is None or not column.value:
+        if not some() or not column.value:
             return ""
-        found, error = attempt(partial(state.files.overlap, column.value))
+        found, error = attempt(partial(some().overlap, column.value))
         if found is None:
             return error
         opened, unknown = format_count(found.num_files, "file"), format_count(found.num_unknown, "file")
@@ -96,37 +105,31 @@ def files_part(state: WorkbenchState) -> Part:
             f"{found.max:,} at most. Without minimum and maximum in their statistics: {unknown}."
         )
 
-    def code() -> str:
-        files = parts.call("files", where=state.where or None)
-        table = f"files = ck.open_table({state.name!r}).{files}"
-        return parts.python(table, "files.plot()", "files.by_partition()", f"files.overlap({column.value!r})")
-
-    partitions = Text("text", "partitions", lambda: some() and _partitions(some()))
-    more = w.Accordion(
-        [partitions, w.VBox([column, Text("text", "overlap", overlap)])],
-        titles=("Partitions", "Overlap: what data skipping is worth"),
-    )
-    part = Part(
+    folded = {
+        "Partitions": Text("text", "partitions", lambda: some() and _partitions(some())),
+        "Overlap: what data skipping is worth": w.VBox([column, Text("text", "overlap", overlap)]),
+    }
+    return Part(
         Text("text", "files", sentence),
         FigureView("ck-files-figure", lambda: some() and some().plot),
-        live(more, some),
-        on=[state],
+        fold(some, **folded),
+        on=[state, column],
         title="Files",
         code=code,
         records=lambda: (some().stats(), some().plot()) if some() else (),
         prepare=offer_columns,
     )
-    part.watch(column, "value")
-    return part
 
 
 def _partitions(files: Files) -> Html:
     table, small = files.by_partition(), f"under {format_size(files.small_file_size())}"
     rows = [
-        (
-            *(format_partition(row) or "the table", f"{row['num_files']:,}", f"{row['num_small_files']:,}"),
+        [
+            format_partition(row) or "the table",
+            f"{row['num_files']:,}",
+            f"{row['num_small_files']:,}",
             format_size(row["size_bytes"]),
-        )
+        ]
         for row in table.slice(0, _MOST_PARTITIONS).to_pylist()
     ]
     drawn = as_html_table(("partition", "files", small, "size"), rows)
@@ -167,10 +170,9 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
         parts.offer(order, names.items(), state.order)
         planner = state.opened.planner
         if planner is not None and planner.files.num_files:
-            for slider, stops in zip(
-                (smaller, target), _stops(planner.files.sizes, planner.largest_bin), strict=True
-            ):
-                slider.offer(stops)
+            stops = _stops(planner.files.sizes, planner.largest_bin)
+            smaller.offer(stops[0])
+            target.offer(stops[1])
         if state.plan is not drawn[1]:
             drawn[:] = [drawn[1], state.plan]
 
@@ -181,25 +183,24 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
         # An outline shows the plan of the same files that was drawn before this one.
         return CompactionPlan.plot_sizes, plan, former if former and former.source is plan.source else None
 
+    def some() -> Any:
+        return state.plan if state.plan is not None and not state.plan.is_empty else None
+
     def sentence() -> str:
         if (plan := state.plan) is None:
             return "" if state.opened.error else _no_plan(state)
         return "\n".join([*plan.explain().split("\n")[:_LINES_IN_SIGHT], *plan.warnings])
 
-    def some() -> Any:
-        return state.plan if state.plan is not None and not state.plan.is_empty else None
-
     def why() -> str:
         return f"{state.plan.explain()}\n{state.plan.exact}" if state.plan is not None else "No plan yet."
 
-    more = w.Accordion(
-        [
-            FigureView("ck-bins-figure", lambda: some() and some().plot_bins),
-            FigureView("ck-comparison-figure", lambda: some() and (_plot_comparison, some())),
-            Text("text", "why", why),
-        ],
-        titles=("Bins", "Files that a query touches", "Why these files"),
-    )
+    folded = {
+        "Bins": FigureView("ck-bins-figure", lambda: some() and some().plot_bins),
+        "Files that a query touches": FigureView(
+            "ck-comparison-figure", lambda: some() and (_plot_comparison, some())
+        ),
+        "Why these files": Text("text", "why", why),
+    }
     error = Text("error", "where-error", lambda: state.input_error)
     controls = w.VBox([smaller, target, where, order, budget, error, *below]).add_class("ck-controls")
     # Boxes keep their size while what they hold is drawn again, or is hidden.
@@ -209,7 +210,7 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
     ]
     return Part(
         parts.row(controls, w.VBox(places).add_class("ck-beside")),
-        more,
+        fold(lambda: True, **folded),
         on=[state],
         title="Plan",
         code=lambda: parts.python(plan_code(state), "plan.run()  # commits what the plan shows"),
@@ -248,21 +249,83 @@ def plan_code(state: WorkbenchState) -> str:
     return f"table = ck.open_table({state.name!r})\nplan = {made}"
 
 
+def query_part(state: WorkbenchState) -> Part:
+    """Show how many files a query opens, now and in layouts that a compaction could make.
+
+    It changes nothing; `.state.query` is the query, `.state.predicting.value` what is on screen.
+    """
+    predicting, measuring = state.predicting, state.measuring
+    style, layout = {"description_width": "70px"}, w.Layout(width="880px")
+    query = w.Textarea(description="Query", placeholder=_EXAMPLE, rows=3, style=style, layout=layout)
+    parts.bind(state, query=query.add_class("ck-query"))
+
+    def text() -> str:
+        table, sql = state.table, state.query.strip()
+        return sql if table is None else str(with_table(sql, table.handle.store, table.name))
+
+    def predict() -> None:
+        plan, sql = state.plan, text()
+        predicting.ask(lambda job: plan and plan.predict_reads(sql, job.report), plan, again=True)
+
+    def measure() -> None:
+        result, sql = state.result, text()
+
+        def work(job: Job) -> Any:
+            job.report(0.0, "Running the query at both versions, several times")
+            return result and result.measure_reads(sql)
+
+        measuring.ask(work, result, again=True)
+
+    def found() -> Any:
+        return predicting.value
+
+    def code() -> str:
+        lines, imports = [plan_code(state), f"prediction = plan.predict_reads({text()!r})"], []
+        lines += ["print(prediction.explain())", "prediction.plot()"]
+        if state.reads is not None:
+            (before, after), sql = state.reads.versions, state.reads.query
+            lines.append(f"measure_reads(table.spark, table.location, {before}, {after}, {sql!r})")
+            imports = ["from compaction_kit.reads import measure_reads"]
+        return parts.python(*lines, imports=imports)
+
+    count = parts.button("Count its files", "ck-count", predict, style="primary")
+    time = parts.button("Measure before and after", "ck-measure", measure)
+    live(count, disabled=lambda: state.plan is None or predicting.running)
+    live(time, lambda: state.result, disabled=lambda: measuring.running)
+    return Part(
+        Text("hint", "query-hint", lambda: "No table is open." if state.table is None else _HINT),
+        query,
+        parts.row(count, time),
+        JobBar(predicting, "ck-predicting"),
+        JobBar(measuring, "ck-measuring"),
+        FigureView("ck-prediction-figure", lambda: found() and found().plot),
+        # The first line is the figure's title.
+        Text("hint", "prediction", lambda: found() and found().explain().partition("\n")[2]),
+        Text("hint", "not-run", lambda: _NOT_RUN if found() and not state.result else ""),
+        FigureView("ck-reads-figure", lambda: state.reads and state.reads.plot),
+        on=[state, state.running, predicting, measuring],
+        title="My query",
+        code=code,
+        records=lambda: [found(), state.reads],
+    )
+
+
 def run_part(state: WorkbenchState) -> Part:
     """Show a button that compacts a table, its progress, a button to cancel it, the proof and the outcome.
 
     Nothing is changed before the click; `.state.result` is the result after it.
     """
+    running = state.running
     strategy = parts.dropdown("Strategy", "ck-strategy", "400px", "70px", _STRATEGIES.items())
     verify = w.Checkbox(True, description="Prove that the content is the same", indent=False)
     parts.bind(state, strategy=strategy, verify=verify.add_class("ck-verify"))
     run = parts.button("Run this plan", "ck-run", state.run, style="primary")
     for widget in (strategy, verify):
-        live(widget, disabled=lambda: state.running.running)
+        live(widget, disabled=lambda: running.running)
 
     def done() -> Any:
         # It is shown though another table may be open by now.
-        return state.running.result if getattr(state.running.result, "versions", ()) else None
+        return running.result if getattr(running.result, "versions", ()) else None
 
     def before() -> int | None:
         return state.result.versions[0] - 1 if state.result is not None else None
@@ -272,18 +335,16 @@ def run_part(state: WorkbenchState) -> Part:
         run = parts.call("plan.run", strategy=strategy, verify=None if state.verify else False, progress=True)
         return parts.python(plan_code(state), f"result = {run}", *restore_code(state, before()))
 
+    undo = restore_box(state, before, lambda: "Undo this run …")
     timeline = FigureView("ck-timeline-figure", lambda: done() and done().plot_timeline)
     return Part(
         Text("text", "run-plan", lambda: _no_plan(state) if state.plan is None else state.plan.explain()),
         parts.row(strategy, verify),
-        live(run, disabled=lambda: state.running.running or not state.can_run),
-        parts.other_table(state, state.running),
-        JobBar(state.running, "ck-progress"),
-        restore_box(state, before, lambda: "Undo this run …"),
-        parts.outcome(state.running, "outcome", lambda result: result.summary()),
+        live(run, disabled=lambda: running.running or not state.can_run),
+        parts.outcome(state, running, "ck-progress", "outcome", undo),
         FigureView("ck-result-figure", lambda: done() and done().plot),
-        live(w.Accordion([timeline], titles=("Where the time went",)), done),
-        on=[state, state.running, state.restoring, state.planning_restore],
+        fold(done, **{"Where the time went": timeline}),
+        on=[state, running, state.restoring, state.planning_restore],
         title="Run",
         code=code,
         records=lambda: [state.result],

@@ -1,6 +1,7 @@
-"""The versions of the open table: when each file lived, which versions can be read, what differs; undo."""
+"""The versions of the open table: when each file lived, which can be read, restore, vacuum and its cost."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import ipywidgets as w
@@ -12,11 +13,10 @@ from compaction_kit.text import Html, as_html_table, format_count, joined, parag
 from compaction_kit.times import in_zone, session_zone, show_time
 from compaction_kit.widgets import parts
 from compaction_kit.widgets.job import Job, attempt
-from compaction_kit.widgets.parts import FigureView, JobBar, Part, Slider, Text, live
+from compaction_kit.widgets.parts import FigureView, JobBar, Part, Slider, Text, fold, live
 from compaction_kit.widgets.state import WorkbenchState
 
-_MOST_ROWS = 20
-_LONGEST = 60
+_MOST_ROWS, _LONGEST, _MOST_DAYS = 20, 60, 60
 _CAN = {
     "yes": "can be read",
     "blocked": "is refused by Delta, because it is older than the table keeps removed files",
@@ -32,50 +32,32 @@ class Past(NamedTuple):
     versions: pa.Table
     ledger: pa.Table
     lives: pa.Table
-
-    @property
-    def latest(self) -> int:
-        """The latest version."""
-        return int(self.versions["version"][-1].as_py())
+    latest: int
 
 
 def restore_box(
     state: WorkbenchState, version: Callable[[], int | None], description: Callable[[], str]
 ) -> w.VBox:
-    """Make a button that shows what a restore of a version would do, and beside that plan one that does it.
-
-    Args:
-        state: The state.
-        version: Gives the version; None to offer none.
-        description: Gives the first button's text.
-    """
+    """Make a button that plans to restore a version, if there is one, and one that does what is planned."""
     planning, running = state.planning_restore, state.restoring
 
     def plan() -> Any:
         return planning.get(version())
 
-    def explained(part: int) -> str:
-        # What other commits did comes first, if the restore takes it back.
-        lines = plan().explain().split("\n") if plan() else []
-        first = 0 if not lines or plan().diff.same_content else 1
-        return "\n".join((lines[:first], lines[first:])[part])
+    def explained() -> list[str]:
+        return plan().explain().split("\n") if plan() else [""]
 
-    def outcome(result: Any) -> str:
-        return (
-            f"Version {result.version} has the content of version {result.restored}: "
-            f"{result.num_files_added:,} files are back, {result.num_files_removed:,} were taken out, "
-            f"{'as planned' if result.as_planned else 'NOT as planned'}, in {result.seconds:.1f} s."
-        )
+    def loss() -> str:
+        # What other commits did comes first, if the restore takes it back.
+        return explained()[0] if plan() and not plan().diff.same_content else ""
+
+    def can_ask() -> bool:
+        return version() is not None and not plan() and not running.running
 
     ask = parts.button("", "ck-ask-restore", lambda: state.plan_restore(version()))
     run = parts.button("Restore", "ck-restore", state.restore, style="danger")
     keep = parts.button("Keep the table as it is", "ck-keep-table", planning.forget)
-    live(
-        ask,
-        lambda: version() is not None and not plan() and not running.running,
-        description=description,
-        disabled=lambda: planning.running,
-    )
+    live(ask, can_ask, description=description, disabled=lambda: planning.running)
     live(
         run,
         description=lambda: f"Restore version {version()}",
@@ -84,12 +66,11 @@ def restore_box(
     return w.VBox(
         [
             ask,
-            Text("error", "restore-loss", lambda: explained(0)),
-            Text("warning", "restore-plan", lambda: explained(1)),
+            Text("error", "restore-loss", loss),
+            Text("warning", "restore-plan", lambda: "\n".join(explained()[bool(loss()) :])),
             Text("error", "restore-error", lambda: planning.error),
             live(w.HBox([run, keep]).add_class("ck-restore-choice"), lambda: plan() and not running.running),
-            JobBar(running, "ck-restoring"),
-            parts.outcome(running, "restored", outcome),
+            parts.outcome(state, running, "ck-restoring", "restored"),
         ]
     )
 
@@ -114,8 +95,11 @@ def history_part(state: WorkbenchState) -> Part:
 
     def read(job: Job) -> Any:
         table, files = state.table, state.files
-        found = table and Past(table.versions(), table.history(), table.log.lifetimes()[1])
-        if found and files is state.files:
+        if table is None:
+            return None
+        versions = table.versions()
+        found = Past(versions, table.history(), table.log.lifetimes()[1], versions["version"][-1].as_py())
+        if files is state.files:
             state.version = found.latest
         return found
 
@@ -142,14 +126,12 @@ def history_part(state: WorkbenchState) -> Part:
         table, version = state.table, state.version
 
         def work(job: Job) -> Any:
-            def progress() -> None:
-                job.report(0.0, f"Reading the first {_MOST_ROWS} rows of version {version}")
-
+            words = f"Reading the first {_MOST_ROWS} rows of version {version}"
+            progress = partial(job.report, 0.0, words)
             progress()
             return table and first_rows(table.handle, version, _MOST_ROWS, progress)
 
-        sampling.forget()
-        sampling.ask(work, version)
+        sampling.ask(work, version, again=True)
 
     def sentence() -> str:
         if past():
@@ -178,17 +160,24 @@ def history_part(state: WorkbenchState) -> Part:
     def lifetimes() -> Any:
         return past() and (plots.lifetimes, past().lives, past().ledger, state.version)
 
+    def readability() -> Any:
+        return past() and (plots.readability, past().versions)
+
     def records() -> tuple[Any, ...]:
-        return (sentence(), lifetimes()[0](*lifetimes()[1:]), _readability(past().versions)) if past() else ()
+        if not past():
+            return ()
+        return sentence(), *(draw(*tables) for draw, *tables in (lifetimes(), readability()))
 
     state.observe(sampling.forget, "version")
     slider.observe(on_slide, "value")
     time.observe(on_time, "value")
     button = parts.button(f"Read the first {_MOST_ROWS} rows", "ck-read-rows", read_rows)
+    live(button, disabled=lambda: sampling.running)
     rows = Text("text", "rows", lambda: sampling.value and _rows_table(sampling.value))
-    sample = [live(button, disabled=lambda: sampling.running), JobBar(sampling, "ck-sampling"), rows]
-    titles = ("What differs from the latest version", "Rows of this version")
-    more = w.Accordion([Text("text", "diff", difference), w.VBox(sample)], titles=titles)
+    folded = {
+        "What differs from the latest version": Text("text", "diff", difference),
+        "Rows of this version": w.VBox([button, JobBar(sampling, "ck-sampling"), rows]),
+    }
     return Part(
         JobBar(state.reading, "ck-reading"),
         live(w.VBox([slider, time]), past),
@@ -196,18 +185,14 @@ def history_part(state: WorkbenchState) -> Part:
         Text("text", "version-text", sentence),
         restore_box(state, earlier, lambda: f"Restore version {state.version} …"),
         FigureView("ck-lifetimes-figure", lifetimes),
-        FigureView("ck-readable-figure", lambda: past() and (_readability, past().versions)),
-        live(more, past),
+        FigureView("ck-readable-figure", readability),
+        fold(past, **folded),
         on=[state, state.reading, sampling, state.planning_restore, state.restoring],
         title="History",
         code=code,
         records=records,
         prepare=prepare,
     )
-
-
-def _readability(versions: pa.Table) -> Any:
-    return plots.readability({"readable": versions})
 
 
 def _rows_table(found: Any) -> Html:
@@ -232,3 +217,63 @@ def _sentence(versions: pa.Table, version: int) -> str:
     elif row["same_content_as"] is not None:
         lines.append(f"Version {row['same_content_as']} has the same content: {row['same_content_by']}.")
     return "\n".join(lines)
+
+
+def vacuum_part(state: WorkbenchState) -> Part:
+    """Show which versions and files a vacuum would cost; it deletes once the table's name has been typed."""
+    planning, running = state.planning_vacuum, state.vacuuming
+    retention = parts.field("Retention", "as the table is set", "ck-retention", "300px", "96px")
+    keep = parts.field("Keep versions", "such as 3, 7", "ck-keep", "300px", "96px")
+    days = Slider(label="In days from now", min=0, max=_MOST_DAYS).add_class("ck-days")
+    parts.bind(state, retention=retention, keep=keep, days=days)
+    live(days, text=lambda: f"in {state.days} days" if state.days else "now")
+    name = parts.field("Type its name", "", "ck-confirm", "300px", "96px")
+    live(name, placeholder=lambda: state.password).continuous_update = True
+    # A name that was typed is for the plan that it was typed under, and for no other.
+    planning.observe(lambda _: setattr(name, "value", ""), "answer")
+
+    def delete() -> None:
+        state.vacuum(name.value)
+        name.value = ""
+
+    def is_armed() -> bool:
+        return state.can_vacuum and not running.running and name.value == state.password
+
+    def cost() -> str:
+        plan = planning.value
+        return plan.explain().partition("\n")[0] if plan and plan.versions_lost else ""
+
+    def explained() -> str:
+        if (plan := planning.value) is not None:
+            return plan.explain().removeprefix(cost()).lstrip("\n")
+        looking = "Looking …" if state.table is not None else "No table is open."
+        return "" if planning.error else looking
+
+    def code() -> str:
+        given = [f"retention={state.retention!r}"] if state.retention else []
+        given += [f"keep_versions=[{state.keep}]"] if state.keep else []
+        given += [f"at=datetime.now(UTC) + timedelta(days={state.days})"] if state.days else []
+        return parts.python(
+            f"table = ck.open_table({state.name!r})",
+            f"vacuum = table.plan_vacuum({', '.join(given)})",
+            "print(vacuum.explain())",
+            *([] if state.days else ["vacuum.run(progress=True)  # deletes what the plan shows"]),
+            imports=["from datetime import UTC, datetime, timedelta"] if state.days else [],
+        )
+
+    button = parts.button("Delete these files", "ck-vacuum", delete, style="danger")
+    danger = w.HBox([name, live(button, disabled=lambda: not is_armed())]).add_class("ck-danger")
+    return Part(
+        parts.row(retention, keep, days),
+        Text("error", "vacuum-error", lambda: planning.error),
+        Text("warning", "vacuum-cost", cost),
+        Text("text", "vacuum-plan", explained),
+        FigureView("ck-vacuum-figure", lambda: planning.value and planning.value.plot),
+        live(danger, lambda: planning.value and not planning.value.is_empty and not state.days),
+        parts.outcome(state, running, "ck-vacuuming", "outcome"),
+        on=[state, planning, running, name],
+        title="Vacuum",
+        code=code,
+        records=lambda: [running.result if running.about == state.name else None, planning.value],
+        prepare=state.plan_vacuum,
+    )

@@ -16,14 +16,8 @@ from traitlets.log import get_logger
 
 from compaction_kit.errors import CompactionKitError, RunCancelled
 
-# The page's fields for the arguments with which sentences of errors begin.
-_LABELS = {
-    "min_file_size": "Minimum file size",
-    "max_file_size": "Target file size",
-    "keep_versions": "Keep versions",
-    "timestamp": "Time",
-} | {name: name.capitalize() for name in ("where", "order", "budget", "retention")}
-_ARGUMENT = re.compile(f"^({'|'.join([*_LABELS, *_LABELS.values()])})=")
+# The argument with which the sentence of an error begins: the page's field has its name.
+_ARGUMENT = re.compile(r"^([A-Za-z_ ]+)=")
 # The end of the program waits for work under way this long at most.
 _ENDING_SECONDS = 10.0
 Work = Callable[["Job"], Any]
@@ -52,7 +46,7 @@ class Watched(HasTraits):
 def sentence_of(error: Exception) -> str:
     """Return an error as one sentence for the page."""
     if isinstance(error, CompactionKitError):
-        return _ARGUMENT.sub(lambda match: f"{_LABELS.get(match[1], match[1])}: ", str(error))
+        return _ARGUMENT.sub(lambda match: f"{match[1].replace('_', ' ').capitalize()}: ", str(error))
     first = next(iter(str(error).strip().splitlines()), "no message")
     return f"Unexpected {type(error).__name__}: {first}"
 
@@ -110,8 +104,7 @@ class Job(Watched):
             if self._busy:
                 return False
             self._busy = True
-        self.about = about
-        self._begin()
+        self._begin(about)
         self._thread = threading.Thread(target=self._run, args=(work,), name="Job", daemon=True)
         self._thread.start()
         return True
@@ -148,31 +141,27 @@ class Job(Watched):
         if self._thread is not None:
             self._thread.join(seconds)
 
-    def _begin(self) -> None:
+    def _begin(self, about: str = "") -> None:
         self._cancel.clear()
         self.progress, self.message, self.details, self.result = 0.0, "Starting", "", None
-        self.status = "running"
+        self.about, self.status = about, "running"
 
     def _run(self, work: Work | None) -> None:
         while work is not None:
-            self._do(work)
+            try:
+                self.result = work(self)
+            except RunCancelled as error:
+                self.message, self.status = str(error), "cancelled"
+            except Exception as error:
+                self.details = "" if isinstance(error, CompactionKitError) else str(error)
+                self.message, self.status = sentence_of(error), "failed"
+            else:
+                self.progress, self.message, self.status = 1.0, "Done", "done"
             with self._lock:
                 work, self._next = self._next, None
                 self._busy = work is not None
             if work is not None:
                 self._begin()
-
-    def _do(self, work: Work) -> None:
-        try:
-            self.result = work(self)
-        except RunCancelled as error:
-            self.message, self.status = str(error), "cancelled"
-        except Exception as error:
-            if not isinstance(error, CompactionKitError):
-                self.details = str(error)
-            self.message, self.status = sentence_of(error), "failed"
-        else:
-            self.progress, self.message, self.status = 1.0, "Done", "done"
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,8 +188,13 @@ class Lookup(Job):
         answer = self.answer
         return answer.value if same(answer.question, question) else None
 
-    def ask(self, work: Work, *question: Any) -> None:
-        """Find the answer to a question, unless it was the last one that was asked."""
+    def ask(self, work: Work, *question: Any, again: bool = False) -> None:
+        """Find the answer to a question, unless it was the last one that was asked.
+
+        With `again`, forget the last answer and find one in any case.
+        """
+        if again:
+            self.forget()
         if not same(question, self._asked):
             self._asked = question
             self._cancel.set()

@@ -89,7 +89,10 @@ class Page(w.VBox):
         super().close()
 
     def _ipython_display_(self) -> None:
-        self._place = show_with_still(self, self._still, self.state.root or self.state.name)
+        for job in self.state.jobs:
+            if job is self.state.loading or (isinstance(job, Lookup) and job is not self.state.surveying):
+                job.wait(seconds=2)
+        self._place = show_with_still(self, lambda: still_of(self), self.state.root or self.state.name)
         # A terminal would print it once more.
         if hasattr(get_ipython(), "kernel"):
             for widget in parts.within(self.children):
@@ -109,13 +112,6 @@ class Page(w.VBox):
         if self._place is not None:
             data: dict[str, Any] = {"text/html": _left(still_of(self))}
             self._place.update(data, raw=True)  # type: ignore[no-untyped-call]
-
-    def _still(self) -> Html:
-        state = self.state
-        lookups = (job for job in state.jobs if isinstance(job, Lookup) and job is not state.surveying)
-        for job in (state.loading, *lookups):
-            job.wait(seconds=2)
-        return still_of(self)
 
     def _grey(self, _: object = None) -> None:
         if self.state.opened.pending:

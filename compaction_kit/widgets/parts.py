@@ -21,6 +21,7 @@ from compaction_kit.widgets.job import Job, attempt, same, sentence_of
 
 FOLDER = Path(__file__).parent
 STYLE = element("style", Html(as_css() + (FOLDER / "workbench.css").read_text(encoding="utf-8")))
+_KINDS = ("text", "hint", "error", "warning", "good")
 # What a screen reader says without being asked: errors at once, progress when it is idle.
 _ARIA_ROLES = {"error": "alert", "status": "status"}
 _SMALLEST, _LARGEST = KIB.bit_length() - 1, (4 * GIB).bit_length() - 1
@@ -31,7 +32,7 @@ class Part(w.VBox):
 
     Args:
         children: Those with a `refresh` show by themselves what is there at each drawing.
-        on: What is watched: a state, or jobs.
+        on: What is watched: a state, jobs, or fields.
         title: The part's name.
         code: Gives the Python lines that do what the part does; copied into a cell, they give the same.
         records: Gives what a report shows of the part, and None for what isn't there.
@@ -57,7 +58,8 @@ class Part(w.VBox):
         # Jobs draw too: one after another, so that the last drawing is of the latest state.
         self._drawing = threading.RLock()
         for source in on:
-            self.watch(source, ["status", "answer"] if isinstance(source, Job) else All)
+            names = ["status", "answer"] if isinstance(source, Job) else All
+            self.watch(source, "value" if isinstance(source, w.Widget) else names)
         for widget in within(children):
             if isinstance(widget, w.Accordion):
                 self.watch(widget, "selected_index")
@@ -81,11 +83,9 @@ class Part(w.VBox):
 
     @observe("shown")
     def _on_shown(self, _: object = None) -> None:
-        if self.shown and self._stale:
-            self._stale = False
-            self._draw()
-
-    def _draw(self) -> None:
+        if not self.shown or not self._stale:
+            return
+        self._stale = False
         with self._drawing:
             try:
                 self._render()
@@ -101,9 +101,8 @@ class Part(w.VBox):
     def _render(self) -> None:
         self._prepare()
         # Figures first: words that are new are never beside a figure that is old.
-        for widget, is_open in sorted(
-            _unfolded(self.children), key=lambda one: not isinstance(one[0], FigureView)
-        ):
+        widgets = sorted(_unfolded(self.children), key=lambda one: not isinstance(one[0], FigureView))
+        for widget, is_open in widgets:
             if hasattr(widget, "refresh"):
                 widget.refresh(is_open)
 
@@ -117,8 +116,27 @@ def _unfolded(widgets: Iterable[w.Widget], is_open: bool = True) -> Iterator[tup
         yield widget, is_open
 
 
+def within(widgets: Iterable[w.Widget]) -> Iterator[w.Widget]:
+    """Yield widgets and all that they hold."""
+    return (widget for widget, _ in _unfolded(widgets))
+
+
+def find(css_class: str, *widgets: w.Widget) -> Any:
+    """Return the first widget of a class in these widgets."""
+    return next(one for one in within(widgets) if css_class in one._dom_classes)
+
+
+def close_all(widgets: Iterable[w.Widget]) -> None:
+    """Close widgets and all that they hold."""
+    for widget in within(widgets):
+        widget.close()
+
+
 class Text(w.HTML):
-    """A place for sentences, hidden while there is none: "text", "hint", "error", "warning" or "good"."""
+    """A place for sentences, hidden while there is none; `get` gives them at each drawing of the part.
+
+    Its kind is "text", "hint", "error", "warning" or "good"; its role names it in the page.
+    """
 
     def __init__(
         self, kind: str | Callable[[], str] = "text", role: str = "", get: Callable[[], Any] | None = None
@@ -132,17 +150,15 @@ class Text(w.HTML):
     def show(self, sentence: str, details: str = "") -> None:
         """Show a sentence, with details folded below it, or hide the place if there is none."""
         kind = self._kind() if callable(self._kind) else self._kind
-        for other in ("text", "hint", "error", "warning", "good"):
-            if other != kind:
-                self.remove_class(f"ck-{other}")
-        self.add_class(f"ck-{kind}")
+        for other in _KINDS:
+            (self.add_class if other == kind else self.remove_class)(f"ck-{other}")
         aria_role = _ARIA_ROLES.get(kind) or _ARIA_ROLES.get(self._role)
         drawn = element("div", sentence, role=aria_role) if aria_role and sentence else sentence
         self.value = joined(drawn, *([folded("Details", details)] if details else []))
         show_if(bool(sentence), self)
 
     def refresh(self, is_open: bool) -> None:
-        """Show the sentence that there is now, if the place gets it by itself."""
+        """Show the sentences that there are now."""
         if self._get is not None:
             self.show((self._get() if is_open else "") or "")
 
@@ -150,10 +166,8 @@ class Text(w.HTML):
 class FigureView(w.HTML):
     """A figure, with its label for people who can't see it; hidden while there is none.
 
-    Args:
-        css_class: Names it in the page.
-        get: Gives a function and its arguments, or a method of a record, that draws the figure; None for no
-            figure. It is called only if it isn't the one that was called before.
+    `get` gives a function and its arguments, or a method of a record, that draws the figure, or None. It is
+    called at each drawing of the part, unless it is the one that was called before.
     """
 
     def __init__(self, css_class: str, get: Callable[[], Any] | None = None):
@@ -180,7 +194,7 @@ class FigureView(w.HTML):
             show_if(bool(drawn), self)
 
     def refresh(self, is_open: bool) -> None:
-        """Draw the figure that there is now, if the place gets it by itself and it is another one."""
+        """Draw the figure that there is now, if it is another one."""
         if self._get is not None:
             found = (self._get() if is_open else None) or ()
             call = found if isinstance(found, tuple) else (found.__func__, found.__self__)
@@ -215,10 +229,9 @@ class JobBar(w.VBox):
         self.job = job
         self.bar = w.HTML().add_class("ck-progress-bar")
         stops = "Stop; what is not committed is undone"
-        self.cancel_button = w.Button(description="Cancel", icon="stop", tooltip=stops)
-        self.cancel_button.on_click(lambda _: job.cancel())
-        self.message = Text("text", "status")
-        self.error = Text("error")
+        self.cancel_button = button("Cancel", "ck-cancel", job.cancel, tooltip=stops)
+        self.cancel_button.icon = "stop"
+        self.message, self.error = Text("text", "status"), Text("error")
         super().__init__([w.HBox([self.bar, self.cancel_button]), self.message, self.error])
         self.add_class(css_class)
         job.observe(self._render, ["status", "progress", "message"])
@@ -233,21 +246,21 @@ class JobBar(w.VBox):
         self.message.show(job.message if job.running else "")
 
 
-def outcome(job: Job, role: str, say: Callable[[Any], str]) -> Text:
-    """Make a place for the result of a run: a warning if that isn't what was planned."""
+def outcome(state: Any, job: Job, bar: str, role: str, *between: w.Widget) -> w.VBox:
+    """Show a run: which table it is about, its progress and its result, a warning if it isn't as planned.
+
+    `bar` and `role` name the progress and the result in the page; `between` is shown above the result.
+    """
+
+    def other_table() -> str:
+        is_other = job.about not in ("", state.name)
+        return f"What follows is about {job.about}, which was open when it began." if is_other else ""
 
     def kind() -> str:
         return "good" if getattr(job.result, "as_planned", True) else "warning"
 
-    return Text(kind, role, lambda: "" if job.result is None else say(job.result))
-
-
-def other_table(state: Any, job: Job) -> Text:
-    """Make a warning above a job that is about another table than the one that is open."""
-    words = "What follows is about {}, which was open when it began."
-    return Text(
-        "warning", "other-table", lambda: words.format(job.about) if job.about not in ("", state.name) else ""
-    )
+    result = Text(kind, role, lambda: "" if job.result is None else job.result.summary())
+    return w.VBox([Text("warning", "other-table", other_table), JobBar(job, bar), *between, result])
 
 
 def row(*children: w.Widget) -> w.HBox:
@@ -260,9 +273,8 @@ def field(
 ) -> w.Text:
     """Make a labelled field, whose value changes when Enter is pressed or the field is left."""
     style, layout = {"description_width": label_width}, w.Layout(width=width)
-    made = w.Text(description=label, continuous_update=False, style=style, layout=layout)
-    if placeholder:
-        made.placeholder = placeholder
+    more = {"placeholder": placeholder} if placeholder else {}
+    made = w.Text(description=label, continuous_update=False, style=style, layout=layout, **more)
     return made.add_class(css_class)
 
 
@@ -298,20 +310,9 @@ def button(
     return made.add_class(css_class)
 
 
-def within(widgets: Iterable[w.Widget]) -> Iterator[w.Widget]:
-    """Yield widgets and all that they hold."""
-    return (widget for widget, _ in _unfolded(widgets))
-
-
-def close_all(widgets: Iterable[w.Widget]) -> None:
-    """Close widgets and all that they hold."""
-    for widget in within(widgets):
-        widget.close()
-
-
-def find(css_class: str, *widgets: w.Widget) -> Any:
-    """Return the first widget of a class in these widgets."""
-    return next(one for one in within(widgets) if css_class in one._dom_classes)
+def fold(when: Callable[[], object], **places: w.Widget) -> w.Accordion:
+    """Fold widgets away under their titles; hidden unless a condition holds."""
+    return live(w.Accordion(list(places.values()), titles=tuple(places)), when)
 
 
 def bind(state: HasTraits, trait: str = "value", **inputs: w.Widget) -> None:

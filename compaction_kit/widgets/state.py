@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import (
     CompactionKitError,
     InvalidArgumentError,
-    StalePlanError,
     TableNotFoundError,
 )
 from compaction_kit.execute import CompactionResult, Progress
@@ -28,14 +28,10 @@ from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder, local_path
 from compaction_kit.surveys import find_tables
 from compaction_kit.table import Table, open_table
-from compaction_kit.text import GIB, parse_size
+from compaction_kit.text import GIB, format_count, format_size, parse_size
 from compaction_kit.verdict import Verdict
 from compaction_kit.widgets.job import Job, Lookup, Watched, attempt, sentence_of
 
-_NOT_RUN = (
-    "Nothing was {}: the plan on screen was not the one for what is chosen now. Look at the new one before "
-    "you run it."
-)
 # The name, the predicate, the least and the largest size, the order and the budget of a plan.
 Inputs = tuple[str, str, int | None, int | None, str, str]
 
@@ -44,16 +40,9 @@ Inputs = tuple[str, str, int | None, int | None, str, str]
 class Opened:
     """A table with its files and the plan for them, which belong together; replaced as a whole.
 
-    Attributes:
-        table: The open table; None if there is none, and `error` may say why.
-        where: The predicate that selected `files`.
-        files: The files that are planned.
-        table_plan: The plan for the whole table with its own target size, for the verdict.
-        planner: Plans them; None as long as they are not read, or can't be planned.
-        plan: The plan for `inputs`.
-        inputs: The inputs of the last plan.
-        pending: Whether the table is being read again, so that another plan comes.
-        error: Why there is no table, or no plan, in one sentence.
+    `files` are those that `where` selects; `plan` is the plan for `inputs` that `planner` makes of them, and
+    `table_plan` the one for the whole table with its own target size. While `pending`, the table is read
+    again; `error` says in one sentence why there is no table or no plan.
     """
 
     table: Table | None = None
@@ -65,19 +54,6 @@ class Opened:
     inputs: Inputs | None = None
     pending: bool = False
     error: str = ""
-
-    @property
-    def is_latest(self) -> bool:
-        """Whether the files are those of the latest version, and of no table that took this one's place."""
-        if self.table is None or self.files is None:
-            return False
-        try:
-            latest = self.table.log.segment()
-        except CompactionKitError:
-            return False
-        segments = (self.files.snapshot.segment, latest)
-        last_commits = {segment.commits[-1] for segment in segments if segment.commits}
-        return self.files.version == latest.version and len(last_commits) < 2
 
     def planned(self, inputs: Inputs) -> "Opened":
         """Return the same with the plan for the inputs, or with the reason why there is none."""
@@ -99,7 +75,7 @@ def _plan(planner: Planner, table: Table, inputs: Inputs) -> CompactionPlan:
 class WorkbenchState(Watched):
     """The open table, what is chosen, and the work under way.
 
-    Anybody sets the inputs; `tables` and `opened` are set only here.
+    Anybody sets the inputs; `tables`, `opened` and `about` are set only here.
     """
 
     root = Unicode("", help="The folder, schema or catalog to look for tables in, or a table")
@@ -124,7 +100,7 @@ class WorkbenchState(Watched):
 
     tables = List(Unicode(), help="The tables found under the root")
     opened = Instance(Opened, (), help="The open table and its plan")
-    num_refreshes = Int(0, help="How often everything was read again")
+    about = Unicode("", help="The version and the files that are planned, in one line")
 
     def __init__(self, root: str | Path = "", table: Table | None = None):
         """Open a table, or the first one that is found under the root."""
@@ -133,10 +109,10 @@ class WorkbenchState(Watched):
         self.jobs: list[Job] = [Job() for _ in range(5)]
         self.loading, self.making, self.running, self.vacuuming, self.restoring = self.jobs
         # What is looked up of the folder, of the table's files, of the plan, and of the last run.
-        self.surveying, self.finding = self.lookup(), self.lookup()
-        self.reading, self.sampling, self.planning_restore = (self.lookup("files") for _ in range(3))
-        self.planning_vacuum, self.predicting = self.lookup("files"), self.lookup("plan")
-        self.measuring, self.following = self.lookup("table"), self.lookup()
+        self.surveying, self.finding, self.following = (self._lookup() for _ in range(3))
+        self.reading, self.sampling, self.planning_restore = (self._lookup("files") for _ in range(3))
+        self.planning_vacuum, self.predicting = self._lookup("files"), self._lookup("plan")
+        self.measuring = self._lookup("table")
         # `opened` is changed by jobs and by people, one after another.
         self.changing = threading.RLock()
         # The minimum as it was chosen, and how often the table was to be read.
@@ -146,7 +122,7 @@ class WorkbenchState(Watched):
         if table is not None:
             self.name = table.name
 
-    def lookup(self, field: str = "") -> Lookup:
+    def _lookup(self, field: str = "") -> Lookup:
         """Make a lookup, which is forgotten when this field of `opened` changes."""
         made = Lookup()
         self.jobs.append(made)
@@ -185,14 +161,10 @@ class WorkbenchState(Watched):
         return self.name, self.where, self.min_file_size, self.max_file_size, self.order, self.budget
 
     @property
-    def is_settled(self) -> bool:
-        """Whether what is opened is the answer to the inputs."""
-        return not self.opened.pending and self.opened.inputs == self.inputs
-
-    @property
     def can_run(self) -> bool:
         """Whether there is a plan to run, of the table and the inputs on screen."""
-        return self.plan is not None and not self.plan.is_empty and self.is_settled
+        is_settled = not self.opened.pending and self.opened.inputs == self.inputs
+        return self.plan is not None and not self.plan.is_empty and is_settled
 
     @property
     def result(self) -> CompactionResult | None:
@@ -209,20 +181,19 @@ class WorkbenchState(Watched):
     @property
     def verdict(self) -> Verdict | None:
         """What to know of the open table, whatever is chosen for a plan; None as long as that isn't known."""
-        opened = self.opened
+        opened, error = self.opened, "" if self.input_error else self.opened.error
         stopped = self.running.error if self.running.about == self.name else ""
-        error = "" if self.input_error else opened.error
         return Verdict.of(opened.files, opened.table_plan, error, self.result, stopped, self.reads)
 
     @observe("root")
-    def _find(self, _: object = None) -> None:
+    def _on_root(self, _: object) -> None:
         self.stream = ""
-        for lookup in (self.surveying, self.finding):
-            lookup.forget()
-        if self._search():
-            self._open_first()
+        self._find()
 
-    def _search(self) -> bool:
+    def _find(self, again: bool = False) -> None:
+        """Look for tables, and open the first one; `again`, read the one that is open as it is now."""
+        for lookup in (self.surveying, self.finding, self.following):
+            lookup.forget()
         self.tables = []
         try:
             self.tables = find_tables(self.root) if self.root else []
@@ -231,13 +202,13 @@ class WorkbenchState(Watched):
         except CompactionKitError as error:
             self.name = ""
             self.opened = Opened(error=str(error))
-            return False
-        return True
-
-    def _open_first(self) -> None:
+            return
+        if again and self.table is not None:
+            self.reload()
+            return
         # A name that is no folder may be a table in the catalog, or a mistake that gets a sentence.
         name = self.tables[0] if self.tables else ("" if is_folder(self.root) else self.root)
-        if name == self.name:
+        if (again and self.name in self.tables) or name == self.name:
             self._open()
         else:
             self.name = name
@@ -246,10 +217,9 @@ class WorkbenchState(Watched):
     def _open(self, _: object = None) -> None:
         with self.changing:
             # From here on nothing of the table before can be run, whatever fails below.
-            self.opened = Opened(pending=bool(self.name))
+            self.opened, self.about, self.query = Opened(pending=bool(self.name)), "", ""
             for job in (self.running, self.vacuuming, self.restoring):
                 job.reset()
-            self.query = ""
             if not self.name:
                 return
             try:
@@ -264,7 +234,6 @@ class WorkbenchState(Watched):
                 return
             self.where, self.order, self.budget = "", SIZE, ""
             self.max_file_size, self.min_file_size = thresholds.max_file_size, thresholds.min_file_size
-            self._chosen_min = thresholds.min_file_size
             self.opened = Opened(table)
             self.reload()
 
@@ -279,7 +248,7 @@ class WorkbenchState(Watched):
                 self.min_file_size = min(chosen, self.max_file_size)
                 self._chosen_min = chosen
             opened = self.opened
-            if opened.planner is not None and not self.is_settled and not opened.pending:
+            if opened.planner is not None and not opened.pending and opened.inputs != self.inputs:
                 self.opened = opened.planned(self.inputs)
 
     @observe("where", "order")
@@ -290,20 +259,18 @@ class WorkbenchState(Watched):
                 return
             self._num_reads += 1
             self.opened = replace(self.opened, pending=True)
-            table, where, number = self.table, self.where, self._num_reads
-        self.loading.start_next(lambda job: self._load(table, where, number))
+            self.loading.start_next(partial(self._load, self.table, self.where, self._num_reads))
 
-    def _load(self, table: Table, where: str, number: int) -> None:
+    def _load(self, table: Table, where: str, number: int, job: Job) -> None:
         # If reading fails, the files read before stay on screen.
         read = Opened(table, self.opened.where, self.files)
         try:
             files = table.files()
             if not where:
                 read = Opened(table, where, files)
-                # The files of a table that was just opened are shown before the plan is made.
-                with self.changing:
-                    if self.files is None and self._is_wanted(read, number):
-                        self.opened = replace(read, pending=True)
+                if self.files is None:
+                    # The files of a table that was just opened are shown before the plan is made.
+                    self._show(replace(read, pending=True), number)
             table_plan = self.opened.table_plan
             if not where or table_plan is None or table_plan.source.snapshot is not files.snapshot:
                 planner = table.planner().prepared()
@@ -316,19 +283,30 @@ class WorkbenchState(Watched):
             read = replace(read, where=where, files=files if is_same else planner.files, planner=planner)
         except Exception as error:
             read = replace(read, error=sentence_of(error))
-        read = read.planned(self.inputs)
-        with self.changing:
-            if self._is_wanted(read, number) and where == self.where:
-                self.opened = read if read.inputs == self.inputs else read.planned(self.inputs)
+        self._show(read.planned(self.inputs), number)
 
-    def _is_wanted(self, read: Opened, number: int) -> bool:
-        return read.table is self.table and number == self._num_reads
+    def _show(self, read: Opened, number: int) -> None:
+        with self.changing:
+            if read.table is not self.table or number != self._num_reads:
+                return
+            files = read.files
+            if files is not None and files is not self.files:
+                scope = f" where {read.where}" if read.where else ""
+                partitions = format_count(files.stats().num_partitions, "partition")
+                about = f"version {files.version} · {files.num_files:,} files{scope} · "
+                about += f"{format_size(files.size_bytes)} · {partitions}"
+                self.about = about
+            self.opened = read if read.pending or read.inputs == self.inputs else read.planned(self.inputs)
 
     def look(self) -> None:
         """Read the table again if others have committed to it, or have put it back, in the background."""
 
         def work(_: Job) -> None:
-            if not self.opened.pending and (self.opened.planner is None or not self.opened.is_latest):
+            table, files = self.opened.table, self.opened.files
+            if table is None or self.opened.pending:
+                return
+            latest = attempt(table.log.segment)[0]
+            if self.opened.planner is None or files is None or files.snapshot.segment != latest:
                 self.reload()
 
         with self.changing:
@@ -337,17 +315,7 @@ class WorkbenchState(Watched):
 
     def refresh(self) -> None:
         """Look again for tables and logs, and read the table that is open as it is now."""
-        self.num_refreshes += 1
-        for lookup in (self.surveying, self.finding, self.following):
-            lookup.forget()
-        if not self._search():
-            return
-        if self.table is not None:
-            self.reload()
-        elif self.name in self.tables:
-            self._open()
-        else:
-            self._open_first()
+        self._find(again=True)
 
     def meet_session(self) -> None:
         """Look in a session that has started for a root that is no folder."""
@@ -370,26 +338,32 @@ class WorkbenchState(Watched):
     def run(self) -> bool:
         """Run the plan on screen, in the background; returns whether it began."""
         with self.changing:
-            plan, is_wanted = self.plan, self.can_run
-        if plan is None or plan.is_empty:
+            plan = self.plan if self.can_run else None
+        if plan is None:
             return False
-        options: dict[str, Any] = {"strategy": self.strategy, "verify": self.verify}
-
-        def work(job: Job) -> CompactionResult:
-            return plan.run(**options, progress=partial(_report, job, Countdown()))
-
+        run = partial(plan.run, self.strategy, self.verify)
         self.measuring.forget()
-        return self.carry_out(self.running, work, "" if is_wanted else _NOT_RUN.format("run"))
+        return self.carry_out(self.running, lambda job: run(partial(_report, job, Countdown())))
 
     @property
     def _vacuum(self) -> tuple[Any, ...]:
         return self.files, self.retention, self.keep, self.days
 
-    def plan_vacuum(self, make: Callable[[Table], Any]) -> None:
-        """Plan a vacuum for what is chosen, in the background, by this function."""
-        table = self.table
-        if table is not None and self.files is not None:
-            self.planning_vacuum.ask(lambda job: make(table), *self._vacuum)
+    def plan_vacuum(self) -> None:
+        """Plan a vacuum for what is chosen, in the background."""
+        table, retention, keep, days = self.table, self.retention, self.keep, self.days
+
+        def work(_: Job) -> Any:
+            at = datetime.now(UTC) + timedelta(days=days) if days else None
+            try:
+                kept = [int(version) for version in keep.replace(",", " ").split()] or None
+            except ValueError:
+                bad = f'keep_versions="{keep}" are not versions: write them as 3, 7.'
+                raise InvalidArgumentError(bad) from None
+            return table and table.plan_vacuum(retention=retention or None, keep_versions=kept, at=at)
+
+        if self.files is not None:
+            self.planning_vacuum.ask(work, *self._vacuum)
 
     @property
     def can_vacuum(self) -> bool:
@@ -405,22 +379,21 @@ class WorkbenchState(Watched):
     def vacuum(self, typed: str) -> bool:
         """Delete what the plan shows, in the background, if the table's name was typed."""
         with self.changing:
-            plan, is_wanted = self.planning_vacuum.value, self.can_vacuum
-        if plan is None or plan.is_empty or self.days or not typed or typed != self.password:
+            plan = self.planning_vacuum.value if self.can_vacuum else None
+        if plan is None or not typed or typed != self.password:
             return False
 
         def work(job: Job) -> Any:
-            return plan.run(progress=lambda progress: job.report(progress.fraction, str(progress)))
+            return plan.run(progress=lambda done: job.report(done.fraction, str(done)))
 
-        return self.carry_out(self.vacuuming, work, "" if is_wanted else _NOT_RUN.format("deleted"))
+        return self.carry_out(self.vacuuming, work)
 
     def plan_restore(self, version: int | None) -> None:
         """Plan to restore a version, in the background."""
         table = self.table
         if table is not None and version is not None:
             self.restoring.reset()
-            self.planning_restore.forget()
-            self.planning_restore.ask(lambda job: table.plan_restore(version), version)
+            self.planning_restore.ask(lambda job: table.plan_restore(version), version, again=True)
 
     def restore(self) -> bool:
         """Restore as planned, in the background; returns whether it began."""
@@ -436,15 +409,13 @@ class WorkbenchState(Watched):
 
         return self.carry_out(self.restoring, work)
 
-    def carry_out(self, job: Job, run: Callable[[Job], Any], refusal: str = "") -> bool:
+    def carry_out(self, job: Job, run: Callable[[Job], Any]) -> bool:
         """Run a plan that was looked at, and read the table again; returns whether it began."""
         table = self.table
         if table is None:
             return False
 
         def work(job: Job) -> Any:
-            if refusal:
-                raise StalePlanError(refusal)
             try:
                 return run(job)
             finally:

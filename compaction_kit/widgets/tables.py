@@ -1,4 +1,4 @@
-"""Which table is open: one that is found in a folder or schema, named, or picked from the survey."""
+"""What is under the root: the table that is open, the survey of all tables, the logs of streams."""
 
 import json
 import os
@@ -13,21 +13,26 @@ from traitlets import List, Unicode
 
 from compaction_kit.errors import CompactionKitError
 from compaction_kit.session import cache_folder
+from compaction_kit.sinklog import SinkLog, find_sink_logs, sink_log
 from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder, local_path
 from compaction_kit.surveys import HEAD, RANK, SMALL, Survey, cells, fewer_files, survey
-from compaction_kit.text import Html, as_html_table, format_count, format_size, visible
+from compaction_kit.text import Html, arrow_as_html, as_html_table, format_count, visible
 from compaction_kit.widgets import parts
 from compaction_kit.widgets.job import Job
-from compaction_kit.widgets.parts import JobBar, Part, Text, live
+from compaction_kit.widgets.parts import FigureView, JobBar, Part, Slider, Text, fold, live
 from compaction_kit.widgets.state import WorkbenchState
 
-# Columns of a survey that fit into the page; where the share of small files is among them.
-_NAMES = ("table", "files", "small", "size", "median file", "after", "fewer files", "last OPTIMIZE")
-_SHOWN = tuple(map(HEAD.index, _NAMES))
-_SMALL = 2
+# Columns of a survey that fit into the page.
+_SHOWN = ("table", "files", "small", "size", "median file", "after", "fewer files", "last OPTIMIZE")
 _MOST_RECENT = 10
-_MAY_HOLD_A_SECRET = re.compile(r"://[^/]*:[^/]*@|\?")
+_FURTHEST, _MOST_FILES = 500, 12
+_LOG_COLUMNS = ("name", "kind", "num_entries", "size_bytes", "needed", "removed_after")
+_NO_LOG = (
+    "No stream keeps a log of files under {}. One that writes Parquet, JSON or CSV files keeps it in "
+    "_spark_metadata of its output folder; one that reads files, in sources/0 of its checkpoint. Delta "
+    "tables need none: their log is in Files."
+)
 
 
 def recent_tables() -> list[str]:
@@ -40,44 +45,21 @@ def recent_tables() -> list[str]:
 
 
 def remember(name: str) -> None:
-    """Put a table, by its path or name, before the others; not if its address may hold a password or key."""
-    if _MAY_HOLD_A_SECRET.search(name):
+    """Put a local table or one of a catalog before the others; addresses may hold a password or a key."""
+    if "://" in name:
         return
-    with suppress(CompactionKitError):  # it is not on a local disk
+    with suppress(CompactionKitError, OSError):
         path = os.path.abspath(local_path(name))
         name = path if is_folder(path) else name
-    names = [name, *(other for other in recent_tables() if other != name)][:_MOST_RECENT]
-    with suppress(OSError):
+        names = [name, *(other for other in recent_tables() if other != name)][:_MOST_RECENT]
         cache_folder().mkdir(parents=True, exist_ok=True)
-        written = cache_folder() / f"recent.json.{os.getpid()}"
-        written.write_text(json.dumps(names), encoding="utf-8")
-        written.replace(cache_folder() / "recent.json")
+        (cache_folder() / "recent.json").write_text(json.dumps(names), encoding="utf-8")
 
 
 def about_text(state: WorkbenchState) -> Part:
     """Make a line about the files that are planned."""
-    known: list[Any] = [None, None, 0, ""]
-
-    def about() -> str:
-        """The line, with what reading the same table again has brought."""
-        opened, (table, former, refreshes, line) = state.opened, known
-        if (files := opened.files) is None:
-            return ""
-        if files is not former:
-            scope = f" where {opened.where}" if opened.where else ""
-            partitions = format_count(files.stats().num_partitions, "partition")
-            size = format_size(files.size_bytes)
-            line = f"version {files.version} · {files.num_files:,} files{scope} · {size} · {partitions}"
-            if table is opened.table and (files.version, refreshes) != (former.version, state.num_refreshes):
-                more = files.version - former.version
-                line += (
-                    f" · {format_count(more, 'version') if more > 0 else 'no version'} since {former.version}"
-                )
-            known[:] = opened.table, files, state.num_refreshes, line
-        return str(line)
-
-    part = Part(Text("text", "about", about))
-    part.watch(state, "opened")
+    part = Part(Text("text", "about", lambda: state.about))
+    part.watch(state, "about")
     part.shown = True
     return part.add_class("ck-line")
 
@@ -152,7 +134,8 @@ class Grid(anywidget.AnyWidget):
 
 def survey_part(state: WorkbenchState, on_open: Callable[[str], object]) -> Part:
     """Rank the tables under the folder by what compaction would gain; a click opens one."""
-    grid = Grid("Tables", [HEAD[number] for number in _SHOWN], on_open).add_class("ck-tables")
+    surveying = state.surveying
+    grid = Grid("Tables", _SHOWN, on_open).add_class("ck-tables")
 
     def look(job: Job) -> Survey:
         def report(done: int, total: int, name: str) -> None:
@@ -162,7 +145,7 @@ def survey_part(state: WorkbenchState, on_open: Callable[[str], object]) -> Part
 
     def prepare() -> None:
         if state.tables:
-            state.surveying.ask(look, "\n".join(state.tables))
+            surveying.ask(look, "\n".join(state.tables))
 
     def rows() -> list[dict[str, Any]]:
         return [] if surveying.value is None else surveying.value.to_arrow().to_pylist()
@@ -176,7 +159,6 @@ def survey_part(state: WorkbenchState, on_open: Callable[[str], object]) -> Part
     def failures() -> str:
         return "\n".join(f"{row['table']}: {row['error']}" for row in rows() if row["error"])
 
-    surveying = state.surveying
     part = Part(
         Text("text", "survey", sentence),
         JobBar(surveying, "ck-surveying"),
@@ -195,17 +177,74 @@ def survey_part(state: WorkbenchState, on_open: Callable[[str], object]) -> Part
 
 def _row(row: dict[str, Any], root: str) -> list[list[Any]]:
     name = row["table"]
-    made: list[list[Any]] = [["", None] for _ in _SHOWN]
-    if not row["error"]:
-        files, after, last = row["num_files"], row["files_added"] - row["files_removed"], row["last_optimize"]
-        # In the order of a survey's columns.
-        keys = (
-            *(name, files, row["num_small_files"] / files if files else 0),
-            *(row["size_bytes"], row["median_size_bytes"], files + after),
-            *(row["bytes_rewritten"], fewer_files(row), row["overlap"], row["log_bytes"]),
-            last and last.timestamp(),
-        )
-        made = [[cells(row)[number], keys[number]] for number in _SHOWN]
-        made[_SMALL].append(keys[_SMALL])
     short = re.sub(r"^[/.]", "", name.removeprefix(root))
-    return [[visible(short or name), name], *made[1:]]
+    first = [visible(short or name), name]
+    if row["error"]:
+        return [first, *(["", None] for _ in _SHOWN[1:])]
+    files, texts = row["num_files"], dict(zip(HEAD, cells(row), strict=True))
+    small = row["num_small_files"] / files if files else 0
+    last = row["last_optimize"]
+    keys = {
+        "files": [files],
+        "small": [small, small],
+        "size": [row["size_bytes"]],
+        "median file": [row["median_size_bytes"]],
+        "after": [files + row["files_added"] - row["files_removed"]],
+        "fewer files": [fewer_files(row)],
+        "last OPTIMIZE": [last and last.timestamp()],
+    }
+    return [first, *([texts[name], *keys[name]] for name in _SHOWN[1:])]
+
+
+def streams_part(state: WorkbenchState) -> Part:
+    """Show the logs of file sinks and sources, and how they grow."""
+    choice = parts.dropdown("Log", "ck-log", "460px", "40px")
+    ahead = Slider(label="Look ahead", min=1, max=_FURTHEST).add_class("ck-ahead")
+    parts.set_by_choice(state, "stream", choice)
+    parts.bind(state, ahead=ahead)
+    live(ahead, text=lambda: f"{state.ahead} batches")
+    finding, following = state.finding, state.following
+
+    def find(job: Job) -> list[str]:
+        root = state.root
+        found = find_sink_logs(root)
+        if root == state.root and state.stream not in found:
+            state.stream = next(iter(found), "")
+        return found
+
+    def prepare() -> None:
+        finding.ask(find, state.root)
+        if state.stream:
+            following.ask(lambda job: sink_log(state.stream), state.stream)
+        parts.offer(choice, finding.value or (), state.stream)
+
+    def log() -> Any:
+        return following.get(state.stream)
+
+    def sentence() -> str:
+        if log():
+            return str(log().explain())
+        return _NO_LOG.format(state.root or "the current folder") if finding.value == [] else ""
+
+    def code() -> str:
+        if not state.stream:
+            return parts.python(f"ck.find_sink_logs({state.root!r})")
+        log = f"log = ck.sink_log({state.stream!r})"
+        return parts.python(log, "print(log.explain())", f"log.plot({state.ahead})")
+
+    def files() -> Any:
+        return log() and arrow_as_html(log().files.select(_LOG_COLUMNS)[-_MOST_FILES:])
+
+    return Part(
+        live(parts.row(choice, ahead), lambda: finding.value),
+        JobBar(finding, "ck-finding-logs"),
+        JobBar(following, "ck-reading-log"),
+        Text("text", "sink-log", sentence),
+        FigureView("ck-sink-figure", lambda: log() and (SinkLog.plot, log(), state.ahead)),
+        fold(log, **{"Files of the log": Text("text", "log-files", files)}),
+        on=[state, finding, following],
+        title="Streams",
+        code=code,
+        records=lambda: (log().explain(), log().plot(state.ahead)) if log() else (),
+        prepare=prepare,
+    )

@@ -1,6 +1,7 @@
 """The workbench: one page to look at tables, plan their compaction and run it."""
 
 import base64
+import re
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -11,20 +12,19 @@ from IPython.core.getipython import get_ipython
 from compaction_kit.compat import delta_version
 from compaction_kit.report import write_report
 from compaction_kit.session import get_spark
-from compaction_kit.text import Html, element, format_count, format_size
+from compaction_kit.text import Html, element
 from compaction_kit.widgets import parts
-from compaction_kit.widgets.compaction import files_part, plan_part, run_part, verdict_part
-from compaction_kit.widgets.history import history_part
+from compaction_kit.widgets.compaction import files_part, plan_part, query_part, run_part, verdict_part
+from compaction_kit.widgets.history import history_part, vacuum_part
 from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.page import Page
 from compaction_kit.widgets.parts import Part, Text, live
-from compaction_kit.widgets.query import query_part
 from compaction_kit.widgets.state import WorkbenchState
-from compaction_kit.widgets.streams import streams_part
-from compaction_kit.widgets.tables import about_text, picker, survey_part
-from compaction_kit.widgets.vacuum import vacuum_part
+from compaction_kit.widgets.tables import about_text, picker, streams_part, survey_part
 
-_SIGNS = {"running": "●", "cancelled": "○", "failed": "✕"}
+_SIGNS = {"running": "●", "done": "●", "cancelled": "○", "failed": "✕"}
+# Of the facts of a result, those of which the beginning is said in the line below.
+_FACTS = ("version", "deleted", "files", "seconds", "content")
 # A cell that is run again shows the workbench that it showed before, with the work that is under way.
 _OF_CELLS: "WeakValueDictionary[str | None, Workbench]" = WeakValueDictionary()
 
@@ -38,7 +38,10 @@ def workbench(root: str | Path = "data") -> "Workbench":
     Args:
         root: A folder that holds Delta tables, a schema or catalog of the session, or a table.
     """
-    cell = _current_cell()
+    shell: Any = get_ipython()
+    # The notebook's cell that is being run, if the front end sends its id.
+    request = shell.get_parent() if hasattr(shell, "get_parent") else {}
+    cell = request.get("metadata", {}).get("cellId")
     bench = _OF_CELLS.get(cell)
     if bench is None or bench.comm is None:
         bench = Workbench(WorkbenchState(root))
@@ -50,13 +53,6 @@ def workbench(root: str | Path = "data") -> "Workbench":
         bench.state.refresh()
     bench.session.start(lambda job: get_spark())
     return bench
-
-
-def _current_cell() -> str | None:
-    """The notebook's cell that is being run, if the front end sends its id."""
-    shell: Any = get_ipython()
-    request = shell.get_parent() if hasattr(shell, "get_parent") else {}
-    return request.get("metadata", {}).get("cellId")
 
 
 class Workbench(Page):
@@ -86,10 +82,7 @@ class Workbench(Page):
         header = w.VBox([above, picker(state)]).add_class("ck-header")
         part = w.VBox([self.stack, self.as_python], layout=w.Layout(flex="1 1 auto"))
         body = w.HBox([self.rail, part]).add_class("ck-body")
-        runs = (state.running, state.vacuuming, state.restoring)
-        footer = Part(self._footer(), on=[state, state.surveying, self.writing, *runs]).add_class("ck-footer")
-        for job in runs:
-            footer.watch(job, "message")
+        footer = self._footer(state)
         super().__init__(state, header, self.verdict, body, footer)
         self.session.observe(self._on_session, "status")
         for source in (state, *state.jobs):
@@ -129,32 +122,31 @@ class Workbench(Page):
         error = self.session.error
         return f"Spark is not available: {error}" if error else "Spark is starting …"
 
-    def _footer(self) -> w.HBox:
-        about = "Write what all parts show into one HTML page"
-        export = parts.button("Export report", "ck-export", self._export, tooltip=about)
-        writing = self.writing
-
-        def nothing() -> bool:
-            return self.state.files is None and self.state.surveying.value is None
-
-        return w.HBox(
-            [
-                Text("text", "status", self._status),
-                Text("text", "saved", lambda: writing.result or ""),
-                Text("error", "export-error", lambda: writing.error),
-                live(export, disabled=lambda: writing.running or nothing()),
-            ]
+    def _footer(self, state: WorkbenchState) -> Part:
+        writing, runs = (
+            self.writing,
+            {"run": state.running, "vacuum": state.vacuuming, "restore": state.restoring},
         )
 
-    def _status(self) -> str:
-        state = self.state
-        runs = (("run", state.running), ("vacuum", state.vacuuming), ("restore", state.restoring))
-        lines = [
-            line + (f", of {job.about}" if job.about not in ("", state.name) else "")
-            for name, job in runs
-            if (line := _job_line(name, job))
+        def status() -> str:
+            lines = [_job_line(name, job, state.name) for name, job in runs.items()]
+            return "\n".join(filter(None, lines)) or "○ ready; looking and planning change nothing"
+
+        def has_nothing() -> bool:
+            return state.files is None and state.surveying.value is None
+
+        about = "Write what all parts show into one HTML page"
+        export = parts.button("Export report", "ck-export", self._export, tooltip=about)
+        line = [
+            Text("text", "status", status),
+            Text("text", "saved", lambda: writing.result or ""),
+            Text("error", "export-error", lambda: writing.error),
+            live(export, disabled=lambda: writing.running or has_nothing()),
         ]
-        return "\n".join(lines) or "○ ready; looking and planning change nothing"
+        footer = Part(w.HBox(line), on=[state, state.surveying, writing, *runs.values()])
+        for job in runs.values():
+            footer.watch(job, "message")
+        return footer.add_class("ck-footer")
 
     def _export(self) -> None:
         self.writing.start(lambda job: self._write())
@@ -176,24 +168,14 @@ class Workbench(Page):
         return element("div", f"{page.name} is written · ", link, role="status")
 
 
-def _job_line(name: str, job: Job) -> str:
-    """How a run is or ended; empty if it never began."""
-    result = job.result
-    if job.status != "done":
-        sign = _SIGNS.get(job.status)
-        # How it ended badly is said where its result would be.
-        return f"{sign} {name} {job.status}{f': {job.message}' if job.running else ''}" if sign else ""
-    if result is None:
+def _job_line(name: str, job: Job, table: str) -> str:
+    """How a run is or ended, and of which table if that isn't the open one; empty if it never began."""
+    said = job.message if job.running else ""
+    if job.status == "done" and job.result is not None:
+        facts = job.result.facts()
+        said = " · ".join(f"{fact} {re.split(' [(]|:', facts[fact])[0]}" for fact in _FACTS if fact in facts)
+    elif job.status in ("idle", "done"):
         return ""
-    if name == "vacuum":
-        deleted = f"{format_count(result.num_files, 'file')} deleted, {format_size(result.size_bytes)} freed"
-        return f"● vacuum done: {deleted}"
-    if name == "restore":
-        return f"● restore done: version {result.version} has the content of version {result.restored}"
-    if not result.versions:
-        return ""
-    return (
-        f"● run done: version {result.versions[-1]} · {result.num_files_removed:,} → "
-        f"{result.num_files_added:,} files · {result.seconds:.1f} s · "
-        f"{'content identical ✓' if result.verified else 'content not compared'}"
-    )
+    # How it ended badly is said where its result would be.
+    words = [f"{_SIGNS[job.status]} {name} {job.status}", *([said] if said else [])]
+    return ": ".join(words) + (f", of {job.about}" if job.about not in ("", table) else "")

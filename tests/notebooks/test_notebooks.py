@@ -12,7 +12,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from tests.plots.test_reads import comparison_of
+from tests.plots.test_comparisons import comparison_of
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").rglob("*.ipynb"))
 NO_MORE_LINES_THAN = 20

@@ -57,20 +57,21 @@ ODD_NAMES = {
 }
 
 
-def layouts(name: str, told: str) -> Figure:
-    table = {"layout": ["now", f"by {told}"], "num_files": [9, 3], "range_files": [9.0, None]}
-    return plots.layouts(pa.table(table), name)
+def layouts(name: str, shown: str) -> Figure:
+    names = ["now", f"by {shown}"]
+    files = dict(zip(names, (9.0, None), strict=True))
+    return plots.layouts(f"Fewest: {name[:60]}", files, dict.fromkeys(names, "few"), "files touched", name)
 
 
-def timelines(name: str, told: str) -> Figure:
-    spans = {"step": [told], "label": [told], "bin_id": [0], "start": [0.0], "seconds": [1.0]}
+def timelines(name: str, shown: str) -> Figure:
+    spans = {"step": [shown], "label": [shown], "bin_id": [0], "start": [0.0], "seconds": [1.0]}
     return plots.timelines({name: pa.table(spans)})
 
 
-def history(_: str, told: str) -> Figure:
+def history(_: str, shown: str) -> Figure:
     ledger = {
         "version": [0, 1],
-        "operation": ["WRITE", told],
+        "operation": ["WRITE", shown],
         "num_files": [2, 1],
         "num_small_files": [2, 1],
         "num_removed": [0, 2],

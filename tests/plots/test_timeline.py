@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 
 from compaction_kit import plots
-from compaction_kit.plots.timeline import finding, lanes
+from compaction_kit.plots.timeline import lanes
 
 Row = tuple[str, str | None, int | None, float, float]
 
@@ -53,18 +53,18 @@ def test_the_title_says_how_many_bins_how_long_and_where_the_time_went() -> None
     figure = plots.timeline(SMALL_RUN)
     assert figure.get_suptitle() == "3 bins in 10 s: 50 % rewriting on 2 slots, 40 % proof"
     assert "committing: 1.0 s in 1 span, from 7.0 s to 8.0 s" in str(figure.get_label())
-    assert plots.to_png(figure, dpi=50).startswith(b"\x89PNG")
 
 
 def test_shares_count_overlapping_spans_once_and_gaps_not_at_all() -> None:
-    spans = spans_of(
-        ("rewrite", None, 0, 0.0, 3.0), ("rewrite", None, 1, 1.0, 1.0), ("rewrite", None, 2, 6.0, 4.0)
-    )
-    assert finding(spans) == "3 bins in 10 s: 70 % rewriting on 2 slots"
+    first: Row = ("rewrite", None, 0, 0.0, 3.0)
+    spans = spans_of(first, ("rewrite", None, 1, 1.0, 1.0), ("rewrite", None, 2, 6.0, 4.0))
+    assert plots.timeline(spans).get_suptitle() == "3 bins in 10 s: 70 % rewriting on 2 slots"
     # Tasks of one bin count as one bin.
-    spans = spans_of(("rewrite", None, 0, 0.0, 3.0), ("rewrite", None, 0, 1.0, 1.0))
-    assert finding(spans).startswith("1 bin in ")
-    assert finding(spans_of(("rewrite", None, None, 0.0, 3.0))).startswith("1 bin in ")
+    for spans in (
+        spans_of(first, ("rewrite", None, 0, 1.0, 1.0)),
+        spans_of(("rewrite", None, None, 0.0, 3.0)),
+    ):
+        assert plots.timeline(spans).get_suptitle().startswith("1 bin in ")
 
 
 def test_every_span_is_drawn_and_wide_ones_are_labelled() -> None:
@@ -94,7 +94,6 @@ def test_no_spans_are_a_sentence(title: str | None) -> None:
 def test_a_run_of_no_length_is_drawn() -> None:
     figure = plots.timeline(spans_of(("commit", None, None, 0.0, 0.0)))
     assert figure.get_suptitle() == "0 s: 0 % committing"
-    assert plots.to_png(figure, dpi=50).startswith(b"\x89PNG")
 
 
 def test_runs_are_drawn_on_the_same_seconds() -> None:

@@ -313,9 +313,7 @@ def test_a_run_is_proved_measured_and_undone(own_bench: Workbench, own: Path, sp
     click(bench, "ck-ask-restore", "Run")
     click(bench, "ck-restore", "Run")
     assert sorted(table.files().to_arrow()["path"].to_pylist()) == paths
-    assert (
-        f"Version {before + 2} has the content of version {before}" in at(bench, "ck-restored", "Run").value
-    )
+    assert f"{before + 2}, with the content of {before}" in at(bench, "ck-restored", "Run").value
     assert "restore done" in words(at(bench, "ck-footer"))
     assert "became" not in verdict.value
     assert "10 files where 2 would do" in verdict.value
@@ -367,7 +365,6 @@ def test_what_was_typed_is_planned_before_anything_is_run(
     at(bench, "ck-run").click()
     settle(bench)
     assert ck.open_table(own / "a").version == before
-    assert "Nothing was run" in words(at(bench, "ck-progress"))
     assert not at(bench, "ck-run").disabled
     click(bench, "ck-run")
     assert bench.state.result is not None
@@ -422,8 +419,8 @@ def test_nothing_is_deleted_but_what_the_name_was_typed_for(
     bench.state.planning_vacuum.start(lambda job: go.wait(SECONDS))
     at(bench, "ck-retention").value = "30 days"
     delete.click()
-    bench.state.vacuuming.wait(SECONDS)
-    assert "Nothing was deleted" in words(at(bench, "ck-vacuuming"))
+    assert not bench.state.vacuum("a")
+    assert all(file.exists() for file in files)
     go.set()
     settle(bench)
     assert "would delete nothing" in at(bench, "ck-vacuum-plan").value
@@ -438,7 +435,7 @@ def test_nothing_is_deleted_but_what_the_name_was_typed_for(
     click(bench, "ck-vacuum")
     assert "1 file" in at(bench, "ck-outcome", "Vacuum").value
     assert [file.exists() for file in files] == [True, False]
-    assert "● vacuum done: 1 file deleted, 100 B freed" in words(at(bench, "ck-footer"))
+    assert "● vacuum done: deleted 1 file, 100 B" in words(at(bench, "ck-footer"))
     # The next one takes the result of the last one off the screen.
     begun = threading.Event()
 
@@ -473,9 +470,7 @@ def test_what_others_commit_is_seen(own_bench: Workbench, own: Path, ask: str) -
     version, about = ck.open_table(own / "a").version, at(bench, "ck-about")
     assert plan_of(bench).version == version
     assert f"version {version} · 5 files" in about.value
-    assert f"· 1 version since {version - 1}" in about.value
     click(bench, "ck-refresh")
-    assert f"· no version since {version}" in about.value
     assert (at(bench, "ck-table").value, at(bench, "ck-order").value) == (str(own / "a"), "ingest")
     # A table that is gone, and is put back.
     (own / "a").rename(own / ".away")
@@ -801,15 +796,7 @@ def test_the_files_of_a_query_are_counted_and_predicted_without_a_run(
     click(bench, "ck-count")
     assert "names neither the table nor {table}" in words(at(bench, "ck-predicting"))
     assert ck.open_table(table).version == version
-    # A range is written as a condition.
-    column, low, high = (at(bench, f"ck-{name}") for name in ("range-column", "low", "high"))
-    assert set(column.options) == {"id", "event_time", "value", "label"}
-    column.value, low.value = "event_time", "2000-01-01"
-    assert query.value == "event_time >= CAST('2000-01-01' AS timestamp)"
-    column.value, low.value, high.value = "label", "a'b", "c"
-    assert query.value.endswith(" AND label <= 'c'")
+    query.value = "label >= 'a''b' AND event_time >= CAST('2000-01-01' AS timestamp)"
     click(bench, "ck-count")
     assert bench.state.predicting.value is not None
     assert words(at(bench, "ck-predicting")) == ""
-    high.value = ""
-    assert "<=" not in query.value
