@@ -46,11 +46,12 @@ class CompactionPlan(BinPlan):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What to know before the plan is run, a sentence each; also in `explain()`."""
-        return (*warnings(self), *self._risks)
+        risk = None if self.handle is None or self.is_empty else self.handle.commit_risk
+        return (*warnings(self), *([risk] if risk else ()))
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """OPTIMIZE's predicted result row; see `explain.metrics`."""
+        """OPTIMIZE's predicted result row, as far as it can be known before."""
         return metrics(self)
 
     @property
@@ -60,12 +61,7 @@ class CompactionPlan(BinPlan):
 
     def explain(self) -> str:
         """Say what the plan does and why, in a few sentences."""
-        return "\n".join((explain(self), *self._risks))
-
-    @property
-    def _risks(self) -> tuple[str, ...]:
-        risk = None if self.handle is None or self.is_empty else self.handle.commit_risk
-        return () if risk is None else (risk,)
+        return "\n".join((*explain(self), *self.warnings))
 
     def compare(self, column: str | None = None) -> Comparison:
         """Compare the table's layout now, after OPTIMIZE, and after each order; see `compare.compare`."""
@@ -74,16 +70,7 @@ class CompactionPlan(BinPlan):
     def predict_reads(
         self, query: Query, progress: Callable[[float, str], object] | None = None
     ) -> ReadPrediction:
-        """Count the files that a query opens now, and would open after it; see `predict_reads`.
-
-        Args:
-            query: SQL with {table} in place of the table's name, a condition, or a function of a DataFrame;
-                see `reads.measure_reads`.
-            progress: Called with the share that is done and the next step, in words; an exception that it
-                raises ends the work.
-
-        Raises:
-            InvalidArgumentError: The query can't be used.
+        """Count the files that a query opens now, and after this and other plans; see `predict_reads`.
 
         Examples:
             >>> plan = ck.open_table("data/flights").plan_compaction()
@@ -117,10 +104,6 @@ class CompactionPlan(BinPlan):
         comparison is cancelled. If that is impossible (the session died, another writer has committed since),
         the commit stays and the error says that it isn't proved.
 
-        Over Spark Connect OPTIMIZE and the overwrite run too, without progress by bins; the content is
-        compared by reading the versions before and after. When OPTIMIZE is cancelled there, bins that were
-        just beginning may still be written; they belong to no version.
-
         Args:
             strategy: "arrow" is one Spark job that rewrites bins with pyarrow, committed by Delta; it alone
                 runs other orders and budgets, and leaves to OPTIMIZE what it can't rewrite. "optimize" is
@@ -140,34 +123,20 @@ class CompactionPlan(BinPlan):
                 was made anew.
             ReadOnlyTableError: The table's folder can't be written to.
             UnsupportedTableError: The strategy can't rewrite the table, or the rest of the plan, faithfully.
-            RunFailedError: A file could not be read or written; the message says what is committed.
-            ConflictError: Other writers took the files of the plan; the message says the same.
-            RunCancelled: It was cancelled; the message says the same.
+            RunFailedError, ConflictError, RunCancelled: A file could not be read or written, other
+                writers took the plan's files, or it was cancelled; the message says what is committed.
             VerificationError: The content differs; the message says what became of the commit.
         """
         return run_plan(self._handle, self, STRATEGIES, PROOF_READERS, strategy, verify, progress)
 
     def plot(self) -> Figure:
         """Draw the sizes now and as predicted on one scale, and the bins as packed bars."""
-        limits = self.thresholds
-        return plots.plan(
-            self.source.sizes,
-            self.sizes_after,
-            self.files,
-            self.outcome.bytes_added,
-            limits.min_file_size,
-            limits.max_file_size,
-            self.planner.largest_bin,
-            self.bin_names,
-            bin_limit(self),
-        )
+        limits = self.thresholds.min_file_size, self.thresholds.max_file_size, self.planner.largest_bin
+        sizes, outputs = (self.source.sizes, self.sizes_after), self.outcome.bytes_added
+        return plots.plan(*sizes, self.files, outputs, *limits, self.bin_names, bin_limit(self))
 
     def plot_sizes(self, former: "CompactionPlan | None" = None) -> Figure:
-        """Draw the sizes alone.
-
-        Args:
-            former: Another plan of the same files, to be drawn as an outline.
-        """
+        """Draw the sizes alone, and those after another plan of the same files as an outline."""
         return plots.before_after(
             self.source.sizes,
             self.sizes_after,

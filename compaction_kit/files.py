@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,13 +31,12 @@ _PARTITION_SUMS = ("num_files", "size_bytes", "num_small_files")
 
 @dataclass(frozen=True, repr=False)
 class FileStats(Record):
-    """Statistics of a version's live files, its log and its tombstones.
+    """Statistics of a version's live files, its log and its tombstones; sizes are in bytes.
 
-    Sizes are in bytes. `skew` is the number of files in the partition with the most, divided by the average.
-    `num_commits` counts the commits after the checkpoint, and `log_bytes` is their size and the checkpoint's,
-    which every reader of this version reads. `tombstoned_bytes` is the size of removed files, except for
-    `num_unsized_tombstones` whose size the log doesn't have. `reclaimable_bytes` is the part of it that is
-    older than the retention; VACUUM may have deleted these files already, which the log doesn't show.
+    `skew` is the number of files in the partition with the most, divided by the average. `num_commits` counts
+    the commits after the checkpoint, and `log_bytes` is their size and the checkpoint's, which every reader
+    reads. `tombstoned_bytes` is the size of removed files, as far as the log has it, and `reclaimable_bytes`
+    the part that is older than the retention; VACUUM may have deleted these files already.
     """
 
     num_files: int
@@ -55,18 +54,16 @@ class FileStats(Record):
     num_tombstones: int
     tombstoned_bytes: int
     reclaimable_bytes: int
-    num_unsized_tombstones: int
 
     def facts(self) -> dict[str, str]:
         """Return the statistics for people: names and values."""
         most = f"; the partition with the most has {self.skew:,.1f} times the average"
+        small = format_files(self.num_small_files, self.small_bytes)
         return {
             "files": f"{self.num_files:,} in {format_count(self.num_partitions, 'partition')}"
             f"{most if self.num_partitions > 1 else ''}",
             "size": format_size(self.size_bytes),
-            f"under {format_size(self.small_file_size)}": format_files(
-                self.num_small_files, self.small_bytes
-            ),
+            f"under {format_size(self.small_file_size)}": small,
             "smallest": format_size(self.min_size_bytes),
             "median": format_size(self.median_size_bytes),
             "largest": format_size(self.max_size_bytes),
@@ -116,6 +113,9 @@ class Files:
         """Convert positions in these files to positions in the snapshot."""
         return positions if self.rows is None else self.rows[positions]
 
+    def _selected(self, values: Any) -> Any:
+        return values if self.rows is None else values.take(pa.array(self.rows))
+
     @property
     def partition_columns(self) -> tuple[str, ...]:
         """Names of the partition columns."""
@@ -124,22 +124,19 @@ class Files:
     @property
     def data_columns(self) -> tuple[str, ...]:
         """Names of the other top-level columns."""
-        metadata = self.snapshot.metadata
-        return tuple(name for name in metadata.column_types if name not in metadata.partition_columns)
+        return tuple(n for n in self.snapshot.metadata.column_types if n not in self.partition_columns)
 
     @property
     def partitions(self) -> pa.Table:
         """The columns partition.<column> of each file, as the log writes the values."""
-        table = self.snapshot.live_files.select([f"partition.{name}" for name in self.partition_columns])
-        return table if self.rows is None else table.take(pa.array(self.rows))
+        names = [f"partition.{name}" for name in self.partition_columns]
+        return self._selected(self.snapshot.live_files.select(names))
 
     def to_arrow(self) -> pa.Table:
         """Return one row per file, in the order of the log.
 
-        Returns:
-            path is as the log writes it (see `paths.canonical_paths`). num_records counts deleted rows
-            too, and is null without stats. deletion_vector_cardinality counts the rows that a deletion
-            vector deletes.
+        path is as the log writes it, num_records counts deleted rows too and is null without stats, and
+        deletion_vector_cardinality counts the rows that a deletion vector deletes.
 
         Examples:
             >>> ck.open_table("data/flights").files().to_arrow().schema
@@ -159,16 +156,14 @@ class Files:
             "deletion_vector_cardinality": live["deletion_vector_cardinality"],
         }
         columns |= {name: live[name] for name in live.column_names if name.startswith("partition.")}
-        table = pa.table(columns)
-        return table if self.rows is None else table.take(pa.array(self.rows))
+        return self._selected(pa.table(columns))
 
     def stats(self, small_file_size: int | str | None = None) -> FileStats:
         """Return statistics of the files, the log and the tombstones.
 
         Args:
-            small_file_size: Files below this size (bytes, or text such as "16 MiB") count as small.
-                None: half of the table's property delta.targetFileSize, as for auto compaction
-                (AutoCompact.scala), or 16 MiB.
+            small_file_size: Files below this size (bytes, or text such as "16 MiB") count as small. None:
+                half of the table's delta.targetFileSize, as for auto compaction (AutoCompact), or 16 MiB.
 
         Examples:
             >>> ck.open_table("data/flights").files().stats()
@@ -178,9 +173,17 @@ class Files:
             under 16 MiB    1,095 files (...
         """
         threshold = self.small_file_size(small_file_size)
-        sizes = self.sizes
+        sizes, snapshot = self.sizes, self.snapshot
         small = sizes[sizes < threshold]
         in_partitions = self.by_partition(threshold)["num_files"].to_numpy()
+        # A file that is live with another deletion vector is no waste.
+        is_live = pc.is_in(snapshot.dead["path"], value_set=one_array(snapshot.live["path"]))
+        removed = snapshot.tombstones.filter(pc.invert(is_live))
+        # For VACUUM, a tombstone without a time is older than any other.
+        times, dead_sizes = (
+            pc.fill_null(removed[name], 0).to_numpy() for name in ("deletion_timestamp", "size_bytes")
+        )
+        oldest = time.time() * 1000 - table_retention(snapshot.metadata) // timedelta(milliseconds=1)
         return FileStats(
             num_files=len(sizes),
             size_bytes=int(sizes.sum()),
@@ -192,9 +195,11 @@ class Files:
             max_size_bytes=int(sizes.max(initial=0)),
             num_partitions=len(in_partitions),
             skew=float(in_partitions.max() / in_partitions.mean()) if len(in_partitions) else 0.0,
-            num_commits=len(self.snapshot.segment.commits),
-            log_bytes=sum(source.size_bytes for source in self.snapshot.sources),
-            **_waste(self.snapshot),
+            num_commits=len(snapshot.segment.commits),
+            log_bytes=sum(source.size_bytes for source in snapshot.sources),
+            num_tombstones=len(removed),
+            tombstoned_bytes=int(dead_sizes.sum()),
+            reclaimable_bytes=int(dead_sizes[times < oldest].sum()),
         )
 
     def small_file_size(self, size: int | str | None = None) -> int:
@@ -205,40 +210,29 @@ class Files:
         return SMALL_FILE_SIZE if target is None else parse_spark_size(target, _TARGET_SIZE) // 2
 
     def by_partition(self, small_file_size: int | str | None = None) -> pa.Table:
-        """Return one row per partition, the one with the most files first.
-
-        Args:
-            small_file_size: See `stats`.
+        """Return one row per partition, the one with the most files first; `small_file_size` as in `stats`.
 
         Examples:
-            >>> partitions = ck.open_table("data/flights").files().by_partition()
-            >>> partitions.schema
+            >>> ck.open_table("data/flights").files().by_partition().schema
             partition.origin: string
             num_files: int64
             size_bytes: int64
             num_small_files: int64
-            >>> partitions["num_files"].to_pylist()
-            [365, 365, 365]
         """
-        names = [f"partition.{name}" for name in self.partition_columns]
-        small = pa.array(self.sizes < self.small_file_size(small_file_size)).cast(pa.int64())
-        table = pa.table({"size_bytes": self.sizes, "num_small_files": small})
-        for name in names:
-            table = table.append_column(name, self.partitions[name])
-        sums = [("size_bytes", "count"), ("size_bytes", "sum"), ("num_small_files", "sum")]
+        small = (self.sizes < self.small_file_size(small_file_size)).astype(np.int64)
+        table, names = self.partitions, self.partitions.column_names
+        counts = (np.ones(len(small), np.int64), self.sizes, small)
+        table = pa.table([*table.columns, *map(pa.array, counts)], [*names, *_PARTITION_SUMS])
         # Without partition columns all files are one group; without files there is none.
-        groups = table.group_by(names).aggregate(sums) if len(table) or names else None
-        if groups is None:
-            return pa.table({name: pa.array([], pa.int64()) for name in _PARTITION_SUMS})
-        counted = groups.select([*names, "size_bytes_count", "size_bytes_sum", "num_small_files_sum"])
-        result = counted.rename_columns([*names, *_PARTITION_SUMS])
+        if not len(table):
+            return table
+        result = table.group_by(names).aggregate([(name, "sum") for name in _PARTITION_SUMS])
+        result = result.rename_columns({f"{name}_sum": name for name in _PARTITION_SUMS})
+        result = result.select([*names, *_PARTITION_SUMS])
         return result.sort_by([("num_files", "descending"), ("size_bytes", "descending")])
 
     def bounds(self, column: str) -> Bounds:
-        """Return the minimum and maximum of a column in each file, from the files' stats.
-
-        Args:
-            column: A top-level column that isn't a partition column.
+        """Return the minimum and maximum of a top-level data column in each file, from the files' stats.
 
         Raises:
             InvalidArgumentError: There is no such column, or stats have no bounds for its type.
@@ -248,19 +242,11 @@ class Files:
                 f'column="{column}" is not a data column of the table: choose one of '
                 f"{', '.join(self.data_columns)}."
             )
-        metadata, stats = self.snapshot.metadata, self.snapshot.stats
-        return read_bounds(
-            column,
-            metadata.column_types[column],
-            metadata.physical_names[column],
-            stats if self.rows is None else stats.take(pa.array(self.rows)),
-        )
+        metadata, stats = self.snapshot.metadata, self._selected(self.snapshot.stats)
+        return read_bounds(column, metadata.column_types[column], metadata.physical_names[column], stats)
 
     def overlap(self, column: str) -> Overlap:
-        """Return how many files a query for one value of a column reads, according to their stats.
-
-        Args:
-            column: See `bounds`.
+        """Return how many files a query for one value of a data column reads, according to their stats.
 
         Examples:
             >>> ck.open_table("data/flights").files().overlap("time_hour")
@@ -284,20 +270,3 @@ class Files:
     def __repr__(self) -> str:
         files = format_count(self.num_files, "file")
         return f"Files(version {self.version}: {files}, {format_size(self.size_bytes)})"
-
-
-def _waste(snapshot: Snapshot) -> dict[str, int]:
-    """Sum up the tombstones, except those of files that are live with another deletion vector."""
-    tombstones = snapshot.tombstones
-    live = one_array(snapshot.live["path"])
-    removed = tombstones.filter(pc.invert(pc.is_in(tombstones["path"], value_set=live)))
-    # For VACUUM, a tombstone without a time is older than any other.
-    times = pc.fill_null(removed["deletion_timestamp"], 0).to_numpy()
-    retention_ms = table_retention(snapshot.metadata) // timedelta(milliseconds=1)
-    sizes = pc.fill_null(removed["size_bytes"], 0).to_numpy()
-    return {
-        "num_tombstones": len(removed),
-        "tombstoned_bytes": int(sizes.sum()),
-        "reclaimable_bytes": int(sizes[times < time.time() * 1000 - retention_ms].sum()),
-        "num_unsized_tombstones": removed["size_bytes"].null_count,
-    }

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -28,22 +27,3 @@ class Histogram:
         num_files = np.bincount(exponents - lowest)
         size_bytes = np.bincount(exponents - lowest, weights=sizes).astype(np.int64)
         return cls(2 ** np.arange(lowest, lowest + len(num_files) + 1), num_files, size_bytes)
-
-    def to_arrow(self) -> pa.Table:
-        """Return one row per bucket; max_size_bytes is exclusive.
-
-        Examples:
-            >>> ck.open_table("data/flights").files().histogram().to_arrow().schema
-            min_size_bytes: int64
-            max_size_bytes: int64
-            num_files: int64
-            size_bytes: int64
-        """
-        return pa.table(
-            {
-                "min_size_bytes": self.edges[:-1],
-                "max_size_bytes": self.edges[1:],
-                "num_files": self.num_files,
-                "size_bytes": self.size_bytes,
-            }
-        )

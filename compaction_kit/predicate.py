@@ -23,10 +23,7 @@ _ROW = "__compaction_kit_row"
 def select_partitions(spark: SparkSession, files: Files, where: str) -> Files:
     """Return the files in the partitions that a predicate selects, as WHERE of OPTIMIZE does.
 
-    Args:
-        spark: The session that parses and evaluates the predicate; no Spark job runs, since Spark 4.0.
-        files: The files to choose from.
-        where: SQL over partition columns only, such as "origin = 'JFK'".
+    The session parses and evaluates it; no Spark job runs, since Spark 4.0.
 
     Raises:
         InvalidArgumentError: The predicate can't be parsed, or uses anything but partition columns.
@@ -40,26 +37,18 @@ def select_partitions(spark: SparkSession, files: Files, where: str) -> Files:
         raise InvalidArgumentError(
             f'where="{where}" can\'t be used: the table is not partitioned; leave where out.'
         )
-    values = files.partitions
-    distinct, inverse = _distinct(values)
+    distinct, inverse = _distinct(files.partitions)
     selected = _evaluate(spark, distinct, files.snapshot.metadata, where)
     rows = np.arange(files.snapshot.live.num_rows) if files.rows is None else files.rows
     return Files(files.snapshot, rows[selected[inverse]])
 
 
 def partitions_predicate(spark: SparkSession, files: Files, positions: np.ndarray) -> str:
-    """Write SQL that selects exactly the partitions of some files.
+    """Write SQL that selects exactly the partitions of some files of a partitioned table, by their positions.
 
     Values are compared by type, as Delta does: 1 selects both "1" and "01" of an integer column.
     Partitions that differ only in the last column share one IN list, which keeps the SQL short.
-
-    Args:
-        spark: The session that will parse the predicate.
-        files: Files of a partitioned table.
-        positions: Positions of some files, at least one.
-
-    Returns:
-        A predicate for OPTIMIZE … WHERE, replaceWhere and `select_partitions`.
+    The predicate is for OPTIMIZE … WHERE, replaceWhere and `select_partitions`.
 
     Raises:
         UnsupportedTableError: A value is "" in a column that is not of type string: Delta fails on
@@ -99,19 +88,16 @@ def _is_one_of(spark: SparkSession, name: str, kind: str, values: list[str | Non
 
 def _distinct(values: pa.Table) -> tuple[pa.Table, np.ndarray]:
     """Return the distinct rows of a table, and the index of each row among them."""
-    names = values.column_names
-    positions = values.append_column("row", pa.array(np.arange(len(values))))
-    groups = positions.group_by(names).aggregate([("row", "list")])
-    inverse = np.empty(len(values), dtype=np.int64)
+    numbered = values.append_column("row", pa.array(np.arange(len(values))))
+    groups = numbered.group_by(values.column_names).aggregate([("row", "list")])
     lists = groups["row_list"].combine_chunks()
-    group_of_value = np.repeat(np.arange(len(groups)), np.diff(lists.offsets.to_numpy()))
-    inverse[lists.values.to_numpy()] = group_of_value
-    return groups.select(names), inverse
+    inverse = np.empty(len(values), dtype=np.int64)
+    inverse[lists.values.to_numpy()] = np.repeat(np.arange(len(groups)), np.diff(lists.offsets.to_numpy()))
+    return groups.select(values.column_names), inverse
 
 
 def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, where: str) -> np.ndarray:
-    types = metadata.column_types
-    columns = metadata.partition_columns
+    types, columns = metadata.column_types, metadata.partition_columns
     named = partitions.rename_columns(list(columns)).append_column(_ROW, pa.array(np.arange(len(partitions))))
     frame = create_frame(spark, named)
     typed = [F.expr(f"try_cast({identifier(spark, name)} AS {types[name]})").alias(name) for name in columns]
@@ -122,12 +108,10 @@ def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, whe
     try:
         with quiet_errors():
             rows = frame.select(*typed, _ROW).where(where).select(_ROW).collect()
-    except ParseException as error:
-        reason = first_line(error)
-        raise InvalidArgumentError(f'where="{where}" can\'t be parsed as SQL: {reason}.') from None
     except PySparkException as error:
-        reason = f"can't be used: {first_line(error)}"
-        if condition_of(error).startswith("UNRESOLVED_COLUMN"):
+        is_sql = not isinstance(error, ParseException)
+        reason = f"can't be {'used' if is_sql else 'parsed as SQL'}: {first_line(error)}"
+        if is_sql and condition_of(error).startswith("UNRESOLVED_COLUMN"):
             unknown = (error.getMessageParameters() or {}).get("objectName", "?").strip("`")
             reason = (
                 f"uses {unknown}, which is not a partition column: use only {', '.join(columns)}, or leave "

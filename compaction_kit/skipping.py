@@ -1,7 +1,7 @@
 """How well data skipping by a column works: the minimum and maximum of each file, from its stats."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,11 +12,6 @@ import pyarrow as pa
 from compaction_kit.errors import DAMAGE, InvalidArgumentError
 from compaction_kit.records import Record
 
-# Delta types whose stats have bounds that can be compared, by how stats write their values.
-_INTEGERS = ("byte", "short", "integer", "long")
-_NUMBERS = ("float", "double", "decimal")
-_TEXTS = ("string", "date")
-_TIMES = ("timestamp", "timestamp_ntz")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -24,11 +19,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Bounds:
     """Minimum and maximum of one column in each file, as ranks: integers in the order of the values.
 
-    Attributes:
-        known: Whether each file has bounds, bool; a file with only nulls has none.
-        lows: The rank of each file's minimum, int64; -1 without bounds.
-        highs: The rank of each file's maximum, int64; -1 without bounds.
-        num_ranks: The number of distinct values among the bounds.
+    `known` says whether a file has bounds (one with only nulls has none); `lows` and `highs` are the ranks of
+    its minimum and maximum (int64, -1 without bounds), out of `num_ranks` distinct values.
     """
 
     known: np.ndarray
@@ -38,47 +30,32 @@ class Bounds:
 
 
 def read_bounds(column: str, column_type: Any, physical_name: str, stats: pa.Array) -> Bounds:
-    """Read the bounds of a column from stats.
-
-    Args:
-        column: The column's name.
-        column_type: Its Delta type.
-        physical_name: Its name in the stats.
-        stats: The stats of each file as JSON text, null for none.
+    """Read the bounds of a column of a Delta type from the stats of each file (JSON text, or null).
 
     Raises:
         InvalidArgumentError: Stats have no bounds for that type.
     """
-    parse = _parser(column, column_type)
-    known = np.zeros(len(stats), dtype=bool)
-    values = []
+    name = column_type if isinstance(column_type, str) else str(column_type["type"])
+    parse = _PARSERS.get(name.partition("(")[0])
+    if parse is None:
+        raise InvalidArgumentError(
+            f'column="{column}" has the type {name}, for which stats have no bounds: '
+            "choose a column of numbers, texts, dates or times."
+        )
+    known, values = np.zeros(len(stats), dtype=bool), []
     for row, text in enumerate(stats.to_pylist()):
-        found = _bounds(text, physical_name, parse)
-        if found is not None:
-            known[row] = True
-            values.append(found)
+        try:
+            found = json.loads(text) if text else {}
+            pair = parse(found["minValues"][physical_name]), parse(found["maxValues"][physical_name])
+        except DAMAGE:
+            continue
+        known[row] = True
+        values.append(pair)
     # As objects: in a NumPy text array every element takes the memory of the longest.
-    pairs = np.array(values, dtype=object).reshape(-1, 2)
-    distinct, ranks = np.unique(pairs, return_inverse=True)
+    distinct, ranks = np.unique(np.array(values, dtype=object).reshape(-1, 2), return_inverse=True)
     lows, highs = np.full((2, len(stats)), -1)
     lows[known], highs[known] = ranks.reshape(-1, 2).T
     return Bounds(known, lows, highs, len(distinct))
-
-
-def _parser(column: str, column_type: Any) -> Callable[[Any], Any]:
-    name = column_type if isinstance(column_type, str) else ""
-    if name in _INTEGERS:
-        return int
-    if name.startswith(_NUMBERS):
-        return _number
-    if name in _TEXTS:
-        return _text
-    if name in _TIMES:
-        return _microseconds
-    raise InvalidArgumentError(
-        f'column="{column}" has the type {name or column_type["type"]}, for which stats have no bounds: '
-        "choose a column of numbers, texts, dates or times."
-    )
 
 
 def _number(value: Any) -> float:
@@ -99,12 +76,13 @@ def _microseconds(text: str) -> int:
     return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
 
 
-def _bounds(text: str | None, name: str, parse: Callable[[Any], Any]) -> tuple[Any, Any] | None:
-    try:
-        stats: Mapping[str, Any] = json.loads(text) if text else {}
-        return parse(stats["minValues"][name]), parse(stats["maxValues"][name])
-    except DAMAGE:
-        return None
+# How stats write the values of each Delta type that has bounds.
+_PARSERS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("byte", "short", "integer", "long"), int),
+    **dict.fromkeys(("float", "double", "decimal"), _number),
+    **dict.fromkeys(("string", "date"), _text),
+    **dict.fromkeys(("timestamp", "timestamp_ntz"), _microseconds),
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -112,8 +90,7 @@ class Overlap(Record):
     """How many files a query for one value of a column has to read, according to their stats.
 
     The values are the minima and maxima of the files; `depths` holds, for each, the number of files
-    whose range contains it. `num_unknown` files have no bounds in their stats, so every query reads
-    them; a file with only nulls is one of these.
+    whose range contains it. `num_unknown` files have no bounds in their stats, so every query reads them.
     """
 
     column: str
@@ -127,31 +104,22 @@ class Overlap(Record):
         return float(self.depths.mean()) if len(self.depths) else 0.0
 
     @property
-    def median(self) -> float:
-        """Files read for a value, in the median."""
-        return float(np.median(self.depths)) if len(self.depths) else 0.0
-
-    @property
     def max(self) -> int:
         """Files read for the value that needs the most."""
         return int(self.depths.max(initial=0))
 
     def facts(self) -> dict[str, str]:
         """Return the overlap for people: names and values."""
+        median = np.median(self.depths) if len(self.depths) else 0
         return {
             "files": f"{self.num_files:,}, {self.num_unknown:,} of them without bounds",
-            f"files per value of {self.column}": f"{self.mean:,.1f} on average, "
-            f"{self.median:,.0f} in the median, {self.max:,} at most",
+            f"files per value of {self.column}": f"{self.mean:,.1f} on average, {median:,.0f} in the median, "
+            f"{self.max:,} at most",
         }
 
 
 def measure_overlap(column: str, bounds: Bounds) -> Overlap:
-    """Count the files whose range contains each file's minimum and maximum.
-
-    Args:
-        column: The column's name.
-        bounds: Its bounds in each file.
-    """
+    """Count the files whose range contains each file's minimum and maximum."""
     lows, highs = bounds.lows[bounds.known], bounds.highs[bounds.known]
     points = np.concatenate([lows, highs])
     num_files = len(bounds.known)
@@ -159,14 +127,7 @@ def measure_overlap(column: str, bounds: Bounds) -> Overlap:
 
 
 def files_touched(lows: np.ndarray, highs: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Count the files that overlap each range of values.
-
-    Args:
-        lows: The minimum of each file.
-        highs: The maximum of each file.
-        begins: The minimum of each range.
-        ends: The maximum of each range.
-    """
+    """Count the files, from `lows` to `highs`, that overlap each range, from `begins` to `ends`."""
     begun = np.searchsorted(np.sort(lows), ends, side="right")
     over = np.searchsorted(np.sort(highs), begins, side="left")
     touched: np.ndarray = begun - over

@@ -261,12 +261,8 @@ def _survey_table(
         files = Files(table.log.snapshot(keep=False))
     except Exception as error:
         return row | {"error": _sentence(error)}
-    for step in (
-        _read_stats,
-        _read_overlap,
-        partial(_read_last_optimize, table),
-        partial(_plan, limits, rules),
-    ):
+    plan = partial(_plan, limits, rules)
+    for step in (_read_stats, _read_overlap, lambda _: _read_last_optimize(table), plan):
         try:
             row |= step(files)
         except Exception as error:
@@ -292,8 +288,8 @@ def _read_overlap(files: Files) -> Facts:
     return {}
 
 
-def _read_last_optimize(table: Table, files: Files) -> Facts:
-    found = table.log.last_operation("OPTIMIZE", metadata=files.snapshot.metadata)
+def _read_last_optimize(table: Table) -> Facts:
+    found = table.log.last_operation("OPTIMIZE")
     return {"last_optimize": None if found is None else found[1]}
 
 

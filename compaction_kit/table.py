@@ -27,7 +27,7 @@ from compaction_kit.history import (
 )
 from compaction_kit.log import TransactionLog
 from compaction_kit.plan import Planner, Thresholds
-from compaction_kit.plan.predict import sampled_model
+from compaction_kit.plan.predict import SizeModel
 from compaction_kit.plan.thresholds import session_rules, thresholds
 from compaction_kit.predicate import select_partitions
 from compaction_kit.storage import local_path as local_path
@@ -82,12 +82,7 @@ class Table:
 
     @property
     def location(self) -> str:
-        """The table's folder as Spark's readers and SQL take it, such as "s3a://bucket/table".
-
-        Examples:
-            >>> ck.open_table("data/flights").location[:6]
-            'file:/'
-        """
+        """The table's folder as Spark's readers and SQL take it, such as "s3a://bucket/table"."""
         return self.handle.uri
 
     @property
@@ -107,12 +102,7 @@ class Table:
 
     @property
     def version(self) -> int:
-        """The latest version.
-
-        Examples:
-            >>> ck.open_table("data/flights").version
-            365
-        """
+        """The latest version."""
         return self.log.segment().version
 
     def files(
@@ -166,14 +156,12 @@ class Table:
                 (default 1 GiB), or `max_file_size` if that is less; with another order than "size",
                 half of `max_file_size`.
             max_file_size: The largest size of a bin (target file size). None: OPTIMIZE's setting in the
-                session (default 1 GiB), or `min_file_size` if that is more. If both are given, the
-                minimum may be above the maximum, as for OPTIMIZE; the plan's `warnings` explain the
-                effect.
+                session (default 1 GiB), or `min_file_size` if that is more. If both are given, the minimum
+                may be above the maximum, as for OPTIMIZE; the plan's `warnings` explain the effect.
             order: The order in which the files of a partition are put into bins: "size" (the smallest
                 first, as OPTIMIZE), "ingest" (the oldest first), or the name of a data column (the least
-                minimum first; put a column named "size" or "ingest" in backticks). The last two
-                give outputs with narrow ranges of times or values, and fill bins by the predicted size
-                of the output, so that a second plan finds nothing to do.
+                minimum first; put a column named "size" or "ingest" in backticks). The last two give
+                outputs with narrow ranges, and fill bins by the predicted size of the output.
             budget: Bytes that may be rewritten; selects the bins with the highest gain per byte (see
                 `packing.gains`). None for all bins.
             zorder_by: Columns by which to sort the rows of each partition in Z-order, as OPTIMIZE …
@@ -206,45 +194,20 @@ class Table:
                 f"zorder_by={', '.join(columns)} sorts the rows of whole partitions: leave out order and "
                 "budget."
             )
-        limits = thresholds(
-            self.handle.conf,
-            min_file_size,
-            max_file_size,
-            max_deleted_rows_ratio,
-            batch_size,
-            even=order != "size",
-        )
-        return CompactionPlan.of(
-            self.planner(where),
-            limits,
-            where,
-            order,
-            None if budget is None else parse_size(budget, "budget"),
-            columns,
-            handle=self.handle,
-        )
+        sizes, even = (min_file_size, max_file_size), order != "size"
+        limits = thresholds(self.handle.conf, *sizes, max_deleted_rows_ratio, batch_size, even)
+        most = None if budget is None else parse_size(budget, "budget")
+        return CompactionPlan.of(self.planner(where), limits, where, order, most, columns, handle=self.handle)
 
     def planner(self, where: str | None = None) -> Planner:
-        """Return a planner, which plans the latest version's files repeatedly with different thresholds.
-
-        Args:
-            where: SQL over partition columns that selects partitions; None for all.
-        """
-        return Planner(
-            self.files(where=where),
-            session_rules(self.handle.conf, self.handle.session),
-            partial(sampled_model, self.handle.store),
-        )
+        """Return a planner, which plans the latest version's files repeatedly with different thresholds."""
+        rules = session_rules(self.handle.conf, self.handle.session)
+        return Planner(self.files(where=where), rules, partial(SizeModel.sampled, self.handle.store))
 
     def thresholds(
         self, min_file_size: int | str | None = None, max_file_size: int | str | None = None
     ) -> Thresholds:
-        """Return the thresholds of a plan; see `plan_compaction`.
-
-        Examples:
-            >>> ck.open_table("data/flights").thresholds(max_file_size="128 MiB").min_file_size
-            134217728
-        """
+        """Return the thresholds of a plan; see `plan_compaction`."""
         return thresholds(self.handle.conf, min_file_size, max_file_size)
 
     def history(self) -> pa.Table:
@@ -263,59 +226,26 @@ class Table:
         Args:
             verify: Compare the rows before and after each commit with dataChange=false, instead of trusting
                 its operation and row counts. This reads all files that such commits added or removed.
-
-        Examples:
-            >>> versions = ck.open_table("data/flights").versions()
-            >>> versions.select(["version", "operation", "readable", "num_missing"]).to_pylist()[1]
-            {'version': 1, 'operation': 'WRITE', 'readable': 'yes', 'num_missing': 0}
         """
         return read_versions(self.handle, verify=verify)
 
     def at(self, version: int | None = None, timestamp: datetime | str | None = None) -> Resolved:
-        """Return the commit of a version, or the last one at or before a time; see `history.resolve`.
-
-        Examples:
-            >>> table = ck.open_table("data/flights")
-            >>> table.at(timestamp=table.at(version=5).timestamp).version
-            5
-        """
+        """Return the commit of a version, or the last one at or before a time; see `history.resolve`."""
         return resolve(self.handle, version, timestamp)
 
     def diff(self, start: int, end: int, verify: bool = False) -> Diff:
         """Return what differs between two versions, from the log; see `history.diff_versions`.
 
-        Args:
-            start: A version.
-            end: Another version, later or earlier.
-            verify: Compare the rows too, by fingerprint; this reads the files that differ.
-
-        Examples:
-            >>> diff = ck.open_table("data/flights").diff(3, 7)
-            >>> diff.num_files_added, diff.num_files_removed, diff.records_added
-            (12, 0, 3400)
+        With `verify` their rows are compared too, by fingerprint, which reads the files that differ.
         """
         return diff_versions(self.handle, start, end, verify)
 
     def plan_restore(self, version: int) -> RestorePlan:
-        """Plan to restore a version; see `history.plan_restore`.
-
-        Examples:
-            >>> plan = ck.open_table("data/flights").plan_restore(7)
-            >>> plan.diff.num_files_added, plan.diff.num_files_removed
-            (0, 1074)
-        """
+        """Plan to restore a version; see `history.plan_restore`."""
         return plan_restore(self.handle, version)
 
     def storage(self) -> Storage:
-        """Return the bytes of live and removed files at each version; see `history.read_storage`.
-
-        Examples:
-            >>> ck.open_table("data/flights").storage().versions.schema
-            version: int64
-            live_bytes: int64
-            tombstoned_bytes: int64
-            gone_bytes: int64
-        """
+        """Return the bytes of live and removed files at each version; see `history.read_storage`."""
         return read_storage(self.handle)
 
     def log_expiry(self, at: datetime | str | None = None) -> pa.Table:
@@ -323,11 +253,6 @@ class Table:
 
         Args:
             at: The time of Delta's next cleanup; None for now. Without a zone it is in the session's.
-
-        Examples:
-            >>> expiry = ck.open_table("data/flights").log_expiry(at="2100-01-01")
-            >>> expiry.filter(expiry["goes"])["version"].to_pylist()[-1]
-            358
         """
         return read_log_expiry(self.handle, at)
 

@@ -94,13 +94,11 @@ def _advice(plan: BinPlan) -> tuple[str, list[str]]:
         kind, sentences = "good", [f"Nothing to do{scope}, because {why_empty(plan)}."]
     else:
         scope, which = (f", where {plan.where}", "all of them") if plan.where else ("", "all")
-        many = now >= _MANY_TIMES * after
-        kind, uncertain = "warning" if many else "text", exactness(plan).uncertain
-        times = (
-            f"{format_factor(now / after).removesuffix('.0')} times as many"
-            if many
-            else f"{now - after:,} too many"
-        )
+        kind = "warning" if now >= _MANY_TIMES * after else "text"
+        times = f"{now - after:,} too many"
+        if kind == "warning":
+            times = f"{format_factor(now / after).removesuffix('.0')} times as many"
+        uncertain = " and ".join(exactness(plan).uncertain)
         sentences = [
             f"{now:,} files where {after:,} would do{scope}: a query that reads {which} opens {times}."
             if after < now
@@ -108,18 +106,17 @@ def _advice(plan: BinPlan) -> tuple[str, list[str]]:
             f"Compaction rewrites {format_files(plan.num_files_removed, plan.bytes_removed)} as "
             f"{format_files(plan.num_files_added, plan.bytes_added, 'about ')}, in "
             f"{format_count(plan.num_partitions, 'partition')}.",
-            f"The plan is exact{', except for ' if uncertain else ''}{' and '.join(uncertain)}.",
+            f"The plan is exact{', except for ' if uncertain else ''}{uncertain}.",
         ]
     # Partitions are numbered from 0.
-    num_partitions = int(plan.groups.max(initial=-1)) + 1
-    if num_partitions >= _MANY_PARTITIONS and after < 2 * num_partitions:
-        size = plan.sizes_after.mean()
-        if size < plan.source.small_file_size():
-            have, about = ("have", "") if plan.is_empty else ("would still have", "about ")
-            sentences.append(
-                f"With {num_partitions:,} partitions, files {have} {about}{format_size(size)} on average: "
-                "only fewer partitions would make them larger."
-            )
+    num_partitions, size = int(plan.groups.max(initial=-1)) + 1, plan.sizes_after
+    is_split = num_partitions >= _MANY_PARTITIONS and after < 2 * num_partitions
+    if is_split and size.mean() < plan.source.small_file_size():
+        have, about = ("have", "") if plan.is_empty else ("would still have", "about ")
+        sentences.append(
+            f"With {num_partitions:,} partitions, files {have} {about}{format_size(size.mean())} on average: "
+            "only fewer partitions would make them larger."
+        )
     return kind, sentences
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructType
 
@@ -54,53 +54,25 @@ class Fingerprint:
 
 def fingerprint(rows: DataFrame) -> Fingerprint:
     """Compute the fingerprint of a DataFrame's rows: one Spark job that reads every column once."""
-    return _fingerprint(_hashed(rows).agg(*_sums()).collect()[0])
-
-
-def fingerprints(rows: DataFrame, key: Column) -> dict[str, Fingerprint]:
-    """Compute the fingerprint of the rows of each value of a column of strings, likewise in one job."""
-    found = _hashed(rows, key.alias("key")).groupBy("key").agg(*_sums()).collect()
-    return {row["key"]: _fingerprint(row) for row in found}
-
-
-def _hashed(rows: DataFrame, *more: Column) -> DataFrame:
-    """Two hashes of each row over all columns, and other columns."""
-    columns = [F.col(quoted(field.name)) for field in rows.schema.fields]
-    kinds = [field.dataType for field in rows.schema.fields]
-    values = _with_nulls(columns, kinds)
+    fields = rows.schema.fields
+    values = _with_nulls(
+        [F.col(quoted(field.name)) for field in fields], [field.dataType for field in fields]
+    )
     # Both hashes have the same seed, so the second takes a salt, and the columns backwards.
-    first = F.xxhash64(*values).alias("first")
-    second = F.xxhash64(F.lit(_SALT), *reversed(values)).alias("second")
-    return rows.select(first, second, *more)
-
-
-def _sums() -> list[Column]:
-    wide = "decimal(38,0)"
-    return [
-        F.count("*").alias("num_rows"),
-        F.coalesce(F.sum(F.col("first").cast(wide)), F.lit(0)).alias("first"),
-        F.coalesce(F.sum(F.col("second").cast(wide)), F.lit(0)).alias("second"),
-    ]
-
-
-def _fingerprint(row: Row) -> Fingerprint:
-    return Fingerprint(row["num_rows"], (int(row["first"]), int(row["second"])), (READER,))
+    hashes = F.xxhash64(*values), F.xxhash64(F.lit(_SALT), *reversed(values))
+    sums = [F.coalesce(F.sum(one.cast("decimal(38,0)")), F.lit(0)) for one in hashes]
+    ((num_rows, first, second),) = rows.agg(F.count("*"), *sums).collect()
+    return Fingerprint(num_rows, (int(first), int(second)), (READER,))
 
 
 def _with_nulls(columns: list[Column], kinds: list[DataType]) -> list[Column]:
-    """The values to hash for these columns, and which of them are null.
-
-    Spark's hashes ignore nulls: without the flags (1, null) and (null, 1) would have the same.
-    """
+    """The values to hash, and which of them are null: Spark's hashes of (1, null) and (null, 1) are equal."""
     values = [_hashable(column, kind) for column, kind in zip(columns, kinds, strict=True)]
     return values + [column.isNull() for column in columns]
 
 
 def _hashable(column: Column, kind: DataType) -> Column:
-    """A column in a form in which different values have different hashes.
-
-    Spark's hashes flatten nested values without a mark where one ends, and take no maps.
-    """
+    """A column so that different values differ in hash: Spark flattens nested ones, and takes no maps."""
     if isinstance(kind, StructType):
         fields = [column[field.name] for field in kind.fields]
         return F.struct(*_with_nulls(fields, [field.dataType for field in kind.fields]))
@@ -108,11 +80,9 @@ def _hashable(column: Column, kind: DataType) -> Column:
         items = F.transform(column, lambda item: F.struct(*_with_nulls([item], [kind.elementType])))
         return F.struct(F.size(column), items)
     if isinstance(kind, MapType):
+        kinds = [kind.keyType, kind.valueType]
         entries = F.transform(
-            F.map_entries(column),
-            lambda entry: F.struct(
-                *_with_nulls([entry["key"], entry["value"]], [kind.keyType, kind.valueType])
-            ),
+            F.map_entries(column), lambda entry: F.struct(*_with_nulls([entry["key"], entry["value"]], kinds))
         )
         return F.struct(F.size(column), F.array_sort(entries))
     if isinstance(kind, (DoubleType, FloatType)):

@@ -17,58 +17,34 @@ from tests.handmade import Action
 Key = tuple[str, str | None]
 Stats = Literal["text", "parsed", "both"]
 
+_INT, _TEXT, _BOOL, _NAMES = pa.int64(), pa.string(), pa.bool_(), pa.list_(pa.string())
 _TAGS = pa.map_(pa.string(), pa.string())
-_VECTOR = pa.struct(
-    {
-        "storageType": pa.string(),
-        "pathOrInlineDv": pa.string(),
-        "offset": pa.int32(),
-        "sizeInBytes": pa.int32(),
-        "cardinality": pa.int64(),
-    }
-)
-_BOUNDS = pa.struct({"id": pa.int64()})
-_PARSED = pa.struct({"numRecords": pa.int64(), "minValues": _BOUNDS, "maxValues": _BOUNDS})
+_VECTOR = pa.struct({
+    "storageType": _TEXT, "pathOrInlineDv": _TEXT, "offset": pa.int32(), "sizeInBytes": pa.int32(),
+    "cardinality": _INT,
+})  # fmt: skip
+_BOUNDS = pa.struct({"id": _INT})
+_PARSED = pa.struct({"numRecords": _INT, "minValues": _BOUNDS, "maxValues": _BOUNDS})
 _ADD: dict[str, pa.DataType] = {
-    "path": pa.string(),
-    "partitionValues": _TAGS,
-    "size": pa.int64(),
-    "modificationTime": pa.int64(),
-    "dataChange": pa.bool_(),
-    "tags": _TAGS,
-    "deletionVector": _VECTOR,
-}
-_REMOVE = pa.struct(
-    {
-        "path": pa.string(),
-        "deletionTimestamp": pa.int64(),
-        "dataChange": pa.bool_(),
-        "partitionValues": _TAGS,
-        "size": pa.int64(),
+    "path": _TEXT, "partitionValues": _TAGS, "size": _INT, "modificationTime": _INT, "dataChange": _BOOL,
+    "tags": _TAGS, "deletionVector": _VECTOR,
+}  # fmt: skip
+_OTHERS = {
+    "remove": pa.struct({
+        "path": _TEXT, "deletionTimestamp": _INT, "dataChange": _BOOL, "partitionValues": _TAGS, "size": _INT,
         "deletionVector": _VECTOR,
-    }
-)
-_METADATA = pa.struct(
-    {
-        "id": pa.string(),
-        "format": pa.struct({"provider": pa.string(), "options": _TAGS}),
-        "schemaString": pa.string(),
-        "partitionColumns": pa.list_(pa.string()),
-        "configuration": _TAGS,
-        "createdTime": pa.int64(),
-    }
-)
-_PROTOCOL = pa.struct(
-    {
-        "minReaderVersion": pa.int32(),
-        "minWriterVersion": pa.int32(),
-        "readerFeatures": pa.list_(pa.string()),
-        "writerFeatures": pa.list_(pa.string()),
-    }
-)
-_SIDECAR = pa.struct(
-    {"path": pa.string(), "sizeInBytes": pa.int64(), "modificationTime": pa.int64(), "tags": _TAGS}
-)
+    }),
+    "metaData": pa.struct({
+        "id": _TEXT, "format": pa.struct({"provider": _TEXT, "options": _TAGS}), "schemaString": _TEXT,
+        "partitionColumns": _NAMES, "configuration": _TAGS, "createdTime": _INT,
+    }),
+    "protocol": pa.struct({
+        "minReaderVersion": pa.int32(), "minWriterVersion": pa.int32(), "readerFeatures": _NAMES,
+        "writerFeatures": _NAMES,
+    }),
+    "checkpointMetadata": pa.struct({"version": _INT, "tags": _TAGS}),
+    "sidecar": pa.struct({"path": _TEXT, "sizeInBytes": _INT, "modificationTime": _INT, "tags": _TAGS}),
+}  # fmt: skip
 
 
 def key(file: Action) -> Key:
@@ -125,15 +101,10 @@ def write_classic(
 ) -> list[Path]:
     """A checkpoint in one file, or in some parts."""
     actions = state.other_actions + state.file_actions
-    if parts is None:
-        return [_write(handmade.commit_path(table, version, "checkpoint.parquet"), actions, stats)]
+    names = [f".{part + 1:010d}.{parts:010d}" for part in range(parts or 0)] or [""]
     return [
-        _write(
-            handmade.commit_path(table, version, f"checkpoint.{part + 1:010d}.{parts:010d}.parquet"),
-            actions[part::parts],
-            stats,
-        )
-        for part in range(parts)
+        _write(handmade.commit_path(table, version, f"checkpoint{name}.parquet"), actions[part::parts], stats)
+        for part, name in enumerate(names)
     ]
 
 
@@ -154,50 +125,28 @@ def write_v2(
         _write(table / "_delta_log" / "_sidecars" / f"{uuid.uuid4()}.parquet", rows, stats)
         for rows in (state.file_actions[part::sidecars] for part in range(sidecars))
     ]
-    actions += [{"sidecar": _sidecar(file)} for file in files] if sidecars else state.file_actions
+    for path in files:
+        status = path.stat()
+        sidecar = {"path": path.name, "sizeInBytes": status.st_size, "tags": {}}
+        actions.append({"sidecar": sidecar | {"modificationTime": status.st_mtime_ns // 1_000_000}})
+    actions += [] if sidecars else state.file_actions
     suffix = suffix.replace("uuid", str(uuid.uuid4()))
     file = handmade.commit_path(table, version, f"checkpoint.{suffix}")
     if file.suffix == ".json":
-        file.write_text("".join(json.dumps(action) + "\n" for action in actions))
-        return [file, *files]
+        return [handmade.write_actions(file, actions), *files]
     return [_write(file, actions, stats), *files]
 
 
 def write_compacted(table: Path, first: int, last: int, commits: Sequence[Sequence[Action]]) -> Path:
     """The compacted log of the commits from first to last, which are given."""
-    state = replay(commits)
-    file = handmade.commit_path(table, first, f"{last:020d}.compacted.json")
-    actions = state.other_actions + state.file_actions
-    file.write_text("".join(json.dumps(action) + "\n" for action in actions))
-    return file
-
-
-def _sidecar(file: Path) -> Action:
-    status = file.stat()
-    return {
-        "path": file.name,
-        "sizeInBytes": status.st_size,
-        "modificationTime": status.st_mtime_ns // 1_000_000,
-        "tags": {},
-    }
+    state, file = replay(commits), handmade.commit_path(table, first, f"{last:020d}.compacted.json")
+    return handmade.write_actions(file, state.other_actions + state.file_actions)
 
 
 def _write(file: Path, actions: Sequence[Action], stats: Stats) -> Path:
-    add = dict(_ADD)
-    if stats != "parsed":
-        add["stats"] = pa.string()
-    if stats != "text":
-        add["stats_parsed"] = _PARSED
-    schema = pa.schema(
-        {
-            "add": pa.struct(add),
-            "remove": _REMOVE,
-            "metaData": _METADATA,
-            "protocol": _PROTOCOL,
-            "checkpointMetadata": pa.struct({"version": pa.int64(), "tags": _TAGS}),
-            "sidecar": _SIDECAR,
-        }
-    )
+    texts = {"stats": pa.string()} if stats != "parsed" else {}
+    parsed = {"stats_parsed": _PARSED} if stats != "text" else {}
+    schema = pa.schema({"add": pa.struct(_ADD | texts | parsed)} | _OTHERS)
     rows = [{name: _row(name, fields) for name, fields in action.items()} for action in actions]
     file.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), file)

@@ -111,7 +111,10 @@ def inline_vector(rows: Sequence[int]) -> Action:
 
 
 def write_commit(table: Path, version: int, actions: Sequence[Action]) -> Path:
-    file = commit_path(table, version)
+    return write_actions(commit_path(table, version), actions)
+
+
+def write_actions(file: Path, actions: Sequence[Action]) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(json.dumps(action) + "\n" for action in actions))
     return file
@@ -121,12 +124,9 @@ def remove_commits(table: Path, *versions: int) -> None:
     """Take commits away, with Delta's checksums of them and Hadoop's."""
     for version in versions:
         commit_path(table, version).unlink()
-        for name in (
-            log_name(version, "crc"),
-            f".{log_name(version)}.crc",
-            f".{log_name(version, 'crc')}.crc",
-        ):
-            (table / "_delta_log" / name).unlink(missing_ok=True)
+        name, crc = log_name(version), log_name(version, "crc")
+        for other in (crc, f".{name}.crc", f".{crc}.crc"):
+            (table / "_delta_log" / other).unlink(missing_ok=True)
 
 
 def write_log(table: Path, *commits: Sequence[Action]) -> Path:

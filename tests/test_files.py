@@ -119,7 +119,7 @@ def test_stats_keep_tombstoned_and_reclaimable_bytes_apart(tmp_path: Path) -> No
         [*({"remove": remove} for remove in removes), handmade.add("live", 1, vector=vector)],
     )
     stats = open_table(table).files().stats()
-    assert (stats.num_tombstones, stats.num_unsized_tombstones) == (3, 1)
+    assert stats.num_tombstones == 3
     assert (stats.tombstoned_bytes, stats.reclaimable_bytes) == (110, 100)
 
 

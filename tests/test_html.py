@@ -181,7 +181,7 @@ def objects_with_hostile_names(root: Path) -> list[object]:
         Checked("Right", NAME),
         ck.survey([table.path, root / f"missing {FOLDER}"]),
         replace(
-            CompactionResult.nothing(np.array([1_000])),
+            CompactionResult("none", "the plan is empty", np.array([1_000]), np.array([1_000])),
             reason=NAME,
             versions=(1,),
             strategy=NAME,

@@ -120,7 +120,7 @@ def test_an_empty_table_is_healthy_and_one_that_can_t_be_read_is_not(tmp_path: P
 @pytest.fixture
 def done() -> CompactionResult:
     """The result of a run, in numbers that a test can tell apart."""
-    nothing = CompactionResult.nothing(np.array([1_000]))
+    nothing = CompactionResult("none", "the plan is empty", np.array([1_000]), np.array([1_000]))
     counts = {"num_files_removed": 30, "num_files_added": 1, "bytes_removed": 3 * KIB, "bytes_added": KIB}
     proof = {"verified": True, "fingerprint": Fingerprint(1_200, (1, 2), ("DuckDB", "Spark"))}
     return replace(nothing, strategy="arrow", versions=(366,), seconds=3.2, **counts, **proof)  # type: ignore[arg-type]
@@ -175,4 +175,5 @@ def test_a_run_that_was_stopped_and_one_that_did_nothing(tmp_path: Path, done: C
     assert now is not None
     cancelled = "The run was cancelled: nothing was committed."
     assert Verdict.of(files, plan, stopped=cancelled) == Verdict("warning", (cancelled, *now.sentences))
-    assert Verdict.of(files, plan, result=CompactionResult.nothing(files.sizes)) == now
+    nothing = CompactionResult("none", "the plan is empty", files.sizes, files.sizes)
+    assert Verdict.of(files, plan, result=nothing) == now

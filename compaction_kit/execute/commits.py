@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
 from compaction_kit.log import TransactionLog
-from compaction_kit.log.actions import commit_actions
 from compaction_kit.log.listing import LOG_FOLDER, Kind, LogFile, list_log
 from compaction_kit.log.paths import canonical_paths, places
+from compaction_kit.log.sources import commit_actions
 from compaction_kit.plan.plan import BinPlan
 from compaction_kit.sql import table_name
 from compaction_kit.storage import Store
@@ -41,14 +41,9 @@ def settings(
     confs: Mapping[str, str] | None = None,
     proof: Fingerprint | None = None,
 ) -> Iterator[None]:
-    """Append the plan's id to the userMetadata of the session's commits, within a `with` block.
+    """Name the plan, and its proof, in the userMetadata of the session's commits within a `with` block.
 
-    Args:
-        spark: The session; other runs wait for it.
-        strategy: The name of the strategy that commits.
-        plan_id: The plan's id.
-        confs: Other settings for the block.
-        proof: The fingerprint of the rows that the commit removes and adds, if they were compared.
+    `confs` are other settings for the block; other runs in the session wait for it.
     """
     tag = f"compaction_kit {strategy}, plan {plan_id}"
     if proof is not None:
@@ -77,14 +72,10 @@ def stored_proof(user_metadata: str | None) -> Fingerprint | None:
 
 @dataclass(frozen=True)
 class Commit:
-    """One commit of a run.
+    """One commit of a run: file actions and metrics as the log has them, `time` in seconds since 1970.
 
-    Attributes:
-        read_version: The version that its transaction read.
-        is_proved: Whether its content was compared before it was made.
-        time: When, in seconds since 1970.
-        metrics: As DESCRIBE HISTORY has them.
-        adds, removes: The file actions as the log writes them.
+    `read_version` is the version that its transaction read; `is_proved` says whether its content was compared
+    before it was made.
     """
 
     version: int
@@ -100,34 +91,16 @@ class Commit:
 def commits_of(store: Store, plan_id: str, since: int) -> list[Commit]:
     """Return the commits of a plan after a version, oldest first."""
     found = []
-    for file, actions in _actions_after(store, since):
-        adds, removes, infos = (
-            [action[kind] for action in actions if action.get(kind)]
-            for kind in ("add", "remove", "commitInfo")
-        )
-        info = infos[0] if infos else {}
-        tag = _TAG.search(info.get("userMetadata") or "")
+    for file, info, tag, adds, removes in _commits_after(store, since):
         # Other writes in the same session meanwhile carry the tag too.
-        if (
-            tag is None
-            or tag["plan"] != plan_id
-            or not removes
-            or any(action["dataChange"] for action in adds + removes)
-        ):
+        changes_data = any(action["dataChange"] for action in adds + removes)
+        if tag is None or tag["plan"] != plan_id or not removes or changes_data:
             continue
         version = file.version or 0
-        found.append(
-            Commit(
-                version,
-                info.get("readVersion", version - 1),
-                tag["strategy"],
-                tag["rows"] is not None,
-                info.get("inCommitTimestamp", file.modification_time) / 1000,
-                {name: str(value) for name, value in (info.get("operationMetrics") or {}).items()},
-                adds,
-                removes,
-            )
-        )
+        time = info.get("inCommitTimestamp", file.modification_time) / 1000
+        metrics = {name: str(value) for name, value in (info.get("operationMetrics") or {}).items()}
+        read, is_proved = info.get("readVersion", version - 1), tag["rows"] is not None
+        found.append(Commit(version, read, tag["strategy"], is_proved, time, metrics, adds, removes))
     return found
 
 
@@ -135,15 +108,11 @@ def other_commits(store: Store, plan: BinPlan, since: int) -> str:
     """Say who else committed after a version, and how many files of a plan they removed."""
     planned = set(plan.files["path"].to_pylist())
     took: dict[str, int] = {}
-    for file, actions in _actions_after(store, since):
-        info: dict[str, Any] = next((a["commitInfo"] for a in actions if a.get("commitInfo")), {})
-        tag = _TAG.search(info.get("userMetadata") or "")
-        if tag is not None and tag["plan"] == plan.id:
-            continue
-        removed = [action["remove"]["path"] for action in actions if action.get("remove")]
-        paths = canonical_paths(pa.array(removed, pa.string())).to_pylist()
-        name = ", ".join(filter(None, (info.get("operation"), f"version {file.version}")))
-        took[name] = len(planned.intersection(paths))
+    for file, info, tag, _, removes in _commits_after(store, since):
+        if tag is None or tag["plan"] != plan.id:
+            paths = canonical_paths(pa.array([remove["path"] for remove in removes], pa.string()))
+            name = ", ".join(filter(None, (info.get("operation"), f"version {file.version}")))
+            took[name] = len(planned.intersection(paths.to_pylist()))
     takers = {name: number for name, number in took.items() if number}
     who = "Another writer" if len(takers or took) < 2 else "Other writers"
     if not takers:
@@ -155,10 +124,17 @@ def other_commits(store: Store, plan: BinPlan, since: int) -> str:
     )
 
 
-def _actions_after(store: Store, since: int) -> Iterator[tuple[LogFile, list[dict[str, Any]]]]:
+def _commits_after(store: Store, since: int) -> Iterator[tuple[LogFile, Any, re.Match[str] | None, Any, Any]]:
+    """Yield each commit's file, commitInfo, tag of this package, adds and removes."""
     for file in list_log(store):
         if file.kind is Kind.COMMIT and (file.version or 0) > since:
-            yield file, commit_actions(store, file)
+            actions = commit_actions(store, file)
+            infos, adds, removes = (
+                [action[kind] for action in actions if action.get(kind)]
+                for kind in ("commitInfo", "add", "remove")
+            )
+            info = infos[0] if infos else {}
+            yield file, info, _TAG.search(info.get("userMetadata") or ""), adds, removes
 
 
 def unnamed_files(store: Store, log: TransactionLog, since: float) -> str:
@@ -191,14 +167,14 @@ def removed_paths(commits: Sequence[Commit]) -> set[str]:
 
 def net_files(commits: Sequence[Commit]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the files that commits removed and those they added, as add actions, without files of both."""
-    added = {_key(add): add for commit in commits for add in commit.adds}
-    removed = {_key(remove): remove for commit in commits for remove in commit.removes}
-    gone = [as_add(remove) for key, remove in removed.items() if key not in added]
-    return gone, [{"add": add} for key, add in added.items() if key not in removed]
 
+    def key(action: dict[str, Any]) -> tuple[str, str]:
+        return action["path"], json.dumps(action.get("deletionVector"), sort_keys=True)
 
-def _key(action: dict[str, Any]) -> tuple[str, str]:
-    return action["path"], json.dumps(action.get("deletionVector"), sort_keys=True)
+    added = {key(add): add for commit in commits for add in commit.adds}
+    removed = {key(remove): remove for commit in commits for remove in commit.removes}
+    gone = [as_add(removed[one]) for one in removed if one not in added]
+    return gone, [{"add": added[one]} for one in added if one not in removed]
 
 
 def as_add(remove: dict[str, Any]) -> dict[str, Any]:
@@ -211,9 +187,5 @@ def as_add(remove: dict[str, Any]) -> dict[str, Any]:
 
 
 def restore(spark: SparkSession, table: str, version: int) -> None:
-    """Restore an earlier version in a new commit.
-
-    Raises:
-        PySparkException, Py4JJavaError: Delta refused it, or it failed.
-    """
+    """Restore an earlier version in a new commit; a PySparkException or Py4JJavaError if Delta refuses it."""
     spark.sql(f"RESTORE TABLE {table_name(spark, table)} TO VERSION AS OF {version}").collect()

@@ -1,5 +1,4 @@
-"""Calls into Delta that no public API offers, by py4j: commit given file actions, read the rows of given
-files.
+"""Calls into Delta by py4j, without a public API: commit file actions, read the rows of given files.
 
 The methods called are the same in Delta 3.3, 4.0 and 4.4, but for those in `compat`.
 """
@@ -50,19 +49,15 @@ def rows_of(
 ) -> DataFrame:
     """Read the rows of some files as Delta does, without those that deletion vectors delete.
 
-    Args:
-        spark: The session.
-        table: The URI of the table's folder.
-        adds: Add actions as the log writes them; the files need not be live.
-        version: Of the schema; None for the latest.
+    `adds` are add actions as the log writes them, of files that need not be live; the columns are those of
+    `version`, or of the latest.
     """
     _make_active(spark)
-    log = _delta_log(spark, table)
-    nothing = _nothing(spark)
+    log, nothing = _delta_log(spark, table), _nothing(spark)
     snapshot = log.update(False, nothing, nothing)
     if version is not None:
         snapshot = snapshot_at(spark, log, version, nothing)
-    actions = _as_delta_has(spark, map(json.dumps, adds))
+    actions = _parsed(spark, map(json.dumps, adds))
     return DataFrame(log.createDataFrame(snapshot, actions, False, nothing), spark)
 
 
@@ -81,8 +76,7 @@ class OptimizeTransaction:
     def __init__(self, spark: SparkSession, table: str):
         self._spark = spark
         _make_active(spark)
-        nothing = _nothing(spark)
-        log = _delta_log(spark, table)
+        log, nothing = _delta_log(spark, table), _nothing(spark)
         log.update(False, nothing, nothing)
         self._transaction = log.startTransaction(nothing, nothing)
 
@@ -92,25 +86,23 @@ class OptimizeTransaction:
         return int(self._transaction.readVersion())
 
     def commit(self, actions: Iterable[str], metrics: Mapping[str, int], where: str | None) -> int:
-        """Commit file actions that change no data.
+        """Commit add and remove actions in JSON that change no data; returns the version.
 
-        Args:
-            actions: Add and remove actions as the log writes them, in JSON.
-            metrics: What DESCRIBE HISTORY shows of the operation.
-            where: The predicate on partitions, for the history.
-
-        Returns:
-            The version committed.
-
-        Raises:
-            Py4JJavaError, DeltaConcurrentModificationException: Another writer was in the way.
+        `metrics` and the predicate `where` are for DESCRIBE HISTORY. Raises Py4JJavaError or a
+        DeltaConcurrentModificationException if another writer was in the way.
         """
         # Runs in the background are in another thread each.
         _make_active(self._spark)
-        session = self._spark._jsparkSession
-        self._transaction.registerSQLMetrics(session, _sql_metrics(self._spark, metrics))
-        operation = _optimize_operation(self._spark, where)
-        return int(self._transaction.commit(_as_delta_has(self._spark, actions), operation))
+        session, utils = self._spark._jsparkSession, java_class(self._spark, _PYTHON_UTILS)
+        create = java_class(self._spark, "org.apache.spark.sql.execution.metric.SQLMetrics").createMetric
+        shown = {name: create(session.sparkContext(), name) for name in metrics}
+        for name, value in metrics.items():
+            shown[name].set(value)
+        self._transaction.registerSQLMetrics(session, utils.toScalaMap(shown))
+        predicates = [session.sessionState().sqlParser().parseExpression(where)] if where else []
+        optimize = java_class(self._spark, f"{_DELTA}.DeltaOperations$Optimize")
+        operation = optimize(utils.toSeq(predicates), utils.toSeq([]), False, _nothing(self._spark), False)
+        return int(self._transaction.commit(_parsed(self._spark, actions), operation))
 
 
 def _nothing(spark: SparkSession) -> Any:
@@ -126,9 +118,8 @@ def _delta_log(spark: SparkSession, table: str) -> Any:
     return java_class(spark, f"{_DELTA}.DeltaLog").forTable(spark._jsparkSession, table)
 
 
-def _as_delta_has(spark: SparkSession, actions: Iterable[str]) -> Any:
+def _parsed(spark: SparkSession, actions: Iterable[str]) -> Any:
     """Convert actions from JSON by one call into the JVM: Delta reads a scratch log."""
-    nothing = _nothing(spark)
     with tempfile.TemporaryDirectory(prefix="compaction-kit-") as scratch:
         log = Path(scratch) / LOG_FOLDER
         log.mkdir()
@@ -138,24 +129,4 @@ def _as_delta_has(spark: SparkSession, actions: Iterable[str]) -> Any:
             checksum = _CHECKSUM | {"protocol": _PROTOCOL, "metadata": _METADATA}
             (log / f"{version:020d}.crc").write_text(json.dumps(checksum))
         delta_log = _delta_log(spark, uri(Path(scratch)))
-        return changes_from(spark, delta_log, 1, nothing).next()._2()
-
-
-def _optimize_operation(spark: SparkSession, where: str | None) -> Any:
-    to_seq = java_class(spark, _PYTHON_UTILS).toSeq
-    predicates = []
-    if where:
-        predicates.append(spark._jsparkSession.sessionState().sqlParser().parseExpression(where))
-    operation = java_class(spark, f"{_DELTA}.DeltaOperations$Optimize")
-    return operation(to_seq(predicates), to_seq([]), False, _nothing(spark), False)
-
-
-def _sql_metrics(spark: SparkSession, metrics: Mapping[str, int]) -> Any:
-    create = java_class(spark, "org.apache.spark.sql.execution.metric.SQLMetrics").createMetric
-    context = spark._jsparkSession.sparkContext()
-    named = {}
-    for name, value in metrics.items():
-        metric = create(context, name)
-        metric.set(value)
-        named[name] = metric
-    return java_class(spark, _PYTHON_UTILS).toScalaMap(named)
+        return changes_from(spark, delta_log, 1, _nothing(spark)).next()._2()

@@ -1,7 +1,5 @@
 """Translate what Spark, Delta or the disk raised into errors of this package, one sentence each."""
 
-from typing import Protocol
-
 from compaction_kit.errors import (
     CompactionKitError,
     ConflictError,
@@ -16,11 +14,22 @@ from compaction_kit.execute.delta import is_conflict
 _NO_PERMISSION = ("Permission denied", "AccessDenied", "Read-only file system")
 # A refused read isn't a missing permission to write.
 _NOT_READ = " can't be read: "
-_NO_SPACE = ("No space left on device", "Disk quota exceeded")
-# The message for a worker that the system has killed.
-_WORKER_DIED = "Python worker exited unexpectedly"
-# That of gRPC for a call that got no answer, after PySpark's client has tried for minutes.
-_CALL_FAILED = "StatusCode.UNAVAILABLE"
+# What the message of an error has, and the sentence to say instead.
+_SENTENCES = {
+    ("No space left on device", "Disk quota exceeded"): (
+        "The disk of {table} is full: free space and run the plan again; {outcome}."
+    ),
+    # A worker that the system has killed.
+    ("Python worker exited unexpectedly",): (
+        "A Python worker died, as it does when memory runs out: free memory and run the plan again; "
+        "{outcome}."
+    ),
+    # From gRPC, for a call without an answer, after PySpark's client has tried for minutes.
+    ("StatusCode.UNAVAILABLE",): (
+        "The server of Spark Connect can't be reached any more: look at the table's history for what it "
+        "still did before you run the plan again; so far, {outcome}."
+    ),
+}
 
 
 class BinFailed(Exception):
@@ -43,15 +52,10 @@ class NotCompared(Exception):
     """A proof reader didn't find equal content; the message says why."""
 
 
-class _Plan(Protocol):
-    @property
-    def version(self) -> int: ...
-
-
-def stale(plan: _Plan, latest: int) -> StalePlanError:
+def stale(planned: int, latest: int) -> StalePlanError:
     """Make the error of a plan whose table has a later version by now."""
     return StalePlanError(
-        f"The plan was made at version {plan.version} and the table is at {latest}: "
+        f"The plan was made at version {planned} and the table is at {latest}: "
         "make a new plan; nothing was changed."
     )
 
@@ -61,33 +65,20 @@ def translate(
 ) -> CompactionKitError:
     """Make the error to raise instead of another.
 
-    Args:
-        error: What was raised.
-        table: The table's folder, for the message.
-        outcome: What became of the table, as a part of a sentence.
-        others: What other writers did, for a conflict; see `commits.other_commits`.
+    `outcome` says what became of the table, as a part of a sentence, and `others` what other writers did, for
+    a conflict; see `commits.other_commits`.
     """
     text = str(error)
     if isinstance(error, ContentDiffers):
         return VerificationError(f"{text}; {outcome}: {error.advice}.")
-    if is_conflict(error):
-        return ConflictError(f"{others}, so Delta refused the commit: make a new plan; {outcome}.")
-    if isinstance(error, TableChanged):
-        return ConflictError(f"{others}, {text}: make a new plan; {outcome}.")
+    if is_conflict(error) or isinstance(error, TableChanged):
+        why = text if isinstance(error, TableChanged) else "so Delta refused the commit"
+        return ConflictError(f"{others}, {why}: make a new plan; {outcome}.")
     if any(sign in text for sign in _NO_PERMISSION) and _NOT_READ not in text:
         return ReadOnlyTableError(
             f"{table} could not be written to: get write permission and run the plan again; {outcome}."
         )
-    if any(sign in text for sign in _NO_SPACE):
-        return RunFailedError(f"The disk of {table} is full: free space and run the plan again; {outcome}.")
-    if _WORKER_DIED in text:
-        return RunFailedError(
-            "A Python worker died, as it does when memory runs out: free memory and run the plan again; "
-            f"{outcome}."
-        )
-    if _CALL_FAILED in text:
-        return RunFailedError(
-            "The server of Spark Connect can't be reached any more: look at the table's history for what it "
-            f"still did before you run the plan again; so far, {outcome}."
-        )
+    for signs, sentence in _SENTENCES.items():
+        if any(sign in text for sign in signs):
+            return RunFailedError(sentence.format(table=table, outcome=outcome))
     return RunFailedError(f"The run failed, {outcome}: {reason_of(error)}.")

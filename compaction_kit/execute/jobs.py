@@ -1,8 +1,4 @@
-"""Run Spark work so that its progress can be watched and it can be cancelled.
-
-Work runs in a job group, whose jobs the JVM's StatusTracker knows. Over Spark Connect it runs under a tag,
-can be cancelled too, and shows no progress by jobs.
-"""
+"""Run Spark work in a job group (a tag over Spark Connect), so that it can be watched and cancelled."""
 
 import contextlib
 import threading
@@ -10,7 +6,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from py4j.protocol import Py4JNetworkError
@@ -40,36 +35,23 @@ class WorkCancelled(Exception):
 
 
 class SparkJob(NamedTuple):
-    """A Spark job that has succeeded.
-
-    Attributes:
-        name: The name of its last stage.
-        start: When it began, in seconds since 1970.
-        end: When it ended.
-    """
+    """A Spark job that has succeeded: its last stage's name, begin and end in seconds since 1970."""
 
     name: str
     start: float
     end: float
 
 
-@dataclass(frozen=True)
-class Watched:
-    """How far Spark work is; over Spark Connect, one task that isn't done.
-
-    Attributes:
-        jobs: The jobs that are done.
-        tasks: How many tasks of the running jobs are done.
-        num_tasks: How many tasks these jobs have.
-    """
+class Watched(NamedTuple):
+    """How far Spark work is: jobs that are done, and tasks of those that run; one task over Spark Connect."""
 
     jobs: list[SparkJob]
     tasks: int
     num_tasks: int
 
 
-class _Marked:
-    """The Spark work of a thread, under a name by which it is watched and cancelled."""
+class _Group:
+    """The Spark jobs of a thread, under a name by which they are watched and cancelled."""
 
     def __init__(self, spark: SparkSession):
         self._spark, self._has_jvm = spark, has_jvm(spark)
@@ -85,22 +67,20 @@ class _Marked:
     def look(self) -> Watched:
         if not self._has_jvm:
             return Watched([], 0, 1)
-        tracker = self._spark.sparkContext.statusTracker()
-        tasks = num_tasks = 0
+        tracker, running = self._spark.sparkContext.statusTracker(), []
         for job in tracker.getJobIdsForGroup(self._name):
             info = None if job in self._done else tracker.getJobInfo(job)
             if info is None:
                 continue
-            stages = [
-                stage for stage in map(tracker.getStageInfo, sorted(info.stageIds)) if stage is not None
-            ]
+            found = map(tracker.getStageInfo, sorted(info.stageIds))
+            stages = [stage for stage in found if stage is not None]
             span = job_span(self._spark, job) if info.status == "SUCCEEDED" else None
             if span is not None:
                 self._done[job] = SparkJob(stages[-1].name if stages else "", *span)
             else:
-                tasks += sum(stage.numCompletedTasks for stage in stages)
-                num_tasks += sum(stage.numTasks for stage in stages)
-        return Watched(list(self._done.values()), tasks, num_tasks)
+                running += stages
+        tasks = sum(stage.numCompletedTasks for stage in running)
+        return Watched([*self._done.values()], tasks, sum(stage.numTasks for stage in running))
 
     def cancel(self) -> bool:
         """Cancel what runs now; returns whether nothing ran."""
@@ -119,38 +99,28 @@ class _Marked:
 def run_watched(
     spark: SparkSession, work: Callable[[], T], watch: Callable[[Watched], None], is_final: bool = True
 ) -> T:
-    """Call `work` in a thread of its own, so that it can be watched and cancelled, until it is done.
+    """Call `work` in a thread of its own until it is done, and return what it returned or raise its error.
 
-    Args:
-        spark: The session that `work` uses.
-        work: The Spark work.
-        watch: Called about ten times a second, and once when all is done, with what is known of the
-            work's jobs. When it raises, or Ctrl-C is pressed, these are cancelled.
-        is_final: Whether a cancellation that comes too late to stop `work` is ignored.
-
-    Returns:
-        What `work` returned.
-
-    Raises:
-        WorkCancelled: `watch` raised, and that stopped it.
-        BaseException: What `work` raised.
+    `watch` is called about ten times a second, and once when all is done, with what is known of the work's
+    jobs. When it raises, or Ctrl-C is pressed, these are cancelled, and WorkCancelled is raised; with
+    `is_final` not if the work was done all the same.
     """
-    marked = _Marked(spark)
-    return run_cancellable(spark, work, lambda: watch(marked.look()), is_final, marked)
+    group = _Group(spark)
+    return _run(spark, work, lambda: watch(group.look()), is_final, group)
 
 
 def run_cancellable(
-    spark: SparkSession,
-    work: Callable[[], T],
-    tick: Callable[[], object],
-    is_final: bool = True,
-    marked: _Marked | None = None,
+    spark: SparkSession, work: Callable[[], T], tick: Callable[[], object], is_final: bool = True
 ) -> T:
     """Call `work` as `run_watched` does, with a `tick` that needs nothing of its jobs."""
-    marked = marked or _Marked(spark)
+    return _run(spark, work, tick, is_final, _Group(spark))
 
+
+def _run(
+    spark: SparkSession, work: Callable[[], T], tick: Callable[[], object], is_final: bool, group: _Group
+) -> T:
     def body() -> T:
-        marked.begin()
+        group.begin()
         return work()
 
     outcome = in_thread(spark, body)
@@ -163,28 +133,21 @@ def run_cancellable(
                 tick()
             else:
                 # Again and again: a cancellation before the first job starts is lost.
-                marked.cancel()
+                group.cancel()
         except BaseException as error:
             stopped = error
     failure = outcome.exception()
     if failure is not None:
-        _end_tasks(marked)
-    if failure is not None and isinstance(stopped, _DEAD):
-        raise failure
+        # Delta rewrites bins in threads of its own, whose jobs go on writing when the first has failed.
+        end = time.monotonic() + _ENDING_SECONDS
+        with contextlib.suppress(Exception):
+            while time.monotonic() < end and not group.cancel():
+                time.sleep(POLL_SECONDS / 2)
+        if isinstance(stopped, _DEAD):
+            raise failure
     if stopped is not None and not (is_final and failure is None):
         raise WorkCancelled from stopped
     return outcome.result()
-
-
-def _end_tasks(marked: _Marked) -> None:
-    """Cancel what is left of failed work, and wait until none of its tasks runs, for they may still write.
-
-    Delta rewrites bins in threads of its own, whose jobs go on when the first has failed.
-    """
-    end = time.monotonic() + _ENDING_SECONDS
-    with contextlib.suppress(Exception):
-        while time.monotonic() < end and not marked.cancel():
-            time.sleep(POLL_SECONDS / 2)
 
 
 def in_thread(spark: SparkSession, work: Callable[[], T]) -> Future[T]:
@@ -207,29 +170,24 @@ def session_confs(spark: SparkSession, confs: Mapping[str, str]) -> Iterator[Non
 
     With blocks in several threads, the value of the block entered last counts.
     """
-    with contextlib.ExitStack() as stack:
-        for key, value in confs.items():
-            stack.enter_context(_session_conf(spark, key, value))
-        yield
-
-
-@contextlib.contextmanager
-def _session_conf(spark: SparkSession, key: str, value: str) -> Iterator[None]:
-    block = object()
-    with _CONFS:
-        values = _values.setdefault((id(spark), key), {None: spark.conf.get(key, None)})
-        values[block] = value
+    block, entered = object(), list[str]()
     try:
-        with _CONFS:
-            spark.conf.set(key, value)
+        for key, value in confs.items():
+            with _CONFS:
+                values = _values.setdefault((id(spark), key), {None: spark.conf.get(key, None)})
+                values[block] = value
+                entered.append(key)
+                spark.conf.set(key, value)
         yield
     finally:
-        with _CONFS:
-            del values[block]
-            *_, last = values.values()
-            if last is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, last)
-            if len(values) == 1:
-                del _values[id(spark), key]
+        for key in reversed(entered):
+            with _CONFS:
+                values = _values[id(spark), key]
+                del values[block]
+                *_, last = values.values()
+                if len(values) == 1:
+                    del _values[id(spark), key]
+                if last is None:
+                    spark.conf.unset(key)
+                else:
+                    spark.conf.set(key, last)

@@ -17,7 +17,7 @@ _CONF = "spark.databricks.delta.optimize"
 
 
 class Optimize(Strategy):
-    """Delta's OPTIMIZE; it runs again if another writer takes its files."""
+    """Delta's OPTIMIZE with the plan's thresholds as settings; it runs again after a conflict."""
 
     name = "optimize"
     reason = "optimize, which runs on every table"
@@ -27,7 +27,7 @@ class Optimize(Strategy):
         return None
 
     def run(self, run: Run) -> Mapping[int, str]:
-        """Run OPTIMIZE with the plan's thresholds as settings, which are put back afterwards.
+        """Run OPTIMIZE; settings are put back afterwards.
 
         Raises:
             PySparkException, WorkCancelled: It failed, or was cancelled.
@@ -62,10 +62,9 @@ class Optimize(Strategy):
 
 
 def _execute(run: Run, statement: str, num_bins: int) -> None:
-    record = run.record
+    record, seen = run.record, 0
     bins_before, bytes_before = record.bins_done, record.bytes_done
     share = (run.plan.bytes_removed - bytes_before) / max(num_bins, 1)
-    seen = 0
 
     def watch(watched: Watched) -> None:
         nonlocal seen

@@ -1,15 +1,10 @@
 """Prove that files that replace others hold the same rows; undo commits that aren't proved.
 
-Proof readers compare quickly, where they can (see `work.ProofReader`). Where none finds equal content, Spark
-reads both sides and decides.
-
-A strategy may compare before it commits, so that nothing has to be undone. OPTIMIZE and an overwrite write
-and commit in one go, and are compared afterwards. If the content differs, can't be read, or the comparison is
-cancelled, the table is restored to the version before. Batches that were committed before a run failed are
-compared before it ends. Where RESTORE is impossible (the session has died, another writer has committed
-since), the error names the version that isn't proved, and what to do.
+A strategy may compare before it commits. OPTIMIZE and an overwrite commit at once and are compared
+afterwards.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
@@ -21,7 +16,7 @@ from compaction_kit.execute.commits import Commit, has_tag, net_files, restore, 
 from compaction_kit.execute.delta import rows_of
 from compaction_kit.execute.failures import ContentDiffers, NotCompared
 from compaction_kit.execute.jobs import WHOLE_FILES, Watched, in_thread, run_watched, session_confs
-from compaction_kit.execute.work import Adds, Run
+from compaction_kit.execute.work import Adds, Run, no_progress
 from compaction_kit.handle import Handle
 from compaction_kit.retention import GUARD
 from compaction_kit.verify import Fingerprint, fingerprint
@@ -33,16 +28,15 @@ ANY_VERSION = {GUARD: "false"}
 
 
 def compare(run: Run, gone: Adds, new: Adds, versions: Sequence[int] = ()) -> Fingerprint:
-    """Compare the rows of files that are replaced and of files that replace them.
+    """Compare the rows of files that are replaced and of files that replace them; returns their fingerprint.
+
+    Proof readers compare first; where none finds equal content, Spark reads both sides and decides.
 
     Args:
         run: The table and the session.
         gone: Add actions of the replaced files, live or not.
         new: Add actions of the new files, committed or not.
         versions: Over Spark Connect, the versions before and after the one commit that replaces them.
-
-    Returns:
-        The fingerprint of both.
 
     Raises:
         ContentDiffers: They differ.
@@ -63,26 +57,25 @@ def compare(run: Run, gone: Adds, new: Adds, versions: Sequence[int] = ()) -> Fi
         return found
     # Delta sets it only where it plans the read itself.
     by_id = {"spark.sql.parquet.fieldId.read.enabled": "true"} if snapshot.metadata.is_mapped_by_id else {}
+    sides: list[Fingerprint] = []
+
+    def watch(watched: Watched) -> None:
+        done = len(sides) + watched.tasks / max(watched.num_tasks, 1)
+        record.comparing(size_bytes * min(done, 2) / 2)
+
     with session_confs(run.spark, WHOLE_FILES | by_id):
-        before, after = (
-            _fingerprint(run, content, size_bytes, side)
-            for side, content in enumerate(contents(run.handle, (gone, new), versions))
-        )
+        labels = ("what was replaced", "what replaced it")
+        for label, content in zip(labels, contents(run.handle, (gone, new), versions), strict=True):
+            with record.step("proof", label):
+                sides.append(run_watched(run.spark, content, watch, is_final=False))
     record.bytes_compared += size_bytes
+    before, after = sides
     if before == after:
         return after
     raise ContentDiffers(
         f"The content differs: the {len(gone):,} files to be replaced have {before} {before.hash_sums}, "
         f"the {len(new):,} to replace them have {after} {after.hash_sums}"
     )
-
-
-def _fingerprint(run: Run, content: Content, size_bytes: int, side: int) -> Fingerprint:
-    def watch(watched: Watched) -> None:
-        run.record.comparing(size_bytes * (side + watched.tasks / max(watched.num_tasks, 1)) / 2)
-
-    with run.record.step("proof", ("what was replaced", "what replaced it")[side]):
-        return run_watched(run.spark, content, watch, is_final=False)
 
 
 def unproved(run: Run, commits: Sequence[Commit], differs: bool = False) -> list[Commit]:
@@ -92,32 +85,24 @@ def unproved(run: Run, commits: Sequence[Commit], differs: bool = False) -> list
 
 def prove(run: Run, commits: Sequence[Commit]) -> None:
     """Compare what commits removed and what they added; see `compare`."""
-    if not commits:
-        return
     # Over Spark Connect versions are read, so that each commit is compared by itself.
-    for group in [commits] if has_jvm(run.spark) else [[commit] for commit in commits]:
+    for group in [commits] if has_jvm(run.spark) and commits else [[commit] for commit in commits]:
         versions = group[0].version - 1, group[-1].version
         run.record.fingerprint += compare(run, *net_files(group), versions)
 
 
 def prove_or_undo(run: Run, commits: Sequence[Commit], has_failed: bool, is_cancelled: bool) -> str:
-    """Prove the last commits of a run that ends early, or undo them.
+    """Prove the last commits of a run that ends early, those without proof, or undo them.
 
-    A cancelled proof is repeated where RESTORE would undo another writer's commit too.
-
-    Args:
-        run: The table and the session.
-        commits: The last commits of the run, those without proof.
-        has_failed: Whether their proof has failed, or was cancelled.
-        is_cancelled: Whether the run was cancelled.
-
-    Returns:
-        What became of them and why, as a part of a sentence; "" if they are proved.
+    If their proof has failed or was cancelled (`has_failed`), they are undone. A cancelled proof is repeated
+    where RESTORE would undo another writer's commit too. Returns what became of them and why, as a part of a
+    sentence; "" if they are proved.
     """
     if has_failed and not (is_cancelled and _latest_by_others(run, commits)):
         return _undo(run, commits)
     try:
-        run.record.mute()
+        # It can't be cancelled any more.
+        run.record.report = no_progress
         prove(run, commits)
         return ""
     except BaseException as error:
@@ -133,21 +118,18 @@ def _latest_by_others(run: Run, commits: Sequence[Commit]) -> int | None:
 def _undo(run: Run, commits: Sequence[Commit]) -> str:
     """Restore the table, if that undoes these commits and nothing else; returns what was done."""
     before, last = commits[0].version - 1, commits[-1].version
-    versions = ", ".join(str(commit.version) for commit in commits)
     by_hand = (
-        f"version {versions} is committed and not proved: go back with RESTORE to version {before}, or "
-        "compare the two by compaction_kit.verify.fingerprint"
+        f"version {', '.join(str(commit.version) for commit in commits)} is committed and not proved: go "
+        f"back with RESTORE to version {before}, or compare the two by compaction_kit.verify.fingerprint"
     )
     latest = _latest_by_others(run, commits)
     if latest is not None:
         return f"another writer has committed too, up to version {latest}, so nothing was undone: {by_hand}"
     outcome = in_thread(run.spark, partial(_go_back, run, before, last))
     while not outcome.done():
-        try:
+        # Half an undo is worse than none, and it doesn't take long.
+        with contextlib.suppress(KeyboardInterrupt):
             wait([outcome])
-        except KeyboardInterrupt:
-            # Half an undo is worse than none, and it doesn't take long.
-            continue
     error = outcome.exception()
     if error is not None:
         return f"restoring version {before} failed ({reason_of(error)}): {by_hand}"
@@ -163,39 +145,34 @@ def _undo(run: Run, commits: Sequence[Commit]) -> str:
 def _go_back(run: Run, version: int, last: int) -> tuple[int, int]:
     """Restore a version; if RESTORE has undone a commit after `last`, restore that again.
 
-    Returns:
-        The latest version that was undone, and the version now.
+    Returns the latest version that was undone, and the version now.
     """
-    restored, undone = _restored(run, version)
-    return undone, restored if undone == last else _restored(run, undone)[0]
 
+    def restored(version: int) -> tuple[int, int]:
+        since = run.log.segment().version
+        with settings(run.spark, "undo", run.plan.id, ANY_VERSION):
+            restore(run.spark, run.table, version)
+        commits = run.log.commits().to_pylist()
+        return next(
+            (commit["read_version"], commit["version"])
+            for commit in reversed(commits)
+            if commit["version"] > since
+            and commit["operation"] == "RESTORE"
+            and has_tag(commit["user_metadata"])
+        )
 
-def _restored(run: Run, version: int) -> tuple[int, int]:
-    """Restore a version; returns the commit's version, and the version that it read."""
-    since = run.log.segment().version
-    with settings(run.spark, "undo", run.plan.id, ANY_VERSION):
-        restore(run.spark, run.table, version)
-    commits = run.log.commits().select(["version", "read_version", "operation", "user_metadata"]).to_pylist()
-    return next(
-        (commit["version"], commit["read_version"])
-        for commit in reversed(commits)
-        if commit["version"] > since and commit["operation"] == "RESTORE" and has_tag(commit["user_metadata"])
-    )
+    undone, now = restored(version)
+    return undone, now if undone == last else restored(undone)[1]
 
 
 def contents(
     handle: Handle, sets: Sequence[Adds], versions: Sequence[int], schema: int | None = None
 ) -> list[Content]:
-    """Return jobs that read sets of files, with the same columns for all.
+    """Return jobs that read sets of files, with the same columns for all: equal rows, equal fingerprints.
 
-    Where the sets have equal content, the jobs return equal fingerprints, and only there.
-
-    Args:
-        handle: The table.
-        sets: The files. With the session's JVM in reach they need not be live.
-        versions: Over Spark Connect, a version for each set, whose other files are the same in all: the whole
-            version is read instead.
-        schema: The version whose schema is used with the JVM in reach; None for the latest.
+    With the session's JVM in reach the files need not be live, and have the columns of the version `schema`,
+    or of the latest. Over Spark Connect the whole of each of `versions` is read, whose other files are the
+    same.
     """
     if not has_jvm(handle.spark):
         return [partial(_of_version, handle, version) for version in versions]

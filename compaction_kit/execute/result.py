@@ -23,14 +23,12 @@ if TYPE_CHECKING:
     from compaction_kit.query import Query
     from compaction_kit.reads import ReadComparison
 
+_SUMS = ("num_files_removed", "num_files_added", "bytes_removed", "bytes_added")
 BATCHES = pa.schema(
     [
         ("version", pa.int64()),
         ("strategy", pa.string()),
-        ("num_files_removed", pa.int64()),
-        ("num_files_added", pa.int64()),
-        ("bytes_removed", pa.int64()),
-        ("bytes_added", pa.int64()),
+        *((name, pa.int64()) for name in _SUMS),
         ("seconds", pa.float64()),
         ("conflicts", pa.int64()),
         ("metrics", pa.map_(pa.string(), pa.string())),
@@ -45,6 +43,7 @@ class CompactionResult(Result):
     Attributes:
         strategy: "arrow", "optimize", "rewrite", or "none" if nothing was committed.
         reason: Why this strategy.
+        sizes_before, sizes_after: Bytes of every live file at the versions before and after.
         versions: The committed versions.
         batches: One row a commit: version (int64), strategy (string), num_files_removed, num_files_added,
             bytes_removed and bytes_added (int64), seconds (double, since the commit before), conflicts
@@ -60,7 +59,6 @@ class CompactionResult(Result):
             strategies.
         as_planned: Whether exactly the planned files were rewritten.
         peak_bytes: The most memory that a Python worker had held after rewriting; 0 without such a worker.
-        sizes_before, sizes_after: Bytes of every live file at the versions before and after.
         timeline: One row a step, or a bin's part in it: step (string: "rewrite", "join", "commit", "proof"),
             label (string), bin_id (int64, null except for pyarrow), start (double, seconds since the run
             began), seconds (double).
@@ -97,37 +95,29 @@ class CompactionResult(Result):
         plan, record, is_proved = run.plan, run.record, run.verify and bool(commits)
         removed = removed_paths(commits)
         batches = _batches(record.start, commits, record.conflicts)
-        total = {name: sum(batches[name].to_pylist()) for name in BATCHES.names[2:6]}
+        sums = {name: sum(batches[name].to_pylist()) for name in _SUMS}
         versions = tuple(commit.version for commit in commits)
         before, after = (versions[0] - 1, versions[-1]) if versions else (plan.version, None)
         return cls(
-            strategy=strategy.name if commits else "none",
-            reason=reason,
-            versions=versions,
-            batches=batches,
-            num_bins=plan.num_bins - plan.without(removed).num_bins,
-            num_files_added=total["num_files_added"],
-            num_files_removed=total["num_files_removed"],
-            bytes_added=total["bytes_added"],
-            bytes_removed=total["bytes_removed"],
+            strategy.name if commits else "none",
+            reason,
+            run.log.snapshot(before).live["size_bytes"].to_numpy(),
+            run.log.snapshot(after).live["size_bytes"].to_numpy(),
+            versions,
+            batches,
+            plan.num_bins - plan.without(removed).num_bins,
+            **sums,
             seconds=record.seconds,
             conflicts=tuple(text for _, text in record.conflicts),
             verified=True if is_proved else None,
             fingerprint=record.fingerprint if is_proved else None,
             proof_reason=record.proof_reason if is_proved else "",
             refusals=refusals,
-            as_planned=strategy.is_as_planned(plan, removed, total["num_files_added"]),
+            as_planned=strategy.is_as_planned(plan, removed, sums["num_files_added"]),
             peak_bytes=record.peak_bytes,
-            sizes_before=run.log.snapshot(before).live["size_bytes"].to_numpy(),
-            sizes_after=run.log.snapshot(after).live["size_bytes"].to_numpy(),
             timeline=record.timeline(),
             reads=partial(_measure_reads, run, before, versions[-1]) if versions else None,
         )
-
-    @classmethod
-    def nothing(cls, sizes: np.ndarray) -> "CompactionResult":
-        """Make the result of an empty plan; `sizes` are the bytes of every live file."""
-        return cls("none", "the plan is empty", sizes, sizes)
 
     def measure_reads(self, query: "Query", repeats: int = 5) -> "ReadComparison":
         """Run a query at the versions before and after, side by side; see `reads.measure_reads`.
@@ -185,20 +175,18 @@ class CompactionResult(Result):
 
 
 def _batches(start: float, commits: Sequence[Commit], conflicts: Sequence[tuple[float, str]]) -> pa.Table:
-    rows = [
-        {
-            "version": commit.version,
-            "strategy": commit.strategy,
-            "num_files_removed": len(commit.removes),
-            "num_files_added": len(commit.adds),
-            "bytes_removed": sum(remove.get("size") or 0 for remove in commit.removes),
-            "bytes_added": sum(add["size"] for add in commit.adds),
-            "seconds": max(commit.time - since, 0.0),
-            "conflicts": sum(since < time <= commit.time for time, _ in conflicts),
-            "metrics": commit.metrics,
-        }
-        for since, commit in zip([start, *(commit.time for commit in commits)], commits, strict=False)
-    ]
+    rows, since = [], start
+    for commit in commits:
+        sums = (
+            len(commit.removes),
+            len(commit.adds),
+            sum(remove.get("size") or 0 for remove in commit.removes),
+            sum(add["size"] for add in commit.adds),
+        )
+        seconds, before = max(commit.time - since, 0.0), sum(since < t <= commit.time for t, _ in conflicts)
+        row = (commit.version, commit.strategy, *sums, seconds, before, commit.metrics)
+        rows.append(dict(zip(BATCHES.names, row, strict=True)))
+        since = commit.time
     return pa.Table.from_pylist(rows, schema=BATCHES)
 
 

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow.compute as pc
@@ -28,18 +28,15 @@ _CONFS = {
 class Rewrite(Strategy):
     """Overwrites the partitions in which a plan has bins with their own rows, in one commit.
 
-    All files of these partitions are rewritten, large and lone ones too; the whole table, if it has no
-    partitions. The rows are read without naming a version, so that Delta scans the snapshot of the very
-    transaction that overwrites them; a named version, or a cached DataFrame, would drop what others committed
-    in between, and Delta would not notice. So, whatever other writers do meanwhile:
+    All their files are rewritten, large and lone ones too. The rows are read without naming a version, so
+    that Delta scans the snapshot of the very transaction that overwrites them; a named version, or a cached
+    DataFrame, would drop what others committed in between, and Delta would not notice. So no row is lost or
+    duplicated: later appends stay beside it, and a delete, update or OPTIMIZE of files that it read makes
+    Delta refuse the commit.
 
-    - No row is lost or duplicated. The transaction reads what is committed before it begins; later appends
-      stay beside it; a delete, update or OPTIMIZE of files that it read makes Delta refuse the commit (a
-      transaction of dataChange=false alone has snapshot isolation).
-    - It begins at the planned version, unless somebody commits in the moment between the last check and
-      Delta's transaction. Then the later version is rewritten, and a warning says so.
-    - If a column was added and filled in that moment, its values are lost in the new version, which Delta
-      does not prevent. The run then restores the version before, and fails.
+    If somebody commits between the last check and Delta's transaction, the later version is rewritten, and a
+    warning says so. If a column was added and filled in that moment, its values would be lost, which Delta
+    does not prevent: the run then restores the version before, and fails.
     """
 
     name = "rewrite"
@@ -55,9 +52,7 @@ class Rewrite(Strategy):
         if metadata.configuration.get("delta.enableRowTracking", "").lower() == "true":
             return "the table has row tracking and the ids of its rows would change"
         columns = [(field["name"], field.get("metadata") or {}) for field in metadata.schema["fields"]]
-        generated = [
-            name for name, known in columns if known.get("delta.identity.allowExplicitInsert") is False
-        ]
+        generated = [name for name, has in columns if has.get("delta.identity.allowExplicitInsert") is False]
         if generated:
             return f"Delta takes no values for {', '.join(generated)}, which is GENERATED ALWAYS AS IDENTITY"
         values = {name: plan.source.partitions[f"partition.{name}"] for name in plan.source.partition_columns}
@@ -74,23 +69,30 @@ class Rewrite(Strategy):
             StalePlanError: The table isn't at the planned version.
             ContentDiffers: The schema was changed just before the transaction began.
         """
-        plan, spark = run.plan, run.spark
-        positions = _whole_partitions(plan)
+        plan, spark, limit = run.plan, run.spark, run.plan.thresholds.max_file_size
+        positions, columns = _whole_partitions(plan), plan.source.partition_columns
         is_whole_table = len(positions) == plan.source.snapshot.live.num_rows
         predicate = None if is_whole_table else partitions_predicate(spark, plan.source, positions)
+        most_rows = 0
         with settings(spark, self.name, plan.id, _CONFS):
             rows = spark.read.format("delta").load(run.table)
             # Always true. But with _metadata Spark doesn't read a table that the session has cached, which
             # may be older than the transaction.
             rows = rows.where(metadata_column(rows).isNotNull())
-            rows = _distributed(rows if predicate is None else rows.where(predicate), plan, positions)
+            rows = rows if predicate is None else rows.where(predicate)
+            if columns:
+                # A task writes a partition: as one file, or as files of so many rows.
+                rows = rows.repartition(len(np.unique(plan.groups[positions])), *map(quoted, columns))
+                num_rows, size = np.nansum(plan.planner.rows[positions]), plan.source.sizes[positions].sum()
+                most_rows = max(int(num_rows * limit / size), 1) if size > limit else 0
+            else:
+                size = plan.planner.model.output_bytes(positions, np.zeros(len(positions), int), 1)[0]
+                rows = rows.repartition(max(math.ceil(size / limit), 1))
             # As late as possible: `_check_start` finds what comes later.
             latest = run.log.segment().version
             if latest != plan.version:
-                raise stale(plan, latest)
-            run_watched(
-                spark, lambda: overwrite(rows, run.table, predicate, _most_rows(plan, positions)), _watch(run)
-            )
+                raise stale(plan.version, latest)
+            _watched(run, rows, predicate, most_rows)
         _check_start(run)
         return {}
 
@@ -100,14 +102,7 @@ class Rewrite(Strategy):
 
 
 def overwrite(rows: DataFrame, table: str, predicate: str | None, most_rows: int = 0) -> None:
-    """Let Delta replace the rows that a predicate selects, or all, in a commit with dataChange=false.
-
-    Args:
-        rows: The new rows.
-        table: The URI of the table's folder.
-        predicate: For replaceWhere; None for the whole table.
-        most_rows: The most rows of a file; 0 for no limit.
-    """
+    """Let Delta replace the rows that a predicate selects, or all, in a commit with dataChange=false."""
     writer = rows.write.format("delta").mode("overwrite").option("dataChange", "false")
     writer = writer.option("maxRecordsPerFile", str(most_rows))
     if predicate is not None:
@@ -120,24 +115,7 @@ def _whole_partitions(plan: BinPlan) -> np.ndarray:
     return positions
 
 
-def _distributed(rows: DataFrame, plan: BinPlan, positions: np.ndarray) -> DataFrame:
-    """Give each partition a task, or each file of a table without partitions."""
-    columns = [quoted(name) for name in plan.source.partition_columns]
-    if columns:
-        return rows.repartition(len(np.unique(plan.groups[positions])), *columns)
-    size_bytes = int(plan.planner.model.output_bytes(positions, np.zeros(len(positions), int), 1)[0])
-    return rows.repartition(max(math.ceil(size_bytes / plan.thresholds.max_file_size), 1))
-
-
-def _most_rows(plan: BinPlan, positions: np.ndarray) -> int:
-    """Return how many rows fill a file of `max_file_size`, for partitions larger than that."""
-    num_rows, size_bytes = np.nansum(plan.planner.rows[positions]), plan.source.sizes[positions].sum()
-    if not plan.source.partition_columns or size_bytes <= plan.thresholds.max_file_size:
-        return 0
-    return max(int(num_rows * plan.thresholds.max_file_size / size_bytes), 1)
-
-
-def _watch(run: Run) -> Callable[[Watched], None]:
+def _watched(run: Run, rows: DataFrame, predicate: str | None, most_rows: int) -> None:
     plan, record, seen = run.plan, run.record, 0
 
     def watch(watched: Watched) -> None:
@@ -145,15 +123,15 @@ def _watch(run: Run) -> Callable[[Watched], None]:
         for job in watched.jobs[seen:]:
             record.span("rewrite", job.start, job.end, job.name)
         seen = len(watched.jobs)
-        if not (watched.jobs or watched.num_tasks):
-            record.preparing()
-        elif watched.num_tasks:
+        if watched.num_tasks:
             share = watched.tasks / watched.num_tasks
             record.rewriting(int(plan.num_bins * share), int(plan.bytes_removed * share))
-        else:
+        elif watched.jobs:
             record.committing()
+        else:
+            record.preparing()
 
-    return watch
+    run_watched(run.spark, lambda: overwrite(rows, run.table, predicate, most_rows), watch)
 
 
 def _check_start(run: Run) -> None:

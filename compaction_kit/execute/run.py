@@ -55,10 +55,22 @@ def run_plan(
         verify: Whether to compare the content.
         progress: True for a bar, or a callable.
     """
-    offered = _offered(plan, strategies, strategy)
+    named = {each.name: each for each in strategies}
+    if strategy != AUTO and strategy not in named:
+        raise InvalidArgumentError(
+            f'strategy="{strategy}" is unknown: use one of {", ".join([AUTO, *named])}.'
+        )
+    able = [each for each in strategies if plan.is_optimize or each.runs_any_order]
+    asked = named.get(strategy)
+    if asked is not None and asked not in able:
+        raise InvalidArgumentError(
+            f'order="{plan.order}" and budget={plan.budget} are not for strategy="{strategy}", with which '
+            f'Delta takes all files that it finds, by size: run it with strategy="{able[0].name}".'
+        )
     _check_fresh(handle, plan)
     if plan.is_empty:
-        return CompactionResult.nothing(handle.log.snapshot().live["size_bytes"].to_numpy())
+        sizes = handle.log.snapshot().live["size_bytes"].to_numpy()
+        return CompactionResult("none", "the plan is empty", sizes, sizes)
     for folder in ("", LOG_FOLDER):
         if not handle.store.may_write(folder):
             raise ReadOnlyTableError(
@@ -69,46 +81,24 @@ def run_plan(
     bar = ProgressBar() if progress is True else None
     report = bar or (progress if callable(progress) else no_progress)
     run = Run(handle, plan, Recorder(report, plan, verify), verify, tuple(readers))
+    since, is_written = run.log.segment().version, False
     try:
         with quiet_errors():
-            return _run(run, offered, is_asked=strategy != AUTO)
+            run.record.ask(run.record.preparing)
+            chosen, reason, refusals = _rewrite(run, able, asked)
+            is_written = True
+            commits = commits_of(run.store, plan.id, since)
+            prove(run, unproved(run, commits))
+    except BaseException as error:
+        with quiet_errors():
+            _fail(run, since, error, is_written)
+        raise
     finally:
         if bar is not None:
             bar.close()
-
-
-def _offered(plan: BinPlan, strategies: Sequence[Strategy], name: str) -> list[Strategy]:
-    """Return the strategies to try in turn; the one that is asked for comes first."""
-    names = [AUTO, *(each.name for each in strategies)]
-    if name not in names:
-        raise InvalidArgumentError(f'strategy="{name}" is unknown: use one of {", ".join(names)}.')
-    able = [each for each in strategies if plan.is_optimize or each.runs_any_order]
-    if name == AUTO:
-        return able
-    asked = strategies[names.index(name) - 1]
-    if asked not in able:
-        raise InvalidArgumentError(
-            f'order="{plan.order}" and budget={plan.budget} are not for strategy="{name}", with which Delta '
-            f'takes all files that it finds, by size: run it with strategy="{able[0].name}".'
-        )
-    return [asked, *(each for each in able if names.index(each.name) > names.index(name))]
-
-
-def _run(run: Run, offered: Sequence[Strategy], is_asked: bool) -> CompactionResult:
-    since = run.log.segment().version
-    is_written = False
-    try:
-        run.record.ask(run.record.preparing)
-        chosen, reason, refusals = _rewrite(run, offered, is_asked)
-        is_written = True
-        commits = commits_of(run.store, run.plan.id, since)
-        prove(run, unproved(run, commits))
-    except BaseException as error:
-        _fail(run, since, error, is_written)
-        raise
     if not commits and run.record.conflicts:
         raise ConflictError(
-            f"{other_commits(run.store, run.plan, since)}, some of every bin: make a new plan; nothing was "
+            f"{other_commits(run.store, plan, since)}, some of every bin: make a new plan; nothing was "
             "committed, the table is as they left it."
         )
     run.record.done()
@@ -116,40 +106,48 @@ def _run(run: Run, offered: Sequence[Strategy], is_asked: bool) -> CompactionRes
 
 
 def _rewrite(
-    run: Run, offered: Sequence[Strategy], is_asked: bool
+    run: Run, able: Sequence[Strategy], asked: Strategy | None
 ) -> tuple[Strategy, str, Mapping[int, str]]:
     """Rewrite and commit by the first strategy that can; the next one does what it leaves alone.
 
-    Returns:
-        What did it, why that one, and the bins that it left alone, with the reasons.
+    Returns what did it, why that one, and the bins that it left alone, with the reasons.
     """
     plan, refused = run.plan, ""
-    for number, strategy in enumerate(offered):
+    for strategy in able if asked is None else [asked]:
         why = strategy.refuse(run)
         # Reasons for single bins show in the plan or in the files.
         left = {} if why else strategy.run(run)
-        if left and len(left) == plan.num_bins:
-            why = "; ".join(sorted(set(left.values())))
+        partitions = frozenset(plan.bin_groups[list(left)].tolist()) if plan.is_optimize else frozenset()
+        if left and (len(left) == plan.num_bins or partitions.issuperset(plan.bin_groups.tolist())):
+            # It has done nothing, unless it found out after its first batch.
+            done = commits_of(run.store, plan.id, plan.version)
+            why = None if done else "; ".join(sorted(set(left.values())))
         refused = refused or why or ""
-        if why and is_asked:
-            break
         if why:
             continue
         if left and plan.is_optimize:
-            rest = replace(run, partitions=frozenset(plan.bin_groups[list(left)].tolist()))
-            next(each for each in offered[number + 1 :] if each.refuse(rest) is None).run(rest)
+            rest = replace(run, partitions=partitions)
+            later = able[able.index(strategy) + 1 :]
+            next(each for each in later if each.refuse(rest) is None).run(rest)
         reason = f"{strategy.name}, because {refused}" if refused else strategy.reason
-        return strategy, "as asked for" if is_asked else reason, left
-    other = f'run it with strategy="{[*(each.name for each in offered), "optimize"][1]}"'
-    advice = other if plan.is_optimize else 'make one with order="size" and no budget'
-    raise UnsupportedTableError(
-        f'strategy="{offered[0].name}" can\'t run this plan, because {refused}: {advice}.'
-    )
+        return strategy, "as asked for" if asked else reason, left
+    first = asked or able[0]
+    others = [each.name for each in able if each is not first and each.refuse(run) is None]
+    advice = f'run it with strategy="{others[0]}"' if others else 'make one with order="size" and no budget'
+    raise UnsupportedTableError(f'strategy="{first.name}" can\'t run this plan, because {refused}: {advice}.')
 
 
 def _fail(run: Run, since: int, error: BaseException, is_written: bool) -> None:
     """Prove or undo what was committed, and raise an error that says what became of the table."""
-    outcome, left = _outcome(run, since, error, is_written)
+    left = ""
+    try:
+        if run.store.is_folder(LOG_FOLDER):
+            outcome = _committed(run, commits_of(run.store, run.plan.id, since), error, is_written)
+            left = unnamed_files(run.store, run.log, run.record.start)
+        else:
+            outcome = "the table's folder is gone"
+    except CompactionKitError as unreadable:
+        outcome = f"it is unknown what is committed, because the log can't be read ({unreadable})"
     if isinstance(error, _CANCELLED):
         raise RunCancelled(f"The run was cancelled: {outcome}{left}.") from None
     if isinstance(error, _FAILURES):
@@ -161,18 +159,8 @@ def _fail(run: Run, since: int, error: BaseException, is_written: bool) -> None:
         error.add_note(f"{outcome}{left}")
 
 
-def _outcome(run: Run, since: int, error: BaseException, is_written: bool) -> tuple[str, str]:
-    """Return what is committed of a run that failed, and the files that it left, as parts of a sentence."""
-    if not run.store.is_folder(LOG_FOLDER):
-        return "the table's folder is gone", ""
-    try:
-        outcome = _committed(run, commits_of(run.store, run.plan.id, since), error, is_written)
-        return outcome, unnamed_files(run.store, run.log, run.record.start)
-    except CompactionKitError as unreadable:
-        return f"it is unknown what is committed, because the log can't be read ({unreadable})", ""
-
-
 def _committed(run: Run, commits: Sequence[Commit], error: BaseException, is_written: bool) -> str:
+    """Prove or undo the commits of a run that failed; returns what became of them, as part of a sentence."""
     differs = isinstance(error, ContentDiffers)
     doubtful = unproved(run, commits, differs)
     has_failed, is_cancelled = is_written or differs, isinstance(error, _CANCELLED)
@@ -201,7 +189,7 @@ def _check_fresh(handle: Handle, plan: BinPlan) -> None:
     """Refuse a plan if the table has another version, or was replaced and has the same version again."""
     latest = handle.log.segment().version
     if latest != plan.version:
-        raise stale(plan, latest)
+        raise stale(plan.version, latest)
     planned, now = plan.source.snapshot, handle.log.snapshot(latest)
     if now is planned:
         return

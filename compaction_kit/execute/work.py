@@ -1,4 +1,4 @@
-"""What a strategy gets: the run that it works for; its progress, its timeline, and how it is watched."""
+"""What a strategy gets: the run that it works for, with its progress and its timeline."""
 
 import contextlib
 import math
@@ -115,13 +115,10 @@ class ProgressBar:
     """A bar in a terminal or a notebook; call it with each progress."""
 
     def __init__(self) -> None:
-        self._bar: tqdm[None] = tqdm(
-            total=100,
-            miniters=0,
-            bar_format="{desc} |{bar}| {percentage:3.0f} % {elapsed}{postfix}",
-            leave=False,
-        )
+        shown = "{desc} |{bar}| {percentage:3.0f} % {elapsed}{postfix}"
+        self._bar: tqdm[None] = tqdm(total=100, miniters=0, bar_format=shown, leave=False)
         self._countdown = Countdown()
+        self.close = self._bar.close
 
     def __call__(self, progress: Measured) -> None:
         """Show a progress."""
@@ -129,28 +126,12 @@ class ProgressBar:
         self._bar.set_postfix_str(self._countdown(progress), refresh=False)
         self._bar.update(round(100 * progress.fraction) - self._bar.n)
 
-    def close(self) -> None:
-        """Remove the bar."""
-        self._bar.close()
-
 
 class Recorder:
-    """Reports the progress of a run, and records its steps.
-
-    Attributes:
-        start: When the run began, in seconds since 1970.
-        bins_done: Rewritten bins.
-        bytes_done: Their bytes.
-        bytes_compared: Bytes of files whose content was compared.
-        conflicts: When another writer was in the way, in seconds since 1970, and how.
-        peak_bytes: The most memory that a worker has held.
-        fingerprint: Of the rows compared.
-        proof_reason: Why Spark had to read them, if it had.
-    """
+    """Reports the progress of a run, and records its steps; times are in seconds since 1970."""
 
     def __init__(self, report: Report, plan: BinPlan, verify: bool):
-        self._report = report
-        self._plan = plan
+        self.report, self._plan = report, plan
         self._rewriting_share = _REWRITING_SHARE if verify else 1.0
         self._fraction = 0.0
         self._spans: list[tuple[object, ...]] = []
@@ -171,9 +152,8 @@ class Recorder:
 
     def rewriting(self, bins_done: int, bytes_done: int) -> None:
         """Report the bins that are done, and their bytes; neither ever goes back."""
-        plan = self._plan
-        self.bins_done = min(max(bins_done, self.bins_done), plan.num_bins)
-        self.bytes_done = min(max(bytes_done, self.bytes_done), plan.bytes_removed)
+        self.bins_done = min(max(bins_done, self.bins_done), self._plan.num_bins)
+        self.bytes_done = min(max(bytes_done, self.bytes_done), self._plan.bytes_removed)
         self._tell(REWRITING)
 
     def comparing(self, size_bytes: float) -> None:
@@ -185,19 +165,11 @@ class Recorder:
         self._tell(COMMITTING)
 
     def ask(self, report: Callable[[], None]) -> None:
-        """Report where no Spark work is watched.
-
-        Raises:
-            WorkCancelled: The watcher raised.
-        """
+        """Report where no Spark work is watched; WorkCancelled if the watcher raises."""
         try:
             report()
         except Exception as error:
             raise WorkCancelled from error
-
-    def mute(self) -> None:
-        """Report nothing any more: what follows can't be cancelled."""
-        self._report = no_progress
 
     def done(self) -> None:
         """Report the end; it is too late to cancel."""
@@ -235,10 +207,10 @@ class Recorder:
         fraction = share * self.bytes_done / size_bytes + (1 - share) * compared
         self._fraction = max(self._fraction, min(fraction, 0.99))
         done = self.bins_done, plan.num_bins, self.seconds, self.bytes_done, plan.bytes_removed
-        self._report(Progress(step, self._fraction, *done, int(size_bytes * compared)))
+        self.report(Progress(step, self._fraction, *done, int(size_bytes * compared)))
 
 
-@dataclass(frozen=True)
+@dataclass
 class Run:
     """One run of a plan, as strategies and proof readers get it.
 
@@ -249,6 +221,7 @@ class Run:
         verify: Whether the content is to be compared.
         readers: Readers that compare content before Spark has to, in the order in which they are tried.
         partitions: The numbers of the partitions (see `BinPlan.groups`) to rewrite; None for all.
+        table: The URI of the table's folder.
     """
 
     handle: Handle
@@ -256,27 +229,15 @@ class Run:
     record: Recorder
     verify: bool
     readers: Sequence[ProofReader] = ()
-    partitions: frozenset[int] | None = field(default=None)
+    partitions: frozenset[int] | None = None
+    spark: SparkSession = field(init=False)
+    table: str = field(init=False)
+    store: Store = field(init=False)
+    log: TransactionLog = field(init=False)
 
-    @property
-    def spark(self) -> SparkSession:
-        """The session that works on the table."""
-        return self.handle.spark
-
-    @property
-    def table(self) -> str:
-        """The URI of the table's folder."""
-        return self.handle.uri
-
-    @property
-    def store(self) -> Store:
-        """The table's files."""
-        return self.handle.store
-
-    @property
-    def log(self) -> TransactionLog:
-        """The table's log."""
-        return self.handle.log
+    def __post_init__(self) -> None:
+        handle = self.handle
+        self.spark, self.table, self.store, self.log = handle.spark, handle.uri, handle.store, handle.log
 
 
 class Strategy(ABC):

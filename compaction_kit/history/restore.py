@@ -217,7 +217,7 @@ def _check(plan: RestorePlan) -> None:
     """Refuse a plan that can't run, or whose table has changed since it was made."""
     now = plan_restore(plan.handle, plan.target)
     if now.version != plan.version:
-        raise stale(plan, now.version)
+        raise stale(plan.version, now.version)
     if not now.diff.files.equals(plan.diff.files):
         raise StalePlanError(
             f"The table was created again since the plan was made, with another version {plan.version}: "

@@ -1,7 +1,5 @@
 """The log of one table: its files, its commits, their actions, the state of a version."""
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -10,42 +8,34 @@ import numpy as np
 import pyarrow as pa
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.log.actions import (
-    JsonSource,
-    checkpoint_sources,
-    commit_actions,
-    commit_blocks,
-    sidecar_names,
-)
 from compaction_kit.log.commits import (
+    STAMP,
     action_table,
     commit_table,
     commit_times,
     in_commit_since,
     last_operation,
-    version_at,
 )
 from compaction_kit.log.lifetimes import file_lifetimes
 from compaction_kit.log.listing import (
-    Kind,
     LogFile,
     Segment,
+    commits_by_version,
     complete_checkpoints,
-    explain_files,
     extend_segment,
     find_segment,
     list_log,
     version_ranges,
 )
-from compaction_kit.log.protocol import Metadata
 from compaction_kit.log.snapshot import Snapshot, read_snapshot
+from compaction_kit.log.sources import checkpoint_sources, commit_actions, commit_sources
 from compaction_kit.storage import Store, open_store
-from compaction_kit.times import to_instant
+from compaction_kit.times import millis, show_time, to_instant
 
 __all__ = ["TransactionLog"]
 
-# Blocks of commits (see `commit_blocks`) and snapshots of all tables that stay in memory.
-_MOST_BLOCKS, _MOST_SNAPSHOTS = 64, 8
+# Snapshots of all tables that stay in memory.
+_MOST_SNAPSHOTS = 8
 _recent: list[Snapshot] = []
 
 
@@ -55,34 +45,41 @@ class TransactionLog:
     def __init__(self, table: Store | Path):
         """`table` is the table's folder or store."""
         self._store = store = open_store(table) if isinstance(table, Path) else table
-        self._read_block = lru_cache(_MOST_BLOCKS)(lambda files: JsonSource(store, files))
-        self._read_commits = lru_cache(1)(lambda files: commit_table(self._sources(files)))
-        self._read_lifetimes = lru_cache(1)(
-            lambda files: file_lifetimes(store, files, self._sources(_commits_of(files)))
-        )
+        self._read_commits = lru_cache(1)(lambda files: commit_table(commit_sources(store, files)))
+        self._read_lifetimes = lru_cache(1)(lambda files: file_lifetimes(store, files))
 
     def listing(self) -> pa.Table:
         """Return one row per file of the log, sorted by name.
 
         Returns:
             name and kind (string; "commit", "checkpoint" and so on), version and size_bytes (int64),
-            modification_time (timestamp), holds (string; the content in words), needed (bool; whether
-            readers of the latest version read the file).
+            modification_time (timestamp), needed (bool; whether readers of the latest version read the file).
         """
         files = list_log(self._store)
         segment = find_segment(files)
-        return explain_files(files, segment, sidecar_names(self._store, segment.checkpoint))
+        sources = checkpoint_sources(self._store, segment.checkpoint)
+        needed = {file.name for file in segment.commits}.union(*(source.names for source in sources))
+        return pa.table(
+            {
+                "name": pa.array([file.name for file in files], pa.string()),
+                "kind": pa.array([file.kind.value for file in files], pa.string()),
+                "version": pa.array([file.version for file in files], pa.int64()),
+                "size_bytes": pa.array([file.size_bytes for file in files], pa.int64()),
+                "modification_time": pa.array([file.modification_time for file in files], STAMP),
+                "needed": pa.array([file.name in needed for file in files], pa.bool_()),
+            }
+        )
 
     def commits(self) -> pa.Table:
         """Return one row per commit in the log, oldest first.
 
         Returns:
-            version (int64), timestamp (the in-commit timestamp, else the time of the file), num_added,
-            num_removed, bytes_added, bytes_removed, records_added and records_removed (int64; records are
-            null if a file has no stats), data_change (bool; whether any file action changes data),
-            files_removed_at (timestamp; the latest of the commit's tombstones), schema (string; JSON if the
-            commit sets one). From commitInfo: operation, isolation_level, user_metadata and engine (string),
-            read_version (int64), is_blind_append (bool), parameters and metrics (map<string, string>).
+            version, num_added, num_removed, bytes_added, bytes_removed, records_added and records_removed
+            (int64; records are null if a file has no stats), timestamp (the in-commit timestamp, else the
+            time of the file), files_removed_at (timestamp; the latest of the commit's tombstones),
+            data_change (bool; whether any file action changes data), schema (JSON if the commit sets one).
+            From commitInfo: operation, isolation_level, user_metadata and engine (string), read_version
+            (int64), is_blind_append (bool), parameters and metrics (map<string, string>).
 
         Examples:
             >>> commits = ck.open_table("data/flights").log.commits()
@@ -93,19 +90,14 @@ class TransactionLog:
 
     def commit_times(self) -> pa.Array:
         """Return when each of `commits()` was committed, as for Delta's time travel (timestamp, UTC)."""
-        times = commit_times(self._store, self._commit_files(), self.snapshot().metadata)
-        return pa.array(times, pa.timestamp("ms", "UTC"))
+        return pa.array(commit_times(self._store, self._commit_files(), self.snapshot().metadata), STAMP)
 
     def commit_file_times(self) -> np.ndarray:
         """Return the times of the files of `commits()`: int64, ms since 1970."""
         return np.array([file.modification_time for file in self._commit_files()], dtype=np.int64)
 
     def actions(self, version: int, checkpoint: bool = False) -> pa.Table:
-        """Return one row per action of a commit or a checkpoint, in the order of the file.
-
-        Args:
-            version: The version of the commit or checkpoint.
-            checkpoint: Read the checkpoint, with its parts or sidecars.
+        """Return one row per action of a version's commit, or checkpoint, in the order of the file.
 
         Returns:
             action (string; "add", "remove", "commitInfo" and so on), path (string), size_bytes and
@@ -130,7 +122,7 @@ class TransactionLog:
                 )
             sources = checkpoint_sources(self._store, checkpoints[version])
             return action_table(action for source in sources for action in source.actions())
-        file = next((file for file in _commits_of(files) if file.version == version), None)
+        file = commits_by_version(files).get(version)
         if file is None:
             raise InvalidArgumentError(
                 f"version={version} has no commit in the log; see commits() for those it has."
@@ -138,10 +130,7 @@ class TransactionLog:
         return action_table(commit_actions(self._store, file))
 
     def version_at(self, timestamp: datetime | str) -> int:
-        """Return the last version committed at or before a time.
-
-        Args:
-            timestamp: A datetime or text; see `compaction_kit.times.to_instant`.
+        """Return the last version committed at or before a time; see `compaction_kit.times.to_instant`.
 
         Raises:
             InvalidArgumentError: The value is not a time, or no version existed at that time.
@@ -149,64 +138,61 @@ class TransactionLog:
         moment = to_instant(timestamp, "timestamp")
         files = list_log(self._store)
         earliest = version_ranges(files)[0].start
-        commits = [file for file in _commits_of(files) if (file.version or 0) >= earliest]
+        commits = {
+            version: file for version, file in commits_by_version(files).items() if version >= earliest
+        }
         if not commits:
             raise InvalidArgumentError(
                 f'timestamp="{timestamp}" can\'t be used: the log holds no commit; choose version={earliest}.'
             )
-        return version_at(commits, commit_times(self._store, commits, self.snapshot().metadata), moment)
+        versions = list(commits)
+        times = commit_times(self._store, [*commits.values()], self.snapshot().metadata)
+        asked, first, last = (
+            f'"{show_time(time.astimezone(moment.tzinfo), "milliseconds")}"'
+            for time in (moment, *(datetime.fromtimestamp(int(times[i]) / 1000, UTC) for i in (0, -1)))
+        )
+        if millis(moment) < times[0]:
+            raise InvalidArgumentError(
+                f"timestamp={asked} is before the earliest version that can be read, {versions[0]} of "
+                f"{first}: choose that time or a later one."
+            )
+        if millis(moment) > times[-1]:
+            raise InvalidArgumentError(
+                f"timestamp={asked} is after the latest version, {versions[-1]} of {last}: choose that "
+                "time or an earlier one, or leave the timestamp out."
+            )
+        return versions[int(np.searchsorted(times, millis(moment), side="right")) - 1]
 
     def has_in_commit_timestamp(self, version: int) -> bool:
         """Return whether time travel uses a version's in-commit timestamp, not the time of its file."""
         since = in_commit_since(self.snapshot().metadata)
         return since is not None and version >= since
 
-    def last_operation(
-        self, operation: str, most: int = 1_000, metadata: Metadata | None = None
-    ) -> tuple[int, datetime] | None:
-        """Find the newest commit of an operation that no later RESTORE has undone.
-
-        Args:
-            operation: The operation's name in the log, such as "OPTIMIZE".
-            most: How many commits to read.
-            metadata: The latest version's, if it has been read already.
+    def last_operation(self, operation: str, most: int = 1_000) -> tuple[int, datetime] | None:
+        """Find the newest commit of an operation, such as "OPTIMIZE", that no later RESTORE has undone.
 
         Returns:
-            Its version and its time (UTC, as in DESCRIBE HISTORY); None if those commits have no such
-            operation, or a RESTORE among them names a time instead of a version.
-
-        Raises:
-            CorruptLogError: A commit that was read is damaged.
+            Its version and its time (UTC, as in DESCRIBE HISTORY); None if the newest `most` commits have no
+            such operation, or a RESTORE among them names a time instead of a version.
         """
         commits = self._commit_files()
         position = last_operation(self._store, commits, operation, most)
         if position is None:
             return None
-        known, version = metadata or self.snapshot().metadata, commits[position].version or 0
-        since = in_commit_since(known)
+        version, metadata = commits[position].version or 0, self.snapshot().metadata
         # Only times of files depend on the commits before.
-        first = 0 if since is None or version < since else position
-        millis = int(commit_times(self._store, commits[first : position + 1], known)[-1])
-        return version, datetime.fromtimestamp(millis / 1000, UTC)
+        first = position if self.has_in_commit_timestamp(version) else 0
+        time = int(commit_times(self._store, commits[first : position + 1], metadata)[-1])
+        return version, datetime.fromtimestamp(time / 1000, UTC)
 
     def segment(self, version: int | None = None) -> Segment:
-        """Return the files that a version is read from; None for the latest version.
-
-        Examples:
-            >>> segment = ck.open_table("data/flights").log.segment()
-            >>> segment.version, len(segment.commits)
-            (365, 6)
-        """
+        """Return the files that a version is read from; None for the latest version."""
         return find_segment(list_log(self._store), version)
 
     def snapshot(self, version: int | None = None, keep: bool = True) -> Snapshot:
-        """Return the state of a version.
+        """Return the state of a version (None: the latest), and `keep` it in memory for later calls.
 
         If this process has read an earlier version, only the commits after it are read.
-
-        Args:
-            version: The version; None for the latest.
-            keep: Keep the snapshot in memory for later calls.
 
         Examples:
             >>> snapshot = ck.open_table("data/flights").log.snapshot(7)
@@ -242,22 +228,8 @@ class TransactionLog:
         return self._read_lifetimes(tuple(list_log(self._store)))
 
     def ranges(self) -> list[range]:
-        """Return the ranges of versions whose state can be read from the log; see `listing.version_ranges`.
-
-        Examples:
-            >>> ck.open_table("data/flights").log.ranges()
-            [range(0, 366)]
-        """
+        """Return the ranges of versions whose state can be read from the log."""
         return version_ranges(list_log(self._store))
 
     def _commit_files(self) -> list[LogFile]:
-        return _commits_of(list_log(self._store))
-
-    def _sources(self, commits: Sequence[LogFile]) -> list[JsonSource]:
-        """Read the lines of commits, except blocks that are in memory."""
-        with ThreadPoolExecutor() as pool:
-            return list(pool.map(self._read_block, commit_blocks(commits)))
-
-
-def _commits_of(files: Sequence[LogFile]) -> list[LogFile]:
-    return [file for file in files if file.kind is Kind.COMMIT]
+        return [*commits_by_version(list_log(self._store)).values()]

@@ -1,4 +1,4 @@
-"""What each commit did and when, one row per commit or per action, and which version a time stands for."""
+"""What each commit did and when: one row per commit or per action."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,57 +10,35 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.errors import CorruptLogError, InvalidArgumentError, show_value
-from compaction_kit.log.actions import JsonSource, column, count_records, is_kind, reading
+from compaction_kit.errors import CorruptLogError, show_value
+from compaction_kit.log.actions import column, count_records, is_kind
 from compaction_kit.log.listing import LogFile
 from compaction_kit.log.protocol import Metadata
+from compaction_kit.log.sources import JsonSource, reading
 from compaction_kit.storage import Store
-from compaction_kit.times import millis, show_time
 
-_TEXT_MAP, _STAMP = pa.map_(pa.string(), pa.string()), pa.timestamp("ms", "UTC")
+_INT, _TEXT, _BOOL, _TEXTS = pa.int64(), pa.string(), pa.bool_(), pa.map_(pa.string(), pa.string())
+STAMP = pa.timestamp("ms", "UTC")
 _COUNTS = ("num_added", "num_removed", "bytes_added", "bytes_removed", "records_added", "records_removed")
-COMMIT_COLUMNS = pa.schema(
-    [
-        ("version", pa.int64()),
-        ("timestamp", _STAMP),
-        ("operation", pa.string()),
-        ("parameters", _TEXT_MAP),
-        *((name, pa.int64()) for name in _COUNTS),
-        ("data_change", pa.bool_()),
-        ("files_removed_at", _STAMP),
-        ("isolation_level", pa.string()),
-        ("metrics", _TEXT_MAP),
-        ("user_metadata", pa.string()),
-        ("engine", pa.string()),
-        ("read_version", pa.int64()),
-        ("is_blind_append", pa.bool_()),
-        ("schema", pa.string()),
-    ]
-)
-ACTION_COLUMNS = pa.schema(
-    [
-        ("action", pa.string()),
-        ("path", pa.string()),
-        ("size_bytes", pa.int64()),
-        ("num_records", pa.int64()),
-        ("data_change", pa.bool_()),
-        ("partition_values", _TEXT_MAP),
-        ("stats", pa.string()),
-        ("fields", pa.string()),
-    ]
-)
+COMMIT_COLUMNS = pa.schema({
+    "version": _INT, "timestamp": STAMP, "operation": _TEXT, "parameters": _TEXTS,
+    **dict.fromkeys(_COUNTS, _INT), "data_change": _BOOL, "files_removed_at": STAMP,
+    "isolation_level": _TEXT, "metrics": _TEXTS, "user_metadata": _TEXT, "engine": _TEXT,
+    "read_version": _INT, "is_blind_append": _BOOL, "schema": _TEXT,
+})  # fmt: skip
+ACTION_COLUMNS = pa.schema({
+    "action": _TEXT, "path": _TEXT, "size_bytes": _INT, "num_records": _INT, "data_change": _BOOL,
+    "partition_values": _TEXTS, "stats": _TEXT, "fields": _TEXT,
+})  # fmt: skip
 # Columns with fields of commitInfo as they are.
 _INFO_FIELDS = {
-    "operation": "operation",
-    "isolation_level": "isolationLevel",
-    "user_metadata": "userMetadata",
-    "engine": "engineInfo",
-    "read_version": "readVersion",
-    "is_blind_append": "isBlindAppend",
-}
+    "operation": "operation", "isolation_level": "isolationLevel", "user_metadata": "userMetadata",
+    "engine": "engineInfo", "read_version": "readVersion", "is_blind_append": "isBlindAppend",
+}  # fmt: skip
 _SUMS = pa.schema([COMMIT_COLUMNS.field(name) for name in (*_COUNTS, "data_change", "files_removed_at")])
 # Commits that a store is asked for at once, newest first, until an operation is found.
 _INFOS = 64
+_LAST_VERSION = 2**63 - 1
 # The end of the year 9998, so that a retention can be added.
 _LAST_MILLIS = int(datetime(9999, 1, 1, tzinfo=UTC).timestamp() * 1000) - 1
 
@@ -113,7 +91,7 @@ def _sums(source: JsonSource) -> pa.Table:
         changes[commits[changing > 0]] = True
         np.maximum.at(latest, commits, times)
     columns["data_change"] = changes
-    columns["files_removed_at"] = pa.array(latest, mask=(latest == 0) | (latest > _LAST_MILLIS)).cast(_STAMP)
+    columns["files_removed_at"] = pa.array(latest, mask=(latest == 0) | (latest > _LAST_MILLIS)).cast(STAMP)
     return pa.table({name: columns[name] for name in _SUMS.names}, _SUMS)
 
 
@@ -125,7 +103,7 @@ def _numpy(values: pa.Array) -> np.ndarray:
 def action_table(actions: Iterable[Mapping[str, Any]]) -> pa.Table:
     """Return one row per action, with the columns `ACTION_COLUMNS`."""
     rows = []
-    for name, value in (item for action in actions for item in action.items()):
+    for name, value in chain.from_iterable(action.items() for action in actions):
         fields = value if isinstance(value, dict) else {}
         stats, parsed = fields.get("stats"), fields.get("stats_parsed")
         values = fields.get("partitionValues")
@@ -139,13 +117,10 @@ def action_table(actions: Iterable[Mapping[str, Any]]) -> pa.Table:
             "fields": json.dumps({name: value}, default=str),
         }
         rows.append(row)
-    columns = {
-        field.name: _fitting([row[field.name] for row in rows], field.type)
-        for field in ACTION_COLUMNS
-        if field.name != "num_records"
-    }
+    texts = pa.schema([field for field in ACTION_COLUMNS if field.name != "num_records"])
+    columns = {field.name: _fitting([row[field.name] for row in rows], field.type) for field in texts}
     columns["num_records"] = count_records(columns["stats"])
-    return pa.table({name: columns[name] for name in ACTION_COLUMNS.names}, ACTION_COLUMNS)
+    return pa.table(columns).select(ACTION_COLUMNS.names)
 
 
 def _fitting(values: Sequence[Any], data_type: pa.DataType) -> pa.Array:
@@ -167,12 +142,7 @@ def _texts(values: Any) -> dict[str, str | None] | None:
 
 
 def last_operation(store: Store, commits: Sequence[LogFile], operation: str, most: int) -> int | None:
-    """Return the position of the newest commit of an operation that no later RESTORE has undone.
-
-    Of the newest `most` commits, each is read only up to its commitInfo. None if they have no such operation,
-    or a RESTORE among them names a time, not a version.
-    """
-    kept = commits[-1].version or 0 if commits else 0
+    """Return the position of a commit; see `TransactionLog.last_operation`."""
 
     def read_info(i: int) -> dict[str, Any]:
         with reading(commits[i].name):
@@ -183,8 +153,9 @@ def last_operation(store: Store, commits: Sequence[LogFile], operation: str, mos
 
     newest = range(len(commits) - 1, max(len(commits) - most, 0) - 1, -1)
     chunks = (newest[start : start + _INFOS] for start in range(0, len(newest), _INFOS))
-    read = chain.from_iterable(store.at_once(read_info, chunk) for chunk in chunks)
-    for i, info in zip(newest, read, strict=True):
+    infos = chain.from_iterable(store.at_once(read_info, chunk) for chunk in chunks)
+    kept = _LAST_VERSION
+    for i, info in zip(newest, infos, strict=True):
         if (commits[i].version or 0) > kept:
             continue
         if info.get("operation") == operation:
@@ -202,12 +173,9 @@ def last_operation(store: Store, commits: Sequence[LogFile], operation: str, mos
 def commit_times(store: Store, commits: Sequence[LogFile], metadata: Metadata) -> np.ndarray:
     """Return when each version was committed, as for Delta's time travel: ms since 1970, increasing.
 
-    From the version that enabled in-commit timestamps on, these are used. Before it, the times of the
-    commits' files are used, changed so that they increase
-    (DeltaHistoryManager.getCommitsWithNonIctTimestamps). The metadata is that of the latest version.
-
-    Raises:
-        CorruptLogError: A commit has no in-commit timestamp, although the table requires it.
+    From the version on that enabled them, according to the latest metadata, these are in-commit timestamps;
+    before it, the times of the commits' files, changed so that they increase
+    (DeltaHistoryManager.getCommitsWithNonIctTimestamps).
     """
     since = in_commit_since(metadata)
     times = np.empty(len(commits), dtype=np.int64)
@@ -243,30 +211,6 @@ def in_commit_since(metadata: Metadata) -> int | None:
             f"The table property {name} is {show_value(since)}, which is not a version: restore the "
             "log from a backup."
         ) from None
-
-
-def version_at(commits: Sequence[LogFile], times: np.ndarray, moment: datetime) -> int:
-    """Return the last version committed at or before a time, given readable commits and their times.
-
-    Raises:
-        InvalidArgumentError: The time is before the earliest version or, as in Delta, after the latest.
-    """
-
-    def shown(time: datetime) -> str:
-        return f'"{show_time(time.astimezone(moment.tzinfo), "milliseconds")}"'
-
-    first, last = (datetime.fromtimestamp(int(times[i]) / 1000, UTC) for i in (0, -1))
-    if millis(moment) < times[0]:
-        raise InvalidArgumentError(
-            f"timestamp={shown(moment)} is before the earliest version that can be read, "
-            f"{commits[0].version} of {shown(first)}: choose that time or a later one."
-        )
-    if millis(moment) > times[-1]:
-        raise InvalidArgumentError(
-            f"timestamp={shown(moment)} is after the latest version, {commits[-1].version} of "
-            f"{shown(last)}: choose that time or an earlier one, or leave the timestamp out."
-        )
-    return commits[int(np.searchsorted(times, millis(moment), side="right")) - 1].version or 0
 
 
 def _in_commit_time(info: Mapping[str, Any]) -> int | None:

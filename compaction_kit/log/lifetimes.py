@@ -6,18 +6,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.log.actions import CORE, JsonSource, column, file_actions
-from compaction_kit.log.listing import LogFile, find_segment, version_ranges
+from compaction_kit.log.actions import CORE, column, file_actions
+from compaction_kit.log.listing import LogFile, commits_by_version, find_segment, version_ranges
 from compaction_kit.log.paths import one_array, places
 from compaction_kit.log.snapshot import Snapshot, file_keys, read_snapshot, without
+from compaction_kit.log.sources import commit_sources
 from compaction_kit.storage import Store
 
 _CARDINALITY = "deletion_vector_cardinality"
 
 
-def file_lifetimes(
-    store: Store, files: Sequence[LogFile], commits: Sequence[JsonSource]
-) -> tuple[Snapshot, pa.Table]:
+def file_lifetimes(store: Store, files: Sequence[LogFile]) -> tuple[Snapshot, pa.Table]:
     """Replay every commit since the earliest version that can be read; see `TransactionLog.lifetimes`.
 
     Where the log lacks commits, what they added and removed counts as done by the next version that can be
@@ -28,12 +27,12 @@ def file_lifetimes(
     actions = [_done_by(first.live, first.version, row=pa.array(np.arange(len(first.live))))]
     for before, snapshot in zip(ranges, later, strict=False):
         last = read_snapshot(store, find_segment(files, before.stop - 1))
-        gone = without(last.live, snapshot.live).drop_columns("is_add")
-        gone = gone.append_column("is_add", pa.repeat(False, len(gone)))
+        gone = without(last.live, file_keys(snapshot.live))
+        gone = gone.set_column(0, "is_add", pa.repeat(False, len(gone)))
         actions += [_done_by(files, snapshot.version) for files in (gone, snapshot.live)]
     # What commits outside of these ranges changed is unknown, and their first versions are snapshots.
     known = pa.array(np.concatenate([np.array(versions[1:], np.int64) for versions in ranges]))
-    for source in commits:
+    for source in commit_sources(store, [*commits_by_version(files).values()]):
         raw = source.rows([*CORE, _CARDINALITY])
         found = file_actions(raw, 0)
         rows = one_array(found["row"])
@@ -51,13 +50,9 @@ def _done_by(
     unknown = pa.nulls(len(actions), pa.int64())
     columns = {name: actions[name] for name in ("is_add", "path", "deletion_vector_id", "size_bytes")}
     columns["version"] = pa.array(np.broadcast_to(version, len(actions)), pa.int64())
-    return pa.table(
-        {
-            **columns,
-            "num_records": unknown if records is None else records,
-            "row": unknown if row is None else row,
-        }
-    )
+    columns["num_records"] = unknown if records is None else records
+    columns["row"] = unknown if row is None else row
+    return pa.table(columns)
 
 
 def _lives(actions: pa.Table, store: Store) -> pa.Table:
@@ -77,14 +72,9 @@ def _lives(actions: pa.Table, store: Store) -> pa.Table:
     ends = np.minimum(begins + 1, max(len(changes) - 1, 0))
     ended = (ends > begins) & (keys[changes[ends]] == keys[changes[begins]])
     lives = actions.take(pa.array(order[changes[begins]]))
-    return pa.table(
-        {
-            "path": places(lives["path"], store),
-            "deletion_vector_id": one_array(lives["deletion_vector_id"]),
-            "size_bytes": one_array(lives["size_bytes"]),
-            "added": one_array(lives["version"]),
-            "removed": pa.array(versions[order[changes[ends]]], mask=~ended),
-            "num_records": one_array(lives["num_records"]),
-            "row": one_array(lives["row"]),
-        }
-    ).sort_by([("added", "ascending"), ("path", "ascending")])
+    columns = {name: one_array(lives[name]) for name in ("deletion_vector_id", "size_bytes")}
+    columns |= {"added": one_array(lives["version"])}
+    columns |= {"removed": pa.array(versions[order[changes[ends]]], mask=~ended)}
+    columns |= {name: one_array(lives[name]) for name in ("num_records", "row")}
+    table = pa.table({"path": places(lives["path"], store), **columns})
+    return table.sort_by([("added", "ascending"), ("path", "ascending")])

@@ -2,13 +2,11 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from numbers import Integral
 from typing import Any
-
-import pyarrow as pa
 
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError, TableNotFoundError
 from compaction_kit.storage import Entry, Store
@@ -32,36 +30,24 @@ class Kind(StrEnum):
     OTHER = "other"
 
 
-_HOLDS = {
-    Kind.COMMIT: "the actions of version {0.version}",
-    Kind.CHECKSUM: "checksums of the state of version {0.version}",
-    Kind.CHECKPOINT: "the state of version {0.version}",
-    Kind.CHECKPOINT_PART: "part {0.part} of {0.num_parts} of the state of version {0.version}",
-    Kind.V2_CHECKPOINT: "the state of version {0.version}, in this file or in its sidecars",
-    Kind.SIDECAR: "file actions of a V2 checkpoint",
-    Kind.COMPACTED: "the actions of versions {0.version} to {0.end_version}, reconciled",
-    Kind.LAST_CHECKPOINT: "the newest checkpoint at the time it was written; only a hint",
-    Kind.OTHER: "not known to the protocol: a leftover, or a file of another tool",
-}
 _VERSION = r"(?P<version>[0-9]{20})"
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _PARTS = r"(?P<part>[0-9]{10})\.(?P<num_parts>[0-9]{10})"
 _PATTERNS = {
-    Kind.COMMIT: rf"{_VERSION}\.json",
-    Kind.CHECKSUM: rf"{_VERSION}\.crc",
-    Kind.CHECKPOINT: rf"{_VERSION}\.checkpoint\.parquet",
-    Kind.CHECKPOINT_PART: rf"{_VERSION}\.checkpoint\.{_PARTS}\.parquet",
-    Kind.V2_CHECKPOINT: rf"{_VERSION}\.checkpoint\.{_UUID}\.(?:json|parquet)",
-    Kind.COMPACTED: rf"{_VERSION}\.(?P<end_version>[0-9]{{20}})\.compacted\.json",
-    Kind.LAST_CHECKPOINT: r"_last_checkpoint",
-    Kind.SIDECAR: r"_sidecars/.*\.parquet",
+    Kind.COMMIT: re.compile(rf"{_VERSION}\.json"),
+    Kind.CHECKSUM: re.compile(rf"{_VERSION}\.crc"),
+    Kind.CHECKPOINT: re.compile(rf"{_VERSION}\.checkpoint\.parquet"),
+    Kind.CHECKPOINT_PART: re.compile(rf"{_VERSION}\.checkpoint\.{_PARTS}\.parquet"),
+    Kind.V2_CHECKPOINT: re.compile(rf"{_VERSION}\.checkpoint\.{_UUID}\.(?:json|parquet)"),
+    Kind.COMPACTED: re.compile(rf"{_VERSION}\.[0-9]{{20}}\.compacted\.json"),
+    Kind.LAST_CHECKPOINT: re.compile("_last_checkpoint"),
+    Kind.SIDECAR: re.compile(r"_sidecars/.*\.parquet"),
 }
-_COMPILED = {kind: re.compile(pattern) for kind, pattern in _PATTERNS.items()}
 
 
 @dataclass(frozen=True)
 class LogFile:
-    """One file of the log, from its name and its folder entry.
+    """One file of the log: its name in `_delta_log`, its size in bytes and its time in ms since 1970.
 
     `identity` (inode, and time in ns) differs for another file of the same name.
     """
@@ -71,7 +57,6 @@ class LogFile:
     size_bytes: int
     modification_time: int
     version: int | None = None
-    end_version: int | None = None
     part: int | None = None
     num_parts: int | None = None
     identity: tuple[int, int] = (0, 0)
@@ -82,15 +67,17 @@ class LogFile:
         return f"{LOG_FOLDER}/{self.name}"
 
 
-def log_file(name: str, size_bytes: int = 0, modification_time: int = 0) -> LogFile:
-    """Describe a file from its name in `_delta_log`, its size in bytes and its time in ms since 1970."""
-    for kind, pattern in _COMPILED.items():
+def log_file(
+    name: str, size_bytes: int = 0, modification_time: int = 0, identity: tuple[int, int] = (0, 0)
+) -> LogFile:
+    """Tell the kind and the version of a file from its name."""
+    for kind, pattern in _PATTERNS.items():
         if match := pattern.fullmatch(name):
             numbers: dict[str, Any] = {key: int(value) for key, value in match.groupdict().items()}
             # A larger number than a Java long is not a version.
             if max(numbers.values(), default=0) <= _LARGEST:
-                return LogFile(name, kind, size_bytes, modification_time, **numbers)
-    return LogFile(name, Kind.OTHER, size_bytes, modification_time)
+                return LogFile(name, kind, size_bytes, modification_time, identity=identity, **numbers)
+    return LogFile(name, Kind.OTHER, size_bytes, modification_time, identity=identity)
 
 
 def list_log(store: Store) -> list[LogFile]:
@@ -99,27 +86,22 @@ def list_log(store: Store) -> list[LogFile]:
     Raises:
         TableNotFoundError: The folder doesn't exist any more, or can't be read.
     """
-    entries = _entries_of_log(store)
-    sidecars = _files_of(_entries_of(store, entries, _SIDECARS), f"{_SIDECARS}/")
-    return sorted(_files_of(entries) + sidecars, key=lambda file: file.name)
+    entries = _entries(store)
+    files = _files_of(entries)
+    if any(entry.name == _SIDECARS and entry.is_folder for entry in entries):
+        files += _files_of(store.entries(f"{LOG_FOLDER}/{_SIDECARS}"), f"{_SIDECARS}/")
+    return sorted(files, key=lambda file: file.name)
 
 
 def look_at_log(store: Store) -> tuple[bool, bool]:
-    """Return whether a log has files, and whether a catalog may have staged commits that it lacks.
-
-    Raises:
-        TableNotFoundError: As for `list_log`.
-    """
-    if not store.is_local:
-        # A long log takes a store seconds to list, and is listed when it is read.
-        staged = [entries for _, entries in store.walk(f"{LOG_FOLDER}/{_STAGED}")][:1]
-        if store.is_folder(LOG_FOLDER):
-            return True, any(map(_files_of, staged))
-    entries = _entries_of_log(store)
-    return bool(_files_of(entries)), bool(_files_of(_entries_of(store, entries, _STAGED)))
+    """Return whether a log has files, and whether a catalog may have staged commits that it lacks."""
+    has_staged = any(_files_of(entries) for _, entries in store.walk(f"{LOG_FOLDER}/{_STAGED}"))
+    # A store takes seconds to list a long log, which is listed when it is read.
+    has_files = not store.is_local and store.is_folder(LOG_FOLDER)
+    return has_files or bool(_files_of(_entries(store))), has_staged
 
 
-def _entries_of_log(store: Store) -> list[Entry]:
+def _entries(store: Store) -> list[Entry]:
     try:
         return store.entries(LOG_FOLDER)
     except TableNotFoundError:
@@ -130,21 +112,11 @@ def _entries_of_log(store: Store) -> list[Entry]:
         ) from None
 
 
-def _entries_of(store: Store, entries: Iterable[Entry], name: str) -> list[Entry]:
-    """Return what is in a folder of the log, nothing if the log's entries have none of that name."""
-    is_there = any(entry.name == name and entry.is_folder for entry in entries)
-    return store.entries(f"{LOG_FOLDER}/{name}") if is_there else []
-
-
 def _files_of(entries: Iterable[Entry], prefix: str = "") -> list[LogFile]:
-    """Describe the files of a folder of the log; Hadoop's .*.crc files are left out."""
     return [
-        replace(
-            log_file(prefix + entry.name, entry.size_bytes, entry.modification_time),
-            identity=(entry.inode, entry.modified_ns),
-        )
-        for entry in entries
-        if entry.is_file and not entry.name.startswith(".")
+        log_file(prefix + one.name, one.size_bytes, one.modification_time, (one.inode, one.modified_ns))
+        for one in entries
+        if one.is_file and not one.name.startswith(".")
     ]
 
 
@@ -163,17 +135,15 @@ class Segment:
 
 
 def find_segment(files: Sequence[LogFile], version: int | None = None) -> Segment:
-    """Return the newest complete checkpoint at or before a version, and every commit after it.
+    """Return the newest complete checkpoint up to a version (None: the latest), and the commits after it.
 
-    `_last_checkpoint` is not used: it may be missing, stale or damaged, and the listing has the same
-    information (protocol, "Last Checkpoint File"). Without a version, the latest is meant.
+    `_last_checkpoint` is not used, because it may be missing, stale or damaged.
 
     Raises:
         InvalidArgumentError: The version doesn't exist, or can't be read any more.
         CorruptLogError: No version can be read, or a commit after the checkpoint is missing.
     """
-    commits = {f.version: f for f in files if f.kind is Kind.COMMIT and f.version is not None}
-    checkpoints = complete_checkpoints(files)
+    commits, checkpoints = commits_by_version(files), complete_checkpoints(files)
     if not commits and not checkpoints:
         raise CorruptLogError(
             "The _delta_log folder holds no commit and no checkpoint: no version can be read."
@@ -201,34 +171,33 @@ def find_segment(files: Sequence[LogFile], version: int | None = None) -> Segmen
 
 
 def whole_version(version: int) -> int:
-    """Check that an argument is a version.
-
-    Raises:
-        InvalidArgumentError: It is not a whole number.
-    """
+    """Return an argument that is a version; raise InvalidArgumentError if it is not a whole number."""
     if isinstance(version, bool) or not isinstance(version, Integral):
         raise InvalidArgumentError(f"version={version!r} is not a version: give a whole number.")
     return int(version)
 
 
 def extend_segment(base: Segment, files: Sequence[LogFile], version: int) -> Segment | None:
-    """Extend a segment that was read already to a later version, given the current listing.
+    """Extend a segment that was read before to a later version, given the current listing.
 
     None if the version is older, a commit is missing in between, or the last files of the base were replaced.
     """
-    commits = {f.version: f for f in files if f.kind is Kind.COMMIT}
+    commits, needed = commits_by_version(files), range(base.version + 1, version + 1)
     last = base.commits[-1:] or base.checkpoint
-    needed = range(base.version + 1, version + 1)
     if version < base.version or not set(last) <= set(files) or not all(v in commits for v in needed):
         return None
     return Segment(version, base.checkpoint, base.commits + tuple(commits[v] for v in needed))
 
 
-def complete_checkpoints(files: Sequence[LogFile]) -> dict[int, tuple[LogFile, ...]]:
-    """Return the files of one complete checkpoint for each version that has one.
+def commits_by_version(files: Sequence[LogFile]) -> dict[int, LogFile]:
+    """Return the commits among files of a log."""
+    return {file.version: file for file in files if file.kind is Kind.COMMIT and file.version is not None}
 
-    Multi-part checkpoints with a missing part and empty files don't count; Delta skips both. If a
-    version has several checkpoints, a single file is preferred.
+
+def complete_checkpoints(files: Sequence[LogFile]) -> dict[int, tuple[LogFile, ...]]:
+    """Return the files of one complete checkpoint for each version that has one, a single file if possible.
+
+    Multi-part checkpoints with a missing part and empty files don't count; Delta skips both.
     """
     found: dict[int, tuple[LogFile, ...]] = {}
     parts: dict[tuple[int, int], dict[int, LogFile]] = defaultdict(dict)
@@ -252,18 +221,14 @@ def version_ranges(files: Sequence[LogFile]) -> list[range]:
     Delta's time travel begins at the first checkpoint that isn't older than the version before the first
     commit (DeltaHistoryManager.getEarliestRecreatableCommit); without the latest commit it reads nothing.
     Versions before a very wide gap are left out, because arrays have an element for each version.
-
-    Raises:
-        CorruptLogError: The latest version can't be read.
     """
-    latest = find_segment(files).version
-    commits = {f.version for f in files if f.kind is Kind.COMMIT and f.version is not None}
+    latest, commits = find_segment(files).version, commits_by_version(files)
     if latest not in commits:
         return [range(latest, latest + 1)]
     checkpoints, begin = complete_checkpoints(files), min(commits)
     earliest = 0 if begin == 0 else min(v for v in checkpoints if v >= begin - 1)
     ranges: list[range] = []
-    for version in sorted(v for v in commits | checkpoints.keys() if v >= earliest):
+    for version in sorted(v for v in commits.keys() | checkpoints.keys() if v >= earliest):
         if ranges and version - ranges[-1].stop > _WIDEST_GAP:
             ranges.clear()
         if ranges and ranges[-1].stop == version and version in commits:
@@ -271,23 +236,3 @@ def version_ranges(files: Sequence[LogFile]) -> list[range]:
         elif version in checkpoints or version == 0:
             ranges.append(range(version, version + 1))
     return ranges
-
-
-def explain_files(files: Sequence[LogFile], segment: Segment, sidecars: Set[str]) -> pa.Table:
-    """Return the table of `TransactionLog.listing`, given the latest segment and names of its sidecars."""
-    needed = {file.name for file in segment.checkpoint + segment.commits} | sidecars
-    complete = {file for checkpoint in complete_checkpoints(files).values() for file in checkpoint}
-    unread = "; not read: a part is missing, or another checkpoint has that version"
-    is_unread = [file.kind is Kind.CHECKPOINT_PART and file not in complete for file in files]
-    holds = [_HOLDS[f.kind].format(f) + unread * odd for f, odd in zip(files, is_unread, strict=True)]
-    return pa.table(
-        {
-            "name": pa.array([f.name for f in files], pa.string()),
-            "kind": pa.array([f.kind.value for f in files], pa.string()),
-            "version": pa.array([f.version for f in files], pa.int64()),
-            "size_bytes": pa.array([f.size_bytes for f in files], pa.int64()),
-            "modification_time": pa.array([f.modification_time for f in files], pa.timestamp("ms", "UTC")),
-            "holds": pa.array(holds, pa.string()),
-            "needed": pa.array([f.name in needed for f in files], pa.bool_()),
-        }
-    )

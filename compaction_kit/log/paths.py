@@ -56,7 +56,7 @@ def places(paths: pa.Array | pa.ChunkedArray, store: Store) -> pa.Array:
 
     A file in the table's folder has a path relative to it, even if the log has an absolute path; other local
     files have an absolute path ("/…"), and files that aren't on a local disk a URI with "://". Symbolic links
-    are not followed. See `is_outside` and `is_remote`.
+    are not followed.
     """
     paths = one_array(paths)
     text = paths.buffers()[2]
@@ -64,11 +64,6 @@ def places(paths: pa.Array | pa.ChunkedArray, store: Store) -> pa.Array:
         return paths
     odd = pc.match_substring_regex(paths, r"%|^[./]|^[A-Za-z][A-Za-z0-9+.-]*:/")
     return _convert(paths, odd, lambda path: _place(path, store))
-
-
-def is_outside(found: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return whether each location from `places` is outside of the table's folder."""
-    return pc.or_(pc.starts_with(found, "/"), is_remote(found))
 
 
 def is_remote(found: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -93,10 +88,8 @@ def log_path(place: str) -> str:
 
 
 def folder_of(columns: Sequence[str], values: Sequence[str | None]) -> str:
-    """Return the folder of a partition's values as the log writes them, the same for "" and null.
-
-    Source: ExternalCatalogUtils.getPartitionPathString.
-    """
+    """Return the folder of a partition's values as the log writes them, the same for "" and null."""
+    # ExternalCatalogUtils.getPartitionPathString.
     return "/".join(
         f"{escaped(name)}={escaped(value) if value else HIVE_NULL}"
         for name, value in zip(columns, values, strict=True)
@@ -112,9 +105,6 @@ def deletion_vector_file(vector_id: str | None, store: Store) -> str | None:
     """Return the location of the file that holds a deletion vector; None if there is none, or it is inline.
 
     The id is storageType, pathOrInlineDv and @offset (protocol, "Deletion Vector Descriptor Schema").
-
-    Raises:
-        CorruptLogError: The id is invalid.
     """
     if not vector_id or vector_id[0] == "i":
         return None

@@ -11,19 +11,8 @@ from compaction_kit.errors import UnsupportedTableError
 # Reader features (protocol, "Valid Feature Names in Table Features") that are implemented here, or that
 # don't change which files are live.
 READER_FEATURES = frozenset(
-    [
-        "columnMapping",
-        "deletionVectors",
-        "timestampNtz",
-        "typeWidening",
-        "typeWidening-preview",
-        "v2Checkpoint",
-        "vacuumProtocolCheck",
-        "variantType",
-        "variantType-preview",
-        "variantShredding",
-        "variantShredding-preview",
-    ]
+    ["columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"]
+    + [name + end for name in ("typeWidening", "variantType", "variantShredding") for end in ("", "-preview")]
 )
 _WHOLE = ("byte", "short", "integer", "long")
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
@@ -56,11 +45,7 @@ class Metadata:
 
     @classmethod
     def of(cls, action: Mapping[str, Any]) -> "Metadata":
-        """Parse a metaData action as the log writes it; without a schema the table has no columns.
-
-        Raises:
-            ValueError, TypeError, LookupError, AttributeError: The action is damaged.
-        """
+        """Parse a metaData action as the log writes it; raise an error of `DAMAGE` if it is damaged."""
         text = action.get("schemaString")
         schema: Any = {"type": "struct", "fields": []} if text is None else json.loads(text)
         if schema["type"] != "struct":
@@ -125,10 +110,7 @@ def _fields(kind: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def unsupported_type_change(schema: Mapping[str, Any]) -> str | None:
-    """Return the first change of a column's type that Delta refuses to read, as "c: byte → decimal(3,0)".
-
-    Source: protocol, "Type Widening"; TypeWidening.isTypeChangeSupported.
-    """
+    """Return the first change of a column's type that Delta refuses to read, as "c: byte → decimal(3,0)"."""
     for field in _fields(schema):
         for change in (field.get("metadata") or {}).get("delta.typeChanges") or ():
             if not _is_widening(change["fromType"], change["toType"]):
@@ -137,29 +119,24 @@ def unsupported_type_change(schema: Mapping[str, Any]) -> str | None:
 
 
 def _is_widening(before: str, after: str) -> bool:
-    digits = [_digits(kind) for kind in (before, after)]
-    if _DECIMAL.fullmatch(after) and None not in digits:
-        return all(new >= old for old, new in zip(*digits, strict=True))
-    if before in _WHOLE and after in _WHOLE:
-        return _WHOLE.index(before) <= _WHOLE.index(after)
+    # Protocol, "Type Widening"; TypeWidening.isTypeChangeSupported.
+    if after in _WHOLE:
+        return before in _WHOLE and _WHOLE.index(before) <= _WHOLE.index(after)
+    if _DECIMAL.fullmatch(after):
+        # A Parquet file may have an integer's values as INT32 or INT64.
+        types = [
+            {"long": "decimal(20,0)"}.get(before, "decimal(10,0)") if before in _WHOLE else before,
+            after,
+        ]
+        parts = [_DECIMAL.fullmatch(kind) for kind in types]
+        digits = [(int(part[1]) - int(part[2]), int(part[2])) for part in parts if part]
+        return len(digits) == 2 and all(new >= old for old, new in zip(*digits, strict=True))
     others = {("float", "double"), ("date", "timestamp_ntz"), *((kind, "double") for kind in _WHOLE[:-1])}
     return before == after or (before, after) in others
 
 
-def _digits(kind: str) -> tuple[int, int] | None:
-    """The digits before and after the point of a decimal that holds every value that a Parquet file may."""
-    if kind in _WHOLE:
-        return (20 if kind == "long" else 10), 0
-    decimal = _DECIMAL.fullmatch(kind)
-    return (int(decimal[1]) - int(decimal[2]), int(decimal[2])) if decimal else None
-
-
 def check_readable(protocol: Protocol) -> None:
-    """Check that the reader version and all reader features of a table are known here.
-
-    Raises:
-        UnsupportedTableError: One isn't; the protocol requires readers to refuse such a table.
-    """
+    """Raise UnsupportedTableError if a table needs a reader version or feature that is unknown here."""
     unknown = ", ".join(sorted(protocol.reader_features - READER_FEATURES))
     if protocol.min_reader_version > 3:
         raise UnsupportedTableError(
@@ -175,13 +152,10 @@ def check_readable(protocol: Protocol) -> None:
 
 
 def check_not_managed(features: Iterable[str]) -> None:
-    """Check that the features of a table leave its commits to its log.
+    """Raise UnsupportedTableError if a table's catalog decides about its commits.
 
-    Otherwise the log may lack the newest versions, which the catalog knows of (protocol, "Catalog-managed
-    tables"), and Delta refuses its path as well as OPTIMIZE by its name.
-
-    Raises:
-        UnsupportedTableError: Its catalog decides about its commits.
+    Its log may lack the newest versions, which the catalog knows of (protocol, "Catalog-managed tables"), and
+    Delta refuses its path as well as OPTIMIZE by its name.
     """
     managed = sorted(name for name in features if name.startswith(("catalogManaged", "catalogOwned")))
     if managed:

@@ -1,42 +1,27 @@
 """The state of one version: live files, tombstones, protocol and metadata."""
 
-import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.errors import DAMAGE, CorruptLogError, first_line
-from compaction_kit.log.actions import (
-    CORE,
-    DETAILS,
-    FIELDS,
-    PARTITION,
-    JsonSource,
-    Source,
-    checkpoint_sources,
-    column,
-    commit_blocks,
-    file_actions,
-    picked,
-    read_log_file,
-)
-from compaction_kit.log.listing import LogFile, Segment
+from compaction_kit.log.actions import CORE, DETAILS, PARTITION, column, field_of, file_actions, picked
+from compaction_kit.log.listing import Segment
 from compaction_kit.log.paths import one_array
 from compaction_kit.log.protocol import Metadata, Protocol, check_readable
+from compaction_kit.log.sources import Action, Source, checkpoint_sources, commit_sources
 from compaction_kit.storage import Store
 
 _MOST_CHUNKS = 8
 # Actions of which the newest counts for each key (protocol, "Action Reconciliation").
 _KEYS = {"txn": "appId", "domainMetadata": "domain"}
-Others = Mapping[tuple[str, str | None], Mapping[str, Any]]
+Others = Mapping[tuple[str, str | None], Action]
 
 
 @dataclass(frozen=True)
@@ -69,12 +54,7 @@ class Snapshot:
         return bool(vectors.null_count < len(vectors))
 
     @property
-    def transactions(self) -> dict[str | None, Mapping[str, Any]]:
-        """The newest txn action of each appId."""
-        return {key: action for (name, key), action in self.others.items() if name == "txn"}
-
-    @property
-    def domains(self) -> dict[str | None, Mapping[str, Any]]:
+    def domains(self) -> dict[str | None, Action]:
         """The newest domainMetadata action of each domain, without removed ones."""
         found = {key: action for (name, key), action in self.others.items() if name == "domainMetadata"}
         return {domain: action for domain, action in found.items() if not action.get("removed")}
@@ -92,31 +72,29 @@ class Snapshot:
     @cached_property
     def stats(self) -> pa.Array:
         """The stats of each live file as JSON text; null without stats."""
-        return (self._read(self.live, lambda source: [source.stats()]) or [pa.nulls(0, pa.string())])[0]
+        return self._read(self.live, [pa.string()], lambda source: [source.stats()])[0]
 
     @cached_property
     def num_records(self) -> pa.Array:
         """The number of records in each live file, deleted ones included; null without stats."""
-        return (self._read(self.live, lambda source: [source.num_records()]) or [pa.nulls(0, pa.int64())])[0]
+        return self._read(self.live, [pa.int64()], lambda source: [source.num_records()])[0]
 
     def _with_details(self, actions: pa.Table, kind: str) -> pa.Table:
         physical = self.metadata.physical_names
-        partitions = self.metadata.partition_columns
-        read = [*DETAILS, *(PARTITION + physical[name] for name in partitions)]
+        names = {name: name for name in DETAILS}
+        names |= {PARTITION + name: PARTITION + physical[name] for name in self.metadata.partition_columns}
 
-        def details(source: Source) -> list[pa.Array]:
-            raw = source.rows(read)
-            return [column(raw, kind, name) for name in read]
+        def read(source: Source) -> list[pa.Array]:
+            raw = source.rows(names.values())
+            return [column(raw, kind, name) for name in names.values()]
 
-        columns = self._read(actions, details) or [
-            pa.nulls(0, FIELDS[name][1] if name in FIELDS else pa.string()) for name in read
-        ]
-        for name, values in zip([*DETAILS, *(PARTITION + name for name in partitions)], columns, strict=True):
-            actions = actions.append_column(name, values)
-        return actions
+        columns = self._read(actions, [field_of(name)[1] for name in names.values()], read)
+        return pa.table([*actions.columns, *columns], [*actions.column_names, *names])
 
-    def _read(self, actions: pa.Table, read: Callable[[Source], list[pa.Array]]) -> list[pa.Array]:
-        """Read columns from each source and return the values of some actions; [] if there are none."""
+    def _read(
+        self, actions: pa.Table, types: Sequence[pa.DataType], read: Callable[[Source], list[pa.Array]]
+    ) -> list[pa.Array]:
+        """Read columns from each source and return the values of some actions."""
         # Actions are in the order of the sources.
         source_of, rows = (actions[name].to_numpy() for name in ("source", "row"))
         starts = np.flatnonzero(np.diff(source_of, prepend=-1))
@@ -132,16 +110,12 @@ class Snapshot:
 
         with ThreadPoolExecutor() as pool:
             parts = list(pool.map(pick, source_of[starts].tolist(), np.split(rows, starts[1:])))
-        return [pa.concat_arrays(columns) for columns in zip(*parts, strict=True)]
+        columns = zip(*parts, strict=True) if parts else ([pa.nulls(0, one)] for one in types)
+        return [pa.concat_arrays(values) for values in columns]
 
 
 def read_snapshot(store: Store, segment: Segment, base: Snapshot | None = None) -> Snapshot:
-    """Replay a checkpoint and its commits, or the commits after a base, into the state of their version.
-
-    Raises:
-        CorruptLogError: A file is damaged, or there is no protocol or metaData action.
-        UnsupportedTableError: The table needs a reader feature that isn't known here.
-    """
+    """Replay a checkpoint and its commits, or the commits after a base, into the state of their version."""
     others: Others
     if base is None:
         commits, sources = segment.commits, checkpoint_sources(store, segment.checkpoint)
@@ -150,13 +124,12 @@ def read_snapshot(store: Store, segment: Segment, base: Snapshot | None = None) 
         commits = tuple(file for file in segment.commits if (file.version or 0) > base.version)
         live, dead, others, sources = base.live, base.dead, base.others, list(base.sources)
     if commits:
-        names = _partition_names(store, others, commits[0])
-        with ThreadPoolExecutor() as pool:
-            blocks = list(pool.map(lambda block: JsonSource(store, block, names), commit_blocks(commits)))
+        blocks = commit_sources(store, commits)
         added, removed, newer_others = _newest_of(blocks, len(sources))
         newer = file_keys(pa.concat_tables([added, removed]))
-        live = _joined(_without_keys(live, newer), added)
-        dead = _joined(_without_keys(dead, newer), removed)
+        live, dead = (
+            _joined(without(older, newer), more) for older, more in ((live, added), (dead, removed))
+        )
         others, sources = {**others, **newer_others}, [*sources, *blocks]
     for name in ("protocol", "metaData"):
         if not others.get((name, None)):
@@ -179,33 +152,15 @@ def read_snapshot(store: Store, segment: Segment, base: Snapshot | None = None) 
 def _newest_of(sources: Sequence[Source], first: int) -> tuple[pa.Table, pa.Table, Others]:
     """Return the newest adds, removes and other actions of sources, which are numbered from `first`."""
     with ThreadPoolExecutor() as pool:
-        tables = pool.map(
-            lambda source, number: file_actions(source.rows(CORE), number), sources, count(first)
-        )
+        tables = pool.map(lambda source, n: file_actions(source.rows(CORE), n), sources, count(first))
         others = list(pool.map(lambda source: source.others, sources))
     empty = file_actions(pa.table({}), 0)
     actions = newest_actions(pa.concat_tables([empty, *tables]).combine_chunks())
     is_add = actions["is_add"]
-    split = (
-        (actions, actions.slice(0, 0))
-        if pc.all(is_add).as_py()
-        else (actions.filter(is_add), actions.filter(pc.invert(is_add)))
-    )
     newest = {(n, one.get(_KEYS[n]) if n in _KEYS else None): one for found in others for n, one in found}
-    return *split, newest
-
-
-def _partition_names(store: Store, others: Others, first: LogFile) -> list[str]:
-    """Return the partition columns to keep; those of a later metaData action may have to be read again."""
-    try:
-        action = others.get(("metaData", None))
-        if action is None:
-            lines = re.search(rb'^\{"metaData":.*', read_log_file(store, first), re.MULTILINE)
-            action = json.loads(lines[0])["metaData"] if lines else {}
-        metadata = Metadata.of(action)
-        return [PARTITION + metadata.physical_names[name] for name in metadata.partition_columns]
-    except DAMAGE:
-        return []
+    if pc.all(is_add).as_py():
+        return actions, actions.slice(0, 0), newest
+    return actions.filter(is_add), actions.filter(pc.invert(is_add)), newest
 
 
 def _joined(older: pa.Table, newer: pa.Table) -> pa.Table:
@@ -217,8 +172,8 @@ def _joined(older: pa.Table, newer: pa.Table) -> pa.Table:
 def newest_actions(actions: pa.Table) -> pa.Table:
     """Return the newest action on each file and deletion vector (protocol, "Action Reconciliation").
 
-    Actions come and stay in the order of the log. Most files have only one: hashes of the keys show which
-    may have several, and the keys are compared only for these, because that takes far longer.
+    Actions stay in the order of the log. Hashes of the keys show which files may have several actions,
+    because comparing all keys takes longer.
     """
     keys = file_keys(actions)
     hashes = _hashes(keys)
@@ -226,24 +181,15 @@ def newest_actions(actions: pa.Table) -> pa.Table:
     repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     if not len(repeated):
         return actions
-    several = pc.is_in(pa.array(hashes), value_set=pa.array(repeated))
-    rows = np.flatnonzero(several.to_numpy(zero_copy_only=False))
-    encoded = keys.take(pa.array(rows)).dictionary_encode()
-    newest = np.empty(len(encoded.dictionary), dtype=np.int64)
-    # NumPy keeps the last of several assignments to the same index.
-    newest[encoded.indices.to_numpy()] = rows
-    counts = np.ones(len(keys), dtype=bool)
-    counts[rows] = False
-    counts[newest] = True
-    return actions if counts.all() else actions.filter(pa.array(counts))
+    several = pc.is_in(pa.array(hashes), value_set=pa.array(repeated)).to_numpy(zero_copy_only=False)
+    rows = pa.array(np.flatnonzero(several))
+    newest = pa.table({"key": keys.take(rows), "row": rows}).group_by("key").aggregate([("row", "max")])
+    several[newest["row_max"].to_numpy()] = False
+    return actions.filter(pa.array(~several))
 
 
-def without(actions: pa.Table, newer: pa.Table) -> pa.Table:
-    """Return the actions on files that have no newer action."""
-    return _without_keys(actions, file_keys(newer))
-
-
-def _without_keys(actions: pa.Table, keys: pa.Array) -> pa.Table:
+def without(actions: pa.Table, keys: pa.Array) -> pa.Table:
+    """Return the actions on files that have none of some keys (see `file_keys`)."""
     if not len(keys) or not len(actions):
         return actions
 
@@ -276,10 +222,9 @@ def _hashes(keys: pa.Array) -> np.ndarray:
         part = slice(piece, piece + (1 << 16))
         starts, ends = offsets[:-1][part].astype(np.int64), offsets[1:][part].astype(np.int64)
         mixed = hashes[part]
-        long = ends - starts >= 8
         for k in range(1, 7):
             word = words[np.maximum(ends - 8 * k, np.minimum(starts, len(words) - 1))]
-            mixed ^= np.where(long, word, 0)
+            mixed ^= np.where(ends - starts >= 8, word, 0)
             mixed *= np.uint64(0x9E3779B97F4A7C15)
             mixed ^= mixed >> np.uint64(29)
     return hashes

@@ -85,11 +85,13 @@ def compare(plan: BinPlan, column: str | None = None) -> Comparison:
     bounds = source.bounds(name)
     orders = [("OPTIMIZE", SIZE), ("by ingestion", INGEST), (f"by {order_by(name)}", order_by(name))]
     rows = [{"layout": "now", **_measured(bounds, source.sizes, None)}]
-    for layout, order in orders:
-        packing = BinPlan.of(plan.planner, plan.thresholds, order=order).packing
-        rows.append({"layout": layout, **_measured(bounds, source.sizes, packing)})
+    plans = {layout: BinPlan.of(plan.planner, plan.thresholds, order=order) for layout, order in orders}
     if plan.budget is not None:
-        rows.append({"layout": "this plan", **_measured(bounds, source.sizes, plan.packing)})
+        plans["this plan"] = plan
+    rows += [
+        {"layout": layout, **_measured(bounds, source.sizes, planned.packing)}
+        for layout, planned in plans.items()
+    ]
     return Comparison(name, pa.Table.from_pylist(rows))
 
 
@@ -107,35 +109,28 @@ def _first_bounded(plan: BinPlan) -> str:
 
 
 def _measured(bounds: Bounds, sizes: np.ndarray, packing: Packing | None) -> dict[str, Any]:
-    after = _after(bounds, packing) if packing is not None else bounds
-    lows, highs = after.lows[after.known], after.highs[after.known]
-    unknown = len(after.known) - len(lows)
     values = np.sort(np.r_[bounds.lows[bounds.known], bounds.highs[bounds.known]])
     width = int(len(values) * RANGE_SHARE)
+    positions, bin_ids = np.empty((2, 0), np.int64) if packing is None else packing.members
+    if packing is not None:
+        # The files that stay, then one file a bin.
+        known = np.bincount(bin_ids, ~bounds.known[positions], minlength=packing.num_bins) == 0
+        lows, highs = np.full(packing.num_bins, bounds.num_ranks), np.full(packing.num_bins, -1)
+        np.minimum.at(lows, bin_ids, bounds.lows[positions])
+        np.maximum.at(highs, bin_ids, bounds.highs[positions])
+        bounds = Bounds(
+            np.r_[np.delete(bounds.known, positions), known],
+            np.r_[np.delete(bounds.lows, positions), lows],
+            np.r_[np.delete(bounds.highs, positions), highs],
+            bounds.num_ranks,
+        )
+    lows, highs = bounds.lows[bounds.known], bounds.highs[bounds.known]
+    unknown = len(bounds.known) - len(lows)
     points = files_touched(lows, highs, values, values)
     ranges = files_touched(lows, highs, values[: len(values) - width], values[width:])
-    rewritten = 0 if packing is None else int(sizes[packing.members()[0]].sum())
     return {
-        "num_files": len(after.known),
-        "bytes_rewritten": rewritten,
+        "num_files": len(bounds.known),
+        "bytes_rewritten": int(sizes[positions].sum()),
         "point_files": float(points.mean() + unknown) if len(values) else None,
         "range_files": float(ranges.mean() + unknown) if len(values) else None,
     }
-
-
-def _after(bounds: Bounds, packing: Packing) -> Bounds:
-    """The bounds of the files that stay, then of one file a bin."""
-    positions, bin_ids = packing.members()
-    stay = np.ones(len(bounds.known), dtype=bool)
-    stay[positions] = False
-    known = np.ones(packing.num_bins, dtype=bool)
-    np.logical_and.at(known, bin_ids, bounds.known[positions])
-    lows, highs = np.full(packing.num_bins, bounds.num_ranks), np.full(packing.num_bins, -1)
-    np.minimum.at(lows, bin_ids, bounds.lows[positions])
-    np.maximum.at(highs, bin_ids, bounds.highs[positions])
-    return Bounds(
-        np.r_[bounds.known[stay], known],
-        np.r_[bounds.lows[stay], lows],
-        np.r_[bounds.highs[stay], highs],
-        bounds.num_ranks,
-    )

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from compaction_kit.plan.order import INGEST, SIZE, tied_across
 from compaction_kit.plan.plan import BinPlan
-from compaction_kit.plan.thresholds import DELETED_ROWS, LARGE, SMALL, reasons
+from compaction_kit.plan.thresholds import candidates
 from compaction_kit.text import format_count, format_files, format_size
 
 _CERTAIN = {
@@ -20,21 +20,56 @@ _CERTAIN = {
 }
 
 
-def explain(plan: BinPlan) -> str:
-    """Say what a plan does and why, one sentence a line."""
-    lines = [_candidates(plan)]
+def explain(plan: BinPlan) -> list[str]:
+    """Say what a plan does and why, in sentences."""
+    small, deleted = (int(mask.sum()) for mask in candidates(plan.source, plan.thresholds))
+    scope = f" where {plan.where}" if plan.where else ""
+    found = f"Version {plan.version} has {format_count(plan.source.num_files, 'live file')}{scope}"
+    selected = plan.source.num_files if plan.zorder_by else small + deleted
+    if plan.zorder_by:
+        lines = [f"{found}; Z-ordering rewrites them all."]
+    else:
+        more = f" and {deleted:,} more with many deleted rows" if deleted else ""
+        lines = [f"{found}, {small:,} under {format_size(plan.thresholds.min_file_size)}{more}."]
     if plan.is_empty:
         why = why_empty(plan)
-        return "\n".join([*lines, f"{why[0].upper()}{why[1:]}, so there is nothing to do.", *warnings(plan)])
-    lines += [_packing(plan), *_left_alone(plan)]
+        return [*lines, f"{why[0].upper()}{why[1:]}, so there is nothing to do."]
+    bins = format_count(plan.num_bins, "bin")
+    if plan.zorder_by:
+        columns = ", ".join(plan.zorder_by)
+        lines.append(
+            f"All files of a partition are one bin ({bins} in total), its rows in Z-order by {columns}."
+        )
+    else:
+        spread = ""
+        if plan.source.partition_columns:
+            in_each = np.unique(plan.bin_groups, return_counts=True)[1]
+            spread = f" in {format_count(len(in_each), 'partition')}"
+            if len(in_each) > 1:
+                spread += f", {'up to ' * bool(in_each.min() < in_each.max())}{in_each.max():,} in each"
+        first = {SIZE: "smallest files", INGEST: "oldest files"}.get(plan.order, f"lowest {plan.order}")
+        lines.append(
+            f"Of these, {plan.num_files_removed:,} fill {bins}{bin_limit(plan)}{spread}, {first} first."
+        )
+    if alone := selected - len(plan.unbounded.members[0]):
+        isnt, each = ("isn't", "it") if alone == 1 else ("aren't", "each")
+        lines.append(
+            f"{format_count(alone, 'file')} {isnt} rewritten, because {each} would be alone in a bin."
+        )
+    if over := plan.unbounded.num_bins - plan.packed.num_bins:
+        isnt, budget = "isn't" if over == 1 else "aren't", format_size(plan.budget or 0)
+        lines.append(
+            f"{format_count(over, 'bin')} {isnt} rewritten, because the budget is {budget}; bins that gain "
+            "the most per byte come first."
+        )
     if plan.thresholds.batch_size is not None:
         batches, size = format_count(plan.num_batches, "commit"), format_size(plan.thresholds.batch_size)
         lines.append(
             f"The bins go into {batches}, smallest bins first, each of one bin or of at most {size}."
         )
-    become = "becomes" if plan.num_files_removed == 1 else "become"
     lines.append(
-        f"{format_files(plan.num_files_removed, plan.bytes_removed)} {become} "
+        f"{format_files(plan.num_files_removed, plan.bytes_removed)} "
+        f"{'becomes' if plan.num_files_removed == 1 else 'become'} "
         f"{format_files(plan.num_files_added, plan.bytes_added, 'about ')}. "
         f"The size is predicted: {plan.size_basis}."
     )
@@ -43,30 +78,19 @@ def explain(plan: BinPlan) -> str:
             "Some bins end between files of equal size: the number and bytes of files in each bin are exact, "
             "but which of these files go into which bin depends on their order in Delta's snapshot."
         )
-    return "\n".join([*lines, *warnings(plan)])
+    return lines
 
 
-def warnings(plan: BinPlan) -> tuple[str, ...]:
-    """Say what to know before a plan is run, a sentence each."""
+def warnings(plan: BinPlan) -> list[str]:
+    """Say what to know before a plan is run, in sentences."""
     lower, upper = plan.thresholds.min_file_size, plan.thresholds.max_file_size
     if plan.zorder_by or lower <= upper:
-        return ()
-    return (
+        return []
+    return [
         f"The minimum file size of {format_size(lower)} is above the target file size of "
         f"{format_size(upper)}, so the next run selects the files that this run adds, and rewrites those "
-        "that fit into one bin: lower the minimum or raise the target.",
-    )
-
-
-def _candidates(plan: BinPlan) -> str:
-    scope = f" where {plan.where}" if plan.where else ""
-    found = f"Version {plan.version} has {format_count(plan.source.num_files, 'live file')}{scope}"
-    if plan.zorder_by:
-        return f"{found}; Z-ordering rewrites them all."
-    reason = reasons(plan.source, plan.thresholds)
-    small, deleted = (np.count_nonzero(reason == kind) for kind in (SMALL, DELETED_ROWS))
-    sentence = f"{found}, {small:,} under {format_size(plan.thresholds.min_file_size)}"
-    return f"{sentence} and {deleted:,} more with many deleted rows." if deleted else f"{sentence}."
+        "that fit into one bin: lower the minimum or raise the target."
+    ]
 
 
 def why_empty(plan: BinPlan) -> str:
@@ -76,71 +100,29 @@ def why_empty(plan: BinPlan) -> str:
     if plan.packed.num_bins:
         return "all rows of the files that share a bin are deleted, and then OPTIMIZE commits nothing"
     if plan.unbounded.num_bins:
-        sizes = plan.unbounded.totals(plan.source.sizes)
+        positions, bin_ids = plan.unbounded.members
+        smallest = np.bincount(bin_ids, plan.source.sizes[positions]).min()
         return (
-            f"the smallest of {format_count(len(sizes), 'bin')} has {format_size(sizes.min())}, more than "
-            f"the budget of {format_size(plan.budget or 0)}"
+            f"the smallest of {format_count(plan.unbounded.num_bins, 'bin')} has {format_size(smallest)}, "
+            f"more than the budget of {format_size(plan.budget or 0)}"
         )
-    reason = reasons(plan.source, plan.thresholds)
-    selected = plan.groups[reason != LARGE]
+    small, deleted = candidates(plan.source, plan.thresholds)
+    partitions = plan.groups[small | deleted]
     under = f"under {format_size(plan.thresholds.min_file_size)}"
-    if (reason == DELETED_ROWS).any():
-        under += " or with many deleted rows"
-    if len(selected) == 0:
-        return f"no file is {under}"
-    if len(selected) == 1:
-        return f"only one file is {under}"
-    files = f"{len(selected):,} files {under}"
-    if len(np.unique(selected)) == len(selected):
-        return f"each of the {files} is the only one in its partition"
-    return f"each of the {files} would be alone in its bin"
-
-
-def _packing(plan: BinPlan) -> str:
-    bins = format_count(plan.num_bins, "bin")
-    if plan.zorder_by:
-        columns = ", ".join(plan.zorder_by)
-        return f"All files of a partition are one bin ({bins} in total), its rows in Z-order by {columns}."
-    spread = ""
-    if plan.source.partition_columns:
-        in_each = np.unique(plan.bin_groups, return_counts=True)[1]
-        spread = f" in {format_count(len(in_each), 'partition')}"
-        if len(in_each) > 1:
-            spread += f", {'up to ' * bool(in_each.min() < in_each.max())}{in_each.max():,} in each"
-    how = {SIZE: "smallest files first", INGEST: "oldest files first"}
-    return (
-        f"Of these, {plan.num_files_removed:,} fill {bins}{bin_limit(plan)}{spread}, "
-        f"{how.get(plan.order, f'lowest {plan.order} first')}."
-    )
+    under += " or with many deleted rows" if deleted.any() else ""
+    if len(partitions) < 2:
+        return f"only one file is {under}" if len(partitions) else f"no file is {under}"
+    alone = len(np.unique(partitions)) == len(partitions)
+    where = "is the only one in its partition" if alone else "would be alone in its bin"
+    return f"each of the {len(partitions):,} files {under} {where}"
 
 
 def bin_limit(plan: BinPlan) -> str:
     """Return how large a bin may be, as the end of a phrase; empty for Z-order, which has no limit."""
     if plan.zorder_by:
         return ""
-    limit = f"of at most {format_size(plan.thresholds.max_file_size)}"
-    return f" {limit}" if plan.order == SIZE else f" with a predicted output {limit}"
-
-
-def _left_alone(plan: BinPlan) -> list[str]:
-    selected = plan.source.num_files
-    if not plan.zorder_by:
-        selected = int(np.count_nonzero(reasons(plan.source, plan.thresholds) != LARGE))
-    alone = selected - len(plan.unbounded.members()[0])
-    over = plan.unbounded.num_bins - plan.packed.num_bins
-    lines = []
-    if alone:
-        isnt, each = ("isn't", "it") if alone == 1 else ("aren't", "each")
-        lines.append(
-            f"{format_count(alone, 'file')} {isnt} rewritten, because {each} would be alone in a bin."
-        )
-    if over:
-        bins, isnt = format_count(over, "bin"), "isn't" if over == 1 else "aren't"
-        lines.append(
-            f"{bins} {isnt} rewritten, because the budget is {format_size(plan.budget or 0)}; bins that gain "
-            "the most per byte come first."
-        )
-    return lines
+    predicted = "" if plan.order == SIZE else " with a predicted output"
+    return f"{predicted} of at most {format_size(plan.thresholds.max_file_size)}"
 
 
 @dataclass(frozen=True)
@@ -162,9 +144,8 @@ class Exactness:
     commits: bool
 
     def __str__(self) -> str:
-        exact = [text for name, text in _CERTAIN.items() if getattr(self, name)]
-        open_ = self.uncertain
-        return f"exact: {', '.join(exact)}" + (f"; not certain: {', '.join(open_)}" if open_ else "")
+        exact = ", ".join(text for name, text in _CERTAIN.items() if getattr(self, name))
+        return f"exact: {exact}" + (f"; not certain: {', '.join(self.uncertain)}" if self.uncertain else "")
 
     @property
     def uncertain(self) -> list[str]:
@@ -195,8 +176,7 @@ def metrics(plan: BinPlan) -> dict[str, Any]:
 
     It counts bins of batches without rows too, which aren't committed.
     """
-    source, packing = plan.source, plan.full_outcome.packing
-    positions, _ = packing.members()
+    source, positions = plan.source, plan.packed.members[0]
     sizes = source.sizes[positions]
     deleted = source.to_arrow()["deletion_vector_cardinality"].take(pa.array(positions)).drop_null()
     vectors = {
@@ -214,7 +194,7 @@ def metrics(plan: BinPlan) -> dict[str, Any]:
             "totalSize": int(sizes.sum()),
         },
         "partitionsOptimized": len(np.unique(plan.groups[positions])),
-        "numBins": packing.num_bins,
+        "numBins": plan.packed.num_bins,
         "numBatches": plan.num_batches,
         "totalConsideredFiles": source.num_files,
         "totalFilesSkipped": source.num_files - len(positions),

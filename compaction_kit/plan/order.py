@@ -5,7 +5,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.files import Files
-from compaction_kit.skipping import Bounds
 
 SIZE, INGEST = "size", "ingest"
 _SIZE_BITS = 40
@@ -19,27 +18,32 @@ _PIECE = 1 << 15
 
 
 def by_size(files: Files, groups: np.ndarray, snapshot_partitions: int = DEFAULT_PARTITIONS) -> np.ndarray:
-    """Order files as OPTIMIZE does: the smallest first, files of one size as in Delta's snapshot.
+    """Order files as OPTIMIZE does: by partition, smallest first, equal sizes as in Delta's snapshot.
 
-    Args:
-        files: The files.
-        groups: The partition of each file, as a number from 0 on.
-        snapshot_partitions: spark.databricks.delta.snapshotPartitions; it decides among equals.
-
-    Returns:
-        Positions of the files, one partition after another.
+    `groups` numbers the partition of each file; spark.databricks.delta.snapshotPartitions decides among
+    equals. Returns positions.
     """
     sizes = files.sizes
-    order = _sorted(sizes, groups)
+    largest, num_groups = int(sizes.max(initial=0)), int(groups.max(initial=0)) + 1
+    if largest >> _SIZE_BITS or num_groups >> (63 - _SIZE_BITS) or sizes.min(initial=0) < 0:
+        order = np.lexsort((sizes, groups))
+    else:
+        # To sort by one number is several times as fast as by two.
+        order = np.argsort(groups << _SIZE_BITS | sizes)
     same = tied_across(sizes, groups, order[:-1], order[1:])
-    if not same.any():
-        return order
-    tied = np.flatnonzero(np.r_[False, same] | np.r_[same, False])
-    # Each run of equals is put in order by itself.
-    run = np.cumsum(np.r_[True, ~same])[tied]
-    places = state_order(files.paths(order[tied]).combine_chunks(), snapshot_partitions)
-    order[tied] = order[tied][np.lexsort((places, run))]
+    if same.any():
+        tied = np.flatnonzero(np.r_[False, same] | np.r_[same, False])
+        # Each run of equals is put in order by itself.
+        run = np.cumsum(np.r_[True, ~same])[tied]
+        ranks = state_order(files.paths(order[tied]).combine_chunks(), snapshot_partitions)
+        order[tied] = order[tied][np.lexsort((ranks, run))]
     return order
+
+
+def tied_across(sizes: np.ndarray, groups: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Whether pairs of files could be swapped: they have the same size and partition."""
+    tied: np.ndarray = (sizes[before] == sizes[after]) & (groups[before] == groups[after])
+    return tied
 
 
 def column_of(order: str) -> str | None:
@@ -52,54 +56,21 @@ def order_by(column: str) -> str:
     return f"`{column}`" if column in (SIZE, INGEST) else column
 
 
-def by_ingestion(files: Files, groups: np.ndarray) -> np.ndarray:
-    """Order files by the time at which they were written, the oldest first."""
-    times = files.to_arrow()["modification_time"].cast(pa.int64()).to_numpy()
-    return np.lexsort((np.arange(len(groups)), times, groups))
-
-
-def by_bounds(bounds: Bounds, groups: np.ndarray) -> np.ndarray:
-    """Order files by the minimum of a column; files without one come last."""
-    lows = np.where(bounds.known, bounds.lows, bounds.num_ranks)
-    return np.lexsort((np.arange(len(groups)), bounds.highs, lows, groups))
-
-
-def tied_across(sizes: np.ndarray, groups: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Whether pairs of files could be swapped: they have the same size and partition."""
-    tied: np.ndarray = (sizes[before] == sizes[after]) & (groups[before] == groups[after])
-    return tied
-
-
-def _sorted(sizes: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    largest, num_groups = int(sizes.max(initial=0)), int(groups.max(initial=0)) + 1
-    if largest >> _SIZE_BITS or num_groups >> (63 - _SIZE_BITS) or sizes.min(initial=0) < 0:
-        return np.lexsort((sizes, groups))
-    # To sort by one number is several times as fast as by two.
-    return np.argsort(groups << _SIZE_BITS | sizes)
-
-
 def state_order(paths: pa.Array, num_partitions: int = DEFAULT_PARTITIONS) -> np.ndarray:
-    """Find the place of each file in Delta's snapshot.
+    """Find the rank of each file in Delta's snapshot, int64, by its path as the log writes it.
 
     Delta distributes the files over Spark partitions by a hash of their path, and sorts each by path
-    (Snapshot.scala, stateReconstruction). OPTIMIZE's sort by size is stable.
-
-    Args:
-        paths: As the log writes them.
-        num_partitions: spark.databricks.delta.snapshotPartitions.
-
-    Returns:
-        int64, a permutation of 0 to the number of files less one.
+    (Snapshot.scala, stateReconstruction; spark.databricks.delta.snapshotPartitions). OPTIMIZE's sort by size
+    is stable.
     """
     pieces = [spark_hash(paths.slice(start, _PIECE)) for start in range(0, len(paths), _PIECE)]
     hashes = np.concatenate([np.empty(0, np.int32), *pieces])
     # pmod, not the remainder: hashes are signed.
     partition = np.mod(hashes.astype(np.int64), num_partitions)
-    by_path = np.empty(len(paths), dtype=np.int64)
+    by_path, ranks = np.empty((2, len(paths)), dtype=np.int64)
     by_path[pc.array_sort_indices(paths).to_numpy()] = np.arange(len(paths))
-    places = np.empty(len(paths), dtype=np.int64)
-    places[np.lexsort((by_path, partition))] = np.arange(len(paths))
-    return places
+    ranks[np.lexsort((by_path, partition))] = np.arange(len(paths))
+    return ranks
 
 
 def spark_hash(texts: pa.Array) -> np.ndarray:
@@ -120,7 +91,10 @@ def spark_hash(texts: pa.Array) -> np.ndarray:
         rows = np.flatnonzero(lengths % _WORD > k)
         tail = data.view(np.int8)[starts[rows] + whole[rows] * _WORD + k]
         hashes[rows] = _mix(hashes[rows], tail.astype(np.int32).view(np.uint32))
-    return _finish(hashes ^ lengths.astype(np.uint32)).view(np.int32)
+    hashes ^= lengths.astype(np.uint32)
+    hashes = (hashes ^ (hashes >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    hashes = (hashes ^ (hashes >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    return (hashes ^ (hashes >> np.uint32(16))).view(np.int32)
 
 
 def _mix(hashes: np.ndarray, words: np.ndarray) -> np.ndarray:
@@ -130,10 +104,3 @@ def _mix(hashes: np.ndarray, words: np.ndarray) -> np.ndarray:
 
 def _rotated(numbers: np.ndarray, bits: int) -> np.ndarray:
     return (numbers << np.uint32(bits)) | (numbers >> np.uint32(32 - bits))
-
-
-def _finish(hashes: np.ndarray) -> np.ndarray:
-    hashes = (hashes ^ (hashes >> np.uint32(16))) * np.uint32(0x85EBCA6B)
-    hashes = (hashes ^ (hashes >> np.uint32(13))) * np.uint32(0xC2B2AE35)
-    mixed: np.ndarray = hashes ^ (hashes >> np.uint32(16))
-    return mixed

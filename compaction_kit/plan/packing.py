@@ -1,6 +1,7 @@
 """Next-fit bins over all partitions at once, their gains, and their commits; NumPy alone."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -12,10 +13,7 @@ OPEN_COST = 4 * MIB
 
 @dataclass(frozen=True)
 class Packing:
-    """Which files go together.
-
-    `order` holds positions of files; bin i is order[starts[i]:ends[i]].
-    """
+    """Which files go together: `order` holds positions of files; bin i is order[starts[i]:ends[i]]."""
 
     order: np.ndarray
     starts: np.ndarray
@@ -31,16 +29,12 @@ class Packing:
         """Files in each bin."""
         return self.ends - self.starts
 
+    @cached_property
     def members(self) -> tuple[np.ndarray, np.ndarray]:
         """The positions of the files in bins, and the number of each one's bin."""
         bin_ids = np.repeat(np.arange(self.num_bins), self.counts)
         offsets = np.arange(len(bin_ids)) - np.repeat(np.cumsum(self.counts) - self.counts, self.counts)
         return self.order[np.repeat(self.starts, self.counts) + offsets], bin_ids
-
-    def totals(self, values: np.ndarray) -> np.ndarray:
-        """The sum of the files' values in each bin, float64; `values` has one a file."""
-        positions, bin_ids = self.members()
-        return np.bincount(bin_ids, values[positions], minlength=self.num_bins)
 
     def select(self, bins: np.ndarray) -> "Packing":
         """Some of the bins, by a mask or by number."""
@@ -51,12 +45,7 @@ class Packer:
     """Files in an order, to be packed again and again with other thresholds."""
 
     def __init__(self, order: np.ndarray, weights: np.ndarray, groups: np.ndarray):
-        """
-        Args:
-            order: Positions of the files in the order of packing: one partition after another.
-            weights: The size of each file in a bin, int64 ≥ 0.
-            groups: The partition of each file, as a number.
-        """
+        """`order` has positions, by partition; `weights` and `groups` a number for each file."""
         self.order = order
         self._weights = weights[order]
         ordered = groups[order]
@@ -64,16 +53,11 @@ class Packer:
         self._group_starts = np.r_[0, changes] if len(order) else changes
 
     def pack(self, candidates: np.ndarray, capacity: int, keep_lone: bool = False) -> Packing:
-        """Fill bins with the candidates, in order, and drop bins of one.
+        """Fill bins of a capacity with the candidates (bool, by position), in order, and drop bins of one.
 
         A bin is closed when the next file would make it exceed the capacity; a file larger than that
         is alone in its bin. To rewrite a lone file gains nothing, so its bin is dropped
-        (OptimizeExecutor, groupFilesIntoBins).
-
-        Args:
-            candidates: Whether each file may be packed, bool, by position.
-            capacity: The most that a bin holds.
-            keep_lone: Keep bins of one.
+        (OptimizeExecutor, groupFilesIntoBins), but with `keep_lone`.
         """
         keep = candidates[self.order]
         order, weights = self.order[keep], self._weights[keep]
@@ -101,21 +85,13 @@ class Packer:
         return packing if keep_lone else packing.select(packing.counts > 1)
 
 
-def batch_of_bins(sizes: np.ndarray, batch_size: int | None) -> np.ndarray:
-    """Assign bins to commits (BinPackingUtils, binPackBySize).
+def batch_of_bins(sizes: np.ndarray, batch_size: int) -> np.ndarray:
+    """Assign bins to commits, numbered from 0 in their order (BinPackingUtils, binPackBySize).
 
-    Bins are taken smallest first; a batch is closed when the next bin would make it exceed its size.
-
-    Args:
-        sizes: Bytes of each bin.
-        batch_size: Bytes that a batch may hold; None puts all bins into one.
-
-    Returns:
-        int64, one a bin; numbers start at 0, in the order of the commits.
+    Bins are taken smallest first; a batch is closed when the next bin would make it exceed `batch_size`
+    bytes.
     """
     batches = np.zeros(len(sizes), dtype=np.int64)
-    if batch_size is None or len(sizes) == 0:
-        return batches
     order = np.argsort(sizes, kind="stable")
     totals = np.r_[0, np.cumsum(sizes[order])]
     start, number = 0, 0
@@ -130,30 +106,16 @@ def batch_of_bins(sizes: np.ndarray, batch_size: int | None) -> np.ndarray:
 def gains(num_files: np.ndarray, bytes_before: np.ndarray, bytes_after: np.ndarray) -> np.ndarray:
     """Bytes that a full read of each bin saves.
 
-        gain = (files - 1) × 4 MiB + bytes before - bytes after
+        gain = (files - 1) × 4 MiB + bytes before - bytes after, as predicted
 
     To open a file costs as much as to read 4 MiB, as when Spark distributes files over tasks.
-
-    Args:
-        num_files: Files in each bin.
-        bytes_before: Their bytes.
-        bytes_after: The bytes of the bin's output, as predicted.
     """
     saved: np.ndarray = (num_files - 1) * OPEN_COST + np.maximum(bytes_before - bytes_after, 0)
     return saved
 
 
 def within_budget(worth: np.ndarray, costs: np.ndarray, budget: int) -> np.ndarray:
-    """Select bins for a budget: those that gain the most for a byte, as long as they fit.
-
-    Args:
-        worth: The gain of each bin.
-        costs: The bytes to read for it.
-        budget: Bytes to read in all.
-
-    Returns:
-        The numbers of the bins, the best first.
-    """
+    """Return the bins that gain the most for a byte, best first, as long as their costs fit the budget."""
     ranked = np.argsort(-worth / np.maximum(costs, 1), kind="stable")
     chosen, left = [], budget
     for bin_id, cost in zip(ranked.tolist(), costs[ranked].tolist(), strict=True):

@@ -6,7 +6,7 @@ From Delta 4.3 on, OptimizeExecutor groups files by partition values parsed to t
 
 import datetime
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
@@ -17,10 +17,10 @@ from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.log.paths import one_array
 from compaction_kit.times import in_zone, parse_fields
 
-_INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+_LIMITS = {"byte": 1 << 7, "short": 1 << 15, "integer": 1 << 31, "long": 1 << 63}
 # The words that Spark casts to boolean (StringUtils.isTrueString and isFalseString).
-_TRUE = ("true", "t", "yes", "y", "1")
-_FALSE = ("false", "f", "no", "n", "0")
+_BOOLEANS = dict.fromkeys(("true", "t", "yes", "y", "1"), True)
+_BOOLEANS |= dict.fromkeys(("false", "f", "no", "n", "0"), False)
 # What a folder is called whose partition value is null.
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
@@ -28,44 +28,34 @@ _DATE = re.compile(r"([+-]?\d{4,7})-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?")
 
 
 def partition_groups(
-    partitions: pa.Table, types: Mapping[str, Any], time_zone: datetime.tzinfo | None
+    partitions: pa.Table, types: Mapping[str, Any] | None = None, time_zone: datetime.tzinfo | None = None
 ) -> np.ndarray:
-    """Number the partitions: files with the same number belong together.
+    """Number the partitions from 0: files with the same number belong together.
 
     Args:
         partitions: partition.<column> of each file, as the log writes it (text).
-        types: The Delta type of each column, by its name.
+        types: The Delta type of each column, by its name; None compares values as text.
         time_zone: The session's, for timestamps written without one; None for the machine's.
 
-    Returns:
-        int64, one a file; numbers start at 0, in the order of first appearance.
-
     Raises:
-        UnsupportedTableError: A value can't be parsed to its column's type; OPTIMIZE would
-            turn it into null.
+        UnsupportedTableError: A value isn't of its column's type; OPTIMIZE would turn it into null.
     """
     codes = np.zeros(partitions.num_rows, dtype=np.int64)
     for column in partitions.column_names:
         name = column.removeprefix("partition.")
         encoded = one_array(partitions[column]).dictionary_encode(null_encoding="encode")
-        keys = [_key(value, name, types[name], time_zone) for value in encoded.dictionary.to_pylist()]
+        keys = encoded.dictionary.to_pylist()
+        if types is not None:
+            keys = [_key(value, name, types[name], time_zone) for value in keys]
         numbers: dict[Any, int] = {}
         of_value = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
         if len(of_value):
             codes = codes * (len(numbers) + 1) + of_value[encoded.indices.to_numpy()]
             codes = np.unique(codes, return_inverse=True)[1]
+    if types is None:
+        return codes
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]
-
-
-def text_groups(partitions: pa.Table) -> np.ndarray:
-    """Number the partitions by their values as written, as Delta did before 4.3; see `partition_groups`."""
-    codes = np.zeros(partitions.num_rows, dtype=np.int64)
-    for column in partitions.columns:
-        encoded = one_array(column).dictionary_encode(null_encoding="encode")
-        codes = codes * (len(encoded.dictionary) + 1) + encoded.indices.to_numpy()
-        codes = np.unique(codes, return_inverse=True)[1]
-    return codes
 
 
 def _key(value: str | None, column: str, kind: Any, time_zone: datetime.tzinfo | None) -> Any:
@@ -79,22 +69,12 @@ def _key(value: str | None, column: str, kind: Any, time_zone: datetime.tzinfo |
 def typed_value(value: str | None, column: str, kind: Any, time_zone: datetime.tzinfo | None) -> Any:
     """Parse a partition value as Delta reads it (protocol, "Partition Value Serialization").
 
-    Args:
-        value: As the log writes it.
-        column: Its column, for the error.
-        kind: The column's Delta type.
-        time_zone: The session's, for timestamps written without one; None for the machine's.
-
-    Returns:
-        A value that pyarrow converts to the type; a date as days since 1970. None for null.
-
-    Raises:
-        UnsupportedTableError: It can't be parsed; OPTIMIZE would turn it into null.
+    Returns a value that pyarrow converts to the type; a date as days since 1970. None for null.
     """
     if not value:
         return None
     try:
-        return _parser(kind, time_zone)(value if kind in ("string", "binary") else value.strip())
+        return _parsed(value, kind if isinstance(kind, str) else "", time_zone)
     except (ValueError, ArithmeticError, TypeError, UnsupportedTableError):
         raise UnsupportedTableError(
             f'The partition value "{value}" of column {column} can\'t be read as {kind}: OPTIMIZE would turn '
@@ -102,44 +82,27 @@ def typed_value(value: str | None, column: str, kind: Any, time_zone: datetime.t
         ) from None
 
 
-def _parser(kind: Any, time_zone: datetime.tzinfo | None) -> Callable[[str], Any]:
-    if not isinstance(kind, str):
-        return _text
-    if kind in _INTEGER_BITS:
-        return lambda text: _integer(text, _INTEGER_BITS[kind])
-    decimal = _DECIMAL.fullmatch(kind)
-    if decimal:
-        context, unit = Context(int(decimal[1])), Decimal(1).scaleb(-int(decimal[2]))
-        return lambda text: Decimal(text).quantize(unit, ROUND_HALF_UP, context)
-    parsers: dict[str, Callable[[str], Any]] = {
-        "float": float,
-        "double": float,
-        "boolean": _boolean,
-        "date": _date,
-        "timestamp": lambda text: in_zone(parse_fields(text), time_zone).astimezone(datetime.UTC),
-        "timestamp_ntz": lambda text: parse_fields(text).replace(tzinfo=None),
-        "binary": lambda text: _text(text).encode(),
-    }
-    return parsers.get(kind, _text)
-
-
-def _integer(text: str, bits: int) -> int:
-    number = int(text)
-    if "_" in text or not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
-        raise ValueError(text)
-    return number
-
-
-def _text(text: str) -> str:
-    if text == _HIVE_NULL:
-        raise ValueError(text)
-    return text
-
-
-def _boolean(text: str) -> bool:
-    lowered = text.lower()
-    if lowered in _TRUE or lowered in _FALSE:
-        return lowered in _TRUE
+def _parsed(value: str, kind: str, time_zone: datetime.tzinfo | None) -> Any:
+    text = value if kind in ("string", "binary") else value.strip()
+    if kind in ("float", "double"):
+        return float(text)
+    if kind == "date":
+        return _date(text)
+    if kind == "timestamp":
+        return in_zone(parse_fields(text), time_zone).astimezone(datetime.UTC)
+    if kind == "timestamp_ntz":
+        return parse_fields(text).replace(tzinfo=None)
+    if kind == "boolean" and text.lower() in _BOOLEANS:
+        return _BOOLEANS[text.lower()]
+    if kind in _LIMITS:
+        number, limit = int(text), _LIMITS[kind]
+        if "_" not in text and -limit <= number < limit:
+            return number
+    elif decimal := _DECIMAL.fullmatch(kind):
+        unit = Decimal(1).scaleb(-int(decimal[2]))
+        return Decimal(text).quantize(unit, ROUND_HALF_UP, Context(int(decimal[1])))
+    elif kind != "boolean" and text != _HIVE_NULL:
+        return text.encode() if kind == "binary" else text
     raise ValueError(text)
 
 

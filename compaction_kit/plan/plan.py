@@ -13,12 +13,88 @@ import pyarrow.compute as pc
 
 from compaction_kit.files import Files
 from compaction_kit.plan.order import SIZE
-from compaction_kit.plan.packing import Packing
+from compaction_kit.plan.packing import Packing, batch_of_bins, gains, within_budget
 from compaction_kit.plan.planner import Planner
-from compaction_kit.plan.predict import Outcome
-from compaction_kit.plan.thresholds import LARGE, Thresholds, reasons
+from compaction_kit.plan.thresholds import Thresholds, candidates
 from compaction_kit.records import Plan
 from compaction_kit.text import format_partition
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Predicted outputs of bins: files, bytes, what they save; every array has one number a bin, int64.
+
+    Attributes:
+        planner: The files.
+        thresholds: The plan's.
+        zorder: Whether rows are sorted.
+        packing: The bins.
+        batch_ids: The commit of each bin.
+    """
+
+    planner: Planner
+    thresholds: Thresholds
+    zorder: bool
+    packing: Packing
+    batch_ids: np.ndarray
+
+    @classmethod
+    def of(cls, planner: Planner, thresholds: Thresholds, zorder: bool, packing: Packing) -> "Outcome":
+        """Predict the outputs of all bins, in batches as OPTIMIZE packs them."""
+        one = cls(planner, thresholds, zorder, packing, np.zeros(packing.num_bins, dtype=np.int64))
+        size = thresholds.batch_size
+        return one if size is None else replace(one, batch_ids=batch_of_bins(one.bytes_removed, size))
+
+    def committed(self) -> "Outcome":
+        """Without the bins of batches that add no file: OPTIMIZE doesn't commit those."""
+        kept = np.bincount(self.batch_ids, self.files_added)[self.batch_ids] > 0
+        return replace(self, packing=self.packing.select(kept), batch_ids=self.batch_ids[kept])
+
+    @cached_property
+    def bytes_removed(self) -> np.ndarray:
+        """Bytes of the bin's files."""
+        return self._sums(self.planner.files.sizes)
+
+    @cached_property
+    def rows_known(self) -> np.ndarray:
+        """Whether the log has the rows that decide how many files are added, bool."""
+        some = self._sums(self.planner.rows > 0) > 0
+        unknown = self._sums(np.isnan(self.planner.rows)) > 0
+        known: np.ndarray = ~unknown if self.thresholds.max_records_per_file else some | ~unknown
+        return known
+
+    @cached_property
+    def files_added(self) -> np.ndarray:
+        """Files that are added; a file of unknown rows is taken to have some."""
+        rows = self._sums(np.nan_to_num(self.planner.rows, nan=1))
+        if self.zorder:
+            # OptimizeExecutor, runOptimizeBinJob: approxNumFiles; ranges without rows make no file.
+            return np.minimum(np.maximum(self.bytes_removed // self.thresholds.max_file_size, 1), rows)
+        most = self.thresholds.max_records_per_file
+        return (np.ceil(rows / most) if most else rows > 0).astype(np.int64)
+
+    @cached_property
+    def vectors(self) -> np.ndarray:
+        """Deletion vectors that are removed with the bin's files."""
+        files = self.planner.files
+        if not files.snapshot.has_vectors:
+            return np.zeros(self.packing.num_bins, dtype=np.int64)
+        return self._sums(files.to_arrow()["deletion_vector_cardinality"].is_valid().to_numpy())
+
+    @cached_property
+    def bytes_added(self) -> np.ndarray:
+        """Predicted bytes of the added files."""
+        predicted = self.planner.model.output_bytes(*self.packing.members, self.packing.num_bins)
+        return np.where(self.files_added > 0, np.minimum(predicted, self.bytes_removed), 0)
+
+    @cached_property
+    def gains(self) -> np.ndarray:
+        """Bytes that a full read of the bin saves; see `packing.gains`."""
+        return gains(self.packing.counts, self.bytes_removed, self.bytes_added)
+
+    def _sums(self, values: np.ndarray) -> np.ndarray:
+        positions, bin_ids = self.packing.members
+        return np.bincount(bin_ids, values[positions], minlength=self.packing.num_bins).astype(np.int64)
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,8 +108,8 @@ class BinPlan(Plan):
         order: "size", "ingest" or a column.
         budget: Bytes that may be rewritten.
         zorder_by: Columns by which the rows of each partition are sorted.
-        packed: The bins within the budget.
         unbounded: The bins without a budget.
+        packed: The bins within the budget.
         id: Identifies the plan's commits, in their userMetadata.
     """
 
@@ -43,8 +119,8 @@ class BinPlan(Plan):
     order: str
     budget: int | None
     zorder_by: tuple[str, ...]
-    packed: Packing
     unbounded: Packing
+    packed: Packing
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
     @classmethod
@@ -66,9 +142,31 @@ class BinPlan(Plan):
         if order != SIZE or budget is not None:
             # OPTIMIZE doesn't run such a plan, so its setting has no effect.
             thresholds = replace(thresholds, max_records_per_file=0)
-        unbounded = planner.pack(thresholds, order, zorder_by)
-        packed = unbounded if budget is None else planner.within_budget(unbounded, budget)
-        return cls(planner, thresholds, where, order, budget, tuple(zorder_by), packed, unbounded, **more)
+        packed = unbounded = planner.pack(thresholds, order, zorder_by)
+        if budget is not None:
+            bins = Outcome.of(planner, thresholds, bool(zorder_by), unbounded)
+            packed = unbounded.select(within_budget(bins.gains, bins.bytes_removed, budget))
+        return cls(planner, thresholds, where, order, budget, tuple(zorder_by), unbounded, packed, **more)
+
+    @cached_property
+    def full_outcome(self) -> Outcome:
+        """Predicted outputs, with those of batches that are not committed because they have no rows."""
+        return Outcome.of(self.planner, self.thresholds, bool(self.zorder_by), self.packed)
+
+    @cached_property
+    def outcome(self) -> Outcome:
+        """Predicted outputs of the bins."""
+        return self.full_outcome if self.planner.every_file_has_rows else self.full_outcome.committed()
+
+    @property
+    def packing(self) -> Packing:
+        """The bins, as positions in `source`."""
+        return self.outcome.packing
+
+    @property
+    def members(self) -> tuple[np.ndarray, np.ndarray]:
+        """Positions in `source` of the files to be rewritten, and the bin of each."""
+        return self.packing.members
 
     @property
     def source(self) -> Files:
@@ -96,6 +194,11 @@ class BinPlan(Plan):
         return self.order == SIZE and self.budget is None
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do; `explain()` says why."""
+        return self.num_bins == 0
+
+    @property
     def num_bins(self) -> int:
         """Number of bins."""
         return self.packing.num_bins
@@ -108,7 +211,7 @@ class BinPlan(Plan):
     @property
     def bytes_removed(self) -> int:
         """Bytes of the files to be rewritten."""
-        return int(self.source.sizes[self.members[0]].sum())
+        return int(self.outcome.bytes_removed.sum())
 
     @property
     def num_files_added(self) -> int:
@@ -128,24 +231,19 @@ class BinPlan(Plan):
     @property
     def num_partitions(self) -> int:
         """Number of partitions that have bins."""
-        return len(np.unique(self.groups[self.members[0]]))
+        return len(np.unique(self.bin_groups))
 
     @property
     def num_batches(self) -> int:
         """Number of OPTIMIZE's batches; a batch that adds no file is not committed."""
-        if self.thresholds.batch_size is None:
-            return 1
-        return int(self.full_outcome.batch_ids.max(initial=-1)) + 1
+        return (
+            int(self.full_outcome.batch_ids.max(initial=0 if self.thresholds.batch_size is None else -1)) + 1
+        )
 
     @property
     def num_files_after(self) -> int:
         """Number of live files after the run, of `source`."""
         return self.source.num_files - self.num_files_removed + self.num_files_added
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to do; `explain()` says why."""
-        return self.num_bins == 0
 
     @property
     def gain(self) -> int:
@@ -158,15 +256,9 @@ class BinPlan(Plan):
 
         Columns: path (string, as the log writes it), size_bytes, bin_id (int64).
         """
-        source = self.source
         positions, bin_ids = self.members
-        return pa.table(
-            {
-                "path": source.paths(positions),
-                "size_bytes": source.sizes[positions],
-                "bin_id": bin_ids,
-            }
-        )
+        paths, sizes = self.source.paths(positions), self.source.sizes[positions]
+        return pa.table({"path": paths, "size_bytes": sizes, "bin_id": bin_ids})
 
     @cached_property
     def bins(self) -> pa.Table:
@@ -185,13 +277,12 @@ class BinPlan(Plan):
         sums += [(name, "min") for name in partitions]
         bins = table.group_by("bin_id").aggregate(sums).sort_by("bin_id")
         bins = bins.rename_columns(["bin_id", "num_files", "size_bytes", "num_records", *partitions])
-        outcome = self.outcome
         predicted = {
-            "num_deletion_vectors": outcome.vectors,
-            "num_files_added": outcome.files_added,
-            "bytes_added": outcome.bytes_added,
-            "gain": outcome.gains,
-            "batch_id": outcome.batch_ids,
+            "num_deletion_vectors": self.outcome.vectors,
+            "num_files_added": self.outcome.files_added,
+            "bytes_added": self.outcome.bytes_added,
+            "gain": self.outcome.gains,
+            "batch_id": self.outcome.batch_ids,
         }
         for name, values in predicted.items():
             bins = bins.append_column(name, pa.array(values, pa.int64()))
@@ -228,21 +319,24 @@ class BinPlan(Plan):
         "deleted rows", "Z-order"; "large" for no candidate), outcome (string: "packed", "large", "alone" in
         its bin, "over budget", "no rows" left in a whole batch), bin_id (int64, null if it stays).
         """
-        source = self.source
-        reason = np.full(source.num_files, "Z-order") if self.zorder_by else reasons(source, self.thresholds)
-        outcome = np.where(reason == LARGE, "large", "alone").astype(object)
-        outcome[self.unbounded.members()[0]] = "over budget"
-        outcome[self.packed.members()[0]] = "no rows"
+        small, deleted = candidates(self.source, self.thresholds)
+        reason = np.select([small, deleted], ["small", "deleted rows"], "large")
+        if self.zorder_by:
+            reason = np.full(len(small), "Z-order")
+        outcome = np.where(reason == "large", "large", "alone").astype(object)
+        outcome[self.unbounded.members[0]] = "over budget"
+        outcome[self.packed.members[0]] = "no rows"
         positions, bin_ids = self.members
         outcome[positions] = "packed"
-        bin_of = np.full(source.num_files, -1)
+        bin_of = np.full(self.source.num_files, -1)
         bin_of[positions] = bin_ids
-        order = self.planner.order(self.order)
-        files = source.to_arrow()
-        kept = ["path", "size_bytes", *_partition_columns(files)]
+        order, files = self.planner.packer(self.order).order, self.source.to_arrow()
         return pa.table(
             {
-                **{name: files[name].take(pa.array(order)) for name in kept},
+                **{
+                    name: files[name].take(pa.array(order))
+                    for name in ("path", "size_bytes", *_partition_columns(files))
+                },
                 "reason": reason[order],
                 "outcome": outcome[order],
                 "bin_id": pa.array(bin_of[order], mask=bin_of[order] < 0),
@@ -252,42 +346,18 @@ class BinPlan(Plan):
     @cached_property
     def sizes_after(self) -> np.ndarray:
         """Predicted bytes of each live file after the run, of `source`."""
-        stay = np.ones(self.source.num_files, dtype=bool)
-        stay[self.members[0]] = False
-        return np.r_[self.source.sizes[stay], self.outcome.sizes]
+        stay = np.delete(self.source.sizes, self.members[0])
+        added, num_added = self.outcome.bytes_added, self.outcome.files_added
+        return np.r_[stay, np.repeat(added // np.maximum(num_added, 1), num_added)]
 
     def without(self, paths: Collection[str]) -> Self:
         """Return the plan without the bins that have a file with one of these paths."""
         if not paths:
             return self
-        positions, bin_ids = self.packed.members()
+        positions, bin_ids = self.packed.members
         found = pc.is_in(self.source.paths(positions), value_set=pa.array(paths, pa.string()))
         hits = np.bincount(bin_ids, found.to_numpy(), minlength=self.packed.num_bins)
         return replace(self, packed=self.packed.select(hits == 0))
-
-    @cached_property
-    def members(self) -> tuple[np.ndarray, np.ndarray]:
-        """Positions in `source` of the files to be rewritten, and the bin of each."""
-        return self.packing.members()
-
-    @cached_property
-    def outcome(self) -> Outcome:
-        """Predicted outputs of the bins."""
-        if self.planner.every_file_has_rows:
-            return self.full_outcome
-        return self.full_outcome.select(self.full_outcome.is_committed)
-
-    @cached_property
-    def full_outcome(self) -> Outcome:
-        """Predicted outputs, with those of batches that are not committed because they have no rows."""
-        planner, zorder = self.planner, bool(self.zorder_by)
-        files, rows = planner.files, planner.rows
-        return Outcome.of(files, rows, self.packed, self.thresholds, zorder, lambda: planner.model)
-
-    @property
-    def packing(self) -> Packing:
-        """The bins, as positions."""
-        return self.outcome.packing
 
 
 def _partition_columns(files: pa.Table) -> list[str]:

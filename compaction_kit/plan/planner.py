@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 
 import numpy as np
+import pyarrow as pa
 
 from compaction_kit.errors import (
     DAMAGE,
@@ -16,9 +17,9 @@ from compaction_kit.errors import (
 )
 from compaction_kit.files import Files
 from compaction_kit.log.protocol import unsupported_type_change
-from compaction_kit.plan.order import INGEST, SIZE, by_bounds, by_ingestion, by_size, column_of
-from compaction_kit.plan.packing import Packer, Packing, gains, within_budget
-from compaction_kit.plan.partitions import partition_groups, text_groups
+from compaction_kit.plan.order import INGEST, SIZE, by_size, column_of
+from compaction_kit.plan.packing import Packer, Packing
+from compaction_kit.plan.partitions import partition_groups
 from compaction_kit.plan.predict import SizeModel, live_rows
 from compaction_kit.plan.thresholds import SessionRules, Thresholds, candidates
 from compaction_kit.times import parse_time_zone
@@ -33,6 +34,7 @@ class Planner:
     Attributes:
         files: The live files to choose from: all files of a version, or those that a predicate selects.
         groups: The partition of each file, as a number.
+        packer: Called with an order; returns the files in that order, one partition after another.
     """
 
     def __init__(
@@ -58,17 +60,12 @@ class Planner:
                 "rows are added."
             )
         _refuse_unsupported(files)
-        self.files = files
-        self._rules = rules
-        self._make_model = make_model
-        if rules.by_type:
-            types = files.snapshot.metadata.column_types
-            has_times = any(types[name] == "timestamp" for name in files.partition_columns)
-            zone = parse_time_zone(rules.time_zone) if rules.time_zone and has_times else None
-            self.groups = partition_groups(files.partitions, types, zone)
-        else:
-            self.groups = text_groups(files.partitions)
-        self._packer = cache(self._make_packer)
+        self.files, self._rules, self._make_model = files, rules, make_model
+        types = files.snapshot.metadata.column_types if rules.by_type else None
+        has_times = types and any(types[name] == "timestamp" for name in files.partition_columns)
+        zone = parse_time_zone(rules.time_zone) if rules.time_zone and has_times else None
+        self.groups = partition_groups(files.partitions, types, zone)
+        self.packer = cache(self._make_packer)
 
     @cached_property
     def model(self) -> SizeModel:
@@ -92,21 +89,11 @@ class Planner:
 
     def prepared(self) -> "Planner":
         """Do now what takes long, so that later plans are quick; returns the planner."""
-        self._packer(SIZE)
-        _ = self.model, self.every_file_has_rows
+        _ = self.packer(SIZE), self.model, self.every_file_has_rows
         return self
 
-    def order(self, name: str) -> np.ndarray:
-        """Return the positions of all files in packing order, one partition after another."""
-        return self._packer(name).order
-
     def pack(self, thresholds: Thresholds, order: str = SIZE, zorder_by: Sequence[str] = ()) -> Packing:
-        """Pack the files into bins.
-
-        Args:
-            thresholds: Sizes in bytes, and the ratio of deleted rows.
-            order: "size", "ingest" or a column; see `Table.plan_compaction`.
-            zorder_by: Columns by which the rows of each partition are sorted.
+        """Pack the files into bins; see `Table.plan_compaction` for the orders.
 
         Raises:
             InvalidArgumentError: There is no such order or column.
@@ -121,32 +108,30 @@ class Planner:
             # All files of a partition are one bin (OptimizeExecutor, filterCandidateFileList;
             # ZOrderStrategy.maxBinSize).
             everything = np.ones(self.files.num_files, dtype=bool)
-            return self._packer(SIZE).pack(everything, _UNLIMITED, keep_lone=True)
+            return self.packer(SIZE).pack(everything, _UNLIMITED, keep_lone=True)
         capacity = thresholds.max_file_size
         if order != SIZE:
             capacity = max(capacity - self.model.overhead, 1)
-        return self._packer(order).pack(candidates(self.files, thresholds), capacity)
-
-    def within_budget(self, packing: Packing, budget: int) -> Packing:
-        """Select the bins that gain the most, for at most so many bytes to be rewritten."""
-        sizes = packing.totals(self.files.sizes)
-        outputs = self.model.output_bytes(*packing.members(), packing.num_bins)
-        worth = gains(packing.counts, sizes, outputs)
-        return packing.select(within_budget(worth, sizes.astype(np.int64), budget))
+        small, deleted = candidates(self.files, thresholds)
+        return self.packer(order).pack(small | deleted, capacity)
 
     def _make_packer(self, order: str) -> Packer:
         files, groups = self.files, self.groups
         if order == SIZE:
             return Packer(by_size(files, groups, self._rules.snapshot_partitions), files.sizes, groups)
-        if order == INGEST:
-            return Packer(by_ingestion(files, groups), self.model.weights, groups)
-        column = column_of(order) or ""
-        if column not in files.data_columns:
+        column = column_of(order)
+        if column is None:
+            keys = [files.to_arrow()["modification_time"].cast(pa.int64()).to_numpy()]
+        elif column in files.data_columns:
+            # By the minimum, then the maximum; files without bounds come last.
+            bounds = files.bounds(column)
+            keys = [bounds.highs, np.where(bounds.known, bounds.lows, bounds.num_ranks)]
+        else:
             raise InvalidArgumentError(
                 f'order="{order}" is neither "{SIZE}" nor "{INGEST}" nor a data column of the table: '
                 f"choose one of those or of {', '.join(files.data_columns)}."
             )
-        return Packer(by_bounds(files.bounds(column), groups), self.model.weights, groups)
+        return Packer(np.lexsort((*keys, groups)), self.model.weights, groups)
 
 
 def _refuse_unsupported(files: Files) -> None:

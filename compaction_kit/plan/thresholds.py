@@ -17,7 +17,6 @@ from compaction_kit.text import GIB, parse_size, parse_spark_size
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SMALL, DELETED_ROWS, LARGE = "small", "deleted rows", "large"
 _OPTIMIZE = "spark.databricks.delta.optimize"
 
 # Returns the value of a setting of the session, or None if it isn't set.
@@ -101,6 +100,11 @@ def thresholds(
     return Thresholds(lower, upper, float(ratio), batch, most_records)
 
 
+def _set_size(conf: Conf, name: str, default: D) -> int | D:
+    value = conf(f"{_OPTIMIZE}.{name}")
+    return parse_spark_size(value, f"{_OPTIMIZE}.{name}") if value else default
+
+
 def session_rules(conf: Conf, spark: SparkSession | None) -> SessionRules:
     """Read the rules from the session's settings and the release of Delta."""
     from compaction_kit.compat import groups_by_type
@@ -113,26 +117,11 @@ def session_rules(conf: Conf, spark: SparkSession | None) -> SessionRules:
     )
 
 
-def _set_size(conf: Conf, name: str, default: D) -> int | D:
-    value = conf(f"{_OPTIMIZE}.{name}")
-    return parse_spark_size(value, f"{_OPTIMIZE}.{name}") if value else default
-
-
-def reasons(files: Files, thresholds: Thresholds) -> np.ndarray:
-    """Return why each file is a candidate ("small", "deleted rows"), or that it is none ("large")."""
-    few_bytes = files.sizes < thresholds.min_file_size
-    return np.select([few_bytes, _has_many_deleted_rows(files, thresholds)], [SMALL, DELETED_ROWS], LARGE)
-
-
-def candidates(files: Files, thresholds: Thresholds) -> np.ndarray:
-    """Return whether each file is selected, bool."""
-    return (files.sizes < thresholds.min_file_size) | _has_many_deleted_rows(files, thresholds)
-
-
-def _has_many_deleted_rows(files: Files, thresholds: Thresholds) -> np.ndarray:
-    """Return whether a vector deletes too many rows of each file, or the log doesn't say how many it has."""
+def candidates(files: Files, thresholds: Thresholds) -> tuple[np.ndarray, np.ndarray]:
+    """Return which files are small, and which others have many deleted rows: both are rewritten, bool."""
+    small = files.sizes < thresholds.min_file_size
     if not files.snapshot.has_vectors:
-        return np.zeros(files.num_files, dtype=bool)
+        return small, np.zeros(files.num_files, dtype=bool)
     table = files.to_arrow()
     has_vector = table["deletion_vector_cardinality"].is_valid().to_numpy()
     counted = table["num_records"].is_valid().to_numpy()
@@ -140,5 +129,5 @@ def _has_many_deleted_rows(files: Files, thresholds: Thresholds) -> np.ndarray:
     deleted = table["deletion_vector_cardinality"].fill_null(0).to_numpy()
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = 1.0 - (records - deleted) / records
-    many: np.ndarray = has_vector & (~counted | (ratio > thresholds.max_deleted_rows_ratio))
-    return many
+    # As in OPTIMIZE, a file with a vector and without a number of rows is one of them.
+    return small, ~small & has_vector & (~counted | (ratio > thresholds.max_deleted_rows_ratio))

@@ -196,10 +196,6 @@ class Store:
         """Open a file for Arrow, which reads the parts that it needs; see `read`."""
         return self._filesystem.open_input_file(path_of(self.place(place)))
 
-    def open_all(self, places: Iterable[str]) -> list[pa.NativeFile]:
-        """Open small files, which are read whole, many at a time."""
-        return [pa.BufferReader(data) for data in self.at_once(self.read, places)]
-
     def delete(self, place: str) -> None:
         """Delete a file, if it is there."""
         with contextlib.suppress(FileNotFoundError):
@@ -290,9 +286,6 @@ class LocalStore(Store):
 
     def open(self, place: str) -> pa.NativeFile:
         return pa.memory_map(self.place(place))
-
-    def open_all(self, places: Iterable[str]) -> list[pa.NativeFile]:
-        return list(map(self.open, places))
 
     def create(self, place: str, data: bytes) -> None:
         """Write a new file; raise FileExistsError if there is one."""

@@ -12,14 +12,11 @@ from compaction_kit.sql import uri
 
 
 def new_folder(within: str | Path, name: str) -> Path:
-    """Make an empty folder for a lesson's tables.
+    """Make an empty folder for a lesson's tables, and return its absolute path.
 
     Args:
         within: The folder to make it in; it is made too if it doesn't exist.
         name: The name; a number is added if a folder of that name exists.
-
-    Returns:
-        The absolute path.
 
     Raises:
         InvalidArgumentError: The folder would be inside a Delta table, or can't be made.

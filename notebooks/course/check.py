@@ -38,15 +38,12 @@ class Checked:
 
 
 def check(exercise: str, answer: Any, *given: Any) -> Checked:
-    """Say whether an answer is right. The truth is computed from what is given, such as a table.
+    """Say whether an answer is right, or what a typical wrong one means.
 
     Args:
         exercise: Lesson and exercise, such as "01.2".
         answer: The answer; None as long as there is none.
-        given: What the truth is computed from, as the lesson's cell has it; None as long as it isn't there.
-
-    Returns:
-        The verdict, for the last line of a cell.
+        given: What the right answer is computed from, such as a table; None as long as it isn't there.
 
     Raises:
         InvalidArgumentError: There is no such exercise.
@@ -63,30 +60,26 @@ def check(exercise: str, answer: Any, *given: Any) -> Checked:
     if answer is None or any(one is None for one in given):
         return Checked(_OPEN, f": expected is {kind}.")
     try:
-        truth = find(*given)
+        truth, mistakes = find(*given)
     except Unfinished as missing:
         return Checked(_WRONG, f": {missing}.")
     except Exception as error:
         return Checked(_WRONG, f": it can't be checked with what is given ({error}); expected is {kind}.")
-    found, right = _plain(answer), _plain(truth.right)
+    found, right = _plain(answer), _plain(truth)
     if not _is_alike(found, right):
         return Checked(_WRONG, f": this is of type {type(answer).__name__}, and expected is {kind}.")
     if _is_same(found, right):
         return Checked(_RIGHT, ".")
-    meaning = next((means for wrong, means in truth.mistakes if _is_same(found, wrong)), "")
+    meaning = next((means for wrong, means in mistakes if _is_same(found, wrong)), "")
     return Checked(_WRONG, f": {meaning or _difference(found, right) or f'expected is {kind}'}.")
 
 
 def _difference(answer: Any, truth: Any) -> str:
     """How far an answer is from a set, as the number of values."""
-    found = _as_set(answer) if isinstance(truth, set) else None
-    if found is None:
+    if not isinstance(truth, set) or not all(isinstance(value, Hashable) for value in answer):
         return ""
+    found = set(answer)
     return f"{len(found - truth):,} of these don't belong there, and {len(truth - found):,} are missing"
-
-
-def _as_set(values: Any) -> set[Any] | None:
-    return set(values) if all(isinstance(value, Hashable) for value in values) else None
 
 
 def _plain(value: Any) -> Any:
@@ -109,5 +102,5 @@ def _is_same(answer: Any, truth: Any) -> bool:
     if isinstance(truth, Real):
         return isclose(answer, truth, rel_tol=_TOLERANCE if isinstance(truth, float) else 0.0)
     if isinstance(truth, set):
-        return _as_set(answer) == truth
+        return all(isinstance(value, Hashable) for value in answer) and set(answer) == truth
     return len(answer) == len(truth) and all(map(_is_same, answer, truth))

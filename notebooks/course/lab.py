@@ -31,68 +31,35 @@ class Finding:
     code: str
 
 
-def run(code: str, **names: Any) -> Any:
+def run(code: str, names: dict[str, Any] | None = None) -> Any:
     r"""Run the lines that a lab shows, so that its figure is what they give.
 
     Args:
         code: Python lines; the last one is an expression.
-        names: What the notebook has under these names, such as `table`.
+        names: What the notebook has under these names, such as `table`; those that the lines give are added.
 
     Returns:
         The value of the last line.
 
     Examples:
         >>> from course.lab import run
-        >>> run("files = 365 * airports\nfiles + 1", airports=3)
+        >>> run("files = 365 * airports\nfiles + 1", {"airports": 3})
         1096
     """
-    return _run(code, names)
-
-
-def run_keeping(name: str, code: str, **names: Any) -> tuple[Any, Any]:
-    r"""Run the lines as `run` does; what they have under a name is kept, for the sentence beside the figure.
-
-    Args:
-        name: A name that the lines give, such as "plan".
-        code: Python lines; the last one is an expression.
-        names: What the notebook has under these names, such as `table`.
-
-    Returns:
-        What has the name, and the value of the last line.
-
-    Examples:
-        >>> from course.lab import run_keeping
-        >>> run_keeping("files", "files = 365 * airports\nfiles + 1", airports=3)
-        (1095, 1096)
-    """
-    value = _run(code, names)
-    return names[name], value
-
-
-def _run(code: str, names: dict[str, Any]) -> Any:
     *lines, last = ast.parse(code).body
     if not isinstance(last, ast.Expr):
         raise InvalidArgumentError(f"{show_value(ast.unparse(last))} has no value: end with an expression.")
+    names = {} if names is None else names
     exec(compile(ast.Module(lines, []), "<lab>", "exec"), names)
     return eval(compile(ast.Expression(last.value), "<lab>", "eval"), names)
 
 
 class Steps(parts.Slider):
-    """A labelled slider over given values, of any type and at any distance."""
+    """A labelled slider over given values, of any type and at any distance; `show` writes one as text."""
 
     def __init__(
         self, label: str, options: Iterable[Any], chosen: Any, show: Callable[[Any], str] = str
     ) -> None:
-        """
-        Args:
-            label: What is chosen.
-            options: The values, from left to right.
-            chosen: The value that the slider begins with.
-            show: Writes a value as text.
-
-        Raises:
-            InvalidArgumentError: `chosen` is none of the options.
-        """
         self.options, self.show = tuple(options), show
         super().__init__(label=label, max=len(self.options) - 1)
         self.observe(self._write, "value")
@@ -101,7 +68,7 @@ class Steps(parts.Slider):
 
     @property
     def chosen(self) -> Any:
-        """The value at which the slider stands."""
+        """The chosen value; InvalidArgumentError if it is set to none of the options."""
         return self.options[self.value]
 
     @chosen.setter
@@ -117,22 +84,13 @@ class Choice(w.Dropdown):
     """A labelled dropdown of names, each for a value."""
 
     def __init__(self, label: str, options: Mapping[str, Any], chosen: Any) -> None:
-        """
-        Args:
-            label: What is chosen.
-            options: The values, by the names that are shown.
-            chosen: The value that it begins with.
-
-        Raises:
-            InvalidArgumentError: `chosen` is none of the values.
-        """
         style, layout = {"description_width": _LABEL_WIDTH}, w.Layout(width="max-content")
         super().__init__(options=list(options.items()), description=label, style=style, layout=layout)
         self.chosen = chosen
 
     @property
     def chosen(self) -> Any:
-        """The value that is chosen."""
+        """The chosen value; InvalidArgumentError if it is set to none of the options."""
         return self.value
 
     @chosen.setter
@@ -144,21 +102,19 @@ class Choice(w.Dropdown):
 class Lab(parts.Part):
     """An experiment of a lesson: move a control, and read what changes.
 
+    Args:
+        compute: Says what follows from the values of the controls, which it takes by name. It is called at
+            each step of a slider, so it takes a tenth of a second or so, and changes nothing.
+        more: What else is below the controls.
+        controls: The controls, by name.
+
     Attributes:
-        controls: The controls, by the names of the values that they give.
         finding: What is shown; None if it could not be computed, which the page says in a sentence.
     """
 
     finding: Finding | None = None
 
     def __init__(self, compute: Callable[..., Finding], *more: w.Widget, **controls: Steps | Choice) -> None:
-        """
-        Args:
-            compute: Says what follows from the values of the controls, which it takes by name. It is
-                called at each step of a slider, so it takes a tenth of a second or so, and changes nothing.
-            more: What else is below the controls.
-            controls: The controls, by name.
-        """
         self.compute, self.controls = compute, controls
         self.sentence = parts.Text("text", "status")
         self.image = parts.FigureView("ck-lab-figure")
@@ -188,14 +144,7 @@ class Lab(parts.Part):
         return self.finding.figure if self.finding else None
 
     def move(self, **values: Any) -> None:
-        """Set controls, as the mouse and the keyboard do.
-
-        Args:
-            values: The values, by the names of their controls.
-
-        Raises:
-            InvalidArgumentError: There is no such control, or it has no such value.
-        """
+        """Set controls by name; InvalidArgumentError if there is no such control or value."""
         for name, value in values.items():
             _check("A control", name, list(self.controls))
             self.controls[name].chosen = value

@@ -57,12 +57,9 @@ def predict(
     the answer `assert` that it is this one's `answer`.
 
     Args:
-        question: What is asked.
-        answer: The answer: a number, or one of the choices.
+        question, unit, why, tolerance: See `Prediction`.
+        answer: A number, or one of the choices.
         choices: What can be chosen; None to ask for a number.
-        unit: What is counted or measured, such as "files".
-        why: One or two sentences that explain the answer.
-        tolerance: The part of the answer by which a guess may miss it and still be right, such as 0.1.
 
     Returns:
         The widget, for the last line of a cell. `guess` and `revealed` follow what the student does.

@@ -1,15 +1,13 @@
 """Run two concurrent writers of one table, reproducibly, and explain which of Delta's rules decided.
 
 Delta's writers take no locks. Each reads a version, writes files, and tries to commit the next version. If
-another writer has committed that version in the meantime, it checks whether that commit conflicts with
-what it read (Delta's ConflictChecker).
+another has committed that one meanwhile, ConflictChecker decides whether it conflicts with what was read.
 """
 
 import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,20 +20,12 @@ from compaction_kit.log import TransactionLog
 from compaction_kit.records import Result
 from compaction_kit.session import get_spark, quiet_errors
 from course import figures, new_folder, read_ids
-from course.writers import NUM_ROWS, SCENARIOS, Held, Scenario, make_table
+from course.writers import NUM_ROWS, SCENARIOS, PausedWriter, Scenario, make_table
 
-ATTEMPTS = pa.schema(
-    [
-        ("writer", pa.string()),
-        ("read_version", pa.int64()),
-        ("version", pa.int64()),
-        ("outcome", pa.string()),
-        ("operation", pa.string()),
-        ("isolation_level", pa.string()),
-        ("is_blind_append", pa.bool_()),
-    ]
-)
-# Delta's rules (ConflictChecker), by their exceptions.
+_STR, _INT = pa.string(), pa.int64()
+_WHO = {"writer": _STR, "read_version": _INT, "version": _INT, "outcome": _STR}
+ATTEMPTS = pa.schema(_WHO | {"operation": _STR, "isolation_level": _STR, "is_blind_append": pa.bool_()})
+# The rule that decided: of Delta's ConflictChecker by their exceptions, or why there was no conflict.
 _RULES = {
     "ConcurrentAppendException": "The {second} added a file that the {first} would have had to read, so "
     "the {first} did not see all rows that it has to change.",
@@ -45,19 +35,14 @@ _RULES = {
     "both have the same appId and version in their txn actions, and a batch is written only once.",
     "MetadataChangedException": "The {second} changed the table's columns or properties, with which "
     "the {first} had written its files.",
+    "retried": "Version {taken} changed the table's metadata, so the commit was refused; all files that "
+    "OPTIMIZE had rewritten were still live, so it committed the same work in a new transaction.",
+    "blind": "The {first} read nothing (a blind append), so version {taken} does not conflict with it.",
+    "snapshot": "The {first} changes no data, so only the files that it read have to be live still (its "
+    "isolation level is SnapshotIsolation): version {taken} removed none of them.",
+    "apart": "Version {taken} added no file that the {first} would have had to read, and removed none that "
+    "it read.",
 }
-_ANEW = (
-    "Version {taken} changed the table's metadata, so the commit was refused; all files that OPTIMIZE had "
-    "rewritten were still live, so it committed the same work in a new transaction."
-)
-_SNAPSHOT = (
-    "The {first} changes no data, so only the files that it read have to be live still (its isolation "
-    "level is SnapshotIsolation): version {taken} removed none of them."
-)
-_BLIND = "The {first} read nothing (a blind append), so version {taken} does not conflict with it."
-_APART = (
-    "Version {taken} added no file that the {first} would have had to read, and removed none that it read."
-)
 _CONDITION = re.compile(r"^\[([\w.]+)\]\s*(?:\w+Exception: )?")
 # The end of every conflict's message: advice, a link, the other commit's commitInfo.
 _ADDED = re.compile(r"\s+(?:Please (?:re)?try|Conflicting commit:|Refer to).*", re.DOTALL)
@@ -65,17 +50,18 @@ _ADDED = re.compile(r"\s+(?:Please (?:re)?try|Conflicting commit:|Refer to).*", 
 
 @dataclass(frozen=True)
 class Refusal:
-    """How Delta refused the first writer's commit.
-
-    Attributes:
-        exception: The exception's class, of delta.exceptions.
-        condition: Delta's error class, such as "DELTA_CONCURRENT_DELETE_READ.WITH_PARTITION_HINT".
-        message: The part of its message on this conflict.
-    """
+    """How Delta refused a commit: exception, error class, and the part of its message on this conflict."""
 
     exception: str
     condition: str
     message: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> "Refusal":
+        """Read what Delta says in an exception."""
+        condition = _CONDITION.match(str(error))
+        message = _ADDED.sub("", _CONDITION.sub("", str(error)))
+        return cls(type(error).__name__, condition[1] if condition else "", message)
 
 
 @dataclass(frozen=True, repr=False)
@@ -132,19 +118,19 @@ class Story(Result):
     @property
     def why(self) -> str:
         """The rule that decided, in a sentence."""
-        *others, last = self.attempts.to_pylist()
+        last = self.attempts.to_pylist()[-1]
         if self.refusal is not None:
-            rule = _RULES.get(self.refusal.exception)
-            if rule is None:
-                return self.refusal.message
-        elif "refused" in [other["outcome"] for other in others]:
-            rule = _ANEW
+            rule = self.refusal.exception
+        elif "refused" in self.attempts["outcome"].to_pylist():
+            rule = "retried"
         elif last["is_blind_append"]:
-            rule = _BLIND
+            rule = "blind"
         else:
-            rule = _SNAPSHOT if last["isolation_level"] == "SnapshotIsolation" else _APART
-        first, second = self.scenario.first.name, self.scenario.second.name
-        return rule.format(first=first, second=second, taken=self.versions[0] + 1)
+            rule = "snapshot" if last["isolation_level"] == "SnapshotIsolation" else "apart"
+        if rule in _RULES:
+            first, second = self.scenario.first.name, self.scenario.second.name
+            return _RULES[rule].format(first=first, second=second, taken=self.versions[0] + 1)
+        return self.refusal.message if self.refusal else rule
 
     def facts(self) -> dict[str, str]:
         """Return the story for people: names and values."""
@@ -164,16 +150,6 @@ class Story(Result):
             "rows": f"{len(self.ids_before):,} → {len(self.ids_after):,}, {self.rows_lost:,} lost, "
             f"{self.rows_doubled:,} doubled",
         }
-
-    def summary(self) -> str:
-        """Return the facts, then the attempts to commit, one per line."""
-        attempts = (
-            f"{row['writer']} read version {row['read_version']}, "
-            + ("tried none" if row["version"] is None else f"tried version {row['version']}")
-            + f": {row['outcome']}"
-            for row in self.attempts.to_pylist()
-        )
-        return "\n".join([super().summary(), "", *attempts])
 
     def parts(self) -> tuple[object, ...]:
         """Return the facts, the attempts to commit, and the figure."""
@@ -200,9 +176,8 @@ def scenarios() -> dict[str, str]:
 def play(folder: str | Path, name: str, spark: SparkSession | None = None) -> Story:
     """Run two concurrent writers on a new table, and say which committed and why.
 
-    The result is the same each time: Delta holds the first writer after it has read and written its
-    files, just before its commit. The second begins at the same version and commits. Then the first is
-    released.
+    The result is the same each time: Delta pauses the first writer when it has read and written its files,
+    before its commit. The second begins at the same version and commits. Then the first goes on.
 
     Args:
         folder: The folder in which a new folder with the table is made.
@@ -225,11 +200,11 @@ def play(folder: str | Path, name: str, spark: SparkSession | None = None) -> St
     log = TransactionLog(table)
     before = log.segment().version
     with quiet_errors():
-        held = Held(spark, lambda: scenario.first.run(spark, table))
+        paused = PausedWriter(spark, lambda: scenario.first.run(spark, table))
         try:
             scenario.second.run(spark, table)
         finally:
-            error = held.release()
+            error = paused.release()
     if error is not None and not is_conflict(error):
         raise error
     ids = range(NUM_ROWS)
@@ -239,8 +214,8 @@ def play(folder: str | Path, name: str, spark: SparkSession | None = None) -> St
     return Story(
         scenario,
         table,
-        _attempts(scenario, log, before, held.num_transactions),
-        None if error is None else _refusal(error),
+        _attempts(scenario, log, before, paused.num_transactions),
+        None if error is None else Refusal.of(error),
         versions=(before, log.segment().version),
         ids_before=tuple(ids),
         ids_after=read_ids(spark, table),
@@ -251,23 +226,13 @@ def play(folder: str | Path, name: str, spark: SparkSession | None = None) -> St
 def _attempts(scenario: Scenario, log: TransactionLog, before: int, num_transactions: int) -> pa.Table:
     """Return the attempts to commit: from the log if committed, else from Delta's observer."""
     commits = {row["version"]: row for row in log.commits().to_pylist()}
-    taken = before + 1
-    first: dict[str, Any] = {"writer": scenario.first.name}
-    attempts = [commits[taken] | {"writer": scenario.second.name, "outcome": "committed"}]
+    taken, first = before + 1, {"writer": scenario.first.name}
     own = commits.get(taken + 1)
     refused = own is None or own["read_version"] > before
-    attempts.append(
-        first | {"read_version": before, "version": taken, "outcome": "refused" if refused else "taken"}
-    )
+    tried = {"read_version": before, "version": taken, "outcome": "refused" if refused else "taken"}
+    attempts = [commits[taken] | {"writer": scenario.second.name, "outcome": "committed"}, first | tried]
     if own is not None:
         attempts.append(own | first | {"outcome": "committed"})
     elif num_transactions > 1:
         attempts.append(first | {"read_version": taken, "outcome": "gave up"})
     return pa.Table.from_pylist(attempts, schema=ATTEMPTS)
-
-
-def _refusal(error: BaseException) -> Refusal:
-    text = str(error)
-    condition = _CONDITION.match(text)
-    message = _ADDED.sub("", _CONDITION.sub("", text))
-    return Refusal(type(error).__name__, condition[1] if condition else "", message)

@@ -1,16 +1,14 @@
 """Compact a Delta table while a stream reads it, and count the rows that the stream delivers.
 
 A stream delivers the rows of files that were added with dataChange=true, each row once. A compaction adds its
-files with dataChange=false, so the stream skips them. It has delivered their rows already, or delivers them
-later from the files that they replaced, if VACUUM has not deleted these.
+files with dataChange=false, so the stream skips them: it reads, or has read, the files that they replace.
 """
 
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,51 +26,19 @@ from compaction_kit.table import open_table
 from compaction_kit.text import format_count
 from course import new_folder, read_ids
 
-BATCHES = pa.schema(
-    [
-        ("batch_id", pa.int64()),
-        ("num_rows", pa.int64()),
-        ("source_version", pa.int64()),
-        ("sink_version", pa.int64()),
-        ("app_id", pa.string()),
-    ]
-)
+_INT = pa.int64()
+_READ = {"batch_id": _INT, "num_rows": _INT, "source_version": _INT}
+BATCHES = pa.schema(_READ | {"sink_version": _INT, "app_id": pa.string()})
 _COMMIT_COLUMNS = ["version", "operation", "data_change", "num_added", "num_removed", "records_added"]
 _NUM_FILES, _ROWS_A_FILE, _FILES_A_BATCH = 6, 10, 3
 _POLL_SECONDS = 0.02
 _DELTA_ERROR = re.compile(r"\[(DELTA_[\w.]+)\] ([^.]+\.?)")
-
-
-def _compact(strategy: str, spark: SparkSession, source: Path) -> None:
-    open_table(source, spark).plan_compaction().run(strategy=strategy, verify=False)
-
-
-def _overwrite(spark: SparkSession, source: Path) -> None:
-    rows = spark.read.format("delta").load(uri(source)).repartition(1)
-    rows.write.format("delta").mode("overwrite").save(uri(source))
-
-
-def _append(
-    spark: SparkSession, table: Path, start: int, end: int, num_files: int = 1, data_change: bool = True
-) -> None:
-    writer = spark.range(start, end, 1, num_files).write.format("delta").mode("append")
-    writer.option("dataChange", str(data_change).lower()).save(uri(table))
-
-
-def _append_unseen(spark: SparkSession, source: Path) -> None:
-    # These ids are in no other append.
-    _append(spark, source, 1_000, 1_000 + _ROWS_A_FILE, data_change=False)
-
-
-_WAYS: dict[str, tuple[str, Callable[[SparkSession, Path], None]]] = {
-    "optimize": ("the source is compacted by Delta's OPTIMIZE", partial(_compact, "optimize")),
-    "rewrite": (
-        "the source is overwritten with its own rows with dataChange=false",
-        partial(_compact, "rewrite"),
-    ),
-    "arrow": ("the source is compacted by the strategy arrow", partial(_compact, "arrow")),
-    "overwrite": ("the source is overwritten with its own rows by an ordinary write", _overwrite),
-    "append": ("new rows are appended to the source with dataChange=false", _append_unseen),
+_WAYS = {
+    "optimize": "the source is compacted by Delta's OPTIMIZE",
+    "rewrite": "the source is overwritten with its own rows with dataChange=false",
+    "arrow": "the source is compacted by the strategy arrow",
+    "overwrite": "the source is overwritten with its own rows by an ordinary write",
+    "append": "new rows are appended to the source with dataChange=false",
 }
 
 
@@ -83,15 +49,12 @@ class StreamStory(Result):
     Attributes:
         strategy: What was done to the source while the stream ran; one of `ways()`.
         options: The options of the stream's reader.
-        folder: The folder with the tables "source" and "sink" and the stream's checkpoint.
-        commits: One row per commit of the source: version, operation, data_change, num_added, num_removed,
-            records_added, as in `TransactionLog.commits`.
+        folder: The folder with the tables "source" and "sink" and the stream's "checkpoint".
+        commits: One row per commit of the source: some columns of `TransactionLog.commits`.
         batches: One row per micro-batch: batch_id, num_rows (int64, rows read), source_version (int64,
             the last version that it read, completely or in part), and sink_version (int64) and app_id
-            (string) of its commit: Delta's sink records each batch of a stream in a txn action, and
-            writes none twice.
-        ids_written: The ids of the source's rows at the end, sorted.
-        ids_delivered: The ids of the sink's rows at the end, sorted.
+            (string) of its commit; Delta's sink writes no batch twice.
+        ids_written, ids_delivered: The ids of the rows in source and sink at the end, sorted.
         error: Why the stream failed; None if it didn't.
     """
 
@@ -129,7 +92,7 @@ class StreamStory(Result):
     def facts(self) -> dict[str, str]:
         """Return what was delivered, for people: names and values."""
         return {
-            "while the stream runs": _WAYS[self.strategy][0],
+            "while the stream runs": _WAYS[self.strategy],
             "rows": f"{len(self.ids_written):,} in the source, {len(self.ids_delivered):,} delivered",
             "delivered twice": f"{self.rows_doubled:,}",
             "missing": f"{self.rows_missing:,}",
@@ -150,7 +113,7 @@ def ways() -> dict[str, str]:
         >>> list(streams.ways())
         ['optimize', 'rewrite', 'arrow', 'overwrite', 'append']
     """
-    return {name: about for name, (about, _) in _WAYS.items()}
+    return dict(_WAYS)
 
 
 def compact_while_streaming(
@@ -161,10 +124,9 @@ def compact_while_streaming(
 ) -> StreamStory:
     """Compact a table while a stream reads it, and count the rows that the stream delivers to another table.
 
-    Both tables are new. The source begins with 6 files of 10 rows. The stream reads 3 of them. While it
-    waits for its next batch, rows are appended, the source is compacted, and rows are appended again. Then
-    the stream reads the rest. So the compaction rewrites files that were delivered, files of a version that
-    the stream has read in part, and a file that the stream has not read.
+    Both tables are new. The stream reads 3 of the source's 6 files of 10 rows. Before it reads the rest, rows
+    are appended, the source is compacted, and rows are appended again. So the compaction rewrites files that
+    were delivered, files of a version that was read in part, and a file that was not read.
 
     Args:
         folder: The folder in which a new folder with the tables is made.
@@ -180,23 +142,32 @@ def compact_while_streaming(
     """
     if strategy not in _WAYS:
         raise InvalidArgumentError(f'strategy="{strategy}" is unknown: use one of {", ".join(_WAYS)}.')
-    place = new_folder(folder, f"stream {strategy}")
-    spark = spark or get_spark()
-    source = place / "source"
+    place, spark = new_folder(folder, f"stream {strategy}"), spark or get_spark()
     nothing = pa.table({})
     story = StreamStory(strategy, dict(options or {}), place, nothing, BATCHES.empty_table(), (), (), None)
-    rows = _NUM_FILES * _ROWS_A_FILE
-    _append(spark, source, 0, rows, _NUM_FILES)
+    source = place / "source"
+
+    def append(first: int, num_files: int = 1, **more: str) -> None:
+        rows = spark.range(first, first + num_files * _ROWS_A_FILE, 1, num_files)
+        rows.write.save(uri(source), format="delta", mode="append", **more)
+
+    append(0, _NUM_FILES)
     # Long enough that only the first batch runs.
     waiting = _start(spark, story, processingTime="1 hour")
     try:
         while waiting.lastProgress is None:
             # Raises the stream's error, if it failed.
             waiting.awaitTermination(_POLL_SECONDS)  # type: ignore[arg-type]
-        _append(spark, source, rows, rows + _ROWS_A_FILE)
-        _, act = _WAYS[strategy]
-        act(spark, source)
-        _append(spark, source, rows + _ROWS_A_FILE, rows + 2 * _ROWS_A_FILE)
+        append(_NUM_FILES * _ROWS_A_FILE)
+        if strategy == "overwrite":
+            rows = spark.read.format("delta").load(uri(source)).repartition(1)
+            rows.write.save(uri(source), format="delta", mode="overwrite")
+        elif strategy == "append":
+            # These ids are in no other append.
+            append(1_000, dataChange="false")
+        else:
+            open_table(source, spark).plan_compaction().run(strategy=strategy, verify=False)
+        append((_NUM_FILES + 1) * _ROWS_A_FILE)
     finally:
         waiting.stop()
     return _finish(spark, replace(story, batches=_batches(story, waiting)))
@@ -208,28 +179,20 @@ def repeat_last_batch(story: StreamStory, spark: SparkSession | None = None) -> 
     The stream's commit of the batch is deleted from its checkpoint, and the stream is started again.
     Delta's sink finds the batch in its txn actions and writes nothing.
 
-    Args:
-        story: The result of `compact_while_streaming`.
-        spark: The session; None for that of `get_spark()`.
-
     Returns:
         The story, with the repeated batch as the last of its batches.
     """
-    commits = _checkpoint(story) / "commits"
+    commits = story.folder / "checkpoint" / "commits"
     last = max(int(file.name) for file in commits.iterdir() if file.name.isdigit())
     for name in (str(last), f".{last}.crc"):
         (commits / name).unlink(missing_ok=True)
     return _finish(spark or get_spark(), story)
 
 
-def _checkpoint(story: StreamStory) -> Path:
-    return story.folder / "checkpoint"
-
-
 def _start(spark: SparkSession, story: StreamStory, **trigger: Any) -> StreamingQuery:
     reader = spark.readStream.format("delta").option("maxFilesPerTrigger", _FILES_A_BATCH)
     rows = reader.options(**story.options).load(uri(story.folder / "source"))
-    writer = rows.writeStream.format("delta").option("checkpointLocation", uri(_checkpoint(story)))
+    writer = rows.writeStream.format("delta").option("checkpointLocation", uri(story.folder / "checkpoint"))
     return writer.trigger(**trigger).start(uri(story.folder / "sink"))
 
 
@@ -264,12 +227,9 @@ def _batches(story: StreamStory, query: StreamingQuery) -> pa.Table:
                 commits[txn["version"]] = {"sink_version": version, "app_id": txn["appId"]}
     rows = []
     for progress in query.recentProgress:
-        offset = json.loads(progress["sources"][0]["endOffset"])
-        row = {
-            "batch_id": progress["batchId"],
-            "num_rows": progress["numInputRows"],
-            # With index -1, no file of that version has been read.
-            "source_version": offset["reservoirVersion"] - (offset["index"] == -1),
-        }
-        rows.append(row | commits.get(progress["batchId"], {}))
+        offset, batch = json.loads(progress["sources"][0]["endOffset"]), progress["batchId"]
+        # With index -1, no file of that version has been read.
+        version = offset["reservoirVersion"] - (offset["index"] == -1)
+        row = {"batch_id": batch, "num_rows": progress["numInputRows"], "source_version": version}
+        rows.append(row | commits.get(batch, {}))
     return pa.Table.from_pylist(rows, schema=BATCHES)

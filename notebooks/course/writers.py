@@ -1,12 +1,8 @@
-"""The two writers of each scenario, and a way to hold one of them before its commit.
-
-The first writer begins and is held before its commit. The second begins at the same version and commits.
-Then the first tries to commit.
-"""
+"""The two writers of each scenario, and a way to pause one of them before its commit."""
 
 import time
 from collections.abc import Callable, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -21,6 +17,7 @@ from compaction_kit.sql import table_name, uri
 NUM_ROWS, NUM_FILES = 40, 4
 _DELTA = "org.apache.spark.sql.delta"
 _POLL_SECONDS = 0.005
+_NONE = range(0)
 
 
 @dataclass(frozen=True)
@@ -32,21 +29,22 @@ class Writer:
         statement: The SQL or Python that it runs, with {table} in place of the table.
         adds: The ids of the rows that it adds.
         removes: The ids of the rows that it removes.
-        write: A function that runs a Python statement on the table in a folder; None for SQL.
+        is_python: Whether the statement is Python, in which `spark` and the `rows` to add exist.
     """
 
     name: str
     statement: str
-    adds: range = range(0)
-    removes: range = range(0)
-    write: Callable[[SparkSession, Path], object] | None = field(default=None, repr=False)
+    adds: range = _NONE
+    removes: range = _NONE
+    is_python: bool = False
 
     def run(self, spark: SparkSession, table: Path) -> None:
         """Run the statement on the table in a folder."""
-        if self.write is not None:
-            self.write(spark, table)
-        else:
+        if not self.is_python:
             spark.sql(self.statement.replace("{table}", table_name(spark, table)))
+            return
+        rows = spark.range(self.adds.start, self.adds.stop, 1, 1).selectExpr("id", "'a' AS p")
+        eval(self.statement.replace("{table}", repr(uri(table))), {"spark": spark, "rows": rows})
 
     def effect(self, ids: Set[int]) -> Set[int]:
         """Return the ids in the table after the statement, from those before it."""
@@ -55,14 +53,7 @@ class Writer:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Two concurrent writers.
-
-    Attributes:
-        name: A name such as "compaction with delete".
-        about: What happens, in a sentence.
-        first: The writer that begins first and commits last.
-        second: The writer that commits in between.
-    """
+    """Two concurrent writers: the first begins first and commits last, the second commits in between."""
 
     name: str
     about: str
@@ -78,174 +69,120 @@ def make_table(spark: SparkSession, folder: Path) -> None:
     writer.option("delta.enableDeletionVectors", "false").save(uri(folder))
 
 
-class Held:
-    """A writer in its own thread, which Delta holds before its commit until `release` is called.
+class PausedWriter:
+    """A writer in its own thread, which Delta pauses before its commit until `release` is called.
 
     Uses the observer of Delta's own tests of concurrent transactions
     (fuzzer.PhaseLockingTransactionExecutionObserver, in Delta's JAR). A second transaction of the thread,
-    which OPTIMIZE begins after a conflict, is observed but not held.
+    which OPTIMIZE begins after a conflict, is observed but not paused.
+
+    Raises:
+        SessionError: The session's JVM can't be reached.
+        RunFailedError: The function ended without a commit.
     """
 
-    def __init__(self, spark: SparkSession, write: Callable[[], object]):
-        """Start the writer, and wait until its transaction has read and written everything.
-
-        Args:
-            spark: The session.
-            write: The function to run; it has to commit to one Delta table.
-
-        Raises:
-            SessionError: The session's JVM can't be reached.
-            RunFailedError: The function ended without a commit.
-        """
+    def __init__(self, spark: SparkSession, write: Callable[[], object]) -> None:
+        """Start a function that commits to a table, and wait until it has read and written everything."""
         check_jvm(spark, "no transaction can be held there: use the session of get_spark().")
-        self._threads = java_class(spark, f"{_DELTA}.TransactionExecutionObserver")
-        nobody = f"{_DELTA}.NoOpTransactionExecutionObserver$"
-        self._nobody = getattr(java_class(spark, nobody), "MODULE$")
+        threads = java_class(spark, f"{_DELTA}.TransactionExecutionObserver")
+        no_observer = getattr(java_class(spark, f"{_DELTA}.NoOpTransactionExecutionObserver$"), "MODULE$")
         phases = java_class(spark, f"{_DELTA}.fuzzer.OptimisticTransactionPhases")
         observer = java_class(spark, f"{_DELTA}.fuzzer.PhaseLockingTransactionExecutionObserver")
-        self._first, self._second = (observer(phases.forName(name)) for name in ("first", "second"))
-        self._commit = self._first.phases().commitPhase()
-        for current, following in ((self._first, self._second), (self._second, self._nobody)):
+        first, second = self._observers = [observer(phases.forName(name)) for name in ("first", "second")]
+        self._commit = first.phases().commitPhase()
+        for current, following in ((first, second), (second, no_observer)):
             locks = current.phaseLocks()
-            for i in range(locks.size()):
-                if not locks.apply(i).equals(self._commit):
-                    locks.apply(i).entryBarrier().unblock()
+            for lock in map(locks.apply, range(locks.size())):
+                if not lock.equals(self._commit):
+                    lock.entryBarrier().unblock()
             current.setNextObserver(following, True)
             # Otherwise the thread would wait here before it uses the next observer.
             locks.last().exitBarrier().unblock()
-        self._outcome = in_thread(spark, lambda: self._run(write))
+
+        def run() -> None:
+            # Delta keeps the observer per thread.
+            threads.setObserver(first)
+            try:
+                write()
+            finally:
+                threads.setObserver(no_observer)
+
+        self._outcome = in_thread(spark, run)
         while not self._commit.hasReached():
             if self._outcome.done():
-                error = self._outcome.exception()
-                raise RunFailedError(
-                    f"The writer ended before its commit: {error or 'it changed nothing'}."
-                ) from None
+                error = self._outcome.exception() or "it changed nothing"
+                raise RunFailedError(f"The writer ended before its commit: {error}.") from None
             time.sleep(_POLL_SECONDS)
 
     def release(self) -> BaseException | None:
-        """Let the writer try its commit, and wait until it ends.
-
-        Returns:
-            The exception that it raised; None if it committed.
-        """
+        """Let the writer commit, wait until it ends, and return the exception that it raised, if any."""
         self._commit.entryBarrier().unblock()
         return self._outcome.exception()
 
     @property
     def num_transactions(self) -> int:
         """Number of transactions that the writer has begun, 2 at most."""
-        observers = (self._first, self._second)
-        return sum(observer.phases().initialPhase().hasEntered() for observer in observers)
-
-    def _run(self, write: Callable[[], object]) -> None:
-        # Delta keeps the observer per thread.
-        self._threads.setObserver(self._first)
-        try:
-            write()
-        finally:
-            self._threads.setObserver(self._nobody)
+        return sum(observer.phases().initialPhase().hasEntered() for observer in self._observers)
 
 
-def _rewrite(spark: SparkSession, table: Path) -> None:
-    rows = spark.read.format("delta").load(uri(table)).repartition(1)
-    rows.write.format("delta").mode("overwrite").option("dataChange", "false").save(uri(table))
-
-
-def _write_batch(spark: SparkSession, table: Path) -> None:
-    rows = spark.range(100, 110, 1, 1).selectExpr("id", "'a' AS p")
-    rows.write.format("delta").mode("append").options(txnAppId="feed", txnVersion="0").save(uri(table))
-
-
-def _insert(name: str, into: str, ids: range, removes: range = range(0)) -> Writer:
+def _insert(name: str, into: str, ids: range, removes: range = _NONE) -> Writer:
     rows = f"SELECT id, 'a' FROM range({ids.start}, {ids.stop}, 1, 1)"
     return Writer(name, f"INSERT {into} {{table}} {rows}", ids, removes)
 
 
+def _twice(writer: Writer) -> tuple[Writer, Writer]:
+    return replace(writer, name=f"first {writer.name}"), replace(writer, name=f"second {writer.name}")
+
+
 _APPEND = _insert("append", "INTO", range(100, 110))
-_OVERWRITE = _insert("overwrite", "OVERWRITE", range(200, 210), removes=range(200))
 _DELETE = Writer("delete", "DELETE FROM {table} WHERE id < 5", removes=range(5))
 _DELETE_IN_A = Writer("delete in a", "DELETE FROM {table} WHERE p = 'a' AND id < 5", removes=range(5))
 _DELETE_IN_B = Writer("delete in b", "DELETE FROM {table} WHERE p = 'b' AND id >= 35", removes=range(35, 40))
-_ADD_COLUMN = Writer("ADD COLUMN", "ALTER TABLE {table} ADD COLUMN note STRING")
 _COMPACTION = Writer("compaction", "OPTIMIZE {table}")
 _COMPACTION_OF_A = Writer("compaction of a", "OPTIMIZE {table} WHERE p = 'a'")
-_REWRITE = Writer(
-    "rewrite",
+_BATCH = 'rows.write.format("delta").mode("append").options(txnAppId="feed", txnVersion="0").save({table})'
+_REWRITE = (
     'spark.read.format("delta").load({table}).repartition(1)'
-    '.write.format("delta").mode("overwrite").option("dataChange", "false").save({table})',
-    write=_rewrite,
+    '.write.format("delta").mode("overwrite").option("dataChange", "false").save({table})'
 )
-_STREAM_BATCH = Writer(
-    "first run",
-    'rows.write.format("delta").mode("append").options(txnAppId="feed", txnVersion="0").save({table})',
-    adds=range(100, 110),
-    write=_write_batch,
-)
-
+_WRITERS = {
+    "append": _APPEND,
+    "delete": _DELETE,
+    "compaction": _COMPACTION,
+    "overwrite": _insert("overwrite", "OVERWRITE", range(200, 210), removes=range(200)),
+    "rewrite": Writer("rewrite", _REWRITE, is_python=True),
+    "ADD COLUMN": Writer("ADD COLUMN", "ALTER TABLE {table} ADD COLUMN note STRING"),
+}
+# The scenarios whose names are not "first with second".
+_PAIRS = {
+    "append with append": (_twice(_APPEND)[0], _insert("second append", "INTO", range(200, 210))),
+    "one batch by two runs": _twice(Writer("run", _BATCH, range(100, 110), is_python=True)),
+    "two deletes of the same rows": _twice(_DELETE),
+    "two deletes in two partitions": (_DELETE_IN_A, _DELETE_IN_B),
+    "compaction with delete elsewhere": (_COMPACTION_OF_A, _DELETE_IN_B),
+    "two compactions": _twice(_COMPACTION),
+}
+_OWN_ROWS = "while the table is overwritten with its own rows, with dataChange=false."
+_ABOUT = {
+    "append with append": "Two feeds append rows at the same time.",
+    "one batch by two runs": "A stream was started twice, and both runs write the same batch.",
+    "two deletes of the same rows": "Two people delete the same rows; each writes the other rows of the file "
+    "again.",
+    "two deletes in two partitions": "Two people delete rows in different partitions, which their predicates "
+    "name.",
+    "compaction with append": "Rows are appended during OPTIMIZE.",
+    "compaction with delete": "Rows are deleted in files that OPTIMIZE has rewritten but not committed yet.",
+    "compaction with delete elsewhere": "Rows are deleted in one partition during OPTIMIZE of the other.",
+    "delete with compaction": "OPTIMIZE commits during a delete.",
+    "two compactions": "Two jobs compact the same files.",
+    "compaction with ADD COLUMN": "The table gets a column during OPTIMIZE.",
+    "append with ADD COLUMN": "The table gets a column during an append.",
+    "overwrite with append": "Rows are appended during an overwrite.",
+    "delete with append": "Rows are appended during a delete.",
+    "rewrite with append": f"Rows are appended {_OWN_ROWS}",
+    "rewrite with delete": f"Rows are deleted {_OWN_ROWS}",
+}
 SCENARIOS = {
-    scenario.name: scenario
-    for scenario in (
-        Scenario(
-            "append with append",
-            "Two feeds append rows at the same time.",
-            replace(_APPEND, name="first append"),
-            _insert("second append", "INTO", range(200, 210)),
-        ),
-        Scenario(
-            "one batch by two runs",
-            "A stream was started twice, and both runs write the same batch.",
-            _STREAM_BATCH,
-            replace(_STREAM_BATCH, name="second run"),
-        ),
-        Scenario(
-            "two deletes of the same rows",
-            "Two people delete the same rows; each writes the other rows of the file again.",
-            replace(_DELETE, name="first delete"),
-            replace(_DELETE, name="second delete"),
-        ),
-        Scenario(
-            "two deletes in two partitions",
-            "Two people delete rows in different partitions, which their predicates name.",
-            _DELETE_IN_A,
-            _DELETE_IN_B,
-        ),
-        Scenario("compaction with append", "Rows are appended during OPTIMIZE.", _COMPACTION, _APPEND),
-        Scenario(
-            "compaction with delete",
-            "Rows are deleted in files that OPTIMIZE has rewritten but not committed yet.",
-            _COMPACTION,
-            _DELETE,
-        ),
-        Scenario(
-            "compaction with delete elsewhere",
-            "Rows are deleted in one partition during OPTIMIZE of the other.",
-            _COMPACTION_OF_A,
-            _DELETE_IN_B,
-        ),
-        Scenario("delete with compaction", "OPTIMIZE commits during a delete.", _DELETE, _COMPACTION),
-        Scenario(
-            "two compactions",
-            "Two jobs compact the same files.",
-            replace(_COMPACTION, name="first compaction"),
-            replace(_COMPACTION, name="second compaction"),
-        ),
-        Scenario(
-            "compaction with ADD COLUMN", "The table gets a column during OPTIMIZE.", _COMPACTION, _ADD_COLUMN
-        ),
-        Scenario("append with ADD COLUMN", "The table gets a column during an append.", _APPEND, _ADD_COLUMN),
-        Scenario("overwrite with append", "Rows are appended during an overwrite.", _OVERWRITE, _APPEND),
-        Scenario("delete with append", "Rows are appended during a delete.", _DELETE, _APPEND),
-        Scenario(
-            "rewrite with append",
-            "Rows are appended while the table is overwritten with its own rows, with dataChange=false.",
-            _REWRITE,
-            _APPEND,
-        ),
-        Scenario(
-            "rewrite with delete",
-            "Rows are deleted while the table is overwritten with its own rows, with dataChange=false.",
-            _REWRITE,
-            _DELETE,
-        ),
-    )
+    name: Scenario(name, about, *(_PAIRS.get(name) or map(_WRITERS.__getitem__, name.split(" with "))))
+    for name, about in _ABOUT.items()
 }

@@ -1,5 +1,6 @@
-"""The labs of the lessons: what moves, what is said and drawn then, and that it is true."""
+"""What a lab is made of, and the labs of the lessons: what moves, what is said and drawn then."""
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +9,8 @@ import deltalake
 import pyarrow as pa
 import pytest
 from course import labs
-from course.lab import Lab
+from course.lab import Choice, Finding, Lab, Steps, run
+from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
 
 import compaction_kit as ck
@@ -16,7 +18,87 @@ from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.table import Table
-from compaction_kit.text import KIB
+from compaction_kit.text import KIB, format_size
+from tests import folders
+from tests.displayed import outputs_of
+
+LINES = "from course import figures\n\nfigures.waiting({'before': (files, 2.0), 'after': (1, 0.1)})"
+
+
+def lab() -> Lab:
+    def compute(size: int, where: str) -> Finding:
+        if where == "nowhere":
+            raise InvalidArgumentError('"nowhere" is no place: choose another one.')
+        return Finding(f"{size} bytes < {where}", run(LINES, {"files": size}), LINES)
+
+    return Lab(
+        compute,
+        size=Steps("Size", (KIB, 4 * KIB, 16 * KIB), KIB, format_size),
+        where=Choice("Where", {"here": "a", "there": "b", "nowhere": "nowhere"}, "a"),
+    )
+
+
+def test_a_control_that_moves_changes_sentence_and_figure() -> None:
+    shown = lab()
+    assert "1024 bytes &lt; a" in shown.sentence.value
+    assert shown.values == {"size": KIB, "where": "a"}
+    first = shown.image.value
+    # As the page sets them.
+    shown.controls["size"].value = 2
+    shown.controls["where"].value = "b"
+    assert shown.controls["size"].text == "16 KiB"
+    assert "16384 bytes &lt; b" in shown.sentence.value
+    assert isinstance(shown.figure, Figure)
+    assert "16,384 files" in str(shown.figure.get_label())
+    assert shown.image.value != first
+    assert "figures.waiting(" in shown.code.value
+    assert shown.as_code() == LINES
+
+
+def test_what_cant_be_computed_is_a_sentence_until_it_can() -> None:
+    shown = lab()
+    shown.move(where="nowhere")
+    assert "&quot;nowhere&quot; is no place: choose another one." in shown.failure.value
+    assert (shown.figure, shown.as_code()) == (None, "")
+    assert (shown.sentence.value, shown.code.value) == ("", "")
+    # The figure's room stays.
+    assert re.fullmatch(
+        r'<div style="aspect-ratio: [\d.]+ / [\d.]+; max-width: [\d.]+in"></div>', shown.room.value
+    )
+    assert "is no place" in outputs_of(shown)[1]["text/html"]
+    shown.move(where="b")
+    assert shown.failure.value == ""
+    assert "<svg" in shown.image.value
+    assert shown.room.value == ""
+
+
+@pytest.mark.parametrize(
+    ("moved", "what"), [({"size": 5}, "Size can't be 5: choose one of 1024"), ({"time": 1}, '"time": choose')]
+)
+def test_a_value_or_control_that_isnt_there_is_refused(moved: dict[str, int], what: str) -> None:
+    shown = lab()
+    with pytest.raises(InvalidArgumentError, match=what):
+        shown.move(**moved)
+    assert shown.values == {"size": KIB, "where": "a"}
+    with pytest.raises(InvalidArgumentError, match="Where"):
+        Choice("Where", {"here": "a"}, "b")
+
+
+def test_what_is_saved_or_exported_has_the_sentence_and_the_figure() -> None:
+    alive, still = outputs_of(lab())
+    assert alive["application/vnd.jupyter.widget-view+json"]["model_id"]
+    # Nothing but the widget: where it can't live, the still alone is seen.
+    assert (alive["text/html"], alive["text/plain"]) == ("", "")
+    assert still["text/plain"] == "1024 bytes < a"
+    assert "1024 bytes &lt; a" in still["text/html"]
+    assert "<svg" in still["text/html"]
+    assert "figures.waiting" not in still["text/html"], "the folded code"
+
+
+def test_lines_give_the_value_of_the_last_one() -> None:
+    assert run("files = 365 * airports\nfiles + 1", {"airports": 3}) == 1_096
+    with pytest.raises(InvalidArgumentError, match="end with an expression"):
+        run("files = 1")
 
 
 def told(lab: Lab) -> str:
@@ -175,3 +257,36 @@ def test_optimize_runs_as_chosen_and_its_timeline_is_shown(spark: SparkSession, 
     lab.move(max_threads=15)
     assert lab.failure.value == ""
     assert "measure(15, False)" in lab.as_code()
+
+
+def test_time_retention_and_a_version_to_keep_decide_what_is_lost(tmp_path: Path) -> None:
+    path = Path(shaped_table(tmp_path / "table", partitions=0, files=4, rows=100, commits=4))
+    # Of the files of versions 1 and 2; each is in all versions up to the fourth.
+    deltalake.DeltaTable(path).delete("id < 150")
+    table, before = ck.open_table(path), folders.listing(path)
+    lab = labs.vacuum(table, days=0)
+
+    def lost() -> list[int]:
+        """What the lab's lines plan, of which figure and sentence tell as well."""
+        assert lab.finding is not None, lab.failure.value
+        vacuum = run(lab.as_code().removesuffix(".plot()"), {"table": table})
+        count = len(vacuum.versions_lost)
+        assert str(lab.finding.figure.get_label()).startswith(
+            f"VACUUM would cost {count} of 6 readable versions" if count else "VACUUM would delete nothing"
+        )
+        assert ("would be lost" in lab.finding.sentence) == bool(count)
+        return list(vacuum.versions_lost)
+
+    assert lost() == []
+    lab.move(days=8)
+    assert lost() == [1, 2, 3, 4]
+    lab.move(keep=(1,))
+    assert lost() == [2, 3, 4]
+    lab.move(keep=(), retention=9)
+    assert lost() == []
+    lab.move(retention=6)
+    assert "6 days&quot; is shorter than the 168 hours" in lab.failure.value
+    assert lab.figure is None
+    lab.move(retention=7)
+    assert lost() == [1, 2, 3, 4]
+    assert folders.listing(path) == before

@@ -9,7 +9,7 @@ import deltalake
 import pytest
 from course import races
 from course.races import Story
-from course.writers import Held
+from course.writers import PausedWriter
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
@@ -18,9 +18,9 @@ from tests import folders
 
 pytestmark = pytest.mark.spark
 
-# What the first writer's tries came to, and what it was told.
+# The outcomes of the first writer's attempts, and its exception.
 BOTH = (["taken", "committed"], None)
-ANEW = (["refused", "committed"], None)
+RETRIED = (["refused", "committed"], None)
 READ_TOO_LITTLE = (["refused"], "ConcurrentAppendException")
 EXPECTED = {
     "append with append": BOTH,
@@ -32,7 +32,7 @@ EXPECTED = {
     "compaction with delete elsewhere": BOTH,
     "delete with compaction": READ_TOO_LITTLE,
     "two compactions": (["refused", "gave up"], "ConcurrentDeleteReadException"),
-    "compaction with ADD COLUMN": ANEW,
+    "compaction with ADD COLUMN": RETRIED,
     "append with ADD COLUMN": (["refused"], "MetadataChangedException"),
     "overwrite with append": READ_TOO_LITTLE,
     "delete with append": READ_TOO_LITTLE,
@@ -79,7 +79,7 @@ def test_every_scenario_is_played() -> None:
 
 
 @each_story
-def test_a_story_ends_as_delta_rules(stories: Stories, name: str) -> None:
+def test_a_story_ends_as_delta_rules_and_no_row_is_lost(stories: Stories, name: str) -> None:
     story = stories[name]
     outcomes, exception = EXPECTED[name]
     assert story.attempts["outcome"].to_pylist() == ["committed", *outcomes]
@@ -88,37 +88,29 @@ def test_a_story_ends_as_delta_rules(stories: Stories, name: str) -> None:
     assert story.winners == ((second, first) if exception is None else (second,))
     assert story.versions == (0, 1 if exception else 2)
     assert (f"the {second} won" in story.finding) == (exception is not None)
-
-
-@each_story
-def test_rows_are_as_if_the_winners_had_come_one_after_another(stories: Stories, name: str) -> None:
-    story = stories[name]
+    # The rows are as if the winners had come one after another, for a reader without Spark too.
     assert (story.rows_lost, story.rows_doubled) == (0, 0)
     assert story.ids_after == story.ids_expected
     assert len(story.ids_before) == 40
+    ids = deltalake.DeltaTable(story.table).to_pyarrow_table(columns=["id"])["id"]
+    assert sorted(ids.to_pylist()) == list(story.ids_after)
 
 
 @each_story
-def test_the_commits_told_are_those_of_the_log(stories: Stories, name: str) -> None:
+def test_the_commits_of_a_story_are_those_of_the_log(stories: Stories, name: str) -> None:
     story = stories[name]
-    told = [row for row in story.attempts.to_pylist() if row["outcome"] == "committed"]
+    commits = [row for row in story.attempts.to_pylist() if row["outcome"] == "committed"]
     files = sorted((story.table / "_delta_log").glob("*.json"))[1:]
-    assert [row["version"] for row in told] == [int(file.stem) for file in files]
-    for row, file in zip(told, files, strict=True):
+    assert [row["version"] for row in commits] == [int(file.stem) for file in files]
+    for row, file in zip(commits, files, strict=True):
         info = next(json.loads(line)["commitInfo"] for line in file.open() if '"commitInfo"' in line)
         assert (row["operation"], row["isolation_level"]) == (info["operation"], info["isolationLevel"])
         assert (row["read_version"], row["is_blind_append"]) == (info["readVersion"], info["isBlindAppend"])
     # The other one's version was taken when the first came to it.
     assert story.attempts["read_version"].to_pylist()[:2] == [0, 0]
     assert story.attempts["version"].to_pylist()[:2] == [1, 1]
-    is_snapshot = told[-1]["isolation_level"] == "SnapshotIsolation"
+    is_snapshot = commits[-1]["isolation_level"] == "SnapshotIsolation"
     assert is_snapshot == (name in SNAPSHOT_ISOLATION | {"two compactions", "delete with compaction"})
-
-
-@each_story
-def test_a_reader_without_spark_reads_the_same_rows(stories: Stories, name: str) -> None:
-    ids = deltalake.DeltaTable(stories[name].table).to_pyarrow_table(columns=["id"])["id"]
-    assert sorted(ids.to_pylist()) == list(stories[name].ids_after)
 
 
 @pytest.mark.parametrize(
@@ -135,23 +127,27 @@ def test_a_compaction_that_won_left_one_file_a_partition_and_the_appended_one(
     assert open_table(stories[name].table).files().num_files == num_files
 
 
-def test_after_a_metadata_change_optimize_commits_from_the_newer_version(
+def test_optimize_commits_again_after_a_metadata_change_and_gives_up_if_its_files_are_gone(
     stories: Stories,
 ) -> None:
     tries = stories["compaction with ADD COLUMN"].attempts
     assert tries["read_version"].to_pylist() == [0, 0, 1]
     assert tries["version"].to_pylist() == [1, 1, 2]
     assert "in a new transaction" in stories["compaction with ADD COLUMN"].why
-
-
-def test_optimize_looks_again_and_gives_up_where_its_files_are_gone(stories: Stories) -> None:
-    last = stories["compaction with delete"].attempts.to_pylist()[-1]
+    story = stories["compaction with delete"]
+    last = story.attempts.to_pylist()[-1]
     assert (last["read_version"], last["version"], last["outcome"]) == (1, None, "gave up")
+    page = story._repr_html_()
+    for text in ("ConcurrentDeleteReadException", "gave up", "<svg role="):
+        assert text in page
 
 
 @each_story
-def test_deltas_own_words_are_told(stories: Stories, name: str) -> None:
-    refusal = stories[name].refusal
+def test_a_story_has_deltas_own_words_in_values_that_json_has(stories: Stories, name: str) -> None:
+    story = stories[name]
+    values = json.loads(json.dumps(story.to_dict()))
+    assert values["scenario"]["first"]["statement"] == story.scenario.first.statement
+    refusal = story.refusal
     if EXPECTED[name][1] is None:
         assert refusal is None
         return
@@ -166,17 +162,9 @@ def test_deltas_own_words_are_told(stories: Stories, name: str) -> None:
     assert refusal.condition.split(".")[0] == conditions[refusal.exception]
     assert re.search("concurrent|at the same time", refusal.message)
     assert "\n" not in refusal.message
-    assert "{" not in stories[name].why
-    for words in (refusal.exception, refusal.condition, stories[name].why):
-        assert words in stories[name].summary()
-
-
-@each_story
-def test_a_story_is_told_in_values_that_json_has(stories: Stories, name: str) -> None:
-    story = stories[name]
-    values = json.loads(json.dumps(story.to_dict()))
-    assert values["scenario"]["first"]["statement"] == story.scenario.first.statement
-    assert "write" not in values["scenario"]["first"]
+    assert "{" not in story.why
+    for words in (refusal.exception, refusal.condition, story.why):
+        assert words in story.summary()
 
 
 def test_a_story_played_again_is_the_same_and_in_a_folder_of_its_own(
@@ -188,13 +176,6 @@ def test_a_story_played_again_is_the_same_and_in_a_folder_of_its_own(
     assert again.table.parent == story.table.parent
     assert again.attempts == story.attempts
     assert (again.refusal is None, again.ids_after) == (story.refusal is None, story.ids_after)
-
-
-def test_a_story_draws_itself(stories: Stories) -> None:
-    page = stories["compaction with delete"]._repr_html_()
-    assert "ConcurrentDeleteReadException" in page
-    assert "gave up" in page
-    assert "<svg role=" in page
 
 
 def test_an_unknown_scenario_is_refused(tmp_path: Path) -> None:
@@ -213,8 +194,8 @@ def test_nothing_is_played_within_a_table(spark: SparkSession, shaped: Path) -> 
     assert folders.listing(shaped) == before
 
 
-def test_a_writer_that_never_commits_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_writer_that_never_commits_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(RunFailedError, match="ended before its commit: it changed nothing"):
-        Held(spark, lambda: spark.range(3).collect())
+        PausedWriter(spark, lambda: spark.range(3).collect())
     with pytest.raises(RunFailedError, match="ended before its commit: out of ink"):
-        Held(spark, lambda: (_ for _ in ()).throw(OSError("out of ink")))
+        PausedWriter(spark, lambda: (_ for _ in ()).throw(OSError("out of ink")))

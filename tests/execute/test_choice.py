@@ -1,17 +1,14 @@
 """Which strategy "auto" picks, and which options go with which."""
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table, plots
 from compaction_kit.errors import UnsupportedTableError
-from tests import folders, handmade
 from tests.execute.test_optimize import assert_done_as_planned
 from tests.releases import since_delta
 
@@ -80,9 +77,25 @@ def test_auto_is_optimize_where_pyarrow_would_read_other_timestamps(
     assert result.reason.startswith(f"optimize, because {told}")
 
 
-def test_auto_is_arrow_for_other_orders(spark: SparkSession, changed: Path) -> None:
-    result = open_table(changed).plan_compaction(max_file_size="10 KiB", order="id").run(verify=False)
-    assert result.strategy == "arrow"
+def test_where_a_bin_of_each_partition_is_refused_the_result_is_that_of_optimize(
+    spark: SparkSession, tmp_path: Path, confs: Callable[[str, str], None]
+) -> None:
+    folder = tmp_path / "table"
+    for codec, files, rows in (("snappy", 3, 30_000), ("lz4", 2, 20)):
+        confs("spark.sql.parquet.compression.codec", codec)
+        frame = spark.range(0, rows, 1, files)
+        frame.write.format("delta").mode("append").save(str(folder))
+    largest = sorted(open_table(folder).files().sizes.tolist())[-2:]
+    plan = open_table(folder).plan_compaction(max_file_size=sum(largest))
+    assert plan.bins["num_files"].to_pylist() == [3, 2]
+    with pytest.raises(
+        UnsupportedTableError, match=r'Hadoop-framed LZ4, .*: run it with strategy="optimize"'
+    ):
+        plan.run(strategy="arrow")
+    result = plan.run()
+    assert (result.strategy, result.refusals, result.as_planned) == ("optimize", {}, True)
+    assert result.reason.startswith("optimize, because a file is compressed with Hadoop-framed LZ4")
+    assert result.batches["strategy"].to_pylist() == ["optimize"]
 
 
 def test_optimize_goes_by_the_sessions_settings_and_its_jobs_are_on_the_timeline(
@@ -96,39 +109,3 @@ def test_optimize_goes_by_the_sessions_settings_and_its_jobs_are_on_the_timeline
     spans = result.timeline.to_pylist()
     assert [span["step"] for span in spans] == ["rewrite"] * 3
     assert all(span["seconds"] > 0 and span["bin_id"] is None for span in spans)
-
-
-def test_a_narrow_range_reads_fewer_files_after_a_plan_by_column_than_after_optimize(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    folder = tmp_path / "by column"
-    commits: list[list[handmade.Action]] = []
-    for start in range(0, 40_000, 10_000):
-        # Later rows are fewer, so that sizes don't go by time.
-        count = 1_000 - start // 80
-        commits.append([])
-        for first in range(start, start + 10 * count, count):
-            ids = pa.table({"id": range(first, first + count)})
-            action = handmade.write_data(folder, f"{first}.parquet", ids)
-            stats = {
-                "minValues": {"id": first},
-                "maxValues": {"id": first + count - 1},
-                "nullCount": {"id": 0},
-            }
-            action["add"]["stats"] = json.dumps({"numRecords": count, **stats})
-            commits[-1].append(action)
-    handmade.write_log(folder, *commits)
-    other = folders.copy(folder, tmp_path / "by size")
-    query = f"SELECT sum(id) FROM `{folder.name}` WHERE id BETWEEN 15000 AND 15100"
-    touched = {}
-    for table, options in ((folder, {"order": "id"}), (other, {"order": "size"})):
-        plan = open_table(table).plan_compaction(max_file_size="40 KiB", **options)  # type: ignore[arg-type]
-        result = plan.run(strategy="arrow", verify=False)
-        said = [json.loads(add["stats"]) for add in handmade.actions_of(table, 4, "add")]
-        bounds = [(one["minValues"]["id"], one["maxValues"]["id"]) for one in said]
-        touched[table] = sum(least <= 15_100 and most >= 15_000 for least, most in bounds)
-        if table == folder:
-            # As Spark finds them, too.
-            reads = result.measure_reads(query, repeats=1)
-            assert (reads.same_result, reads.files_after) == (True, touched[table])
-    assert touched[folder] == 1 < touched[other]

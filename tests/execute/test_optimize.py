@@ -14,9 +14,9 @@ from compaction_kit import open_table
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import StalePlanError, UnsupportedTableError
 from compaction_kit.execute import CompactionResult
-from tests import deltas_view, handmade
+from tests import handmade
 from tests.handmade import actions_of
-from tests.releases import GROUPS_BY_TYPE, since_spark
+from tests.releases import since_spark
 
 pytestmark = pytest.mark.spark
 
@@ -82,40 +82,11 @@ def test_a_predicate_confines_it_and_then_there_is_nothing_left_to_do(
     assert table.version == 5
 
 
-def test_large_files_with_many_deleted_rows_are_rewritten(
-    spark: SparkSession, copy_of: Callable[[Path], Path], lived: Path
+def test_with_the_setting_off_values_that_only_look_different_are_partitions_of_their_own(
+    spark: SparkSession, tmp_path: Path, confs: SetConf
 ) -> None:
-    folder = copy_of(lived)
-    # As it was before the compaction: 3 files of 10 rows a partition.
-    handmade.remove_commits(folder, 3, 4)
-    deltas_view.forget(spark)
-    table = open_table(folder)
-    files = table.files().to_arrow()
-    deleted = zip(*(files[name].to_pylist() for name in DELETED_ROWS), strict=True)
-    assert Counter(deleted) == {("0", 3): 1, ("0", 1): 1, ("0", None): 1, ("1", 1): 1, ("1", None): 2}
-    plan = table.plan_compaction(min_file_size=1)
-    # The lone file with a vector in the other partition stays, and so do those without one.
-    assert plan.bins["partition.p"].to_pylist() == ["0"]
-    result = plan.run(strategy="optimize")
-    assert result.verified is True
-    assert_done_as_planned(folder, plan, result)
-    assert rows_by_bin(folder, 3) == [16]
-    (removed, other) = actions_of(folder, 3, "remove")
-    assert {removed["deletionVector"]["cardinality"], other["deletionVector"]["cardinality"]} == {1, 3}
-
-
-DELETED_ROWS = ("partition.p", "deletion_vector_cardinality")
-
-
-# The files of 1 and 01 on one day.
-NORMALIZED = [4] if GROUPS_BY_TYPE else []
-
-
-@pytest.mark.parametrize(("by_type", "num_files"), [("true", [2, 2, *NORMALIZED]), ("false", [2, 2])])
-def test_values_that_only_look_different_are_one_partition_and_empty_text_stands_alone(
-    spark: SparkSession, tmp_path: Path, confs: SetConf, by_type: str, num_files: list[int]
-) -> None:
-    confs("spark.databricks.delta.normalizePartitionValuesOnRead", by_type)
+    """Random tables have it on, and "" among other values."""
+    confs("spark.databricks.delta.normalizePartitionValuesOnRead", "false")
     types = {"n": "integer", "d": "date"}
     same_day = ["2024-01-01", "2024-1-1"]
     values = [(n, d) for n in ("1", "01") for d in same_day] + [
@@ -132,7 +103,7 @@ def test_values_that_only_look_different_are_one_partition_and_empty_text_stands
     ]
     handmade.write_log(tmp_path, [handmade.metadata({"id": "long", **types}, list(types)), *adds])
     plan = open_table(tmp_path).plan_compaction()
-    assert sorted(plan.bins["num_files"].to_pylist()) == num_files
+    assert sorted(plan.bins["num_files"].to_pylist()) == [2, 2]
     result = plan.run(strategy="optimize")
     assert result.verified is True
     assert_done_as_planned(tmp_path, plan, result)

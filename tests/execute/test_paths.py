@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import CompactionKitError
-from compaction_kit.log.paths import canonical_paths, is_outside, places
+from compaction_kit.log.paths import canonical_paths, places
 from compaction_kit.storage import open_store
 from tests import deltas_view, handmade
 from tests.chance import examples
@@ -102,7 +102,7 @@ def check_compaction(spark: SparkSession, world: World, strategy: str) -> None:
     assert world.outside() == outside
     added = set(table.files().to_arrow()["path"].to_pylist()) - set(files["path"].to_pylist())
     new = places(pa.array(sorted(added), pa.string()), table.handle.store)
-    assert not any(is_outside(new).to_pylist())
+    assert not any(path.startswith("/") or "://" in path for path in new.to_pylist())
     assert all(os.path.realpath(table.path / path).startswith(f"{table.path}/") for path in new.to_pylist())
     assert set(table.versions()["readable"].to_pylist()) == {"yes"}
 
@@ -147,17 +147,6 @@ def test_arrow_does_not_write_through_a_link_that_leaves_the_table(
     before = world.outside()
     assert open_table(world.table, spark).plan_compaction().run(strategy="arrow").as_planned
     assert world.outside() == before
-
-
-def test_another_writer_that_removed_a_file_by_another_spelling_is_in_the_way(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    world = World(tmp_path)
-    world.write([world.add(number, form) for number, form in enumerate(["./{n}", "{b}/t/{n}", "x/../{n}"])])
-    plan = open_table(world.table, spark).plan_compaction()
-    plan.run(strategy="optimize")
-    removes = handmade.actions_of(world.table, 2, "remove")
-    assert {remove["path"] for remove in removes} == set(plan.files["path"].to_pylist())
 
 
 @pytest.mark.parametrize("path", ["s3://bucket/f", "file://localhost/f", "a b", "a:b"])

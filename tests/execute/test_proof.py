@@ -125,16 +125,6 @@ def test_what_spark_can_not_read_is_not_rewritten(
     assert folders.listing(folder).keys() == before
 
 
-@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_a_run_of_pyarrow_cancelled_during_the_comparison_commits_nothing(
-    spark: SparkSession, changed: Path, error: type[BaseException]
-) -> None:
-    before = folders.listing(changed).keys()
-    with pytest.raises(RunCancelled, match="nothing was committed, the table is as it was"):
-        open_table(changed).plan_compaction().run(strategy="arrow", progress=interrupted(error))
-    assert folders.listing(changed).keys() == before
-
-
 def test_where_that_would_undo_more_the_comparison_is_done_after_all(
     spark: SparkSession, changed: Path
 ) -> None:

@@ -2,34 +2,25 @@ import numpy as np
 import pytest
 
 from compaction_kit.execute import CompactionResult
-from compaction_kit.execute.result import BATCHES
-from compaction_kit.execute.work import TIMELINE
 from compaction_kit.verify import Fingerprint
 
 
 def result_of(
     fingerprint: Fingerprint | None, as_planned: bool = True, refusals: dict[int, str] | None = None
 ) -> CompactionResult:
+    before, after = np.array([4] * 1_201), np.array([1_024, 1_024, 4])
     return CompactionResult(
-        strategy="optimize",
-        reason="as asked for",
-        versions=(5,),
-        batches=BATCHES.empty_table(),
+        *("optimize", "as asked for", before, after, (5,)),
         num_bins=2,
         num_files_added=2,
         num_files_removed=1_200,
         bytes_added=2_048,
         bytes_removed=4_096,
         seconds=1.25,
-        conflicts=(),
         verified=True if fingerprint else None,
         fingerprint=fingerprint,
         refusals=refusals or {},
         as_planned=as_planned,
-        peak_bytes=0,
-        sizes_before=np.array([4] * 1_201),
-        sizes_after=np.array([1_024, 1_024, 4]),
-        timeline=TIMELINE.empty_table(),
     )
 
 

@@ -1,13 +1,11 @@
 """Plans run by the strategy "rewrite": the same rows in other files, whoever writes meanwhile."""
 
 import json
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from delta.tables import DeltaTable, IdentityGenerator
 from pyspark.sql import SparkSession
@@ -17,7 +15,6 @@ from compaction_kit import open_table
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import (
-    InvalidArgumentError,
     RunCancelled,
     StalePlanError,
     UnsupportedTableError,
@@ -25,7 +22,7 @@ from compaction_kit.errors import (
 )
 from compaction_kit.execute import CompactionResult, rewrite
 from tests import folders, handmade
-from tests.execute.meanwhile import commit_behind, once_rewriting
+from tests.execute.meanwhile import once_rewriting
 from tests.handmade import actions_of
 
 pytestmark = pytest.mark.spark
@@ -201,27 +198,6 @@ def test_a_column_filled_a_moment_before_it_begins_is_not_lost_in_silence(
     assert rows_of(spark, flat) == sorted(f'{{"id":{i},"x":7}}' for i in range(10))
 
 
-@pytest.fixture
-def many_bins(tmp_path: Path) -> Path:
-    """12 partitions of 3 files, which is time enough between the first file and the commit."""
-    return Path(shaped_table(tmp_path / "table", partitions=12, files=3, rows=30, commits=2))
-
-
-def test_rows_appended_meanwhile_stay_beside_it(spark: SparkSession, many_bins: Path) -> None:
-    plan = open_table(many_bins).plan_compaction()
-    source = plan.files["path"].to_pylist()[0]
-    rows = pq.ParquetFile(many_bins / source).read()
-    appended = handmade.write_data(many_bins, f"{source}-more.parquet", rows, {"part": "p0000"})
-    act = commit_behind(many_bins, plan.version + 1, [appended])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        result = plan.run(strategy="rewrite", progress=once_rewriting(act))
-    assert_rewritten(many_bins, plan, result, plan.version + 2)
-    assert result.fingerprint is not None
-    # What was appended was not touched, and is not compared.
-    assert result.fingerprint.num_rows == 12 * 3 * 30
-
-
 def test_a_cancelled_run_changes_nothing_and_settings_come_back(
     spark: SparkSession, changed: Path, confs: SetConf
 ) -> None:
@@ -252,6 +228,7 @@ def test_a_cancelled_run_changes_nothing_and_settings_come_back(
     assert spark.conf.get("spark.sql.files.ignoreCorruptFiles", None) is None
 
 
+@pytest.mark.nightly
 def test_features_that_it_keeps(spark: SparkSession, tmp_path: Path) -> None:
     """Generated columns, one of them a partition's; identity, defaults, constraints, lengths, a feed."""
     name = f"delta.`{tmp_path / 't'}`"
@@ -333,7 +310,7 @@ def assert_refused(folder: Path, options: dict[str, Any], reason: str) -> None:
     assert folders.listing(folder) == before
 
 
-def test_other_orders_and_empty_partition_values_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_empty_partition_values_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     metadata = handmade.metadata({"id": "long", "s": "string"}, ["s"])
     adds = [handmade.write_data(tmp_path, f"f{i}.parquet", rows_from(i), {"s": ""}) for i in range(2)]
     table = open_table(handmade.write_log(tmp_path, [metadata, *adds]))
@@ -341,8 +318,4 @@ def test_other_orders_and_empty_partition_values_are_refused(spark: SparkSession
         UnsupportedTableError, match='s is "" in some files, which a write would turn into null'
     ):
         table.plan_compaction().run(strategy="rewrite", verify=False)
-    for options in ({"order": "ingest"}, {"budget": 9_000}):
-        plan = table.plan_compaction(**options)  # type: ignore[arg-type]
-        with pytest.raises(InvalidArgumentError, match='run it with strategy="arrow"'):
-            plan.run(strategy="rewrite", verify=False)
     assert table.version == 0

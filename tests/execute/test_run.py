@@ -38,10 +38,10 @@ class Stop(Exception):
     pass
 
 
-def stop_at(step: str) -> Callable[[Progress], None]:
+def stop_at(step: str, error: type[BaseException]) -> Callable[[Progress], None]:
     def report(progress: Progress) -> None:
         if progress.step.startswith(step):
-            raise Stop(step)
+            raise error
 
     return report
 
@@ -96,12 +96,17 @@ def test_each_step_is_told_from_the_first_moment_with_its_own_measure_and_settin
     assert spark.conf.get(f"{CONF}.batchSize", None) is None
 
 
-@pytest.mark.parametrize("step", ["Preparing", "Committing"])
-def test_a_run_can_be_cancelled_until_it_commits(spark: SparkSession, changed: Path, step: str) -> None:
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [("Preparing", Stop), ("Comparing", Stop), ("Comparing", KeyboardInterrupt), ("Committing", Stop)],
+)
+def test_a_run_can_be_cancelled_until_it_commits(
+    spark: SparkSession, changed: Path, step: str, error: type[BaseException]
+) -> None:
     files = data_files(changed)
     with pytest.raises(RunCancelled, match="nothing was committed, the table is as it was") as caught:
-        open_table(changed).plan_compaction().run(strategy="arrow", progress=stop_at(step))
-    assert isinstance(caught.value.cause, Stop)
+        open_table(changed).plan_compaction().run(strategy="arrow", progress=stop_at(step, error))
+    assert isinstance(caught.value.cause, error)
     assert data_files(changed) == files
 
 
@@ -197,7 +202,9 @@ def test_a_writer_who_takes_everything_wins(spark: SparkSession, changed: Path, 
     assert (table.version, table.files().num_files) == (plan.version + 1, 0)
 
 
-@pytest.mark.parametrize("strategy", [pytest.param("optimize", marks=pytest.mark.nightly), "arrow"])
+@pytest.mark.parametrize(
+    "strategy", [pytest.param("optimize", marks=pytest.mark.nightly), "arrow", "rewrite"]
+)
 def test_rows_appended_meanwhile_are_kept_and_the_content_is_still_proved(
     spark: SparkSession, many_bins: Path, strategy: str
 ) -> None:

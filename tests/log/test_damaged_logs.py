@@ -1,7 +1,7 @@
 """A log of Delta's own, damaged file by file: the kit answers rightly, or refuses and names the file."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from tests import deltas_view, folders
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 
 Answer = list[dict[str, Any]]
-Damage = tuple[str, bytes | None]
 
 
 @pytest.fixture(scope="module", params=["classic", "v2"])
@@ -39,88 +38,47 @@ def whole(
     return table
 
 
-@pytest.fixture(scope="module")
-def places(request: pytest.FixtureRequest) -> Callable[[int], range]:
-    """Where to damage a file of some bytes: at a fixed stride, or at every byte of a small one."""
-    most = 5_000 if request.config.getoption("--long") else 3
-    return lambda size: range(0, size, -(-size // most) or 1)
-
-
 def answer(table: Path) -> Answer:
-    files = open_table(table).files().to_arrow().to_pylist()
-    return sorted(files, key=lambda file: file["path"])
+    return open_table(table).files().to_arrow().sort_by("path").to_pylist()
 
 
-def log_files(table: Path) -> list[Path]:
-    return sorted(path for path in (table / "_delta_log").rglob("*") if path.is_file())
-
-
-def cuts(data: bytes, places: range) -> Iterator[Damage]:
-    for place in places:
-        yield f"cut at {place}", data[:place]
-
-
-def flips(data: bytes, places: range) -> Iterator[Damage]:
-    for place in places:
+def damages(data: bytes, most: int) -> Iterator[tuple[str, bytes]]:
+    """What a file of some bytes may become: damaged at a fixed stride, or at every byte of a small one."""
+    for number, place in enumerate(range(0, len(data), -(-len(data) // most) or 1)):
         flipped = bytes([data[place] ^ 1 << place % 8])
         yield f"flipped at {place}", data[:place] + flipped + data[place + 1 :]
+        if number % 3 == 0:
+            yield f"cut at {place}", data[:place]
+            yield f"without 3 bytes at {place}", data[:place] + data[place + 3 :]
 
 
-def holes(data: bytes, places: range) -> Iterator[Damage]:
-    for place in places:
-        yield f"without 3 bytes at {place}", data[:place] + data[place + 3 :]
-
-
-class Damaged:
-    """Damages one file of a table at a time, and puts it right again."""
-
-    def __init__(self, table: Path):
-        self.table = table
-        self._numbers = itertools.count()
-
-    def wrong(self, file: Path, damages: Iterator[Damage], expected: Answer | None) -> list[str]:
-        """The damages of a file that led to another answer than the expected one, or to an unfit error."""
-        name = file.relative_to(self.table)
-        data = file.read_bytes()
-        found = []
-        for damage, content in damages:
-            # Under a new name the table is read anew, whatever was read of it before.
-            self.table = self.table.rename(self.table.with_name(f"damaged{next(self._numbers)}"))
-            if content is None:
-                (self.table / name).unlink()
-            else:
-                (self.table / name).write_bytes(content)
-            if (told := self._told(name, expected)) is not None:
-                found.append(f"{name} {damage}: {told}")
-            (self.table / name).write_bytes(data)
-        return found
-
-    def _told(self, name: Path, expected: Answer | None) -> str | None:
-        try:
-            answered = answer(self.table)
-        except CompactionKitError as error:
-            message = str(error)
-            version = log_file(name.name).version
-            is_named = name.name in message or (version is not None and f"version {version} " in message)
-            return None if is_named and "\n" not in message and message.endswith(".") else message
-        except Exception as error:
-            return repr(error)
-        # As Delta, the kit doesn't compare checkpoints with their checksums: pages have their own.
-        if expected is None or answered == expected or name.suffix == ".parquet":
-            return None
-        return "a wrong answer"
+def wrong(table: Path, name: Path, expected: Answer) -> str | None:
+    """What is wrong with reading a table of which one file is damaged; None for the answer or a sentence."""
+    try:
+        found = answer(table)
+    except CompactionKitError as error:
+        message, version = str(error), log_file(name.name).version
+        is_named = name.name in message or (version is not None and f"version {version} " in message)
+        return None if is_named and "\n" not in message and message.endswith(".") else message
+    except Exception as error:
+        return repr(error)
+    # As Delta, the kit doesn't compare checkpoints with their checksums: pages have their own.
+    return None if found == expected or name.suffix == ".parquet" else "a wrong answer"
 
 
 def test_damage_is_refused_or_does_not_matter(
-    whole: Path, tmp_path: Path, places: Callable[[int], range]
+    whole: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    expected = answer(whole)
-    damaged = Damaged(folders.copy(whole, tmp_path / "copy"))
-    wrong = []
-    names = [path.relative_to(whole) for path in log_files(whole)]
-    for name in names:
-        data = (whole / name).read_bytes()
-        here = places(len(data))
-        damages = itertools.chain(cuts(data, here[::3]), flips(data, here), holes(data, here[::3]))
-        wrong += damaged.wrong(damaged.table / name, damages, expected)
-    assert wrong == []
+    most = 5_000 if request.config.getoption("--long") else 3
+    expected, numbers, found = answer(whole), itertools.count(), list[str]()
+    table = folders.copy(whole, tmp_path / "copy")
+    for path in sorted(path for path in (whole / "_delta_log").rglob("*") if path.is_file()):
+        name, data = path.relative_to(whole), path.read_bytes()
+        for damage, content in damages(data, most):
+            # Under a new name the table is read again, whatever is in memory.
+            table = table.rename(table.with_name(f"damaged{next(numbers)}"))
+            (table / name).write_bytes(content)
+            if (reason := wrong(table, name, expected)) is not None:
+                found.append(f"{name} {damage}: {reason}")
+            (table / name).write_bytes(data)
+    assert found == []

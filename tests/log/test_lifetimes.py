@@ -17,27 +17,30 @@ def lives(table: Path) -> set[tuple[str, str | None, int, int | None]]:
     }
 
 
-def test_a_file_lives_from_its_add_to_its_remove_and_may_come_back(tmp_path: Path) -> None:
-    handmade.write_log(
-        tmp_path,
-        [handmade.add("a%20b"), handmade.add("c")],
-        [handmade.remove("a%20b")],
-        [handmade.add("a%20b")],
-    )
-    assert lives(tmp_path) == {("a b", None, 0, 1), ("a b", None, 2, None), ("c", None, 0, None)}
+VECTOR = handmade.vector("0rJua")
 
 
-def test_a_new_vector_ends_the_life_without_it(tmp_path: Path) -> None:
-    vector = handmade.vector("0rJua")
-    handmade.write_log(
-        tmp_path, [handmade.add("a")], [handmade.add("a", vector=vector), handmade.remove("a")]
-    )
-    assert lives(tmp_path) == {("a", None, 0, 1), ("a", "i0rJua", 1, None)}
-
-
-def test_a_file_added_again_lives_on(tmp_path: Path) -> None:
-    handmade.write_log(tmp_path, [handmade.add("a")], [handmade.add("a"), handmade.remove("unknown")])
-    assert lives(tmp_path) == {("a", None, 0, None)}
+@pytest.mark.parametrize(
+    ("commits", "expected"),
+    [
+        (
+            [[handmade.add("a%20b"), handmade.add("c")], [handmade.remove("a%20b")], [handmade.add("a%20b")]],
+            {("a b", None, 0, 1), ("a b", None, 2, None), ("c", None, 0, None)},
+        ),
+        (
+            [[handmade.add("a")], [handmade.add("a", vector=VECTOR), handmade.remove("a")]],
+            {("a", None, 0, 1), ("a", "i0rJua", 1, None)},
+        ),
+        ([[handmade.add("a")], [handmade.add("a"), handmade.remove("unknown")]], {("a", None, 0, None)}),
+    ],
+    ids=["it may come back", "a vector ends the life without it", "added again it lives on"],
+)
+def test_a_file_lives_from_its_add_to_its_remove(
+    tmp_path: Path,
+    commits: list[list[handmade.Action]],
+    expected: set[tuple[str, str | None, int, int | None]],
+) -> None:
+    assert lives(handmade.write_log(tmp_path, *commits)) == expected
 
 
 def test_a_trimmed_log_starts_at_its_oldest_checkpoint(changed: Path) -> None:

@@ -35,14 +35,9 @@ def test_a_checkpoint_that_lacks_a_part_does_not_count() -> None:
     assert len(find_segment([*files, *parts(3, {2}, 3)]).checkpoint) == 3
 
 
-def test_parts_of_two_attempts_are_not_mixed() -> None:
-    files = [*parts(3, {1}, 2), *parts(3, {2, 3}, 3)]
-    assert complete_checkpoints(files) == {}
-
-
-def test_one_file_is_preferred_to_several() -> None:
-    files = [*parts(3, {1, 2}, 2), checkpoint(3)]
-    assert complete_checkpoints(files) == {3: (checkpoint(3),)}
+def test_parts_of_two_attempts_are_not_mixed_and_one_file_is_preferred() -> None:
+    assert complete_checkpoints([*parts(3, {1}, 2), *parts(3, {2, 3}, 3)]) == {}
+    assert complete_checkpoints([*parts(3, {1, 2}, 2), checkpoint(3)]) == {3: (checkpoint(3),)}
 
 
 def test_a_log_cleaned_up_to_a_checkpoint_is_read_from_there() -> None:

@@ -14,7 +14,6 @@ from compaction_kit.errors import CorruptLogError
 from compaction_kit.log.paths import (
     canonical_paths,
     deletion_vector_file,
-    is_outside,
     is_remote,
     is_unreadable,
     places,
@@ -67,7 +66,6 @@ PATHS = st.builds(
 def test_a_path_is_decoded_normalised_and_placed_once(path: str, place: str) -> None:
     found = places(canonical_paths(pa.array([path, "plain.parquet"])), TABLE)
     assert found.to_pylist() == [place, "plain.parquet"]
-    assert is_outside(found).to_pylist() == [place.startswith("/") or "://" in place, False]
     assert is_remote(found).to_pylist() == ["://" in place, False]
 
 

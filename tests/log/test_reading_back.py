@@ -102,7 +102,7 @@ def test_a_v2_checkpoint_with_sidecars_is_read(
     assert live_files(life) == expected
     assert counted(life) == records
     shutil.rmtree(life / "_delta_log" / "_sidecars")
-    with pytest.raises(CorruptLogError, match=r"checkpoint file .*\.parquet can't be read"):
+    with pytest.raises(CorruptLogError, match=r"log file .*\.parquet can't be read"):
         live_files(life)
 
 

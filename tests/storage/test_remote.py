@@ -43,7 +43,7 @@ def test_a_place_is_relative_to_the_folder_or_a_uri(store: Store) -> None:
         assert (store.read(name, 2, 3), store.read(name, 8)) == (b"234", b"89")
         assert store.open(name).read_at(2, 4) == b"45"
         assert store.is_file(name)
-    assert [file.read() for file in store.open_all([place, place])] == [b"0123456789"] * 2
+    assert list(store.at_once(store.read, [place, place])) == [b"0123456789"] * 2
     assert store.relative(store.uri(place)) == place
     assert store.relative(store.uri(place).replace("s3a:", "s3:")) == place
     assert store.relative(f"{store.root}-other/a") is None

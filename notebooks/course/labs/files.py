@@ -9,9 +9,6 @@ from course.lab import Choice, Finding, Lab, Steps, run
 
 _DAY = 24 * 60 * 60
 _INTERVALS = {10: "10 s", 60: "minute", 300: "5 minutes", 900: "15 minutes", 3_600: "hour", _DAY: "day"}
-_PARTITIONS = (1, 2, 3, 5, 10, 24, 50, 100, 200)
-_SECONDS_TO_OPEN = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
-_AT_ONCE = (1, 2, 4, 8, 16, 32, 64)
 
 
 def feed(interval: int = _DAY, partitions: int = 3, seconds_to_open: float = 0.05) -> Lab:
@@ -24,22 +21,10 @@ def feed(interval: int = _DAY, partitions: int = 3, seconds_to_open: float = 0.0
         interval: Seconds from one commit to the next.
         partitions: The partitions that a commit touches.
         seconds_to_open: The seconds that opening a file takes, such as those measured.
-
-    Raises:
-        InvalidArgumentError: A slider has no such step.
     """
-    steps = sorted({*_SECONDS_TO_OPEN, seconds_to_open})
-    return Lab(
-        _finding,
-        interval=Steps("A commit every", _INTERVALS, interval, _INTERVALS.__getitem__),
-        partitions=Steps("Partitions that it touches", _PARTITIONS, partitions),
-        seconds_to_open=Steps("Opening a file takes", steps, seconds_to_open, format_seconds),
-        at_once=Steps("Requests at once", _AT_ONCE, 8),
-    )
 
-
-def _finding(interval: int, partitions: int, seconds_to_open: float, at_once: int) -> Finding:
-    code = f"""\
+    def find(interval: int, partitions: int, seconds_to_open: float, at_once: int) -> Finding:
+        code = f"""\
 from course import figures
 
 interval, partitions, seconds_to_open, at_once = {interval}, {partitions}, {seconds_to_open!r}, {at_once}
@@ -47,12 +32,21 @@ hours = {{"1 hour": 1, "1 day": 24, "1 week": 7 * 24, "30 days": 30 * 24, "1 yea
 files = {{f"after {{name}}": age * 3_600 // interval * partitions for name, age in hours.items()}}
 files["compacted"] = partitions
 figures.waiting({{name: (num, num * seconds_to_open / at_once) for name, num in files.items()}})"""
-    commits = _DAY // interval
-    sentence = (
-        f"{format_count(commits, 'commit')} a day, each into {format_count(partitions, 'partition')}: "
-        f"{format_count(commits * partitions, 'file')} a day."
+        commits = _DAY // interval
+        sentence = (
+            f"{format_count(commits, 'commit')} a day, each into {format_count(partitions, 'partition')}: "
+            f"{format_count(commits * partitions, 'file')} a day."
+        )
+        return Finding(sentence, run(code), code)
+
+    steps = sorted({0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, seconds_to_open})
+    return Lab(
+        find,
+        interval=Steps("A commit every", _INTERVALS, interval, _INTERVALS.__getitem__),
+        partitions=Steps("Partitions that it touches", (1, 2, 3, 5, 10, 24, 50, 100, 200), partitions),
+        seconds_to_open=Steps("Opening a file takes", steps, seconds_to_open, format_seconds),
+        at_once=Steps("Requests at once", (1, 2, 4, 8, 16, 32, 64), 8),
     )
-    return Finding(sentence, run(code), code)
 
 
 def log(table: Table, version: int | None = None) -> Lab:
@@ -61,9 +55,6 @@ def log(table: Table, version: int | None = None) -> Lab:
     Args:
         table: A table, whose versions since the oldest one that can be read are shown.
         version: The version that it begins with; None for the latest.
-
-    Raises:
-        InvalidArgumentError: The version can't be read.
     """
     versions = table.history()["version"].to_pylist()
     chosen = table.version if version is None else version
@@ -87,7 +78,7 @@ segment = table.log.segment({version})
 needed = {{file.name for file in segment.checkpoint + segment.commits}}
 _, lives = table.log.lifetimes()
 figures.reading(lives, table.log.listing(), needed, {version})"""
-        return Finding(sentence, run(code, table=table), code)
+        return Finding(sentence, run(code, {"table": table}), code)
 
     return Lab(finding, version=Steps("Version", versions, chosen))
 
@@ -99,9 +90,6 @@ def vacuum(table: Table, days: int = 8, retention: int = 7) -> Lab:
         table: A table.
         days: In how many days from now the vacuum would run, 0 to 60.
         retention: The days for which it keeps removed files, 1 to 60.
-
-    Raises:
-        InvalidArgumentError: A control has no such value.
     """
     # One moment for all, so that what is shown depends on the controls alone.
     now = datetime.now(UTC)
@@ -109,13 +97,13 @@ def vacuum(table: Table, days: int = 8, retention: int = 7) -> Lab:
     def find(days: int, retention: int, keep: tuple[int, ...]) -> Finding:
         plan = table.plan_vacuum(f"{retention} days", keep, at=now + timedelta(days))
         kept = f"keep_versions={list(keep)}, " if keep else ""
-        code = (
-            "from datetime import UTC, datetime, timedelta\n\n"
-            f"at = datetime.now(UTC) + timedelta(days={days})\n"
-            f'vacuum = table.plan_vacuum(retention="{retention} days", {kept}at=at)\n'
-            "print(vacuum.explain())\n"
-            "vacuum.plot()"
-        )
+        code = f"""\
+from datetime import UTC, datetime, timedelta
+
+at = datetime.now(UTC) + timedelta(days={days})
+vacuum = table.plan_vacuum(retention="{retention} days", {kept}at=at)
+print(vacuum.explain())
+vacuum.plot()"""
         return Finding(plan.explain().partition("\n")[0], plan.plot(), code)
 
     in_days = partial(format_count, noun="day")

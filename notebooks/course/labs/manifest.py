@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.figure import Figure
@@ -13,9 +12,7 @@ from compaction_kit.text import format_count
 from course import figures
 from course.lab import Choice, Finding, Lab, Steps
 
-_NEVER = np.iinfo(np.int64).max
-_STAYS, _APPENDED = "not compacted", "appended"
-_APPENDS = (0, 100, 1_000, 5_000)
+_STAYS = "not compacted"
 # What happens after the compaction, as arguments of `read_manifest` that are true.
 _THEN: dict[str, tuple[str, ...]] = {
     "nothing more": (),
@@ -46,18 +43,18 @@ class Reading:
     @property
     def num_rows(self) -> int:
         """The rows that are read."""
-        return sum(pc.sum(self.groups[name]).as_py() for name in ("old_rows", "new_rows"))
+        return sum(row["old_rows"] + row["new_rows"] for row in self.groups.to_pylist())
 
     @property
     def twice(self) -> int:
         """The rows that are read from files before and after their compaction."""
-        return pc.sum(pc.min_element_wise(self.groups["old_rows"], self.groups["new_rows"])).as_py() or 0
+        return sum(min(row["old_rows"], row["new_rows"]) for row in self.groups.to_pylist())
 
     @property
     def missed(self) -> int:
         """The rows that are not read."""
-        read = pc.max_element_wise(self.groups["old_rows"], self.groups["new_rows"])
-        return pc.sum(pc.subtract(self.groups["num_rows"], read)).as_py() or 0
+        rows = self.groups.to_pylist()
+        return sum(row["num_rows"] - max(row["old_rows"], row["new_rows"]) for row in rows)
 
     def explain(self) -> str:
         """Say what the reader gets, and from which files."""
@@ -71,20 +68,21 @@ class Reading:
 
     def plot(self) -> Figure:
         """Draw the rows that are read of each batch's files."""
-        twice, missed, gone = self.twice, self.missed, self.num_gone
-        what = [f"{format_count(gone, 'file')} of the list gone"] * bool(gone)
-        what += [f"{twice:,} rows read twice"] * bool(twice) + [f"{missed:,} rows missed"] * bool(missed)
-        after = f"GENERATE after {self.generated} of {self.num_batches} batches"
+        found = {
+            f"{format_count(self.num_gone, 'file')} of the list gone": self.num_gone,
+            f"{self.twice:,} rows read twice": self.twice,
+            f"{self.missed:,} rows missed": self.missed,
+        }
+        what = ", ".join(text for text, count in found.items() if count) or "each row is read once"
+        title = f"GENERATE after {self.generated} of {self.num_batches} batches: {what}"
         left = self.generated + (_STAYS in self.groups["name"].to_pylist())
-        return figures.manifest_rows(
-            self.groups, left, f"{after}: {', '.join(what) or 'each row is read once'}"
-        )
+        return figures.manifest_rows(self.groups, left, title)
 
 
 def read_manifest(
     plan: BinPlan, generated: int, appended: int = 0, by_hand: bool = False, vacuumed: bool = False
 ) -> Reading:
-    """Tell what a reader gets of a manifest that was generated after some of a plan's batches.
+    """Compute what a reader gets of a manifest that was generated after some of a plan's batches.
 
     GENERATE lists the files that are live at that moment. Then the other batches are committed, and the
     rest happens in the order of the arguments.
@@ -100,45 +98,32 @@ def read_manifest(
         InvalidArgumentError: There are not so many batches; or a file has a deletion vector, with which no
             manifest can be made, or no row count in the log.
     """
-    bins, source = plan.bins, plan.source.to_arrow()
+    source = plan.source.to_arrow()
     if source["num_records"].null_count or pc.sum(source["deletion_vector_cardinality"]).as_py():
         raise InvalidArgumentError(
             f"A file of version {plan.version} has a deletion vector, or no row count in the log: give the "
             "plan of a table without such files."
         )
-    batch_ids, commits = np.unique(bins["batch_id"].to_numpy(), return_inverse=True)
-    last = len(batch_ids)
+    sums = [("num_records", "sum"), ("num_files", "sum")]
+    batches = plan.bins.group_by("batch_id").aggregate(sums).sort_by("batch_id").to_pylist()
+    last = len(batches)
     if not 0 <= generated <= last:
         raise InvalidArgumentError(f"generated={generated} is not a number of batches: give 0 to {last}.")
-    commits, rows = commits + 1, bins["num_records"].to_numpy()
-    stays = pc.sum(source["num_records"]).as_py() - rows.sum()
-    # The files of each bin, its output, the files that stay, and the one that is appended.
-    added = np.r_[np.zeros_like(commits), commits, 0, last + 1]
-    removed = np.r_[commits, np.full(len(commits) + 2, _NEVER)]
-    num_rows = np.r_[rows, rows, stays, appended]
-    num_files = np.r_[bins["num_files"].to_numpy(), np.ones(len(commits) + 2, np.int64)]
-    live = removed == _NEVER
-    listed = (added <= generated) & (removed > generated) | (by_hand & live)
-    read = listed & (live | (not vacuumed))
-    groups = np.where(live, added, removed)
-
-    def rows_of(files: np.ndarray) -> np.ndarray:
-        return np.bincount(groups, num_rows * files, minlength=last + 2).astype(np.int64)
-
-    counted = pa.table(
-        {
-            "name": [_STAYS, *(f"batch {number}" for number in range(1, last + 1)), _APPENDED],
-            "num_rows": rows_of(live),
-            "old_rows": rows_of(read & ~live),
-            "new_rows": rows_of(read & live),
-        }
+    # Name, rows, and whether the files before and after the compaction are read.
+    groups, num_gone = [], 0
+    for number, batch in enumerate(batches, 1):
+        old_is_listed, new_is_listed = number > generated, number <= generated or by_hand
+        read = old_is_listed and not vacuumed, new_is_listed
+        groups.append((f"batch {number}", batch["num_records_sum"], *read))
+        num_gone += batch["num_files_sum"] * (old_is_listed and vacuumed)
+    stays = (pc.sum(source["num_records"]).as_py() or 0) - sum(rows for _, rows, *_ in groups)
+    groups = [(_STAYS, stays, False, True), *groups, ("appended", appended, False, by_hand)]
+    schema = pa.schema(
+        {"name": pa.string(), "num_rows": pa.int64(), "old_rows": pa.int64(), "new_rows": pa.int64()}
     )
-    return Reading(
-        generated,
-        last,
-        counted.filter(pc.greater(counted["num_rows"], 0)),
-        int(num_files[listed & ~read].sum()),
-    )
+    rows = [(name, rows, rows * old, rows * new) for name, rows, old, new in groups if rows]
+    table = pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+    return Reading(generated, last, table, num_gone)
 
 
 def manifest(plan: BinPlan, generated: int = 1, appended: int = 100) -> Lab:
@@ -148,28 +133,23 @@ def manifest(plan: BinPlan, generated: int = 1, appended: int = 100) -> Lab:
         plan: A compaction in some batches; it is not run.
         generated: The number of batches that are committed before GENERATE.
         appended: The rows of a file that is written after the compaction: 0, 100, 1,000 or 5,000.
-
-    Raises:
-        InvalidArgumentError: A control has no such value.
     """
-    num_batches = len(plan.batches)
+    last = len(plan.batches)
 
     def find(generated: int, appended: int, then: tuple[str, ...]) -> Finding:
         reading = read_manifest(plan, generated, appended, **dict.fromkeys(then, True))
         given = "".join(f", {name}=True" for name in then)
-        code = (
-            "from course.labs.manifest import read_manifest\n\n"
-            f"reading = read_manifest(plan, generated={generated}, appended={appended}{given})\n"
-            "print(reading.explain())\n"
-            "reading.plot()"
-        )
+        code = f"""\
+from course.labs.manifest import read_manifest
+
+reading = read_manifest(plan, generated={generated}, appended={appended}{given})
+print(reading.explain())
+reading.plot()"""
         return Finding(reading.explain(), reading.plot(), code)
 
     return Lab(
         find,
-        generated=Steps(
-            "GENERATE after batch", range(num_batches + 1), generated, lambda k: f"{k} of {num_batches}"
-        ),
-        appended=Steps("Rows appended later", _APPENDS, appended, "{:,}".format),
+        generated=Steps("GENERATE after batch", range(last + 1), generated, lambda k: f"{k} of {last}"),
+        appended=Steps("Rows appended later", (0, 100, 1_000, 5_000), appended, "{:,}".format),
         then=Choice("Then", _THEN, ()),
     )

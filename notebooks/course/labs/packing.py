@@ -1,12 +1,14 @@
 """Labs of bins: how files are packed into them, and what a budget of bytes buys."""
 
+from typing import Any
+
 import pyarrow as pa
 
 from compaction_kit.plan.order import INGEST, SIZE, order_by
 from compaction_kit.table import Table
 from compaction_kit.text import KIB, format_count, format_size
 from course.figures import held_before
-from course.lab import Choice, Finding, Lab, Steps, run_keeping
+from course.lab import Choice, Finding, Lab, Steps, run
 
 _SIZES = tuple(2**power * KIB for power in range(2, 11))
 _SHARES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
@@ -19,9 +21,6 @@ def packing(table: Table, where: str | None = None, size: int = 128 * KIB) -> La
         table: A table with few files.
         where: SQL over its partition columns, such as for one partition; None for all.
         size: Both thresholds to begin with, in bytes: 4 KiB to 1 MiB, in steps of two.
-
-    Raises:
-        InvalidArgumentError: `where` can't be used, or a slider has no such size.
     """
     num_files = table.files(where=where).num_files
 
@@ -33,7 +32,9 @@ plan = table.plan_compaction(
     where={where!r}, min_file_size={min_file_size}, max_file_size={max_file_size}
 )
 figures.packing(plan.steps, plan.thresholds.max_file_size, num_seen={num_seen})"""
-        plan, figure = run_keeping("plan", code, table=table)
+        names: dict[str, Any] = {"table": table}
+        figure = run(code, names)
+        plan = names["plan"]
         sentence = (
             f"{_step(plan.steps, max_file_size, num_seen)} In the end: "
             f"{format_count(plan.num_bins, 'bin')}, {format_size(plan.bytes_removed)} rewritten, "
@@ -53,17 +54,17 @@ def _step(steps: pa.Table, max_file_size: int, num_seen: int) -> str:
     """What the packer does with the last of the files that it has seen."""
     if not num_seen:
         return "No file has been looked at."
-    rows = steps.slice(0, num_seen).to_pylist()
-    file, last, held = rows[-1], rows[-2] if num_seen > 1 else None, int(held_before(steps)[num_seen - 1])
-    name = f"File {num_seen} has {format_size(file['size_bytes'])}"
-    if file["outcome"] == "large":
+    sizes, outcomes, held = steps["size_bytes"].to_pylist(), steps["outcome"].to_pylist(), held_before(steps)
+    last = num_seen - 1
+    name = f"File {num_seen} has {format_size(sizes[last])}"
+    if outcomes[last] == "large":
         return f"{name}: it is not small, and stays."
-    if held:
-        return f"{name}: with the {format_size(held)} in the bin it fits."
-    if last is None or last["outcome"] == "large":
+    if held[last]:
+        return f"{name}: with the {format_size(held[last])} in the bin it fits."
+    if not last or outcomes[last - 1] == "large":
         return f"{name}: it opens the first bin."
-    closed = int(held_before(steps)[num_seen - 2]) + last["size_bytes"]
-    if closed + file["size_bytes"] <= max_file_size:
+    closed = held[last - 1] + sizes[last - 1]
+    if closed + sizes[last] <= max_file_size:
         return f"{name}: it is of another partition, and opens another bin."
     return (
         f"{name}: with the {format_size(closed)} in the bin, that would be more than "
@@ -79,9 +80,6 @@ def budget(table: Table, column: str, max_file_size: int | str, share: float = 0
         column: The column of which queries ask for a narrow range, and by which files can be packed.
         max_file_size: The target file size, bytes or text such as "128 KiB".
         share: The budget to begin with, as a share of the table's bytes, such as 0.2.
-
-    Raises:
-        InvalidArgumentError: There is no such column, or the slider has no such share.
     """
     orders = {"size, as OPTIMIZE": SIZE, "time of writing": INGEST, column: order_by(column)}
     everything = {
@@ -94,7 +92,9 @@ def budget(table: Table, column: str, max_file_size: int | str, share: float = 0
         code = f"""\
 plan = table.plan_compaction(max_file_size={max_file_size!r}, order={order!r}, budget={budget})
 plan.compare({column!r}).plot()"""
-        plan, figure = run_keeping("plan", code, table=table)
+        names: dict[str, Any] = {"table": table}
+        figure = run(code, names)
+        plan = names["plan"]
         now, *_, then = plan.compare(column).layouts.to_pylist()
         gain = plan.gain / max(everything[order].gain, 1)
         sentence = (
@@ -105,10 +105,11 @@ plan.compare({column!r}).plot()"""
         )
         return Finding(sentence, figure, code)
 
+    def show(part: float) -> str:
+        return f"{part:.0%}, {format_size(int(part * size_bytes))}"
+
     return Lab(
         finding,
-        share=Steps(
-            "Budget", _SHARES, share, lambda part: f"{part:.0%}, {format_size(int(part * size_bytes))}"
-        ),
+        share=Steps("Budget", _SHARES, share, show),
         order=Choice("Pack by", orders, SIZE),
     )

@@ -10,19 +10,13 @@ from compaction_kit.widgets import parts
 from compaction_kit.widgets.job import Job
 from course import figures, races
 from course.lab import Choice, Finding, Lab
-from course.writers import SCENARIOS, Scenario
+from course.writers import SCENARIOS
 
 
 class RacesLab(Lab):
-    """A story of two writers to choose, and a button that plays it, in the background.
-
-    Attributes:
-        stories: The stories that have been played, by name.
-        playing: The story under way.
-    """
+    """A story of two writers to choose, and a button that plays it, in the background."""
 
     def __init__(self, folder: str | Path, story: str, spark: SparkSession | None) -> None:
-        """See `race`."""
         self._folder, self._spark = folder, spark
         self.stories: dict[str, races.Story] = {}
         self.playing = Job()
@@ -35,21 +29,29 @@ class RacesLab(Lab):
     def play(self) -> None:
         """Play the story that is chosen, unless one is under way."""
         name = self.values["story"]
-        self.playing.start(lambda job: self._play(name))
 
-    def _play(self, name: str) -> None:
-        self.stories[name] = races.play(self._folder, name, self._spark)
+        def work(_: Job) -> None:
+            self.stories[name] = races.play(self._folder, name, self._spark)
+
+        self.playing.start(work)
 
     def _render(self) -> None:
-        playing = self.playing
-        self.button.disabled = playing.running
-        self.error.show(playing.message if playing.status == "failed" else "", playing.details)
+        job = self.playing
+        self.button.disabled = job.running
+        self.error.show(job.message if job.status == "failed" else "", job.details)
         super()._render()
 
     def _find(self, story: str) -> Finding:
         scenario, played = SCENARIOS[story], self.stories.get(story)
+        first, second = scenario.first, scenario.second
         if played is None:
-            figure = _before(story, scenario)
+            # Who begins, and who commits first, is known before a story is played.
+            attempts = [
+                {"writer": writer.name, "read_version": 0, "version": 1, "outcome": outcome}
+                for writer, outcome in ((second, "committed"), (first, "unknown"))
+            ]
+            tries = pa.Table.from_pylist(attempts, races.ATTEMPTS)
+            figure: Figure = figures.concurrency(tries, (first.name, second.name), f"{story}: who wins?")
             outcome = "Playing …" if self.playing.running else "Who wins? Make a guess, then play it."
         else:
             figure = played.plot()
@@ -57,28 +59,17 @@ class RacesLab(Lab):
             outcome = f"{winners} committed. {played.why} Rows: {played.facts()['rows']}."
         lines = [
             scenario.about,
-            f"{scenario.first.name}, held before its commit: {scenario.first.statement}",
-            f"{scenario.second.name}, in between: {scenario.second.statement}",
+            f"{first.name}, held before its commit: {first.statement}",
+            f"{second.name}, in between: {second.statement}",
             outcome,
         ]
-        code = (
-            "from course import races\n\n"
-            f"story = races.play({str(self._folder)!r}, {story!r})\n"
-            "print(story.why)\n"
-            "story.plot()"
-        )
+        code = f"""\
+from course import races
+
+story = races.play({str(self._folder)!r}, {story!r})
+print(story.why)
+story.plot()"""
         return Finding("\n".join(lines), figure, code)
-
-
-def _before(name: str, scenario: Scenario) -> Figure:
-    """Draw what is known before a story is played: who begins, and who commits first."""
-    first, second = scenario.first.name, scenario.second.name
-    attempts = [
-        {"writer": writer, "read_version": 0, "version": 1, "outcome": outcome}
-        for writer, outcome in ((second, "committed"), (first, "unknown"))
-    ]
-    tries = pa.Table.from_pylist(attempts, races.ATTEMPTS)
-    return figures.concurrency(tries, (first, second), f"{name}: who wins?")
 
 
 def race(
@@ -90,8 +81,5 @@ def race(
         folder: The folder in which each story makes its table.
         story: The name of a story, from `races.scenarios()`; nothing is played before the click.
         spark: The session; None for that of `get_spark()`.
-
-    Raises:
-        InvalidArgumentError: There is no such story.
     """
     return RacesLab(folder, story, spark)

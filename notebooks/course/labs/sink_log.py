@@ -1,4 +1,4 @@
-"""Lesson 08's lab: which files of a sink's log stand after a batch, and which of them a reader needs."""
+"""Lesson 08's lab: which files a sink's log still has after a batch, and which of them a reader needs."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,9 +15,7 @@ from course import figures
 from course.lab import Finding, Lab, Steps
 
 NEEDED, STANDS, REMOVED = "a reader needs it", "stands, not needed", "removed"
-_FILES = pa.schema(
-    [("name", pa.string()), ("first", pa.int64()), ("batch", pa.int64()), ("state", pa.string())]
-)
+_FILES = pa.schema({"name": pa.string(), "first": pa.int64(), "batch": pa.int64(), "state": pa.string()})
 _NUM_BATCHES = 60
 _MINUTE = timedelta(minutes=1)
 
@@ -52,25 +50,16 @@ class LogFiles:
                 f"There is no log at batch={self.batch} with an interval of {interval}: give a batch from 0 "
                 "on, and an interval from 1 on."
             )
-        written: list[BatchFile] = []
-        standing: dict[str, BatchFile] = {}
+        states: dict[BatchFile, str] = {}
+        kept: dict[str, BatchFile] = {}
         for batch in range(self.batch + 1):
             file = BatchFile(batch, is_compaction(batch, interval), 0, batch * minute)
-            written.append(file)
-            standing[file.name] = file
-            for expired in self.policy.expired(standing.values(), batch, interval, batch * minute):
-                del standing[expired.name]
-        needed = {file.name for file in needed_files(tuple(standing.values()))}
-        rows = [
-            {
-                "name": file.name,
-                "first": 0 if file.is_compaction else file.batch,
-                "batch": file.batch,
-                "state": NEEDED if file.name in needed else STANDS if file.name in standing else REMOVED,
-            }
-            for file in written
-        ]
-        return pa.Table.from_pylist(rows, _FILES)
+            states[file], kept[file.name] = STANDS, file
+            for expired in self.policy.expired(kept.values(), batch, interval, batch * minute):
+                states[kept.pop(expired.name)] = REMOVED
+        states |= dict.fromkeys(needed_files(tuple(kept.values())), NEEDED)
+        rows = [(one.name, 0 if one.is_compaction else one.batch, one.batch, states[one]) for one in states]
+        return pa.Table.from_pylist([dict(zip(_FILES.names, row, strict=True)) for row in rows], _FILES)
 
     def names(self, *states: str) -> list[str]:
         """Return the names of the files in these states, in order."""
@@ -78,33 +67,29 @@ class LogFiles:
 
     def explain(self) -> str:
         """Say which files a reader needs, which may go, and what compaction has cost so far."""
-        needed, interval = self.names(NEEDED), self.policy.default_interval
-        kept, retained = self.policy.first_kept(self.batch, interval), self.policy.min_batches_to_retain
-        after = format_count(retained, "batch")
+        after = format_count(self.policy.min_batches_to_retain, "batch")
         rule = f"No compaction has {after} after it yet, so no file may go."
-        if kept:
+        if kept := self.policy.first_kept(self.batch, self.policy.default_interval):
             delay = self.policy.cleanup_delay // _MINUTE
-            rule = (
-                f"{kept}.compact is the last compaction with {after} after it, so files before it may go"
-                f"{f' once they are {delay} minutes old' if delay else ''}."
-            )
+            once = f" once they are {delay} minutes old" if delay else ""
+            last = f"{kept}.compact is the last compaction with {after} after it"
+            rule = f"{last}, so files before it may go{once}."
         written = pc.sum(pc.subtract(self.files["batch"], self.files["first"])).as_py() + len(self.files)
         return (
-            f"A reader needs {format_list(needed, most=4)}. {rule}\nEach compaction copies what came before: "
-            f"for {format_count(self.batch + 1, 'batch')} the log has written the entries of {written:,}."
+            f"A reader needs {format_list(self.names(NEEDED), most=4)}. {rule}\nEach compaction copies what "
+            f"came before: for {format_count(self.batch + 1, 'batch')} the log has written the entries of "
+            f"{written:,}."
         )
 
     def plot(self) -> Figure:
         """Draw the batches whose entries each file holds, and which files stand."""
-        needed, standing = self.names(NEEDED), self.names(NEEDED, STANDS)
-        num_batches = max(self.batch + 1, _NUM_BATCHES)
+        standing, needed = format_count(len(self.names(NEEDED, STANDS)), "file"), len(self.names(NEEDED))
         finding = (
-            f"After batch {self.batch}, {format_count(len(standing), 'file')} of {len(self.files)} stand, "
-            f"and a reader needs {len(needed)}"
+            f"After batch {self.batch}, {standing} of {len(self.files)} stand, and a reader needs {needed}"
         )
-        return figures.log_files(
-            self.files, num_batches, num_batches // self.policy.default_interval, finding
-        )
+        num_batches = max(self.batch + 1, _NUM_BATCHES)
+        compactions = num_batches // self.policy.default_interval
+        return figures.log_files(self.files, num_batches, compactions, finding)
 
 
 def sink_log(interval: int = 10, retained: int = 5, delay: int = 0, batch: int = 21) -> Lab:
@@ -116,24 +101,25 @@ def sink_log(interval: int = 10, retained: int = 5, delay: int = 0, batch: int =
         delay: The age in minutes at which a file may be removed; a batch comes each minute.
         batch: The last batch that was written, 0 to 59.
     """
+
+    def find(interval: int, retained: int, delay: int, batch: int) -> Finding:
+        log = LogFiles(Policy(interval, retained, timedelta(minutes=delay)), batch)
+        code = f"""\
+from datetime import timedelta
+
+from course.labs.sink_log import LogFiles
+from compaction_kit.sinklog import Policy
+
+log = LogFiles(Policy({interval}, {retained}, timedelta(minutes={delay})), {batch})
+print(log.explain())
+log.plot()"""
+        return Finding(log.explain(), log.plot(), code)
+
     batches = partial(format_count, noun="batch")
     return Lab(
-        _find,
+        find,
         interval=Steps("Compaction interval", range(2, 21), interval, batches),
         retained=Steps("Batches to keep", (1, 2, 3, 5, 10, 15, 20, 30, 50, 100), retained, batches),
         delay=Steps("Cleanup delay", (0, 1, 2, 5, 10, 20, 30), delay, lambda chosen: f"{chosen} min"),
         batch=Steps("After batch", range(_NUM_BATCHES), batch),
     )
-
-
-def _find(interval: int, retained: int, delay: int, batch: int) -> Finding:
-    log = LogFiles(Policy(interval, retained, timedelta(minutes=delay)), batch)
-    code = (
-        "from datetime import timedelta\n\n"
-        "from course.labs.sink_log import LogFiles\n"
-        "from compaction_kit.sinklog import Policy\n\n"
-        f"log = LogFiles(Policy({interval}, {retained}, timedelta(minutes={delay})), {batch})\n"
-        "print(log.explain())\n"
-        "log.plot()"
-    )
-    return Finding(log.explain(), log.plot(), code)

@@ -24,8 +24,7 @@ def slots(measure: Callable[[int, bool], pa.Table], measured: Mapping[Setting, p
     Args:
         measure: Runs OPTIMIZE on a fresh copy of a table with `max_threads` and `repartition` as
             the session's settings, and returns the result's timeline.
-        measured: The timelines that are known already, by setting: at least one, with which others
-            are compared.
+        measured: The timelines that are known already, by setting; others are compared with the first.
     """
     known: dict[Setting, pa.Table | str] = dict(measured)
     first, running = next(iter(measured)), Job()
@@ -57,13 +56,13 @@ def slots(measure: Callable[[int, bool], pa.Table], measured: Mapping[Setting, p
 def bin_jobs(spark: SparkSession, path: str | Path) -> list[tuple[str, list[int]]]:
     """What OPTIMIZE's Spark jobs for bins of a table are called, and the tasks of their stages, in order.
 
-    A shuffle has a stage that reads and one that writes, in one job or two. Spark Connect tells of none.
+    A shuffle has a stage that reads and one that writes, in one job or two. Spark Connect shows no jobs.
     """
     jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)  # type: ignore[union-attr]
     found, tracker = [], spark.sparkContext.statusTracker()
     for job in map(jobs.apply, range(jobs.size())):
-        told = job.description()
-        place, _, what = (told.get() if told.isDefined() else "").partition("<br/>")
+        text = job.description()
+        place, _, what = (text.get() if text.isDefined() else "").partition("<br/>")
         info = tracker.getJobInfo(job.jobId())
         if what and info and Path(place).name == Path(path).name:
             stages = [tracker.getStageInfo(stage) for stage in sorted(info.stageIds)]
@@ -81,7 +80,7 @@ figure = plots.timelines({{{calls}}})
 figure.set_figheight({_HEIGHT})
 figure"""
     # The lines run OPTIMIZE again, and would measure something else.
-    return Finding(sentence, run(code, measure=lambda *setting: known[setting]), code)
+    return Finding(sentence, run(code, {"measure": lambda *setting: known[setting]}), code)
 
 
 def _name(setting: Setting) -> str:

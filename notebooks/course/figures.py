@@ -1,0 +1,330 @@
+"""Figures of the course: tables and plain values in, a matplotlib Figure of a fixed size out."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.ticker import MaxNLocator
+
+from compaction_kit.plots import style
+from compaction_kit.plots.style import INK, LIVE, LOST, NEW, PALE, SMALL, SMALL_HATCH, TOMBSTONED, Chart
+from compaction_kit.text import format_count, format_seconds, format_size
+
+_DAY = 24 * 60 * 60.0
+_TICKS = {1e-3: "1 ms", 1.0: "1 s", 60.0: "1 min", 3_600.0: "1 h", _DAY: "1 day", 365 * _DAY: "1 year"}
+_SHORTEST, _LONGEST = 1e-3, 3_650 * _DAY
+_LOG_KINDS = ("checkpoint", "commit")
+# At most so many names or labels on an axis.
+_MOST_NAMES, _MOST_LABELS = 12, 8
+# A file and what its bin held before, or why it stays.
+_PIECES: dict[str, style.Look] = {
+    "this file": (NEW, ""),
+    "in the bin already": (PALE, ""),
+    "stays: alone in its bin": (SMALL, SMALL_HATCH),
+    "stays: not small": (LIVE, "..."),
+}
+_ROWS_READ: dict[str, style.Look] = {
+    "from live files": (LIVE, ""),
+    "from compacted files": (TOMBSTONED, ""),
+    "again, from compacted files": (SMALL, SMALL_HATCH),
+    "missed": (LOST, "xxx"),
+}
+# White edges separate neighbours; what is removed is all edge.
+_LOG_FILES = {
+    "a reader needs it": (LIVE, "", "white"),
+    "stands, not needed": (TOMBSTONED, "", "white"),
+    "removed": ("none", "...", TOMBSTONED),
+}
+# The lanes of two writers, and where in the order of time, which is not to scale, each thing is.
+_FIRST, _LOG, _SECOND, _HALF = 2.0, 1.0, 0.0, 0.17
+_BEGINS, _JOINS, _COMMITS, _TRIES, _CHECKED = 0.0, 0.9, 2.5, 3.3, 4.7
+_RETRIES, _RECHECKED, _END = 5.5, 6.8, 9.4
+_PAUSED, _VERSION = "#BBD7EA", "#EEEEEE"
+
+
+def _finish(axis: Axes, grid: str) -> None:
+    style.calm(axis, grid)
+    axis.tick_params(labelsize=9)
+
+
+def waiting(tables: Mapping[str, tuple[int, float]]) -> Chart:
+    """How long a reader waits until all files of a table are open, on one scale for all settings.
+
+    Args:
+        tables: The number of files, and the seconds until they are open, by what the table is; at least
+            two, of which the last is the compacted table.
+    """
+    texts = {}
+    for name, (files, seconds) in tables.items():
+        time = f"{seconds / _DAY:,.0f} days" if seconds > 2 * _DAY else format_seconds(seconds)
+        texts[name] = f"{format_count(files, 'file')}, {time}"
+    sentences = [f"{name}: {text}" for name, text in texts.items()]
+    title = f"{sentences[-2].capitalize()} until open; {sentences[-1]}"
+    figure = style.chart(style.LAB_WIDTH, 1.0 + 0.32 * len(tables), title, *sentences)
+    axis = figure.subplots()
+    axis.set_xscale("log")
+    axis.set_xlim(_SHORTEST, _LONGEST)
+    ends = [max(seconds, _SHORTEST) for _, seconds in tables.values()]
+    axis.barh(list(texts), ends, 0.7, left=_SHORTEST, color=[*[LIVE] * (len(texts) - 1), NEW])
+    for row, (end, text) in enumerate(zip(ends, texts.values(), strict=True)):
+        style.note(axis, text, (end, row), va="center", fontsize=9)
+    axis.set_xticks(list(_TICKS), list(_TICKS.values()))
+    axis.minorticks_off()
+    axis.invert_yaxis()
+    axis.set_xlabel("until all files are open")
+    _finish(axis, "x")
+    axis.tick_params(axis="y", length=0)
+    return figure
+
+
+def reading(lives: pa.Table, listing: pa.Table, needed: Collection[str], version: int) -> Chart:
+    """Which files are live at a version, and which files of the log say so.
+
+    Args:
+        lives: added and removed of each file's life, as `TransactionLog.lifetimes` returns them.
+        listing: name, kind and version of the log's files, as `TransactionLog.listing` returns them.
+        needed: The names of those that a reader of the version reads.
+        version: The version that is read.
+    """
+    logs = [row for row in listing.to_pylist() if row["kind"] in _LOG_KINDS]
+    latest = max(row["version"] for row in logs)
+    added, removed = lives["added"].to_numpy(), pc.fill_null(lives["removed"], latest + 1).to_numpy()
+    is_live = (added <= version) & (version < removed)
+    known = f"known from {format_count(len(needed), 'file')} of the log"
+    title = f"Version {version}: {format_count(int(is_live.sum()), 'live file')}, {known}"
+    figure = style.chart(style.LAB_WIDTH, 4.6, title)
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
+    bottom = np.arange(len(lives))
+    versions = np.array([row["version"] for row in logs])
+    rows = np.array([_LOG_KINDS.index(row["kind"]) for row in logs])
+    is_needed = np.array([row["name"] in needed for row in logs])
+    for is_shown, colour in ((True, LIVE), (False, PALE)):
+        mine, read = is_live == is_shown, is_needed == is_shown
+        sides = [side[mine] for side in (added - 0.5, removed - 0.5, bottom, bottom + 1)]
+        style.boxes(above, sides, (colour, ""), "white", 0.6)
+        sides = [side[read] for side in (versions - 0.36, versions + 0.36, rows - 0.36, rows + 0.36)]
+        style.boxes(below, sides, (colour, ""), "white", 0.6)
+    for axis in (above, below):
+        axis.axvline(version, color=INK, linewidth=1, linestyle="--")
+        _finish(axis, "x")
+    above.set(ylabel="data files", xlim=(-0.5, latest + 0.5), ylim=(max(len(lives), 1), 0))
+    style.count_ticks(above.yaxis)
+    below.set(xlabel="version", ylim=(len(_LOG_KINDS) - 0.5, -0.5))
+    below.set_yticks(range(len(_LOG_KINDS)), [f"{kind}s" for kind in _LOG_KINDS])
+    below.xaxis.set_major_locator(MaxNLocator(15, integer=True))
+    looks = {"live, or read for it": (LIVE, ""), "not": (PALE, "")}
+    style.legend(figure, "outside upper right", looks, fontsize=9)
+    return figure
+
+
+def packing(steps: pa.Table, max_file_size: int, num_seen: int) -> Chart:
+    """How bins fill, file by file, up to one of the files.
+
+    Args:
+        steps: size_bytes, outcome and bin_id of each file, as a plan's `steps` has them.
+        max_file_size: What a bin holds, in bytes.
+        num_seen: How many of the files have been looked at.
+    """
+    sizes, outcomes = steps["size_bytes"].to_numpy(), steps["outcome"].to_pylist()
+    num_bins = len(steps["bin_id"].slice(0, num_seen).unique().drop_null())
+    seen = f"{num_seen:,} of {format_count(len(steps), 'file')} looked at"
+    title = f"{seen}: {format_count(num_bins, 'bin')} so far"
+    figure = style.chart(style.LAB_WIDTH, 3.8, title, f"A bin holds at most {format_size(max_file_size)}")
+    axis = figure.subplots()
+    looks = {"large": "stays: not small", "alone": "stays: alone in its bin"}
+    for number, (size, base, outcome) in enumerate(zip(sizes, held_before(steps), outcomes, strict=True), 1):
+        if number > num_seen:
+            axis.bar(number, size, 0.86, facecolor="none", edgecolor=style.MUTED, linestyle=":")
+            continue
+        axis.bar(number, base, 0.86, **style.fill(_PIECES["in the bin already"]))
+        # That a bin stays with one file is known when the next file does not fit.
+        known = number < num_seen or num_seen == len(steps) or outcome == "large"
+        piece = looks.get(outcome, "this file") if known else "this file"
+        axis.bar(number, size, 0.86, bottom=base, **style.fill(_PIECES[piece]))
+    axis.axhline(max_file_size, color=INK, linestyle="--", linewidth=1)
+    style.note(axis, f"a bin is full: {format_size(max_file_size)}", (0.5, max_file_size), (0, 3), fontsize=9)
+    axis.set(xlabel="file, in the order of packing", xlim=(0.4, len(steps) + 0.6))
+    axis.set_ylim(0, 1.2 * max(max_file_size, sizes.max(initial=1)))
+    style.size_ticks(axis.yaxis, axis.get_ylim()[1], 6)
+    style.count_ticks(axis.xaxis)
+    _finish(axis, "y")
+    style.legend(figure, "outside lower right", _PIECES, fontsize=9)
+    return figure
+
+
+def held_before(steps: pa.Table) -> list[int]:
+    """What each file's bin holds before it, in bytes; 0 for a file that opens one, or that stays."""
+    before, held, open_bin = [], 0, None
+    for size, bin_id in zip(steps["size_bytes"].to_pylist(), steps["bin_id"].to_pylist(), strict=True):
+        held = held if bin_id is not None and bin_id == open_bin else 0
+        before.append(held)
+        held, open_bin = held + size, bin_id
+    return before
+
+
+def log_files(files: pa.Table, num_batches: int, num_compactions: int, finding: str) -> Chart:
+    """The batches whose entries each file of a log holds: a row for the batches' own files, one a compaction.
+
+    Args:
+        files: One row per file, in order: name, first and batch (int64, the first and the last batch whose
+            entries it holds), state ("a reader needs it", "stands, not needed" or "removed").
+        num_batches, num_compactions: What the axes have room for.
+        finding: The title.
+    """
+    figure = style.chart(style.LAB_WIDTH, 3.2, finding)
+    axis = figure.subplots()
+    first, batch = files["first"].to_numpy(), files["batch"].to_numpy()
+    states, names = np.array(files["state"].to_pylist(), str), np.array(files["name"].to_pylist(), str)
+    compacted = np.char.endswith(names, ".compact")
+    rows = np.where(compacted, np.cumsum(compacted), 0)
+    handles = []
+    for state, (colour, hatch, edge) in _LOG_FILES.items():
+        sides = [side[states == state] for side in (first - 0.5, batch + 0.5, rows + 0.1, rows + 0.9)]
+        style.boxes(axis, sides, (colour, hatch), edge, 0.6)
+        handles.append(Patch(label=state, facecolor=colour, hatch=hatch, edgecolor=edge))
+    step = -(-(num_compactions + 1) // _MOST_LABELS)
+    labels = ["batches' own files", *names[compacted]]
+    axis.set_yticks(np.arange(len(labels))[::step] + 0.5, labels[::step])
+    axis.set(xlabel="batches whose entries the file holds", xlim=(-0.5, num_batches - 0.5))
+    axis.set_ylim(num_compactions + 1, 0)
+    style.count_ticks(axis.xaxis)
+    style.calm(axis, "x")
+    axis.tick_params(axis="y", length=0, labelsize=9)
+    style.legend(figure, "outside lower left", handles=handles, ncols=len(handles), fontsize=9)
+    return figure
+
+
+def manifest_rows(groups: pa.Table, generated: int, finding: str) -> Chart:
+    """The rows that a reader of a manifest gets of each group of files: once, twice, or not at all.
+
+    Args:
+        groups: One row per group: name, num_rows (int64, what the table has), old_rows and new_rows (int64,
+            read from files before and after their compaction).
+        generated: The number of groups on the left of the line at which the manifest was made.
+        finding: The title.
+    """
+    total, old, new = (groups[name].to_numpy() for name in ("num_rows", "old_rows", "new_rows"))
+    both = np.minimum(old, new)
+    figure = style.chart(style.LAB_WIDTH, 3.2, finding)
+    axis = figure.subplots()
+    top, places = np.zeros(len(total)), np.arange(len(total))
+    parts = (new, old - both, both, total - np.maximum(old, new))
+    for look, counts in zip(_ROWS_READ.values(), parts, strict=True):
+        axis.bar(places, counts, 0.8, top, linewidth=0, **style.fill(look))
+        top = top + counts
+    most = max(top.max(initial=0), 2 * total.max(initial=0), 1)
+    axis.axvline(generated - 0.5, color=INK, linewidth=1, linestyle="--")
+    style.note(axis, "GENERATE", (generated - 0.5, most * 1.16), va="top", annotation_clip=False)
+    names = [style.short(name) for name in groups["name"].to_pylist()]
+    step = -(-len(names) // _MOST_NAMES)
+    axis.set_xticks(places[::step], names[::step])
+    axis.set(ylabel="rows read", xlim=(-0.6, len(total) - 0.4), ylim=(0, most * 1.18))
+    style.count_ticks(axis.yaxis, 5)
+    style.calm(axis, "y")
+    axis.tick_params(axis="x", length=0, labelsize=9)
+    style.legend(figure, "outside lower left", _ROWS_READ, fontsize=9)
+    return figure
+
+
+def concurrency(attempts: pa.Table, names: Sequence[str], title: str, exception: str | None = None) -> Chart:
+    """Two writers of one table, a lane each and the log between them, in order of time.
+
+    Args:
+        attempts: The commits tried: writer, read_version, version (null where none was tried),
+            outcome ("committed", "taken", "refused", "gave up", or "unknown": not played yet).
+        names: The writer that is paused, drawn above the log, and the one that commits in between.
+        title: The finding.
+        exception: The first writer's exception; None if it committed.
+    """
+    rows = attempts.to_pylist()
+    first = [row for row in rows if row["writer"] == names[0]]
+    second = next(row for row in rows if row["writer"] == names[1])
+    sentences = []
+    for row in rows:
+        tried = "tried no commit" if row["version"] is None else f"tried to commit version {row['version']}"
+        sentences.append(f"{row['writer']} read version {row['read_version']}, {tried}: {row['outcome']}")
+    figure = style.chart(style.LAB_WIDTH, 2.9, title, *sentences)
+    axis = figure.subplots()
+    _box(axis, _FIRST, _BEGINS, _JOINS, LIVE, "at work")
+    _box(axis, _FIRST, _JOINS, _TRIES, _PAUSED, "held before its commit")
+    _read(axis, _FIRST, _BEGINS, first[0])
+    _box(axis, _SECOND, _JOINS, _COMMITS, LIVE, "at work")
+    _read(axis, _SECOND, _JOINS, second)
+    _commit(axis, _SECOND, _COMMITS, second)
+    taken, last, end = first[0]["version"], first[-1], _CHECKED
+    _arrow(axis, _TRIES, _FIRST, _LOG, SMALL)
+    _note(axis, _TRIES - 0.06, 1.5, f"tries {taken}:\ntaken", SMALL, ha="right")
+    _box(axis, _FIRST, _TRIES, _CHECKED, SMALL, f"conflict check\nof version {taken}")
+    if last["outcome"] == "unknown":
+        axis.text(_CHECKED + 0.2, _FIRST, "?", va="center", fontsize=16, fontweight="bold", color=INK)
+    elif first[0]["outcome"] == "taken":
+        _note(axis, _CHECKED - 0.06, 1.5, "no conflict", NEW, ha="right")
+    elif len(first) > 1:
+        _cross(axis, _CHECKED)
+        _note(axis, _CHECKED + 0.25, _FIRST - 0.33, "conflict", LOST, ha="center")
+        _read(axis, _FIRST, _RETRIES, last)
+        end, found = _RECHECKED, last["outcome"] == "committed"
+        text = f"looks again: its\nfiles are {'there' if found else 'gone'}"
+        _box(axis, _FIRST, _RETRIES, end, LIVE if found else TOMBSTONED, text)
+    starts = {second["read_version"]: -0.3, second["version"]: _COMMITS}
+    if last["outcome"] == "committed":
+        _commit(axis, _FIRST, end, last)
+        starts[last["version"]] = end
+    elif last["outcome"] != "unknown":
+        _cross(axis, end)
+        _note(axis, end + 0.12, _FIRST - 0.36, style.short(exception or "refused"), LOST, fontweight="bold")
+    for (version, start), stop in zip(starts.items(), [*list(starts.values())[1:], _END - 0.1], strict=True):
+        corner, width = (start, _LOG - _HALF), stop - start
+        axis.add_patch(Rectangle(corner, width, 2 * _HALF, facecolor=_VERSION, edgecolor="white", lw=2))
+        axis.text(start + 0.12, _LOG, f"version {version}", va="center", fontsize=8.5, color=style.ON_LIGHT)
+    lanes = [style.short(names[0]), "the log", style.short(names[1])]
+    axis.set(xlim=(-0.4, _END), ylim=(-0.3, 2.3))
+    axis.set_yticks([_FIRST, _LOG, _SECOND], lanes, fontsize=9, color=INK)
+    axis.set_xticks([])
+    axis.set_xlabel("order of time →", fontsize=9, color=INK, loc="right")
+    axis.tick_params(axis="y", length=0)
+    axis.spines[:].set_visible(False)
+    return figure
+
+
+def _box(axis: Axes, lane: float, start: float, end: float, colour: str, text: str) -> None:
+    corner, width = (start, lane - _HALF), end - start
+    axis.add_patch(Rectangle(corner, width, 2 * _HALF, facecolor=colour, edgecolor="white"))
+    ink = style.ON_DARK if colour in (LIVE, TOMBSTONED) else style.ON_LIGHT
+    middle = (start + end) / 2
+    axis.text(middle, lane, text, ha="center", va="center", fontsize=8.25, color=ink, linespacing=0.95)
+
+
+def _read(axis: Axes, lane: float, x: float, row: Mapping[str, Any]) -> None:
+    _arrow(axis, x, _LOG, lane, TOMBSTONED, linestyle=":")
+    _note(axis, x + 0.07, (lane + _LOG) / 2, f"reads {row['read_version']}", INK)
+
+
+def _commit(axis: Axes, lane: float, x: float, row: Mapping[str, Any]) -> None:
+    _arrow(axis, x, lane, _LOG, NEW)
+    _note(axis, x + 0.07, (lane + _LOG) / 2, f"commits {row['version']}", NEW, fontweight="bold")
+
+
+def _cross(axis: Axes, x: float) -> None:
+    axis.plot([x + 0.25], [_FIRST], marker="X", markersize=12, color=LOST, markeredgecolor="white")
+
+
+def _arrow(axis: Axes, x: float, start: float, end: float, colour: str, linestyle: str = "-") -> None:
+    inset = _HALF if end > start else -_HALF
+    look = {
+        "arrowstyle": "-|>",
+        "color": colour,
+        "linestyle": linestyle,
+        "lw": 1.4,
+        "shrinkA": 0,
+        "shrinkB": 0,
+    }
+    axis.annotate("", (x, end - inset), (x, start + inset), arrowprops=look)
+
+
+def _note(axis: Axes, x: float, y: float, text: str, colour: str, **look: Any) -> None:
+    axis.text(x, y, text, va="center", fontsize=8.5, color=colour, **look)
