@@ -222,7 +222,7 @@ def hostile(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Mapping[
 
 
 # These tell numbers alone.
-_NAMELESS = {"FileStats", "RestoreResult"}
+_NAMELESS = {"Diff", "FileStats", "RestoreResult"}
 
 
 @pytest.mark.parametrize("name", classes_that_draw_themselves())
