@@ -89,9 +89,10 @@ class RestorePlan(Plan):
                 f"nothing, and commit version {self.version + 1}."
             ]
         else:
+            start = f"RESTORE to version {self.target}" if self.diff.same_content else "It"
             lines = [
                 self._rows(),
-                f"RESTORE would add back {self._files(ADDED)} and remove {self._files(REMOVED)}, as version "
+                f"{start} would add back {self._files(ADDED)} and remove {self._files(REMOVED)}, as version "
                 f"{self.version + 1}; version {self.version} can be read until VACUUM deletes its files.",
                 self._streams(),
             ]
@@ -191,7 +192,7 @@ def plan_restore(handle: Handle, version: int) -> RestorePlan:
         >>> plan = ck.open_table("data/flights").plan_restore(7)
         >>> print(plan.explain())
         RESTORE to version 7 would take back what versions 8 (WRITE), 9 (WRITE), ...
-        RESTORE would add back 0 files (0 B) and remove 1,074 files (...), as version 366; ...
+        It would add back 0 files (0 B) and remove 1,074 files (...), as version 366; ...
         A stream that reads the table fails at the commit unless its option skipChangeCommits is set, ...
     """
     latest = handle.log.snapshot().version
