@@ -27,7 +27,7 @@ from compaction_kit.text import format_count, format_size
 STRATEGIES = (Arrow(), Optimize(), Rewrite())
 PROOF_READERS = (compare_quickly,)
 _STORED = (
-    *("version", "where", "order", "budget", "zorder_by", "thresholds", "warnings", "size_basis"),
+    *("version", "where", "order", "budget", "zorder_by", "full", "thresholds", "warnings", "size_basis"),
     *("num_files_removed", "num_files_added", "bytes_removed", "bytes_added", "bins", "files"),
 )
 
@@ -147,7 +147,7 @@ class CompactionPlan(BinPlan):
             plots.before_after,
             self.source.sizes,
             self.sizes_after,
-            min_file_size=self.thresholds.min_file_size,
+            min_file_size=None if self.clustered_by else self.thresholds.min_file_size,
             max_file_size=self.thresholds.max_file_size,
             largest=self.planner.largest_bin,
             former=None if former is None else former.sizes_after,
@@ -155,6 +155,7 @@ class CompactionPlan(BinPlan):
 
     def _packing(self) -> Callable[..., plots.Chart]:
         outputs, limit = self.outcome.bytes_added, self.thresholds.max_file_size
+        limit = self.planner.rules.cubes.most if self.clustered_by else limit
         return partial(plots.bins, self.files, outputs, limit, self.bin_names, bin_limit(self))
 
     def parts(self) -> Sequence[object]:

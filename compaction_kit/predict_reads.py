@@ -140,6 +140,8 @@ def predict_reads(
     orders |= {f"by {column}": order_by(column) for column in _columns(plan, query)}
     plans = {name: BinPlan.of(plan.planner, plan.thresholds, order=order) for name, order in orders.items()}
     plans |= {} if plan.budget is None else {"by this plan": plan}
+    if plan.clustered_by:
+        plans = {}
     rows: list[dict[str, Any]] = []
     unpredicted = ""
 
@@ -173,7 +175,11 @@ def predict_reads(
         except (InvalidArgumentError, *SPARK_ERRORS) as error:
             why = str(error) if isinstance(error, InvalidArgumentError) else f"{reason_of(error)}."
             rows, unpredicted = rows[:1], f"Other layouts can't be predicted here: {why}"
-    if len(rows) == 1 and not unpredicted:
+    if plan.clustered_by:
+        unpredicted = (
+            "Other layouts can't be predicted, because OPTIMIZE sorts the rows of a clustered table."
+        )
+    elif len(rows) == 1 and not unpredicted:
         unpredicted = "With these thresholds a compaction rewrites nothing, so no other layout is predicted."
     return ReadPrediction(name_of(query), plan.version, pa.Table.from_pylist(rows, _LAYOUTS), unpredicted)
 

@@ -145,10 +145,12 @@ class Table:
         zorder_by: str | Sequence[str] = (),
         batch_size: int | str | None = None,
         max_deleted_rows_ratio: float | None = None,
+        full: bool = False,
     ) -> CompactionPlan:
         """Plan what OPTIMIZE would do now, or a compaction in another order or within a budget.
 
-        Sizes are bytes, or text such as "128 MiB".
+        Sizes are bytes, or text such as "128 MiB". A clustered table is planned by its cubes: OPTIMIZE sorts
+        new files, and cubes that are not complete, into new cubes, whatever the size of a file.
 
         Args:
             where: SQL over partition columns that selects partitions; None for all.
@@ -170,12 +172,15 @@ class Table:
                 session (default: all bins in one commit).
             max_deleted_rows_ratio: Files with a larger share of deleted rows are rewritten, whatever
                 their size. None: OPTIMIZE's setting in the session (default 0.05).
+            full: Cluster files of other clustering columns again too, as OPTIMIZE … FULL does.
 
         Raises:
-            InvalidArgumentError: A size, ratio, order, column or the predicate can't be used.
+            InvalidArgumentError: A size, ratio, order, column or the predicate can't be used, or the table
+                is clustered and `where`, `order`, `budget` or `zorder_by` is given, or it isn't and
+                `full` is.
             EmptyTableError: The table has no live file.
-            UnsupportedTableError: The table is clustered, has partition values that can't be parsed, or a
-                change of a column's type that Delta doesn't read.
+            UnsupportedTableError: The table has partition values that can't be parsed, or a change of a
+                column's type that Delta doesn't read.
 
         Examples:
             >>> plan = ck.open_table("data/flights").plan_compaction(max_file_size="128 MiB")
@@ -197,7 +202,15 @@ class Table:
         sizes, even = (min_file_size, max_file_size), order != "size"
         limits = thresholds(self.handle.conf, *sizes, max_deleted_rows_ratio, batch_size, even)
         most = None if budget is None else parse_size(budget, "budget")
-        return CompactionPlan.of(self.planner(where), limits, where, order, most, columns, handle=self.handle)
+        planner = self.planner(where)
+        if planner.clustering is not None and (where or order != "size" or budget is not None or columns):
+            raise InvalidArgumentError(
+                f"The table is clustered by {', '.join(planner.clustering.columns)}, so OPTIMIZE sorts its "
+                "rows and picks files by cubes: leave out where, order, budget and zorder_by."
+            )
+        if full and planner.clustering is None:
+            raise InvalidArgumentError("full=True is for clustered tables, and this table isn't clustered.")
+        return CompactionPlan.of(planner, limits, where, order, most, columns, full, handle=self.handle)
 
     def planner(self, where: str | None = None) -> Planner:
         """Return a planner, which plans the latest version's files repeatedly with different thresholds."""

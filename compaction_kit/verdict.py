@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from compaction_kit.execute import CompactionResult
 from compaction_kit.files import Files
-from compaction_kit.plan.explain import exactness, why_empty
+from compaction_kit.plan.clustering import NEW
+from compaction_kit.plan.explain import exactness, explain_clustering, why_empty
 from compaction_kit.plan.plan import BinPlan
 from compaction_kit.reads import ReadComparison
 from compaction_kit.text import (
@@ -92,6 +93,17 @@ def _advice(plan: BinPlan) -> tuple[str, list[str]]:
     if plan.is_empty:
         scope = f" where {plan.where}" if plan.where else ""
         kind, sentences = "good", [f"Nothing to do{scope}, because {why_empty(plan)}."]
+    elif plan.clustered_by:
+        kind = "warning" if now >= _MANY_TIMES * after else "text"
+        new = sum(row["num_files"] for row in plan.cubes.to_pylist() if row["state"] == NEW)
+        columns = ", ".join(plan.clustered_by)
+        are = "is" if new == 1 else "are"
+        first = f"{format_count(new, 'file')} of {now:,} {are} not clustered by {columns} yet."
+        if not new:
+            first = (
+                f"No file is new, and OPTIMIZE would cluster {plan.num_files_removed:,} by {columns} again."
+            )
+        sentences = [first, *explain_clustering(plan)[1:-1]]
     else:
         scope, which = (f", where {plan.where}", "all of them") if plan.where else ("", "all")
         kind = "warning" if now >= _MANY_TIMES * after else "text"

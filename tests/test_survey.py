@@ -26,13 +26,17 @@ from compaction_kit.text import MIB
 from tests import folders, handmade
 from tests.conftest import CopyOf
 
-CLUSTERED = {
-    "domainMetadata": {
-        "domain": "delta.clustering",
-        "configuration": json.dumps({"clusteringColumns": [["id"]]}),
-        "removed": False,
-    }
-}
+# By a column that the table doesn't have.
+CLUSTERED: list[handmade.Action] = [
+    {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["clustering"]}},
+    {
+        "domainMetadata": {
+            "domain": "delta.clustering",
+            "configuration": json.dumps({"clusteringColumns": [["gone"]]}),
+            "removed": False,
+        }
+    },
+]
 
 
 def make(root: Path, *names: str) -> None:
@@ -63,7 +67,7 @@ def lake(tmp_path: Path) -> Path:
     handmade.write_log(root / "many", in_mib(*[20] * 8))
     handmade.write_log(root / "also few", in_mib(3, 4, 600))
     handmade.write_log(root / "bad/empty", [])
-    handmade.write_log(root / "bad/clustered", [CLUSTERED, *in_mib(1, 1)])
+    handmade.write_log(root / "bad/clustered", [*CLUSTERED, *in_mib(1, 1)])
     handmade.write_log(root / "bad/newer", [handmade.protocol(features=["fancy"]), *in_mib(1, 1)])
     handmade.write_log(root / "bad/damaged", in_mib(1, 1), [handmade.add("b")])
     handmade.commit_path(root / "bad/damaged", 1).write_text('{"add":')
@@ -148,7 +152,7 @@ def test_an_error_is_a_row_with_a_sentence_and_what_is_known(lake: Path) -> None
     found = survey(lake)
     for name, known, words in (
         ("empty", 0, "The table is empty at version 0"),
-        ("clustered", 2, "The table is clustered by id"),
+        ("clustered", 2, "The domain delta.clustering is damaged"),
         ("newer", 2, "the reader feature fancy"),
         ("damaged", None, f"The log file {handmade.log_name(1)} is damaged"),
     ):
@@ -244,7 +248,7 @@ def test_a_survey_says_what_it_found_in_words(lake: Path) -> None:
     assert lines[0] == f"{finding}."
     assert " ".join(lines[1].split()) == f"{lake}/many 8 → 1 files 0 % small"
     assert " ".join(lines[4].split()) == f"{lake}/none 2 → 2 files 0 % small"
-    assert lines[5].startswith(f"{lake}/bad/clustered: The table is clustered")
+    assert lines[5].startswith(f"{lake}/bad/clustered: The domain delta.clustering is damaged")
     assert repr(found) == f"Survey({finding})"
     nothing = "After compaction, a full read of 1 table would open as many files as now."
     assert survey(lake / "none").summary().startswith(nothing)
@@ -260,7 +264,7 @@ def test_the_page_has_the_table_the_errors_and_the_figure(lake: Path, tmp_path: 
         "67 %",
         "Small: under 16 MiB",
         "&lt;b&gt; &amp; co",
-        "is clustered by id",
+        "delta.clustering is damaged",
         '<svg role="img"',
     ):
         assert text in page

@@ -68,8 +68,8 @@ def refuse_table(spark: SparkSession, plan: BinPlan) -> str | None:
         return "its commit needs the session's JVM, which can't be reached over Spark Connect"
     if not store.is_local and store.filesystem is None:
         return f"executors can't reach {store.root} by pyarrow"
-    if plan.zorder_by:
-        return "Z-ordering needs Spark"
+    if plan.sorts_rows:
+        return "clustering needs Spark" if plan.clustered_by else "Z-ordering needs Spark"
     if plan.thresholds.max_records_per_file:
         return "spark.sql.files.maxRecordsPerFile is set, so that a bin becomes several files"
     return _refuse_content(spark, snapshot) or legacy_setting(spark) or refuse_executors(spark, store)

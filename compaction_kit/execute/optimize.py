@@ -8,6 +8,7 @@ from compaction_kit.execute.commits import settings
 from compaction_kit.execute.delta import is_conflict
 from compaction_kit.execute.jobs import Watched, run_watched
 from compaction_kit.execute.work import Run, Strategy
+from compaction_kit.plan.thresholds import CUBES
 from compaction_kit.predicate import partitions_predicate
 from compaction_kit.sql import identifier, table_name
 
@@ -45,10 +46,13 @@ class Optimize(Strategy):
             f"{_CONF}.maxDeletedRowsRatio": str(plan.thresholds.max_deleted_rows_ratio),
             f"{_CONF}.batchSize": str(plan.thresholds.batch_size or 2**63 - 1),
         }
+        if plan.clustered_by:
+            confs[f"{CUBES}.threshold"] = str(plan.planner.rules.cubes.complete)
+            confs[f"{CUBES}.targetCubeSize"] = str(plan.planner.rules.cubes.target)
         columns = ", ".join(identifier(run.spark, name) for name in plan.zorder_by)
         zorder = f" ZORDER BY ({columns})" if columns else ""
         condition = f" WHERE {where}" if where else ""
-        statement = f"OPTIMIZE {table_name(run.spark, run.table)}{condition}{zorder}"
+        statement = f"OPTIMIZE {table_name(run.spark, run.table)}{condition}{zorder}{' FULL' * plan.full}"
         with settings(run.spark, self.name, plan.id, confs):
             for tries_left in reversed(range(MOST_TRIES)):
                 try:

@@ -45,7 +45,7 @@ class Rewrite(Strategy):
     def refuse(self, run: Run) -> str | None:
         """Return why an overwrite would change more than files, or Delta refuses it."""
         plan, metadata = run.plan, run.plan.source.snapshot.metadata
-        if plan.zorder_by:
+        if plan.sorts_rows:
             return "it orders no rows"
         if metadata.configuration.get("delta.appendOnly", "").lower() == "true":
             return "the table is append-only (delta.appendOnly), which stops overwrites and not OPTIMIZE"

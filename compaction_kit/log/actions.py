@@ -20,7 +20,9 @@ import pyarrow.compute as pc
 from compaction_kit.errors import DAMAGE, CorruptLogError
 from compaction_kit.log.paths import canonical_paths, one_array
 
-PARTITION = "partition."
+PARTITION, TAG = "partition.", "tag."
+# Columns that begin so are the value of a key in a map of the action.
+MAPS = {PARTITION: "partitionValues", TAG: "tags"}
 KINDS = ("add", "remove")
 # The field of the action, and the type, of each column.
 FIELDS = {
@@ -34,6 +36,7 @@ FIELDS = {
     "deletion_vector_offset": ("deletionVector.offset", pa.int64()),
     "deletion_vector_cardinality": ("deletionVector.cardinality", pa.int64()),
     "stats": ("stats", pa.string()),
+    "clustering_provider": ("clusteringProvider", pa.string()),
     "stats_num_records": ("stats_parsed.numRecords", pa.int64()),
 }
 _VECTOR = ("deletion_vector_storage", "deletion_vector_path", "deletion_vector_offset")
@@ -45,9 +48,8 @@ _LEAST_RUN = 100
 
 def field_of(name: str) -> tuple[str, pa.DataType]:
     """Return the dotted field of a column in an action, and its type."""
-    if name.startswith(PARTITION):
-        return f"partitionValues.{name.removeprefix(PARTITION)}", pa.string()
-    return FIELDS[name]
+    prefix, dot, key = name.partition(".")
+    return (f"{MAPS[prefix + dot]}.{key}", pa.string()) if dot else FIELDS[name]
 
 
 def flattened(raw: pa.Table) -> pa.Table:
@@ -68,9 +70,9 @@ def column(raw: pa.Table, kind: str, name: str) -> pa.Array:
     field, data_type = field_of(name)
     if f"{kind}.{field}" in raw.column_names:
         return one_array(raw[f"{kind}.{field}"]).cast(data_type)
-    maps = f"{kind}.partitionValues"
-    if name.startswith(PARTITION) and maps in raw.column_names:
-        return _lookup(one_array(raw[maps]), name.removeprefix(PARTITION))
+    outer, _, key = field.partition(".")
+    if outer in MAPS.values() and f"{kind}.{outer}" in raw.column_names:
+        return _lookup(one_array(raw[f"{kind}.{outer}"]), key)
     return pa.nulls(len(raw), data_type)
 
 

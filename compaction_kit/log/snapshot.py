@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.errors import DAMAGE, CorruptLogError, first_line
-from compaction_kit.log.actions import CORE, DETAILS, PARTITION, column, field_of, file_actions, picked
+from compaction_kit.log.actions import CORE, DETAILS, PARTITION, TAG, column, field_of, file_actions, picked
 from compaction_kit.log.listing import Segment
 from compaction_kit.log.paths import one_array
 from compaction_kit.log.protocol import Metadata, Protocol, check_readable
@@ -90,6 +90,21 @@ class Snapshot:
 
         columns = self._read(actions, [field_of(name)[1] for name in names.values()], read)
         return pa.table([*actions.columns, *columns], [*actions.column_names, *names])
+
+    @cached_property
+    def clustering_tags(self) -> pa.Table:
+        """What OPTIMIZE noted of each live file when it clustered the table; nulls where it did not.
+
+        Columns: cube_id, cube_columns (the clustering columns as JSON), clustering_provider (string).
+        """
+        names = [f"{TAG}ZCUBE_ID", f"{TAG}ZCUBE_ZORDER_BY", "clustering_provider"]
+
+        def tags(source: Source) -> list[pa.Array]:
+            raw = source.rows(names)
+            return [column(raw, "add", name) for name in names]
+
+        columns = self._read(self.live, [pa.string()] * len(names), tags)
+        return pa.table(columns, ["cube_id", "cube_columns", "clustering_provider"])
 
     def _read(
         self, actions: pa.Table, types: Sequence[pa.DataType], read: Callable[[Source], list[pa.Array]]

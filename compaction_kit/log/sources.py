@@ -23,6 +23,7 @@ from compaction_kit.log.actions import (
     CORE,
     DETAILS,
     KINDS,
+    MAPS,
     PARTITION,
     column,
     count_records,
@@ -359,5 +360,7 @@ def _without_nulls(fields: Action) -> Action:
 
 def _parquet_columns(names: Iterable[str]) -> list[str]:
     """Return the dotted paths with which a Parquet reader reads these columns of adds and removes."""
-    fields = {"partitionValues" if name.startswith(PARTITION) else field_of(name)[0] for name in names}
+    fields = {field_of(name)[0] for name in names}
+    # Of a map all keys.
+    fields = {outer if (outer := field.partition(".")[0]) in MAPS.values() else field for field in fields}
     return [f"{kind}.{field}" for kind in KINDS for field in sorted(fields)]

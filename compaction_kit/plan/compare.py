@@ -83,6 +83,11 @@ def compare(plan: BinPlan, column: str | None = None) -> Comparison:
     Raises:
         InvalidArgumentError: There is no such column, or no file has bounds of any.
     """
+    if plan.clustered_by:
+        raise InvalidArgumentError(
+            f"The table is clustered by {', '.join(plan.clustered_by)}: OPTIMIZE sorts its rows, so that no "
+            "other order can be compared."
+        )
     source = plan.source
     name = column or column_of(plan.order) or _first_bounded(plan)
     bounds = source.bounds(name)

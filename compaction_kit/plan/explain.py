@@ -7,9 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compaction_kit.plan.clustering import COMPLETE, NEW, OTHER_COLUMNS, OTHER_PROVIDER, PARTIAL, SINGLE
 from compaction_kit.plan.order import INGEST, SIZE, tied_across
 from compaction_kit.plan.plan import BinPlan
-from compaction_kit.plan.thresholds import candidates
+from compaction_kit.plan.thresholds import CUBES, candidates
 from compaction_kit.text import format_count, format_files, format_size
 
 _CERTAIN = {
@@ -22,6 +23,8 @@ _CERTAIN = {
 
 def explain(plan: BinPlan) -> list[str]:
     """Say what a plan does and why, in sentences."""
+    if plan.clustered_by:
+        return explain_clustering(plan)
     small, deleted = (int(mask.sum()) for mask in candidates(plan.source, plan.thresholds))
     scope = f" where {plan.where}" if plan.where else ""
     found = f"Version {plan.version} has {format_count(plan.source.num_files, 'live file')}{scope}"
@@ -81,10 +84,58 @@ def explain(plan: BinPlan) -> list[str]:
     return lines
 
 
+def explain_clustering(plan: BinPlan) -> list[str]:
+    """Say what OPTIMIZE does with a clustered table and why, in sentences."""
+    rows, complete = plan.cubes.to_pylist(), format_size(plan.planner.rules.cubes.complete)
+    count, columns = format_count(plan.source.num_files, "live file"), ", ".join(plan.clustered_by)
+    lines = [f"Version {plan.version} has {count}, clustered by {columns}."]
+
+    def total(state: str, is_rewritten: bool) -> tuple[int, int, int]:
+        found = [row for row in rows if row["state"] == state and row["is_rewritten"] == is_rewritten]
+        return len(found), sum(row["num_files"] for row in found), sum(row["size_bytes"] for row in found)
+
+    for state, why in (
+        (COMPLETE, f"complete cubes, of {complete} or more, are not rewritten"),
+        (OTHER_COLUMNS, "only OPTIMIZE … FULL rewrites files of other clustering columns"),
+        (OTHER_PROVIDER, "only OPTIMIZE … FULL rewrites files that another system has clustered"),
+        (SINGLE, "no file is new, and all are in one cube"),
+    ):
+        _, num_files, size_bytes = total(state, False)
+        if num_files:
+            stay = "stays" if num_files == 1 else "stay"
+            lines.append(f"{format_files(num_files, size_bytes)} {stay}, because {why}.")
+    if plan.is_empty:
+        return [*lines, "So there is nothing to do."]
+    parts = []
+    for state, words in (
+        (NEW, "that are in no cube yet"),
+        (PARTIAL, "from {cubes} below {complete}"),
+        (OTHER_COLUMNS, "clustered by other columns"),
+        (OTHER_PROVIDER, "clustered by another system"),
+    ):
+        num_cubes, num_files, size_bytes = total(state, True)
+        if num_files:
+            what = words.format(cubes=format_count(num_cubes, "cube"), complete=complete)
+            parts.append(f"{format_files(num_files, size_bytes)} {what}")
+    lines.append(
+        f"OPTIMIZE{' FULL' * plan.full} sorts {' and '.join(parts)} into "
+        f"{format_count(plan.num_bins, 'new cube')}, as about "
+        f"{format_files(plan.num_files_added, plan.bytes_added, 'about ')}."
+    )
+    new_bytes = total(NEW, True)[2]
+    if 0 < new_bytes < plan.bytes_removed:
+        lines.append(
+            f"{format_size(new_bytes)} is new and {format_size(plan.bytes_removed)} is rewritten, "
+            f"{plan.bytes_removed / new_bytes:,.1f} times as much: OPTIMIZE merges new files into a cube "
+            f"until the cube has {complete} ({CUBES}.threshold)."
+        )
+    return [*lines, f"The new files and their size are predicted: {plan.size_basis}."]
+
+
 def warnings(plan: BinPlan) -> list[str]:
     """Say what to know before a plan is run, in sentences."""
     lower, upper = plan.thresholds.min_file_size, plan.thresholds.max_file_size
-    if plan.zorder_by or lower <= upper:
+    if plan.sorts_rows or lower <= upper:
         return []
     return [
         f"The minimum file size of {format_size(lower)} is above the target file size of "
@@ -97,6 +148,13 @@ def why_empty(plan: BinPlan) -> str:
     """Say why an empty plan has no bin, as the end of a sentence."""
     if plan.source.num_files == 0:
         return "no file matches"
+    if plan.clustered_by:
+        states = set(plan.cubes["state"].to_pylist())
+        if states == {SINGLE}:
+            return "all files are in one cube"
+        if states == {COMPLETE}:
+            return "all files are in complete cubes"
+        return "no file is new, and no two cubes are incomplete"
     if plan.packed.num_bins:
         return "all rows of the files that share a bin are deleted, and then OPTIMIZE commits nothing"
     if plan.unbounded.num_bins:
@@ -119,6 +177,8 @@ def why_empty(plan: BinPlan) -> str:
 
 def bin_limit(plan: BinPlan) -> str:
     """Return how large a bin may be, as the end of a phrase; empty for Z-order, which has no limit."""
+    if plan.clustered_by:
+        return f" of at most {format_size(plan.planner.rules.cubes.most)}"
     if plan.zorder_by:
         return ""
     predicted = "" if plan.order == SIZE else " with a predicted output"
@@ -165,8 +225,8 @@ def exactness(plan: BinPlan) -> Exactness:
     sizes, batches = outcome.bytes_removed[order], outcome.batch_ids[order]
     return Exactness(
         sums=True,
-        members=plan.order != SIZE or bool(plan.zorder_by) or not has_ties,
-        num_files_added=not plan.zorder_by and bool(outcome.rows_known.all()),
+        members=plan.order != SIZE or plan.sorts_rows or not has_ties,
+        num_files_added=not plan.sorts_rows and bool(outcome.rows_known.all()),
         commits=not bool(((sizes[1:] == sizes[:-1]) & (batches[1:] != batches[:-1])).any()),
     )
 
@@ -176,7 +236,7 @@ def metrics(plan: BinPlan) -> dict[str, Any]:
 
     It counts bins of batches without rows too, which aren't committed.
     """
-    source, positions = plan.source, plan.packed.members[0]
+    source, positions, clustering = plan.source, plan.packed.members[0], plan.planner.clustering
     sizes = source.sizes[positions]
     deleted = source.to_arrow()["deletion_vector_cardinality"].take(pa.array(positions)).drop_null()
     vectors = {
@@ -199,4 +259,5 @@ def metrics(plan: BinPlan) -> dict[str, Any]:
         "totalConsideredFiles": source.num_files,
         "totalFilesSkipped": source.num_files - len(positions),
         "deletionVectorStats": vectors if len(deleted) else None,
+        **(clustering.metrics(plan.packed, plan.planner.rules.cubes, plan.full) if clustering else {}),
     }

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.files import Files
+from compaction_kit.plan.clustering import CUBES
 from compaction_kit.plan.order import SIZE
 from compaction_kit.plan.packing import Packing, batch_of_bins, gains, within_budget
 from compaction_kit.plan.planner import Planner
@@ -27,21 +28,21 @@ class Outcome:
     Attributes:
         planner: The files.
         thresholds: The plan's.
-        zorder: Whether rows are sorted.
+        sorts: Whether rows are sorted, in Z-order or by the clustering columns.
         packing: The bins.
         batch_ids: The commit of each bin.
     """
 
     planner: Planner
     thresholds: Thresholds
-    zorder: bool
+    sorts: bool
     packing: Packing
     batch_ids: np.ndarray
 
     @classmethod
-    def of(cls, planner: Planner, thresholds: Thresholds, zorder: bool, packing: Packing) -> "Outcome":
+    def of(cls, planner: Planner, thresholds: Thresholds, sorts: bool, packing: Packing) -> "Outcome":
         """Predict the outputs of all bins, in batches as OPTIMIZE packs them."""
-        one = cls(planner, thresholds, zorder, packing, np.zeros(packing.num_bins, dtype=np.int64))
+        one = cls(planner, thresholds, sorts, packing, np.zeros(packing.num_bins, dtype=np.int64))
         size = thresholds.batch_size
         return one if size is None else replace(one, batch_ids=batch_of_bins(one.bytes_removed, size))
 
@@ -67,7 +68,7 @@ class Outcome:
     def files_added(self) -> np.ndarray:
         """Files that are added; a file of unknown rows is taken to have some."""
         rows = self._sums(np.nan_to_num(self.planner.rows, nan=1))
-        if self.zorder:
+        if self.sorts:
             # OptimizeExecutor, runOptimizeBinJob: approxNumFiles; ranges without rows make no file.
             return np.minimum(np.maximum(self.bytes_removed // self.thresholds.max_file_size, 1), rows)
         most = self.thresholds.max_records_per_file
@@ -110,6 +111,7 @@ class BinPlan(Plan):
         zorder_by: Columns by which the rows of each partition are sorted.
         unbounded: The bins without a budget.
         packed: The bins within the budget.
+        full: Whether files of a clustered table are clustered again that have other columns.
         id: Identifies the plan's commits, in their userMetadata.
     """
 
@@ -121,6 +123,7 @@ class BinPlan(Plan):
     zorder_by: tuple[str, ...]
     unbounded: Packing
     packed: Packing
+    full: bool = False
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
     @classmethod
@@ -132,6 +135,7 @@ class BinPlan(Plan):
         order: str = SIZE,
         budget: int | None = None,
         zorder_by: Sequence[str] = (),
+        full: bool = False,
         **more: Any,
     ) -> Self:
         """Plan with these thresholds; see the class for the arguments, `more` for fields of a subclass.
@@ -142,16 +146,17 @@ class BinPlan(Plan):
         if order != SIZE or budget is not None:
             # OPTIMIZE doesn't run such a plan, so its setting has no effect.
             thresholds = replace(thresholds, max_records_per_file=0)
-        packed = unbounded = planner.pack(thresholds, order, zorder_by)
+        packed = unbounded = planner.pack(thresholds, order, zorder_by, full)
         if budget is not None:
             bins = Outcome.of(planner, thresholds, bool(zorder_by), unbounded)
             packed = unbounded.select(within_budget(bins.gains, bins.bytes_removed, budget))
-        return cls(planner, thresholds, where, order, budget, tuple(zorder_by), unbounded, packed, **more)
+        columns = tuple(zorder_by)
+        return cls(planner, thresholds, where, order, budget, columns, unbounded, packed, full, **more)
 
     @cached_property
     def full_outcome(self) -> Outcome:
         """Predicted outputs, with those of batches that are not committed because they have no rows."""
-        return Outcome.of(self.planner, self.thresholds, bool(self.zorder_by), self.packed)
+        return Outcome.of(self.planner, self.thresholds, self.sorts_rows, self.packed)
 
     @cached_property
     def outcome(self) -> Outcome:
@@ -192,6 +197,22 @@ class BinPlan(Plan):
     def is_optimize(self) -> bool:
         """Whether OPTIMIZE does the same: order "size", and no budget."""
         return self.order == SIZE and self.budget is None
+
+    @property
+    def clustered_by(self) -> tuple[str, ...]:
+        """The clustering columns, as SQL names them; none for a table that isn't clustered."""
+        return () if self.planner.clustering is None else self.planner.clustering.columns
+
+    @property
+    def sorts_rows(self) -> bool:
+        """Whether rows are sorted into files, so that their number is predicted from sizes."""
+        return bool(self.zorder_by or self.clustered_by)
+
+    @property
+    def cubes(self) -> pa.Table:
+        """One row per cube of a clustered table; see `Clustering.cubes`."""
+        clustering = self.planner.clustering
+        return clustering.cubes(self.planner.rules.cubes, self.full) if clustering else CUBES.empty_table()
 
     @property
     def is_empty(self) -> bool:
@@ -316,14 +337,18 @@ class BinPlan(Plan):
         """One row per candidate file, in packing order, with the bin it went to.
 
         Columns: path (string), size_bytes (int64), partition.<column> (string), reason (string: "small",
-        "deleted rows", "Z-order"; "large" for no candidate), outcome (string: "packed", "large", "alone" in
-        its bin, "over budget", "no rows" left in a whole batch), bin_id (int64, null if it stays).
+        "deleted rows", "Z-order", or the state of its cube, see `cubes`; "large" for no candidate), outcome
+        (string: "packed", "large", "alone" in its bin, "over budget", "no rows" left in a whole batch,
+        "stays" in its cube), bin_id (int64, null if it stays).
         """
         small, deleted = candidates(self.source, self.thresholds)
         reason = np.select([small, deleted], ["small", "deleted rows"], "large")
         if self.zorder_by:
             reason = np.full(len(small), "Z-order")
         outcome = np.where(reason == "large", "large", "alone").astype(object)
+        if self.planner.clustering is not None:
+            reason = self.planner.clustering.states(self.planner.rules.cubes, self.full)
+            outcome = np.full(len(small), "stays", object)
         outcome[self.unbounded.members[0]] = "over budget"
         outcome[self.packed.members[0]] = "no rows"
         positions, bin_ids = self.members

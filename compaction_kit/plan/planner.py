@@ -1,6 +1,5 @@
 """Files prepared for packing once, so that plans with other thresholds cost little."""
 
-import json
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 
@@ -8,15 +7,13 @@ import numpy as np
 import pyarrow as pa
 
 from compaction_kit.errors import (
-    DAMAGE,
-    CorruptLogError,
     EmptyTableError,
     InvalidArgumentError,
     UnsupportedTableError,
-    first_line,
 )
 from compaction_kit.files import Files
 from compaction_kit.log.protocol import unsupported_type_change
+from compaction_kit.plan.clustering import Clustering, clustering_columns
 from compaction_kit.plan.order import INGEST, SIZE, by_size, column_of
 from compaction_kit.plan.packing import Packer, Packing
 from compaction_kit.plan.partitions import partition_groups
@@ -34,6 +31,8 @@ class Planner:
     Attributes:
         files: The live files to choose from: all files of a version, or those that a predicate selects.
         groups: The partition of each file, as a number.
+        rules: The session's.
+        clustering: The files' cubes; None for a table that isn't clustered.
         packer: Called with an order; returns the files in that order, one partition after another.
     """
 
@@ -51,8 +50,8 @@ class Planner:
 
         Raises:
             EmptyTableError: The version has no live file.
-            UnsupportedTableError: A partition value isn't of its column's type, the table is clustered, or
-                a column's type was changed in a way that Delta doesn't read.
+            UnsupportedTableError: A partition value isn't of its column's type, or a column's type was
+                changed in a way that Delta doesn't read.
         """
         if files.snapshot.live.num_rows == 0:
             raise EmptyTableError(
@@ -60,7 +59,9 @@ class Planner:
                 "rows are added."
             )
         _refuse_unsupported(files)
-        self.files, self._rules, self._make_model = files, rules, make_model
+        self.files, self.rules, self._make_model = files, rules, make_model
+        columns = clustering_columns(files.snapshot)
+        self.clustering = Clustering(files, columns, rules.snapshot_partitions) if columns else None
         types = files.snapshot.metadata.column_types if rules.by_type else None
         has_times = types and any(types[name] == "timestamp" for name in files.partition_columns)
         zone = parse_time_zone(rules.time_zone) if rules.time_zone and has_times else None
@@ -92,12 +93,16 @@ class Planner:
         _ = self.packer(SIZE), self.model, self.every_file_has_rows
         return self
 
-    def pack(self, thresholds: Thresholds, order: str = SIZE, zorder_by: Sequence[str] = ()) -> Packing:
+    def pack(
+        self, thresholds: Thresholds, order: str = SIZE, zorder_by: Sequence[str] = (), full: bool = False
+    ) -> Packing:
         """Pack the files into bins; see `Table.plan_compaction` for the orders.
 
         Raises:
             InvalidArgumentError: There is no such order or column.
         """
+        if self.clustering is not None:
+            return self.clustering.pack(self.rules.cubes, full)
         for name in zorder_by:
             if name not in self.files.data_columns:
                 raise InvalidArgumentError(
@@ -118,7 +123,7 @@ class Planner:
     def _make_packer(self, order: str) -> Packer:
         files, groups = self.files, self.groups
         if order == SIZE:
-            return Packer(by_size(files, groups, self._rules.snapshot_partitions), files.sizes, groups)
+            return Packer(by_size(files, groups, self.rules.snapshot_partitions), files.sizes, groups)
         column = column_of(order)
         if column is None:
             keys = [files.to_arrow()["modification_time"].cast(pa.int64()).to_numpy()]
@@ -140,18 +145,4 @@ def _refuse_unsupported(files: Files) -> None:
         raise UnsupportedTableError(
             f"A column's type was changed ({change}) in a way that Delta refuses to read "
             "(DELTA_UNSUPPORTED_TYPE_CHANGE_IN_SCHEMA): restore a version from before that change."
-        )
-    domain = files.snapshot.domains.get("delta.clustering")
-    try:
-        columns = json.loads(domain["configuration"]).get("clusteringColumns") if domain else None
-        names = ", ".join(".".join(parts) for parts in columns or ())
-    except DAMAGE as error:
-        raise CorruptLogError(
-            f"The domain delta.clustering is damaged ({first_line(error)}): restore the log from a backup."
-        ) from None
-    if names:
-        # OPTIMIZE clusters its rows by other rules (ClusteringStrategy).
-        raise UnsupportedTableError(
-            f"The table is clustered by {names}, so that OPTIMIZE clusters its rows instead of packing "
-            "files: run OPTIMIZE itself, or ALTER TABLE … CLUSTER BY NONE first."
         )

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _OPTIMIZE = "spark.databricks.delta.optimize"
+# Settings for clustered tables: sizes of cubes.
+CUBES = f"{_OPTIMIZE}.clustering.mergeStrategy.minCubeSize"
 
 # Returns the value of a setting of the session, or None if it isn't set.
 Conf = Callable[[str], str | None]
@@ -45,6 +47,24 @@ class Thresholds:
 
 
 @dataclass(frozen=True)
+class CubeSizes:
+    """Sizes of a clustered table's cubes, with OPTIMIZE's defaults (DeltaSQLConf, optimize.clustering.*).
+
+    Attributes:
+        complete: Cubes of at least these bytes are not rewritten.
+        target: The most bytes of a new cube, unless `complete` is more.
+    """
+
+    complete: int = 100 * GIB
+    target: int = 150 * GIB
+
+    @property
+    def most(self) -> int:
+        """The most bytes of a bin, which becomes a cube."""
+        return max(self.complete, self.target)
+
+
+@dataclass(frozen=True)
 class SessionRules:
     """Session settings that change how OPTIMIZE groups and orders files.
 
@@ -52,11 +72,13 @@ class SessionRules:
         time_zone: The zone of partition timestamps without one; None for the machine's.
         snapshot_partitions: spark.databricks.delta.snapshotPartitions; it decides among files of one size.
         by_type: Whether partition values are compared as typed values, or as text.
+        cubes: For clustered tables.
     """
 
     time_zone: str | None = None
     snapshot_partitions: int = DEFAULT_PARTITIONS
     by_type: bool = True
+    cubes: CubeSizes = CubeSizes()
 
 
 def thresholds(
@@ -76,8 +98,8 @@ def thresholds(
         InvalidArgumentError: A size or the ratio can't be used.
     """
     default = Thresholds()
-    lower = _set_size(conf, "minFileSize", default.min_file_size)
-    upper = _set_size(conf, "maxFileSize", default.max_file_size)
+    lower = _set_size(conf, f"{_OPTIMIZE}.minFileSize", default.min_file_size)
+    upper = _set_size(conf, f"{_OPTIMIZE}.maxFileSize", default.max_file_size)
     if min_file_size is not None:
         lower = parse_size(min_file_size, "min_file_size")
     if max_file_size is not None:
@@ -95,14 +117,18 @@ def thresholds(
         raise InvalidArgumentError(
             f"max_deleted_rows_ratio={ratio!r} is not a share: give a number from 0 to 1."
         )
-    batch = _set_size(conf, "batchSize", None) if batch_size is None else parse_size(batch_size, "batch_size")
+    batch = (
+        _set_size(conf, f"{_OPTIMIZE}.batchSize", None)
+        if batch_size is None
+        else parse_size(batch_size, "batch_size")
+    )
     most_records = int(conf("spark.sql.files.maxRecordsPerFile") or 0)
     return Thresholds(lower, upper, float(ratio), batch, most_records)
 
 
 def _set_size(conf: Conf, name: str, default: D) -> int | D:
-    value = conf(f"{_OPTIMIZE}.{name}")
-    return parse_spark_size(value, f"{_OPTIMIZE}.{name}") if value else default
+    value = conf(name)
+    return parse_spark_size(value, name) if value else default
 
 
 def session_rules(conf: Conf, spark: SparkSession | None) -> SessionRules:
@@ -114,6 +140,10 @@ def session_rules(conf: Conf, spark: SparkSession | None) -> SessionRules:
         conf("spark.sql.session.timeZone") or None,
         int(conf("spark.databricks.delta.snapshotPartitions") or DEFAULT_PARTITIONS),
         groups_by_type(spark) and by_type,
+        CubeSizes(
+            _set_size(conf, f"{CUBES}.threshold", CubeSizes.complete),
+            _set_size(conf, f"{CUBES}.targetCubeSize", CubeSizes.target),
+        ),
     )
 
 

@@ -162,6 +162,12 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
     parts.bind(state, "size_bytes", min_file_size=smaller, max_file_size=target)
     parts.bind(state, where=where, budget=budget)
     parts.set_by_choice(state, "order", order)
+    full = w.Checkbox(False, description="OPTIMIZE … FULL", indent=False)
+    full.tooltip = "Cluster files of other columns again too"
+    parts.bind(state, full=full.add_class("ck-full"))
+    live(full, lambda: state.is_clustered)
+    for widget in (smaller, where, order, budget):
+        live(widget, lambda: not state.is_clustered)
     drawn: list[CompactionPlan | None] = [None, None]
 
     def prepare() -> None:
@@ -197,12 +203,12 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
     folded = {
         "Bins": FigureView("ck-bins-figure", lambda: some() and some().plot_bins),
         "Files that a query touches": FigureView(
-            "ck-comparison-figure", lambda: some() and (_plot_comparison, some())
+            "ck-comparison-figure", lambda: some() and not state.is_clustered and (_plot_comparison, some())
         ),
         "Why these files": Text("text", "why", why),
     }
     error = Text("error", "where-error", lambda: state.input_error)
-    controls = w.VBox([smaller, target, where, order, budget, error, *below]).add_class("ck-controls")
+    controls = w.VBox([smaller, target, where, order, budget, full, error, *below]).add_class("ck-controls")
     # Boxes keep their size while what they hold is drawn again, or is hidden.
     places = [
         w.Box([FigureView("ck-plan-figure", sizes)]).add_class("ck-place"),
@@ -245,7 +251,14 @@ def plan_code(state: WorkbenchState) -> str:
             text = format_size(size_bytes)
             sizes[name] = text if parse_size(text) == size_bytes else size_bytes
     order, budget = None if state.order == SIZE else state.order, state.budget or None
-    made = parts.call("table.plan_compaction", where=state.where or None, **sizes, order=order, budget=budget)
+    inputs = {
+        "where": state.where or None,
+        **sizes,
+        "order": order,
+        "budget": budget,
+        "full": state.full or None,
+    }
+    made = parts.call("table.plan_compaction", **inputs)
     return f"table = ck.open_table({state.name!r})\nplan = {made}"
 
 

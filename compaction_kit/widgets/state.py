@@ -32,8 +32,8 @@ from compaction_kit.text import GIB, format_count, format_size, parse_size
 from compaction_kit.verdict import Verdict
 from compaction_kit.widgets.job import Job, Lookup, Watched, attempt, sentence_of
 
-# The name, the predicate, the least and the largest size, the order and the budget of a plan.
-Inputs = tuple[str, str, int | None, int | None, str, str]
+# The name, the predicate, the least and the largest size, the order, the budget and `full` of a plan.
+Inputs = tuple[str, str, int | None, int | None, str, str, bool]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +64,12 @@ class Opened:
 
 
 def _plan(planner: Planner, table: Table, inputs: Inputs) -> CompactionPlan:
-    _, where, least, largest, order, budget = inputs
+    _, where, least, largest, order, budget, full = inputs
     if least is None or largest is None:
         raise InvalidArgumentError("There is no plan, because a file size can't be read: correct it.")
     thresholds = replace(table.thresholds(), min_file_size=least, max_file_size=largest)
     limit = parse_size(budget, "budget") if budget else None
-    return CompactionPlan.of(planner, thresholds, where or None, order, limit, handle=table.handle)
+    return CompactionPlan.of(planner, thresholds, where or None, order, limit, full=full, handle=table.handle)
 
 
 class WorkbenchState(Watched):
@@ -86,6 +86,7 @@ class WorkbenchState(Watched):
     max_file_size = Int(GIB, min=1, allow_none=True, help="Bytes that a bin may hold")
     order = Unicode(SIZE, help="In which order files are put into bins")
     budget = Unicode("", help='Bytes that may be rewritten, such as "10 GiB"; empty for no limit')
+    full = Bool(False, help="Whether a clustered table's files of other columns are clustered again")
     strategy = Unicode("auto", help="How the plan is run")
     verify = Bool(True, help="Whether the content is compared after a run")
     query = Unicode("", help="SQL with {table} or the table's own name, or a condition")
@@ -151,6 +152,11 @@ class WorkbenchState(Watched):
         return self.opened.plan
 
     @property
+    def is_clustered(self) -> bool:
+        """Whether OPTIMIZE clusters the open table."""
+        return self.opened.planner is not None and self.opened.planner.clustering is not None
+
+    @property
     def input_error(self) -> str:
         """Why there is no plan for what is typed and chosen, though the table can be planned."""
         return self.opened.error if self.opened.table_plan is not None else ""
@@ -158,7 +164,8 @@ class WorkbenchState(Watched):
     @property
     def inputs(self) -> Inputs:
         """The inputs that a plan is made for now."""
-        return self.name, self.where, self.min_file_size, self.max_file_size, self.order, self.budget
+        sizes = self.min_file_size, self.max_file_size
+        return self.name, self.where, *sizes, self.order, self.budget, self.full
 
     @property
     def can_run(self) -> bool:
@@ -232,12 +239,12 @@ class WorkbenchState(Watched):
                 is_new = missing and self.name == self.root and not self.tables
                 self.opened = Opened(error="" if is_new else sentence_of(error))
                 return
-            self.where, self.order, self.budget = "", SIZE, ""
+            self.where, self.order, self.budget, self.full = "", SIZE, "", False
             self.max_file_size, self.min_file_size = thresholds.max_file_size, thresholds.min_file_size
             self.opened = Opened(table)
             self.reload()
 
-    @observe("min_file_size", "max_file_size", "budget")
+    @observe("min_file_size", "max_file_size", "budget", "full")
     def _on_threshold(self, change: Any) -> None:
         with self.changing:
             if change.name == "min_file_size":

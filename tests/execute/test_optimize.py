@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.compaction import CompactionPlan
-from compaction_kit.errors import StalePlanError, UnsupportedTableError
+from compaction_kit.errors import StalePlanError
 from compaction_kit.execute import CompactionResult
 from tests import handmade
 from tests.handmade import actions_of
@@ -156,16 +156,6 @@ def test_z_order_rewrites_whole_partitions_and_interleaves_columns(
         spans = [one["maxValues"][column] - one["minValues"][column] for one in stats]
         # Where Delta cuts goes by a sample: up to about two thirds, in place of 99.
         assert min(spans) < 80, (column, spans)
-
-
-def test_a_clustered_table_is_refused_as_long_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
-    name = f"delta.`{tmp_path / 't'}`"
-    spark.sql(f"CREATE TABLE {name} (id BIGINT, v STRING) USING delta CLUSTER BY (id)")
-    spark.range(4).selectExpr("id", "'a' v").repartition(2).writeTo(name).append()
-    with pytest.raises(UnsupportedTableError, match="clustered by id, so that OPTIMIZE clusters its rows"):
-        open_table(tmp_path / "t").plan_compaction()
-    spark.sql(f"ALTER TABLE {name} CLUSTER BY NONE")
-    assert open_table(tmp_path / "t").plan_compaction().num_files_removed == 2
 
 
 @since_spark("4.0")

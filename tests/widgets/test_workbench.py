@@ -30,6 +30,7 @@ from tests import folders
 from tests.ageing import age_file
 from tests.displayed import outputs_of
 from tests.handmade import commit_path, metadata, write_log, write_sink_log
+from tests.plan.test_clustering import append, create
 from tests.widgets.pages import SECONDS, at, click, is_shown, settle, show, words
 
 
@@ -800,3 +801,31 @@ def test_the_files_of_a_query_are_counted_and_predicted_without_a_run(
     click(bench, "ck-count")
     assert bench.state.predicting.value is not None
     assert words(at(bench, "ck-predicting")) == ""
+
+
+def test_a_clustered_table_is_planned_by_its_cubes_and_run(spark: SparkSession, tmp_path: Path) -> None:
+    create(spark, tmp_path / "events")
+    append(spark, tmp_path / "events", 3_000)
+    ck.open_table(tmp_path / "events").plan_compaction().run(verify=False)
+    append(spark, tmp_path / "events", 20, 1)
+    bench = made(tmp_path)
+    assert "1 file of 2 is not clustered by k, id yet." in at(bench, "ck-verdict").value
+    assert "times as much" in at(bench, "ck-verdict").value
+    show(bench, "Plan")
+    assert [is_shown(at(bench, f"ck-{name}")) for name in ("min", "where", "order", "budget")] == [False] * 4
+    assert is_shown(at(bench, "ck-max"))
+    assert is_shown(at(bench, "ck-full"))
+    assert "2 → 1 file" in at(bench, "ck-plan-figure").value
+    at(bench, "ck-full").value = True
+    assert plan_of(bench).full
+    show(bench, "Run")
+    click(bench, "ck-run")
+    assert bench.state.result is not None
+    assert (bench.state.result.strategy, bench.state.result.verified) == ("optimize", True)
+    assert "2 files became 1" in at(bench, "ck-verdict").value
+    assert "all files are in one cube" in at(bench, "ck-verdict").value
+    open_table(bench, Path(shaped_table(tmp_path / "plain", partitions=2, files=2, rows=10)))
+    show(bench, "Plan")
+    assert is_shown(at(bench, "ck-order"))
+    assert not is_shown(at(bench, "ck-full"))
+    assert not plan_of(bench).full
