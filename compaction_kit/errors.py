@@ -27,7 +27,7 @@ _PY4J = re.compile(r"^An error occurred while calling .*\n: (?:[\w.$]+: )?")
 _CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w.$]+: )?(.*\S)", re.MULTILINE)
 # What Python raised in a worker, after the lines of its stack; Spark 3.5 has its own exception's name before.
 _RAISED = re.compile(
-    r"^(?:.*: )?Traceback \(most recent call last\):\n(?:[ \t].*\n)*(?:\w+\.)*(\S.*)", re.MULTILINE
+    r"^(?:.*: )?( *)Traceback \(most recent call last\):\n(?:\1[ \t].*\n)*\1(?:\w+\.)*(\S.*)", re.MULTILINE
 )
 # A path or URI of a file.
 _FILE = re.compile(r"(?:^|[\s'\"(])(?:[a-z][a-z0-9+.-]*:)?/+[^\s/]+/")
@@ -57,7 +57,7 @@ def reason_of(error: BaseException) -> str:
     """Return the line of an error of Spark or Java that says what was wrong, without full stop."""
     # What Python raised in a worker, the innermost cause with a file, Spark's outermost, the innermost.
     text = str(error) or type(error).__name__
-    causes = _RAISED.findall(text) or _CAUSE.findall(text)
+    causes = [line for _, line in _RAISED.findall(text)] or _CAUSE.findall(text)
     with_file = [cause for cause in causes if _FILE.search(cause)][-1:]
     of_spark = [cause for cause in causes if cause.startswith("[")]
     line = (with_file or of_spark or causes[-1:] or text.strip().splitlines() or ["it did not say why"])[0]
