@@ -50,8 +50,8 @@ def test_a_failed_run_prints_its_sentence_without_java_and_names_the_innermost_m
 def test_a_worker_that_does_not_start_is_named_by_what_python_raised() -> None:
     """As Spark says it where a file in the working folder has the name of a module of Python's."""
     text = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
-: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed 1 times, most \
-recent failure: Lost task 0.0 in stage 0.0 (TID 0) (192.0.2.2 executor driver): org.apache.spark.SparkException:\x20
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed 1 times: \
+org.apache.spark.SparkException:\x20
 Error from python worker:
   Traceback (most recent call last):
     File "<frozen runpy>", line 189, in _run_module_as_main
