@@ -51,7 +51,7 @@ class Watched(NamedTuple):
 
 
 class _Group:
-    """The Spark jobs of a thread, under a name by which they are watched and cancelled."""
+    """The Spark jobs of a thread, named so that they can be watched and cancelled."""
 
     def __init__(self, spark: SparkSession):
         self._spark, self._has_jvm = spark, has_jvm(spark)

@@ -93,10 +93,6 @@ class TransactionLog:
         """Return when each of `commits()` was committed, as for Delta's time travel (timestamp, UTC)."""
         return pa.array(commit_times(self._store, self._commit_files(), self.snapshot().metadata), STAMP)
 
-    def commit_file_times(self) -> np.ndarray:
-        """Return the times of the files of `commits()`: int64, ms since 1970."""
-        return np.array([file.modification_time for file in self._commit_files()], dtype=np.int64)
-
     def actions(self, version: int, checkpoint: bool = False) -> pa.Table:
         """Return one row per action of a version's commit, or checkpoint, in the order of the file.
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from compaction_kit.log.paths import one_array
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan.order import DEFAULT_PARTITIONS, state_order
 from compaction_kit.plan.packing import Packer, Packing
+from compaction_kit.plan.predict import count_rows
 from compaction_kit.plan.thresholds import CubeSizes
 
 # Why a file is rewritten or not, in `Clustering.states`.
@@ -99,8 +101,8 @@ class Clustering:
     def cubes(self, sizes: CubeSizes, full: bool = False) -> pa.Table:
         """Return one row per cube, and one for the files without a cube.
 
-        Columns: cube_id (string, null for files without one), columns (list of string, by which it is
-        clustered), num_files, size_bytes, logical_bytes (int64; without deleted rows, as far as the log has
+        Columns: cube_id (string, null for files without one), columns (list of string, its clustering
+        columns), num_files, size_bytes, logical_bytes (int64; without deleted rows, as far as the log has
         their number), state (string, see `states`), is_rewritten (bool).
         """
         is_chosen = np.zeros(self._files.num_files, dtype=bool)
@@ -144,12 +146,10 @@ class Clustering:
         }
         return {"numBins": num_bins, "clusteringStats": stats}
 
-    @property
+    @cached_property
     def _logical_bytes(self) -> np.ndarray:
         """The bytes of each file's live rows, int64 (AddFile.estLogicalFileSize)."""
-        table, sizes = self._files.to_arrow(), self._files.sizes
-        records = pc.cast(table["num_records"], "float64").to_numpy()
-        deleted = pc.fill_null(table["deletion_vector_cardinality"], 0).to_numpy()
+        sizes, (records, deleted) = self._files.sizes, count_rows(self._files)
         with np.errstate(divide="ignore", invalid="ignore"):
             share = (records - deleted) / records
         return np.where(records > 0, share * sizes, sizes).astype(np.int64)
@@ -175,7 +175,7 @@ class Clustering:
 
 
 def clustering_columns(snapshot: Snapshot) -> list[str]:
-    """Return the columns by which OPTIMIZE clusters a table, as SQL names them; [] if by none.
+    """Return the columns by which OPTIMIZE clusters a table, as SQL names them; [] without clustering.
 
     Raises:
         CorruptLogError: The domain delta.clustering is damaged.

@@ -208,7 +208,7 @@ class BinPlan(Plan):
         """Whether rows are sorted into files, so that their number is predicted from sizes."""
         return bool(self.zorder_by or self.clustered_by)
 
-    @property
+    @cached_property
     def cubes(self) -> pa.Table:
         """One row per cube of a clustered table; see `Clustering.cubes`."""
         clustering = self.planner.clustering

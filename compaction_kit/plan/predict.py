@@ -39,7 +39,7 @@ class SizeModel:
     @classmethod
     def of(cls, files: Files) -> "SizeModel":
         """Fit a least-squares line of bytes by rows to some files."""
-        sizes, (records, deleted) = files.sizes, _rows(files)
+        sizes, (records, deleted) = files.sizes, count_rows(files)
         known = ~np.isnan(records) & (records > 0)
         if known.sum() >= _FEWEST_FILES and len(np.unique(records[known])) > 1:
             slope, intercept = np.polyfit(records[known], sizes[known], 1)
@@ -92,11 +92,12 @@ class SizeModel:
 
 def live_rows(files: Files) -> np.ndarray:
     """The rows of each file that no deletion vector hides, float64; NaN if the log hasn't their number."""
-    records, deleted = _rows(files)
+    records, deleted = count_rows(files)
     return records - deleted
 
 
-def _rows(files: Files) -> tuple[np.ndarray, np.ndarray]:
+def count_rows(files: Files) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of each file, float64 and NaN if the log hasn't them, and how many are deleted."""
     table = files.to_arrow()
     records = pc.cast(table["num_records"], "float64").to_numpy()
     deleted = pc.fill_null(table["deletion_vector_cardinality"], 0).to_numpy()
