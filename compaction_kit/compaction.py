@@ -148,7 +148,7 @@ class CompactionPlan(BinPlan):
             self.source.sizes,
             self.sizes_after,
             min_file_size=None if self.clustered_by else self.thresholds.min_file_size,
-            max_file_size=self.thresholds.max_file_size,
+            max_file_size=self.thresholds.output_file_size or self.thresholds.max_file_size,
             largest=self.planner.largest_bin,
             former=None if former is None else former.sizes_after,
         )

@@ -146,6 +146,7 @@ class Table:
         batch_size: int | str | None = None,
         max_deleted_rows_ratio: float | None = None,
         full: bool = False,
+        output_file_size: int | str | None = None,
     ) -> CompactionPlan:
         """Plan what OPTIMIZE would do now, or a compaction in another order or within a budget.
 
@@ -156,7 +157,7 @@ class Table:
             where: SQL over partition columns that selects partitions; None for all.
             min_file_size: Files below this size are rewritten. None: OPTIMIZE's setting in the session
                 (default 1 GiB), or `max_file_size` if that is less; with another order than "size",
-                half of `max_file_size`.
+                half of `max_file_size`; with `output_file_size`, half of that.
             max_file_size: The largest size of a bin (target file size). None: OPTIMIZE's setting in the
                 session (default 1 GiB), or `min_file_size` if that is more. If both are given, the minimum
                 may be above the maximum, as for OPTIMIZE; the plan's `warnings` explain the effect.
@@ -173,6 +174,10 @@ class Table:
             max_deleted_rows_ratio: Files with a larger share of deleted rows are rewritten, whatever
                 their size. None: OPTIMIZE's setting in the session (default 0.05).
             full: Cluster files of other clustering columns again too, as OPTIMIZE … FULL does.
+            output_file_size: The size of added files, instead of `max_file_size`, which is the size of a bin
+                before it is rewritten: small files take less space once they are together. The size of a
+                bin is computed from it by the model that predicts `bytes_added`, so that a second plan
+                finds nothing to do.
 
         Raises:
             InvalidArgumentError: A size, ratio, order, column or the predicate can't be used, or the table
@@ -199,7 +204,14 @@ class Table:
                 f"zorder_by={', '.join(columns)} sorts the rows of whole partitions: leave out order and "
                 "budget."
             )
-        sizes, even = (min_file_size, max_file_size), order != "size"
+        if output_file_size is not None:
+            if max_file_size is not None:
+                raise InvalidArgumentError(
+                    f"output_file_size={output_file_size!r} and max_file_size={max_file_size!r} both limit "
+                    "a bin: give one of them."
+                )
+            max_file_size = parse_size(output_file_size, "output_file_size")
+        sizes, even = (min_file_size, max_file_size), order != "size" or output_file_size is not None
         limits = thresholds(self.handle.conf, *sizes, max_deleted_rows_ratio, batch_size, even)
         most = None if budget is None else parse_size(budget, "budget")
         planner = self.planner(where)
@@ -210,6 +222,8 @@ class Table:
             )
         if full and planner.clustering is None:
             raise InvalidArgumentError("full=True is for clustered tables, and this table isn't clustered.")
+        if output_file_size is not None:
+            limits = planner.for_outputs(limits, order)
         return CompactionPlan.of(planner, limits, where, order, most, columns, full, handle=self.handle)
 
     def planner(self, where: str | None = None) -> Planner:

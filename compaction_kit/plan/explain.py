@@ -54,6 +54,9 @@ def explain(plan: BinPlan) -> list[str]:
         lines.append(
             f"Of these, {plan.num_files_removed:,} fill {bins}{bin_limit(plan)}{spread}, {first} first."
         )
+        if (size := plan.thresholds.output_file_size) is not None:
+            shrinks = f"{plan.thresholds.max_file_size / size:,.1f} times"
+            lines.append(f"The data shrinks about {shrinks} when compacted, so bins are as much larger.")
     if alone := selected - len(plan.unbounded.members[0]):
         isnt, each = ("isn't", "it") if alone == 1 else ("aren't", "each")
         lines.append(
@@ -66,9 +69,9 @@ def explain(plan: BinPlan) -> list[str]:
             "the most per byte come first."
         )
     if plan.thresholds.batch_size is not None:
-        batches, size = format_count(plan.num_batches, "commit"), format_size(plan.thresholds.batch_size)
+        batches, most = format_count(plan.num_batches, "commit"), format_size(plan.thresholds.batch_size)
         lines.append(
-            f"The bins go into {batches}, smallest bins first, each of one bin or of at most {size}."
+            f"The bins go into {batches}, smallest bins first, each of one bin or of at most {most}."
         )
     lines.append(
         f"{format_files(plan.num_files_removed, plan.bytes_removed)} "
@@ -134,7 +137,8 @@ def explain_clustering(plan: BinPlan) -> list[str]:
 
 def warnings(plan: BinPlan) -> list[str]:
     """Say what to know before a plan is run, in sentences."""
-    lower, upper = plan.thresholds.min_file_size, plan.thresholds.max_file_size
+    lower = plan.thresholds.min_file_size
+    upper = plan.thresholds.output_file_size or plan.thresholds.max_file_size
     if plan.sorts_rows or lower <= upper:
         return []
     return [
@@ -182,7 +186,9 @@ def bin_limit(plan: BinPlan) -> str:
     if plan.zorder_by:
         return ""
     predicted = "" if plan.order == SIZE else " with a predicted output"
-    return f"{predicted} of at most {format_size(plan.thresholds.max_file_size)}"
+    output = plan.thresholds.output_file_size
+    about = f" (files of about {format_size(output)})" if output is not None else ""
+    return f"{predicted} of at most {format_size(plan.thresholds.max_file_size)}{about}"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Files prepared for packing once, so that plans with other thresholds cost little."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, cached_property
 
 import numpy as np
@@ -116,9 +117,21 @@ class Planner:
             return self.packer(SIZE).pack(everything, _UNLIMITED, keep_lone=True)
         capacity = thresholds.max_file_size
         if order != SIZE:
-            capacity = max(capacity - self.model.overhead, 1)
+            capacity = max((thresholds.output_file_size or capacity) - self.model.overhead, 1)
         small, deleted = candidates(self.files, thresholds)
         return self.packer(order).pack(small | deleted, capacity)
+
+    def for_outputs(self, thresholds: Thresholds, order: str = SIZE) -> Thresholds:
+        """Return thresholds with bins that become files of `max_file_size`, by the model of output sizes.
+
+        The same, if bins are filled by the size of the output anyway, or no partition fills one.
+        """
+        size, (small, _) = thresholds.max_file_size, candidates(self.files, thresholds)
+        if order != SIZE or self.largest_bin <= size or not small.any():
+            return thresholds
+        shrink = self.files.sizes[small].sum() / max(self.model.weights[small].sum(), 1)
+        most = max(int((size - self.model.overhead) * shrink), size)
+        return replace(thresholds, max_file_size=most, output_file_size=size if most > size else None)
 
     def _make_packer(self, order: str) -> Packer:
         files, groups = self.files, self.groups

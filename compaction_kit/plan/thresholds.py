@@ -37,6 +37,8 @@ class Thresholds:
         max_deleted_rows_ratio: Files with a larger share of deleted rows are rewritten, whatever their size.
         batch_size: Bytes of the bins of one commit; None for all bins in one commit.
         max_records_per_file: Spark's spark.sql.files.maxRecordsPerFile; 0 for no limit.
+        output_file_size: Predicted bytes of the file that a full bin becomes, if `max_file_size` was computed
+            for it.
     """
 
     min_file_size: int = GIB
@@ -44,6 +46,7 @@ class Thresholds:
     max_deleted_rows_ratio: float = 0.05
     batch_size: int | None = None
     max_records_per_file: int = 0
+    output_file_size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,8 @@ def thresholds(
     """Choose the thresholds of a plan; what is None comes from OPTIMIZE's settings in the session.
 
     If one size is given, the other one is moved so that the minimum isn't above the maximum. With `even`, the
-    minimum is half of the maximum. See `Table.plan_compaction` for the arguments.
+    minimum is half of the maximum, so that a second run does not rewrite the outputs of the first. See
+    `Table.plan_compaction` for the arguments.
 
     Raises:
         InvalidArgumentError: A size or the ratio can't be used.

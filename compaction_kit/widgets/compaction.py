@@ -151,7 +151,7 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
         >>> page.state.loading.wait()
         >>> page.state.max_file_size = 2 * 1024**2
         >>> page.state.plan.num_files_added
-        11
+        3
     """
     smaller, target = SizeSlider("Minimum file size", "ck-min"), SizeSlider("Target file size", "ck-max")
     narrow = {"width": "auto", "label_width": "50px"}
@@ -162,11 +162,14 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
     parts.bind(state, "size_bytes", min_file_size=smaller, max_file_size=target)
     parts.bind(state, where=where, budget=budget)
     parts.set_by_choice(state, "order", order)
+    by_output = w.Checkbox(True, description="Size of new files", indent=False)
+    by_output.tooltip = "Target file size is that of new files; else that of a bin, OPTIMIZE's maxFileSize"
+    parts.bind(state, by_output=by_output.add_class("ck-by-output"))
     full = w.Checkbox(False, description="OPTIMIZE … FULL", indent=False)
     full.tooltip = "Cluster files of other columns again too"
     parts.bind(state, full=full.add_class("ck-full"))
     live(full, lambda: state.is_clustered)
-    for widget in (smaller, where, order, budget):
+    for widget in (smaller, by_output, where, order, budget):
         live(widget, lambda: not state.is_clustered)
     drawn: list[CompactionPlan | None] = [None, None]
 
@@ -208,7 +211,9 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
         "Why these files": Text("text", "why", why),
     }
     error = Text("error", "where-error", lambda: state.input_error)
-    controls = w.VBox([smaller, target, where, order, budget, full, error, *below]).add_class("ck-controls")
+    controls = w.VBox([smaller, target, by_output, where, order, budget, full, error, *below]).add_class(
+        "ck-controls"
+    )
     # Boxes keep their size while what they hold is drawn again, or is hidden.
     places = [
         w.Box([FigureView("ck-plan-figure", sizes)]).add_class("ck-place"),
@@ -246,8 +251,13 @@ def plan_code(state: WorkbenchState) -> str:
     """Return the Python lines that make the plan on screen."""
     table, plan, sizes = state.table, state.plan, dict[str, int | str]()
     if table is not None and plan is not None and plan.thresholds != table.thresholds():
-        for name in ("min_file_size", "max_file_size"):
-            size_bytes = getattr(plan.thresholds, name)
+        limits, output = plan.thresholds, plan.thresholds.output_file_size
+        chosen = {"min_file_size": limits.min_file_size, "max_file_size": limits.max_file_size}
+        if output is not None:
+            chosen = {"min_file_size": limits.min_file_size, "output_file_size": output}
+            if limits.min_file_size == output // 2:
+                del chosen["min_file_size"]
+        for name, size_bytes in chosen.items():
             text = format_size(size_bytes)
             sizes[name] = text if parse_size(text) == size_bytes else size_bytes
     order, budget = None if state.order == SIZE else state.order, state.budget or None

@@ -32,8 +32,8 @@ from compaction_kit.text import GIB, format_count, format_size, parse_size
 from compaction_kit.verdict import Verdict
 from compaction_kit.widgets.job import Job, Lookup, Watched, attempt, sentence_of
 
-# The name, the predicate, the least and the largest size, the order, the budget and `full` of a plan.
-Inputs = tuple[str, str, int | None, int | None, str, str, bool]
+# The name, the predicate, the least and the largest size, the order, the budget, `full` and `by_output`.
+Inputs = tuple[str, str, int | None, int | None, str, str, bool, bool]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +64,13 @@ class Opened:
 
 
 def _plan(planner: Planner, table: Table, inputs: Inputs) -> CompactionPlan:
-    _, where, least, largest, order, budget, full = inputs
+    _, where, least, largest, order, budget, full, by_output = inputs
     if least is None or largest is None:
         raise InvalidArgumentError("There is no plan, because a file size can't be read: correct it.")
-    thresholds = replace(table.thresholds(), min_file_size=least, max_file_size=largest)
+    own = table.thresholds()
+    thresholds = replace(own, min_file_size=least, max_file_size=largest)
+    if by_output and largest != own.max_file_size:
+        thresholds = planner.for_outputs(thresholds, order)
     limit = parse_size(budget, "budget") if budget else None
     return CompactionPlan.of(planner, thresholds, where or None, order, limit, full=full, handle=table.handle)
 
@@ -83,7 +86,8 @@ class WorkbenchState(Watched):
     where = Unicode("", help="SQL over partition columns; empty for all files")
     # None where what is typed is no size: then there is no plan.
     min_file_size = Int(GIB, min=1, allow_none=True, help="Files below this size in bytes are rewritten")
-    max_file_size = Int(GIB, min=1, allow_none=True, help="Bytes that a bin may hold")
+    max_file_size = Int(GIB, min=1, allow_none=True, help="The target file size in bytes")
+    by_output = Bool(True, help="Whether that is the size of new files, or of a bin, as for OPTIMIZE")
     order = Unicode(SIZE, help="In which order files are put into bins")
     budget = Unicode("", help='Bytes that may be rewritten, such as "10 GiB"; empty for no limit')
     full = Bool(False, help="Whether a clustered table's files of other columns are clustered again")
@@ -165,7 +169,7 @@ class WorkbenchState(Watched):
     def inputs(self) -> Inputs:
         """The inputs that a plan is made for now."""
         sizes = self.min_file_size, self.max_file_size
-        return self.name, self.where, *sizes, self.order, self.budget, self.full
+        return self.name, self.where, *sizes, self.order, self.budget, self.full, self.by_output
 
     @property
     def can_run(self) -> bool:
@@ -244,15 +248,18 @@ class WorkbenchState(Watched):
             self.opened = Opened(table)
             self.reload()
 
-    @observe("min_file_size", "max_file_size", "budget", "full")
+    @observe("min_file_size", "max_file_size", "budget", "full", "by_output")
     def _on_threshold(self, change: Any) -> None:
         with self.changing:
             if change.name == "min_file_size":
                 self._chosen_min = self.min_file_size
-            elif change.name == "max_file_size" and self.max_file_size and self._chosen_min:
-                # As `Table.plan_compaction` does: the minimum is lowered as long as the maximum is below it.
-                chosen = self._chosen_min
-                self.min_file_size = min(chosen, self.max_file_size)
+            elif change.name in ("max_file_size", "by_output") and self.max_file_size and self._chosen_min:
+                # As `Table.plan_compaction` does: the minimum is lowered as long as it is above the maximum,
+                # or above half of the size of new files.
+                chosen, most = self._chosen_min, self.max_file_size
+                if self.by_output and self.table and most != self.table.thresholds().max_file_size:
+                    most = max(most // 2, 1)
+                self.min_file_size = min(chosen, most)
                 self._chosen_min = chosen
             opened = self.opened
             if opened.planner is not None and not opened.pending and opened.inputs != self.inputs:

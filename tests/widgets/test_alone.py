@@ -59,7 +59,7 @@ def test_a_part_takes_a_table_or_its_name_and_says_what_is_wrong(
 
 def test_a_plan_alone_follows_its_state(table: Path) -> None:
     page = settled(ck.widgets.plan(table))
-    page.state.max_file_size = 8 * KIB
+    page.state.by_output, page.state.max_file_size = False, 8 * KIB
     assert page.state.plan is not None
     assert page.state.plan.num_bins > 2
     assert f"fill {page.state.plan.num_bins} bins of at most 8 KiB" in words(page)

@@ -21,6 +21,7 @@ import compaction_kit as ck
 from compaction_kit.datasets import shaped_table
 from compaction_kit.history import RestoreResult
 from compaction_kit.text import GIB, KIB, MIB
+from compaction_kit.widgets.compaction import plan_code
 from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.parts import within
 from compaction_kit.widgets.state import WorkbenchState
@@ -117,11 +118,10 @@ def test_sliders_fields_and_plan_go_together(bench: Workbench, folder: Path) -> 
         plans = []
         for stop in slider.slider.stops:
             slider.slider.set_state({"value": stop})
-            thresholds = plan_of(bench).thresholds
-            assert getattr(thresholds, name) == slider.size_bytes == 2**stop
-            assert (smaller.size_bytes, target.size_bytes) == (
-                *(thresholds.min_file_size, thresholds.max_file_size),
-            )
+            thresholds, size = plan_of(bench).thresholds, slider.size_bytes
+            assert size == getattr(bench.state, name) == 2**stop
+            assert smaller.size_bytes == thresholds.min_file_size
+            assert target.size_bytes == thresholds.output_file_size or thresholds.max_file_size
             plans.append(tuple(sorted(plan_of(bench).files["path"].to_pylist())))
         if slider is smaller:
             # Every stop makes another plan.
@@ -132,12 +132,26 @@ def test_sliders_fields_and_plan_go_together(bench: Workbench, folder: Path) -> 
     open_table(bench, folder / "nested" / "b")
     assert "the plan before" not in at(bench, "ck-plan-figure").value
     assert (smaller.field.value, target.field.value) == ("1 GiB", "1 GiB")
-    for size in ("1 MiB", "1 GiB"):
+    # New files have the size of the target then, and the next plan leaves those alone that have half of it.
+    for size, half in (("1 MiB", "512 KiB"), ("1 GiB", "1 GiB")):
         target.field.value = size
-        assert smaller.field.value == size
+        assert smaller.field.value == half
     target.field.value, smaller.field.value = "2 MiB", "4 MiB"
     assert plan_of(bench).thresholds.min_file_size == 4 * MIB
     assert plan_of(bench).thresholds.max_file_size == 2 * MIB
+
+
+def test_the_target_is_the_size_of_new_files_or_of_a_bin(bench: Workbench) -> None:
+    show(bench, "Plan")
+    at(bench, "ck-max").field.value = "8 KiB"
+    limits = plan_of(bench).thresholds
+    assert limits.output_file_size == 8 * KIB < limits.max_file_size
+    assert "bins of at most 10.8 KiB (files of about 8 KiB)" in words(bench.parts[2])
+    assert "plan_compaction(output_file_size='8 KiB')" in plan_code(bench.state)
+    at(bench, "ck-by-output").value = False
+    limits = plan_of(bench).thresholds
+    assert (limits.min_file_size, limits.max_file_size, limits.output_file_size) == (8 * KIB, 8 * KIB, None)
+    assert "max_file_size='8 KiB'" in plan_code(bench.state)
 
 
 def test_the_table_that_is_open_is_shown_whoever_asks_for_it_to_be_read_again(
