@@ -2,6 +2,7 @@
 
 import base64
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -82,12 +83,13 @@ class Workbench(Page):
         header = w.VBox([above, picker(state)]).add_class("ck-header")
         part = w.VBox([self.stack, self.as_python], layout=w.Layout(flex="1 1 auto"))
         body = w.HBox([self.rail, part]).add_class("ck-body")
-        footer = self._footer(state)
-        super().__init__(state, header, self.verdict, body, footer)
+        footer, steps = self._footer(state), self._next_steps(state)
+        first = w.HBox([self.verdict, steps]).add_class("ck-first")
+        super().__init__(state, header, first, body, footer)
         self.session.observe(self._on_session, "status")
         for source in (state, *state.jobs):
             source.observe(self._render_code)
-        spark.shown = footer.shown = self.verdict.shown = True
+        spark.shown = footer.shown = steps.shown = self.verdict.shown = True
         self._on_rail()
 
     def go_to(self, title: str) -> None:
@@ -121,6 +123,31 @@ class Workbench(Page):
             return f"Spark {spark.version} · Delta {delta_version(spark)} · {spark.conf.get('spark.master')}"
         error = self.session.error
         return f"Spark is not available: {error}" if error else "Spark is starting …"
+
+    def _next_steps(self, state: WorkbenchState) -> Part:
+        """Offer what to do next, beside the verdict."""
+
+        def advises(compaction: bool) -> bool:
+            plan, is_idle = state.opened.table_plan, state.result is None and not state.running.running
+            return plan is not None and is_idle and plan.is_empty != compaction
+
+        def undo() -> None:
+            self.go_to("Run")
+            if state.result is not None:
+                state.plan_restore(state.result.versions[0] - 1)
+
+        def step(text: str, name: str, act: Callable[[], object], when: Callable[[], object]) -> w.Widget:
+            return live(parts.button(text, f"ck-next-{name}", act), when)
+
+        return Part(
+            step("Plan it →", "plan", lambda: self.go_to("Plan"), lambda: advises(True)),
+            step("Look at its history →", "history", lambda: self.go_to("History"), lambda: advises(False)),
+            step("My query", "query", lambda: self.go_to("My query"), lambda: state.result),
+            step("Undo …", "undo", undo, lambda: state.result),
+            step("Report", "report", self._export, lambda: state.result),
+            step("Plan another", "another", lambda: self.go_to("Plan"), lambda: state.result),
+            on=[state, state.running],
+        ).add_class("ck-next")
 
     def _footer(self, state: WorkbenchState) -> Part:
         writing, runs = (
