@@ -98,7 +98,7 @@ class ReadComparison(Record):
             same = f"The same {format_count(count, 'file')} read" if count else "No file read"
             return f"{same} at both versions, so times differ only by chance: {spent}"
         if not self.is_clear:
-            return f"No clear difference: {spent}, {files}"
+            return f"Timings overlap: median {spent}, too noisy to call; {files}"
         word, factor = ("fast", self.speedup) if self.speedup >= 1 else ("slow", 1 / self.speedup)
         return f"{format_factor(factor)} times as {word}: {spent}, {files}"
 

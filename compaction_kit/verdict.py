@@ -63,8 +63,8 @@ class Verdict:
             >>> from compaction_kit.verdict import Verdict
             >>> plan = ck.open_table("data/flights").plan_compaction()
             >>> print(Verdict.of(plan.source, plan))
-            1,095 files where 3 would do: a query that reads all opens 365 times as many.
-            Compaction rewrites 1,095 files (19.1 MiB in total) as 3 files (about ... MiB in total), in ...
+            1,095 files where 3 would do: a full scan opens 365 times as many files as it needs to.
+            Compaction rewrites 1,095 files (19.1 MiB in total) into 3 files, about ... MiB in all, in ...
             The plan is exact...
         """
         past = [stopped] if stopped else _outcome(result, reads)
@@ -105,18 +105,19 @@ def _advice(plan: BinPlan) -> tuple[str, list[str]]:
             )
         sentences = [first, *explain_clustering(plan)[1:-1]]
     else:
-        scope, which = (f", where {plan.where}", "all of them") if plan.where else ("", "all")
+        scope, which = (f", where {plan.where}", " of them") if plan.where else ("", "")
         kind = "warning" if now >= _MANY_TIMES * after else "text"
-        times = f"{now - after:,} too many"
+        times = f"{format_count(now - after, 'file')} more than"
         if kind == "warning":
-            times = f"{format_factor(now / after).removesuffix('.0')} times as many"
+            times = f"{format_factor(now / after).removesuffix('.0')} times as many files as"
         uncertain = " and ".join(exactness(plan).uncertain)
+        about = f"about {format_size(plan.bytes_added)}{' in all' * (plan.num_files_added != 1)}"
         sentences = [
-            f"{now:,} files where {after:,} would do{scope}: a query that reads {which} opens {times}."
+            f"{now:,} files where {after:,} would do{scope}: a full scan{which} opens {times} it needs to."
             if after < now
             else f"{now:,} files{scope}, and compaction would leave {after:,}.",
-            f"Compaction rewrites {format_files(plan.num_files_removed, plan.bytes_removed)} as "
-            f"{format_files(plan.num_files_added, plan.bytes_added, 'about ')}, in "
+            f"Compaction rewrites {format_files(plan.num_files_removed, plan.bytes_removed)} into "
+            f"{format_count(plan.num_files_added, 'file')}, {about}, in "
             f"{format_count(plan.num_partitions, 'partition')}.",
             f"The plan is exact{', except for ' if uncertain else ''}{uncertain}.",
         ]

@@ -50,8 +50,8 @@ def test_a_sick_table_is_told_by_the_files_that_would_do(tmp_path: Path) -> None
     verdict = verdict_of(files_of(tmp_path, *small(30)))
     assert verdict.kind == "warning"
     assert verdict.sentences == (
-        "30 files where 1 would do: a query that reads all opens 30 times as many.",
-        "Compaction rewrites 30 files (735 B in total) as 1 file (about 735 B), in 1 partition.",
+        "30 files where 1 would do: a full scan opens 30 times as many files as it needs to.",
+        "Compaction rewrites 30 files (735 B in total) into 1 file, about 735 B, in 1 partition.",
         "The plan is exact.",
     )
 
@@ -60,7 +60,9 @@ def test_few_files_too_many_are_no_alarm_and_more_files_no_promise(tmp_path: Pat
     large = [handmade.add(f"large {i}", 2 * KIB, {"p": "0"}) for i in range(10)]
     verdict = verdict_of(files_of(tmp_path / "few", *small(2), *large))
     assert verdict.kind == "text"
-    assert verdict.sentences[0] == "12 files where 11 would do: a query that reads all opens 1 too many."
+    assert (
+        verdict.sentences[0] == "12 files where 11 would do: a full scan opens 1 file more than it needs to."
+    )
     files = files_of(tmp_path / "more", *small(2))
     more = Verdict.of(files, CompactionPlan.of(Planner(files), Thresholds(KIB, KIB, max_records_per_file=10)))
     assert more is not None
@@ -71,12 +73,21 @@ def test_a_plan_for_some_partitions_says_for_which(tmp_path: Path) -> None:
     files = files_of(tmp_path, *small(4, 2))
     some = Files(files.snapshot, np.arange(4))
     assert verdict_of(some, where="p = '0'").sentences[0] == (
-        "4 files where 1 would do, where p = '0': a query that reads all of them opens 4 times as many."
+        "4 files where 1 would do, where p = '0': "
+        "a full scan of them opens 4 times as many files as it needs to."
     )
     none = Files(files.snapshot, np.array([], np.int64))
     assert verdict_of(none, where="p = '9'").sentences == (
         "Nothing to do where p = '9', because no file matches.",
     )
+
+
+def test_a_value_that_may_be_meant_is_named(tmp_path: Path) -> None:
+    files = files_of(tmp_path, *(handmade.add(name, 10, {"p": name}) for name in ("JFK", "LGA")))
+    none = Files(files.snapshot, np.array([], np.int64))
+    for typed, meant in (("jfk", " (did you mean 'JFK'?)"), ("LGB", " (did you mean 'LGA'?)"), ("x", "")):
+        sentence = verdict_of(none, where=f"p = '{typed}'").sentences[0]
+        assert sentence == f"Nothing to do where p = '{typed}', because no file matches{meant}."
 
 
 def test_what_of_the_plan_is_not_certain_is_said(tmp_path: Path) -> None:
@@ -100,7 +111,10 @@ def test_many_partitions_are_named_as_what_keeps_files_small(tmp_path: Path) -> 
         "With 200 partitions, files have 10 B on average: only fewer partitions would make them larger."
     )
     sick = verdict_of(files_of(tmp_path / "sick", *small(3, 200)))
-    assert sick.sentences[0] == "600 files where 200 would do: a query that reads all opens 3 times as many."
+    assert (
+        sick.sentences[0]
+        == "600 files where 200 would do: a full scan opens 3 times as many files as it needs to."
+    )
     assert "in 200 partitions" in sick.sentences[1]
     assert sick.sentences[-1].startswith("With 200 partitions, files would still have about 33 B on average")
     assert "With" not in str(verdict_of(files_of(tmp_path / "few", *small(1, 20))))

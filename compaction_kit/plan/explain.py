@@ -1,5 +1,7 @@
 """Explain a plan: in a few sentences, as OPTIMIZE's metrics, and which parts of it are certain."""
 
+import difflib
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compaction_kit.files import Files
 from compaction_kit.plan.clustering import COMPLETE, NEW, OTHER_COLUMNS, OTHER_PROVIDER, PARTIAL, SINGLE
 from compaction_kit.plan.order import INGEST, SIZE, tied_across
 from compaction_kit.plan.plan import BinPlan
@@ -151,7 +154,7 @@ def warnings(plan: BinPlan) -> list[str]:
 def why_empty(plan: BinPlan) -> str:
     """Say why an empty plan has no bin, as the end of a sentence."""
     if plan.source.num_files == 0:
-        return "no file matches"
+        return f"no file matches{_suggestion(plan)}"
     if plan.clustered_by:
         states = set(plan.cubes["state"].to_pylist())
         if states == {SINGLE}:
@@ -177,6 +180,19 @@ def why_empty(plan: BinPlan) -> str:
     alone = len(np.unique(partitions)) == len(partitions)
     where = "is the only one in its partition" if alone else "would be alone in its bin"
     return f"each of the {len(partitions):,} files {under} {where}"
+
+
+def _suggestion(plan: BinPlan) -> str:
+    """Ask for the value that a predicate without a match may mean, such as 'JFK' for 'jfk'."""
+    columns = Files(plan.source.snapshot).partitions.columns
+    known = {
+        value.casefold(): value for column in columns for value in pc.unique(column).to_pylist() if value
+    }
+    for typed in re.findall("'([^']*)'", plan.where or ""):
+        near = difflib.get_close_matches(typed.casefold(), known, n=1)
+        if near and known[near[0]] != typed:
+            return f" (did you mean '{known[near[0]]}'?)"
+    return ""
 
 
 def bin_limit(plan: BinPlan) -> str:

@@ -35,7 +35,7 @@ _STRATEGIES = {
     "rewrite: overwrite with dataChange=false": "rewrite",
 }
 _EXAMPLE = "SELECT count(*) FROM {table} WHERE id < 3, or a condition alone: id < 3"
-_HINT = "Spark plans the query and doesn't run it; compactions are planned with the thresholds of Plan."
+_HINT = "Counts files without running your query. Compactions are planned with the sizes of Plan."
 _NOT_RUN = "Run the plan, and the query can be timed on this cluster, before and after."
 # Of a plan's sentences, beside its figure: the title says the rest.
 _LINES_IN_SIGHT = 2
@@ -159,6 +159,7 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
     where.tooltip = "SQL over partition columns; empty for all files"
     order = parts.dropdown("Order", "ck-order", **narrow)
     budget = parts.field("Budget", "such as 10 GiB", "ck-budget", **narrow)
+    budget.tooltip = "Rewrite at most so many bytes: the bins that gain the most per byte; empty for all"
     parts.bind(state, "size_bytes", min_file_size=smaller, max_file_size=target)
     parts.bind(state, where=where, budget=budget)
     parts.set_by_choice(state, "order", order)

@@ -224,7 +224,7 @@ def vacuum_part(state: WorkbenchState) -> Part:
     planning, running = state.planning_vacuum, state.vacuuming
     retention = parts.field("Retention", "as the table is set", "ck-retention", "300px", "96px")
     keep = parts.field("Keep versions", "such as 3, 7", "ck-keep", "300px", "96px")
-    days = Slider(label="In days from now", min=0, max=_MOST_DAYS).add_class("ck-days")
+    days = Slider(label="Preview on a later day", min=0, max=_MOST_DAYS).add_class("ck-days")
     parts.bind(state, retention=retention, keep=keep, days=days)
     live(days, text=lambda: f"in {state.days} days" if state.days else "now")
     name = parts.field("Type its name", "", "ck-confirm", "300px", "96px")

@@ -188,10 +188,10 @@ def theme(page: Page, name: str) -> None:
 def expect_verdict(page: Page, days: Days) -> Locator:
     """The verdict on flights that were never compacted."""
     verdict = page.locator(".ck-verdict [role=status]")
-    finding = f"{days.files} files where 3 would do: a query that reads all opens {days.days} times as many."
-    expect(verdict.locator("b")).to_have_text(finding)
+    finding = f"{days.files} files where 3 would do: a full scan opens {days.days} times as many files"
+    expect(verdict.locator("b")).to_have_text(f"{finding} as it needs to.")
     expect(verdict).to_contain_text(
-        f"Compaction rewrites {days.files} files ({days.size} in total) as 3 files (about "
+        f"Compaction rewrites {days.files} files ({days.size} in total) into 3 files, about "
     )
     return verdict
 
@@ -447,7 +447,7 @@ class AnalystsPath(FirstLook):
         part(page, "Vacuum")
         plan = page.locator(".ck-vacuum-plan")
         expect(plan).to_contain_text("would delete nothing", timeout=60 * SECOND)
-        page.get_by_label("In days from now", exact=True).focus()
+        page.get_by_label("Preview on a later day", exact=True).focus()
         for _ in range(8):
             page.keyboard.press("ArrowRight")
         expect(page.locator(".ck-vacuum-cost")).to_contain_text("would be lost", timeout=60 * SECOND)

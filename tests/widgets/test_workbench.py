@@ -196,7 +196,9 @@ def test_the_verdict_is_about_the_table_whatever_is_chosen_for_a_plan(
 ) -> None:
     verdict = at(bench, "ck-verdict")
     before = verdict.value
-    assert "<b>10 files where 2 would do: a query that reads all opens 5 times as many.</b>" in before
+    assert (
+        "<b>10 files where 2 would do: a full scan opens 5 times as many files as it needs to.</b>" in before
+    )
     assert 'class="ck-warning" role="status"' in before
     exec(bench.verdict.as_code(), {})
     assert capsys.readouterr().out == f"{bench.state.verdict}\n"
