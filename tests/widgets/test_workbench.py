@@ -76,6 +76,10 @@ def own_bench(own: Path) -> Iterator[Workbench]:
     settle(bench)
 
 
+def next_steps(bench: Workbench) -> list[str]:
+    return [step.description for step in at(bench, "ck-next").children[1:] if is_shown(step)]
+
+
 def plan_of(bench: Workbench) -> Any:
     assert bench.state.plan is not None
     return bench.state.plan
@@ -327,7 +331,9 @@ def test_a_run_is_proved_measured_and_undone(own_bench: Workbench, own: Path, sp
     click(bench, "ck-keep-table", "Run")
     click(bench, "ck-restore", "Run")
     assert table.version == before + 1
-    click(bench, "ck-ask-restore", "Run")
+    show(bench, "My query")
+    click(bench, "ck-next-undo")
+    assert bench.rail.value == "Run"
     click(bench, "ck-restore", "Run")
     assert sorted(table.files().to_arrow()["path"].to_pylist()) == paths
     assert f"{before + 2}, with the content of {before}" in at(bench, "ck-restored", "Run").value
@@ -336,6 +342,7 @@ def test_a_run_is_proved_measured_and_undone(own_bench: Workbench, own: Path, sp
     assert "10 files where 2 would do" in verdict.value
     assert not is_shown(at(bench, "ck-ask-restore", "Run"))
     assert plan_of(bench).num_files_removed == 10
+    assert next_steps(bench) == ["Plan it →"]
 
 
 @pytest.mark.spark
@@ -344,7 +351,9 @@ def test_an_undo_says_whose_commits_it_takes_back_and_is_refused_if_others_commi
 ) -> None:
     bench, other = own_bench, deltalake.DeltaTable(str(own / "a"))
     show(bench, "Run")
+    assert next_steps(bench) == ["Plan it →"]
     click(bench, "ck-run")
+    assert next_steps(bench) == ["My query", "Undo …", "Report", "Plan another"]
     other.update_incremental()
     other.delete("part = 'p0000'")
     click(bench, "ck-ask-restore", "Run")
