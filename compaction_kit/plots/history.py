@@ -86,7 +86,7 @@ def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) ->
     if len(lives):
         num_files = format_count(len(pc.unique(lives["path"])), "file")
         title = f"{num_files} in {latest + 1:,} versions, {live:,} live now"
-    figure = style.chart(style.WIDTH, 4.0, title)
+    figure = style.chart(style.WIDTH, 3.2, title)
     axis = figure.subplots()
     kinds, is_fine = _kinds_of(history), len(lives) > _MOST_BARS
     # Boxes that begin and end in the same pixels are one.

@@ -1,0 +1,96 @@
+"""A table that is sorted by its columns, filtered by words, and shown a page at a time."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anywidget
+from traitlets import Any as AnyTrait
+from traitlets import Int, List, Unicode, observe
+
+from compaction_kit.text import Html, as_html_table
+from compaction_kit.widgets.parts import FOLDER
+
+# Of each cell its text, what it is sorted by or None, and a share to draw, if any.
+Row = Sequence[Sequence[Any]]
+
+
+class Grid(anywidget.AnyWidget):
+    """A table that is sorted by a click on a column and filtered by words; a click or Enter opens a row.
+
+    Rows are sorted and filtered here, and a page of them is in the browser: 10,000 rows would take too long
+    to send. The key of a row's first cell is its name.
+    """
+
+    _esm = FOLDER / "grid.js"
+    label = Unicode("", help="What is listed").tag(sync=True)
+    columns = List(Unicode(), help="The headings").tag(sync=True)
+    rows = List(List(), help="The cells of each row of the page").tag(sync=True)
+    words = Unicode("", help="Words that rows have to contain").tag(sync=True)
+    offered = List(Unicode(), help="Words to choose from").tag(sync=True)
+    order = List(Int(), help="The column to sort by, and 1 or, if descending, -1; or empty").tag(sync=True)
+    first = Int(0, help="The position of the page's first row among the rows found").tag(sync=True)
+    counts = List(Int(), [0, 0], help="How many rows are found, and how many there are").tag(sync=True)
+    chosen = AnyTrait(None, help="The name of the row that is open").tag(sync=True)
+    ticked = List(AnyTrait(), help="The names of the rows that are ticked, at most two").tag(sync=True)
+    page_size = Int(50, help="The most rows of a page").tag(sync=True)
+    tick_label = Unicode("", help="What ticking a row is for; empty if rows can't be ticked").tag(sync=True)
+
+    # All rows, the text of each, and the positions of those found, in their order.
+    _all: Sequence[Row] = ()
+    _texts: Sequence[str] = ()
+    _found: Sequence[int] = ()
+
+    def __init__(self, label: str, columns: Sequence[str], on_open: Callable[[Any], object], **traits: Any):
+        super().__init__(label=label, columns=list(columns), **traits)
+        self.on_open = on_open
+        self.on_msg(lambda _, content, __: on_open(content["open"]))
+
+    @property
+    def all_rows(self) -> Sequence[Row]:
+        """All rows, in the order in which they are listed unless a column is chosen."""
+        return self._all
+
+    @all_rows.setter
+    def all_rows(self, rows: Sequence[Row]) -> None:
+        if rows != self._all:
+            self._all = rows
+            self._texts = ["\n".join(cell[0] for cell in row).casefold() for row in rows]
+            names = {row[0][1] for row in rows}
+            self.ticked = [name for name in self.ticked if name in names]
+            self._find()
+
+    def still(self) -> Html:
+        """Return the rows of its page, for a page without a kernel."""
+        return as_html_table(self.columns, ([cell[0] for cell in row] for row in self.rows))
+
+    @observe("words", "order")
+    def _find(self, _: object = None) -> None:
+        words = self.words.casefold().split()
+        found = [i for i, text in enumerate(self._texts) if all(word in text for word in words)]
+        if self.order:
+            column, sign = self.order
+            keys = {i: self._all[i][column][1] for i in found}
+            # What has no value is last, whatever comes first.
+            last = [i for i in found if keys[i] is None]
+            found = [i for i in found if keys[i] is not None]
+            found.sort(key=lambda i: _folded(keys[i]), reverse=sign < 0)
+            found += last
+        self._found = found
+        with self.hold_sync():
+            self.first, self.counts = 0, [len(found), len(self._all)]
+            self._turn()
+
+    @observe("chosen")
+    def _go_to_chosen(self, _: object) -> None:
+        place = next((n for n, i in enumerate(self._found) if self._all[i][0][1] == self.chosen), None)
+        if place is not None:
+            self.first = place - place % self.page_size
+
+    @observe("first")
+    def _turn(self, _: object = None) -> None:
+        self.rows = [list(self._all[i]) for i in self._found[self.first : self.first + self.page_size]]
+
+
+def _folded(key: Any) -> Any:
+    """Return what a text is sorted by, whether its letters are small or capital; numbers as they are."""
+    return key.casefold() if isinstance(key, str) else key
