@@ -34,63 +34,51 @@ class Grid(anywidget.AnyWidget):
     ticked = List(AnyTrait(), help="The names of the rows that are ticked, at most two").tag(sync=True)
     page_size = Int(50, help="The most rows of a page").tag(sync=True)
     tick_label = Unicode("", help="What ticking a row is for; empty if rows can't be ticked").tag(sync=True)
-
-    # All rows, the text of each, and the positions of those found, in their order.
-    _all: Sequence[Row] = ()
+    all_rows = List(AnyTrait(), help="All rows, as they are listed if no column is chosen")
     _texts: Sequence[str] = ()
-    _found: Sequence[int] = ()
+    _found: Sequence[Row] = ()
 
     def __init__(self, label: str, columns: Sequence[str], on_open: Callable[[Any], object], **traits: Any):
         super().__init__(label=label, columns=list(columns), **traits)
         self.on_open = on_open
         self.on_msg(lambda _, content, __: on_open(content["open"]))
 
-    @property
-    def all_rows(self) -> Sequence[Row]:
-        """All rows, in the order in which they are listed unless a column is chosen."""
-        return self._all
-
-    @all_rows.setter
-    def all_rows(self, rows: Sequence[Row]) -> None:
-        if rows != self._all:
-            self._all = rows
-            self._texts = ["\n".join(cell[0] for cell in row).casefold() for row in rows]
-            names = {row[0][1] for row in rows}
-            self.ticked = [name for name in self.ticked if name in names]
-            self._find()
-
     def still(self) -> Html:
         """Return the rows of its page, for a page without a kernel."""
         return as_html_table(self.columns, ([cell[0] for cell in row] for row in self.rows))
 
+    @observe("all_rows")
+    def _on_rows(self, _: object) -> None:
+        self._texts = ["\n".join(cell[0] for cell in row).casefold() for row in self.all_rows]
+        names = {row[0][1] for row in self.all_rows}
+        self.ticked = [name for name in self.ticked if name in names]
+        self._find()
+
     @observe("words", "order")
     def _find(self, _: object = None) -> None:
-        words = self.words.casefold().split()
-        found = [i for i, text in enumerate(self._texts) if all(word in text for word in words)]
+        words, rows = self.words.casefold().split(), zip(self.all_rows, self._texts, strict=True)
+        found = [row for row, text in rows if all(word in text for word in words)]
         if self.order:
             column, sign = self.order
-            keys = {i: self._all[i][column][1] for i in found}
+            found.sort(key=lambda row: _rank(row[column][1]), reverse=sign < 0)
             # What has no value is last, whatever comes first.
-            last = [i for i in found if keys[i] is None]
-            found = [i for i in found if keys[i] is not None]
-            found.sort(key=lambda i: _folded(keys[i]), reverse=sign < 0)
-            found += last
+            found.sort(key=lambda row: row[column][1] is None)
         self._found = found
         with self.hold_sync():
-            self.first, self.counts = 0, [len(found), len(self._all)]
+            self.first, self.counts = 0, [len(found), len(self.all_rows)]
             self._turn()
 
     @observe("chosen")
     def _go_to_chosen(self, _: object) -> None:
-        place = next((n for n, i in enumerate(self._found) if self._all[i][0][1] == self.chosen), None)
-        if place is not None:
-            self.first = place - place % self.page_size
+        names = [row[0][1] for row in self._found]
+        if self.chosen in names:
+            self.first = names.index(self.chosen) // self.page_size * self.page_size
 
     @observe("first")
     def _turn(self, _: object = None) -> None:
-        self.rows = [list(self._all[i]) for i in self._found[self.first : self.first + self.page_size]]
+        self.rows = list(self._found[self.first : self.first + self.page_size])
 
 
-def _folded(key: Any) -> Any:
-    """Return what a text is sorted by, whether its letters are small or capital; numbers as they are."""
-    return key.casefold() if isinstance(key, str) else key
+def _rank(key: Any) -> Any:
+    """Return what sorts a key among the others of its column, small letters as capital ones."""
+    return (key is not None, key.casefold() if isinstance(key, str) else key)

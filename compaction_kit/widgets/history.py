@@ -180,13 +180,11 @@ def history_part(state: WorkbenchState) -> Part:
     live(button, disabled=lambda: sampling.running)
     actions = Text("text", "actions", lambda: quoting.get(state.version))
     rows = Text("text", "rows", lambda: sampling.value and _rows_table(sampling.value))
-    folded = fold(
-        past,
-        **{
-            "Actions of this commit": w.VBox([JobBar(quoting, "ck-quoting"), actions]),
-            "Rows of this version": w.VBox([button, JobBar(sampling, "ck-sampling"), rows]),
-        },
-    )
+    folds = {
+        "Actions of this commit": w.VBox([JobBar(quoting, "ck-quoting"), actions]),
+        "Rows of this version": w.VBox([button, JobBar(sampling, "ck-sampling"), rows]),
+    }
+    folded = fold(past, **folds)
     figure = FigureView("ck-lifetimes-figure", lifetimes)
     hint = Text("hint", "content-hint", lambda: CONTENT if past() else "")
     compared = [JobBar(comparing, "ck-comparing"), Text("text", "diff", difference)]
