@@ -10,15 +10,13 @@ from traitlets import Int, List, Unicode, observe
 from compaction_kit.text import Html, as_html_table
 from compaction_kit.widgets.parts import FOLDER
 
-# Of each cell its text, what it is sorted by or None, and a share to draw, if any.
-Row = Sequence[Sequence[Any]]
-
 
 class Grid(anywidget.AnyWidget):
     """A table that is sorted by a click on a column and filtered by words; a click or Enter opens a row.
 
     Rows are sorted and filtered here, and a page of them is in the browser: 10,000 rows would take too long
-    to send. The key of a row's first cell is its name.
+    to send. A cell has its text, its key, which it is sorted by, or None, and a share to draw, if any. The
+    key of a row's first cell is its name.
     """
 
     _esm = FOLDER / "grid.js"
@@ -34,9 +32,10 @@ class Grid(anywidget.AnyWidget):
     ticked = List(AnyTrait(), help="The names of the rows that are ticked, at most two").tag(sync=True)
     page_size = Int(50, help="The most rows of a page").tag(sync=True)
     tick_label = Unicode("", help="What ticking a row is for; empty if rows can't be ticked").tag(sync=True)
-    all_rows = List(AnyTrait(), help="All rows, as they are listed if no column is chosen")
+    # Its elements are Any, so that 10,000 aren't checked at each drawing.
+    all_rows: Any = List(AnyTrait(), help="All rows, as they are listed if no column is chosen")
     _texts: Sequence[str] = ()
-    _found: Sequence[Row] = ()
+    _found: Sequence[list[Any]] = ()
 
     def __init__(self, label: str, columns: Sequence[str], on_open: Callable[[Any], object], **traits: Any):
         super().__init__(label=label, columns=list(columns), **traits)

@@ -33,11 +33,12 @@ def version_rows(versions: pa.Table) -> list[list[list[Any]]]:
 def _cells(row: dict[str, Any], zone: tzinfo | None) -> list[list[Any]]:
     version, time, change = row["version"], row["timestamp"], row["records_change"]
     operation, content = visible(row["operation"] or ""), _content(row)
+    when = time and show_time(in_zone(time, zone).replace(tzinfo=None), "seconds")
     other = row["same_content_as"] if content == row["same_content_by"] else None
     is_other = other is not None and other != version - 1
     return [
         [str(version), version],
-        [show_time(in_zone(time, zone), "seconds"), millis(time)] if time else ["", None],
+        [when or "", time and millis(time)],
         [operation, operation or None],
         _change(row["num_added"], row["num_removed"], "{:,}".format),
         _change(row["bytes_added"], row["bytes_removed"], format_size),

@@ -433,7 +433,7 @@ class AnalystsPath(FirstLook):
         expect(sentence).to_contain_text(f"Version {last - 1} has the same content")
         listed = page.get_by_role("grid", name="Versions")
         rows = listed.locator("tbody tr")
-        expect(rows.first).to_have_text(re.compile(f"^{last}.*OPTIMIZE|WRITE.*−{days.files}.*0proved$"))
+        expect(rows.first).to_have_text(re.compile(rf"^{last}.*OPTIMIZE\+3 −{days.files}.*0proved$"))
         press_tab_until(page, ".ck-versions tbody tr")
         expect(rows.first).to_be_focused()
         page.keyboard.press("Space")
@@ -448,9 +448,9 @@ class AnalystsPath(FirstLook):
         page.keyboard.press("Space")
         expect(page.locator(".ck-diff")).to_contain_text(f"{last - 2} → {last}")
         expect(listed.get_by_label(f"Compare {last - 2}")).to_be_checked()
+        shoot(page, "history")
         page.get_by_text("Actions of this commit").click()
         expect(page.locator(".ck-actions")).to_contain_text('{"add": {"path": "origin=EWR/')
-        shoot(page, "history")
 
     def test_versions_are_sorted_and_filtered_by_mouse(self, page: Page, days: Days) -> None:
         listed, last = page.locator(".ck-versions"), days.days + 1

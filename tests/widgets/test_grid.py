@@ -1,10 +1,12 @@
 """The table that a page lists tables and versions in."""
 
+from typing import Any
+
 import pytest
 
-from compaction_kit.widgets.grid import Grid, Row
+from compaction_kit.widgets.grid import Grid
 
-ROWS: list[Row] = [
+ROWS: list[Any] = [
     [["9", 9], ["WRITE", "WRITE"], ["+10", 10]],
     [["8", 8], ["OPTIMIZE", "OPTIMIZE"], ["", None]],
     [["7", 7], ["write", "write"], ["−3", -3]],
@@ -12,7 +14,7 @@ ROWS: list[Row] = [
 ]
 
 
-def grid_of(rows: list[Row], page_size: int = 50) -> Grid:
+def grid_of(rows: list[Any], page_size: int = 50) -> Grid:
     grid = Grid("Versions", ["version", "operation", "rows"], lambda _: None, page_size=page_size)
     grid.all_rows = rows
     return grid
@@ -51,7 +53,7 @@ def test_rows_are_those_with_all_the_words(words: str, expected: list[int]) -> N
 
 
 def test_a_page_is_in_the_browser_and_turned_to_the_row_that_is_chosen() -> None:
-    rows: list[Row] = [[[str(n), n], ["WRITE", "WRITE"], ["", None]] for n in range(10_000)]
+    rows: list[Any] = [[[str(n), n], ["WRITE", "WRITE"], ["", None]] for n in range(10_000)]
     grid = grid_of(rows, 50)
     assert (names(grid), grid.counts) == ([*range(50)], [10_000, 10_000])
     grid.set_state({"first": 50})
