@@ -1,21 +1,24 @@
-"""How long the workbench lets people wait: for the first histogram, and when a slider moves.
+"""How long the workbench lets people wait: for the first histogram, for a slider, for a long history.
 
     python -P benchmarks/workbench.py
 
 The first is measured from the start of a notebook's kernel, on the flights; the others on 100,000
 files in 500 partitions: from naming the table until its verdict is there, and from the message that
-says where the slider is until sentence and figure have been sent. Prints how often the targets are
-met; the seconds depend on the machine.
+says where the slider is until sentence and figure have been sent. The history has 10,000 versions, a
+hundred of them compactions. Prints how often the targets are met; the seconds depend on the machine.
 """
 
 import json
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jupyter_client.manager import start_new_kernel
 
+from compaction_kit import widgets
 from compaction_kit.datasets import flights
 from compaction_kit.widgets.parts import find
 from compaction_kit.widgets.state import WorkbenchState
@@ -23,6 +26,7 @@ from compaction_kit.widgets.workbench import Workbench
 
 NUM_FILES = 100_000
 NUM_PARTITIONS = 500
+NUM_VERSIONS = 10_000
 ROUNDS = 8
 SEED = 0
 SECONDS_TO_HISTOGRAM = 20
@@ -62,6 +66,11 @@ def main() -> None:
     print(f"{quick:.0%} of the moves are drawn within {MS_FOR_A_MOVE} ms")
     if quick < SHARE_OF_MOVES:
         print(f"NOT REACHED: the target is {MS_FOR_A_MOVE} ms for {SHARE_OF_MOVES:.0%} of the moves")
+    with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
+        write_history(Path(folder, "long"))
+        steps = history_steps(Path(folder, "long"))
+    said = ", ".join(f"{name} {seconds * 1_000:,.0f} ms" for name, seconds in steps.items())
+    print(f"the history of {NUM_VERSIONS:,} versions: {said}")
 
 
 def first_histogram(root: str) -> float:
@@ -98,8 +107,54 @@ def verdict_and_moves(table: Path) -> tuple[float, np.ndarray]:
 
 def write_table(folder: Path) -> None:
     """The log of a table with files of 3 MiB or so; their data is not needed."""
-    log = folder / "_delta_log"
-    log.mkdir(parents=True)
+    sizes = np.exp(np.random.default_rng(SEED).normal(15, 2, NUM_FILES)).astype(int) + 1
+    adds = (add(f"p={i % NUM_PARTITIONS}/{i}.parquet", int(size), i) for i, size in enumerate(sizes))
+    write_commit(folder, 0, [*table_actions(), *adds])
+
+
+def write_history(folder: Path) -> None:
+    """The log of a table with a file a commit, compacted at each hundredth one; their data is not needed."""
+    live: list[dict[str, Any]] = []
+    for version in range(NUM_VERSIONS):
+        new = add(f"{version}.parquet", 1_000 + version, 0)
+        removes: list[dict[str, Any]] = []
+        if version % 100 == 99:
+            new["add"]["dataChange"] = False
+            removes = [{"remove": one["add"] | {"dataChange": False}} for one in live]
+            live = []
+        live.append(new)
+        info = {"commitInfo": {"operation": "OPTIMIZE" if removes else "WRITE"}}
+        write_commit(folder, version, [info, *([] if version else table_actions()), *removes, new])
+
+
+def history_steps(table: Path) -> dict[str, float]:
+    """Seconds until the history is listed, and of what people do there."""
+    page = widgets.history(table)
+    grid = find("ck-versions", page)
+
+    def wait() -> None:
+        for job in page.jobs * 3:
+            job.wait()
+
+    steps: dict[str, Callable[[], object]] = {
+        "opened": wait,
+        "a row": lambda: grid.on_open(NUM_VERSIONS // 2),
+        "sorted": lambda: grid.set_state({"order": [4, -1]}),
+        "filtered": lambda: grid.set_state({"words": "optimize"}),
+        "two compared": lambda: grid.set_state({"ticked": [NUM_VERSIONS // 2, NUM_VERSIONS - 1]}),
+    }
+    seconds = {}
+    for name, step in steps.items():
+        start = time.perf_counter()
+        step()
+        wait()
+        seconds[name] = time.perf_counter() - start
+    assert grid.counts == [NUM_VERSIONS // 100, NUM_VERSIONS]
+    return seconds
+
+
+def table_actions() -> list[dict[str, Any]]:
+    """The protocol and the schema of a table partitioned by p."""
     schema = {
         "type": "struct",
         "fields": [
@@ -109,20 +164,21 @@ def write_table(folder: Path) -> None:
     }
     metadata = {"id": "many", "format": {"provider": "parquet", "options": {}}, "configuration": {}}
     metadata |= {"schemaString": json.dumps(schema), "partitionColumns": ["p"]}
-    sizes = np.exp(np.random.default_rng(SEED).normal(15, 2, NUM_FILES)).astype(int) + 1
-    adds = (
-        {
-            "path": f"p={i % NUM_PARTITIONS}/{i}.parquet",
-            "partitionValues": {"p": str(i % NUM_PARTITIONS)},
-            "size": int(size),
-            "modificationTime": 0,
-            "dataChange": True,
-        }
-        for i, size in enumerate(sizes)
-    )
-    actions = [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": metadata}]
-    actions += [{"add": add} for add in adds]
-    (log / f"{0:020}.json").write_text("\n".join(map(json.dumps, actions)))
+    return [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": metadata}]
+
+
+def add(path: str, size: int, number: int) -> dict[str, Any]:
+    """An add action."""
+    values = {"p": str(number % NUM_PARTITIONS)}
+    fields = {"path": path, "partitionValues": values, "size": size, "modificationTime": 0}
+    return {"add": fields | {"dataChange": True, "stats": '{"numRecords":10}'}}
+
+
+def write_commit(folder: Path, version: int, actions: list[dict[str, Any]]) -> None:
+    """A commit of a log."""
+    log = folder / "_delta_log"
+    log.mkdir(parents=True, exist_ok=True)
+    (log / f"{version:020}.json").write_text("\n".join(map(json.dumps, actions)))
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def read_content(handle: Handle, needs: FilesByVersion, verify: bool = False) ->
     for i in (np.flatnonzero((files[1:] != files[:-1]) & (schemas[1:] == schemas[:-1])) + 1).tolist():
         commit = commits.get(first + i)
         if commit is not None and not commit["data_change"]:
-            counts = counts or [_row_counts(needs, change) for change in ("added", "removed")]
+            counts = counts or [row_counts(needs, change) for change in ("added", "removed")]
             added, removed = (count.get(commit["version"], 0) for count in counts)
             rewrites[i] = _judge(handle, commit, added, removed, verify)
     states = np.unique(np.column_stack([files, schemas]), axis=0, return_inverse=True)[1].reshape(-1)
@@ -126,6 +126,17 @@ def compare_versions(handle: Handle, version: int, other: int) -> bool:
 def not_in(snapshot: Snapshot, other: Snapshot) -> pa.Array:
     """Return for each live file whether `other` lacks it, with the same deletion vector (bool)."""
     return pc.invert(pc.is_in(file_keys(snapshot.live), value_set=file_keys(other.live)))
+
+
+def row_counts(needs: FilesByVersion, change: str) -> dict[int, int | None]:
+    """Return the number of rows that each version "added" or "removed"; None without statistics."""
+    earliest, lifetimes = needs.earliest, needs.lifetimes
+    deleted = pc.fill_null(earliest.live_files["deletion_vector_cardinality"].combine_chunks(), 0)
+    at_first = pc.subtract(earliest.num_records, deleted).take(lifetimes["row"].combine_chunks())
+    records = pc.coalesce(lifetimes["num_records"].combine_chunks(), at_first)
+    by_version = pa.table({"version": lifetimes[change], "records": records}).group_by("version")
+    sums = by_version.aggregate([("records", "sum", pc.ScalarAggregateOptions(skip_nulls=False))]).to_pydict()
+    return dict(zip(sums["version"], sums["records_sum"], strict=True))
 
 
 class FirstRows(NamedTuple):
@@ -187,17 +198,6 @@ def _numbers(schemas: Sequence[Any]) -> np.ndarray:
     names = [f"none {i}" if one is None else texts[id(one)] for i, one in enumerate(schemas)]
     known: dict[str, int] = {}
     return np.array([known.setdefault(name, len(known)) for name in names], np.uint64)
-
-
-def _row_counts(needs: FilesByVersion, change: str) -> dict[int, int | None]:
-    """Return the number of rows that each version "added" or "removed"; None without statistics."""
-    earliest, lifetimes = needs.earliest, needs.lifetimes
-    deleted = pc.fill_null(earliest.live_files["deletion_vector_cardinality"].combine_chunks(), 0)
-    at_first = pc.subtract(earliest.num_records, deleted).take(lifetimes["row"].combine_chunks())
-    records = pc.coalesce(lifetimes["num_records"].combine_chunks(), at_first)
-    by_version = pa.table({"version": lifetimes[change], "records": records}).group_by("version")
-    sums = by_version.aggregate([("records", "sum", pc.ScalarAggregateOptions(skip_nulls=False))]).to_pydict()
-    return dict(zip(sums["version"], sums["records_sum"], strict=True))
 
 
 def _fingerprint(handle: Handle, version: int, adds: Adds) -> Fingerprint:

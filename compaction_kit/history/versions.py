@@ -13,7 +13,7 @@ from compaction_kit.errors import InvalidArgumentError, show_value
 from compaction_kit.files import SMALL_FILE_SIZE
 from compaction_kit.folder import list_folder
 from compaction_kit.handle import Handle
-from compaction_kit.history.content import read_content
+from compaction_kit.history.content import read_content, row_counts
 from compaction_kit.history.readable import (
     LOG_GONE,
     YES,
@@ -31,6 +31,8 @@ _STAMP = pa.timestamp("ms", "UTC")
 _NEVER = np.iinfo(np.int64).max
 _DAY_MILLIS = 86_400_000
 _MOST_MISSING = 10
+# Columns of the log's commits that are those of the version.
+_OF_COMMITS = ("num_added", "num_removed", "bytes_added", "bytes_removed", "data_change")
 # What a cleanup of the log deletes.
 _CLEANED = (Kind.COMMIT, Kind.CHECKSUM, Kind.CHECKPOINT, Kind.CHECKPOINT_PART, Kind.V2_CHECKPOINT)
 
@@ -196,7 +198,10 @@ def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
         is known: "identical files"; "proved", because a run of this kit left the fingerprint of the rows in
         the commit or `verify` compared them; "row counts agree", for commits by OPTIMIZE, REORG or this kit.
         read_instead (int64) is the latest readable version with the same content, for a version that can't
-        be read.
+        be read. num_added, num_removed, bytes_added, bytes_removed (int64) and data_change (bool) are those
+        of the commit; records_change (int64) is by how many rows it changed the table, null without
+        statistics or if the version before can't be read from the log. num_files (int64) counts the live
+        files, null if the version can't be read from the log.
     """
     metadata = handle.log.snapshot().metadata
     on_disk = list_folder(handle.store, metadata.partition_columns)
@@ -204,6 +209,7 @@ def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
     needs, commits, statuses = state.needs, state.needs.commits, state.statuses()
     until = _readable_until(state, on_disk)
     content = read_content(handle, needs, verify)
+    live = needs.totals(needs.lifetimes, np.ones(len(needs.lifetimes), np.int64))
     others, instead = _alternatives(needs.versions, content.groups, statuses == YES)
     pairs = zip(needs.versions.tolist(), others.tolist(), strict=True)
     evidence = [content.evidence(version, other) if other >= 0 else None for version, other in pairs]
@@ -223,6 +229,9 @@ def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
             "same_content_as": pa.array(others, mask=others < 0).take(row),
             "same_content_by": pa.array(evidence, pa.string()).take(row),
             "read_instead": pa.array(instead, mask=instead < 0).take(row),
+            **{name: commits[name].take(commit) for name in _OF_COMMITS},
+            "records_change": _records_change(needs).take(row),
+            "num_files": pa.array(live, mask=~needs.in_log).take(row),
         }
     )
 
@@ -249,6 +258,15 @@ def _readable_until(state: Readability, on_disk: pa.Table) -> np.ndarray:
         within = slice(span["added"] - needs.first, span["removed"] - needs.first)
         until[within] = np.minimum(until[within], span["at_min"])
     return until
+
+
+def _records_change(needs: FilesByVersion) -> pa.Array:
+    """Return by how many rows each of `versions` differs from the one before; null if that isn't known."""
+    counts = [row_counts(needs, change) for change in ("added", "removed")]
+    pairs = ([count.get(version, 0) for count in counts] for version in needs.versions.tolist())
+    changes = [None if added is None or removed is None else added - removed for added, removed in pairs]
+    is_known = needs.in_log & np.append(needs.first == 0, needs.in_log[:-1])
+    return pa.array(changes, pa.int64(), mask=~is_known)
 
 
 def _alternatives(

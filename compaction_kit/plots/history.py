@@ -26,6 +26,8 @@ _KINDS = {"OPTIMIZE": "compacted", "REORG": "compacted", "RESTORE": "restored", 
 _KINDS |= dict.fromkeys(("DELETE", "UPDATE", "MERGE"), "changed")
 # Above this number files with the same life share a bar.
 _MOST_BARS = 60
+# Of the axis of versions: about one in a pixel.
+_MOST_STEPS = 600
 _READABLE: dict[str, style.Look] = {
     "yes": (LIVE, ""),
     "blocked": (OTHER, SMALL_HATCH),
@@ -84,17 +86,20 @@ def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) ->
     if len(lives):
         num_files = format_count(len(pc.unique(lives["path"])), "file")
         title = f"{num_files} in {latest + 1:,} versions, {live:,} live now"
-    figure = style.chart(style.WIDTH, 4.0, title)
+    figure = style.chart(style.WIDTH, 3.2, title)
     axis = figure.subplots()
-    spans = pa.table({"added": lives["added"], "removed": pc.fill_null(lives["removed"], latest + 1)})
+    kinds, is_fine = _kinds_of(history), len(lives) > _MOST_BARS
+    # Boxes that begin and end in the same pixels are one.
+    step = latest // _MOST_STEPS + 1 if is_fine else 1
+    added, removed = (pc.fill_null(lives[name], latest + 1).to_numpy() for name in ("added", "removed"))
+    columns = {"added": added - added % step, "removed": -(-removed // step) * step}
+    spans = pa.table(columns | {"kind": [kinds.get(version, "written") for version in added.tolist()]})
     bars = spans.append_column("count_all", pa.array(np.ones(len(spans), np.int64)))
-    is_fine = len(spans) > _MOST_BARS
     if is_fine:
-        bars = spans.group_by(["added", "removed"]).aggregate([([], "count_all")])
+        bars = spans.group_by(spans.column_names).aggregate([([], "count_all")])
     bars = bars.sort_by([("added", "ascending"), ("removed", "ascending")])
     added, removed, counts = (bars[name].to_numpy() for name in ("added", "removed", "count_all"))
-    bottom, kinds = np.cumsum(counts), _kinds_of(history)
-    names = np.array([kinds.get(version, "written") for version in added.tolist()], str)
+    bottom, names = np.cumsum(counts), np.array(bars["kind"].to_pylist(), str)
     for name, look in _ADDED_BY.items():
         mine = names == name
         sides = [side[mine] for side in (added - 0.5, removed - 0.5, bottom - counts, bottom)]

@@ -10,28 +10,23 @@ import pyarrow as pa
 from compaction_kit import plots
 from compaction_kit.history import first_rows
 from compaction_kit.text import Html, as_html_table, format_count, joined, paragraph, shortened
-from compaction_kit.times import in_zone, session_zone, show_time
 from compaction_kit.widgets import parts
+from compaction_kit.widgets.grid import Grid
 from compaction_kit.widgets.job import Job, attempt
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, Slider, Text, fold, live
 from compaction_kit.widgets.state import WorkbenchState
+from compaction_kit.widgets.versions import COLUMNS, CONTENT, actions_text, version_rows, version_sentence
 
 _MOST_ROWS, _LONGEST, _MOST_DAYS = 20, 60, 60
-_CAN = {
-    "yes": "can be read",
-    "blocked": "is refused by Delta, because it is older than the table keeps removed files",
-    "unsupported": "is refused by Delta, because it doesn't support a change of a column's type",
-    "missing files": "can't be read any more: files that it needs are gone",
-    "log gone": "can't be read any more: its part of the log is gone",
-}
+_HINT = "A click or Enter shows a version; tick two of them, or press Space, to compare them."
 
 
 class Past(NamedTuple):
-    """The tables that `Table.versions()`, `Table.history()` and the log's `lifetimes()` return."""
+    """What `Table.versions()` and the log's `lifetimes()` return, and the rows of the list."""
 
     versions: pa.Table
-    ledger: pa.Table
     lives: pa.Table
+    rows: list[list[list[Any]]]
     latest: int
 
 
@@ -84,37 +79,42 @@ def restore_code(state: WorkbenchState, version: int | None) -> list[str]:
 
 
 def history_part(state: WorkbenchState) -> Part:
-    """Show a slider over a table's versions: when each file lived, what can be read, what differs."""
-    slider = Slider(label="Version").add_class("ck-version")
-    time = parts.field("or time", "such as 2026-03-01 12:00", "ck-time", "380px", "136px")
+    """List the versions of a table below the lives of its files: what each commit did, and what differs.
+
+    A click on a row shows its commit, restores it, or reads its rows; two rows that are ticked are compared.
+    """
+    time = parts.field("Version at", "such as 2026-03-01 12:00", "ck-time", "100%", "80px")
     time_error = Text("error", "time-error")
-    sampling = state.sampling
+    reading, sampling, comparing, quoting = state.reading, state.sampling, state.comparing, state.quoting
 
     def past() -> Any:
-        return state.reading.value
+        return reading.value
 
     def read(job: Job) -> Any:
         table, files = state.table, state.files
         if table is None:
             return None
         versions = table.versions()
-        found = Past(versions, table.history(), table.log.lifetimes()[1], versions["version"][-1].as_py())
+        lives, rows = table.log.lifetimes()[1], version_rows(versions)
+        found = Past(versions, lives, rows, versions["version"][-1].as_py())
         if files is state.files:
             state.version = found.latest
         return found
 
     def prepare() -> None:
+        table, version, pair = state.table, state.version, sorted(state.compared)
+        if table is None:
+            return
         if state.files is not None:
-            state.reading.ask(read, state.files)
-        if past():
-            slider.min, slider.max = past().versions["version"][0].as_py(), past().latest
-            slider.value, slider.text = state.version, f"version {state.version}"
+            reading.ask(read, state.files)
+        if past() and len(pair) == 2:
+            comparing.ask(lambda job: table.diff(pair[0], pair[1]), *pair)
+        if past() and folded.selected_index == 0:
+            quoting.ask(lambda job: actions_text(table.log.actions(version)), version)
 
-    def on_slide(change: Any) -> None:
-        if change.new != state.version:
-            # It was not chosen by the time.
-            time.value = ""
-        state.version = change.new
+    def open_version(version: int) -> None:
+        # It was not chosen by the time.
+        time.value, state.version = "", version
 
     def on_time(_: object) -> None:
         found, error = attempt(lambda: state.table and time.value and state.table.at(timestamp=time.value))
@@ -134,31 +134,29 @@ def history_part(state: WorkbenchState) -> Part:
         sampling.ask(work, version, again=True)
 
     def sentence() -> str:
-        if past():
-            return _sentence(past().versions, state.version)
-        return "" if state.table is not None else "No table is open."
+        return version_sentence(past().versions, state.version) if past() else ""
 
     def earlier() -> int | None:
         return state.version if past() and state.version < past().latest else None
 
     def difference() -> Html | str:
-        table = state.table
-        if table is None or not past():
-            return ""
-        found, error = attempt(lambda: table.diff(state.version, past().latest))
-        return error if found is None else Html(found._repr_html_())
+        if len(state.compared) == 1:
+            return f"Tick another version to compare it with version {state.compared[0]}."
+        found = comparing.get(*sorted(state.compared))
+        return Html(found._repr_html_()) if found else ""
 
     def code() -> str:
-        latest = past().latest if past() else "table.version"
-        table = f"table = ck.open_table({state.name!r})"
-        lines = [table, "table.versions()", f"table.diff({state.version}, {latest})"]
+        lines = [f"table = ck.open_table({state.name!r})", "table.versions()"]
+        lines.append(f'table.log.actions({state.version})["fields"].to_pylist()')
+        if len(state.compared) == 2:
+            lines.append(parts.call("table.diff", start=min(state.compared), end=max(state.compared)))
         if sampling.value is not None:
             read = f'table.spark.read.option("versionAsOf", {state.version}).format("delta")'
             lines.append(f"{read}.load(table.location).show({_MOST_ROWS})")
         return parts.python(*lines, *restore_code(state, earlier()))
 
     def lifetimes() -> Any:
-        return past() and (plots.lifetimes, past().lives, past().ledger, state.version)
+        return past() and (plots.lifetimes, past().lives, past().versions, state.version)
 
     def readability() -> Any:
         return past() and (plots.readability, past().versions)
@@ -169,25 +167,37 @@ def history_part(state: WorkbenchState) -> Part:
         return sentence(), *(draw(*tables) for draw, *tables in (lifetimes(), readability()))
 
     state.observe(sampling.forget, "version")
-    slider.observe(on_slide, "value")
     time.observe(on_time, "value")
+    grid = Grid("Versions", COLUMNS, open_version, order=[0, -1], tick_label=_HINT)
+    parts.bind(state, "ticked", compared=grid)
+    live(
+        grid.add_class("ck-versions"),
+        all_rows=lambda: past().rows if past() else [],
+        offered=lambda: sorted({row[2][0] for row in past().rows}) if past() else [],
+        chosen=lambda: state.version,
+    )
     button = parts.button(f"Read the first {_MOST_ROWS} rows", "ck-read-rows", read_rows)
     live(button, disabled=lambda: sampling.running)
+    actions = Text("text", "actions", lambda: quoting.get(state.version))
     rows = Text("text", "rows", lambda: sampling.value and _rows_table(sampling.value))
-    folded = {
-        "What differs from the latest version": Text("text", "diff", difference),
+    folds = {
+        "Actions of this commit": w.VBox([JobBar(quoting, "ck-quoting"), actions]),
         "Rows of this version": w.VBox([button, JobBar(sampling, "ck-sampling"), rows]),
     }
+    folded = fold(past, **folds)
+    figure = FigureView("ck-lifetimes-figure", lifetimes)
+    hint = Text("hint", "content-hint", lambda: CONTENT if past() else "")
+    compared = [JobBar(comparing, "ck-comparing"), Text("text", "diff", difference)]
+    listed = w.VBox([grid, hint, *compared]).add_class("ck-listed")
+    restore = restore_box(state, earlier, lambda: f"Restore version {state.version} …")
+    details = w.VBox([time, time_error, Text("text", "version-text", sentence), restore])
     return Part(
-        JobBar(state.reading, "ck-reading"),
-        live(w.VBox([slider, time]), past),
-        time_error,
-        Text("text", "version-text", sentence),
-        restore_box(state, earlier, lambda: f"Restore version {state.version} …"),
-        FigureView("ck-lifetimes-figure", lifetimes),
+        Text("text", "no-table", lambda: "" if state.table is not None else "No table is open."),
+        JobBar(reading, "ck-reading"),
+        live(w.Box([figure, listed, details]).add_class("ck-past"), past),
+        folded,
         FigureView("ck-readable-figure", readability),
-        fold(past, **folded),
-        on=[state, state.reading, sampling, state.planning_restore, state.restoring],
+        on=[state, reading, sampling, comparing, quoting, state.planning_restore, state.restoring],
         title="History",
         code=code,
         records=records,
@@ -201,22 +211,6 @@ def _rows_table(found: Any) -> Html:
     ]
     about = f"{format_count(len(cells), 'row')} of version {found.version}, those that Spark finds first"
     return joined(paragraph(about), as_html_table(found.columns, cells))
-
-
-def _sentence(versions: pa.Table, version: int) -> str:
-    position = versions["version"].index(pa.scalar(version, pa.int64())).as_py()
-    (row,), zone = versions.slice(position, 1).to_pylist(), session_zone()
-    when = f" of {show_time(in_zone(row['timestamp'], zone), 'milliseconds')}" if row["timestamp"] else ""
-    operation, can = row["operation"] or "no commit", _CAN[row["readable"]]
-    lines = [f"Version {row['version']}{when}, {operation}: it {can}."]
-    if row["readable_until"]:
-        until = show_time(in_zone(row["readable_until"], zone))
-        lines.append(f"If VACUUM runs on schedule, it can be read until {until}.")
-    if row["read_instead"] is not None:
-        lines.append(f"By the log, its content can be read as version {row['read_instead']}.")
-    elif row["same_content_as"] is not None:
-        lines.append(f"Version {row['same_content_as']} has the same content: {row['same_content_by']}.")
-    return "\n".join(lines)
 
 
 def vacuum_part(state: WorkbenchState) -> Part:

@@ -10,10 +10,11 @@ from IPython.display import DisplayHandle, display
 
 from compaction_kit.text import Html, element, joined, shown
 from compaction_kit.widgets import parts
+from compaction_kit.widgets.grid import Grid
 from compaction_kit.widgets.job import Job, Lookup
 from compaction_kit.widgets.parts import Part, Text
 from compaction_kit.widgets.state import WorkbenchState
-from compaction_kit.widgets.tables import Grid, about_text
+from compaction_kit.widgets.tables import about_text
 
 # For a moment it has no height: until a widget that is alive has hidden it, the page would jump.
 _LATE = element("style", Html("@keyframes ck-still{from,99%{max-height:0;overflow:hidden}}"))

@@ -95,6 +95,7 @@ class WorkbenchState(Watched):
     verify = Bool(True, help="Whether the content is compared after a run")
     query = Unicode("", help="SQL with {table} or the table's own name, or a condition")
     version = Int(0, help="The version that History looks at")
+    compared = List(Int(), help="The versions that History compares, if they are two")
     retention = Unicode(
         "", help='How long a vacuum keeps removed files: "7 days"; empty: as the table is set'
     )
@@ -116,6 +117,7 @@ class WorkbenchState(Watched):
         # What is looked up of the folder, of the table's files, of the plan, and of the last run.
         self.surveying, self.finding, self.following = (self._lookup() for _ in range(3))
         self.reading, self.sampling, self.planning_restore = (self._lookup("files") for _ in range(3))
+        self.comparing, self.quoting = self._lookup("files"), self._lookup("files")
         self.planning_vacuum, self.predicting = self._lookup("files"), self._lookup("plan")
         self.measuring = self._lookup("table")
         # `opened` is changed by jobs and by people, one after another.
@@ -229,6 +231,7 @@ class WorkbenchState(Watched):
         with self.changing:
             # From here on nothing of the table before can be run, whatever fails below.
             self.opened, self.about, self.query = Opened(pending=bool(self.name)), "", ""
+            self.compared = []
             for job in (self.running, self.vacuuming, self.restoring):
                 job.reset()
             if not self.name:

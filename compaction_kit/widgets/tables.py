@@ -3,13 +3,11 @@
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-import anywidget
 import ipywidgets as w
-from traitlets import List, Unicode
 
 from compaction_kit.errors import CompactionKitError
 from compaction_kit.session import cache_folder
@@ -17,8 +15,9 @@ from compaction_kit.sinklog import SinkLog, find_sink_logs, sink_log
 from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder, local_path
 from compaction_kit.surveys import HEAD, RANK, SMALL, Survey, cells, fewer_files, survey
-from compaction_kit.text import Html, arrow_as_html, as_html_table, format_count, visible
+from compaction_kit.text import arrow_as_html, format_count, visible
 from compaction_kit.widgets import parts
+from compaction_kit.widgets.grid import Grid
 from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, Slider, Text, fold, live
 from compaction_kit.widgets.state import WorkbenchState
@@ -112,26 +111,6 @@ def _no_table(root: str) -> str:
     )
 
 
-class Grid(anywidget.AnyWidget):
-    """A table that is sorted by a click on a column and filtered by words; a click or Enter opens a row."""
-
-    _esm = parts.FOLDER / "grid.js"
-    label = Unicode("", help="What is listed").tag(sync=True)
-    columns = List(Unicode(), help="The headings").tag(sync=True)
-    # Of each cell its text, what it is sorted by or None, and a share to draw, if any. The first one's
-    # key is the name that opens the row.
-    rows = List(List(), help="The cells of each row").tag(sync=True)
-
-    def __init__(self, label: str, columns: Sequence[str], on_open: Callable[[str], object]):
-        super().__init__(label=label, columns=list(columns))
-        self.on_open = on_open
-        self.on_msg(lambda _, content, __: on_open(content["open"]))
-
-    def still(self) -> Html:
-        """Return its rows as they are ranked, for a page without a kernel."""
-        return as_html_table(self.columns, ([cell[0] for cell in row] for row in self.rows))
-
-
 def survey_part(state: WorkbenchState, on_open: Callable[[str], object]) -> Part:
     """Rank the tables under the folder by what compaction would gain; a click opens one."""
     surveying = state.surveying
@@ -162,7 +141,7 @@ def survey_part(state: WorkbenchState, on_open: Callable[[str], object]) -> Part
     part = Part(
         Text("text", "survey", sentence),
         JobBar(surveying, "ck-surveying"),
-        live(grid, rows, rows=lambda: [_row(row, state.root) for row in rows()]),
+        live(grid, rows, all_rows=lambda: [_row(row, state.root) for row in rows()]),
         Text("hint", "survey-hint", lambda: f"{SMALL} {RANK}" if rows() else ""),
         Text("warning", "survey-errors", failures),
         on=[surveying],

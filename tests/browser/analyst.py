@@ -231,17 +231,17 @@ class FirstLook:
 
     def test_the_sickest_table_is_first_and_a_click_opens_it(self, page: Page, days: Days) -> None:
         part(page, "Survey")
-        rows = page.locator(".ck-grid tbody tr")
+        rows = page.locator(".ck-tables tbody tr")
         expect(rows.first).to_contain_text("flights", timeout=60 * SECOND)
         expect(rows).to_have_count(3)
         shoot(page, "survey")
-        files = page.locator(".ck-grid th").filter(has_text=re.compile("^files$"))
+        files = page.locator(".ck-tables th").filter(has_text=re.compile("^files$"))
         for order, first in (("descending", "flights"), ("ascending", "aged")):
             files.get_by_role("button").click()
             expect(files).to_have_attribute("aria-sort", order)
             expect(rows.first).to_contain_text(first)
-        page.get_by_label("Filter", exact=True).fill("sha")
-        expect(page.locator(".ck-grid [role=status]")).to_have_text("1 of 3")
+        page.locator(".ck-tables").get_by_label("Filter", exact=True).fill("sha")
+        expect(page.locator(".ck-tables [role=status]")).to_have_text("1 of 3")
         rows.get_by_text("shaped").click()
         expect(page.locator(".ck-about")).to_contain_text("24 files")
         figure(page, "ck-files-figure")
@@ -431,15 +431,40 @@ class AnalystsPath(FirstLook):
         sentence, last = page.locator(".ck-version-text"), days.days + 1
         expect(sentence).to_contain_text(f"Version {last}", timeout=60 * SECOND)
         expect(sentence).to_contain_text(f"Version {last - 1} has the same content")
-        page.get_by_label("Version", exact=True).focus()
-        page.keyboard.press("ArrowLeft")
-        page.keyboard.press("ArrowLeft")
+        listed = page.get_by_role("grid", name="Versions")
+        rows = listed.locator("tbody tr")
+        expect(rows.first).to_have_text(re.compile(rf"^{last}.*OPTIMIZE\+3 −{days.files}.*0proved$"))
+        press_tab_until(page, ".ck-versions tbody tr")
+        expect(rows.first).to_be_focused()
+        page.keyboard.press("Space")
+        for _ in range(2):
+            page.keyboard.press("ArrowDown")
+        expect(rows.nth(2)).to_be_focused()
+        page.keyboard.press("Enter")
         expect(sentence).to_contain_text(f"Version {last - 2}")
+        expect(rows.nth(2)).to_have_attribute("aria-current", "true")
         figure(page, "ck-lifetimes-figure")
         figure(page, "ck-readable-figure")
-        page.get_by_text("What differs from the latest version").click()
+        page.keyboard.press("Space")
         expect(page.locator(".ck-diff")).to_contain_text(f"{last - 2} → {last}")
+        expect(listed.get_by_label(f"Compare {last - 2}")).to_be_checked()
         shoot(page, "history")
+        page.get_by_text("Actions of this commit").click()
+        expect(page.locator(".ck-actions")).to_contain_text('{"add": {"path": "origin=EWR/')
+
+    def test_versions_are_sorted_and_filtered_by_mouse(self, page: Page, days: Days) -> None:
+        listed, last = page.locator(".ck-versions"), days.days + 1
+        rows, number = listed.locator("tbody tr"), listed.locator("thead th").first
+        number.get_by_role("button").click()
+        expect(rows.first).to_contain_text("CREATE TABLE")
+        expect(number).to_have_attribute("aria-sort", "ascending")
+        listed.get_by_label("Filter", exact=True).fill("proved")
+        expect(listed.get_by_role("status")).to_have_text(f"1 of {last + 1}")
+        rows.first.click()
+        expect(page.locator(".ck-version-text")).to_contain_text(f"Version {last} ")
+        listed.get_by_label("Filter", exact=True).fill("")
+        number.get_by_role("button").click()
+        expect(rows.first).to_contain_text("proved")
 
     def test_a_vacuum_says_what_it_costs_and_deletes_nothing_by_itself(
         self, page: Page, root: Path, days: Days
@@ -504,6 +529,7 @@ class AnalystsPath(FirstLook):
         assert committed is not None
         type_into(page, ".ck-time", committed.isoformat())
         expect(sentence).to_contain_text("Version 10 ")
+        expect(page.locator(".ck-versions [aria-current]")).to_have_text(re.compile("^10"))
         expect(page.locator("button.ck-ask-restore:visible")).to_contain_text("Restore version 10")
         page.get_by_text("Rows of this version").click()
         page.locator("button.ck-read-rows").click()
@@ -553,11 +579,12 @@ class AnalystsPath(FirstLook):
 
         page.locator(".ck-root input").focus()
         press(".ck-rail button")
-        expect(page.locator(".ck-grid tbody tr")).to_have_count(3, timeout=60 * SECOND)
-        press_tab_until(page, ".ck-grid input")
+        # The words of the first look are still in the field.
+        expect(page.locator(".ck-tables [role=status]")).to_have_text("1 of 3", timeout=60 * SECOND)
+        press_tab_until(page, ".ck-tables input")
         page.keyboard.press("Control+A")
         page.keyboard.type("shaped")
-        press_tab_until(page, ".ck-grid tbody tr")
+        press_tab_until(page, ".ck-tables tbody tr")
         keep("1-survey")
         page.keyboard.press("Enter")
         expect(page.locator(".ck-about")).to_contain_text("24 files")

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -103,6 +104,15 @@ def test_versions_are_compared_with_their_own_columns_and_deletion_vectors(
     ):
         assert table.diff(*versions, verify=True).facts()["content"] == words
     assert table.diff(2, 3).same_content_by == "row counts agree"
+    versions = table.versions().to_pylist()
+    read = " UNION ALL ".join(f"SELECT {n} v, count(id) c FROM delta.`{copy}@v{n}`" for n in range(6))
+    counts = [0, *(row.c for row in spark.sql(f"{read} ORDER BY v").collect())]
+    assert [row["records_change"] for row in versions] == np.diff(counts).tolist()
+    assert min(row["records_change"] for row in versions) < 0
+    changes = table.log.commits().select(["num_added", "num_removed", "bytes_added", "bytes_removed"])
+    assert [{name: row[name] for name in changes.column_names} for row in versions] == changes.to_pylist()
+    files = [len(table.log.snapshot(row["version"]).live) for row in versions]
+    assert [row["num_files"] for row in versions] == files
 
 
 INFOS: dict[str, handmade.Action] = {

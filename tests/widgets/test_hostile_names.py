@@ -66,7 +66,7 @@ def test_hostile_names_are_words_and_no_part_speaks_of_another_table(
         for part in bench.parts[1:]:
             show(bench, part.title)
             if part.title == "History":
-                at(bench, "ck-version").value = 0
+                at(bench, "ck-versions").on_open(0)
                 click(bench, "ck-ask-restore", "History")
             elif part.title == "My query":
                 at(bench, "ck-query").value = f"`{name}` < 3"

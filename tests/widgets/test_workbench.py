@@ -1,5 +1,6 @@
 """State to views and back; the browser's tests do the rest."""
 
+import html
 import importlib
 import os
 import re
@@ -734,6 +735,47 @@ def test_words_and_figure_are_of_the_same_table_at_any_time(
     assert former not in drawn
 
 
+def test_versions_are_listed_with_their_commits_and_two_are_compared(bench: Workbench, folder: Path) -> None:
+    table, state, part = ck.open_table(folder / "a"), bench.state, bench.parts[5]
+    show(bench, "History")
+    grid, history = at(bench, "ck-versions"), table.history().to_pylist()
+    assert (grid.counts, grid.order) == ([len(history), len(history)], [0, -1])
+    keys = [[cell[1] for cell in row] for row in grid.rows]
+    for (version, at_ms, operation, files, size, _, _), row in zip(keys, reversed(history), strict=True):
+        added = row["num_added"] - row["num_removed"], row["bytes_added"] - row["bytes_removed"]
+        stamp = row["timestamp"].timestamp() * 1_000
+        assert (version, at_ms, operation, files, size) == (row["version"], stamp, row["operation"], *added)
+    assert [row[6] for row in keys] == ["changed"] * len(history)
+    assert grid.offered == sorted({row["operation"] for row in history})
+    assert sum(row[5] for row in keys) == sum(row["records_added"] for row in history)
+    # What the log has of a commit is read when it is asked for.
+    actions = at(bench, "ck-actions")
+    grid.on_open(2)
+    settle(bench)
+    assert actions.value == ""
+    next(one for one in within([part]) if isinstance(one, w.Accordion)).selected_index = 0
+    settle(bench)
+    lines = table.log.actions(2)["fields"].to_pylist()
+    cut = [line if len(line) <= 400 else f"{line[:399]}…" for line in lines]
+    assert cut != lines
+    assert html.unescape(actions.value) == "<pre>{}</pre>".format("\n".join(cut))
+    grid.on_open(1)
+    settle(bench)
+    assert "part-000002" not in actions.value
+    # One that is ticked isn't compared yet; of two the earlier one is the start, whichever was ticked first.
+    grid.set_state({"ticked": [3]})
+    assert "Tick another version to compare it with version 3" in at(bench, "ck-diff").value
+    grid.set_state({"ticked": [3, 1]})
+    settle(bench)
+    assert at(bench, "ck-diff").value == table.diff(1, 3)._repr_html_()
+    scope: dict[str, Any] = {}
+    exec(part.as_code(), scope)
+    assert "table.diff(start=1, end=3)" in part.as_code()
+    open_table(bench, folder / "nested" / "b")
+    settle(bench)
+    assert (state.compared, grid.ticked, at(bench, "ck-diff").value) == ([], [], "")
+
+
 @pytest.mark.spark
 def test_an_earlier_version_is_chosen_its_rows_are_read_and_it_is_restored(
     own_bench: Workbench, own: Path, spark: object
@@ -745,21 +787,21 @@ def test_an_earlier_version_is_chosen_its_rows_are_read_and_it_is_restored(
         os.utime(commit, ns=(0, begin + 300_000_000 * number))
     click(bench, "ck-refresh")
     show(bench, "History")
-    slider, field, latest = at(bench, "ck-version"), at(bench, "ck-time"), table.version
+    grid, field, latest = at(bench, "ck-versions"), at(bench, "ck-time"), table.version
     ask = at(bench, "ck-ask-restore", "History")
-    assert state.version == latest == slider.value
+    assert state.version == latest == grid.chosen
     assert not is_shown(ask)
     # The time that is shown of a version, typed back, gives that version.
     for version in (2, 3, 5):
-        slider.set_state({"value": version})
+        grid.on_open(version)
         shown = re.search(rf"Version {version} of (.*?),", at(bench, "ck-version-text").value)
         assert shown is not None
-        slider.set_state({"value": 0})
+        grid.on_open(0)
         field.value = shown[1]
-        assert (state.version, at(bench, "ck-time-error").value) == (version, "")
+        assert (state.version, grid.chosen, at(bench, "ck-time-error").value) == (version, version, "")
     field.value = "the day before yesterday"
     assert "the day before yesterday" in at(bench, "ck-time-error").value
-    slider.value = latest - 1
+    grid.on_open(latest - 1)
     assert (field.value, is_shown(at(bench, "ck-time-error"))) == ("", False)
     assert ask.description == f"Restore version {latest - 1} …"
     next(one for one in within([bench.parts[5]]) if isinstance(one, w.Accordion)).selected_index = 1
@@ -768,7 +810,7 @@ def test_an_earlier_version_is_chosen_its_rows_are_read_and_it_is_restored(
     assert f"20 rows of version {latest - 1}" in at(bench, "ck-rows").value
     click(bench, "ck-ask-restore", "History")
     assert is_shown(at(bench, "ck-restore-choice", "History"))
-    slider.value = 1
+    grid.on_open(1)
     assert at(bench, "ck-rows").value == ""
     assert not is_shown(at(bench, "ck-restore-choice", "History"))
     click(bench, "ck-ask-restore", "History")
@@ -782,7 +824,7 @@ def test_an_earlier_version_is_chosen_its_rows_are_read_and_it_is_restored(
     (own / "a" / unquote(gone)).unlink()
     show(bench, "Plan")
     show(bench, "History")
-    slider.value = 1
+    grid.on_open(1)
     click(bench, "ck-ask-restore", "History")
     assert "be restored: 1 file that it needs is missing" in at(bench, "ck-restore-plan", "History").value
     assert at(bench, "ck-restore", "History").disabled
