@@ -433,7 +433,7 @@ def discover(where: Where, spark: SparkSession | None) -> tuple[str, Discovered]
         if spark is None:
             names_in_catalog = "no Spark session is running whose catalog could have the name"
         raise TableNotFoundError(
-            f"Nothing to survey at {name}: there is no such path, and {names_in_catalog}; check the spelling."
+            f"No table at {name}: there is no such path, and {names_in_catalog}; check the spelling."
         ) from None
     return name, Discovered([(name, name)], [])
 
