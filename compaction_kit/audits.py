@@ -36,7 +36,7 @@ ROW = pa.schema([
     ("reason", pa.string()), *((name, pa.int64()) for name in _COUNTS),
     *((name, pa.string()) for name in _TEXTS),
 ])  # fmt: skip
-HEAD = ("table", "version", "time", "operation", "engine", "files", "size", "outcome")
+HEAD = ("table", "version", "outcome", "time", "operation", "engine", "files", "size")
 _MOST_ROWS = 50
 
 
@@ -96,11 +96,12 @@ class Audit(Record):
         return f"Audit({self.finding})"
 
     def _shown(self) -> tuple[list[Sequence[str]], list[str]]:
-        """Return the texts of the first rows, and what there is besides."""
-        rest = len(self.rows) - _MOST_ROWS
-        more = [f"… and {format_count(rest, 'more rewrite')} in to_arrow()"] if rest > 0 else []
+        """Return the texts of the first rows, and what there is to say besides."""
+        rest, rows = len(self.rows) - _MOST_ROWS, self.rows.slice(0, _MOST_ROWS).to_pylist()
+        more = [f"{row['table']}: {row['reason']}." for row in rows if row["outcome"] == UNREADABLE]
+        more += [f"… and {format_count(rest, 'more rewrite')} in to_arrow()"] if rest > 0 else []
         more += [f"Skipped: {format_list(self.skipped)}."] if self.skipped else []
-        return list(map(_cells, self.rows.slice(0, _MOST_ROWS).to_pylist())), more
+        return list(map(_cells, rows)), more
 
 
 def audit(
@@ -219,22 +220,23 @@ def _compare(handle: Handle, row: Facts) -> Facts:
     return facts | {"outcome": REFUTED, "reason": reason}
 
 
-def _outcome(row: Facts) -> str:
-    same = f"{row['rows_added']:,} rows by {row['readers']}" if row["readers"] else "the same files"
-    return f"{row['outcome']}, {row['reason'] or same}"
-
-
 def _cells(row: Facts) -> Sequence[str]:
     """Return the texts of a row, one for each of `HEAD`."""
+    outcome = row["outcome"]
+    if outcome == PROVED:
+        by = row["readers"]
+        outcome += f", {format_count(row['rows_added'], 'row')} by {by}" if by else ", the same files"
+    elif outcome != UNREADABLE:
+        outcome += f", {row['reason']}"
     if row["version"] is None:
-        return row["table"], *[""] * (len(HEAD) - 2), _outcome(row)
+        return row["table"], "", outcome, *[""] * (len(HEAD) - 3)
     return (
         row["table"],
         str(row["version"]),
+        outcome,
         f"{in_zone(row['timestamp'], session_zone()):%Y-%m-%d %H:%M}",
         row["operation"] or "",
         row["engine"] or "",
         f"{row['num_removed']:,} → {row['num_added']:,}",
         f"{format_size(row['bytes_removed'])} → {format_size(row['bytes_added'])}",
-        _outcome(row),
     )

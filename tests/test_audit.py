@@ -163,7 +163,8 @@ def test_the_record_says_what_was_found_the_worst_first(found: Audit, lake: Path
     )
     assert found.to_arrow()["outcome"].to_pylist() == outcomes
     lines = found.explain().splitlines()
-    assert len(lines) == 1 + len(KINDS)
+    assert len(lines) == 1 + len(KINDS) + outcomes.count("can't be read")
+    assert f"{lake / 'columns_too'}: the commit changes the columns too." in lines
     assert "3 rows became other rows" in found._repr_html_()
     receipt = json.loads(json.dumps(found.to_dict()))
     assert [row["outcome"] for row in receipt["rows"]] == outcomes
