@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from compaction_kit.audits import audit
     from compaction_kit.report import write_report
     from compaction_kit.session import get_spark
     from compaction_kit.sinklog import SinkLog, find_sink_logs, sink_log
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SinkLog",
     "Table",
+    "audit",
     "find_sink_logs",
     "find_tables",
     "get_spark",
@@ -30,6 +32,7 @@ __all__ = [
 # Where each name is defined: it is imported when it is first used, so that the log can be read without
 # PySpark, and tables planned without Matplotlib and widgets.
 _HOMES = {
+    "audit": "audits",
     "find_sink_logs": "sinklog",
     "find_tables": "surveys",
     "get_spark": "session",

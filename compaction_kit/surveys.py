@@ -1,8 +1,9 @@
 """Find many tables and rank them by what compaction would gain; show them as text, HTML and a figure."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -230,25 +231,39 @@ def survey(
 
     limits, rules = thresholds(conf, max_file_size=max_file_size), session_rules(conf, session)
     named, found = discover(where, session)
-    bar, pool = ProgressBar() if progress is True else None, ThreadPoolExecutor(_AT_ONCE)
-    try:
-        surveys = {
-            pool.submit(_survey_table, name, place, session, limits, rules): name
-            for name, place in found.tables
-        }
-        for done, finished in enumerate(as_completed(surveys), start=1):
-            if bar is not None:
-                bar(Progress(f"{done:,} of {len(surveys):,} tables", done / len(surveys), 0, 0, 0.0))
-            elif callable(progress):
-                progress(done, len(surveys), surveys[finished])
-        rows = [finished.result() for finished in surveys]
-    finally:
-        # After Ctrl-C, wait only for the tables that were begun.
-        pool.shutdown(cancel_futures=True)
-        if bar is not None:
-            bar.close()
+    pool = ThreadPoolExecutor(_AT_ONCE)
+    with reporting(progress, "table") as report:
+        try:
+            surveys = {
+                pool.submit(_survey_table, name, place, session, limits, rules): name
+                for name, place in found.tables
+            }
+            for done, finished in enumerate(as_completed(surveys), start=1):
+                report(done, len(surveys), surveys[finished])
+            rows = [finished.result() for finished in surveys]
+        finally:
+            # After Ctrl-C, wait only for the tables that were begun.
+            pool.shutdown(cancel_futures=True)
     rows.sort(key=lambda row: (row["error"] is not None, -(row["gain"] or 0)))
     return Survey(named, pa.Table.from_pylist(rows, schema=ROW), tuple(found.skipped))
+
+
+@contextmanager
+def reporting(progress: bool | ReportTable | None, noun: str) -> Iterator[ReportTable]:
+    """Give a function that reports progress as `survey` does; `noun` is what is counted."""
+    bar = ProgressBar() if progress is True else None
+
+    def report(done: int, total: int, name: str) -> None:
+        if bar is not None:
+            bar(Progress(f"{done:,} of {format_count(total, noun)}", done / total, 0, 0, 0.0))
+        elif callable(progress):
+            progress(done, total, name)
+
+    try:
+        yield report
+    finally:
+        if bar is not None:
+            bar.close()
 
 
 def _survey_table(
@@ -260,7 +275,7 @@ def _survey_table(
         # Not kept: the snapshots would replace those of tables that the user works with.
         files = Files(table.log.snapshot(keep=False))
     except Exception as error:
-        return row | {"error": _sentence(error)}
+        return row | {"error": sentence(error)}
     for step in (
         _read_stats,
         _read_overlap,
@@ -270,7 +285,7 @@ def _survey_table(
         try:
             row |= step(files)
         except Exception as error:
-            row["error"] = row["error"] or _sentence(error)
+            row["error"] = row["error"] or sentence(error)
     return row
 
 
@@ -305,7 +320,8 @@ def _plan(limits: Thresholds, rules: SessionRules, files: Files) -> Facts:
     return dict(zip(_PLAN, counts, strict=True))
 
 
-def _sentence(error: Exception) -> str:
+def sentence(error: Exception) -> str:
+    """Return why a table can't be read, as a sentence."""
     is_own = isinstance(error, CompactionKitError)
     return str(error) if is_own else f"{type(error).__name__}: {first_line(error)}."
 
@@ -417,7 +433,7 @@ def discover(where: Where, spark: SparkSession | None) -> tuple[str, Discovered]
         if spark is None:
             names_in_catalog = "no Spark session is running whose catalog could have the name"
         raise TableNotFoundError(
-            f"Nothing to survey at {name}: there is no such path, and {names_in_catalog}; check the spelling."
+            f"No table at {name}: there is no such path, and {names_in_catalog}; check the spelling."
         ) from None
     return name, Discovered([(name, name)], [])
 

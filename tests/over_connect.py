@@ -273,6 +273,20 @@ def test_a_failure_is_told_in_one_sentence(changed: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
+def test_an_audit_compares_whole_versions(tmp_path: Path) -> None:
+    vector = handmade.inline_vector([0, 1])
+    features = handmade.protocol(features=["deletionVectors"])
+    one, two, three = (
+        handmade.write_data(tmp_path, name, pa.table({"id": [1, 2]}))["add"] for name in ("a", "b", "c")
+    )
+    # All rows of a file are deleted, so that nothing replaces it; then rows are doubled.
+    empty, gone = {"add": two | {"deletionVector": vector}}, handmade.remove("b", vector=vector)["remove"]
+    rewrites = [{"remove": gone | {"dataChange": False}}], [{"add": three | {"dataChange": False}}]
+    handmade.write_log(tmp_path, [features, {"add": one}, empty], *rewrites)
+    rows = ck.audit(tmp_path).rows.select(["version", "outcome", "rows_removed", "rows_added"]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [(2, "refuted", 2, 4), (1, "proved", 2, 2)]
+
+
 @pytest.mark.works("Spark Connect", "survey", "manifests")
 def test_manifests_and_a_survey(changed: Path) -> None:
     table = ck.open_table(changed)

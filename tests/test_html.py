@@ -135,6 +135,8 @@ def objects_with_hostile_names(root: Path) -> list[object]:
     table = ck.open_table(make_table(root / FOLDER))
     where = "p <> '<pwned onclick=x>$x$'"
     plan = table.plan_compaction(where=where, order=NAME)
+    told = {"operation": NAME, "engineInfo": NAME}
+    rewritten = handmade.write_log(root / "rewritten" / FOLDER, [_add(0)], [{"commitInfo": told}, _add(3)])
     handmade.write_sink_log(root / "output" / FOLDER, 5)
     sink = ck.sink_log(root / "output" / FOLDER)
     vacuum = table.plan_vacuum()
@@ -180,6 +182,7 @@ def objects_with_hostile_names(root: Path) -> list[object]:
         ),
         Checked("Right", NAME),
         ck.survey([table.path, root / f"missing {FOLDER}"]),
+        ck.audit([rewritten, root / f"missing {FOLDER}"]),
         replace(
             CompactionResult("none", "the plan is empty", np.array([1_000]), np.array([1_000])),
             reason=NAME,

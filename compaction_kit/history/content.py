@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.arrow.duckdb import compare_quickly
+from compaction_kit.compat import has_jvm
 from compaction_kit.errors import RunCancelled, RunFailedError, reason_of
 from compaction_kit.execute.commits import has_tag, stored_proof
 from compaction_kit.execute.failures import ContentDiffers, NotCompared
@@ -18,6 +19,8 @@ from compaction_kit.execute.proof import contents
 from compaction_kit.execute.work import Adds
 from compaction_kit.handle import Handle
 from compaction_kit.history.readable import FilesByVersion
+from compaction_kit.log.actions import PARTITION
+from compaction_kit.log.paths import one_array
 from compaction_kit.log.snapshot import Snapshot, file_keys
 from compaction_kit.query import MISSING_FILE, SPARK_ERRORS
 from compaction_kit.reads import frame_at
@@ -30,6 +33,7 @@ IDENTICAL, PROVED, COUNTED = "identical files", "proved", "row counts agree"
 _REWRITES = ("OPTIMIZE", "REORG")
 # What Delta needs of an add action to read the file.
 _ADD_FIELDS = ("path", "partitionValues", "size", "modificationTime", "dataChange", "deletionVector")
+_NOTHING = Fingerprint(0, (0, 0))
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,20 @@ def read_content(handle: Handle, needs: FilesByVersion, verify: bool = False) ->
 
 
 def compare_versions(handle: Handle, version: int, other: int) -> bool:
-    """Return whether two versions have the same rows and columns, by reading the files that differ.
+    """Return whether two versions have the same rows and columns; see `changed_rows` for the errors."""
+    found = changed_rows(handle, version, other)
+    return found is not None and found[0] == found[1]
+
+
+def changed_rows(handle: Handle, version: int, other: int) -> tuple[Fingerprint, Fingerprint] | None:
+    """Read the files that only one of two versions has: equal fingerprints mean equal rows in both.
+
+    A file with another deletion vector, or other partition values, counts as another file. Over Spark
+    Connect both versions are read as a whole.
+
+    Returns:
+        The fingerprint of the files that only `version` has, and of those that only `other` has; None if the
+        columns differ.
 
     Raises:
         FileNotFoundError: Some of these files are missing.
@@ -102,20 +119,22 @@ def compare_versions(handle: Handle, version: int, other: int) -> bool:
     """
     before, after = handle.log.snapshot(version), handle.log.snapshot(other)
     if before.metadata.schema != after.metadata.schema:
-        return False
+        return None
+    gone, new = (list(_adds(*pair)) for pair in ((before, after), (after, before)))
+    if not gone and not new:
+        return _NOTHING, _NOTHING
     spark = handle.spark
     # Delta sets this only where it plans the read itself.
     by_id = {"spark.sql.parquet.fieldId.read.enabled": "true"} if before.metadata.is_mapped_by_id else {}
     try:
-        gone, new = (list(_adds(*pair)) for pair in ((before, after), (after, before)))
         with quiet_errors():
             try:
-                compare_quickly(spark, after, gone, new)
-                return True
+                found = compare_quickly(spark, after, gone, new)
+                return found, found
             except NotCompared:
                 pass
             with session_confs(spark, WHOLE_FILES | by_id):
-                return _fingerprint(handle, version, gone) == _fingerprint(handle, other, new)
+                return _fingerprint(handle, version, gone), _fingerprint(handle, other, new)
     except (*SPARK_ERRORS, ContentDiffers) as error:
         if any(sign in str(error) for sign in MISSING_FILE):
             raise FileNotFoundError(str(error)) from error
@@ -202,12 +221,24 @@ def _numbers(schemas: Sequence[Any]) -> np.ndarray:
 
 def _fingerprint(handle: Handle, version: int, adds: Adds) -> Fingerprint:
     """Return the fingerprint of some files, as Spark reads them with the columns of a version."""
-    return contents(handle, [adds], [version], schema=version)[0]() if adds else Fingerprint(0, (0, 0))
+    is_empty = not adds and has_jvm(handle.spark)
+    return _NOTHING if is_empty else contents(handle, [adds], [version], schema=version)[0]()
+
+
+def _row_keys(snapshot: Snapshot) -> pa.Array:
+    """Return what the rows of each live file depend on: the file, its deletion vector, its partition."""
+    columns = snapshot.metadata.partition_columns
+    if not columns:
+        return file_keys(snapshot.live)
+    # For Delta "" is null.
+    values = [pc.fill_null(one_array(snapshot.live_files[PARTITION + name]), "") for name in columns]
+    return pc.binary_join_element_wise(file_keys(snapshot.live), *values, "\0")
 
 
 def _adds(snapshot: Snapshot, other: Snapshot) -> Iterator[dict[str, Any]]:
-    """Yield the add actions, as in the log, of the live files of a version that another version lacks."""
-    files = snapshot.live.filter(not_in(snapshot, other))
+    """Yield the add actions, as in the log, of the live files whose rows another version lacks."""
+    kept = pc.is_in(_row_keys(snapshot), value_set=_row_keys(other))
+    files = snapshot.live.filter(pc.invert(kept))
     for number in pc.unique(files["source"]).to_pylist():
         rows = set(files.filter(pc.equal(files["source"], number))["row"].to_pylist())
         for row, action in enumerate(snapshot.sources[number].actions()):

@@ -22,7 +22,7 @@ ROOMS = {
     "Plans": ("compaction_kit.compaction", "compaction_kit.plan", "compaction_kit.predict_reads"),
     "Runs and proof": ("compaction_kit.execute", "compaction_kit.verify", "compaction_kit.reads"),
     "History and vacuum": ("compaction_kit.history", "compaction_kit.vacuum"),
-    "Many tables": ("compaction_kit.surveys",),
+    "Many tables": ("compaction_kit.surveys", "compaction_kit.audits"),
     "Logs of file sinks": ("compaction_kit.sinklog",),
     "Other readers and formats": ("compaction_kit.interop",),
     "Figures": ("compaction_kit.plots",),

@@ -1,0 +1,131 @@
+"""The command line, for a shell, cron and CI: `compaction-kit COMMAND PATH`."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import compaction_kit as ck
+from compaction_kit.errors import CompactionKitError, InvalidArgumentError, RunCancelled, VerificationError
+
+FINE, FOUND, NOT_DONE = 0, 1, 2
+_EXIT_CODES = """exit codes:
+  0  fine
+  1  found: a rewrite that is refuted or can't be read (audit), versions that are not proved to have the same
+     rows (verify), a table that can't be read (survey), files to compact (plan --check), other rows after
+     a run, which was undone if it could be (run)
+  2  not done: one sentence on stderr says why (bad input, storage, Spark, no "y" to run's question)
+"""
+_PATH = "the path or URI of a Delta table; audit and survey also take a folder with tables"
+# The options of a plan and of a survey, as `plan_compaction` and `survey` name them.
+_PLAN_OPTIONS = {
+    "where": "SQL over partition columns that selects partitions",
+    "min_file_size": "files below this size are rewritten",
+    "max_file_size": 'the target file size, such as "128 MiB"',
+    "budget": "bytes that may be rewritten, those first that gain the most",
+}
+
+
+def plan(options: argparse.Namespace) -> int:
+    """Show what a compaction would do; nothing is changed."""
+    planned = _planned(options)
+    _show(options, planned, planned.explain())
+    return FOUND if options.check and not planned.is_empty else FINE
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show the plan, ask, compact, and prove that no row has changed."""
+    planned = _planned(options)
+    print(planned.explain(), file=sys.stderr if options.json else sys.stdout)
+    if not planned.is_empty and not options.yes:
+        print("Run it? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise RunCancelled("Nothing was changed: answer y, or give --yes.")
+    result = planned.run(progress=sys.stderr.isatty())
+    _show(options, result, result.summary())
+    return FINE
+
+
+def verify(options: argparse.Namespace) -> int:
+    """Prove that two versions have the same rows; without --versions, those around the last rewrite."""
+    table = ck.open_table(options.path)
+    if options.versions is None:
+        found = ck.audits.rewrites(table.log)["version"].to_pylist()
+        if not found:
+            raise InvalidArgumentError(
+                f"No commit of {options.path} rewrites files: give --versions START END."
+            )
+        options.versions = found[-1] - 1, found[-1]
+    start, end = options.versions
+    diff = table.diff(start, end, verify=True)
+    _show(options, diff, diff.summary())
+    return FINE if diff.same_content else FOUND
+
+
+def audit(options: argparse.Namespace) -> int:
+    """Prove or refute each commit that rewrites files, whoever wrote it."""
+    found = ck.audit(options.path, since=options.since, progress=sys.stderr.isatty())
+    _show(options, found, found.explain())
+    is_fine = not any(found.count(outcome) for outcome in (ck.audits.REFUTED, ck.audits.UNREADABLE))
+    return FINE if is_fine else FOUND
+
+
+def survey(options: argparse.Namespace) -> int:
+    """Rank the tables of a folder by what a compaction would gain."""
+    found = ck.survey(options.path, max_file_size=options.max_file_size, progress=sys.stderr.isatty())
+    _show(options, found, found.summary())
+    errors = found.rows["error"]
+    return FINE if errors.null_count == len(errors) else FOUND
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code; SystemExit for a command line that can't be parsed."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.do(options))
+    except CompactionKitError as error:
+        print(error, file=sys.stderr)
+        return FOUND if isinstance(error, VerificationError) else NOT_DONE
+    except KeyboardInterrupt:
+        # A run that is interrupted raises RunCancelled, which says what is committed.
+        print("Interrupted: nothing was changed.", file=sys.stderr)
+        return NOT_DONE
+
+
+def _planned(options: argparse.Namespace) -> Any:
+    return ck.open_table(options.path).plan_compaction(
+        **{name: getattr(options, name) for name in _PLAN_OPTIONS}
+    )
+
+
+def _show(options: argparse.Namespace, record: Any, text: str) -> None:
+    print(json.dumps(record.to_dict(), indent=2) if options.json else text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    style: dict[str, Any] = {"epilog": _EXIT_CODES, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    parser = argparse.ArgumentParser("compaction-kit", description=ck.__doc__, **style)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def add(do: Callable[[argparse.Namespace], int], options: Sequence[str] = ()) -> argparse.ArgumentParser:
+        command = commands.add_parser(do.__name__, help=do.__doc__, description=do.__doc__, **style)
+        command.set_defaults(do=do)
+        command.add_argument("path", metavar="PATH", help=_PATH)
+        command.add_argument("--json", action="store_true", help="print JSON on stdout")
+        for name in options:
+            command.add_argument(f"--{name.replace('_', '-')}", help=_PLAN_OPTIONS[name])
+        return command
+
+    add(plan, [*_PLAN_OPTIONS]).add_argument(
+        "--check", action="store_true", help="exit with 1 if there is something to compact"
+    )
+    add(run, [*_PLAN_OPTIONS]).add_argument("--yes", action="store_true", help="don't ask")
+    add(verify).add_argument("--versions", nargs=2, type=int, metavar=("START", "END"))
+    add(audit).add_argument("--since", metavar="TIME", help='leave out commits before "2024-05-01 12:00"')
+    add(survey, ["max_file_size"])
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

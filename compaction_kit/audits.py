@@ -1,0 +1,242 @@
+"""Prove or refute, by reading rows, the commits which say that they rewrite files and change no data."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from compaction_kit.active import active_spark
+from compaction_kit.errors import CorruptLogError, RunFailedError, UnsupportedTableError
+from compaction_kit.handle import Handle
+from compaction_kit.history.content import PROVED, changed_rows
+from compaction_kit.history.readable import read_readability
+from compaction_kit.log import TransactionLog
+from compaction_kit.log.commits import COMMIT_COLUMNS, STAMP
+from compaction_kit.records import Record
+from compaction_kit.surveys import Facts, ReportTable, Where, discover, reporting, sentence
+from compaction_kit.table import open_table
+from compaction_kit.text import as_html_table, element, format_count, format_list, format_size
+from compaction_kit.times import in_zone, now, session_zone, to_instant
+
+REFUTED, UNREADABLE, GONE = "refuted", "can't be read", "files are gone"
+# In the order in which they are shown, with their words in the finding.
+_OUTCOMES = {REFUTED: "refuted", UNREADABLE: "can't be read", PROVED: "proved", GONE: "whose files are gone"}
+_COMMIT = (
+    *("version", "timestamp", "operation", "engine"),
+    *("num_removed", "num_added", "bytes_removed", "bytes_added"),
+)
+_COUNTS, _TEXTS = ("rows_removed", "rows_added"), ("hashes_removed", "hashes_added", "readers")
+ROW = pa.schema([
+    ("table", pa.string()), *map(COMMIT_COLUMNS.field, _COMMIT), ("outcome", pa.string()),
+    ("reason", pa.string()), *((name, pa.int64()) for name in _COUNTS),
+    *((name, pa.string()) for name in _TEXTS),
+])  # fmt: skip
+HEAD = ("table", "version", "outcome", "time", "operation", "engine", "files", "size")
+_MOST_ROWS = 50
+
+
+@dataclass(frozen=True, repr=False)
+class Audit(Record):
+    """Which rewrites have kept the rows; made by `audit`.
+
+    `where` describes what was audited, `at` says when, and `skipped` what else there is, as in "sales.recent
+    is a view". `to_dict()` is a receipt: versions, rows, hashes, readers and times as JSON values.
+    """
+
+    where: str
+    at: datetime
+    rows: pa.Table
+    skipped: tuple[str, ...] = ()
+
+    def to_arrow(self) -> pa.Table:
+        """Return one row per rewrite: refuted ones first, then unreadable, proved, and those without files.
+
+        Columns: table (string); version, timestamp, operation, engine, num_removed, num_added, bytes_removed
+        and bytes_added, as in `TransactionLog.commits`; outcome (string: "refuted", "can't be read", "proved"
+        or "files are gone") and reason (string; null if proved); rows_removed and rows_added (int64), the
+        rows of the files that were live only before the commit, and only after it; hashes_removed and
+        hashes_added (string), the sums of two hashes of each row in hexadecimal, without rows that were
+        compared as bytes; readers (string), what read the rows (see `verify.Fingerprint`). A table that can't
+        be read has one row without a version.
+        """
+        return self.rows
+
+    def count(self, outcome: str) -> int:
+        """Return the number of rows with an outcome, such as "refuted"."""
+        return self.rows["outcome"].to_pylist().count(outcome)
+
+    @property
+    def finding(self) -> str:
+        """What was found, as a sentence without its full stop."""
+        counts = [(self.count(outcome), words) for outcome, words in _OUTCOMES.items()]
+        found = format_list([f"{count:,} {words}" for count, words in counts if count])
+        return f"{format_count(len(self.rows), 'rewrite')} in {self.where}{found and f': {found}'}"
+
+    def explain(self) -> str:
+        """Return the finding in a sentence, then a line per rewrite."""
+        rows, more = self._shown()
+        return "\n".join([f"{self.finding}.", *("  ".join(filter(None, row)) for row in rows), *more])
+
+    def summary(self) -> str:
+        """Return the same as `explain`."""
+        return self.explain()
+
+    def parts(self) -> Sequence[object]:
+        """Return the finding, and a table of the rewrites."""
+        rows, more = self._shown()
+        table = [element("div", as_html_table(HEAD, rows), style="overflow-x:auto")] if rows else []
+        return f"{self.finding}.", *table, *more
+
+    def __repr__(self) -> str:
+        return f"Audit({self.finding})"
+
+    def _shown(self) -> tuple[list[Sequence[str]], list[str]]:
+        """Return the texts of the first rows, and what there is to say besides."""
+        rest, rows = len(self.rows) - _MOST_ROWS, self.rows.slice(0, _MOST_ROWS).to_pylist()
+        more = [f"{row['table']}: {row['reason']}." for row in rows if row["outcome"] == UNREADABLE]
+        more += [f"… and {format_count(rest, 'more rewrite')} in to_arrow()"] if rest > 0 else []
+        more += [f"Skipped: {format_list(self.skipped)}."] if self.skipped else []
+        return list(map(_cells, rows)), more
+
+
+def audit(
+    where: Where,
+    spark: SparkSession | None = None,
+    since: datetime | str | None = None,
+    progress: bool | ReportTable | None = None,
+) -> Audit:
+    """Prove or refute each commit that rewrites files and says that it changes no data, whoever wrote it.
+
+    All file actions of such a commit have dataChange=false, as those of OPTIMIZE and REORG. Any writer may
+    set that and no reader checks it, so that nobody notices rows that the commit loses, doubles, changes or
+    brings back. The rows of the files that were live only before the commit, with their deletion vectors and
+    partition values of that time, are compared with the rows of the files that were live only after it, as
+    far as they are still there. Version 0 replaces nothing. Nothing is changed, and Spark is started only if
+    there are rows to read.
+
+    Args:
+        where: Tables, as for `survey`.
+        spark: The session to use; None for the active one or, if rows have to be read, a new one.
+        since: Commits before this time are left out; without a zone it is in the session's.
+        progress: True for a progress bar, or a function that is called with the number of compared commits,
+            the number of all of them, and the table of the last one.
+
+    Raises:
+        InvalidArgumentError, TableNotFoundError, NotADeltaTableError, UnsupportedTableError: As for `survey`,
+            or `since` is not a time.
+        SessionError: There are rows to read, and no Spark session could be started.
+
+    Examples:
+        >>> ck.audit("data").explain()
+        '0 rewrites in data.'
+    """
+    session = spark or active_spark()
+    start = None if since is None else to_instant(since, "since", session)
+    named, found = discover(where, session)
+    claims = [claim for name, place in found.tables for claim in _claims(name, place, session, start)]
+    unread = [(handle, row) for handle, row in claims if row["outcome"] is None]
+    with reporting(progress, "rewrite") as report:
+        for done, (handle, row) in enumerate(unread, start=1):
+            row |= _compare(handle, row)
+            report(done, len(unread), row["table"])
+    order = [*_OUTCOMES]
+    rows = sorted((row for _, row in claims), key=lambda row: order.index(row["outcome"]))
+    return Audit(named, now(session), pa.Table.from_pylist(rows, schema=ROW), tuple(found.skipped))
+
+
+def rewrites(log: TransactionLog, since: datetime | None = None) -> pa.Table:
+    """Return the rows of `TransactionLog.commits` that replace files and say that they change no data."""
+    commits = log.commits()
+    is_rewrite = pc.greater(pc.add(commits["num_added"], commits["num_removed"]), 0)
+    # What creates a table, such as a clone, may say so too.
+    for is_meant in (pc.invert(commits["data_change"]), pc.greater(commits["version"], 0)):
+        is_rewrite = pc.and_(is_rewrite, is_meant)
+    if since is not None:
+        is_rewrite = pc.and_(is_rewrite, pc.greater_equal(commits["timestamp"], pa.scalar(since, STAMP)))
+    return commits.filter(is_rewrite)
+
+
+def _claims(
+    name: str, place: str, spark: SparkSession | None, since: datetime | None
+) -> list[tuple[Handle, Facts]]:
+    """Return a row per rewrite of a table; those without an outcome are to be compared."""
+    row: Facts = dict.fromkeys(ROW.names) | {"table": name}
+    handle: Any = None
+    try:
+        handle = open_table(place, spark).handle
+        commits = rewrites(handle.log, since).select(_COMMIT).to_pylist()
+        reasons = _why_gone(handle, [commit["version"] for commit in commits]) if commits else []
+    except Exception as error:
+        return [(handle, row | {"outcome": UNREADABLE, "reason": sentence(error).rstrip(".")})]
+    return [
+        (handle, row | commit | {"outcome": reason and GONE, "reason": reason})
+        for commit, reason in zip(commits, reasons, strict=True)
+    ]
+
+
+def _why_gone(handle: Handle, versions: Sequence[int]) -> list[str | None]:
+    """Say for each commit why its rows can't be read any more; None if its files and the log are there."""
+    found = read_readability(handle)
+    needs, lives = found.needs, found.needs.lifetimes
+    known = {*needs.versions[needs.in_log].tolist()}
+    lost = lives.filter(pc.is_in(lives["path"], value_set=found.missing))
+    counts = Counter([*lost["added"].to_pylist(), *lost["removed"].to_pylist()])
+
+    def why(version: int) -> str | None:
+        if not {version - 1, version} <= known:
+            return f"the log no longer has version {version - 1}"
+        return f"{format_count(counts[version], 'file')} can't be found" if counts[version] else None
+
+    return [why(version) for version in versions]
+
+
+def _compare(handle: Handle, row: Facts) -> Facts:
+    """Compare the rows before and after a commit; returns the columns from outcome on."""
+    version = row["version"]
+    try:
+        sides = changed_rows(handle, version - 1, version)
+    except FileNotFoundError:
+        return {"outcome": GONE, "reason": "a file can't be found"}
+    except (RunFailedError, UnsupportedTableError, CorruptLogError) as error:
+        return {"outcome": UNREADABLE, "reason": str(error).rstrip(".")}
+    if sides is None:
+        return {"outcome": UNREADABLE, "reason": "the commit changes the columns too"}
+    before, after = sides
+    texts = [f"{first:x} {second:x}" for first, second in (before.hash_sums, after.hash_sums)]
+    texts.append("+".join(sorted({*before.readers, *after.readers})))
+    facts = dict(zip((*_COUNTS, *_TEXTS), (before.num_rows, after.num_rows, *texts), strict=True))
+    if before == after:
+        return facts | {"outcome": PROVED}
+    became = "other rows" if before.num_rows == after.num_rows else f"{after.num_rows:,}"
+    reason = f"{format_count(before.num_rows, 'row')} became {became}"
+    num_live = pc.sum(pc.equal(handle.log.lifetimes()[1]["removed"], version)).as_py() or 0
+    if (not_live := row["num_removed"] - num_live) > 0:
+        reason += f", and {not_live:,} of {row['num_removed']:,} removed files had not been live"
+    return facts | {"outcome": REFUTED, "reason": reason}
+
+
+def _cells(row: Facts) -> Sequence[str]:
+    """Return the texts of a row, one for each of `HEAD`."""
+    outcome = row["outcome"]
+    if outcome == PROVED:
+        by = row["readers"]
+        outcome += f", {format_count(row['rows_added'], 'row')} by {by}" if by else ", the same files"
+    elif outcome != UNREADABLE:
+        outcome += f", {row['reason']}"
+    if row["version"] is None:
+        return row["table"], "", outcome, *[""] * (len(HEAD) - 3)
+    return (
+        row["table"],
+        str(row["version"]),
+        outcome,
+        f"{in_zone(row['timestamp'], session_zone()):%Y-%m-%d %H:%M}",
+        row["operation"] or "",
+        row["engine"] or "",
+        f"{row['num_removed']:,} → {row['num_added']:,}",
+        f"{format_size(row['bytes_removed'])} → {format_size(row['bytes_added'])}",
+    )

@@ -1,0 +1,148 @@
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from compaction_kit import audit, open_table, survey
+from compaction_kit.__main__ import main
+from tests import folders, handmade
+from tests.conftest import CopyOf
+from tests.test_project import PROJECT
+
+
+@pytest.fixture
+def false_table(tmp_path: Path) -> Path:
+    """A rewrite that loses a row."""
+    table = tmp_path / "false"
+    old, new = (
+        handmade.write_data(table, name, pa.table({"id": range(count)}))
+        for name, count in (("a", 3), ("b", 2))
+    )
+    done = [{"remove": {"path": "a", "dataChange": False}}, {"add": new["add"] | {"dataChange": False}}]
+    return handmade.write_log(table, [old], done)
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> Any:
+    """What a command prints as JSON."""
+    assert main([*map(str, arguments), "--json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def test_help_tells_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--help"], ["audit", "--help"]):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 0
+        assert "\n  1  found: " in capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        main(["vacuum", "."])
+    assert ended.value.code == 2
+
+
+def test_a_plan_is_shown_and_nothing_is_changed(shaped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = folders.listing(shaped)
+    plan = open_table(shaped).plan_compaction(max_file_size="1 MiB")
+    assert main(["plan", str(shaped), "--max-file-size", "1 MiB"]) == 0
+    assert capsys.readouterr().out == f"{plan.explain()}\n"
+    assert printed(capsys, "plan", shaped, "--max-file-size=1 MiB", "--check", code=1) == plan.to_dict()
+    assert main(["plan", str(shaped), "--min-file-size", "1", "--check"]) == 0
+    assert folders.listing(shaped) == before
+
+
+@pytest.mark.spark
+def test_a_run_shows_its_plan_and_asks_and_is_proved_and_audited(
+    spark: SparkSession,
+    shaped: Path,
+    copy_of: CopyOf,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = copy_of(shaped)
+    before, plan = folders.listing(table), open_table(table).plan_compaction()
+    for answer in ("", "n\n"):
+        monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+        assert main(["run", str(table)]) == 2
+        shown = capsys.readouterr()
+        assert shown.out == f"{plan.explain()}\n"
+        assert shown.err.endswith("Nothing was changed: answer y, or give --yes.\n")
+    assert folders.listing(table) == before
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    assert main(["run", str(table), "--json"]) == 0
+    shown = capsys.readouterr()
+    version = plan.version + 1
+    result = json.loads(shown.out)
+    assert (result["versions"], result["num_files_removed"]) == ([version], plan.num_files_removed)
+    assert plan.explain() in shown.err
+    assert printed(capsys, "run", table, "--yes")["versions"] == []
+    assert main(["plan", str(table), "--check"]) == 0
+    capsys.readouterr()
+    diff = printed(capsys, "verify", table)
+    assert (diff["start"], diff["end"], diff["same_content_by"]) == (version - 1, version, "proved")
+    (row,) = printed(capsys, "audit", table)["rows"]
+    assert (row["version"], row["outcome"]) == (version, "proved")
+
+
+@pytest.mark.spark
+def test_a_rewrite_that_loses_a_row_ends_with_1(
+    spark: SparkSession, false_table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (row,) = printed(capsys, "audit", false_table.parent, code=1)["rows"]
+    assert (row["outcome"], row["reason"]) == ("refuted", "3 rows became 2")
+    assert main(["verify", str(false_table), "--versions", "0", "1"]) == 1
+    assert "different: other fingerprints" in capsys.readouterr().out
+    assert main(["audit", str(false_table), "--since", "2999-01-01"]) == 0
+    assert capsys.readouterr().out == f"{audit(false_table, since='2999-01-01').explain()}\n"
+
+
+def test_a_survey_ends_with_1_if_a_table_cannot_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handmade.write_log(tmp_path / "a", [handmade.add("a")])
+    assert main(["survey", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"{survey(tmp_path).summary()}\n"
+    handmade.write_commit(tmp_path / "a", 1, [handmade.protocol(features=["fancy"])])
+    (row,) = printed(capsys, "survey", tmp_path, code=1)["rows"]
+    assert "fancy" in row["error"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["plan", "{}/nothing"], "No table at"),
+        (["run", "{}"], "is not a Delta table"),
+        (["plan", "{}/t", "--max-file-size", "big"], 'max_file_size="big" is not a size'),
+        (["verify", "{}/t"], "rewrites files: give --versions START END"),
+        (["verify", "{}/t", "--versions", "0", "7"], "7"),
+        (["audit", "{}/t", "--since", "soon"], 'since="soon" is not a time'),
+        (["audit", "{}/nothing"], "No table at"),
+    ],
+)
+def test_bad_input_is_a_sentence_and_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    handmade.write_log(tmp_path / "t", [handmade.add("a")])
+    assert main([argument.format(tmp_path) for argument in arguments]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert words in shown.err
+    assert len(shown.err.splitlines()) == 1
+
+
+def test_the_module_runs_without_a_java_where_there_are_no_rows_to_read(tmp_path: Path) -> None:
+    table = handmade.write_log(tmp_path, [handmade.add("a")], [handmade.add("b")])
+    done = subprocess.run(
+        [sys.executable, "-m", "compaction_kit", "audit", str(table)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"JAVA_HOME": "/nowhere"},
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"0 rewrites in {table}.\n", "")
+    assert PROJECT["scripts"] == {"compaction-kit": f"{main.__module__}:{main.__name__}"}
