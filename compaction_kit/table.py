@@ -1,6 +1,7 @@
 """Open a Delta table; its methods read it and plan changes to it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ from compaction_kit.history import (
 from compaction_kit.log import TransactionLog
 from compaction_kit.plan import Planner, Thresholds
 from compaction_kit.plan.predict import SizeModel
+from compaction_kit.plan.purge import dropped_columns
 from compaction_kit.plan.thresholds import session_rules, thresholds
 from compaction_kit.predicate import select_partitions
 from compaction_kit.storage import local_path as local_path
@@ -212,10 +214,36 @@ class Table:
             raise InvalidArgumentError("full=True is for clustered tables, and this table isn't clustered.")
         return CompactionPlan.of(planner, limits, where, order, most, columns, full, handle=self.handle)
 
-    def planner(self, where: str | None = None) -> Planner:
+    def plan_purge(self, where: str | None = None) -> CompactionPlan:
+        """Plan REORG TABLE … APPLY (PURGE): rewrite files without their deleted rows and dropped columns.
+
+        OPTIMIZE rewrites a file with a deletion vector only if it is small or more than 5 % of its rows are
+        deleted; a purge rewrites all such files. The footers of all files are read if a column was ever
+        dropped from the table.
+
+        Args:
+            where: SQL over partition columns, as for `plan_compaction`.
+
+        Raises:
+            InvalidArgumentError: The predicate can't be used.
+            EmptyTableError: The table has no live file.
+            UnsupportedTableError: As for `plan_compaction`, or files outside of the table's folder may have
+                dropped columns.
+            StorageError: A footer can't be read.
+
+        Examples:
+            >>> purge = ck.open_table("data/flights").plan_purge()
+            >>> purge.num_files_removed, purge.num_deleted_rows, purge.dropped_columns.num_rows
+            (0, 0, 0)
+        """
+        limits = replace(thresholds(self.handle.conf), min_file_size=0, max_deleted_rows_ratio=0)
+        return CompactionPlan.of(self.planner(where, for_purge=True), limits, where, handle=self.handle)
+
+    def planner(self, where: str | None = None, for_purge: bool = False) -> Planner:
         """Return a planner, which plans the latest version's files repeatedly with different thresholds."""
-        rules = session_rules(self.handle.conf, self.handle.session)
-        return Planner(self.files(where=where), rules, partial(SizeModel.sampled, self.handle.store))
+        rules, files = session_rules(self.handle.conf, self.handle.session), self.files(where=where)
+        dropped = dropped_columns(self.handle.store, files) if for_purge else None
+        return Planner(files, rules, partial(SizeModel.sampled, self.handle.store), dropped)
 
     def thresholds(
         self, min_file_size: int | str | None = None, max_file_size: int | str | None = None
