@@ -28,6 +28,7 @@ from compaction_kit.history import (
 )
 from compaction_kit.log import TransactionLog
 from compaction_kit.plan import Planner, Thresholds
+from compaction_kit.plan.auto import AutoCompaction, replay
 from compaction_kit.plan.predict import SizeModel
 from compaction_kit.plan.purge import dropped_columns
 from compaction_kit.plan.thresholds import session_rules, thresholds
@@ -250,6 +251,28 @@ class Table:
     ) -> Thresholds:
         """Return the thresholds of a plan; see `plan_compaction`."""
         return thresholds(self.handle.conf, min_file_size, max_file_size)
+
+    def auto_compaction(self, since: int = 0) -> AutoCompaction:
+        """Replay the log: at which commits would Delta's auto compaction fire, and what would it rewrite?
+
+        The settings are those of the session now; the table's properties are those of each commit. If auto
+        compaction is off, the replay shows what it would do. Delta counts the files that the session itself
+        adds and removes, so the replay takes all commits as those of one session. In a table with column
+        mapping it compacts all partitions when it fires in one. After a commit to more than 128 partitions
+        Delta picks some of them at random; the replay takes all.
+
+        Args:
+            since: The first commit of the session that writes; Delta counts no file from before. The replay
+                begins later if the log doesn't have the version before.
+
+        Raises:
+            UnsupportedTableError: The table is clustered.
+
+        Examples:
+            >>> ck.open_table("data/flights").auto_compaction().fired.num_rows
+            21
+        """
+        return replay(self.log, self.handle.conf, since)
 
     def history(self) -> pa.Table:
         """Return one row per commit in the log; see `history.read_history` for the columns.

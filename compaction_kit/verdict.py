@@ -6,6 +6,7 @@ import numpy as np
 
 from compaction_kit.execute import CompactionResult
 from compaction_kit.files import Files
+from compaction_kit.plan.auto import enabled_by
 from compaction_kit.plan.clustering import NEW
 from compaction_kit.plan.explain import exactness, explain_clustering, why_empty
 from compaction_kit.plan.plan import BinPlan
@@ -130,6 +131,10 @@ def _advice(plan: BinPlan) -> tuple[str, list[str]]:
         sentences.append(
             f"{format_count(rows, 'deleted row')} in {format_count(left, 'file')} {stay} on disk: OPTIMIZE "
             f"doesn't rewrite {these}, plan_purge() does."
+        )
+    if setting := enabled_by(lambda _: None, plan.source.snapshot.metadata.configuration):
+        sentences.append(
+            f"Auto compaction is on ({setting}): auto_compaction() says when it fires, and what it rewrites."
         )
     # Partitions are numbered from 0.
     num_partitions, size = int(plan.groups.max(initial=-1)) + 1, plan.sizes_after

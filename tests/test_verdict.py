@@ -111,6 +111,16 @@ def test_deleted_rows_that_no_optimize_takes_are_named(tmp_path: Path) -> None:
     assert "deleted" not in str(verdict_of(files_of(tmp_path / "gone", marked("small", 10, 2), *small(2))))
 
 
+def test_auto_compaction_is_named(tmp_path: Path) -> None:
+    on = {"delta.autoOptimize.autoCompact": "true"}
+    metadata = handmade.metadata({"id": "long"}, configuration=on)
+    handmade.write_log(tmp_path, [metadata, handmade.add("a"), handmade.add("b")])
+    assert verdict_of(Files(TransactionLog(tmp_path).snapshot())).sentences[-1] == (
+        "Auto compaction is on (delta.autoOptimize.autoCompact): auto_compaction() says when it fires, and "
+        "what it rewrites."
+    )
+
+
 def test_many_partitions_are_named_as_what_keeps_files_small(tmp_path: Path) -> None:
     healthy = verdict_of(files_of(tmp_path / "healthy", *small(1, 200)))
     assert healthy.kind == "good"
