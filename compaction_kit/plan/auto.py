@@ -63,11 +63,8 @@ class AutoCompaction(Record):
 
     def facts(self) -> dict[str, str]:
         """Return the rules, and what comes of them: names and values."""
-        rows, lower, upper = (
-            self.fired.to_pylist(),
-            self.thresholds.min_file_size,
-            self.thresholds.max_file_size,
-        )
+        rows = self.fired.to_pylist()
+        lower, upper = map(format_size, (self.thresholds.min_file_size, self.thresholds.max_file_size))
         rewriting = {row["version"] for row in rows if row["num_bins"]}
         idle = len({row["version"] for row in rows} - rewriting)
         files = format_files(sum(row["num_files"] for row in rows), sum(row["size_bytes"] for row in rows))
@@ -78,11 +75,10 @@ class AutoCompaction(Record):
             f"{self.min_num_files:,} live files of {of_size} there ({_CONF}.minNumFiles), and the first time",
             "counts": f"files that a session adds from version {self.since} on, less all that it removes "
             "(delta-io/delta#4487)",
-            "packs": f"files below {format_size(lower)} into files of at most {format_size(upper)} "
-            f"({_CONF}.maxFileSize)",
+            "packs": f"files below {lower} into files of at most {upper} ({_CONF}.maxFileSize)",
             "rewrites": f"{files}, after {len(rewriting):,} of {format_count(self.num_commits, 'commit')}",
-            "in vain": f"after {format_count(idle, 'commit')}, where no two small files fit together"
-            * bool(idle),
+            "in vain": idle
+            and f"after {format_count(idle, 'commit')}, where no two small files fit together",
             "in the log": format_count(self.num_in_log, "auto compaction"),
         }
         return {name: fact for name, fact in facts.items() if fact}
@@ -107,23 +103,19 @@ def replay(log: TransactionLog, conf: Conf, since: int = 0) -> AutoCompaction:
     rows, in_log = list[dict[str, Any]](), 0
     for (version, actions), following in pairwise(chain(log.raw_commits(start), [(0, [])])):
         added_to = state.apply(actions)
-        done = following[0] if _is_auto(following[1]) else None
+        parameters = _info(following[1]).get("operationParameters") or {}
+        done = following[0] if parameters.get("auto") in (True, "true") else None
         in_log += done is not None
         if enabled_by(conf, state.metadata.configuration) or not setting:
             fired = state.fire(added_to, done is not None)
             rows += [{"version": version, **row, "committed_as": done} for row in fired]
     names = [f"partition.{name}" for name in latest.metadata.partition_columns]
     kinds = {"version": pa.int64(), **dict.fromkeys(names, pa.string()), **dict.fromkeys(_COUNTS, pa.int64())}
-    return AutoCompaction(
-        setting,
-        state.min_num_files,
-        limits,
-        state.counts_below,
-        start,
-        latest.version - start + 1,
-        in_log,
+    fired, rules = (
         pa.Table.from_pylist(rows, pa.schema(kinds)),
+        (state.min_num_files, limits, state.counts_below),
     )
+    return AutoCompaction(setting, *rules, start, latest.version - start + 1, in_log, fired)
 
 
 def enabled_by(conf: Conf, properties: Mapping[str, str]) -> str:
@@ -134,9 +126,8 @@ def enabled_by(conf: Conf, properties: Mapping[str, str]) -> str:
     return next((name for name in _PROPERTIES if properties.get(name, "").lower() == "true"), "")
 
 
-def _is_auto(actions: Sequence[Action]) -> bool:
-    infos = [action["commitInfo"] for action in actions if "commitInfo" in action]
-    return any(str((info.get("operationParameters") or {}).get("auto")).lower() == "true" for info in infos)
+def _info(actions: Sequence[Action]) -> Action:
+    return next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
 
 
 @dataclass
@@ -175,7 +166,6 @@ class _State:
         for action in actions:
             if "metaData" in action:
                 self._follow(Metadata.of(action["metaData"]))
-        operation = next((one["commitInfo"].get("operation") for one in actions if "commitInfo" in one), "")
         added_to, changes = set[Key](), Counter[Key]()
         adds = [action["add"] for action in actions if "add" in action]
         is_write = any(add["path"] not in self._of(add)[1].files for add in adds)
@@ -194,7 +184,7 @@ class _State:
         for key, change in changes.items():
             self._partitions[key].count(change)
         self._mark()
-        return added_to if is_write and operation not in _WITHOUT_HOOK else set()
+        return added_to if is_write and _info(actions).get("operation") not in _WITHOUT_HOOK else set()
 
     def fire(self, added_to: set[Key], in_log: bool) -> list[dict[str, Any]]:
         """Return what auto compaction does after such a commit; do it, unless the log has it next."""
@@ -218,27 +208,22 @@ class _State:
         return rows
 
     def _compact(self, partition: _Partition, in_log: bool) -> dict[str, int]:
-        small = [
-            path
-            for path, (size, _, many) in partition.files.items()
-            if many or size < self.limits.min_file_size
-        ]
-        sizes = np.array([partition.files[path][0] for path in small], np.int64)
+        files, lower = partition.files, self.limits.min_file_size
+        small = [path for path, (size, _, many) in files.items() if many or size < lower]
+        sizes = np.array([files[path][0] for path in small], np.int64)
         packer = Packer(np.argsort(sizes, kind="stable"), sizes, np.zeros(len(small), np.int64))
         packing = packer.pack(np.ones(len(small), bool), self.limits.max_file_size)
         positions, bin_ids = packing.members
-        found = {
-            "num_small_files": len(small),
-            "num_files": len(positions),
-            "size_bytes": int(sizes[positions].sum()),
-            "num_bins": packing.num_bins,
-        }
         if not in_log:
-            gone = [partition.files.pop(small[position]) for position in positions]
-            merged = [self._file(int(total), None, None) for total in np.bincount(bin_ids, sizes[positions])]
-            partition.files |= {f"{id(file)} merged": file for file in merged}
-            partition.count(sum(map(self._counts, merged)) - sum(map(self._counts, gone)))
-        return found
+            change = -sum(self._counts(files.pop(small[position])) for position in positions)
+            totals = np.bincount(bin_ids, sizes[positions]).astype(int).tolist()
+            # Each new file goes by the path of its first input.
+            for position, total in zip(packing.order[packing.starts], totals, strict=True):
+                files[small[position]] = self._file(total, None, None)
+                change += self._counts(files[small[position]])
+            partition.count(change)
+        numbers = len(small), len(positions), int(sizes[positions].sum()), packing.num_bins
+        return dict(zip(_COUNTS[1:5], numbers, strict=True))
 
     def _mark(self) -> None:
         for partition in self._compacting:
