@@ -148,7 +148,7 @@ class CompactionPlan(BinPlan):
             plots.before_after,
             self.source.sizes,
             self.sizes_after,
-            min_file_size=None if self.clustered_by else self.thresholds.min_file_size,
+            min_file_size=None if self.clustered_by or self.is_purge else self.thresholds.min_file_size,
             max_file_size=self.thresholds.max_file_size,
             largest=self.planner.largest_bin,
             former=None if former is None else former.sizes_after,

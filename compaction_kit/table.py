@@ -270,7 +270,7 @@ class Table:
 
         Examples:
             >>> ck.open_table("data/flights").auto_compaction().fired.num_rows
-            21
+            24
         """
         return replay(self.log, self.handle.conf, since)
 

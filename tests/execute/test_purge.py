@@ -3,6 +3,7 @@
 import contextlib
 import random
 import shutil
+import warnings
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,9 @@ def test_a_purge_is_proved_and_can_be_cancelled(spark: SparkSession, tmp_path: P
     assert 0 < dropped < plan.bytes_removed - plan.bytes_added < plan.bytes_removed
     assert "without 3 deleted rows and dropped columns in 3 files (" in plan.explain()
     assert plan.steps["reason"].to_pylist() == ["dropped columns", "deleted rows", "deleted rows"]
+    # A line for a minimum of 0 bytes would be at minus infinity.
+    with warnings.catch_warnings(action="error"):
+        plan.plot()
     with pytest.raises(RunCancelled, match="nothing was committed"):
         plan.run(progress=cancel)
     shares: list[float] = []
