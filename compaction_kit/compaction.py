@@ -12,7 +12,7 @@ from compaction_kit.arrow.duckdb import compare_quickly
 from compaction_kit.arrow.strategy import Arrow
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute import CompactionResult, run_plan
-from compaction_kit.execute.optimize import Optimize
+from compaction_kit.execute.optimize import Optimize, Reorg
 from compaction_kit.execute.rewrite import Rewrite
 from compaction_kit.handle import Handle
 from compaction_kit.plan.compare import Comparison, compare
@@ -34,7 +34,7 @@ _STORED = (
 
 @dataclass(frozen=True, repr=False)
 class CompactionPlan(BinPlan):
-    """A plan that explains, draws and runs itself; made by `Table.plan_compaction`.
+    """A plan that explains, draws and runs itself; made by `Table.plan_compaction` and `Table.plan_purge`.
 
     It changes nothing until `run()` is called. See `BinPlan` for its counts and tables.
 
@@ -110,7 +110,7 @@ class CompactionPlan(BinPlan):
                 runs other orders and budgets, and leaves to OPTIMIZE what it can't rewrite. "optimize" is
                 Delta's OPTIMIZE, with the session's other settings. "rewrite" is Delta's overwrite with
                 dataChange=false, of the whole partitions in which there are bins. "auto" is arrow if that can
-                rewrite the table, else optimize; the result says why.
+                rewrite the table, else optimize; the result says why. A purge has one strategy, "reorg".
             verify: Compare the rows of the files that are replaced and of those that replace them.
             progress: True for a bar, or a callable that takes an `execute.Progress`; an exception that it
                 raises cancels the run.
@@ -128,7 +128,8 @@ class CompactionPlan(BinPlan):
                 writers took the plan's files, or it was cancelled; the message says what is committed.
             VerificationError: The content differs; the message says what became of the commit.
         """
-        return run_plan(self._handle, self, STRATEGIES, PROOF_READERS, strategy, verify, progress)
+        strategies = (Reorg(),) if self.is_purge else STRATEGIES
+        return run_plan(self._handle, self, strategies, PROOF_READERS, strategy, verify, progress)
 
     def plot(self) -> Figure:
         """Draw the sizes now and as predicted on one scale, and the bins as packed bars."""
@@ -147,7 +148,7 @@ class CompactionPlan(BinPlan):
             plots.before_after,
             self.source.sizes,
             self.sizes_after,
-            min_file_size=None if self.clustered_by else self.thresholds.min_file_size,
+            min_file_size=None if self.clustered_by or self.is_purge else self.thresholds.min_file_size,
             max_file_size=self.thresholds.output_file_size or self.thresholds.max_file_size,
             largest=self.planner.largest_bin,
             former=None if former is None else former.sizes_after,

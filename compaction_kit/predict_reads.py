@@ -140,6 +140,8 @@ def predict_reads(
     orders |= {f"by {column}": order_by(column) for column in _columns(plan, query)}
     plans = {name: BinPlan.of(plan.planner, plan.thresholds, order=order) for name, order in orders.items()}
     plans |= {} if plan.budget is None else {"by this plan": plan}
+    if plan.is_purge:
+        plans = {"by this plan": plan}
     if plan.clustered_by:
         plans = {}
     rows: list[dict[str, Any]] = []

@@ -1,6 +1,7 @@
 """Open a Delta table; its methods read it and plan changes to it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -27,7 +28,9 @@ from compaction_kit.history import (
 )
 from compaction_kit.log import TransactionLog
 from compaction_kit.plan import Planner, Thresholds
+from compaction_kit.plan.auto import AutoCompaction, replay
 from compaction_kit.plan.predict import SizeModel
+from compaction_kit.plan.purge import dropped_columns
 from compaction_kit.plan.thresholds import session_rules, thresholds
 from compaction_kit.predicate import select_partitions
 from compaction_kit.storage import local_path as local_path
@@ -226,16 +229,64 @@ class Table:
             limits = planner.for_outputs(limits, order)
         return CompactionPlan.of(planner, limits, where, order, most, columns, full, handle=self.handle)
 
-    def planner(self, where: str | None = None) -> Planner:
+    def plan_purge(self, where: str | None = None) -> CompactionPlan:
+        """Plan REORG TABLE … APPLY (PURGE): rewrite files without their deleted rows and dropped columns.
+
+        OPTIMIZE rewrites a file with a deletion vector only if it is small or more than 5 % of its rows are
+        deleted; a purge rewrites all such files. The footers of all files are read if a column was ever
+        dropped from the table.
+
+        Args:
+            where: SQL over partition columns, as for `plan_compaction`.
+
+        Raises:
+            InvalidArgumentError: The predicate can't be used.
+            EmptyTableError: The table has no live file.
+            UnsupportedTableError: As for `plan_compaction`, or files outside of the table's folder may have
+                dropped columns.
+            StorageError: A footer can't be read.
+
+        Examples:
+            >>> purge = ck.open_table("data/flights").plan_purge()
+            >>> purge.num_files_removed, purge.num_deleted_rows, purge.dropped_columns.num_rows
+            (0, 0, 0)
+        """
+        limits = replace(thresholds(self.handle.conf), min_file_size=0, max_deleted_rows_ratio=0)
+        return CompactionPlan.of(self.planner(where, for_purge=True), limits, where, handle=self.handle)
+
+    def planner(self, where: str | None = None, for_purge: bool = False) -> Planner:
         """Return a planner, which plans the latest version's files repeatedly with different thresholds."""
-        rules = session_rules(self.handle.conf, self.handle.session)
-        return Planner(self.files(where=where), rules, partial(SizeModel.sampled, self.handle.store))
+        rules, files = session_rules(self.handle.conf, self.handle.session), self.files(where=where)
+        dropped = dropped_columns(self.handle.store, files) if for_purge else None
+        return Planner(files, rules, partial(SizeModel.sampled, self.handle.store), dropped)
 
     def thresholds(
         self, min_file_size: int | str | None = None, max_file_size: int | str | None = None
     ) -> Thresholds:
         """Return the thresholds of a plan; see `plan_compaction`."""
         return thresholds(self.handle.conf, min_file_size, max_file_size)
+
+    def auto_compaction(self, since: int = 0) -> AutoCompaction:
+        """Replay the log: at which commits would Delta's auto compaction fire, and what would it rewrite?
+
+        The settings are those of the session now; the table's properties are those of each commit. If auto
+        compaction is off, the replay shows what it would do. Delta counts the files that the session itself
+        adds and removes, so the replay takes all commits as those of one session. In a table with column
+        mapping it compacts all partitions when it fires in one. After a commit to more than 128 partitions
+        Delta picks some of them at random; the replay takes all.
+
+        Args:
+            since: The first commit of the session that writes; Delta counts no file from before. The replay
+                begins later if the log doesn't have the version before.
+
+        Raises:
+            UnsupportedTableError: The table is clustered.
+
+        Examples:
+            >>> ck.open_table("data/flights").auto_compaction().fired.num_rows
+            24
+        """
+        return replay(self.log, self.handle.conf, since)
 
     def history(self) -> pa.Table:
         """Return one row per commit in the log; see `history.read_history` for the columns.

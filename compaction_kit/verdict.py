@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from compaction_kit.execute import CompactionResult
 from compaction_kit.files import Files
+from compaction_kit.plan.auto import enabled_by
 from compaction_kit.plan.clustering import NEW
 from compaction_kit.plan.explain import exactness, explain_clustering, why_empty
 from compaction_kit.plan.plan import BinPlan
+from compaction_kit.plan.predict import count_rows
 from compaction_kit.reads import ReadComparison
 from compaction_kit.text import (
     Html,
@@ -121,6 +125,18 @@ def _advice(plan: BinPlan) -> tuple[str, list[str]]:
             f"{format_count(plan.num_partitions, 'partition')}.",
             f"The plan is exact{', except for ' if uncertain else ''}{uncertain}.",
         ]
+    deleted = np.where(plan.is_removed, 0, count_rows(plan.source)[1])
+    if deleted.any():
+        rows, left = int(deleted.sum()), int((deleted > 0).sum())
+        stay, these = "stays" if rows == 1 else "stay", "this file" if left == 1 else "these files"
+        sentences.append(
+            f"{format_count(rows, 'deleted row')} in {format_count(left, 'file')} {stay} on disk: OPTIMIZE "
+            f"doesn't rewrite {these}, plan_purge() does."
+        )
+    if setting := enabled_by(lambda _: None, plan.source.snapshot.metadata.configuration):
+        sentences.append(
+            f"Auto compaction is on ({setting}): auto_compaction() says when it fires, and what it rewrites."
+        )
     # Partitions are numbered from 0.
     num_partitions, size = int(plan.groups.max(initial=-1)) + 1, plan.sizes_after
     is_split = num_partitions >= _MANY_PARTITIONS and after < 2 * num_partitions

@@ -165,6 +165,7 @@ def objects_with_hostile_names(root: Path) -> list[object]:
         plan.compare(NAME),
         table.diff(0, 1),
         table.plan_restore(0),
+        replace(table.auto_compaction(), enabled_by=NAME),
         RestoreResult(2, 0, 1, 1, 1, 1, True, 1.0),
         replace(vacuum, warnings=(NAME,)),
         VacuumResult(

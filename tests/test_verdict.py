@@ -104,6 +104,34 @@ def test_a_healthy_table_is_told_why(tmp_path: Path) -> None:
     assert "the smallest of 1 bin has 33 B, more than the budget of 5 B" in str(budget)
 
 
+def test_deleted_rows_that_no_optimize_takes_are_named(tmp_path: Path) -> None:
+    def marked(name: str, size: int, rows: int) -> handmade.Action:
+        return handmade.add(name, size, {"p": "0"}, 100, handmade.vector(name, rows))
+
+    large = [marked("few rows", 2 * KIB, 5), marked("many rows", 2 * KIB, 50)]
+    clean = handmade.add("clean", 2 * KIB, {"p": "0"})
+    verdict = verdict_of(files_of(tmp_path / "two", *large, marked("small", 10, 2), clean))
+    # The small file and the one with many deleted rows would be alone in a bin each.
+    assert verdict.sentences[-1] == (
+        "57 deleted rows in 3 files stay on disk: OPTIMIZE doesn't rewrite these files, plan_purge() does."
+    )
+    verdict = verdict_of(files_of(tmp_path / "one", marked("few", 2 * KIB, 1), *small(2)))
+    assert verdict.sentences[-1] == (
+        "1 deleted row in 1 file stays on disk: OPTIMIZE doesn't rewrite this file, plan_purge() does."
+    )
+    assert "deleted" not in str(verdict_of(files_of(tmp_path / "gone", marked("small", 10, 2), *small(2))))
+
+
+def test_auto_compaction_is_named(tmp_path: Path) -> None:
+    on = {"delta.autoOptimize.autoCompact": "true"}
+    metadata = handmade.metadata({"id": "long"}, configuration=on)
+    handmade.write_log(tmp_path, [metadata, handmade.add("a"), handmade.add("b")])
+    assert verdict_of(Files(TransactionLog(tmp_path).snapshot())).sentences[-1] == (
+        "Auto compaction is on (delta.autoOptimize.autoCompact): auto_compaction() says when it fires, and "
+        "what it rewrites."
+    )
+
+
 def test_many_partitions_are_named_as_what_keeps_files_small(tmp_path: Path) -> None:
     healthy = verdict_of(files_of(tmp_path / "healthy", *small(1, 200)))
     assert healthy.kind == "good"

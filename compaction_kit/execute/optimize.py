@@ -49,10 +49,7 @@ class Optimize(Strategy):
         if plan.clustered_by:
             confs[f"{CUBES}.threshold"] = str(plan.planner.rules.cubes.complete)
             confs[f"{CUBES}.targetCubeSize"] = str(plan.planner.rules.cubes.target)
-        columns = ", ".join(identifier(run.spark, name) for name in plan.zorder_by)
-        zorder = f" ZORDER BY ({columns})" if columns else ""
-        condition = f" WHERE {where}" if where else ""
-        statement = f"OPTIMIZE {table_name(run.spark, run.table)}{condition}{zorder}{' FULL' * plan.full}"
+        statement = self._statement(run, f" WHERE {where}" if where else "")
         with settings(run.spark, self.name, plan.id, confs):
             for tries_left in reversed(range(MOST_TRIES)):
                 try:
@@ -63,6 +60,21 @@ class Optimize(Strategy):
                         raise
                     run.record.conflict(error)
         return {}
+
+    def _statement(self, run: Run, condition: str) -> str:
+        columns = ", ".join(identifier(run.spark, name) for name in run.plan.zorder_by)
+        zorder = f" ZORDER BY ({columns})" if columns else ""
+        return f"OPTIMIZE {table_name(run.spark, run.table)}{condition}{zorder}{' FULL' * run.plan.full}"
+
+
+class Reorg(Optimize):
+    """Delta's REORG … APPLY (PURGE), which is OPTIMIZE of other files: see `Table.plan_purge`."""
+
+    name = "reorg"
+    reason = "reorg, which alone purges"
+
+    def _statement(self, run: Run, condition: str) -> str:
+        return f"REORG TABLE {table_name(run.spark, run.table)}{condition} APPLY (PURGE)"
 
 
 def _execute(run: Run, statement: str, num_bins: int) -> None:

@@ -1,5 +1,6 @@
 """The log of one table: its files, its commits, their actions, the state of a version."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -29,7 +30,7 @@ from compaction_kit.log.listing import (
 )
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.log.snapshot import Snapshot, read_snapshot
-from compaction_kit.log.sources import checkpoint_sources, commit_actions, commit_sources
+from compaction_kit.log.sources import Action, checkpoint_sources, commit_actions, commit_sources
 from compaction_kit.storage import Store, open_store
 from compaction_kit.times import millis, show_time, to_instant
 
@@ -125,6 +126,12 @@ class TransactionLog:
                 f"version={version} has no commit in the log; see commits() for those it has."
             )
         return action_table(commit_actions(self._store, file))
+
+    def raw_commits(self, since: int) -> Iterator[tuple[int, list[Action]]]:
+        """Yield the version of each commit from one on, and its actions as the log writes them."""
+        for file in self._commit_files():
+            if file.version is not None and file.version >= since:
+                yield file.version, commit_actions(self._store, file)
 
     def version_at(self, timestamp: datetime | str) -> int:
         """Return the last version committed at or before a time; see `compaction_kit.times.to_instant`.

@@ -83,6 +83,13 @@ class Metadata:
         return str(known.get("delta.columnMapping.physicalName", field["name"]))
 
     @property
+    def may_have_dropped_columns(self) -> bool:
+        """Whether the schema lacks columns that it had, so that data files may have them."""
+        ids = {(field.get("metadata") or {}).get("delta.columnMapping.id") for field in _fields(self.schema)}
+        most = int(self.configuration.get("delta.columnMapping.maxColumnId", 0))
+        return self.is_mapped and most > len(ids - {None})
+
+    @property
     def column_types(self) -> dict[str, Any]:
         """The Delta type of each top-level column: a name such as "long", or an object if nested."""
         return {field["name"]: field["type"] for field in self.schema["fields"]}

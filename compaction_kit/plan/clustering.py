@@ -21,6 +21,8 @@ from compaction_kit.plan.thresholds import CubeSizes
 # Why a file is rewritten or not, in `Clustering.states`.
 NEW, PARTIAL, COMPLETE, SINGLE = "new", "partial cube", "complete cube", "single cube"
 OTHER_COLUMNS, OTHER_PROVIDER = "other columns", "other provider"
+# Files that a purge doesn't consider.
+CLEAN = "nothing to purge"
 # The columns of `Clustering.cubes`.
 CUBES = pa.schema(
     [
@@ -45,9 +47,16 @@ class Clustering:
         columns: The clustering columns, as SQL names them.
     """
 
-    def __init__(self, files: Files, columns: Sequence[str], snapshot_partitions: int = DEFAULT_PARTITIONS):
-        """Take all live files of a version, and spark.databricks.delta.snapshotPartitions."""
+    def __init__(
+        self,
+        files: Files,
+        columns: Sequence[str],
+        snapshot_partitions: int = DEFAULT_PARTITIONS,
+        among: np.ndarray | None = None,
+    ):
+        """Take live files, spark.databricks.delta.snapshotPartitions, and which files to choose from."""
         self.columns, self._files = tuple(columns), files
+        self._among = np.ones(files.num_files, dtype=bool) if among is None else among
         tags = files.snapshot.clustering_tags
         ids = one_array(tags["cube_id"])
         cubes = pc.unique(ids.drop_null()).sort()
@@ -61,7 +70,8 @@ class Clustering:
         self._is_foreign = foreign.to_numpy(zero_copy_only=False)
         places = state_order(one_array(files.snapshot.live["path"]), snapshot_partitions)
         # Files without a cube come first.
-        self._order = np.lexsort((places, self._cube_of))
+        order = np.lexsort((places, self._cube_of))
+        self._order = order[self._among[order]]
 
     def select(self, sizes: CubeSizes, full: bool = False) -> np.ndarray:
         """Return the positions of the files that OPTIMIZE rewrites, in its order.
@@ -93,7 +103,8 @@ class Clustering:
     def states(self, sizes: CubeSizes, full: bool = False) -> np.ndarray:
         """Return for each file why OPTIMIZE rewrites it or not, as text."""
         conditions = [self._is_foreign, self._is_other, self._complete(sizes), self._cube_of == _NO_CUBE]
-        found = np.select(conditions, [OTHER_PROVIDER, OTHER_COLUMNS, COMPLETE, NEW], PARTIAL)
+        conditions = [~self._among, *conditions]
+        found = np.select(conditions, [CLEAN, OTHER_PROVIDER, OTHER_COLUMNS, COMPLETE, NEW], PARTIAL)
         if not len(self.select(sizes, full)):
             found[found == PARTIAL] = SINGLE
         return found
@@ -132,14 +143,14 @@ class Clustering:
         """
         has_empty = packing.num_bins > 0 and self._files.sizes[packing.order[0]] > sizes.most
         num_bins = packing.num_bins + int(has_empty)
-        in_cube = (self._cube_of != _NO_CUBE) & (full | ~self._is_other)
+        in_cube = (self._cube_of != _NO_CUBE) & (full | ~self._is_other) & self._among
 
         def sums(sizes: np.ndarray) -> dict[str, int]:
             return {"numFiles": len(sizes), "size": int(sizes.sum())}
 
         stats = {
             "inputZCubeFiles": sums(self._files.sizes[in_cube]),
-            "inputOtherFiles": sums(self._files.sizes[~in_cube]),
+            "inputOtherFiles": sums(self._files.sizes[~in_cube & self._among]),
             "inputNumZCubes": len(np.unique(self._cube_of[in_cube])),
             "mergedFiles": sums(self._files.sizes[packing.members[0]]),
             "numOutputZCubes": num_bins,
@@ -156,7 +167,7 @@ class Clustering:
 
     def _complete(self, sizes: CubeSizes) -> np.ndarray:
         """Return whether each file is in a complete cube, bool."""
-        is_ours = (self._cube_of != _NO_CUBE) & ~(self._is_other | self._is_foreign)
+        is_ours = (self._cube_of != _NO_CUBE) & ~(self._is_other | self._is_foreign) & self._among
         totals = np.zeros(len(self._ids) + 1, np.int64)
         np.add.at(totals, self._cube_of[is_ours], self._logical_bytes[is_ours])
         complete: np.ndarray = is_ours & (totals[self._cube_of] >= sizes.complete)

@@ -88,6 +88,8 @@ def compare(plan: BinPlan, column: str | None = None) -> Comparison:
             f"The table is clustered by {', '.join(plan.clustered_by)}: OPTIMIZE sorts its rows, so that no "
             "other order can be compared."
         )
+    if plan.is_purge:
+        raise InvalidArgumentError("A purge has no other order: compare Table.plan_compaction().")
     source = plan.source
     name = column or column_of(plan.order) or _first_bounded(plan)
     bounds = source.bounds(name)

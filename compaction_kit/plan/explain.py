@@ -26,6 +26,8 @@ _CERTAIN = {
 
 def explain(plan: BinPlan) -> list[str]:
     """Say what a plan does and why, in sentences."""
+    if plan.planner.to_purge is not None:
+        return _explain_purge(plan, plan.planner.to_purge)
     if plan.clustered_by:
         return explain_clustering(plan)
     small, deleted = (int(mask.sum()) for mask in candidates(plan.source, plan.thresholds))
@@ -88,6 +90,32 @@ def explain(plan: BinPlan) -> list[str]:
             "but which of these files go into which bin depends on their order in Delta's snapshot."
         )
     return lines
+
+
+def _explain_purge(plan: BinPlan, to_purge: np.ndarray) -> list[str]:
+    scope, dropped = f" where {plan.where}" if plan.where else "", plan.dropped_columns
+    lines = [
+        f"Version {plan.version} has {format_count(plan.source.num_files, 'live file')}{scope}, "
+        f"{int(to_purge.sum()):,} with deleted rows or dropped columns."
+    ]
+    if left := int((to_purge & ~plan.is_removed).sum()):
+        why = "REORG packs them by cubes as OPTIMIZE does" if plan.clustered_by else "no row is left in them"
+        lines.append(f"{left:,} of these stay, because {why}.")
+    if plan.is_empty:
+        return [*lines, "So there is nothing to do."]
+    purged = [format_count(plan.num_deleted_rows, "deleted row")] if plan.num_deleted_rows else []
+    if dropped.num_rows:
+        purged.append(
+            f"dropped columns in {format_files(len(dropped), pc.sum(dropped['size_bytes']).as_py())}"
+        )
+    return [
+        *lines,
+        f"REORG … APPLY (PURGE) rewrites {format_files(plan.num_files_removed, plan.bytes_removed)} in "
+        f"{format_count(plan.num_bins, 'bin')}{bin_limit(plan)}, as "
+        f"{format_files(plan.num_files_added, plan.bytes_added, 'about ')}, without {' and '.join(purged)}.",
+        "Earlier versions can still read what is purged, until VACUUM deletes the replaced files.",
+        f"The size is predicted: {plan.size_basis}.",
+    ]
 
 
 def explain_clustering(plan: BinPlan) -> list[str]:

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.files import Files
-from compaction_kit.plan.clustering import CUBES
+from compaction_kit.plan.clustering import CLEAN, CUBES
 from compaction_kit.plan.order import SIZE
 from compaction_kit.plan.packing import Packing, batch_of_bins, gains, within_budget
 from compaction_kit.plan.planner import Planner
+from compaction_kit.plan.predict import count_rows
 from compaction_kit.plan.thresholds import Thresholds, candidates
 from compaction_kit.records import Plan
 from compaction_kit.text import format_partition
@@ -199,6 +200,11 @@ class BinPlan(Plan):
         return self.order == SIZE and self.budget is None
 
     @property
+    def is_purge(self) -> bool:
+        """Whether REORG … APPLY (PURGE) does the same, and not OPTIMIZE."""
+        return self.planner.dropped is not None
+
+    @property
     def clustered_by(self) -> tuple[str, ...]:
         """The clustering columns, as SQL names them; none for a table that isn't clustered."""
         return () if self.planner.clustering is None else self.planner.clustering.columns
@@ -233,6 +239,28 @@ class BinPlan(Plan):
     def bytes_removed(self) -> int:
         """Bytes of the files to be rewritten."""
         return int(self.outcome.bytes_removed.sum())
+
+    @cached_property
+    def is_removed(self) -> np.ndarray:
+        """Whether each file of `source` is to be rewritten, bool."""
+        removed = np.zeros(self.source.num_files, bool)
+        removed[self.members[0]] = True
+        return removed
+
+    @property
+    def num_deleted_rows(self) -> int:
+        """Number of rows in files to be rewritten that deletion vectors hide."""
+        return int(count_rows(self.source)[1][self.is_removed].sum())
+
+    @property
+    def dropped_columns(self) -> pa.Table:
+        """One row a file to be rewritten that has dropped columns; empty but for `Table.plan_purge`.
+
+        Columns: path (string, as the log writes it), size_bytes (int64, of its dropped columns).
+        """
+        sizes = np.full(self.source.num_files, -1) if self.planner.dropped is None else self.planner.dropped
+        found = np.flatnonzero((sizes >= 0) & self.is_removed)
+        return pa.table({"path": self.source.paths(found), "size_bytes": sizes[found]})
 
     @property
     def num_files_added(self) -> int:
@@ -337,15 +365,20 @@ class BinPlan(Plan):
         """One row per candidate file, in packing order, with the bin it went to.
 
         Columns: path (string), size_bytes (int64), partition.<column> (string), reason (string: "small",
-        "deleted rows", "Z-order", or the state of its cube, see `cubes`; "large" for no candidate), outcome
-        (string: "packed", "large", "alone" in its bin, "over budget", "no rows" left in a whole batch,
-        "stays" in its cube), bin_id (int64, null if it stays).
+        "deleted rows", "dropped columns", "Z-order", or the state of its cube, see `cubes`; "large" or
+        "nothing to purge" for no candidate), outcome (string: "packed", "large", "alone" in its bin, "over
+        budget", "no rows" left in a whole batch, "stays" in its cube or unpurged), bin_id (int64, null if it
+        stays).
         """
         small, deleted = candidates(self.source, self.thresholds)
         reason = np.select([small, deleted], ["small", "deleted rows"], "large")
         if self.zorder_by:
             reason = np.full(len(small), "Z-order")
         outcome = np.where(reason == "large", "large", "alone").astype(object)
+        if self.planner.dropped is not None:
+            conditions = [deleted, self.planner.dropped >= 0]
+            reason = np.select(conditions, ["deleted rows", "dropped columns"], CLEAN)
+            outcome = np.full(len(small), "stays", object)
         if self.planner.clustering is not None:
             reason = self.planner.clustering.states(self.planner.rules.cubes, self.full)
             outcome = np.full(len(small), "stays", object)

@@ -34,6 +34,8 @@ class Planner:
         groups: The partition of each file, as a number.
         rules: The session's.
         clustering: The files' cubes; None for a table that isn't clustered.
+        dropped: Bytes of each file's dropped columns (see `purge.dropped_columns`), if purges are planned.
+        to_purge: Which files a purge considers, bool (DeltaPurgeOperation.filterFilesToReorg); None without.
         packer: Called with an order; returns the files in that order, one partition after another.
     """
 
@@ -42,12 +44,14 @@ class Planner:
         files: Files,
         rules: SessionRules = _DEFAULT_RULES,
         make_model: Callable[[Files], SizeModel] = SizeModel.of,
+        dropped: np.ndarray | None = None,
     ):
         """
         Args:
             files: See the class.
             rules: The session's.
             make_model: Makes the model of output sizes, when it is first needed.
+            dropped: See the class.
 
         Raises:
             EmptyTableError: The version has no live file.
@@ -61,8 +65,12 @@ class Planner:
             )
         _refuse_unsupported(files)
         self.files, self.rules, self._make_model = files, rules, make_model
-        columns = clustering_columns(files.snapshot)
-        self.clustering = Clustering(files, columns, rules.snapshot_partitions) if columns else None
+        self.dropped, self.to_purge = dropped, None
+        if dropped is not None:
+            every_vector = Thresholds(min_file_size=0, max_deleted_rows_ratio=0)
+            self.to_purge = candidates(files, every_vector)[1] | (dropped >= 0)
+        columns, partitions = clustering_columns(files.snapshot), rules.snapshot_partitions
+        self.clustering = Clustering(files, columns, partitions, self.to_purge) if columns else None
         types = files.snapshot.metadata.column_types if rules.by_type else None
         has_times = types and any(types[name] == "timestamp" for name in files.partition_columns)
         zone = parse_time_zone(rules.time_zone) if rules.time_zone and has_times else None
@@ -72,7 +80,9 @@ class Planner:
     @cached_property
     def model(self) -> SizeModel:
         """The model of output sizes."""
-        return self._make_model(self.files)
+        model = self._make_model(self.files)
+        dropped = 0 if self.dropped is None else np.maximum(self.dropped, 0)
+        return replace(model, weights=np.maximum(model.weights - dropped, 0))
 
     @cached_property
     def rows(self) -> np.ndarray:
@@ -104,6 +114,8 @@ class Planner:
         """
         if self.clustering is not None:
             return self.clustering.pack(self.rules.cubes, full)
+        if self.to_purge is not None:
+            return self.packer(SIZE).pack(self.to_purge, thresholds.max_file_size, keep_lone=True)
         for name in zorder_by:
             if name not in self.files.data_columns:
                 raise InvalidArgumentError(

@@ -80,8 +80,11 @@ class Outcome:
 
 
 def optimize(spark: SparkSession, table: Path, where: str | None) -> Outcome:
+    return run_statement(spark, table, f"OPTIMIZE delta.`{table}`" + (f" WHERE {where}" if where else ""))
+
+
+def run_statement(spark: SparkSession, table: Path, statement: str) -> Outcome:
     last = max(map(int, (path.stem for path in (table / "_delta_log").glob("*.json"))))
-    statement = f"OPTIMIZE delta.`{table}`" + (f" WHERE {where}" if where else "")
     row = spark.sql(statement).collect()[0]
     commits: list[Commit] = []
     while (path := handmade.commit_path(table, last + len(commits) + 1)).exists():

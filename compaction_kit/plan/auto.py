@@ -1,0 +1,248 @@
+"""When Delta's auto compaction fires and what it rewrites, by a replay of the log."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from compaction_kit.errors import UnsupportedTableError
+from compaction_kit.files import Files
+from compaction_kit.log import TransactionLog
+from compaction_kit.log.protocol import Metadata
+from compaction_kit.log.sources import Action
+from compaction_kit.plan.clustering import clustering_columns
+from compaction_kit.plan.packing import Packer
+from compaction_kit.plan.thresholds import Conf, Thresholds, thresholds
+from compaction_kit.records import Record
+from compaction_kit.text import MIB, format_count, format_files, format_size
+
+_CONF = "spark.databricks.delta.autoCompact"
+_PROPERTIES = ("delta.autoOptimize", "delta.autoOptimize.autoCompact")
+# Only TransactionalWrite.writeFiles registers the hook, and not for OPTIMIZE.
+_WITHOUT_HOOK = ("OPTIMIZE", "REORG", "RESTORE", "CLONE", "CONVERT")
+_COUNTS = ("num_counted", "num_small_files", "num_files", "size_bytes", "num_bins", "committed_as")
+
+# The values of a partition, in the order of its columns.
+Key = tuple[str | None, ...]
+# Bytes, bytes without deleted rows, and whether many rows are deleted.
+File = tuple[int, int, bool]
+
+
+@dataclass(frozen=True, repr=False)
+class AutoCompaction(Record):
+    """The commits at which auto compaction fires, if one session writes them all.
+
+    Attributes:
+        enabled_by: The setting of the session or the property of the table that switches it on; "" if it is
+            off, and the replay shows what it would do.
+        min_num_files, thresholds: Its settings in the session.
+        counts_below: Delta counts files of up to these bytes; None for all (delta-io/delta#4045).
+        since: The first version of the replay.
+        num_commits: Commits in the replay.
+        num_in_log: Auto compactions that the log has in these versions.
+        fired: One row for each commit and each partition in which it fires. Columns: version (int64),
+            partition.<column> (string), and int64 num_counted (files there as Delta counts them),
+            num_small_files (files there that it would take), num_files, size_bytes and num_bins (what it
+            rewrites; 0 if each of these files would be alone in its bin), committed_as (the version of this
+            auto compaction in the log; null if there is none).
+    """
+
+    enabled_by: str
+    min_num_files: int
+    thresholds: Thresholds
+    counts_below: int | None
+    since: int
+    num_commits: int
+    num_in_log: int
+    fired: pa.Table
+
+    def facts(self) -> dict[str, str]:
+        """Return the rules, and what comes of them: names and values."""
+        rows = self.fired.to_pylist()
+        lower, upper = map(format_size, (self.thresholds.min_file_size, self.thresholds.max_file_size))
+        rewriting = {row["version"] for row in rows if row["num_bins"]}
+        idle = len({row["version"] for row in rows} - rewriting)
+        files = format_files(sum(row["num_files"] for row in rows), sum(row["size_bytes"] for row in rows))
+        of_size = "any size" if self.counts_below is None else f"at most {format_size(self.counts_below)}"
+        facts = {
+            "on by": self.enabled_by or "nothing: it is off, and this is what it would do",
+            "fires": "after a commit, in each partition that it added files to, if the session has "
+            f"{self.min_num_files:,} live files of {of_size} there ({_CONF}.minNumFiles), and the first time",
+            "counts": f"files that a session adds from version {self.since} on, less all that it removes "
+            "(delta-io/delta#4487)",
+            "packs": f"files below {lower} into files of at most {upper} ({_CONF}.maxFileSize)",
+            "rewrites": f"{files}, after {len(rewriting):,} of {format_count(self.num_commits, 'commit')}",
+            "in vain": idle
+            and f"after {format_count(idle, 'commit')}, where no two small files fit together",
+            "in the log": format_count(self.num_in_log, "auto compaction"),
+        }
+        return {name: fact for name, fact in facts.items() if fact}
+
+
+def replay(log: TransactionLog, conf: Conf, since: int = 0) -> AutoCompaction:
+    """Replay a log; see `Table.auto_compaction`."""
+    earliest, latest = log.ranges()[0].start, log.snapshot()
+    # The state before the first commit has to be known.
+    start = max(since, earliest + 1 if earliest else 0)
+    if columns := clustering_columns(latest):
+        raise UnsupportedTableError(
+            f"The table is clustered by {', '.join(columns)}, and auto compaction picks files by cubes: see "
+            "plan_compaction() for what OPTIMIZE does."
+        )
+    small, most = conf(f"{_CONF}.minFileSize"), int(conf(f"{_CONF}.maxFileSize") or 128 * MIB)
+    limits = Thresholds(int(small or most // 2), most, thresholds(conf).max_deleted_rows_ratio)
+    state = _State(limits, int(conf(f"{_CONF}.minNumFiles") or 50), int(small) if small else None)
+    if start:
+        state.load(Files(log.snapshot(start - 1)))
+    setting = enabled_by(conf, latest.metadata.configuration)
+    rows, in_log = list[dict[str, Any]](), 0
+    for (version, actions), following in pairwise(chain(log.raw_commits(start), [(0, [])])):
+        added_to = state.apply(actions)
+        parameters = _info(following[1]).get("operationParameters") or {}
+        done = following[0] if parameters.get("auto") in (True, "true") else None
+        in_log += done is not None
+        if enabled_by(conf, state.metadata.configuration) or not setting:
+            fired = state.fire(added_to, done is not None)
+            rows += [{"version": version, **row, "committed_as": done} for row in fired]
+    names = [f"partition.{name}" for name in latest.metadata.partition_columns]
+    kinds = {"version": pa.int64(), **dict.fromkeys(names, pa.string()), **dict.fromkeys(_COUNTS, pa.int64())}
+    fired, rules = (
+        pa.Table.from_pylist(rows, pa.schema(kinds)),
+        (state.min_num_files, limits, state.counts_below),
+    )
+    return AutoCompaction(setting, *rules, start, latest.version - start + 1, in_log, fired)
+
+
+def enabled_by(conf: Conf, properties: Mapping[str, str]) -> str:
+    """Return what switches auto compaction on, or "" (AutoCompactBase.getAutoCompactType)."""
+    setting = conf(f"{_CONF}.enabled")
+    if setting is not None:
+        return f"{_CONF}.enabled" if setting.lower() == "true" else ""
+    return next((name for name in _PROPERTIES if properties.get(name, "").lower() == "true"), "")
+
+
+def _info(actions: Sequence[Action]) -> Action:
+    return next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+
+
+@dataclass
+class _Partition:
+    """Live files by path, and how many Delta has counted."""
+
+    files: dict[str, File] = field(default_factory=dict)
+    counted: int = 0
+    was_compacted: bool = False
+
+    def count(self, change: int) -> None:
+        """Change the counter, which is forgotten when it isn't positive (AutoCompactPartitionStats.merge)."""
+        self.counted = max(self.counted + change, 0)
+        self.was_compacted &= self.counted > 0
+
+
+class _State:
+    """A table, and what a session counts that writes it from the first replayed commit on."""
+
+    def __init__(self, limits: Thresholds, min_num_files: int, counts_below: int | None):
+        self.limits, self.min_num_files, self.counts_below = limits, min_num_files, counts_below
+        self._follow(Metadata("", {"fields": []}, (), {}))
+        self._partitions: defaultdict[Key, _Partition] = defaultdict(_Partition)
+        self._compacting: list[_Partition] = []
+
+    def load(self, files: Files) -> None:
+        """Begin with files that the session hasn't counted."""
+        self._follow(files.snapshot.metadata)
+        for row in files.to_arrow().to_pylist():
+            key = tuple(row[f"partition.{name}"] for name in self.metadata.partition_columns)
+            numbers = row["size_bytes"], row["num_records"], row["deletion_vector_cardinality"]
+            self._partitions[key].files[row["path"]] = self._file(*numbers)
+
+    def apply(self, actions: Sequence[Action]) -> set[Key]:
+        """Do what a commit did; returns the partitions that it added files to, if the hook runs after it."""
+        for action in actions:
+            if "metaData" in action:
+                self._follow(Metadata.of(action["metaData"]))
+        added_to, changes = set[Key](), Counter[Key]()
+        adds = [action["add"] for action in actions if "add" in action]
+        is_write = any(add["path"] not in self._of(add)[1].files for add in adds)
+        for remove in (action["remove"] for action in actions if "remove" in action):
+            key, partition = self._of(remove)
+            if known := partition.files.pop(remove["path"], None):
+                changes[key] -= self._counts(known)
+        for add in adds:
+            key, partition = self._of(add)
+            vector, stats = add.get("deletionVector"), add.get("stats")
+            records = json.loads(stats).get("numRecords") if vector and stats else None
+            file = self._file(add["size"], records, vector["cardinality"] if vector else None)
+            partition.files[add["path"]] = file
+            changes[key] += self._counts(file)
+            added_to.add(key)
+        for key, change in changes.items():
+            self._partitions[key].count(change)
+        self._mark()
+        return added_to if is_write and _info(actions).get("operation") not in _WITHOUT_HOOK else set()
+
+    def fire(self, added_to: set[Key], in_log: bool) -> list[dict[str, Any]]:
+        """Return what auto compaction does after such a commit; do it, unless the log has it next."""
+        chosen, names = set[Key](), self.metadata.partition_columns
+        for key in added_to:
+            partition = self._partitions[key]
+            # AutoCompactPartitionStats.PartitionStat.hasSufficientSmallFilesOrHasNotBeenCompacted
+            if partition.counted and (not partition.was_compacted or partition.counted >= self.min_num_files):
+                chosen.add(key)
+                self._compacting.append(partition)
+        # Its predicate has physical names, by which Delta selects all partitions.
+        compacted = set(self._partitions) if chosen and self.metadata.is_mapped else chosen
+        rows = []
+        for key in sorted(compacted, key=str):
+            row: dict[str, Any] = {f"partition.{name}": value for name, value in zip(names, key, strict=True)}
+            row["num_counted"] = self._partitions[key].counted
+            row |= self._compact(self._partitions[key], in_log)
+            rows += [row] if key in chosen or row["num_bins"] else []
+        if not in_log:
+            self._mark()
+        return rows
+
+    def _compact(self, partition: _Partition, in_log: bool) -> dict[str, int]:
+        files, lower = partition.files, self.limits.min_file_size
+        small = [path for path, (size, _, many) in files.items() if many or size < lower]
+        sizes = np.array([files[path][0] for path in small], np.int64)
+        packer = Packer(np.argsort(sizes, kind="stable"), sizes, np.zeros(len(small), np.int64))
+        packing = packer.pack(np.ones(len(small), bool), self.limits.max_file_size)
+        positions, bin_ids = packing.members
+        if not in_log:
+            change = -sum(self._counts(files.pop(small[position])) for position in positions)
+            totals = np.bincount(bin_ids, sizes[positions]).astype(int).tolist()
+            # Each new file goes by the path of its first input.
+            for position, total in zip(packing.order[packing.starts], totals, strict=True):
+                files[small[position]] = self._file(total, None, None)
+                change += self._counts(files[small[position]])
+            partition.count(change)
+        numbers = len(small), len(positions), int(sizes[positions].sum()), packing.num_bins
+        return dict(zip(_COUNTS[1:5], numbers, strict=True))
+
+    def _mark(self) -> None:
+        for partition in self._compacting:
+            partition.was_compacted = partition.counted > 0
+        self._compacting = []
+
+    def _of(self, action: Mapping[str, Any]) -> tuple[Key, _Partition]:
+        values = action.get("partitionValues") or {}
+        key = tuple(map(values.get, self._names))
+        return key, self._partitions[key]
+
+    def _follow(self, metadata: Metadata) -> None:
+        self.metadata = metadata
+        self._names = [metadata.physical_names[name] for name in metadata.partition_columns]
+
+    def _file(self, size: int, records: int | None, deleted: int | None) -> File:
+        share = deleted / records if deleted and records else 0.0
+        many = deleted is not None and (records is None or share > self.limits.max_deleted_rows_ratio)
+        return size, int(size * (1 - share)), many
+
+    def _counts(self, file: File) -> bool:
+        return self.counts_below is None or file[1] <= self.counts_below
