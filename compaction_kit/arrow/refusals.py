@@ -18,7 +18,7 @@ from compaction_kit.arrow import concat, worker
 from compaction_kit.arrow.worker.files import is_there
 from compaction_kit.compat import has_jvm, writes_partition_columns
 from compaction_kit.errors import UnsupportedTableError, reason_of
-from compaction_kit.log.paths import is_remote, is_unreadable, places
+from compaction_kit.log.paths import deletion_vector_file, is_remote, is_unreadable, places
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import BinPlan
@@ -140,13 +140,16 @@ def refuse_changes(spark: SparkSession, before: Snapshot, after: Snapshot) -> st
 def refuse_bins(plan: BinPlan) -> dict[int, str]:
     """Return why some of a plan's bins can't be rewritten with pyarrow, by their number."""
     positions, bin_ids = plan.members
-    has_vector = plan.source.to_arrow()["deletion_vector_cardinality"].is_valid().to_numpy()[positions]
+    live = plan.source.snapshot.live["deletion_vector_id"]
+    vector_ids = live.take(pa.array(plan.source.in_snapshot(positions))).to_pylist()
     paths, store = plan.source.paths(positions), plan.source.snapshot.store
     far = "not on a local disk" if store.is_local else "outside of the table's folder"
     reasons: dict[str, Any] = {
         "a file has a path that Delta can't open": is_unreadable(paths),
         f"a file is {far}": is_remote(places(paths, store)),
-        "a file has a deletion vector": has_vector,
+        f"a deletion vector is {far}": [
+            "://" in (deletion_vector_file(vector_id, store) or "") for vector_id in vector_ids
+        ],
     }
     return {int(number): reason for reason, hits in reasons.items() for number in bin_ids[np.asarray(hits)]}
 

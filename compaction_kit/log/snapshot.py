@@ -11,7 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.errors import DAMAGE, CorruptLogError, first_line
-from compaction_kit.log.actions import CORE, DETAILS, PARTITION, TAG, column, field_of, file_actions, picked
+from compaction_kit.log.actions import (
+    CORE,
+    DESCRIPTOR,
+    DETAILS,
+    PARTITION,
+    TAG,
+    column,
+    field_of,
+    file_actions,
+    picked,
+)
 from compaction_kit.log.listing import Segment
 from compaction_kit.log.paths import one_array
 from compaction_kit.log.protocol import Metadata, Protocol, check_readable
@@ -90,6 +100,21 @@ class Snapshot:
 
         columns = self._read(actions, [field_of(name)[1] for name in names.values()], read)
         return pa.table([*actions.columns, *columns], [*actions.column_names, *names])
+
+    @cached_property
+    def vectors(self) -> pa.Table:
+        """The descriptor of each live file's deletion vector, nulls without one.
+
+        Columns as in the log: storageType, pathOrInlineDv (string), offset, sizeInBytes, cardinality (int64).
+        """
+
+        def descriptor(source: Source) -> list[pa.Array]:
+            raw = source.rows(DESCRIPTOR)
+            return [column(raw, "add", name) for name in DESCRIPTOR]
+
+        fields, types = zip(*map(field_of, DESCRIPTOR), strict=True)
+        columns = self._read(self.live, types, descriptor)
+        return pa.table(columns, [field.partition(".")[2] for field in fields])
 
     @cached_property
     def clustering_tags(self) -> pa.Table:

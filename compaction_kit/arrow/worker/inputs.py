@@ -8,12 +8,14 @@ where they are stored so; texts that are far larger than their dictionaries are 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from compaction_kit.arrow.worker.columns import Columns, Refused, all_leaves, fitted
 from compaction_kit.arrow.worker.files import Input, Storage
+from compaction_kit.arrow.worker.vectors import Vector, live_rows, read_bitmaps
 
 # Files whose rows take no more are decoded at once, those of others in batches of about these bytes.
 DECODED_AT_ONCE, BATCH_BYTES = 128 << 20, 8 << 20
@@ -73,9 +75,23 @@ class FileReader:
 
     codec: Codec
 
-    def __init__(self, columns: Columns, storage: Storage, has_years: bool = True):
-        """`has_years` says that the log's statistics show timestamps of the years 1 to 9999 alone."""
+    def __init__(
+        self,
+        columns: Columns,
+        storage: Storage,
+        has_years: bool = True,
+        vectors: Mapping[str, Vector] | None = None,
+    ):
+        """Take what to read.
+
+        Args:
+            columns: Of the table.
+            storage: Of its files.
+            has_years: Whether the log's statistics show timestamps of the years 1 to 9999 alone.
+            vectors: The deletion vectors of files, by their place.
+        """
         self._columns, self._storage, self._has_years = columns, storage, has_years
+        self._vectors = vectors or {}
         self._wanted: list[str] = []
         self._leaves: list[_Leaf] = []
         # None for all of a file's columns.
@@ -86,23 +102,28 @@ class FileReader:
         self._footer: dict[bytes, bytes] | None = None
 
     def tables(self, inputs: Sequence[Input]) -> Iterator[pa.Table]:
-        """Yield the rows of files, in order, with the table's columns that each file has.
+        """Yield the rows of files that aren't deleted, in order, with the table's columns that each file has.
 
         Raises:
             Refused: A file can't be rewritten faithfully.
             TextsFound: Texts are far larger than their dictionaries, and don't stay in them.
             OSError, ArrowException: A file can't be read.
         """
+        vectors = {path: self._vectors[path] for path, _ in inputs if path in self._vectors}
+        bitmaps = read_bitmaps(vectors, self._storage) if vectors else {}
         for path, data in self._storage.loaded(inputs):
             try:
                 with self.opened(path, data) as file:
                     count = 0
+                    deleted = np.asarray(bitmaps[path].to_array(), np.int64) if path in bitmaps else None
                     for table in self._rows(path, data, file):
                         count += len(table)
-                        yield table
+                        yield table if deleted is None else live_rows(table, deleted, count - len(table))
                     if count != file.metadata.num_rows:
                         promised = file.metadata.num_rows
                         raise OSError(f"{path} has {promised} rows by its footer, and {count} were read")
+                    if deleted is not None and (deleted >= count).any():
+                        raise OSError(f"{path} has {count} rows, and its deletion vector deletes others")
             except (OSError, pa.ArrowException) as error:
                 # pyarrow doesn't say of which file.
                 raise error if path in str(error) else OSError(f"{path} can't be read: {error}") from error
