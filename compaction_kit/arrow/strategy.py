@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from compaction_kit.arrow.job import Bin, PartitionValues, partition_values, rewritten
 from compaction_kit.arrow.refusals import refuse_bins, refuse_changes, refuse_table
 from compaction_kit.arrow.stats import MergedStats, data_leaves, merge_stats
-from compaction_kit.arrow.vectors import descriptors
+from compaction_kit.arrow.vectors import row_fields
 from compaction_kit.arrow.worker import WHOLE_BYTES, RewriteOutput
 from compaction_kit.execute.commits import as_add, settings
 from compaction_kit.execute.delta import OptimizeTransaction, is_conflict
@@ -230,21 +230,21 @@ def _inputs(source: Files, bins: Sequence[Bin]) -> dict[int, _Inputs]:
     stats = source.snapshot.stats.take(pa.array(source.in_snapshot(positions))).to_pylist()
     sizes, values = source.sizes[positions].tolist(), partition_values(source, positions)
     same = {"deletionTimestamp": int(time.time() * 1000), "dataChange": False, "extendedFileMetadata": True}
-    paths, vectors = source.paths(positions).to_pylist(), descriptors(source, positions)
-    removes = []
-    for path, row, size_bytes, vector in zip(paths, values, sizes, vectors, strict=True):
-        remove = {"path": path, **same, "partitionValues": row, "size": size_bytes}
-        removes.append(json.dumps({"remove": {**remove, "deletionVector": vector} if vector else remove}))
+    paths, fields = source.paths(positions).to_pylist(), row_fields(source, positions)
+    removes = [
+        json.dumps({"remove": {"path": path, **same, "partitionValues": row, "size": size_bytes, **more}})
+        for path, row, size_bytes, more in zip(paths, values, sizes, fields, strict=True)
+    ]
     found, end = {}, 0
     for bin_ in bins:
         start, end = end, end + len(bin_.positions)
-        merged, marked = merge_stats(stats[start:end], leaves), vectors[start:end]
-        if any(size >= WHOLE_BYTES and not one for size, one in zip(sizes[start:end], marked, strict=True)):
+        merged, own = merge_stats(stats[start:end], leaves), sizes[start:end]
+        marked = ["deletionVector" in one for one in fields[start:end]]
+        if any(size >= WHOLE_BYTES and not has_one for size, has_one in zip(own, marked, strict=True)):
             # Row groups may be copied, and some writers' bounds don't count NaN.
             known = [leaf for leaf in merged.indexed if leaf[1] not in ("float", "double")]
             merged = merged._replace(indexed=known)
-        num_vectors = len(marked) - marked.count(None)
-        found[bin_.number] = _Inputs(values[start], merged, sizes[start:end], removes[start:end], num_vectors)
+        found[bin_.number] = _Inputs(values[start], merged, own, removes[start:end], sum(marked))
     return found
 
 

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from compaction_kit.errors import DAMAGE, CorruptLogError, first_line
 from compaction_kit.log.actions import (
     CORE,
-    DESCRIPTOR,
     DETAILS,
     PARTITION,
+    REMOVAL_FIELDS,
     TAG,
     column,
     field_of,
@@ -101,20 +101,14 @@ class Snapshot:
         columns = self._read(actions, [field_of(name)[1] for name in names.values()], read)
         return pa.table([*actions.columns, *columns], [*actions.column_names, *names])
 
-    @cached_property
-    def vectors(self) -> pa.Table:
-        """The descriptor of each live file's deletion vector, nulls without one.
+    def details(self, names: Sequence[str]) -> pa.Table:
+        """Read more fields of the live files' add actions; `names` as in `log.actions`."""
 
-        Columns as in the log: storageType, pathOrInlineDv (string), offset, sizeInBytes, cardinality (int64).
-        """
+        def read(source: Source) -> list[pa.Array]:
+            raw = source.rows(names)
+            return [column(raw, "add", name) for name in names]
 
-        def descriptor(source: Source) -> list[pa.Array]:
-            raw = source.rows(DESCRIPTOR)
-            return [column(raw, "add", name) for name in DESCRIPTOR]
-
-        fields, types = zip(*map(field_of, DESCRIPTOR), strict=True)
-        columns = self._read(self.live, types, descriptor)
-        return pa.table(columns, [field.partition(".")[2] for field in fields])
+        return pa.table(self._read(self.live, [field_of(name)[1] for name in names], read), names)
 
     @cached_property
     def clustering_tags(self) -> pa.Table:
@@ -122,14 +116,13 @@ class Snapshot:
 
         Columns: cube_id, cube_columns (the clustering columns as JSON), clustering_provider (string).
         """
-        names = [f"{TAG}ZCUBE_ID", f"{TAG}ZCUBE_ZORDER_BY", "clustering_provider"]
+        found = self.details([f"{TAG}ZCUBE_ID", f"{TAG}ZCUBE_ZORDER_BY", "clustering_provider"])
+        return found.rename_columns(["cube_id", "cube_columns", "clustering_provider"])
 
-        def tags(source: Source) -> list[pa.Array]:
-            raw = source.rows(names)
-            return [column(raw, "add", name) for name in names]
-
-        columns = self._read(self.live, [pa.string()] * len(names), tags)
-        return pa.table(columns, ["cube_id", "cube_columns", "clustering_provider"])
+    @cached_property
+    def removal_fields(self) -> pa.Table:
+        """The fields of each live file's add action that its remove action repeats; see `REMOVAL_FIELDS`."""
+        return self.details(REMOVAL_FIELDS)
 
     def _read(
         self, actions: pa.Table, types: Sequence[pa.DataType], read: Callable[[Source], list[pa.Array]]

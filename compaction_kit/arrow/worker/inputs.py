@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from compaction_kit.arrow.worker.columns import Columns, Refused, all_leaves, fitted
 from compaction_kit.arrow.worker.files import Input, Storage
-from compaction_kit.arrow.worker.vectors import Vector, live_rows, read_bitmaps
+from compaction_kit.arrow.worker.vectors import Numbered, Vector, live_rows, read_bitmaps, with_row_ids
 
 # Files whose rows take no more are decoded at once, those of others in batches of about these bytes.
 DECODED_AT_ONCE, BATCH_BYTES = 128 << 20, 8 << 20
@@ -79,19 +79,15 @@ class FileReader:
         self,
         columns: Columns,
         storage: Storage,
-        has_years: bool = True,
-        vectors: Mapping[str, Vector] | None = None,
+        has_years: bool,
+        numbered: Mapping[str, Numbered],
     ):
-        """Take what to read.
+        """`has_years` says that the log's statistics show timestamps of the years 1 to 9999 alone.
 
-        Args:
-            columns: Of the table.
-            storage: Of its files.
-            has_years: Whether the log's statistics show timestamps of the years 1 to 9999 alone.
-            vectors: The deletion vectors of files, by their place.
+        `numbered` are files with a deletion vector or tracked rows, by their place.
         """
         self._columns, self._storage, self._has_years = columns, storage, has_years
-        self._vectors = vectors or {}
+        self._numbered = numbered
         self._wanted: list[str] = []
         self._leaves: list[_Leaf] = []
         # None for all of a file's columns.
@@ -109,7 +105,8 @@ class FileReader:
             TextsFound: Texts are far larger than their dictionaries, and don't stay in them.
             OSError, ArrowException: A file can't be read.
         """
-        vectors = {path: self._vectors[path] for path, _ in inputs if path in self._vectors}
+        numbered = {path: self._numbered[path] for path, _ in inputs if path in self._numbered}
+        vectors = {path: Vector(*vector) for path, (vector, _) in numbered.items() if vector}
         bitmaps = read_bitmaps(vectors, self._storage) if vectors else {}
         for path, data in self._storage.loaded(inputs):
             try:
@@ -117,6 +114,8 @@ class FileReader:
                     count = 0
                     deleted = np.asarray(bitmaps[path].to_array(), np.int64) if path in bitmaps else None
                     for table in self._rows(path, data, file):
+                        if path in numbered and numbered[path][1]:
+                            table = with_row_ids(table, numbered[path][1], count)
                         count += len(table)
                         yield table if deleted is None else live_rows(table, deleted, count - len(table))
                     if count != file.metadata.num_rows:

@@ -1,4 +1,7 @@
-"""Deletion vectors: the numbers of a file's rows that are deleted (protocol, "Deletion Vector Format")."""
+"""What goes by the numbers of a file's rows: deletion vectors and row ids.
+
+Protocol, "Deletion Vector Format" and "Row Tracking".
+"""
 
 import zlib
 from collections.abc import Mapping
@@ -6,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from compaction_kit.arrow.worker.columns import Refused
 from compaction_kit.arrow.worker.files import Storage
@@ -23,6 +27,11 @@ class Vector(NamedTuple):
     offset: int
     size_bytes: int
     cardinality: int
+
+
+# What goes by the numbers of a file's rows: its deletion vector, as a plain tuple, and if rows are tracked
+# the columns for row ids and row commit versions, with the id of the first row, and the version of others.
+Numbered = tuple[tuple[Any, ...] | None, Mapping[str, int]]
 
 
 def read_bitmaps(vectors: Mapping[str, Vector], storage: Storage) -> dict[str, Any]:
@@ -75,3 +84,17 @@ def live_rows(rows: pa.Table, deleted: np.ndarray, start: int) -> pa.Table:
     is_live = np.ones(len(rows), bool)
     is_live[deleted[first:end] - start] = False
     return rows.filter(pa.array(is_live))
+
+
+def with_row_ids(rows: pa.Table, defaults: Mapping[str, int], start: int) -> pa.Table:
+    """Return rows of a file with all their row ids and row commit versions; `start` is the first's number."""
+    (ids, base), (versions, version) = defaults.items()
+    first = base + start
+    known = {ids: pa.array(np.arange(first, first + len(rows))), versions: pa.repeat(version, len(rows))}
+    for name, values in known.items():
+        if name in rows.column_names:
+            number = rows.column_names.index(name)
+            rows = rows.set_column(number, name, pc.coalesce(rows[name], values))
+        else:
+            rows = rows.append_column(name, values)
+    return rows

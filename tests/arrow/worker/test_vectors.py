@@ -16,7 +16,7 @@ from compaction_kit.arrow.vectors import found_vector
 from compaction_kit.arrow.worker import RewriteTask, rewrite
 from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.arrow.worker.rewrite import rewrite as rewrite_task
-from compaction_kit.arrow.worker.vectors import Vector, live_rows, read_bitmaps
+from compaction_kit.arrow.worker.vectors import Numbered, Vector, live_rows, read_bitmaps
 from compaction_kit.storage import LocalStore
 from tests import handmade
 from tests.arrow.worker.test_rewrite import results_of, task_of
@@ -32,8 +32,10 @@ def vector_of(folder: Path, rows: list[int], kind: str = "u") -> Vector:
 
 def marked(folder: Path, rows: Mapping[int, list[int]], kind: str = "u", **options: object) -> RewriteTask:
     task = task_of(folder, TABLES, **options)
-    vectors = {task.inputs[i][0]: vector_of(folder, deleted, kind) for i, deleted in rows.items()}
-    return task._replace(vectors=vectors, with_bounds=True)
+    vectors: dict[str, Numbered] = {
+        task.inputs[i][0]: (tuple(vector_of(folder, deleted, kind)), {}) for i, deleted in rows.items()
+    }
+    return task._replace(numbered=vectors, with_bounds=True)
 
 
 def expected(rows: Mapping[int, list[int]]) -> list[int]:
@@ -100,11 +102,13 @@ def test_a_vector_of_other_rows_than_the_log_says_is_a_failure(tmp_path: Path) -
 
 def test_what_cannot_be_read_here_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = marked(tmp_path, {0: [1]}, "i")
-    ((place, vector),) = task.vectors.items()
-    (done,) = results_of(task._replace(vectors={place: vector._replace(inline=b"?" + vector.inline[1:])}))
+    ((place, (vector, _)),) = task.numbered.items()
+    assert vector is not None
+    odd = Vector(*vector)._replace(inline=b"?")
+    (done,) = results_of(task._replace(numbered={place: (tuple(odd), {})}))
     assert (done.refusal, done.path) == ("a file has a deletion vector of an unknown format", "")
     monkeypatch.setitem(sys.modules, "pyroaring", None)
     (done,) = results_of(task)
     assert "a file has a deletion vector, and executors can't read it (" in str(done.refusal)
     # Files without one are rewritten all the same.
-    assert rewrite_task(task._replace(vectors={}))[1] == 60_000
+    assert rewrite_task(task._replace(numbered={}))[1] == 60_000
