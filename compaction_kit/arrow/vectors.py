@@ -58,6 +58,13 @@ def found_vector(descriptor: dict[str, Any], store: Store) -> Vector:
     return Vector(inline, "", offset, size, cardinality)
 
 
+def is_far(descriptor: dict[str, Any], store: Store) -> bool:
+    """Return whether a deletion vector is in a file that the store doesn't reach."""
+    return "://" in (
+        deletion_vector_file(descriptor["storageType"] + descriptor["pathOrInlineDv"], store) or ""
+    )
+
+
 def tracking_columns(metadata: Metadata) -> list[str]:
     """Return the columns of data files for row ids and row commit versions; none if rows aren't tracked.
 
