@@ -113,7 +113,7 @@ def report(name: str, shape: Shape, spark: SparkSession, table: Path, copy: Path
     if stock.best < shape.proved * proved.best:
         print(f"  NOT REACHED: OPTIMIZE is to take {shape.proved} times as long as run and proof")
     for way, target in zip(("OPTIMIZE", "deltalake"), shape.faster, strict=True):
-        ratio = found[way].best / arrow.best
+        ratio = found[way].best / arrow.best if way in found else target
         if ratio < target:
             print(f"  NOT REACHED: arrow is {ratio:.2f} times as fast as {way}, the target is {target:.2f}")
     if arrow.size_bytes > MOST_LARGER * stock.size_bytes:
@@ -125,8 +125,12 @@ def report(name: str, shape: Shape, spark: SparkSession, table: Path, copy: Path
 def measure(spark: SparkSession, table: Path, copy: Path, target: int, repeats: int) -> dict[str, Runs]:
     """What each way took, and the bytes of the files that are live then."""
     found: dict[str, Runs] = {}
+    has_vectors = ck.open_table(table).files().snapshot.has_vectors
     for _ in range(repeats):
         for way, run in WAYS.items():
+            if way == "deltalake" and has_vectors:
+                # It refuses the table.
+                continue
             runs = found.setdefault(way, Runs())
             if runs.seconds and runs.best > LONG_SECONDS:
                 continue
@@ -271,6 +275,14 @@ def random_numbers(spark: SparkSession, table: Path, shape: Shape) -> Path:
     return table
 
 
+def marked(spark: SparkSession, table: Path, shape: Shape) -> Path:
+    """The same, and a fiftieth of the rows of each file is deleted by vectors."""
+    random_numbers(spark, table, shape)
+    spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    spark.sql(f"DELETE FROM delta.`{table}` WHERE id % 50 = 0").collect()
+    return table
+
+
 def nested(spark: SparkSession, table: Path, shape: Shape) -> Path:
     """Rows with INT96 timestamps and nested columns, as Spark writes them."""
     count = shape.partitions * shape.files * shape.file_bytes // 100
@@ -339,6 +351,7 @@ SHAPES = {
     "2,000 × 5 × 6 KB": Shape(2_000, 5, 6_000, 1024 * MIB, (40, 10), 20, 1.0, random_numbers),
     "24 × 19 MB": Shape(0, 24, 19_000_000, 128 * MIB, (3, 1 / 1.3), 1.5, 1.5, random_numbers),
     "60 × 14 MB": Shape(0, 60, 14_000_000, 1024 * MIB, (30, 5), 25, 0.5, flights),
+    "1,000 × 50 KB, deleted rows": Shape(0, 1_000, 50_000, 1024 * MIB, (2, 1), 1, 9, marked),
     "INT96 and nested": Shape(20, 50, 50_000, 1024 * MIB, (0, 1 / 1.3), 1.5, 1.0, nested),
 }
 

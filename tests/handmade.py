@@ -3,6 +3,8 @@
 import base64
 import json
 import struct
+import uuid
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -105,9 +107,35 @@ def vector(name: str, cardinality: int = 1, storage: str = "i") -> Action:
 def inline_vector(rows: Sequence[int]) -> Action:
     """A deletion vector within the log, which says that these rows are deleted: up to 4,096 of 65,536."""
     bitmap = struct.pack(f"<IIHHI{len(rows)}H", _BITMAP, 1, 0, len(rows) - 1, 16, *rows)
-    data = struct.pack("<iqi", _BITMAP_ARRAY, 1, 0) + bitmap
-    name = base64.b85encode(data + bytes(-len(data) % 4)).translate(_TO_Z85).decode()
-    return vector(name, len(rows)) | {"sizeInBytes": len(data)}
+    return inline_bitmap(struct.pack("<qi", 1, 0) + bitmap, len(rows))
+
+
+def inline_bitmap(bitmap: bytes, cardinality: int) -> Action:
+    """A deletion vector within the log, of a portable 64-bit Roaring bitmap."""
+    data = struct.pack("<i", _BITMAP_ARRAY) + bitmap
+    name = _z85(data + bytes(-len(data) % 4))
+    return vector(name, cardinality) | {"sizeInBytes": len(data)}
+
+
+def stored_vectors(
+    table: Path, bitmaps: Sequence[tuple[bytes, int]], prefix: str = "", kind: str = "u"
+) -> list[Action]:
+    """Deletion vectors in one new file, of portable 64-bit Roaring bitmaps and their cardinalities."""
+    number, found, content = uuid.uuid4(), [], b"\1"
+    file = table / prefix / f"deletion_vector_{number}.bin"
+    name = f"{prefix}{_z85(number.bytes)}" if kind == "u" else file.as_uri()
+    for bitmap, cardinality in bitmaps:
+        data = struct.pack("<i", _BITMAP_ARRAY) + bitmap
+        place = {"offset": len(content), "sizeInBytes": len(data)}
+        found.append(vector(name, cardinality, kind) | place)
+        content += len(data).to_bytes(4) + data + zlib.crc32(data).to_bytes(4)
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(content)
+    return found
+
+
+def _z85(data: bytes) -> str:
+    return base64.b85encode(data).translate(_TO_Z85).decode()
 
 
 def write_commit(table: Path, version: int, actions: Sequence[Action]) -> Path:

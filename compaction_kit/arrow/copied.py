@@ -11,7 +11,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,11 +27,15 @@ _Span = tuple[int, int]
 
 
 class DataFile(NamedTuple):
-    """A data file on a local disk or a store: a number for its partition, its place and its bytes."""
+    """A data file on a local disk or a store: a number for its partition, its place and its bytes.
+
+    `vector` is its deletion vector, as `worker.vectors.Vector` in a plain tuple.
+    """
 
     partition: int
     place: str
     size_bytes: int
+    vector: tuple[Any, ...] | None = None
 
 
 class _Footer(NamedTuple):
@@ -104,7 +108,7 @@ class BytesComparison:
 
 def _footer(file: DataFile) -> _Footer | None:
     """Read the footer of a file that is large enough to have been copied; None for others."""
-    if file.size_bytes < WHOLE_BYTES:
+    if file.size_bytes < WHOLE_BYTES or file.vector:
         return None
     # Another reader says what is wrong with a damaged file.
     with contextlib.suppress(OSError, pa.ArrowException, ValueError):

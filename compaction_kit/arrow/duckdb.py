@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from compaction_kit.arrow.copied import BytesComparison, DataFile
 from compaction_kit.arrow.job import FILE_COST, balanced
 from compaction_kit.arrow.refusals import data_schema, legacy_setting, runs_in_driver
+from compaction_kit.arrow.vectors import found_vector, is_far
 from compaction_kit.arrow.worker import Content, read_content
 from compaction_kit.compat import has_jvm
 from compaction_kit.errors import UnsupportedTableError, reason_of
@@ -75,18 +76,20 @@ def compare_quickly(
 def _files(store: Store, adds: Adds, partitions: dict[tuple[Any, ...], int]) -> list[DataFile]:
     """Return where files are; numbers the partitions that are new in `partitions`."""
     actions = [action["add"] for action in adds]
-    if any(action.get("deletionVector") for action in actions):
-        raise NotCompared("a file has a deletion vector")
     paths = canonical_paths(pa.array([action["path"] for action in actions], pa.string()))
     found = places(paths, store)
     if pc.any(is_unreadable(paths)).as_py() or pc.any(is_remote(found)).as_py():
         raise NotCompared("a file has a path that Delta can't open, or is elsewhere")
+    vectors = [action.get("deletionVector") for action in actions]
+    if any(one and is_far(one, store) for one in vectors):
+        raise NotCompared("a deletion vector is elsewhere")
     files = []
-    for action, place in zip(actions, found.to_pylist(), strict=True):
+    for action, place, vector in zip(actions, found.to_pylist(), vectors, strict=True):
         # For Delta "" is null.
         values = {name: value or None for name, value in (action.get("partitionValues") or {}).items()}
         partition = partitions.setdefault(tuple(sorted(values.items())), len(partitions))
-        files.append(DataFile(partition, store.place(place), int(action["size"])))
+        by_number = tuple(found_vector(vector, store)) if vector else None
+        files.append(DataFile(partition, store.place(place), int(action["size"]), by_number))
     return files
 
 
@@ -127,7 +130,7 @@ def _read(
         raise NotCompared(str(error).rstrip(".")) from error
     if not schema.names:
         raise NotCompared("the table has no column besides those it is partitioned by")
-    chunks: list[tuple[int, list[tuple[int, str, int]]]] = []
+    chunks: list[tuple[int, list[tuple[Any, ...]]]] = []
     sizes: list[int] = []
     for side, files in enumerate(sides):
         for i, file in enumerate(files):
@@ -135,7 +138,7 @@ def _read(
                 chunks.append((side, []))
                 sizes.append(0)
             # Plain tuples, because executors may lack this package.
-            chunks[-1][1].append((file.partition, file.place, file.size_bytes))
+            chunks[-1][1].append(tuple(file))
             sizes[-1] += file.size_bytes
     costs = np.array(sizes) + FILE_COST * np.array([len(files) for _, files in chunks])
     tasks = [[chunks[i] for i in group] for group in balanced(costs, context.defaultParallelism)]

@@ -15,6 +15,7 @@ from compaction_kit.arrow import worker
 from compaction_kit.arrow.refusals import data_schema, has_partition_columns
 from compaction_kit.arrow.staging import Staging, staging_for
 from compaction_kit.arrow.stats import shows_years
+from compaction_kit.arrow.vectors import numbered, row_fields, tracking_columns
 from compaction_kit.arrow.worker import RewriteOutput, RewriteTask, join_parts, rewrite_bins
 from compaction_kit.execute.failures import BinFailed
 from compaction_kit.execute.jobs import run_cancellable
@@ -84,7 +85,8 @@ def _tasks(
 ) -> list[RewriteTask]:
     source, metadata = run.plan.source, run.plan.source.snapshot.metadata
     with_partition_columns = has_partition_columns(run.spark, source.snapshot)
-    schema = data_schema(metadata, with_partition_columns).serialize().to_pybytes()
+    tracking = tracking_columns(metadata)
+    schema = data_schema(metadata, with_partition_columns, tracking).serialize().to_pybytes()
     # The partition columns that outputs have: name in files, name, type.
     columns = [
         (metadata.physical_names[name], name, metadata.column_types[name])
@@ -95,6 +97,8 @@ def _tasks(
     positions = np.concatenate([bin_.positions for bin_ in bins])
     paths, sizes = places(source.paths(positions), run.store).to_pylist(), source.sizes[positions]
     inputs = list(zip(map(run.store.place, paths), sizes.tolist(), strict=True))
+    fields = row_fields(source, positions)
+    by_number = [numbered(one, tracking, run.store) for one in fields]
     costs = sizes + FILE_COST
     even = math.inf
     if staging.may_join:
@@ -103,7 +107,9 @@ def _tasks(
     tasks, end = [], 0
     for bin_, row in zip(bins, values, strict=True):
         start, end = end, end + len(bin_.positions)
-        cuts = [start + cut for cut in _cuts(sizes[start:end], costs[start:end], even)]
+        has_vectors = any("deletionVector" in one for one in fields[start:end])
+        is_plain = not any(map(any, by_number[start:end]))
+        cuts = [start + cut for cut in _cuts(sizes[start:end], costs[start:end], even, is_plain)]
         constants = {key: typed_value(row[key], name, kind, zone) for key, name, kind in columns}
         for part, (first, last) in enumerate(itertools.pairwise(cuts)):
             task = RewriteTask(
@@ -118,6 +124,8 @@ def _tasks(
                 by_id=metadata.is_mapped_by_id,
                 has_years=bool(has_years[first:last].all()),
                 footer={"org.apache.spark.version": run.spark.version},
+                numbered={inputs[i][0]: by_number[i] for i in range(first, last) if any(by_number[i])},
+                with_bounds=has_vectors,
             )
             tasks.append(task)
     return tasks
@@ -169,12 +177,12 @@ def _joined(run: Run, outputs: Sequence[RewriteOutput], tasks: Sequence[RewriteT
     return ready
 
 
-def _cuts(sizes: np.ndarray, costs: np.ndarray, even: float) -> list[int]:
+def _cuts(sizes: np.ndarray, costs: np.ndarray, even: float, is_plain: bool) -> list[int]:
     """Return the bounds of parts of a bin's files that cost about the same: positions from 0 to the end."""
     most = min(int(sizes.sum()) // LEAST_PART, len(sizes))
     total = float(costs.sum())
     parts = min(round(total / even), most)
-    if parts < 2 or sizes.min() >= worker.WHOLE_BYTES:
+    if parts < 2 or (sizes.min() >= worker.WHOLE_BYTES and is_plain):
         return [0, len(sizes)]
     middles = np.cumsum(costs) - costs / 2
     inner = np.searchsorted(middles, np.arange(1, parts) * total / parts)

@@ -15,10 +15,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.arrow import concat, worker
+from compaction_kit.arrow.vectors import tracking_columns
 from compaction_kit.arrow.worker.files import is_there
 from compaction_kit.compat import has_jvm, writes_partition_columns
 from compaction_kit.errors import UnsupportedTableError, reason_of
-from compaction_kit.log.paths import is_remote, is_unreadable, places
+from compaction_kit.log.paths import deletion_vector_file, is_remote, is_unreadable, places
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import BinPlan
@@ -29,8 +30,8 @@ from compaction_kit.storage import Store
 _HARMLESS = frozenset([
     "allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints", "checkpointProtection",
     "clustering", "columnMapping", "deletionVectors", "domainMetadata", "generatedColumns", "identityColumns",
-    "inCommitTimestamp", "invariants", "materializePartitionColumns", "timestampNtz", "v2Checkpoint",
-    "vacuumProtocolCheck",
+    "inCommitTimestamp", "invariants", "materializePartitionColumns", "rowTracking", "timestampNtz",
+    "v2Checkpoint", "vacuumProtocolCheck",
 ])
 # fmt: on
 # The last writer version: its features are named (protocol, "Table Features").
@@ -129,6 +130,8 @@ def refuse_changes(spark: SparkSession, before: Snapshot, after: Snapshot) -> st
         return "it was made anew"
     if reason := _refuse_content(spark, after):
         return f"{reason} now"
+    if tracking_columns(before.metadata) != tracking_columns(metadata):
+        return "row tracking was switched on or off"
     were, are = (has_partition_columns(spark, snapshot) for snapshot in (before, after))
     if are != were:
         return f"data files are {'to have' if are else 'to be without'} the partition columns now"
@@ -140,13 +143,16 @@ def refuse_changes(spark: SparkSession, before: Snapshot, after: Snapshot) -> st
 def refuse_bins(plan: BinPlan) -> dict[int, str]:
     """Return why some of a plan's bins can't be rewritten with pyarrow, by their number."""
     positions, bin_ids = plan.members
-    has_vector = plan.source.to_arrow()["deletion_vector_cardinality"].is_valid().to_numpy()[positions]
+    live = plan.source.snapshot.live["deletion_vector_id"]
+    vector_ids = live.take(pa.array(plan.source.in_snapshot(positions))).to_pylist()
     paths, store = plan.source.paths(positions), plan.source.snapshot.store
     far = "not on a local disk" if store.is_local else "outside of the table's folder"
     reasons: dict[str, Any] = {
         "a file has a path that Delta can't open": is_unreadable(paths),
         f"a file is {far}": is_remote(places(paths, store)),
-        "a file has a deletion vector": has_vector,
+        f"a deletion vector is {far}": [
+            "://" in (deletion_vector_file(vector_id, store) or "") for vector_id in vector_ids
+        ],
     }
     return {int(number): reason for reason, hits in reasons.items() for number in bin_ids[np.asarray(hits)]}
 
@@ -166,6 +172,8 @@ def _refuse_content(spark: SparkSession, snapshot: Snapshot) -> str | None:
         return f"the table needs writer version {protocol.min_writer_version}"
     if unknown := sorted(protocol.writer_features - _HARMLESS):
         return f"the table has the feature {', '.join(unknown)}"
+    if metadata.is_mapped_by_id and tracking_columns(metadata):
+        return "rows are tracked and columns are found by their field ids"
     if len(metadata.schema["fields"]) == len(metadata.partition_columns):
         return "the table has no column besides those it is partitioned by"
     try:
@@ -175,17 +183,20 @@ def _refuse_content(spark: SparkSession, snapshot: Snapshot) -> str | None:
     return None
 
 
-def data_schema(metadata: Metadata, with_partition_columns: bool) -> pa.Schema:
+def data_schema(metadata: Metadata, with_partition_columns: bool, tracking: Iterable[str] = ()) -> pa.Schema:
     """Return the schema of data files that Delta writes: physical names, field ids, partition columns last.
+
+    `tracking` are columns for row tracking.
 
     Raises:
         UnsupportedTableError: A column's type isn't known here.
     """
     fields = {field["name"]: field for field in metadata.schema["fields"]}
     names = [name for name in fields if name not in metadata.partition_columns]
-    if with_partition_columns:
-        names += metadata.partition_columns
-    return pa.schema([_field(fields[name], metadata) for name in names])
+    last = metadata.partition_columns if with_partition_columns else ()
+    tracked = [pa.field(name, pa.int64()) for name in tracking]
+    found, constants = ([_field(fields[name], metadata) for name in some] for some in (names, last))
+    return pa.schema([*found, *tracked, *constants])
 
 
 def has_partition_columns(spark: SparkSession, snapshot: Snapshot) -> bool:

@@ -1,4 +1,4 @@
-"""Statistics of rewritten files, merged from those of their inputs.
+"""Statistics of rewritten files, merged from those of their inputs, or read from files without deleted rows.
 
 Wrong statistics lose rows silently, because readers skip files by them. What isn't known of every file is
 left out: Delta then skips nothing by it (protocol, "Per-file Statistics").
@@ -6,10 +6,11 @@ left out: Delta then skips nothing by it (protocol, "Per-file Statistics").
 
 import contextlib
 import json
+import math
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from compaction_kit.arrow.worker.outputs import Bounds
 from compaction_kit.files import Files
 from compaction_kit.log.protocol import Metadata
 
@@ -29,19 +31,37 @@ _YEARS = re.compile(r"(?!0000)\d{4}-")
 # Stands for a number while JSON is written; no text in stats can hold it by chance.
 _MARK = f"number {uuid.uuid4()} "
 _MARKED = re.compile(f'"{_MARK}([^"]*)"')
+# Delta keeps the first characters of texts; what it puts behind them in a maximum is greater than any other.
+_PREFIX, _GREATEST = 32, "\U0010ffff"
 # Made once: json.loads makes one for each text.
 _DECODER = json.JSONDecoder(parse_float=Decimal)
 
 
 class MergedStats(NamedTuple):
-    """The stats of some files' rows together, as JSON; `num_rows` is None if one of them has no stats."""
+    """The stats of some files' rows together, as JSON; `num_rows` is None if one of them has no stats.
+
+    `indexed` are the columns of which all files have stats.
+    """
 
     num_rows: int | None
     text: str
+    indexed: Sequence[Leaf] = ()
 
-    def of(self, num_rows: int) -> str:
-        """Return the stats of an output: of another number of rows, they aren't to be trusted."""
-        return self.text if num_rows == self.num_rows else json.dumps({"numRecords": num_rows})
+    def of(self, num_rows: int, bounds: Mapping[str, Bounds]) -> str:
+        """Return the stats of an output: of another number of rows, they aren't to be trusted.
+
+        `bounds` are those of the output's columns, by their path in Parquet, if rows were deleted.
+        """
+        if not bounds:
+            return self.text if num_rows == self.num_rows else json.dumps({"numRecords": num_rows})
+        found: dict[str, Any] = {"numRecords": num_rows}
+        for path, kind in self.indexed:
+            if known := bounds.get(".".join(path)):
+                for name, value in zip(("nullCount", "minValues", "maxValues"), known, strict=True):
+                    written = value if name == "nullCount" else _written(kind, value, name == "maxValues")
+                    if written is not None:
+                        _put(found, name, path, written)
+        return _json(found)
 
 
 def data_leaves(metadata: Metadata) -> list[Leaf]:
@@ -66,8 +86,10 @@ def merge_stats(stats: Sequence[str | None], leaves: Sequence[Leaf]) -> MergedSt
     them.
     """
     files = [file for file in map(_parsed, stats) if file is not None]
-    if len(files) < len(stats) or not all(file.get("tightBounds", True) for file in files):
+    if len(files) < len(stats):
         return MergedStats(None, "")
+    if not all(file.get("tightBounds", True) for file in files):
+        return MergedStats(None, "", _indexed(files, leaves))
     counts = [file["numRecords"] for file in files]
     merged: dict[str, Any] = {"numRecords": sum(counts)}
     for path, kind in leaves:
@@ -83,9 +105,7 @@ def merge_stats(stats: Sequence[str | None], leaves: Sequence[Leaf]) -> MergedSt
             # Left out if one lacks, or it isn't sure how they compare.
             with contextlib.suppress(ValueError, TypeError, ArithmeticError):
                 _put(merged, name, path, pick(bounds, key=partial(_sort_key, kind)))
-    # JSON has no decimals: they are written as text, with all their digits, and the quotes taken away.
-    text = json.dumps(merged, default=lambda number: f"{_MARK}{number}")
-    return MergedStats(sum(counts), _MARKED.sub(r"\1", text))
+    return MergedStats(sum(counts), _json(merged), _indexed(files, leaves))
 
 
 def shows_years(source: Files, positions: np.ndarray) -> np.ndarray:
@@ -114,6 +134,35 @@ def _parsed(text: str | None) -> dict[str, Any] | None:
     except (ValueError, ArithmeticError, RecursionError):
         return None
     return stats if isinstance(stats, dict) and isinstance(stats.get("numRecords"), int) else None
+
+
+def _indexed(files: Sequence[Mapping[str, Any]], leaves: Sequence[Leaf]) -> list[Leaf]:
+    """Return the columns of which all files have the number of nulls."""
+    return [leaf for leaf in leaves if all(isinstance(_value(f, "nullCount", leaf[0]), int) for f in files)]
+
+
+def _json(stats: Mapping[str, Any]) -> str:
+    # JSON has no decimals: they are written as text, with all their digits, and the quotes taken away.
+    return _MARKED.sub(r"\1", json.dumps(stats, default=lambda number: f"{_MARK}{number}"))
+
+
+def _written(kind: Any, value: Any, is_max: bool) -> Any:
+    """Return a bound as Delta writes it to stats (StatisticsCollection); None if it writes none."""
+    match kind, value:
+        case "boolean" | "binary", _:
+            return None
+        case "string", str() if len(value) > _PREFIX and is_max:
+            return value[:_PREFIX] + _GREATEST if value[_PREFIX] < _GREATEST else None
+        case "string", str():
+            return value[:_PREFIX]
+        case _, datetime():
+            # Readers add a millisecond to a maximum.
+            return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        case _, date():
+            return value.isoformat()
+        case _, float() if math.isinf(value):
+            return "Infinity" if value > 0 else "-Infinity"
+    return value
 
 
 def _value(file: Mapping[str, Any], name: str, path: Sequence[str]) -> Any:

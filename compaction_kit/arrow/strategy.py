@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 from compaction_kit.arrow.job import Bin, PartitionValues, partition_values, rewritten
 from compaction_kit.arrow.refusals import refuse_bins, refuse_changes, refuse_table
 from compaction_kit.arrow.stats import MergedStats, data_leaves, merge_stats
-from compaction_kit.arrow.worker import RewriteOutput
+from compaction_kit.arrow.vectors import row_fields
+from compaction_kit.arrow.worker import WHOLE_BYTES, RewriteOutput
 from compaction_kit.execute.commits import as_add, settings
 from compaction_kit.execute.delta import OptimizeTransaction, is_conflict
 from compaction_kit.execute.failures import BinFailed, TableChanged
@@ -30,6 +31,7 @@ from compaction_kit.execute.work import Run, Strategy
 from compaction_kit.files import Files
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.log.paths import log_path
+from compaction_kit.log.snapshot import file_keys
 from compaction_kit.storage import Store
 from compaction_kit.text import format_count
 from compaction_kit.verify import Fingerprint
@@ -77,6 +79,7 @@ class _Inputs:
     stats: MergedStats
     sizes: list[int]
     removes: list[str]
+    num_vectors: int
 
 
 class _ArrowRun:
@@ -119,8 +122,9 @@ class _ArrowRun:
         snapshot = run.log.snapshot(version)
         if reason := refuse_changes(run.spark, source.snapshot, snapshot):
             raise TableChanged(reason)
-        whole = snapshot.live.filter(pc.is_null(snapshot.live["deletion_vector_id"]))["path"].combine_chunks()
-        live = [pc.is_in(source.paths(bin_.positions), value_set=whole).to_numpy() for bin_ in bins]
+        now, planned = file_keys(snapshot.live), file_keys(source.snapshot.live)
+        is_live = pc.is_in(planned, value_set=now).to_numpy(zero_copy_only=False)
+        live = [is_live[source.in_snapshot(bin_.positions)] for bin_ in bins]
         trimmed = [Bin(bin_.number, bin_.positions[part]) for bin_, part in zip(bins, live, strict=True)]
         return [bin_ for bin_ in trimmed if len(bin_.positions) > 1]
 
@@ -226,15 +230,21 @@ def _inputs(source: Files, bins: Sequence[Bin]) -> dict[int, _Inputs]:
     stats = source.snapshot.stats.take(pa.array(source.in_snapshot(positions))).to_pylist()
     sizes, values = source.sizes[positions].tolist(), partition_values(source, positions)
     same = {"deletionTimestamp": int(time.time() * 1000), "dataChange": False, "extendedFileMetadata": True}
+    paths, fields = source.paths(positions).to_pylist(), row_fields(source, positions)
     removes = [
-        json.dumps({"remove": {"path": path, **same, "partitionValues": row, "size": size_bytes}})
-        for path, row, size_bytes in zip(source.paths(positions).to_pylist(), values, sizes, strict=True)
+        json.dumps({"remove": {"path": path, **same, "partitionValues": row, "size": size_bytes, **more}})
+        for path, row, size_bytes, more in zip(paths, values, sizes, fields, strict=True)
     ]
     found, end = {}, 0
     for bin_ in bins:
         start, end = end, end + len(bin_.positions)
-        merged = merge_stats(stats[start:end], leaves)
-        found[bin_.number] = _Inputs(values[start], merged, sizes[start:end], removes[start:end])
+        merged, own = merge_stats(stats[start:end], leaves), sizes[start:end]
+        marked = ["deletionVector" in one for one in fields[start:end]]
+        if any(size >= WHOLE_BYTES and not has_one for size, has_one in zip(own, marked, strict=True)):
+            # Row groups may be copied, and some writers' bounds don't count NaN.
+            known = [leaf for leaf in merged.indexed if leaf[1] not in ("float", "double")]
+            merged = merged._replace(indexed=known)
+        found[bin_.number] = _Inputs(values[start], merged, own, removes[start:end], sum(marked))
     return found
 
 
@@ -249,7 +259,7 @@ def _file_actions(store: Store, done: Iterable[tuple[_Inputs, RewriteOutput]]) -
                 "size": output.size_bytes,
                 "modificationTime": output.modification_time,
                 "dataChange": False,
-                "stats": inputs.stats.of(output.num_rows),
+                "stats": inputs.stats.of(output.num_rows, output.bounds),
             }
             actions.append(json.dumps({"add": add}))
         actions += inputs.removes
@@ -271,5 +281,5 @@ def _metrics(done: Sequence[tuple[_Inputs, RewriteOutput]]) -> dict[str, int]:
         "p50FileSize": added[count // 2],
         "p75FileSize": added[count * 3 // 4],
         "maxFileSize": added[-1],
-        "numDeletionVectorsRemoved": 0,
+        "numDeletionVectorsRemoved": sum(inputs.num_vectors for inputs, _ in done),
     }

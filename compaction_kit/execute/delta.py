@@ -26,6 +26,8 @@ _METADATA = {
     "partitionColumns": [],
     "configuration": {},
 }
+# Where rows are tracked, Delta reads no file without them; the commit gives them to new files.
+_ROW_IDS = {"baseRowId": 0, "defaultRowCommitVersion": 0}
 # With it Delta need not look for protocol and metadata, which takes a Spark job.
 _CHECKSUM = {"tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol": 1}
 
@@ -57,7 +59,7 @@ def rows_of(
     snapshot = log.update(False, nothing, nothing)
     if version is not None:
         snapshot = snapshot_at(spark, log, version, nothing)
-    actions = _parsed(spark, map(json.dumps, adds))
+    actions = _parsed(spark, (json.dumps({"add": _ROW_IDS | add["add"]}) for add in adds))
     return DataFrame(log.createDataFrame(snapshot, actions, False, nothing), spark)
 
 
@@ -102,7 +104,10 @@ class OptimizeTransaction:
         predicates = [session.sessionState().sqlParser().parseExpression(where)] if where else []
         optimize = java_class(self._spark, f"{_DELTA}.DeltaOperations$Optimize")
         operation = optimize(utils.toSeq(predicates), utils.toSeq([]), False, _nothing(self._spark), False)
-        return int(self._transaction.commit(_parsed(self._spark, actions), operation))
+        tracking = getattr(java_class(self._spark, f"{_DELTA}.RowTracking$"), "MODULE$")
+        # On tables that track rows, they say that rows keep their ids.
+        tags = tracking.addPreservedRowTrackingTagIfNotSet(self._transaction.snapshot(), utils.toScalaMap({}))
+        return int(self._transaction.commit(_parsed(self._spark, actions), operation, tags))
 
 
 def _nothing(spark: SparkSession) -> Any:

@@ -34,12 +34,18 @@ FIELDS = {
     "deletion_vector_storage": ("deletionVector.storageType", pa.string()),
     "deletion_vector_path": ("deletionVector.pathOrInlineDv", pa.string()),
     "deletion_vector_offset": ("deletionVector.offset", pa.int64()),
+    "deletion_vector_size": ("deletionVector.sizeInBytes", pa.int64()),
     "deletion_vector_cardinality": ("deletionVector.cardinality", pa.int64()),
+    "base_row_id": ("baseRowId", pa.int64()),
+    "default_row_commit_version": ("defaultRowCommitVersion", pa.int64()),
     "stats": ("stats", pa.string()),
     "clustering_provider": ("clusteringProvider", pa.string()),
     "stats_num_records": ("stats_parsed.numRecords", pa.int64()),
 }
 _VECTOR = ("deletion_vector_storage", "deletion_vector_path", "deletion_vector_offset")
+# The descriptor of a deletion vector, and what rows have without row ids and versions of their own.
+_ROWS = ("base_row_id", "default_row_commit_version")
+REMOVAL_FIELDS = (*_VECTOR, "deletion_vector_size", "deletion_vector_cardinality", *_ROWS)
 CORE = ("path", "size_bytes", *_VECTOR)
 DETAILS = ("modification_time", "deletion_timestamp", "data_change", "deletion_vector_cardinality")
 # Rows in a run, on average, from which on slices are faster than picking row by row.

@@ -21,7 +21,7 @@ from compaction_kit.storage import Store
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _RFC1924 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
-_TO_RFC1924 = bytes.maketrans(_Z85, _RFC1924)
+TO_RFC1924 = bytes.maketrans(_Z85, _RFC1924)
 _UUID_LENGTH = 20
 # Scheme, authority (null if there is none) and path of a URI.
 _URI = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):(?=/))?(?://([^/]*))?(.*)", re.DOTALL)
@@ -112,7 +112,7 @@ def deletion_vector_file(vector_id: str | None, store: Store) -> str | None:
     if vector_id[0] == "p":
         return _place(_canonical(body), store)
     try:
-        encoded = body[-_UUID_LENGTH:].encode().translate(_TO_RFC1924)
+        encoded = body[-_UUID_LENGTH:].encode().translate(TO_RFC1924)
         name = f"deletion_vector_{uuid.UUID(bytes=base64.b85decode(encoded))}.bin"
     except ValueError:
         raise CorruptLogError(

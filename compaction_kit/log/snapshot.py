@@ -11,7 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.errors import DAMAGE, CorruptLogError, first_line
-from compaction_kit.log.actions import CORE, DETAILS, PARTITION, TAG, column, field_of, file_actions, picked
+from compaction_kit.log.actions import (
+    CORE,
+    DETAILS,
+    PARTITION,
+    REMOVAL_FIELDS,
+    TAG,
+    column,
+    field_of,
+    file_actions,
+    picked,
+)
 from compaction_kit.log.listing import Segment
 from compaction_kit.log.paths import one_array
 from compaction_kit.log.protocol import Metadata, Protocol, check_readable
@@ -91,20 +101,28 @@ class Snapshot:
         columns = self._read(actions, [field_of(name)[1] for name in names.values()], read)
         return pa.table([*actions.columns, *columns], [*actions.column_names, *names])
 
+    def details(self, names: Sequence[str]) -> pa.Table:
+        """Read more fields of the live files' add actions; `names` as in `log.actions`."""
+
+        def read(source: Source) -> list[pa.Array]:
+            raw = source.rows(names)
+            return [column(raw, "add", name) for name in names]
+
+        return pa.table(self._read(self.live, [field_of(name)[1] for name in names], read), names)
+
     @cached_property
     def clustering_tags(self) -> pa.Table:
         """What OPTIMIZE noted of each live file when it clustered the table; nulls where it did not.
 
         Columns: cube_id, cube_columns (the clustering columns as JSON), clustering_provider (string).
         """
-        names = [f"{TAG}ZCUBE_ID", f"{TAG}ZCUBE_ZORDER_BY", "clustering_provider"]
+        found = self.details([f"{TAG}ZCUBE_ID", f"{TAG}ZCUBE_ZORDER_BY", "clustering_provider"])
+        return found.rename_columns(["cube_id", "cube_columns", "clustering_provider"])
 
-        def tags(source: Source) -> list[pa.Array]:
-            raw = source.rows(names)
-            return [column(raw, "add", name) for name in names]
-
-        columns = self._read(self.live, [pa.string()] * len(names), tags)
-        return pa.table(columns, ["cube_id", "cube_columns", "clustering_provider"])
+    @cached_property
+    def removal_fields(self) -> pa.Table:
+        """The fields of each live file's add action that its remove action repeats; see `REMOVAL_FIELDS`."""
+        return self.details(REMOVAL_FIELDS)
 
     def _read(
         self, actions: pa.Table, types: Sequence[pa.DataType], read: Callable[[Source], list[pa.Array]]

@@ -77,9 +77,9 @@ def test_columns_that_duckdb_would_read_otherwise_are_read_by_spark(
     assert told in result.proof_reason
 
 
-def test_deletion_vectors_are_read_by_spark(spark: SparkSession, copy_of: CopyOf, lived: Path) -> None:
+def test_files_with_deletion_vectors_are_read(spark: SparkSession, copy_of: CopyOf, lived: Path) -> None:
     result = compacted(copy_of(lived), "optimize")
-    assert (readers_of(result), result.proof_reason) == (("Spark",), "a file has a deletion vector")
+    assert (readers_of(result), result.proof_reason) == (("DuckDB",), "")
 
 
 def test_dates_of_the_old_calendar_are_read_by_spark(

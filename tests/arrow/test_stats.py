@@ -83,7 +83,7 @@ def loaded(text: str) -> Row:
 @given(FILES)
 def test_merged_stats_are_those_of_all_rows_together(files: list[list[Row]]) -> None:
     rows = [row for file in files for row in file]
-    merged = merge_stats([stats_of(file) for file in files], LEAVES).of(len(rows))
+    merged = merge_stats([stats_of(file) for file in files], LEAVES).of(len(rows), {})
     assert loaded(merged) == loaded(stats_of(rows))
 
 
@@ -95,7 +95,7 @@ def test_what_one_file_does_not_say_is_left_out(files: list[list[Row]], data: st
     column = data.draw(st.sampled_from("isd"))
     lacking = data.draw(st.integers(0, len(files) - 1))
     was_there = texts[lacking][kind].pop(column, None) is not None
-    merged = loaded(merge_stats([dumped(text) for text in texts], LEAVES).of(len(rows)))
+    merged = loaded(merge_stats([dumped(text) for text in texts], LEAVES).of(len(rows), {}))
     expected = loaded(stats_of(rows))
     if was_there:
         expected[kind].pop(column, None)
@@ -114,7 +114,7 @@ def test_what_one_file_does_not_say_is_left_out(files: list[list[Row]], data: st
 def test_without_a_sound_word_of_every_file_rows_alone_are_counted(other: str | None) -> None:
     """The last one counts other rows than were written."""
     whole = '{"numRecords":2,"minValues":{"i":1},"maxValues":{"i":2},"nullCount":{"i":0}}'
-    assert json.loads(merge_stats([whole, other], LEAVES).of(4)) == {"numRecords": 4}
+    assert json.loads(merge_stats([whole, other], LEAVES).of(4, {})) == {"numRecords": 4}
 
 
 @pytest.mark.parametrize("kind", ["double", "float"])
@@ -124,7 +124,7 @@ def test_nan_is_the_greatest_as_spark_has_it(kind: str) -> None:
         json.dumps({"numRecords": 1, "minValues": {"c": v}, "maxValues": {"c": v}, "nullCount": {"c": 0}})
         for v in ("NaN", 1.5, "Infinity", "-Infinity")
     ]
-    merged = json.loads(merge_stats(texts, leaves).of(4))
+    merged = json.loads(merge_stats(texts, leaves).of(4, {}))
     assert (merged["minValues"], merged["maxValues"]) == ({"c": "-Infinity"}, {"c": "NaN"})
 
 
@@ -146,7 +146,7 @@ def test_values_that_do_not_surely_compare_have_no_bounds(kind: str, low: Any, h
         json.dumps({"numRecords": 1, "minValues": {"c": v}, "maxValues": {"c": v}, "nullCount": {"c": 0}})
         for v in (low, high)
     ]
-    assert json.loads(merge_stats(texts, leaves).of(2)) == {
+    assert json.loads(merge_stats(texts, leaves).of(2, {})) == {
         "numRecords": 2,
         "nullCount": {"c": 0},
     }
@@ -159,7 +159,7 @@ def test_times_compare_as_moments_and_are_told_as_they_were_written() -> None:
         json.dumps({"numRecords": 1, "minValues": {"t": v}, "maxValues": {"t": v}, "nullCount": {"t": 0}})
         for v in (late, early)
     ]
-    merged = json.loads(merge_stats(texts, leaves).of(2))
+    merged = json.loads(merge_stats(texts, leaves).of(2, {}))
     assert (merged["minValues"], merged["maxValues"]) == ({"t": early}, {"t": late})
 
 

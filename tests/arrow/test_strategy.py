@@ -28,7 +28,6 @@ from compaction_kit.errors import (
 from compaction_kit.execute import CompactionResult, Progress
 from compaction_kit.execute.delta import OptimizeTransaction
 from tests import folders, handmade
-from tests.conftest import CopyOf
 from tests.execute.meanwhile import changed_metadata, once_rewriting
 from tests.folders import data_files
 from tests.handmade import actions_of
@@ -141,24 +140,6 @@ def test_typed_odd_and_null_partitions_are_written_where_they_belong(
     assert_done_as_planned(tmp_path, plan, result)
     found = [add["partitionValues"] for add in actions_of(tmp_path, 1, "add")]
     assert sorted(map(str, found)) == sorted(map(str, expected))
-
-
-def test_partitions_with_vectors_go_to_optimize_and_are_told(
-    spark: SparkSession, copy_of: CopyOf, lived: Path
-) -> None:
-    folder = copy_of(lived)
-    table = open_table(folder)
-    plan = table.plan_compaction()
-    has_vectors = pc.greater(plan.bins["num_deletion_vectors"], 0)
-    with_vector = plan.bins.filter(has_vectors)["bin_id"].to_pylist()
-    assert (len(with_vector), plan.num_bins) == (1, 2)
-    result = plan.run(strategy="arrow")
-    assert result.refusals == dict.fromkeys(with_vector, "a file has a deletion vector")
-    assert (result.as_planned, result.num_bins, result.verified) == (True, 2, True)
-    assert result.batches["strategy"].to_pylist() == ["arrow", "optimize"]
-    assert result.batches["num_files_added"].to_pylist() == [1, 1]
-    assert "to OPTIMIZE" in result.summary()
-    assert table.plan_compaction().is_empty
 
 
 def test_a_file_that_is_gone_fails_in_one_sentence_and_leaves_nothing(

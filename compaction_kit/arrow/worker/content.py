@@ -6,19 +6,23 @@ and nulls in lists and structs.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from pyarrow.fs import FileSystem
 
+from compaction_kit.arrow.worker.bitmaps import numbers_in
 from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.arrow.worker.inputs import legacy_sign
 from compaction_kit.arrow.worker.rewrite import first_line, spare_modules
+from compaction_kit.arrow.worker.vectors import Vector, read_vectors
 
 _SALT = 0x5EED
 # No column is called so.
-_PATH = "path of the file, for compaction_kit"
+_PATH, _ROW = "path of the file, for compaction_kit", "number of the row, for compaction_kit"
+_DELETED = "deleted rows"
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "threads": 1,
     "memory_limit": "1GB",
@@ -46,8 +50,8 @@ _TYPES = {
 }
 
 
-# A side, and files: for each the number of its partition, its place and its bytes.
-Chunk = tuple[int, Sequence[tuple[int, str, int]]]
+# A side, and files: for each the number of its partition, its place, its bytes and its deletion vector.
+Chunk = tuple[int, Sequence[tuple[Any, ...]]]
 
 
 class Content(NamedTuple):
@@ -91,22 +95,41 @@ def read_content(
             # INT96 names no time zone, and is in this one.
             connection.execute("SET TimeZone = 'UTC'")
             for side, found in chunks:
-                sizes = [(place, size) for _, place, size in found]
+                sizes = [(place, size) for _, place, size, _ in found]
                 with storage.on_disk(sizes) as paths:
                     partition_of = {path: one[0] for path, one in zip(paths, found, strict=True)}
-                    for content in _contents(connection, partition_of, columns):
+                    vectors = {
+                        path: Vector(*one[3]) for path, one in zip(paths, found, strict=True) if one[3]
+                    }
+                    if vectors:
+                        connection.register(_DELETED, _deleted(vectors, storage))
+                    for content in _contents(connection, partition_of, columns, bool(vectors)):
                         yield tuple(content._replace(side=side))
                 report(sum(size for _, size in sizes))
     except Exception as error:
         yield tuple(Content(failure=f"DuckDB can't read them ({type(error).__name__}: {first_line(error)})"))
 
 
-def _contents(connection: Any, partition_of: dict[str, int], columns: pa.Schema) -> Iterator[Content]:
+def _deleted(vectors: Mapping[str, Vector], storage: Storage) -> pa.Table:
+    """Return the deleted rows of files, by the path of each and the row's number."""
+    rows = [numbers_in(data) for data in read_vectors(vectors, storage).values()]
+    counts = [len(numbers) for numbers in rows]
+    if counts != [vector.cardinality for vector in vectors.values()]:
+        raise ValueError("a deletion vector deletes more or fewer rows than the log says")
+    paths = pa.DictionaryArray.from_arrays(
+        np.repeat(np.arange(len(rows), dtype=np.int32), counts), [*vectors]
+    )
+    return pa.table([paths, np.concatenate(rows)], [_PATH, _ROW])
+
+
+def _contents(
+    connection: Any, partition_of: dict[str, int], columns: pa.Schema, has_deleted: bool
+) -> Iterator[Content]:
     paths = list(partition_of)
     _check_calendar(connection, paths, columns)
     _check_lists(connection, paths, columns)
     sums: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
-    for path, *values in connection.execute(content_query(columns), [paths]).fetchall():
+    for path, *values in connection.execute(content_query(columns, has_deleted), [paths]).fetchall():
         total = sums[partition_of[path]]
         total[:] = [a + int(b) for a, b in zip(total, values, strict=True)]
     for partition, (num_rows, first, second) in sums.items():
@@ -151,10 +174,11 @@ def _has_time(kind: pa.DataType) -> bool:
     return pa.types.is_temporal(kind) or any(map(_has_time, inner))
 
 
-def content_query(columns: pa.Schema) -> str:
+def content_query(columns: pa.Schema, has_deleted: bool = False) -> str:
     """Return SQL with one parameter, a list of paths, for each path's number of rows and sums of two hashes.
 
-    Columns that a file lacks are null, as for Delta's readers.
+    Columns that a file lacks are null, as for Delta's readers. `has_deleted`: `_DELETED` has rows that
+    don't count.
     """
     path = _quoted(_PATH)
     values = [part for field in columns for part in _parts(_quoted(field.name), field.type)]
@@ -163,7 +187,14 @@ def content_query(columns: pa.Schema) -> str:
         "default_value: NULL}"
         for field in columns
     )
-    source = f"read_parquet(?, hive_partitioning=false, filename={_text(_PATH)}, schema=MAP{{{wanted}}})"
+    numbers = ", file_row_number=true" if has_deleted else ""
+    source = (
+        f"read_parquet(?, hive_partitioning=false, filename={_text(_PATH)}{numbers}, schema=MAP{{{wanted}}})"
+    )
+    if has_deleted:
+        deleted = _quoted(_DELETED)
+        source += f" files ANTI JOIN {deleted} ON files.{path} = {deleted}.{path} AND "
+        source += f"files.file_row_number = {deleted}.{_quoted(_ROW)}"
     rows = f"SELECT {path}, hash({', '.join(values)}) AS row_hash FROM {source}"
     # Hashed once more: the hash of several values is an XOR of those of each, and sums of such are the same
     # for some rows of which values were swapped.

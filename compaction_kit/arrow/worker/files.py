@@ -130,6 +130,16 @@ class Storage:
         if self.is_local and os.path.exists(checksum_path(source)):
             write_checksums(place)
 
+    def spans(self, spans: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
+        """Read parts of files, given by place, offset and number of bytes."""
+
+        def read(span: tuple[str, int, int]) -> bytes:
+            place, offset, size_bytes = span
+            with self.open(place) as file:
+                return file.read_at(size_bytes, offset)
+
+        return _in_turn(read, spans, (size for *_, size in spans), self._threads, self._ahead_bytes)
+
     @contextlib.contextmanager
     def on_disk(self, inputs: Sequence[Input]) -> Iterator[list[str]]:
         """Give local paths of files, of objects those of copies that are deleted at the end."""

@@ -8,12 +8,14 @@ where they are stored so; texts that are far larger than their dictionaries are 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from compaction_kit.arrow.worker.columns import Columns, Refused, all_leaves, fitted
 from compaction_kit.arrow.worker.files import Input, Storage
+from compaction_kit.arrow.worker.vectors import Numbered, Vector, live_rows, read_bitmaps, with_row_ids
 
 # Files whose rows take no more are decoded at once, those of others in batches of about these bytes.
 DECODED_AT_ONCE, BATCH_BYTES = 128 << 20, 8 << 20
@@ -73,9 +75,19 @@ class FileReader:
 
     codec: Codec
 
-    def __init__(self, columns: Columns, storage: Storage, has_years: bool = True):
-        """`has_years` says that the log's statistics show timestamps of the years 1 to 9999 alone."""
+    def __init__(
+        self,
+        columns: Columns,
+        storage: Storage,
+        has_years: bool,
+        numbered: Mapping[str, Numbered],
+    ):
+        """`has_years` says that the log's statistics show timestamps of the years 1 to 9999 alone.
+
+        `numbered` are files with a deletion vector or tracked rows, by their place.
+        """
         self._columns, self._storage, self._has_years = columns, storage, has_years
+        self._numbered = numbered
         self._wanted: list[str] = []
         self._leaves: list[_Leaf] = []
         # None for all of a file's columns.
@@ -86,23 +98,31 @@ class FileReader:
         self._footer: dict[bytes, bytes] | None = None
 
     def tables(self, inputs: Sequence[Input]) -> Iterator[pa.Table]:
-        """Yield the rows of files, in order, with the table's columns that each file has.
+        """Yield the rows of files that aren't deleted, in order, with the table's columns that each file has.
 
         Raises:
             Refused: A file can't be rewritten faithfully.
             TextsFound: Texts are far larger than their dictionaries, and don't stay in them.
             OSError, ArrowException: A file can't be read.
         """
+        numbered = {path: self._numbered[path] for path, _ in inputs if path in self._numbered}
+        vectors = {path: Vector(*vector) for path, (vector, _) in numbered.items() if vector}
+        bitmaps = read_bitmaps(vectors, self._storage) if vectors else {}
         for path, data in self._storage.loaded(inputs):
             try:
                 with self.opened(path, data) as file:
                     count = 0
+                    deleted = np.asarray(bitmaps[path].to_array(), np.int64) if path in bitmaps else None
                     for table in self._rows(path, data, file):
+                        if path in numbered and numbered[path][1]:
+                            table = with_row_ids(table, numbered[path][1], count)
                         count += len(table)
-                        yield table
+                        yield table if deleted is None else live_rows(table, deleted, count - len(table))
                     if count != file.metadata.num_rows:
                         promised = file.metadata.num_rows
                         raise OSError(f"{path} has {promised} rows by its footer, and {count} were read")
+                    if deleted is not None and (deleted >= count).any():
+                        raise OSError(f"{path} has {count} rows, and its deletion vector deletes others")
             except (OSError, pa.ArrowException) as error:
                 # pyarrow doesn't say of which file.
                 raise error if path in str(error) else OSError(f"{path} can't be read: {error}") from error

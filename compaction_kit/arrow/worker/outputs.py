@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +22,8 @@ AT_ONCE_BYTES, AT_ONCE_ROWS = 4 << 20, 64 << 20
 _LACKING_BYTES = 8
 # Rows by which to choose between dictionaries and plain values: Spark's writer looks at its first page.
 _SAMPLE_ROWS = 20_000
+# The number of nulls in a column, and its least and its greatest value; None for those that aren't known.
+Bounds = tuple[int, Any, Any]
 
 
 class FloatsFound(Exception):
@@ -133,6 +136,32 @@ def write_file(
         with storage.create(path) as file:
             file.write(buffer.getvalue())
     return num_rows
+
+
+def read_bounds(metadata: pq.FileMetaData) -> dict[str, Bounds]:
+    """Return the bounds of leaf columns, by their path in Parquet, from the statistics of all row groups."""
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+    found = {
+        path: _bounds([group.column(number).statistics for group in groups])
+        for number, path in enumerate(paths)
+        # Else they are a column a.b and the field b of a struct a.
+        if paths.count(path) == 1
+    }
+    return {path: bounds for path, bounds in found.items() if bounds is not None}
+
+
+def _bounds(chunks: list[pq.Statistics | None]) -> Bounds | None:
+    known = [chunk for chunk in chunks if chunk is not None and chunk.has_null_count]
+    if len(known) < len(chunks):
+        return None
+    null_count = sum(chunk.null_count for chunk in known)
+    full = [chunk for chunk in known if chunk.num_values]
+    # Some timestamps have no equal in Python.
+    with contextlib.suppress(ValueError, OverflowError, NotImplementedError):
+        if full and all(chunk.has_min_max for chunk in full):
+            return null_count, min(chunk.min for chunk in full), max(chunk.max for chunk in full)
+    return null_count, None, None
 
 
 def nan_columns(table: pa.Table) -> set[str]:

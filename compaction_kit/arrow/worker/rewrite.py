@@ -20,7 +20,8 @@ from compaction_kit.arrow.concat import CannotConcatenate, concatenate
 from compaction_kit.arrow.worker.columns import Columns, Refused, has_constants
 from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.arrow.worker.inputs import FileReader, TextsFound
-from compaction_kit.arrow.worker.outputs import FloatsFound, row_groups, write_file
+from compaction_kit.arrow.worker.outputs import Bounds, FloatsFound, read_bounds, row_groups, write_file
+from compaction_kit.arrow.worker.vectors import Numbered
 
 # Row groups of at least these bytes are copied as they are: larger ones would gain little.
 WHOLE_BYTES = 8 << 20
@@ -44,6 +45,8 @@ class RewriteTask(NamedTuple):
         by_id: Whether readers match columns by field id and not by name.
         has_years: Whether the log's statistics show that all timestamps are of the years 1 to 9999.
         footer: The output's key-value metadata.
+        numbered: Inputs with a deletion vector or tracked rows, by their place.
+        with_bounds: Whether to return the output's bounds, because the bin has deleted rows.
     """
 
     number: int
@@ -57,6 +60,8 @@ class RewriteTask(NamedTuple):
     by_id: bool
     has_years: bool
     footer: dict[str, str]
+    numbered: Mapping[str, Numbered] = {}
+    with_bounds: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -68,7 +73,7 @@ class RewriteOutput(NamedTuple):
     """The output of a task or a bin; if there is none, `refusal` or `failure` says why.
 
     `start` and `end` are in seconds since 1970, `modification_time` in milliseconds; `peak_bytes` is
-    the most memory that the worker has held in its life.
+    the most memory that the worker has held in its life, and `bounds` are those of leaf columns.
     """
 
     number: int
@@ -82,6 +87,7 @@ class RewriteOutput(NamedTuple):
     peak_bytes: int = 0
     refusal: str | None = None
     failure: str | None = None
+    bounds: Mapping[str, Bounds] = {}
 
 
 def rewrite_bins(
@@ -159,6 +165,9 @@ def _output_of(task: RewriteTask, storage: Storage, work: Callable[[], tuple[str
         storage.finish(path, task.inputs[0][0])
         size_bytes, modified = storage.status(path)
         done = done._replace(path=path, num_rows=num_rows, size_bytes=size_bytes, modification_time=modified)
+        if task.with_bounds:
+            with storage.open(path) as file:
+                done = done._replace(bounds=read_bounds(pq.read_metadata(file)))
     except Refused as error:
         done = done._replace(refusal=first_line(error))
     except Exception as error:
@@ -220,16 +229,14 @@ def rewrite(
     """
     storage, columns = storage or Storage(), columns or _columns(task)
     constants = [pa.array([value], columns.output.field(name).type) for name, value in task.constants.items()]
-    reader = FileReader(columns, storage, task.has_years)
+    reader = FileReader(columns, storage, task.has_years, task.numbered)
     paths = [path for path, _ in task.inputs]
-    if storage.is_local and min(size for _, size in task.inputs) >= WHOLE_BYTES:
+    may_copy = storage.is_local and len(task.numbered) < len(paths)
+    if may_copy and min(size for _, size in task.inputs) >= WHOLE_BYTES:
         # What can't be copied can be decoded.
         with contextlib.suppress(CannotConcatenate):
             if _are_whole(paths, reader, columns.plain, constants):
-                for path in paths:
-                    storage.check(path)
-                output = _unique(task.output, reader.codec.suffix)
-                return output, concatenate(paths, output, task.footer)
+                return _copied(task, storage, columns, reader.codec.suffix)
     floats = FloatsFound(set(), set())
     while True:
         output = ""
@@ -256,10 +263,27 @@ def rewrite(
             # So are the types of columns.
             storage.delete(output)
             columns = columns.leaving(found.columns)
-            reader = FileReader(columns, storage, task.has_years)
+            reader = FileReader(columns, storage, task.has_years, task.numbered)
         except BaseException:
             storage.delete(output)
             raise
+
+
+def _copied(task: RewriteTask, storage: Storage, columns: Columns, suffix: str) -> tuple[str, int]:
+    """Write files to one by copying row groups; those with deleted rows are rewritten before."""
+    paths, own = [], []
+    try:
+        for path, size in task.inputs:
+            if path in task.numbered:
+                path, _ = rewrite(task._replace(inputs=[(path, size)]), storage, columns)
+                own.append(path)
+            storage.check(path)
+            paths.append(path)
+        output = _unique(task.output, suffix)
+        return output, concatenate(paths, output, task.footer)
+    finally:
+        for path in own:
+            storage.delete(path)
 
 
 def _are_whole(

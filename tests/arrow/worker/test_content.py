@@ -16,10 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
+from compaction_kit.arrow.vectors import found_vector
 from compaction_kit.arrow.worker import Content, read_content
+from compaction_kit.storage import LocalStore
 from compaction_kit.verify import fingerprint
+from tests import handmade
 from tests.chance import examples
 
 Rows = list[tuple[Any, ...]]
@@ -144,10 +148,40 @@ def write(path: Path, schema: pa.Schema, rows: Rows, **options: Any) -> Path:
 def by_duckdb(schema: pa.Schema, *sides: list[Path]) -> list[Content]:
     """What DuckDB reads in each set of files."""
     chunks = [
-        (side, [(0, str(path), path.stat().st_size) for path in paths]) for side, paths in enumerate(sides)
+        (side, [(0, str(path), path.stat().st_size, None) for path in paths])
+        for side, paths in enumerate(sides)
     ]
     found = read_content(chunks, schema.serialize().to_pybytes(), lambda _: None, None)
     return [Content(*content) for content in found]
+
+
+@pytest.mark.parametrize("kind", ["inline", "stored"])
+def test_deleted_rows_do_not_count_and_no_others_are_left_out(tmp_path: Path, kind: str) -> None:
+    """Also of two files that are read together, of which one has no vector."""
+    schema = pa.schema([("row", pa.int64()), ("path", pa.string())])
+    rows = [(i, f"text {i}") for i in range(5_000)]
+    deleted = [0, 7, 2_047, 2_048, 4_999]
+    bitmap = BitMap64(deleted).serialize(), len(deleted)
+    found = handmade.inline_bitmap(*bitmap)
+    if kind == "stored":
+        (found,) = handmade.stored_vectors(tmp_path, [bitmap])
+    vector = tuple(found_vector(found, LocalStore(str(tmp_path))))
+    whole = write(tmp_path / "whole.parquet", schema, rows, row_group_size=1_000)
+    other = write(tmp_path / "other.parquet", schema, rows[:10])
+    live = write(tmp_path / "live.parquet", schema, [row for row in rows if row[0] not in deleted])
+
+    def read(*files: tuple[Path, object]) -> Content:
+        chunk = 0, [(0, str(path), path.stat().st_size, one) for path, one in files]
+        (content,) = read_content([chunk], schema.serialize().to_pybytes(), lambda _: None, None)
+        return Content(*content)
+
+    expected = read((live, None), (other, None))
+    assert (expected.num_rows, expected.failure) == (5_005, "")
+    assert read((whole, vector), (other, None)) == expected
+    assert read((whole, None), (other, None)) != expected
+    assert read((whole, None), (other, vector)) != expected
+    wrong = (*vector[:-1], 4)
+    assert "deletes more or fewer rows than the log says" in read((whole, wrong)).failure
 
 
 def is_same(schema: pa.Schema, one: list[Path], other: list[Path]) -> bool:

@@ -1,0 +1,100 @@
+"""What goes by the numbers of a file's rows: deletion vectors and row ids.
+
+Protocol, "Deletion Vector Format" and "Row Tracking".
+"""
+
+import zlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compaction_kit.arrow.worker.columns import Refused
+from compaction_kit.arrow.worker.files import Storage
+
+_MAGIC = (1681511377).to_bytes(4, "little")
+# Before a bitmap in a file is its length, after it its CRC-32, both big-endian.
+_LENGTH = _CHECKSUM = 4
+
+
+class Vector(NamedTuple):
+    """A deletion vector: its bytes if it is inline, else the place of its file, and its offset there."""
+
+    inline: bytes
+    place: str
+    offset: int
+    size_bytes: int
+    cardinality: int
+
+
+# What goes by the numbers of a file's rows: its deletion vector, as a plain tuple, and if rows are tracked
+# the columns for row ids and row commit versions, with the id of the first row, and the version of others.
+Numbered = tuple[tuple[Any, ...] | None, Mapping[str, int]]
+
+
+def read_bitmaps(vectors: Mapping[str, Vector], storage: Storage) -> dict[str, Any]:
+    """Return deletion vectors as bitmaps of pyroaring, by the place of the data file.
+
+    Raises:
+        Refused: pyroaring isn't installed here, or a vector has another format.
+        OSError: A vector can't be read, or is damaged.
+    """
+    try:
+        from pyroaring import BitMap64
+    except ImportError as error:
+        raise Refused(f"a file has a deletion vector, and executors can't read it ({error})") from error
+    bitmaps = {}
+    for place, data in read_vectors(vectors, storage).items():
+        try:
+            bitmaps[place] = BitMap64.deserialize(data)
+        except ValueError as error:
+            raise OSError(f"the deletion vector of {place} is damaged: {error}") from error
+        if len(bitmaps[place]) != vectors[place].cardinality:
+            raise OSError(f"the deletion vector of {place} deletes more or fewer rows than the log says")
+    return bitmaps
+
+
+def read_vectors(vectors: Mapping[str, Vector], storage: Storage) -> dict[str, bytes]:
+    """Return deletion vectors as portable 64-bit Roaring bitmaps, by the place of the data file.
+
+    Raises:
+        Refused: A vector has another format.
+        OSError: A vector can't be read, or is damaged.
+    """
+    stored = {place: vector for place, vector in vectors.items() if vector.place}
+    spans = [(one.place, one.offset, _LENGTH + one.size_bytes + _CHECKSUM) for one in stored.values()]
+    found = {place: vector.inline for place, vector in vectors.items()}
+    for (place, vector), data in zip(stored.items(), storage.spans(spans), strict=True):
+        found[place] = data[_LENGTH:-_CHECKSUM]
+        length, checksum = vector.size_bytes, zlib.crc32(found[place])
+        if data[:_LENGTH] != length.to_bytes(_LENGTH) or data[-_CHECKSUM:] != checksum.to_bytes(_CHECKSUM):
+            raise OSError(f"{vector.place} is damaged: the deletion vector at {vector.offset} is another one")
+    if any(not data.startswith(_MAGIC) for data in found.values()):
+        raise Refused("a file has a deletion vector of an unknown format")
+    return {place: data[len(_MAGIC) :] for place, data in found.items()}
+
+
+def live_rows(rows: pa.Table, deleted: np.ndarray, start: int) -> pa.Table:
+    """Return the rows of a file that aren't deleted; `start` is the number of the first."""
+    first, end = np.searchsorted(deleted, [start, start + len(rows)])
+    if first == end:
+        return rows
+    is_live = np.ones(len(rows), bool)
+    is_live[deleted[first:end] - start] = False
+    return rows.filter(pa.array(is_live))
+
+
+def with_row_ids(rows: pa.Table, defaults: Mapping[str, int], start: int) -> pa.Table:
+    """Return rows of a file with all their row ids and row commit versions; `start` is the first's number."""
+    (ids, base), (versions, version) = defaults.items()
+    first = base + start
+    known = {ids: pa.array(np.arange(first, first + len(rows))), versions: pa.repeat(version, len(rows))}
+    for name, values in known.items():
+        if name in rows.column_names:
+            number = rows.column_names.index(name)
+            rows = rows.set_column(number, name, pc.coalesce(rows[name], values))
+        else:
+            rows = rows.append_column(name, values)
+    return rows

@@ -1,0 +1,251 @@
+"""Files with deletion vectors are rewritten without their deleted rows, as OPTIMIZE rewrites them."""
+
+import json
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from pyroaring import BitMap64
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+
+from compaction_kit import open_table
+from compaction_kit.arrow.worker import inputs
+from compaction_kit.arrow.worker.columns import Refused
+from compaction_kit.errors import ConflictError, RunFailedError
+from tests import folders, handmade
+from tests.conftest import CopyOf
+from tests.execute.meanwhile import once_rewriting
+from tests.handmade import Action, actions_of
+
+pytestmark = pytest.mark.spark
+
+COLUMNS: dict[str, Any] = {
+    "id": "long",
+    "s": "string",
+    "f": "float",
+    "t": "timestamp",
+    "n": "decimal(20,3)",
+    "st": {
+        "type": "struct",
+        "fields": [
+            {"name": "day", "type": "date", "nullable": True, "metadata": {}},
+            {"name": "l", "type": {"type": "array", "elementType": "double", "containsNull": True}}
+            | {"nullable": True, "metadata": {}},
+        ],
+    },
+    "p": "string",
+}
+KINDS = ["inline", "inline", "stored", "stored", "prefix", "absolute"]
+
+
+def rows_from(start: int, count: int, rng: np.random.Generator) -> pa.Table:
+    """Rows with nulls, zeros, infinities and long texts, and texts that repeat."""
+    ids = np.arange(start, start + count)
+    texts = [None if i % 7 == 3 else f"{'ünï' * int(i % 15)}{i % 11}" for i in ids.tolist()]
+    floats = rng.choice([-0.0, 0.0, 1.5, math.inf, -math.inf, -2.25], count)
+    days = [None if i % 5 else datetime(1890, 1, 1) + timedelta(int(i)) for i in ids.tolist()]
+    lists = [None if i % 3 else [float(i), None] for i in ids.tolist()]
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "s": pa.array(texts, pa.string()),
+            "f": pa.array(floats, pa.float32()),
+            "t": pa.array(ids * 1_234_567_891, pa.timestamp("us", "UTC")),
+            "n": pa.array([Decimal(int(i) * 7 - 999).scaleb(-3) for i in ids], pa.decimal128(20, 3)),
+            "st": pa.StructArray.from_arrays(
+                [pa.array(days, pa.date32()), pa.array(lists, pa.list_(pa.field("element", pa.float64())))],
+                ["day", "l"],
+                mask=pa.array(ids % 4 == 1),
+            ),
+        }
+    )
+
+
+def deleted_of(count: int, group: int, rng: np.random.Generator) -> list[int]:
+    """Numbers of rows: none, few, a range, a row group, half of them, or all."""
+    match rng.choice(["none", "few", "few", "range", "group", "half", "all"]):
+        case "few":
+            return sorted(rng.choice(count, min(count, 3), replace=False).tolist())
+        case "range":
+            first, end = sorted(rng.integers(0, count + 1, 2).tolist())
+            return list(range(first, end))
+        case "group":
+            return list(range(min(group, count)))
+        case "half":
+            return np.flatnonzero(rng.random(count) < 0.5).tolist()
+        case "all":
+            return list(range(count))
+    return []
+
+
+def bitmap_of(rows: Sequence[int], rng: np.random.Generator) -> tuple[bytes, int]:
+    bitmap = BitMap64(rows)
+    if rng.random() < 0.5:
+        bitmap.run_optimize()
+    return bitmap.serialize(), len(rows)
+
+
+def nulls_of(rows: pa.Table) -> dict[str, Any]:
+    """Numbers of nulls as stats have them; not for lists."""
+    flat = {"day": pc.sum(pc.is_null(pc.struct_field(rows["st"], "day"))).as_py()}
+    plain = {name: rows[name].null_count for name in rows.column_names if name != "st"}
+    return {**plain, "st": flat}
+
+
+def marked_table(folder: Path, seed: int) -> list[int]:
+    """Write a table of partitions whose files have vectors of all kinds; returns the ids of live rows."""
+    rng = np.random.default_rng(seed)
+    adds, live, start = list[Action](), list[int](), 0
+    shapes = [("gone", 3)] * 2 + [("large", 150_000), ("large", 900)]
+    shapes += [(f"p{i}", int(rng.choice([1, 20, 1_000]))) for i in range(4) for _ in range(4)]
+    for number, (part, count) in enumerate(shapes):
+        rows, group = rows_from(start, count, rng), int(rng.choice([7, 400, 100_000]))
+        path = folder / f"p={part}" / f"{number}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows, path, row_group_size=group if count < 5_000 else 60_000)
+        deleted = list(range(count)) if part == "gone" else deleted_of(count, group, rng)
+        if count > 5_000:
+            # Bitmaps of all three sorts, in several containers.
+            some = rng.choice(np.arange(20_000, count), 40_000, replace=False).tolist()
+            deleted = sorted({*range(10_000), *some})
+        relative = str(path.relative_to(folder))
+        add = handmade.add(relative, path.stat().st_size, {"p": part}, count)["add"]
+        if deleted:
+            bitmap = bitmap_of(deleted, rng)
+            match str(rng.choice(KINDS)):
+                case "inline":
+                    add["deletionVector"] = handmade.inline_bitmap(*bitmap)
+                case kind:
+                    others = [bitmap_of([1], rng)] * int(rng.integers(0, 2))
+                    where = {"prefix": ("ab", "u"), "absolute": ("", "p")}.get(kind, ("", "u"))
+                    *_, add["deletionVector"] = handmade.stored_vectors(folder, [*others, bitmap], *where)
+        stats = {"numRecords": count, "nullCount": nulls_of(rows), "tightBounds": not deleted}
+        adds.append({"add": add | {"stats": json.dumps(stats)}})
+        live += np.delete(np.arange(start, start + count), deleted).tolist()
+        start += count
+    head = [handmade.protocol(features=["deletionVectors"]), handmade.metadata(COLUMNS, ["p"])]
+    handmade.write_log(folder, [*head, *adds])
+    return live
+
+
+def content(spark: SparkSession, table: Path) -> list[tuple[Any, ...]]:
+    rows = spark.read.format("delta").load(str(table))
+    sums = sf.sum(sf.xxhash64(*rows.columns).cast("decimal(38,0)"))
+    return sorted(map(tuple, rows.groupBy("p").agg(sf.count("*"), sf.sum("id"), sums).collect()))
+
+
+def by_partition(table: Path, version: int) -> dict[str, Any]:
+    """The stats of added files, by their partition, but for lists; times as moments."""
+
+    def plain(stats: Any) -> Any:
+        if isinstance(stats, dict):
+            inner = {name: plain(value) for name, value in stats.items() if name not in ("l", "tightBounds")}
+            return {name: value for name, value in inner.items() if value != {}}
+        is_time = isinstance(stats, str) and "T" in stats and stats.endswith("Z")
+        return datetime.fromisoformat(stats).astimezone(UTC) if is_time else stats
+
+    adds = actions_of(table, version, "add")
+    return {add["partitionValues"]["p"]: plain(json.loads(add["stats"])) for add in adds}
+
+
+def removed(table: Path, version: int) -> list[Any]:
+    keys = ("path", "partitionValues", "size", "deletionVector", "dataChange", "extendedFileMetadata")
+    return sorted(str([action.get(key) for key in keys]) for action in actions_of(table, version, "remove"))
+
+
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(2, 12))]
+)
+def test_a_random_table_becomes_what_optimize_makes_of_it(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    table = tmp_path / "table"
+    live = marked_table(table, seed)
+    other = folders.copy(table, tmp_path / "other")
+    before = content(spark, table)
+    assert (sum(row[1] for row in before), sum(row[2] for row in before)) == (len(live), sum(live))
+    plan = open_table(table).plan_compaction()
+    result = plan.run(strategy="arrow")
+    assert (result.strategy, result.refusals, result.as_planned) == ("arrow", {}, True)
+    assert result.verified is True
+    assert result.fingerprint is not None
+    assert (result.fingerprint.num_rows, result.fingerprint.readers) == (len(live), ("DuckDB",))
+    assert content(spark, table) == before
+    theirs = open_table(other).plan_compaction().run(strategy="optimize", verify=False)
+    (version,) = result.versions
+    assert theirs.versions == (version,)
+    assert removed(table, version) == removed(other, version)
+    found = by_partition(table, version)
+    assert found == by_partition(other, version)
+    assert "gone" not in found
+    ours, expected = (dict(one.batches["metrics"][0].as_py()) for one in (result, theirs))
+    assert int(ours["numDeletionVectorsRemoved"]) == sum(plan.bins["num_deletion_vectors"].to_pylist()) > 2
+    assert ours.keys() == expected.keys()
+    for name in ("numAddedFiles", "numRemovedFiles", "numRemovedBytes", "numDeletionVectorsRemoved"):
+        assert ours[name] == expected[name]
+
+
+@pytest.fixture
+def marked(tmp_path: Path) -> Path:
+    """Two files of 100 rows, of each of which a stored vector deletes three."""
+    folder, rng = tmp_path / "table", np.random.default_rng(0)
+    adds = [handmade.write_data(folder, f"{i}.parquet", pa.table({"id": range(100)})) for i in range(2)]
+    vectors = handmade.stored_vectors(folder, [bitmap_of([0, 50, 99], rng)] * 2)
+    for add, vector in zip(adds, vectors, strict=True):
+        add["add"]["deletionVector"] = vector
+    return handmade.write_log(folder, [handmade.protocol(features=["deletionVectors"]), *adds])
+
+
+def test_a_damaged_vector_changes_nothing(spark: SparkSession, marked: Path) -> None:
+    (file,) = marked.glob("deletion_vector_*.bin")
+    data = file.read_bytes()
+    file.write_bytes(data[:30] + bytes([data[30] ^ 1]) + data[31:])
+    before = folders.listing(marked)
+    with pytest.raises(RunFailedError, match=rf"the table is as it was: .*{file.name} is damaged: the"):
+        open_table(marked).plan_compaction().run()
+    assert folders.listing(marked).keys() == before.keys()
+
+
+def test_without_pyroaring_optimize_takes_files_with_vectors(
+    spark: SparkSession, copy_of: CopyOf, lived: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: object) -> None:
+        raise Refused("a file has a deletion vector, and executors can't read it (No module)")
+
+    monkeypatch.setattr(inputs, "read_bitmaps", missing)
+    folder = copy_of(lived)
+    table = open_table(folder)
+    plan = table.plan_compaction()
+    has_vectors = pc.greater(plan.bins["num_deletion_vectors"], 0)
+    with_vector = plan.bins.filter(has_vectors)["bin_id"].to_pylist()
+    assert (len(with_vector), plan.num_bins) == (1, 2)
+    result = plan.run(strategy="arrow")
+    assert result.refusals == dict.fromkeys(
+        with_vector, "a file has a deletion vector, and executors can't read it (No module)"
+    )
+    assert (result.as_planned, result.num_bins, result.verified) == (True, 2, True)
+    assert result.batches["strategy"].to_pylist() == ["arrow", "optimize"]
+    assert result.batches["num_files_added"].to_pylist() == [1, 1]
+    assert "to OPTIMIZE" in result.summary()
+    assert table.plan_compaction().is_empty
+
+
+def test_rows_deleted_by_another_vector_meanwhile_stay_deleted(spark: SparkSession, marked: Path) -> None:
+    plan = open_table(marked).plan_compaction()
+    (first, _) = actions_of(marked, 0, "add")
+    more = {"add": first | {"deletionVector": handmade.inline_vector([0, 1, 50, 99])}}
+    gone = handmade.remove(first["path"], vector=first["deletionVector"])
+    third = handmade.write_data(marked, "2.parquet", pa.table({"id": range(3)}))
+    during = once_rewriting(lambda: handmade.write_commit(marked, 1, [gone, more, third]))
+    with pytest.raises(ConflictError, match="took 1 of the plan's 2 files"):
+        plan.run(strategy="arrow", progress=during)
+    assert spark.read.format("delta").load(str(marked)).count() == 96 + 97 + 3

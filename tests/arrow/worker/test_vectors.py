@@ -1,0 +1,114 @@
+"""Deletion vectors are read with all their checks, and rows are left out by their numbers."""
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap64
+
+from compaction_kit.arrow.vectors import found_vector
+from compaction_kit.arrow.worker import RewriteTask, rewrite
+from compaction_kit.arrow.worker.files import Storage
+from compaction_kit.arrow.worker.rewrite import rewrite as rewrite_task
+from compaction_kit.arrow.worker.vectors import Numbered, Vector, live_rows, read_bitmaps
+from compaction_kit.storage import LocalStore
+from tests import handmade
+from tests.arrow.worker.test_rewrite import results_of, task_of
+
+TABLES = [pa.table({"a": range(i, i + 20_000)}) for i in (0, 50_000, 90_000)]
+
+
+def vector_of(folder: Path, rows: list[int], kind: str = "u") -> Vector:
+    bitmap = BitMap64(rows).serialize(), len(rows)
+    found = handmade.inline_bitmap(*bitmap) if kind == "i" else handmade.stored_vectors(folder, [bitmap])[0]
+    return found_vector(found, LocalStore(str(folder)))
+
+
+def marked(folder: Path, rows: Mapping[int, list[int]], kind: str = "u", **options: object) -> RewriteTask:
+    task = task_of(folder, TABLES, **options)
+    vectors: dict[str, Numbered] = {
+        task.inputs[i][0]: (tuple(vector_of(folder, deleted, kind)), {}) for i, deleted in rows.items()
+    }
+    return task._replace(numbered=vectors, with_bounds=True)
+
+
+def expected(rows: Mapping[int, list[int]]) -> list[int]:
+    parts = [np.delete(table["a"].to_numpy(), rows.get(i, [])) for i, table in enumerate(TABLES)]
+    return np.concatenate(parts).tolist()
+
+
+@pytest.mark.parametrize("kind", ["i", "u"])
+@pytest.mark.parametrize("rows", [{0: [0, 19_999], 2: [7]}, {1: list(range(20_000))}, {0: [], 1: [3_000]}])
+@pytest.mark.parametrize("whole_bytes", [100, 1 << 30], ids=["copied", "decoded"])
+def test_live_rows_are_written_in_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, rows: dict[int, list[int]], whole_bytes: int
+) -> None:
+    monkeypatch.setattr(rewrite, "WHOLE_BYTES", whole_bytes)
+    (done,) = results_of(marked(tmp_path, rows, kind, row_group_size=3_000))
+    assert done.failure is None
+    found = pq.read_table(done.path)["a"].to_pylist()
+    assert found == expected(rows)
+    assert (done.num_rows, done.bounds) == (len(found), {"a": (0, found[0], found[-1])})
+    # One of its own for each file that was decoded is gone again.
+    assert len(list(tmp_path.glob("part-*"))) == 1
+    groups = pq.read_metadata(done.path).num_row_groups
+    assert (groups >= 7) == (whole_bytes == 100)
+
+
+@given(st.sets(st.integers(0, 99)), st.lists(st.integers(1, 40), min_size=1, max_size=6))
+def test_rows_in_batches_are_left_out_by_their_numbers(deleted: set[int], sizes: list[int]) -> None:
+    numbers, start, found = np.array(sorted(deleted), np.int64), 0, list[int]()
+    for size in sizes:
+        found += live_rows(pa.table({"a": range(start, start + size)}), numbers, start)["a"].to_pylist()
+        start += size
+    assert found == [number for number in range(start) if number not in deleted]
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "bitmap": lambda data: data[:20] + bytes([data[20] ^ 1]) + data[21:],
+    "checksum": lambda data: data[:-1] + bytes([data[-1] ^ 128]),
+    "length": lambda data: data[:4] + bytes([data[4] ^ 1]) + data[5:],
+    "cut": lambda data: data[:-2],
+    "empty": lambda data: b"",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_vector_is_a_failure(tmp_path: Path, damage: str) -> None:
+    task = marked(tmp_path, {0: [1, 5]})
+    (file,) = tmp_path.glob("*.bin")
+    file.write_bytes(DAMAGE[damage](file.read_bytes()))
+    (done,) = results_of(task)
+    assert file.name in str(done.failure)
+    assert not list(tmp_path.glob("part-*"))
+
+
+def test_a_vector_of_other_rows_than_the_log_says_is_a_failure(tmp_path: Path) -> None:
+    (done,) = results_of(marked(tmp_path, {0: [1, 20_000]}))
+    assert "has 20000 rows, and its deletion vector deletes others" in str(done.failure)
+    vector = vector_of(tmp_path, [1, 2])._replace(cardinality=3)
+    with pytest.raises(OSError, match="the deletion vector of x deletes more or fewer rows than the log"):
+        read_bitmaps({"x": vector}, Storage())
+    cut = vector_of(tmp_path, [1, 2], "i")
+    with pytest.raises(OSError, match="the deletion vector of x is damaged: "):
+        read_bitmaps({"x": cut._replace(inline=cut.inline[:-1])}, Storage())
+
+
+def test_what_cannot_be_read_here_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = marked(tmp_path, {0: [1]}, "i")
+    ((place, (vector, _)),) = task.numbered.items()
+    assert vector is not None
+    odd = Vector(*vector)._replace(inline=b"?")
+    (done,) = results_of(task._replace(numbered={place: (tuple(odd), {})}))
+    assert (done.refusal, done.path) == ("a file has a deletion vector of an unknown format", "")
+    monkeypatch.setitem(sys.modules, "pyroaring", None)
+    (done,) = results_of(task)
+    assert "a file has a deletion vector, and executors can't read it (" in str(done.refusal)
+    # Files without one are rewritten all the same.
+    assert rewrite_task(task._replace(numbered={}))[1] == 60_000
