@@ -1,10 +1,11 @@
 """A compaction as planned: it explains and draws itself, and `run` does it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 from matplotlib.figure import Figure
 
 from compaction_kit import plots
@@ -16,12 +17,13 @@ from compaction_kit.execute.optimize import Optimize
 from compaction_kit.execute.rewrite import Rewrite
 from compaction_kit.handle import Handle
 from compaction_kit.plan.compare import Comparison, compare
+from compaction_kit.plan.cubes import amplify
 from compaction_kit.plan.explain import Exactness, bin_limit, exactness, explain, metrics, warnings
 from compaction_kit.plan.plan import BinPlan
 from compaction_kit.predict_reads import ReadPrediction, predict_reads
 from compaction_kit.query import Query
 from compaction_kit.records import plain
-from compaction_kit.text import format_count, format_size
+from compaction_kit.text import format_count, format_size, parse_size
 
 # "auto" tries them in this order; what one leaves alone, the next one rewrites.
 STRATEGIES = (Arrow(), Optimize(), Rewrite())
@@ -79,6 +81,41 @@ class CompactionPlan(BinPlan):
             {'layout': 'now', 'num_files': 1095, 'files_opened': 90, 'bytes_opened': ...}
         """
         return predict_reads(self, self._handle, query, progress)
+
+    def amplification(
+        self, append_bytes: int | str, times: int = 10, min_cube_size: int | str | None = None
+    ) -> pa.Table:
+        """Compute what more appends to a clustered table cost, if OPTIMIZE runs after each; changes nothing.
+
+        The first append comes after this plan has run. Which files OPTIMIZE rewrites follows from their sizes
+        by its own rule (ClusteringStrategy.applyMinZCube). The sizes of the files that it writes are
+        predicted (`size_basis`), so `bytes_rewritten` is as exact as they are, and a cube near the limit may
+        be complete one append earlier or later. New files have the plan's target size.
+
+        Args:
+            append_bytes: Bytes of the files that each append adds, or text such as "1 GiB".
+            times: How many appends.
+            min_cube_size: From which size on cubes are complete and left alone; None: as in the session
+                (spark.databricks.delta.optimize.clustering.mergeStrategy.minCubeSize.threshold).
+
+        Returns:
+            One row per append with its OPTIMIZE, int64. Columns: append (from 1), bytes_appended,
+            bytes_rewritten (of the files that OPTIMIZE removes), num_complete_cubes and num_partial_cubes
+            (after it; without those of other clustering columns).
+
+        Raises:
+            InvalidArgumentError: The table isn't clustered, or a size can't be used.
+        """
+        if self.planner.clustering is None:
+            raise InvalidArgumentError(
+                "amplification() is for clustered tables, and this table isn't clustered."
+            )
+        cubes, size = self.planner.rules.cubes, parse_size(append_bytes, "append_bytes")
+        if min_cube_size is not None:
+            cubes = replace(cubes, complete=parse_size(min_cube_size, "min_cube_size"))
+        written = self.thresholds.max_file_size, self.planner.model.overhead
+        files = self.planner.clustering.cubed.clustered(self.packing, *written)
+        return amplify(files, cubes, size, times, *written)
 
     @property
     def _handle(self) -> Handle:

@@ -102,7 +102,7 @@ class Planner:
             InvalidArgumentError: There is no such order or column.
         """
         if self.clustering is not None:
-            return self.clustering.pack(self.rules.cubes, full)
+            return self.clustering.cubed.pack(self.rules.cubes, full)
         for name in zorder_by:
             if name not in self.files.data_columns:
                 raise InvalidArgumentError(
