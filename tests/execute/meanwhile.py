@@ -5,6 +5,9 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
+from compaction_kit.datasets import shaped_table
 from compaction_kit.execute import Progress
 from tests import handmade
 from tests.folders import data_files
@@ -55,3 +58,10 @@ def changed_metadata(
     schema["fields"] += json.loads(more["schemaString"])["fields"] if columns else []
     properties = found["configuration"] | dict(configuration or {})
     return {"metaData": found | {"schemaString": json.dumps(schema), "configuration": properties}}
+
+
+def clustered_table(spark: SparkSession, folder: Path, files: int = 18, rows: int = 30) -> Path:
+    """A table of 3 commits, clustered by id and value; no file is in a cube yet."""
+    table = shaped_table(folder, partitions=0, files=files, rows=rows, commits=3)
+    spark.sql(f"ALTER TABLE delta.`{table}` CLUSTER BY (id, value)")
+    return Path(table)

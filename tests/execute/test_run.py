@@ -22,9 +22,10 @@ from compaction_kit.errors import (
     RunFailedError,
 )
 from compaction_kit.execute import Progress
+from compaction_kit.plan.thresholds import CUBES
 from compaction_kit.text import format_size
 from tests import folders, handmade
-from tests.execute.meanwhile import commit_behind, once_rewriting, wait_until
+from tests.execute.meanwhile import clustered_table, commit_behind, once_rewriting, wait_until
 from tests.folders import data_files
 
 pytestmark = pytest.mark.spark
@@ -47,10 +48,19 @@ def stop_at(step: str, error: type[BaseException]) -> Callable[[Progress], None]
 
 
 @pytest.fixture
-def many_bins(tmp_path: Path) -> Path:
-    """6 partitions of 3 files, which is time enough between the first bin and the commit."""
+def many_bins(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """6 bins of 3 files, which is time enough between the first one and the commit.
+
+    They are partitions, or what is to become cubes.
+    """
     folder = tmp_path / "table"
-    return Path(shaped_table(folder, partitions=6, files=3, rows=30, commits=2))
+    if getattr(request, "param", "partitions") == "partitions":
+        return Path(shaped_table(folder, partitions=6, files=3, rows=30, commits=2))
+    made = clustered_table(request.getfixturevalue("spark"), folder)
+    largest = max(open_table(made).files().sizes.tolist())
+    for name in ("threshold", "targetCubeSize"):
+        request.getfixturevalue("confs")(f"{CUBES}.{name}", str(3 * largest))
+    return made
 
 
 @pytest.mark.parametrize(
@@ -110,7 +120,15 @@ def test_a_run_can_be_cancelled_until_it_commits(
     assert data_files(changed) == files
 
 
-@pytest.mark.parametrize("strategy", ["optimize", "arrow"])
+@pytest.mark.parametrize(
+    ("strategy", "many_bins"),
+    [
+        ("optimize", "partitions"),
+        ("arrow", "partitions"),
+        pytest.param("optimize", "cubes", marks=pytest.mark.nightly),
+    ],
+    indirect=["many_bins"],
+)
 def test_a_cancelled_run_changes_nothing(
     spark: SparkSession, many_bins: Path, confs: SetConf, strategy: str
 ) -> None:
@@ -161,7 +179,15 @@ def test_runs_cancelled_at_any_moment_leave_no_new_file(
         assert folders.listing(folder).keys() == before
 
 
-@pytest.mark.parametrize("strategy", ["optimize", "arrow"])
+@pytest.mark.parametrize(
+    ("strategy", "many_bins"),
+    [
+        ("optimize", "partitions"),
+        ("arrow", "partitions"),
+        pytest.param("optimize", "cubes", marks=pytest.mark.nightly),
+    ],
+    indirect=["many_bins"],
+)
 def test_what_another_writer_removes_is_left_out_and_the_rest_is_done(
     spark: SparkSession, many_bins: Path, strategy: str
 ) -> None:
@@ -176,7 +202,7 @@ def test_what_another_writer_removes_is_left_out_and_the_rest_is_done(
     assert len(result.conflicts) == 1
     assert sum(result.batches["conflicts"].to_pylist()) == 1
     assert "1 with other writers" in result.summary()
-    # Each of 6 partitions is one file now.
+    # Each of 6 bins is one file now.
     files = table.files()
     assert (files.num_files, removed in files.to_arrow()["path"].to_pylist()) == (6, False)
     if strategy == "arrow":
@@ -203,7 +229,14 @@ def test_a_writer_who_takes_everything_wins(spark: SparkSession, changed: Path, 
 
 
 @pytest.mark.parametrize(
-    "strategy", [pytest.param("optimize", marks=pytest.mark.nightly), "arrow", "rewrite"]
+    ("strategy", "many_bins"),
+    [
+        pytest.param("optimize", "partitions", marks=pytest.mark.nightly),
+        ("arrow", "partitions"),
+        ("rewrite", "partitions"),
+        ("optimize", "cubes"),
+    ],
+    indirect=["many_bins"],
 )
 def test_rows_appended_meanwhile_are_kept_and_the_content_is_still_proved(
     spark: SparkSession, many_bins: Path, strategy: str
@@ -212,7 +245,8 @@ def test_rows_appended_meanwhile_are_kept_and_the_content_is_still_proved(
     plan = table.plan_compaction()
     source = plan.files["path"].to_pylist()[0]
     rows = pq.ParquetFile(many_bins / source).read()
-    appended = handmade.write_data(many_bins, f"{source}-more.parquet", rows, {"part": "p0000"})
+    partition = {"part": "p0000"} if plan.source.partition_columns else None
+    appended = handmade.write_data(many_bins, f"{source}-more.parquet", rows, partition)
     act = commit_behind(many_bins, plan.version + 1, [appended])
     result = plan.run(strategy=strategy, progress=once_rewriting(act))
     assert result.verified is True
