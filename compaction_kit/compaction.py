@@ -168,8 +168,25 @@ class CompactionPlan(BinPlan):
         return run_plan(self._handle, self, STRATEGIES, PROOF_READERS, strategy, verify, progress)
 
     def plot(self) -> Figure:
-        """Draw the sizes now and as predicted on one scale, and the bins as packed bars."""
-        return plots.plan(self._sizes(), self._packing(), self.num_bins)
+        """Draw the sizes now and as predicted on one scale, and the bins as packed bars.
+
+        Of a clustered table, draw its cubes, and which values of the first clustering column each file has.
+        """
+        parts: list[plots.Placed] = [(plots.BEFORE_AFTER_HEIGHT, self._sizes())]
+        if self.clustered_by:
+            parts = [(plots.cubes_height(len(self.cubes)), self._cubes())]
+            if column := self.clustering_column:
+                parts.append((plots.EXTENTS_HEIGHT, partial(self.source.plot_extents, column)))
+        elif self.num_bins:
+            parts.append((plots.bins_height(self.num_bins), self._packing()))
+        return plots.stacked(parts)
+
+    def plot_cubes(self) -> Figure:
+        """Draw the cubes of a clustered table by size, narrow as `plot_sizes`."""
+        return self._cubes()(width=5.0)
+
+    def _cubes(self) -> Callable[..., Any]:
+        return partial(plots.cubes, self.cubes, self.planner.rules.cubes.complete)
 
     def plot_sizes(self, former: "CompactionPlan | None" = None) -> Figure:
         """Draw the sizes alone, and those after another plan of the same files as an outline."""

@@ -203,6 +203,12 @@ class BinPlan(Plan):
         return () if self.planner.clustering is None else self.planner.clustering.columns
 
     @property
+    def clustering_column(self) -> str | None:
+        """The first clustering column that is no field of a struct; None without one."""
+        names = (name.strip("`") for name in self.clustered_by)
+        return next((name for name in names if name in self.source.data_columns), None)
+
+    @property
     def sorts_rows(self) -> bool:
         """Whether rows are sorted into files, so that their number is predicted from sizes."""
         return bool(self.zorder_by or self.clustered_by)
