@@ -182,8 +182,9 @@ class CompactionPlan(BinPlan):
         return plots.stacked(parts)
 
     def plot_cubes(self) -> Figure:
-        """Draw the cubes of a clustered table by size, narrow as `plot_sizes`."""
-        return self._cubes()(width=5.0)
+        """Draw the cubes of a clustered table alone, as large as `plot_sizes`."""
+        size = plots.SIZES_WIDTH, plots.BEFORE_AFTER_HEIGHT
+        return self._cubes()(figure=plots.Chart(figsize=size, layout="constrained"))
 
     def _cubes(self) -> Callable[..., Any]:
         return partial(plots.cubes, self.cubes, self.planner.rules.cubes.complete)

@@ -8,7 +8,14 @@ from compaction_kit.plots.clustering import EXTENTS_HEIGHT, cubes, cubes_height,
 from compaction_kit.plots.comparisons import layouts, reads, survey
 from compaction_kit.plots.history import history, lifetimes, manifest, readability, storage, vacuum
 from compaction_kit.plots.sink_log import sink_log
-from compaction_kit.plots.sizes import BEFORE_AFTER_HEIGHT, before_after, bins, bins_height, file_sizes
+from compaction_kit.plots.sizes import (
+    BEFORE_AFTER_HEIGHT,
+    SIZES_WIDTH,
+    before_after,
+    bins,
+    bins_height,
+    file_sizes,
+)
 from compaction_kit.plots.style import (
     LIVE,
     LOST,
@@ -24,7 +31,18 @@ from compaction_kit.plots.style import (
 )
 from compaction_kit.plots.timeline import timeline, timelines
 
-__all__ = ["BEFORE_AFTER_HEIGHT", "EXTENTS_HEIGHT", "LIVE", "LOST", "NEW", "SMALL", "TOMBSTONED", "Chart"]
-__all__ += ["Placed", "before_after", "bins", "bins_height", "cubes", "cubes_height", "extents", "file_sizes"]
-__all__ += ["history", "layouts", "lifetimes", "manifest", "readability", "reads", "sink_log", "stacked"]
-__all__ += ["storage", "survey", "timeline", "timelines", "to_html", "to_png", "to_svg", "vacuum"]
+__all__ = ["BEFORE_AFTER_HEIGHT", "EXTENTS_HEIGHT", "LIVE", "LOST", "NEW", "SIZES_WIDTH", "SMALL"]
+__all__ += ["TOMBSTONED", "Chart", "Placed", "before_after", "bins", "bins_height", "cubes", "cubes_height"]
+__all__ += ["extents", "file_sizes", "history", "layouts", "lifetimes", "manifest", "readability", "reads"]
+__all__ += [
+    "sink_log",
+    "stacked",
+    "storage",
+    "survey",
+    "timeline",
+    "timelines",
+    "to_html",
+    "to_png",
+    "to_svg",
+]
+__all__ += ["vacuum"]

@@ -30,19 +30,18 @@ EXTENTS_HEIGHT = 2.9
 
 def cubes_height(num_cubes: int) -> float:
     """Return the height of `cubes`, in inches."""
-    return 1.4 + 0.24 * min(max(num_cubes, 3), _MOST_CUBES)
+    return 1.6 + 0.24 * min(max(num_cubes, 3), _MOST_CUBES)
 
 
-def cubes(cubes: pa.Table, complete: int, figure: Chart | None = None, width: float = style.WIDTH) -> Chart:
+def cubes(cubes: pa.Table, complete: int, figure: Chart | None = None) -> Chart:
     """Draw a bar a cube, the files without one first, and a line at the size at which cubes are complete.
 
     Args:
         cubes: A plan's: cube_id, num_files, size_bytes, logical_bytes, state, is_rewritten.
         complete: Logical bytes from which on a cube is complete.
         figure: Where to draw, which may be a part of a figure; None for a figure of its own.
-        width: Of a figure of its own, in inches.
     """
-    figure = figure or Chart(figsize=(width, cubes_height(len(cubes))), layout="constrained")
+    figure = figure or Chart(figsize=(style.WIDTH, cubes_height(len(cubes))), layout="constrained")
     rows = sorted(cubes.to_pylist(), key=lambda row: (row["cube_id"] is not None, -row["size_bytes"]))
     shown, axis = rows[:_MOST_CUBES], figure.subplots()
     for place, row in enumerate(shown):
@@ -58,7 +57,7 @@ def cubes(cubes: pa.Table, complete: int, figure: Chart | None = None, width: fl
     else:
         text += " →"
     style.note(axis, text, (min(complete, right), 1), (0, 3), ha="right", xycoords=("data", "axes fraction"))
-    axis.set(ylim=(len(shown) - 0.4, -0.6), xlim=(0, right))
+    axis.set(ylim=(max(len(shown), 3) - 0.4, -0.6), xlim=(0, right))
     axis.set_yticks(
         range(len(shown)),
         [f"cube {row['cube_id'][:8]}" if row["cube_id"] else "no cube yet" for row in shown],
@@ -67,7 +66,7 @@ def cubes(cubes: pa.Table, complete: int, figure: Chart | None = None, width: fl
     style.calm(axis, "x")
     present = {row["state"] for row in shown}
     looks = {name: look for name, look in _STATES.items() if name in present}
-    style.legend(axis, "lower left", looks, bbox_to_anchor=(0, 1), borderaxespad=0, borderpad=0)
+    style.legend(figure, "outside lower left", looks, ncols=3)
     more = f" (the largest {len(shown)} of {len(rows):,} are shown)" if len(shown) < len(rows) else ""
     return style.titled(figure, f"{_finding(rows)}{more}")
 
@@ -119,7 +118,8 @@ def extents(
             first.set_horizontalalignment("left")
             last.set_horizontalalignment("right")
         axis.set_xlabel(style.short(column))
-        axis.set_title(name, loc="left", fontsize=9, color=INK)
+        if len(panels) > 1:
+            axis.set_title(name, loc="left", fontsize=9, color=INK)
     axes[0].set_ylabel("files, by minimum")
     if has_cubes:
         style.legend(figure, "outside lower right", _IN_CUBES)

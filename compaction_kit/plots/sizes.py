@@ -23,7 +23,7 @@ _MOST_BINS, _BINS_WIDTH_PIXELS = 60, 500
 # of a threshold above that.
 _ROOM_FOR_NUMBER, _ROOM_FOR_BOTH = 1.18, 1.6
 # In inches: on the workbench's page beside the controls, where the window is small.
-_SIZES_WIDTH, BEFORE_AFTER_HEIGHT = 5.0, 3.6
+SIZES_WIDTH, BEFORE_AFTER_HEIGHT = 5.0, 3.6
 # What sizes beside an axis take, in inches, such as "512 MiB".
 _TICKS_WIDTH = 0.66
 
@@ -66,7 +66,7 @@ def before_after(
     """
     if figure is None:
         # By hand: it is drawn while a slider moves, and matplotlib's own layout takes as long as the drawing.
-        figure = Chart(figsize=(_SIZES_WIDTH, BEFORE_AFTER_HEIGHT))
+        figure = Chart(figsize=(SIZES_WIDTH, BEFORE_AFTER_HEIGHT))
         figure.subplots_adjust(left=0.165, right=0.985, top=0.86, bottom=0.07, hspace=0.12)
     now, then = Histogram.of(before), Histogram.of(after)
     ghosts = [] if former is None else [Histogram.of(former)]

@@ -5,8 +5,6 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from compaction_kit.datasets import shaped_table
 from compaction_kit.execute import Progress
 from tests import handmade
@@ -60,8 +58,8 @@ def changed_metadata(
     return {"metaData": found | {"schemaString": json.dumps(schema), "configuration": properties}}
 
 
-def clustered_table(spark: SparkSession, folder: Path, files: int = 18, rows: int = 30) -> Path:
-    """A table of 3 commits, clustered by id and value; no file is in a cube yet."""
-    table = shaped_table(folder, partitions=0, files=files, rows=rows, commits=3)
-    spark.sql(f"ALTER TABLE delta.`{table}` CLUSTER BY (id, value)")
-    return Path(table)
+def clustered_table(folder: Path, files: int = 18, rows: int = 30) -> Path:
+    """A table of 4 commits, clustered by id and value; no file is in a cube yet."""
+    table = Path(shaped_table(folder, partitions=0, files=files, rows=rows, commits=3))
+    handmade.write_commit(table, 4, handmade.clustered_by("id", "value"))
+    return table

@@ -70,7 +70,7 @@ def test_content_that_changes_is_noticed_and_undone(
 
 @pytest.mark.nightly
 def test_content_that_changes_is_noticed_in_a_clustered_table(spark: SparkSession, tmp_path: Path) -> None:
-    table = clustered_table(spark, tmp_path / "table")
+    table = clustered_table(tmp_path / "table")
     plan = open_table(table).plan_compaction()
     before, paths = data_files(table), paths_of(table)
     with pytest.raises(VerificationError, match=r"The content differs: the 18 files .* have 540 rows"):

@@ -56,7 +56,7 @@ def many_bins(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     folder = tmp_path / "table"
     if getattr(request, "param", "partitions") == "partitions":
         return Path(shaped_table(folder, partitions=6, files=3, rows=30, commits=2))
-    made = clustered_table(request.getfixturevalue("spark"), folder)
+    made = clustered_table(folder)
     largest = max(open_table(made).files().sizes.tolist())
     for name in ("threshold", "targetCubeSize"):
         request.getfixturevalue("confs")(f"{CUBES}.{name}", str(3 * largest))

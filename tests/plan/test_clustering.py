@@ -168,10 +168,7 @@ def test_what_is_not_for_clustered_tables_is_refused(spark: SparkSession, tmp_pa
 
 def clustered_log(table: Path, cubes: dict[str | None, list[int]]) -> Path:
     """A table without data files, clustered by k: the sizes of the files of each cube, in MiB."""
-    domain = {"domain": "delta.clustering", "removed": False}
-    domain["configuration"] = '{"clusteringColumns":[["k"]],"domainName":"delta.clustering"}'
-    actions = [handmade.protocol(1, 7, ["clustering", "domainMetadata"]), handmade.metadata({"k": "long"})]
-    actions[0]["protocol"] |= {"minReaderVersion": 1, "minWriterVersion": 7, "readerFeatures": None}
+    actions = [*handmade.clustered_by("k"), handmade.metadata({"k": "long"})]
     for name, sizes in cubes.items():
         for number, size in enumerate(sizes):
             action = handmade.add(f"{name}-{number}", size << 20, records=None)
@@ -179,7 +176,7 @@ def clustered_log(table: Path, cubes: dict[str | None, list[int]]) -> Path:
                 tags = {"ZCUBE_ID": name, "ZCUBE_ZORDER_BY": '["k"]', "ZCUBE_ZORDER_CURVE": "hilbert"}
                 action["add"] |= {"tags": tags, "clusteringProvider": "liquid"}
             actions.append(action)
-    return handmade.write_log(table, [*actions, {"domainMetadata": domain}])
+    return handmade.write_log(table, actions)
 
 
 def test_appends_to_a_table_below_the_cube_s_size_rewrite_all_of_it_each_time(tmp_path: Path) -> None:
