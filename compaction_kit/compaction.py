@@ -1,10 +1,11 @@
 """A compaction as planned: it explains and draws itself, and `run` does it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 from matplotlib.figure import Figure
 
 from compaction_kit import plots
@@ -16,12 +17,13 @@ from compaction_kit.execute.optimize import Optimize, Reorg
 from compaction_kit.execute.rewrite import Rewrite
 from compaction_kit.handle import Handle
 from compaction_kit.plan.compare import Comparison, compare
+from compaction_kit.plan.cubes import amplify
 from compaction_kit.plan.explain import Exactness, bin_limit, exactness, explain, metrics, warnings
 from compaction_kit.plan.plan import BinPlan
 from compaction_kit.predict_reads import ReadPrediction, predict_reads
 from compaction_kit.query import Query
 from compaction_kit.records import plain
-from compaction_kit.text import format_count, format_size
+from compaction_kit.text import format_count, format_size, parse_size
 
 # "auto" tries them in this order; what one leaves alone, the next one rewrites.
 STRATEGIES = (Arrow(), Optimize(), Rewrite())
@@ -80,6 +82,41 @@ class CompactionPlan(BinPlan):
         """
         return predict_reads(self, self._handle, query, progress)
 
+    def amplification(
+        self, append_bytes: int | str, times: int = 10, min_cube_size: int | str | None = None
+    ) -> pa.Table:
+        """Compute what more appends to a clustered table cost, if OPTIMIZE runs after each; changes nothing.
+
+        The first append comes after this plan has run. Which files OPTIMIZE rewrites follows from their sizes
+        by its own rule (ClusteringStrategy.applyMinZCube). The sizes of the files that it writes are
+        predicted (`size_basis`), so `bytes_rewritten` is as exact as they are, and a cube near the limit may
+        be complete one append earlier or later. New files have the plan's target size.
+
+        Args:
+            append_bytes: Bytes of the files that each append adds, or text such as "1 GiB".
+            times: How many appends.
+            min_cube_size: From which size on cubes are complete and left alone; None: as in the session
+                (spark.databricks.delta.optimize.clustering.mergeStrategy.minCubeSize.threshold).
+
+        Returns:
+            One row per append with its OPTIMIZE, int64. Columns: append (from 1), bytes_appended,
+            bytes_rewritten (of the files that OPTIMIZE removes), num_complete_cubes and num_partial_cubes
+            (after it; without those of other clustering columns).
+
+        Raises:
+            InvalidArgumentError: The table isn't clustered, or a size can't be used.
+        """
+        if self.planner.clustering is None:
+            raise InvalidArgumentError(
+                "amplification() is for clustered tables, and this table isn't clustered."
+            )
+        cubes, size = self.planner.rules.cubes, parse_size(append_bytes, "append_bytes")
+        if min_cube_size is not None:
+            cubes = replace(cubes, complete=parse_size(min_cube_size, "min_cube_size"))
+        written = self.thresholds.max_file_size, self.planner.model.overhead
+        files = self.planner.clustering.cubed.clustered(self.packing, *written)
+        return amplify(files, cubes, size, times, *written)
+
     @property
     def _handle(self) -> Handle:
         if self.handle is None:
@@ -132,8 +169,26 @@ class CompactionPlan(BinPlan):
         return run_plan(self._handle, self, strategies, PROOF_READERS, strategy, verify, progress)
 
     def plot(self) -> Figure:
-        """Draw the sizes now and as predicted on one scale, and the bins as packed bars."""
-        return plots.plan(self._sizes(), self._packing(), self.num_bins)
+        """Draw the sizes now and as predicted on one scale, and the bins as packed bars.
+
+        Of a clustered table, draw its cubes, and which values of the first clustering column each file has.
+        """
+        parts: list[plots.Placed] = [(plots.BEFORE_AFTER_HEIGHT, self._sizes())]
+        if self.clustered_by:
+            parts = [(plots.cubes_height(len(self.cubes)), self._cubes())]
+            if column := self.clustering_column:
+                parts.append((plots.EXTENTS_HEIGHT, partial(self.source.plot_extents, column)))
+        elif self.num_bins:
+            parts.append((plots.bins_height(self.num_bins), self._packing()))
+        return plots.stacked(parts)
+
+    def plot_cubes(self) -> Figure:
+        """Draw the cubes of a clustered table alone, as large as `plot_sizes`."""
+        size = plots.SIZES_WIDTH, plots.BEFORE_AFTER_HEIGHT
+        return self._cubes()(figure=plots.Chart(figsize=size, layout="constrained"))
+
+    def _cubes(self) -> Callable[..., Any]:
+        return partial(plots.cubes, self.cubes, self.planner.rules.cubes.complete)
 
     def plot_sizes(self, former: "CompactionPlan | None" = None) -> Figure:
         """Draw the sizes alone, and those after another plan of the same files as an outline."""

@@ -18,7 +18,7 @@ from compaction_kit.log.paths import one_array
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.records import Record
 from compaction_kit.retention import table_retention
-from compaction_kit.skipping import Bounds, Overlap, measure_overlap, read_bounds
+from compaction_kit.skipping import Bounds, Overlap, measure_overlap, place_values, read_bounds
 from compaction_kit.text import MIB, format_count, format_files, format_size, parse_size, parse_spark_size
 
 if TYPE_CHECKING:
@@ -231,8 +231,10 @@ class Files:
         result = result.select([*names, *_PARTITION_SUMS])
         return result.sort_by([("num_files", "descending"), ("size_bytes", "descending")])
 
-    def bounds(self, column: str) -> Bounds:
+    def bounds(self, column: str, *others: Files) -> Bounds:
         """Return the minimum and maximum of a top-level data column in each file, from the files' stats.
+
+        Those in `others`, the same table's files at other versions, come after them.
 
         Raises:
             InvalidArgumentError: There is no such column, or stats have no bounds for its type.
@@ -242,7 +244,8 @@ class Files:
                 f'column="{column}" is not a data column of the table: choose one of '
                 f"{', '.join(self.data_columns)}."
             )
-        metadata, stats = self.snapshot.metadata, self._selected(self.snapshot.stats)
+        metadata = self.snapshot.metadata
+        stats = pa.concat_arrays([files._selected(files.snapshot.stats) for files in (self, *others)])
         return read_bounds(column, metadata.column_types[column], metadata.physical_names[column], stats)
 
     def overlap(self, column: str) -> Overlap:
@@ -266,6 +269,31 @@ class Files:
         from compaction_kit import plots
 
         return plots.file_sizes(self.histogram(), self.small_file_size(small_file_size))
+
+    def plot_extents(self, column: str, after: Files | None = None, figure: Any = None) -> Figure:
+        """Draw a bar a file from the minimum to the maximum of a data column, as the stats have them.
+
+        Args:
+            column: The column; see `bounds` for the errors.
+            after: The same table's files at a later version, to be drawn beside; None for none.
+            figure: The part of a figure to draw in; None for a figure of its own.
+        """
+        from compaction_kit import plots
+
+        sides = {"now": self} if after is None else {"before": self, "after": after}
+        bounds, start = self.bounds(column, *list(sides.values())[1:]), 0
+        panels, found = {}, []
+        for name, files in sides.items():
+            these = slice(start, start := start + files.num_files)
+            known, lows, highs = (array[these] for array in (bounds.known, bounds.lows, bounds.highs))
+            overlap = measure_overlap(column, Bounds(known, lows, highs, bounds.values))
+            in_cube = files._selected(files.snapshot.clustering_tags["cube_id"]).is_valid()
+            panels[name] = pa.table({"low": lows, "high": highs, "in_cube": in_cube}).filter(pa.array(known))
+            when = f" {name}" if after is not None else ""
+            found.append(f"{overlap.mean:,.1f} of {format_count(files.num_files, 'file')}{when}")
+        finding = f"A value of {column} is in {', in '.join(found)}, on average"
+        values, label = place_values(bounds, self.snapshot.metadata.column_types[column])
+        return plots.extents(finding, column, values, label, panels, figure)
 
     def __repr__(self) -> str:
         files = format_count(self.num_files, "file")

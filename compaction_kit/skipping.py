@@ -13,6 +13,8 @@ from compaction_kit.errors import DAMAGE, InvalidArgumentError
 from compaction_kit.records import Record
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Above it, the difference of two numbers may be infinite.
+_LARGEST = 1e300
 
 
 @dataclass(frozen=True)
@@ -20,13 +22,18 @@ class Bounds:
     """Minimum and maximum of one column in each file, as ranks: integers in the order of the values.
 
     `known` says whether a file has bounds (one with only nulls has none); `lows` and `highs` are the ranks of
-    its minimum and maximum (int64, -1 without bounds), out of `num_ranks` distinct values.
+    its minimum and maximum (int64, -1 without bounds), as positions in `values`, the distinct values.
     """
 
     known: np.ndarray
     lows: np.ndarray
     highs: np.ndarray
-    num_ranks: int
+    values: np.ndarray
+
+    @property
+    def num_ranks(self) -> int:
+        """How many distinct values there are."""
+        return len(self.values)
 
 
 def read_bounds(column: str, column_type: Any, physical_name: str, stats: pa.Array) -> Bounds:
@@ -55,7 +62,7 @@ def read_bounds(column: str, column_type: Any, physical_name: str, stats: pa.Arr
     distinct, ranks = np.unique(np.array(values, dtype=object).reshape(-1, 2), return_inverse=True)
     lows, highs = np.full((2, len(stats)), -1)
     lows[known], highs[known] = ranks.reshape(-1, 2).T
-    return Bounds(known, lows, highs, len(distinct))
+    return Bounds(known, lows, highs, distinct)
 
 
 def _number(value: Any) -> float:
@@ -83,6 +90,20 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("string", "date"), _text),
     **dict.fromkeys(("timestamp", "timestamp_ntz"), _microseconds),
 }
+
+
+def place_values(bounds: Bounds, column_type: Any) -> tuple[np.ndarray, Callable[[float], str]]:
+    """Return where to draw the values of bounds: numbers and times as they are, others one step apart.
+
+    The function that comes with them writes the value at a place.
+    """
+    values, steps = bounds.values, np.arange(bounds.num_ranks, dtype=float)
+    if not all(isinstance(value, int | float) and abs(value) < _LARGEST for value in values):
+        return steps, lambda place: str(values[round(place)])
+    if str(column_type).startswith("timestamp"):
+        return values.astype(float), lambda place: f"{_EPOCH + timedelta(microseconds=place):%Y-%m-%d %H:%M}"
+    is_whole = all(isinstance(value, int) for value in values)
+    return values.astype(float), lambda place: f"{round(place):,}" if is_whole else f"{place:,.6g}"
 
 
 @dataclass(frozen=True, repr=False)

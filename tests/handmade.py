@@ -85,6 +85,15 @@ def add(
     return {"add": action}
 
 
+def clustered_by(*columns: str) -> list[Action]:
+    """The actions that make a table without partitions clustered, by columns without a mapping."""
+    features = ["appendOnly", "clustering", "domainMetadata", "invariants"]
+    versions = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features}
+    configuration = {"clusteringColumns": [[name] for name in columns], "domainName": "delta.clustering"}
+    domain = {"domain": "delta.clustering", "configuration": json.dumps(configuration), "removed": False}
+    return [{"protocol": versions}, {"domainMetadata": domain}]
+
+
 def remove(path: str, deleted: int | None = 1_700_000_000_000, vector: Action | None = None) -> Action:
     action: Action = {"path": path, "dataChange": True}
     if deleted is not None:

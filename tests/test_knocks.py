@@ -23,6 +23,7 @@ from tests.knocks.oracle import Before, Case, Outcome, Rows, Wrong, judge_error,
         *((races.play, 1), (faults.spoiled, 1), (faults.codecs, 4)),
         *(pytest.param(play, 4, marks=pytest.mark.nightly) for play in (races.play, faults.spoiled)),
         pytest.param(faults.paths, 4, marks=pytest.mark.nightly),
+        pytest.param(races.clustered, 1, marks=pytest.mark.nightly),
     ],
 )
 def test_a_case_is_judged(

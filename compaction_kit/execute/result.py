@@ -13,6 +13,7 @@ from compaction_kit.execute.commits import Commit, removed_paths
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.execute.proof import ANY_VERSION
 from compaction_kit.execute.work import TIMELINE, Run, Strategy
+from compaction_kit.files import Files
 from compaction_kit.records import Result
 from compaction_kit.text import format_count, format_size
 from compaction_kit.verify import Fingerprint
@@ -63,6 +64,8 @@ class CompactionResult(Result):
             label (string), bin_id (int64, null except for pyarrow), start (double, seconds since the run
             began), seconds (double).
         reads: Measures a query at the versions before and after; None if nothing was committed.
+        extents: Of a clustered table: draws the values of the first clustering column in each file, before
+            and after.
     """
 
     strategy: str
@@ -86,6 +89,7 @@ class CompactionResult(Result):
     peak_bytes: int = 0
     timeline: pa.Table = field(default_factory=TIMELINE.empty_table)
     reads: Callable[[Any, int], Any] | None = None
+    extents: Callable[..., Any] | None = None
 
     @classmethod
     def of(
@@ -98,11 +102,13 @@ class CompactionResult(Result):
         sums = {name: sum(batches[name].to_pylist()) for name in _SUMS}
         versions = tuple(commit.version for commit in commits)
         before, after = (versions[0] - 1, versions[-1]) if versions else (plan.version, None)
+        files = [Files(run.log.snapshot(version)) for version in (before, after)]
+        column = plan.clustering_column if versions else None
         return cls(
             strategy.name if commits else "none",
             reason,
-            run.log.snapshot(before).live["size_bytes"].to_numpy(),
-            run.log.snapshot(after).live["size_bytes"].to_numpy(),
+            files[0].sizes,
+            files[1].sizes,
             versions,
             batches,
             plan.num_bins - plan.without(removed).num_bins,
@@ -117,6 +123,7 @@ class CompactionResult(Result):
             peak_bytes=record.peak_bytes,
             timeline=record.timeline(),
             reads=partial(_measure_reads, run, before, versions[-1]) if versions else None,
+            extents=partial(files[0].plot_extents, column, files[1]) if column else None,
         )
 
     def measure_reads(self, query: "Query", repeats: int = 5) -> "ReadComparison":
@@ -158,10 +165,17 @@ class CompactionResult(Result):
         return {name: fact for name, fact in facts.items() if fact}
 
     def plot(self) -> "Figure":
-        """Draw the sizes before and after, on one scale."""
+        """Draw the sizes before and after, on one scale.
+
+        Of a clustered table, draw also which values of the first clustering column each file had and has.
+        """
         from compaction_kit import plots
 
-        return plots.before_after(self.sizes_before, self.sizes_after)
+        sizes = partial(plots.before_after, self.sizes_before, self.sizes_after)
+        parts: list[plots.Placed] = [(plots.BEFORE_AFTER_HEIGHT, sizes)]
+        if self.extents is not None:
+            parts.append((plots.EXTENTS_HEIGHT, self.extents))
+        return plots.stacked(parts)
 
     def plot_timeline(self) -> "Figure":
         """Draw where the time went."""

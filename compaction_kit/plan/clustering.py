@@ -1,8 +1,7 @@
-"""Which files OPTIMIZE clusters again: the cubes of a clustered table, and which of them are complete."""
+"""The cubes of a clustered table, read from its log, and why OPTIMIZE rewrites their files or not."""
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,9 @@ from compaction_kit.errors import DAMAGE, CorruptLogError, first_line
 from compaction_kit.files import Files
 from compaction_kit.log.paths import one_array
 from compaction_kit.log.snapshot import Snapshot
+from compaction_kit.plan.cubes import NO_CUBE, CubedFiles
 from compaction_kit.plan.order import DEFAULT_PARTITIONS, state_order
-from compaction_kit.plan.packing import Packer, Packing
+from compaction_kit.plan.packing import Packing
 from compaction_kit.plan.predict import count_rows
 from compaction_kit.plan.thresholds import CubeSizes
 
@@ -34,17 +34,14 @@ CUBES = pa.schema(
     ]
 )
 _PROVIDER, _DOMAIN = "liquid", "delta.clustering"
-_NO_CUBE = -1
 
 
 class Clustering:
     """The files of a clustered table, in the cubes that earlier runs of OPTIMIZE made.
 
-    A cube is the files that one bin became. New rows are in files without a cube. The rules are those of
-    ClusteringStrategy.applyMinZCube and ZCube.filterOutLargeZCubes.
-
     Attributes:
         columns: The clustering columns, as SQL names them.
+        cubed: The files as the rule of OPTIMIZE takes them.
     """
 
     def __init__(
@@ -62,50 +59,26 @@ class Clustering:
         cubes = pc.unique(ids.drop_null()).sort()
         # One number for each cube, in the order of their ids.
         self._ids = cubes
-        self._cube_of = pc.fill_null(pc.index_in(ids, cubes), _NO_CUBE).to_numpy().astype(np.int64)
+        cube_of = pc.fill_null(pc.index_in(ids, cubes), NO_CUBE).to_numpy().astype(np.int64)
         self._columns_of = one_array(tags["cube_columns"])
         is_other = pc.fill_null(pc.not_equal(self._columns_of, _as_json(columns)), False)
-        self._is_other = is_other.to_numpy(zero_copy_only=False) & (self._cube_of != _NO_CUBE)
+        self._is_other = is_other.to_numpy(zero_copy_only=False) & (cube_of != NO_CUBE)
         foreign = pc.fill_null(pc.not_equal(one_array(tags["clustering_provider"]), _PROVIDER), False)
         self._is_foreign = foreign.to_numpy(zero_copy_only=False)
         places = state_order(one_array(files.snapshot.live["path"]), snapshot_partitions)
         # Files without a cube come first.
-        order = np.lexsort((places, self._cube_of))
-        self._order = order[self._among[order]]
-
-    def select(self, sizes: CubeSizes, full: bool = False) -> np.ndarray:
-        """Return the positions of the files that OPTIMIZE rewrites, in its order.
-
-        Args:
-            sizes: From which bytes on cubes are complete.
-            full: Rewrite files of other columns or providers too, as OPTIMIZE … FULL does.
-        """
-        is_ours = ~(self._is_other | self._is_foreign)[self._order]
-        ours, others = self._order[is_ours], self._order[~is_ours]
-        is_complete = self._complete(sizes)
-        chosen = self._last_first(ours)
-        chosen = chosen[~is_complete[chosen]]
-        if full and len(others):
-            return np.concatenate([chosen, others])
-        cubes = self._cube_of[chosen]
-        if len(chosen) and cubes[0] != _NO_CUBE and (cubes == cubes[0]).all():
-            return chosen[:0]
-        return self._last_first(chosen)
-
-    def pack(self, sizes: CubeSizes, full: bool = False) -> Packing:
-        """Pack the files that OPTIMIZE rewrites into bins, each of which becomes one cube."""
-        chosen = self.select(sizes, full)
-        files = self._files
-        packer = Packer(chosen, files.sizes, np.zeros(files.num_files, np.int64))
-        everything = np.ones(files.num_files, dtype=bool)
-        return packer.pack(everything, sizes.most, keep_lone=True)
+        order = np.lexsort((places, cube_of))
+        is_apart = self._is_other | self._is_foreign
+        self.cubed = CubedFiles(
+            files.sizes, _logical_bytes(files), cube_of, is_apart, order[self._among[order]]
+        )
 
     def states(self, sizes: CubeSizes, full: bool = False) -> np.ndarray:
         """Return for each file why OPTIMIZE rewrites it or not, as text."""
-        conditions = [self._is_foreign, self._is_other, self._complete(sizes), self._cube_of == _NO_CUBE]
-        conditions = [~self._among, *conditions]
+        is_new = self.cubed.cube_of == NO_CUBE
+        conditions = [~self._among, self._is_foreign, self._is_other, self.cubed.is_complete(sizes), is_new]
         found = np.select(conditions, [CLEAN, OTHER_PROVIDER, OTHER_COLUMNS, COMPLETE, NEW], PARTIAL)
-        if not len(self.select(sizes, full)):
+        if not len(self.cubed.select(sizes, full)):
             found[found == PARTIAL] = SINGLE
         return found
 
@@ -117,13 +90,13 @@ class Clustering:
         their number), state (string, see `states`), is_rewritten (bool).
         """
         is_chosen = np.zeros(self._files.num_files, dtype=bool)
-        is_chosen[self.select(sizes, full)] = True
+        is_chosen[self.cubed.select(sizes, full)] = True
         table = pa.table(
             {
-                "cube": self._cube_of,
+                "cube": self.cubed.cube_of,
                 "columns": self._columns_of,
                 "size_bytes": self._files.sizes,
-                "logical_bytes": self._logical_bytes,
+                "logical_bytes": self.cubed.logical_bytes,
                 "state": self.states(sizes, full),
                 "is_rewritten": is_chosen,
             }
@@ -132,7 +105,7 @@ class Clustering:
         rows = table.group_by(["cube", "columns", "state", "is_rewritten"]).aggregate(sums).sort_by("cube")
         cubes = rows["cube"].combine_chunks()
         names = [None if text is None else json.loads(text) for text in rows["columns"].to_pylist()]
-        ids = self._ids.take(pc.if_else(pc.equal(cubes, _NO_CUBE), None, cubes))
+        ids = self._ids.take(pc.if_else(pc.equal(cubes, NO_CUBE), None, cubes))
         numbers = ("size_bytes_count", "size_bytes_sum", "logical_bytes_sum", "state", "is_rewritten")
         return pa.table([ids, pa.array(names), *(rows[name] for name in numbers)], CUBES.names).cast(CUBES)
 
@@ -143,7 +116,8 @@ class Clustering:
         """
         has_empty = packing.num_bins > 0 and self._files.sizes[packing.order[0]] > sizes.most
         num_bins = packing.num_bins + int(has_empty)
-        in_cube = (self._cube_of != _NO_CUBE) & (full | ~self._is_other) & self._among
+        cube_of = self.cubed.cube_of
+        in_cube = (cube_of != NO_CUBE) & (full | ~self._is_other) & self._among
 
         def sums(sizes: np.ndarray) -> dict[str, int]:
             return {"numFiles": len(sizes), "size": int(sizes.sum())}
@@ -151,38 +125,11 @@ class Clustering:
         stats = {
             "inputZCubeFiles": sums(self._files.sizes[in_cube]),
             "inputOtherFiles": sums(self._files.sizes[~in_cube & self._among]),
-            "inputNumZCubes": len(np.unique(self._cube_of[in_cube])),
+            "inputNumZCubes": len(np.unique(cube_of[in_cube])),
             "mergedFiles": sums(self._files.sizes[packing.members[0]]),
             "numOutputZCubes": num_bins,
         }
         return {"numBins": num_bins, "clusteringStats": stats}
-
-    @cached_property
-    def _logical_bytes(self) -> np.ndarray:
-        """The bytes of each file's live rows, int64 (AddFile.estLogicalFileSize)."""
-        sizes, (records, deleted) = self._files.sizes, count_rows(self._files)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            share = (records - deleted) / records
-        return np.where(records > 0, share * sizes, sizes).astype(np.int64)
-
-    def _complete(self, sizes: CubeSizes) -> np.ndarray:
-        """Return whether each file is in a complete cube, bool."""
-        is_ours = (self._cube_of != _NO_CUBE) & ~(self._is_other | self._is_foreign) & self._among
-        totals = np.zeros(len(self._ids) + 1, np.int64)
-        np.add.at(totals, self._cube_of[is_ours], self._logical_bytes[is_ours])
-        complete: np.ndarray = is_ours & (totals[self._cube_of] >= sizes.complete)
-        return complete
-
-    def _last_first(self, order: np.ndarray) -> np.ndarray:
-        """Put the last file before the cube before it, if it is the only one of its own cube.
-
-        Delta's iterators return the last cube before the one that it ends (ZCube, `!files.hasNext`).
-        """
-        cubes = self._cube_of[order]
-        if len(order) < 2 or _NO_CUBE in cubes[-2:] or cubes[-1] == cubes[-2]:
-            return order
-        start = int(np.flatnonzero(np.append(True, cubes[1:-1] != cubes[:-2]))[-1])
-        return np.concatenate([order[:start], order[-1:], order[start:-1]])
 
 
 def clustering_columns(snapshot: Snapshot) -> list[str]:
@@ -217,3 +164,11 @@ def _logical_name(snapshot: Snapshot, path: Sequence[str]) -> str:
 def _as_json(columns: Sequence[str]) -> str:
     """Write columns as the tag ZCUBE_ZORDER_BY has them (ZCubeInfo)."""
     return json.dumps(list(columns), separators=(",", ":"), ensure_ascii=False)
+
+
+def _logical_bytes(files: Files) -> np.ndarray:
+    """The bytes of each file's live rows, int64 (AddFile.estLogicalFileSize)."""
+    sizes, (records, deleted) = files.sizes, count_rows(files)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = (records - deleted) / records
+    return np.where(records > 0, share * sizes, sizes).astype(np.int64)

@@ -132,7 +132,7 @@ def _measured(bounds: Bounds, sizes: np.ndarray, packing: Packing | None) -> dic
             np.r_[np.delete(bounds.known, positions), known],
             np.r_[np.delete(bounds.lows, positions), lows],
             np.r_[np.delete(bounds.highs, positions), highs],
-            bounds.num_ranks,
+            bounds.values,
         )
     lows, highs = bounds.lows[bounds.known], bounds.highs[bounds.known]
     unknown = len(bounds.known) - len(lows)

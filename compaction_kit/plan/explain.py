@@ -161,7 +161,8 @@ def explain_clustering(plan: BinPlan) -> list[str]:
         lines.append(
             f"{format_size(new_bytes)} is new and {format_size(plan.bytes_removed)} is rewritten, "
             f"{plan.bytes_removed / new_bytes:,.1f} times as much: OPTIMIZE merges new files into a cube "
-            f"until the cube has {complete} ({CUBES}.threshold)."
+            f"until the cube has {complete} ({CUBES}.threshold). plan.amplification() says what more appends "
+            "cost."
         )
     return [*lines, f"The new files and their size are predicted: {plan.size_basis}."]
 

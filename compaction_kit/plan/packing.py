@@ -103,6 +103,14 @@ def batch_of_bins(sizes: np.ndarray, batch_size: int) -> np.ndarray:
     return batches
 
 
+def num_sorted_files(size_bytes: np.ndarray, max_file_size: int) -> np.ndarray:
+    """Return how many files bins of these bytes become if their rows are sorted, if all have rows.
+
+    It is a prediction, as ranges without rows make no file (OptimizeExecutor: approxNumFiles).
+    """
+    return np.maximum(size_bytes // max_file_size, 1).astype(np.int64)
+
+
 def gains(num_files: np.ndarray, bytes_before: np.ndarray, bytes_after: np.ndarray) -> np.ndarray:
     """Bytes that a full read of each bin saves.
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from compaction_kit.files import Files
 from compaction_kit.plan.clustering import CLEAN, CUBES
 from compaction_kit.plan.order import SIZE
-from compaction_kit.plan.packing import Packing, batch_of_bins, gains, within_budget
+from compaction_kit.plan.packing import Packing, batch_of_bins, gains, num_sorted_files, within_budget
 from compaction_kit.plan.planner import Planner
 from compaction_kit.plan.predict import count_rows
 from compaction_kit.plan.thresholds import Thresholds, candidates
@@ -70,8 +70,7 @@ class Outcome:
         """Files that are added; a file of unknown rows is taken to have some."""
         rows = self._sums(np.nan_to_num(self.planner.rows, nan=1))
         if self.sorts:
-            # OptimizeExecutor, runOptimizeBinJob: approxNumFiles; ranges without rows make no file.
-            return np.minimum(np.maximum(self.bytes_removed // self.thresholds.max_file_size, 1), rows)
+            return np.minimum(num_sorted_files(self.bytes_removed, self.thresholds.max_file_size), rows)
         most = self.thresholds.max_records_per_file
         return (np.ceil(rows / most) if most else rows > 0).astype(np.int64)
 
@@ -208,6 +207,12 @@ class BinPlan(Plan):
     def clustered_by(self) -> tuple[str, ...]:
         """The clustering columns, as SQL names them; none for a table that isn't clustered."""
         return () if self.planner.clustering is None else self.planner.clustering.columns
+
+    @property
+    def clustering_column(self) -> str | None:
+        """The first clustering column that is no field of a struct; None without one."""
+        names = (name.strip("`") for name in self.clustered_by)
+        return next((name for name in names if name in self.source.data_columns), None)
 
     @property
     def sorts_rows(self) -> bool:

@@ -4,13 +4,45 @@ Every figure's title is its finding, and its label (`get_label()`) says the same
 can't see it.
 """
 
+from compaction_kit.plots.clustering import EXTENTS_HEIGHT, cubes, cubes_height, extents
 from compaction_kit.plots.comparisons import layouts, reads, survey
 from compaction_kit.plots.history import history, lifetimes, manifest, readability, storage, vacuum
 from compaction_kit.plots.sink_log import sink_log
-from compaction_kit.plots.sizes import before_after, bins, file_sizes, plan
-from compaction_kit.plots.style import LIVE, LOST, NEW, SMALL, TOMBSTONED, Chart, to_html, to_png, to_svg
+from compaction_kit.plots.sizes import (
+    BEFORE_AFTER_HEIGHT,
+    SIZES_WIDTH,
+    before_after,
+    bins,
+    bins_height,
+    file_sizes,
+)
+from compaction_kit.plots.style import (
+    LIVE,
+    LOST,
+    NEW,
+    SMALL,
+    TOMBSTONED,
+    Chart,
+    Placed,
+    stacked,
+    to_html,
+    to_png,
+    to_svg,
+)
 from compaction_kit.plots.timeline import timeline, timelines
 
-__all__ = ["LIVE", "LOST", "NEW", "SMALL", "TOMBSTONED", "Chart", "before_after", "bins", "file_sizes"]
-__all__ += ["history", "layouts", "lifetimes", "manifest", "plan", "readability", "reads", "sink_log"]
-__all__ += ["storage", "survey", "timeline", "timelines", "to_html", "to_png", "to_svg", "vacuum"]
+__all__ = ["BEFORE_AFTER_HEIGHT", "EXTENTS_HEIGHT", "LIVE", "LOST", "NEW", "SIZES_WIDTH", "SMALL"]
+__all__ += ["TOMBSTONED", "Chart", "Placed", "before_after", "bins", "bins_height", "cubes", "cubes_height"]
+__all__ += ["extents", "file_sizes", "history", "layouts", "lifetimes", "manifest", "readability", "reads"]
+__all__ += [
+    "sink_log",
+    "stacked",
+    "storage",
+    "survey",
+    "timeline",
+    "timelines",
+    "to_html",
+    "to_png",
+    "to_svg",
+]
+__all__ += ["vacuum"]

@@ -1,6 +1,6 @@
 """Figures of file sizes: one table's, before and after, and the bins of a plan."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ _MOST_BINS, _BINS_WIDTH_PIXELS = 60, 500
 # of a threshold above that.
 _ROOM_FOR_NUMBER, _ROOM_FOR_BOTH = 1.18, 1.6
 # In inches: on the workbench's page beside the controls, where the window is small.
-_SIZES_WIDTH, _SIZES_HEIGHT = 5.0, 3.6
+SIZES_WIDTH, BEFORE_AFTER_HEIGHT = 5.0, 3.6
 # What sizes beside an axis take, in inches, such as "512 MiB".
 _TICKS_WIDTH = 0.66
 
@@ -66,7 +66,7 @@ def before_after(
     """
     if figure is None:
         # By hand: it is drawn while a slider moves, and matplotlib's own layout takes as long as the drawing.
-        figure = Chart(figsize=(_SIZES_WIDTH, _SIZES_HEIGHT))
+        figure = Chart(figsize=(SIZES_WIDTH, BEFORE_AFTER_HEIGHT))
         figure.subplots_adjust(left=0.165, right=0.985, top=0.86, bottom=0.07, hspace=0.12)
     now, then = Histogram.of(before), Histogram.of(after)
     ghosts = [] if former is None else [Histogram.of(former)]
@@ -119,7 +119,7 @@ def bins(
         limit: The end of the title: how large a bin may be. None: " of at most" `max_file_size`.
         figure: Where to draw, which may be a part of a figure; None for a figure of its own.
     """
-    figure = figure or Chart(figsize=(style.WIDTH, _bins_height(len(outputs))), layout="constrained")
+    figure = figure or Chart(figsize=(style.WIDTH, bins_height(len(outputs))), layout="constrained")
     sizes, bin_ids = files["size_bytes"].to_numpy(), files["bin_id"].to_numpy()
     num_bins, shown = len(outputs), min(len(outputs), _MOST_BINS)
     axis = figure.subplots()
@@ -149,26 +149,8 @@ def bins(
     return style.titled(figure, f"{what}{limit}{more}")
 
 
-def plan(draw_sizes: Callable[..., Chart], draw_bins: Callable[..., Chart], num_bins: int) -> Chart:
-    """Draw a plan's sizes and, if it has bins, those below.
-
-    Args:
-        draw_sizes: `before_after` with its arguments but `figure`.
-        draw_bins: `bins` with its arguments but `figure`.
-        num_bins: How many bins there are.
-    """
-    if not num_bins:
-        return draw_sizes()
-    heights = _SIZES_HEIGHT, _bins_height(num_bins)
-    figure = Chart(figsize=(style.WIDTH, sum(heights)), layout="constrained")
-    halves: Any = figure.subfigures(2, 1, height_ratios=heights)
-    drawn = draw_sizes(figure=halves[0]), draw_bins(figure=halves[1])
-    figure.set_label(". ".join(str(half.get_label()) for half in drawn))
-    return figure
-
-
-def _bins_height(num_bins: int) -> float:
-    """In inches."""
+def bins_height(num_bins: int) -> float:
+    """Return the height of `bins`, in inches."""
     return 1.4 + 0.22 * min(max(num_bins, 3), _MOST_BINS)
 
 

@@ -11,7 +11,7 @@ import textwrap
 import threading
 import uuid
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import matplotlib as mpl
@@ -62,6 +62,8 @@ _LONGEST_NAME, _MOST_LINES, _TITLE_CHARACTERS_AN_INCH = 36, 2, 10
 _DRAWING = threading.RLock()
 
 F = TypeVar("F", bound=FigureBase)
+# The height of a figure in inches, and what draws it, in the part of a figure that it gets as `figure`.
+Placed = tuple[float, Callable[..., Figure]]
 # The colour and the hatch of an area, which mean the same.
 Look = tuple[str, str]
 
@@ -154,6 +156,18 @@ def titled(figure: F, title: str, *more: str) -> F:
     lines = textwrap.wrap(visible(title), most, max_lines=_MOST_LINES, placeholder=" …")
     figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=11, fontweight="bold", color=INK)
     figure.set_label(". ".join([title, *more]))
+    return figure
+
+
+def stacked(parts: Sequence[Placed]) -> Figure:
+    """Make one figure of several, one below the other."""
+    heights = [height for height, _ in parts]
+    if len(parts) == 1:
+        return parts[0][1]()
+    figure = Chart(figsize=(WIDTH, sum(heights)), layout="constrained")
+    places: Any = figure.subfigures(len(parts), 1, height_ratios=heights)
+    drawn = [draw(figure=place) for place, (_, draw) in zip(places, parts, strict=True)]
+    figure.set_label(". ".join(str(one.get_label()) for one in drawn))
     return figure
 
 

@@ -86,12 +86,14 @@ def files_part(state: WorkbenchState) -> Part:
     def code() -> str:
         files = parts.call("files", where=state.where or None)
         table = f"files = ck.open_table({state.name!r}).{files}"
-        return parts.python(table, "files.plot()", "files.by_partition()", f"files.overlap({column.value!r})")
+        drawn = f"files.overlap({column.value!r})", f"files.plot_extents({column.value!r})"
+        return parts.python(table, "files.plot()", "files.by_partition()", *drawn)
 
     def offer_columns() -> None:
         columns = () if state.files is None else tuple(state.files.data_columns)
         if column.options != columns:
-            parts.offer(column, columns, next(iter(columns), None))
+            clustered = state.plan.clustering_column if state.plan is not None else None
+            parts.offer(column, columns, clustered or next(iter(columns), None))
 
     def overlap() -> str:
         if not some() or not column.value:
@@ -105,9 +107,14 @@ def files_part(state: WorkbenchState) -> Part:
             f"{found.max:,} at most. Without minimum and maximum in their statistics: {unknown}."
         )
 
+    def extents() -> Any:
+        return some() and column.value and (Files.plot_extents, some(), column.value)
+
     folded = {
         "Partitions": Text("text", "partitions", lambda: some() and _partitions(some())),
-        "Overlap: what data skipping is worth": w.VBox([column, Text("text", "overlap", overlap)]),
+        "Overlap: what data skipping is worth": w.VBox(
+            [column, Text("text", "overlap", overlap), FigureView("ck-extents-figure", extents)]
+        ),
     }
     return Part(
         Text("text", "files", sentence),
@@ -190,11 +197,20 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
         former, plan = drawn
         if plan is None or not plan.source.num_files:
             return None
+        if plan.clustered_by:
+            return CompactionPlan.plot_cubes, plan
         # An outline shows the plan of the same files that was drawn before this one.
         return CompactionPlan.plot_sizes, plan, former if former and former.source is plan.source else None
 
     def some() -> Any:
         return state.plan if state.plan is not None and not state.plan.is_empty else None
+
+    def touched() -> Any:
+        if state.is_clustered:
+            # OPTIMIZE sorts the rows, so that no other layout can be compared.
+            column = state.plan and state.plan.clustering_column
+            return column and state.plan and (Files.plot_extents, state.plan.source, column)
+        return some() and (_plot_comparison, some())
 
     def sentence() -> str:
         if (plan := state.plan) is None:
@@ -207,7 +223,7 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
     folded = {
         "Bins": FigureView("ck-bins-figure", lambda: some() and some().plot_bins),
         "Files that a query touches": FigureView(
-            "ck-comparison-figure", lambda: some() and not state.is_clustered and (_plot_comparison, some())
+            "ck-comparison-figure", lambda: state.plan and state.plan.source.num_files and touched()
         ),
         "Why these files": Text("text", "why", why),
     }

@@ -310,7 +310,7 @@ class WorkbenchState(Watched):
             if files is not None and files is not self.files:
                 scope = f" where {read.where}" if read.where else ""
                 partitions = format_count(files.stats().num_partitions, "partition")
-                about = f"version {files.version} · {files.num_files:,} files{scope} · "
+                about = f"version {files.version} · {format_count(files.num_files, 'file')}{scope} · "
                 about += f"{format_size(files.size_bytes)} · {partitions}"
                 self.about = about
             self.opened = read if read.pending or read.inputs == self.inputs else read.planned(self.inputs)

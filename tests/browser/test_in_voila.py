@@ -1,5 +1,6 @@
 """The workbench as a page of its own, by Voilà: a first look and a run; the whole path is JupyterLab's."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,8 +8,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import compaction_kit as ck
-from tests.browser.analyst import SECOND, FirstLook, figure, open_browser, open_table, part, type_into
+from tests.browser.analyst import SECOND, FirstLook, figure, open_browser, open_table, part, shoot, type_into
 from tests.browser.servers import voila
+from tests.execute.meanwhile import clustered_table
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.nightly]
 
@@ -38,6 +40,40 @@ class TestInVoila(FirstLook):
         expect(outcome).to_contain_text("24 → 4")
         figure(page, "ck-result-figure")
         assert ck.open_table(root / "data" / "shaped").files().num_files == 4
+
+    def test_a_clustered_table_by_mouse_from_verdict_to_undo(self, page: Page, root: Path) -> None:
+        table = clustered_table(root / "data" / "events", files=6, rows=200)
+        page.locator("button.ck-refresh").click()
+        open_table(page, "../data/events")
+        verdict = page.locator(".ck-verdict [role=status]")
+        expect(verdict.locator("b")).to_have_text("6 files of 6 are not clustered by id, value yet.")
+        part(page, "Plan")
+        drawn = figure(page, "ck-plan-figure")
+        expect(drawn).to_have_attribute("aria-label", re.compile(r"^(\S+ KiB) is new, \1 is rewritten$"))
+        page.locator(".jupyter-widget-Collapse-header").filter(has_text="query touches").click()
+        drawn = figure(page, "ck-comparison-figure")
+        expect(drawn).to_have_attribute("aria-label", "A value of id is in 1.0 of 6 files, on average")
+        shoot(page, "clustered-plan")
+        part(page, "My query")
+        page.get_by_label("Query", exact=True).fill("id < 150")
+        page.locator("button.ck-count").click()
+        drawn = figure(page, "ck-prediction-figure")
+        expect(drawn).to_have_attribute("aria-label", re.compile("The query opens 1 of 6 files now"))
+        expect(page.locator(".ck-prediction")).to_contain_text("OPTIMIZE sorts the rows")
+        shoot(page, "clustered-query")
+        part(page, "Run")
+        page.locator("button.ck-run").click()
+        outcome = page.locator(".ck-outcome").first
+        expect(outcome).to_contain_text("identical: 1,200 rows", timeout=180 * SECOND)
+        expect(verdict).to_contain_text("Nothing to do, because all files are in one cube.")
+        drawn = figure(page, "ck-result-figure")
+        expect(drawn).to_have_attribute("aria-label", re.compile("in 1.0 of 6 files before, in "))
+        shoot(page, "clustered-run")
+        page.get_by_role("button", name="Undo this run").click()
+        page.locator("button.ck-restore").first.click()
+        expect(page.locator(".ck-about")).to_contain_text("6 files", timeout=60 * SECOND)
+        expect(verdict).to_contain_text("6 files of 6 are not clustered")
+        assert ck.open_table(table).files().num_files == 6
 
     def test_a_schema_of_the_session_is_looked_into(self, page: Page) -> None:
         type_into(page, ".ck-root", "spark_catalog.default")

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from compaction_kit.datasets import shaped_table
 from compaction_kit.execute import Progress
 from tests import handmade
 from tests.folders import data_files
@@ -55,3 +56,10 @@ def changed_metadata(
     schema["fields"] += json.loads(more["schemaString"])["fields"] if columns else []
     properties = found["configuration"] | dict(configuration or {})
     return {"metaData": found | {"schemaString": json.dumps(schema), "configuration": properties}}
+
+
+def clustered_table(folder: Path, files: int = 18, rows: int = 30) -> Path:
+    """A table of 4 commits, clustered by id and value; no file is in a cube yet."""
+    table = Path(shaped_table(folder, partitions=0, files=files, rows=rows, commits=3))
+    handmade.write_commit(table, 4, handmade.clustered_by("id", "value"))
+    return table

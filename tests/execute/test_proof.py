@@ -20,7 +20,7 @@ from compaction_kit.errors import (
 from compaction_kit.execute import Progress, proof
 from compaction_kit.execute.commits import restore
 from tests import folders, handmade
-from tests.execute.meanwhile import once, once_rewriting, wait_until
+from tests.execute.meanwhile import clustered_table, once, once_rewriting, wait_until
 from tests.folders import data_files
 
 pytestmark = pytest.mark.spark
@@ -66,6 +66,16 @@ def test_content_that_changes_is_noticed_and_undone(
     assert "\n" not in str(caught.value)
     assert "the table was restored to version 4, as version 6: report this" in str(caught.value)
     assert paths_of(changed) == paths
+
+
+@pytest.mark.nightly
+def test_content_that_changes_is_noticed_in_a_clustered_table(spark: SparkSession, tmp_path: Path) -> None:
+    table = clustered_table(tmp_path / "table")
+    plan = open_table(table).plan_compaction()
+    before, paths = data_files(table), paths_of(table)
+    with pytest.raises(VerificationError, match=r"The content differs: the 18 files .* have 540 rows"):
+        plan.run(progress=once("Comparing", lambda: spoil(table, before)))
+    assert paths_of(table) == paths
 
 
 def test_content_that_changes_under_pyarrow_is_not_committed(spark: SparkSession, changed: Path) -> None:

@@ -22,9 +22,10 @@ from compaction_kit.errors import (
     RunFailedError,
 )
 from compaction_kit.execute import Progress
+from compaction_kit.plan.thresholds import CUBES
 from compaction_kit.text import format_size
 from tests import folders, handmade
-from tests.execute.meanwhile import commit_behind, once_rewriting, wait_until
+from tests.execute.meanwhile import clustered_table, commit_behind, once_rewriting, wait_until
 from tests.folders import data_files
 
 pytestmark = pytest.mark.spark
@@ -47,21 +48,33 @@ def stop_at(step: str, error: type[BaseException]) -> Callable[[Progress], None]
 
 
 @pytest.fixture
-def many_bins(tmp_path: Path) -> Path:
-    """6 partitions of 3 files, which is time enough between the first bin and the commit.
+def many_bins(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """6 bins of 3 files, which is time enough between the first one and the commit.
 
-    Deletion vectors delete two rows of a file in two of them.
+    They are partitions, in two of which two rows are deleted by vectors, or what is to become cubes.
     """
-    folder = Path(shaped_table(tmp_path / "table", partitions=6, files=3, rows=30, commits=2))
+    folder = tmp_path / "table"
+    if getattr(request, "param", "partitions") == "partitions":
+        shaped_table(folder, partitions=6, files=3, rows=30, commits=2)
+        delete_by_vectors(folder, "p0003", "p0005")
+        return folder
+    made = clustered_table(folder)
+    largest = max(open_table(made).files().sizes.tolist())
+    for name in ("threshold", "targetCubeSize"):
+        request.getfixturevalue("confs")(f"{CUBES}.{name}", str(3 * largest))
+    return made
+
+
+def delete_by_vectors(folder: Path, *partitions: str) -> None:
+    """Delete the rows 0 and 29 of a file in each of some partitions."""
     version = open_table(folder).version
     adds = [add for number in range(version + 1) for add in handmade.actions_of(folder, number, "add")]
     last = {add["partitionValues"]["part"]: add for add in adds}
     actions = [handmade.protocol(features=["deletionVectors"])]
-    for add in (last["p0003"], last["p0005"]):
+    for add in (last[name] for name in partitions):
         marked = {"add": add | {"deletionVector": handmade.inline_vector([0, 29])}}
         actions += [handmade.remove(add["path"]), marked]
     handmade.write_commit(folder, version + 1, actions)
-    return folder
 
 
 @pytest.mark.parametrize(
@@ -121,7 +134,15 @@ def test_a_run_can_be_cancelled_until_it_commits(
     assert data_files(changed) == files
 
 
-@pytest.mark.parametrize("strategy", ["optimize", "arrow"])
+@pytest.mark.parametrize(
+    ("strategy", "many_bins"),
+    [
+        ("optimize", "partitions"),
+        ("arrow", "partitions"),
+        pytest.param("optimize", "cubes", marks=pytest.mark.nightly),
+    ],
+    indirect=["many_bins"],
+)
 def test_a_cancelled_run_changes_nothing(
     spark: SparkSession, many_bins: Path, confs: SetConf, strategy: str
 ) -> None:
@@ -172,7 +193,15 @@ def test_runs_cancelled_at_any_moment_leave_no_new_file(
         assert folders.listing(folder).keys() == before
 
 
-@pytest.mark.parametrize("strategy", ["optimize", "arrow"])
+@pytest.mark.parametrize(
+    ("strategy", "many_bins"),
+    [
+        ("optimize", "partitions"),
+        ("arrow", "partitions"),
+        pytest.param("optimize", "cubes", marks=pytest.mark.nightly),
+    ],
+    indirect=["many_bins"],
+)
 def test_what_another_writer_removes_is_left_out_and_the_rest_is_done(
     spark: SparkSession, many_bins: Path, strategy: str
 ) -> None:
@@ -187,7 +216,7 @@ def test_what_another_writer_removes_is_left_out_and_the_rest_is_done(
     assert len(result.conflicts) == 1
     assert sum(result.batches["conflicts"].to_pylist()) == 1
     assert "1 with other writers" in result.summary()
-    # Each of 6 partitions is one file now.
+    # Each of 6 bins is one file now.
     files = table.files()
     assert (files.num_files, removed in files.to_arrow()["path"].to_pylist()) == (6, False)
     if strategy == "arrow":
@@ -214,7 +243,14 @@ def test_a_writer_who_takes_everything_wins(spark: SparkSession, changed: Path, 
 
 
 @pytest.mark.parametrize(
-    "strategy", [pytest.param("optimize", marks=pytest.mark.nightly), "arrow", "rewrite"]
+    ("strategy", "many_bins"),
+    [
+        pytest.param("optimize", "partitions", marks=pytest.mark.nightly),
+        ("arrow", "partitions"),
+        ("rewrite", "partitions"),
+        ("optimize", "cubes"),
+    ],
+    indirect=["many_bins"],
 )
 def test_rows_appended_meanwhile_are_kept_and_the_content_is_still_proved(
     spark: SparkSession, many_bins: Path, strategy: str
@@ -223,7 +259,8 @@ def test_rows_appended_meanwhile_are_kept_and_the_content_is_still_proved(
     plan = table.plan_compaction()
     source = plan.files["path"].to_pylist()[0]
     rows = pq.ParquetFile(many_bins / source).read()
-    appended = handmade.write_data(many_bins, f"{source}-more.parquet", rows, {"part": "p0000"})
+    partition = {"part": "p0000"} if plan.source.partition_columns else None
+    appended = handmade.write_data(many_bins, f"{source}-more.parquet", rows, partition)
     act = commit_behind(many_bins, plan.version + 1, [appended])
     result = plan.run(strategy=strategy, progress=once_rewriting(act))
     assert result.verified is True

@@ -39,6 +39,7 @@ class Kind(NamedTuple):
 KINDS = {
     "kills": Kind(60, kills.play),
     "races": Kind(300, races.play),
+    "races of clustered tables": Kind(60, races.clustered),
     "faults": Kind(150, faults.play),
     "mutations": Kind(10_000, mutations.play, mutations.SIZE),
     "bombs": Kind(12, bombs.play),

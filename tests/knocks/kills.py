@@ -114,8 +114,12 @@ def play(case: Case) -> Outcome:
         "rows": draw.choice([20, 400]),
     }
     shaped_table(table, **shape, commits=3, seed=draw.randrange(99))
+    strategies = STRATEGIES
+    if not shape["partitions"] and draw.random() < 0.5:
+        strategies = ["optimize"]
+        case.spark.sql(f"ALTER TABLE delta.`{table}` CLUSTER BY (id, value)")
     before = Before.of(table, rows_of(case.spark, table))
-    strategy, moment, whom = draw.choice(STRATEGIES), draw.choice(MOMENTS), draw.choice(WHOM)
+    strategy, moment, whom = draw.choice(strategies), draw.choice(MOMENTS), draw.choice(WHOM)
     driver = pool().take()
     # All in one commit, or one for each bin.
     driver.tell(table=str(table), strategy=strategy, batch_size=draw.choice([None, 1]))
@@ -125,7 +129,7 @@ def play(case: Case) -> Outcome:
         answer = driver.wait() if whom == "workers" else "killed"
     pool().give(driver)
     outcome = _judge(case, before, answer)
-    _go_on(case, before)
+    _go_on(case, before, draw.choice(strategies))
     return outcome
 
 
@@ -171,7 +175,7 @@ def _judge(case: Case, before: Before, answer: str) -> Outcome:
     return Outcome.PROVED if is_proved else Outcome.NOT_PROVED
 
 
-def _go_on(case: Case, before: Before) -> None:
+def _go_on(case: Case, before: Before, strategy: str) -> None:
     """What is left is what VACUUM takes, and a new plan does the rest."""
     left = before.left()
     if left:
@@ -182,7 +186,7 @@ def _go_on(case: Case, before: Before) -> None:
         names = {row["path"].rpartition("/")[2] for row in taken}
         if missed := {path for path in left if path.rpartition("/")[2] not in names}:
             raise Wrong(f"VACUUM does not take {sorted(missed)}")
-    result = open_table(before.table, case.spark).plan_compaction().run(strategy=case.draw.choice(STRATEGIES))
+    result = open_table(before.table, case.spark).plan_compaction().run(strategy=strategy)
     if judge_result(result) is not Outcome.AS_PLANNED:
         raise Wrong(f"the run afterwards did another thing than planned: {result.summary()}")
     before.check(rows_of(case.spark, before.table), before.rows)

@@ -175,10 +175,11 @@ _THREADS = ThreadPoolExecutor(2)
 class _Race:
     """The other writer, who starts at a moment of the run."""
 
-    def __init__(self, case: Case, table: Path):
+    def __init__(self, case: Case, table: Path, only_spark: bool = False):
         draw = case.draw
-        self._name, self._moment = draw.choice(list(WRITERS)), draw.choice(MOMENTS)
-        self._by_spark = self._name != "feed" and draw.random() < 0.5
+        names = [name for name, writer in WRITERS.items() if writer.sql or not only_spark]
+        self._name, self._moment = draw.choice(names), draw.choice(MOMENTS)
+        self._by_spark = only_spark or (self._name != "feed" and draw.random() < 0.5)
         # Waits for the writer in the midst of the run, or lets both go on.
         self._is_held = draw.random() < 0.5 and self._name != "feed"
         self._delay = draw.random() * 0.8
@@ -243,8 +244,20 @@ def play(case: Case) -> Outcome:
     rows = [_row(i) for i in range(_COMMITS * _ROWS)]
     for at in range(0, len(rows), _ROWS):
         _write(str(table), rows[at : at + _ROWS], partition_by=["p"])
-    race = _Race(case, table)
-    strategy = case.draw.choice(STRATEGIES)
+    return _judged(case, _Race(case, table), case.draw.choice(STRATEGIES), rows, table)
+
+
+def clustered(case: Case) -> Outcome:
+    """A race on a clustered table, to which deltalake doesn't write."""
+    table = case.folder / "table"
+    rows, name = [_row(i) for i in range(_COMMITS * _ROWS)], f"delta.`{table}`"
+    case.spark.sql(f"CREATE TABLE {name} USING delta CLUSTER BY (id, p) AS {_sql(rows[:_ROWS])}")
+    for at in range(_ROWS, len(rows), _ROWS):
+        case.spark.sql(f"INSERT INTO {name} {_sql(rows[at : at + _ROWS])}")
+    return _judged(case, _Race(case, table, only_spark=True), "optimize", rows, table)
+
+
+def _judged(case: Case, race: _Race, strategy: str, rows: list[Row], table: Path) -> Outcome:
     try:
         return _run(case, race, strategy, rows, table)
     except BaseException as error:

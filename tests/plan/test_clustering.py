@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute.jobs import session_confs
+from tests import handmade
 from tests.handmade import actions_of
 
 pytestmark = pytest.mark.spark
@@ -94,7 +95,8 @@ def test_new_rows_make_optimize_rewrite_every_cube_that_is_not_complete(
 ) -> None:
     create(spark, tmp_path)
     append(spark, tmp_path, 4_000)
-    open_table(tmp_path, spark).plan_compaction().run()
+    first = open_table(tmp_path, spark).plan_compaction()
+    first.run()
     append(spark, tmp_path, 50, 1)
     table = open_table(tmp_path, spark)
     plan = table.plan_compaction()
@@ -103,6 +105,10 @@ def test_new_rows_make_optimize_rewrite_every_cube_that_is_not_complete(
     new_bytes = next(row["size_bytes"] for row in plan.cubes.to_pylist() if row["cube_id"] is None)
     assert plan.clustered_by == ("k", "id")
     assert f"{plan.bytes_removed / new_bytes:,.1f} times as much" in plan.explain()
+    assert "plan.amplification() says what more appends cost" in plan.explain()
+    (row,) = first.amplification(new_bytes, 1).to_pylist()
+    assert row["bytes_rewritten"] == pytest.approx(plan.bytes_removed, rel=0.05)
+    assert (row["num_complete_cubes"], row["num_partial_cubes"]) == (0, 1)
     assert not plan.exact.num_files_added
     assert plan.steps["outcome"].to_pylist() == ["packed", "packed"]
     # From this size on the cube would be left alone.
@@ -154,3 +160,74 @@ def test_what_is_not_for_clustered_tables_is_refused(spark: SparkSession, tmp_pa
     spark.range(3).write.format("delta").save(str(tmp_path / "plain"))
     with pytest.raises(InvalidArgumentError, match="this table isn't clustered"):
         open_table(tmp_path / "plain", spark).plan_compaction(full=True)
+    with pytest.raises(InvalidArgumentError, match="this table isn't clustered"):
+        open_table(tmp_path / "plain").plan_compaction().amplification("1 MiB")
+    with pytest.raises(InvalidArgumentError, match='min_cube_size="small" is not a size'):
+        table.plan_compaction().amplification(1, min_cube_size="small")
+
+
+def clustered_log(table: Path, cubes: dict[str | None, list[int]]) -> Path:
+    """A table without data files, clustered by k: the sizes of the files of each cube, in MiB."""
+    actions = [*handmade.clustered_by("k"), handmade.metadata({"k": "long"})]
+    for name, sizes in cubes.items():
+        for number, size in enumerate(sizes):
+            action = handmade.add(f"{name}-{number}", size << 20, records=None)
+            if name is not None:
+                tags = {"ZCUBE_ID": name, "ZCUBE_ZORDER_BY": '["k"]', "ZCUBE_ZORDER_CURVE": "hilbert"}
+                action["add"] |= {"tags": tags, "clusteringProvider": "liquid"}
+            actions.append(action)
+    return handmade.write_log(table, actions)
+
+
+def test_appends_to_a_table_below_the_cube_s_size_rewrite_all_of_it_each_time(tmp_path: Path) -> None:
+    """As in delta-io/delta#4304: 1 GB appended to 40 GB."""
+    plan = open_table(clustered_log(tmp_path, {"a": [1024] * 40})).plan_compaction()
+    assert plan.is_empty
+    now, smaller, huge = (
+        plan.amplification("1 GiB", min_cube_size=size) for size in (None, "4 GiB", "1 TiB")
+    )
+    assert [size >> 30 for size in now["bytes_rewritten"].to_pylist()] == list(range(41, 51))
+    assert now["num_partial_cubes"].to_pylist() == [1] * 10
+    # The cube of 40 GiB is complete, as each next one of 4 GiB.
+    assert [size >> 30 for size in smaller["bytes_rewritten"].to_pylist()] == [1, 2, 3, 4] * 2 + [1, 2]
+    assert smaller["num_complete_cubes"].to_pylist() == [1, 1, 1, 2, 2, 2, 2, 3, 3, 3]
+    assert huge == now
+    plan = open_table(clustered_log(tmp_path / "new", {None: [100] * 3, "a": [50]})).plan_compaction()
+    # The plan is run before the first append.
+    assert plan.amplification("50 MiB", 2)["bytes_rewritten"].to_pylist() == [400 << 20, 450 << 20]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("appends_in_a_cube", "target"), [(2.5, 1.0), (2.5, 1.5), (4.5, 1.5)])
+def test_amplification_is_what_optimize_rewrites(
+    spark: SparkSession, tmp_path: Path, appends_in_a_cube: float, target: float
+) -> None:
+    """A cube is complete after three or five appends; if it may not hold more than that, never.
+
+    No rows are alike, so that sizes are predicted well, and a file too many would be noticed.
+    """
+    name = f"delta.`{tmp_path}`"
+
+    def append_rows() -> None:
+        rows = spark.range(0, 20_000, 1, 2).selectExpr("CAST(1e15 * RAND() AS BIGINT) k", "RAND() x")
+        rows.write.format("delta").mode("append").save(str(tmp_path))
+
+    spark.sql(f"CREATE TABLE {name} (k BIGINT, x DOUBLE) USING delta CLUSTER BY (k)")
+    append_rows()
+    append_bytes = open_table(tmp_path).files().size_bytes
+    complete = int(appends_in_a_cube * append_bytes)
+    sizes = {f"{CUBE}.threshold": str(complete), f"{CUBE}.targetCubeSize": str(int(target * complete))}
+    with session_confs(spark, sizes | {"spark.databricks.delta.optimize.maxFileSize": str(append_bytes)}):
+        plan = open_table(tmp_path, spark).plan_compaction()
+        predicted = plan.amplification(append_bytes, 6).to_pylist()
+        plan.run(verify=False)
+        for row in predicted:
+            append_rows()
+            metrics = spark.sql(f"OPTIMIZE {name}").collect()[0]["metrics"]
+            assert row["bytes_rewritten"] == pytest.approx(metrics["filesRemoved"]["totalSize"], rel=0.02)
+            states = open_table(tmp_path, spark).plan_compaction().cubes["state"].to_pylist()
+            num_complete = states.count("complete cube")
+            assert row["num_complete_cubes"] == num_complete
+            if target > 1:
+                # Else how full each bin is depends on the sizes of single files.
+                assert row["num_partial_cubes"] == len(states) - num_complete

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from compaction_kit import plots
@@ -79,10 +80,10 @@ def test_no_files_before_are_drawn_too(after: list[int]) -> None:
     assert str(figure.get_label()).startswith(f"0 → {len(after)} file")
 
 
-def plan_of(before: np.ndarray, after: np.ndarray, lower: int, upper: int, largest: int) -> plots.Chart:
+def plan_of(before: np.ndarray, after: np.ndarray, lower: int, upper: int, largest: int) -> Figure:
     limits: Any = {"min_file_size": lower, "max_file_size": upper, "largest": largest}
     draw_bins = partial(plots.bins, bins_table([10, 20], [0, 0]), np.array([25]), upper)
-    return plots.plan(partial(plots.before_after, before, after, **limits), draw_bins, 1)
+    return plots.stacked([(3.6, partial(plots.before_after, before, after, **limits)), (2.1, draw_bins)])
 
 
 @pytest.mark.parametrize("minimum", [KIB, 9 * KIB, MIB, 3 * MIB, 32 * MIB, 16 * GIB])

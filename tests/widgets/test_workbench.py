@@ -882,7 +882,10 @@ def test_a_clustered_table_is_planned_by_its_cubes_and_run(spark: SparkSession, 
     assert [is_shown(at(bench, f"ck-{name}")) for name in ("min", "where", "order", "budget")] == [False] * 4
     assert is_shown(at(bench, "ck-max"))
     assert is_shown(at(bench, "ck-full"))
-    assert "2 → 1 file" in at(bench, "ck-plan-figure").value
+    assert " is new, " in at(bench, "ck-plan-figure").value
+    (folds,) = (one for one in within([bench.parts[2]]) if isinstance(one, w.Accordion))
+    folds.selected_index = 1
+    assert "A value of k is in 2.0 of 2 files, on average" in at(bench, "ck-comparison-figure").value
     at(bench, "ck-full").value = True
     assert plan_of(bench).full
     show(bench, "Run")

@@ -1,0 +1,148 @@
+"""Figures of clustered tables: how large the cubes are, and which values of a column each file has."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from matplotlib.axes import Axes
+
+from compaction_kit.plots import style
+from compaction_kit.plots.style import INK, LIVE, MUTED, OTHER, PALE, SMALL, SMALL_HATCH, Chart
+from compaction_kit.text import format_count, format_size
+
+_NEW = (SMALL, SMALL_HATCH)
+# By the state of a plan's cubes.
+_STATES: dict[str, style.Look] = {
+    "new": _NEW,
+    "partial cube": (OTHER, "..."),
+    "single cube": (OTHER, ""),
+    "complete cube": (LIVE, ""),
+    "other columns": (PALE, "xxx"),
+    "other provider": (PALE, "\\\\\\"),
+}
+_IN_CUBES: dict[str, style.Look] = {"in a cube": (LIVE, ""), "in no cube yet": _NEW}
+_MOST_CUBES = 20
+_MOST_FILES, _MOST_EDGED, _MOST_TICKS = 400, 60, 4
+# In inches.
+EXTENTS_HEIGHT = 2.9
+
+
+def cubes_height(num_cubes: int) -> float:
+    """Return the height of `cubes`, in inches."""
+    return 1.6 + 0.24 * min(max(num_cubes, 3), _MOST_CUBES)
+
+
+def cubes(cubes: pa.Table, complete: int, figure: Chart | None = None) -> Chart:
+    """Draw a bar a cube, the files without one first, and a line at the size at which cubes are complete.
+
+    Args:
+        cubes: A plan's: cube_id, num_files, size_bytes, logical_bytes, state, is_rewritten.
+        complete: Logical bytes from which on a cube is complete.
+        figure: Where to draw, which may be a part of a figure; None for a figure of its own.
+    """
+    figure = figure or Chart(figsize=(style.WIDTH, cubes_height(len(cubes))), layout="constrained")
+    rows = sorted(cubes.to_pylist(), key=lambda row: (row["cube_id"] is not None, -row["size_bytes"]))
+    shown, axis = rows[:_MOST_CUBES], figure.subplots()
+    for place, row in enumerate(shown):
+        look = style.fill(_STATES[row["state"]])
+        axis.barh([place], [row["logical_bytes"]], height=0.75, **look)
+        text = f"{format_count(row['num_files'], 'file')}, {format_size(row['size_bytes'])}"
+        style.note(axis, text, (1.01, place), (0, 0), xycoords=("axes fraction", "data"), va="center")
+    largest = max(row["logical_bytes"] for row in shown)
+    right = max(largest, min(complete, 4 * largest)) * 1.02
+    text = f"complete from {format_size(complete)}"
+    if complete <= 4 * largest:
+        axis.axvline(complete, color=INK, linestyle="--", linewidth=1)
+    else:
+        text += " →"
+    style.note(axis, text, (min(complete, right), 1), (0, 3), ha="right", xycoords=("data", "axes fraction"))
+    axis.set(ylim=(max(len(shown), 3) - 0.4, -0.6), xlim=(0, right))
+    axis.set_yticks(
+        range(len(shown)),
+        [f"cube {row['cube_id'][:8]}" if row["cube_id"] else "no cube yet" for row in shown],
+    )
+    style.size_ticks(axis.xaxis, right, 4)
+    style.calm(axis, "x")
+    present = {row["state"] for row in shown}
+    looks = {name: look for name, look in _STATES.items() if name in present}
+    style.legend(figure, "outside lower left", looks, ncols=3)
+    more = f" (the largest {len(shown)} of {len(rows):,} are shown)" if len(shown) < len(rows) else ""
+    return style.titled(figure, f"{_finding(rows)}{more}")
+
+
+def _finding(rows: Sequence[Mapping[str, object]]) -> str:
+    """What is new, what is rewritten and what stays, in bytes."""
+
+    def total(**wanted: object) -> int:
+        found = [row for row in rows if all(row[name] == value for name, value in wanted.items())]
+        return sum(int(str(row["size_bytes"])) for row in found)
+
+    parts = {
+        "is new": total(state="new"),
+        "is rewritten": total(is_rewritten=True),
+        "stays": total(is_rewritten=False),
+    }
+    return ", ".join(f"{format_size(size)} {what}" for what, size in parts.items() if size)
+
+
+def extents(
+    finding: str,
+    column: str,
+    values: np.ndarray,
+    label: Callable[[float], str],
+    panels: Mapping[str, pa.Table],
+    figure: Chart | None = None,
+) -> Chart:
+    """Draw a bar a file from its minimum to its maximum of a column, below one another.
+
+    Args:
+        finding: The title.
+        column: The column.
+        values: Those that bound the files, as numbers, in their order.
+        label: Writes such a number.
+        panels: By name, one row a file: low and high (positions in `values`), in_cube (bool).
+        figure: Where to draw, which may be a part of a figure; None for a figure of its own.
+    """
+    figure = figure or Chart(figsize=(style.WIDTH, EXTENTS_HEIGHT), layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    has_cubes = any(pc.any(files["in_cube"]).as_py() for files in panels.values())
+    for axis, (name, files) in zip(axes, panels.items(), strict=True):
+        files = files.sort_by([("low", "ascending"), ("high", "ascending")])
+        _draw_extents(axis, files, values, has_cubes)
+        if len(values):
+            ticks = np.linspace(values[0], values[-1], _MOST_TICKS // len(panels))
+            axis.set_xticks(ticks, [style.short(label(tick), 16) for tick in ticks.tolist()])
+            # Labels that are wider than the others stay within the figure.
+            first, *_, last = axis.get_xticklabels()
+            first.set_horizontalalignment("left")
+            last.set_horizontalalignment("right")
+        axis.set_xlabel(style.short(column))
+        if len(panels) > 1:
+            axis.set_title(name, loc="left", fontsize=9, color=INK)
+    axes[0].set_ylabel("files, by minimum")
+    if has_cubes:
+        style.legend(figure, "outside lower right", _IN_CUBES)
+    return style.titled(figure, finding)
+
+
+def _draw_extents(axis: Axes, files: pa.Table, values: np.ndarray, has_cubes: bool) -> None:
+    places = np.unique(np.linspace(0, max(len(files) - 1, 0), _MOST_FILES).astype(int))[: len(files)]
+    few = len(places) <= _MOST_EDGED
+    table = files.take(pa.array(places))
+    lows, highs = (values[table[name].to_numpy()] for name in ("low", "high"))
+    # A file of one value is to be seen too.
+    least = 0.004 * (values[-1] - values[0] or 1) if len(values) else 1
+    is_new = has_cubes & ~table["in_cube"].to_numpy()
+    tops = np.arange(len(places)) + 0.1 * few
+    for which, look in ((~is_new, _IN_CUBES["in a cube"]), (is_new, _NEW)):
+        sides = lows[which] - least, highs[which] + least, tops[which], tops[which] + (0.8 if few else 1)
+        style.boxes(axis, sides, look, "white", 0.4 if few else 0)
+    axis.set_ylim(max(len(places), 1), 0)
+    if len(values):
+        axis.set_xlim(values[0] - least, values[-1] + least)
+    axis.set_yticks([])
+    style.calm(axis, "x")
+    if len(places) < len(files):
+        text = f"{len(places):,} of {format_count(len(files), 'file')} are drawn"
+        style.note(axis, text, (1, 1), (0, 3), MUTED, xycoords="axes fraction", ha="right")
