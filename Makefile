@@ -9,7 +9,7 @@ PAIRS := spark-3-5 spark-4-0 spark-4-1
 COMPAT_TESTS := $(addprefix tests/,log plan execute history vacuum sinklog interop \
 	test_compat.py test_java.py test_files.py test_predicate.py test_session.py test_table.py test_verify.py)
 
-.PHONY: help tour lab page book book-links test test-all test-long knocks compat bench lint upgrade clean
+.PHONY: help tour lab page book book-links test test-all test-long knocks compat bench lint dist dist-files dist-tour upgrade clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 11
@@ -55,8 +55,32 @@ lint: $(VENV)/dev.installed  ## check style, types and which way imports go
 	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports --no-cache
 
+dist: dist-files $(addprefix dist-,$(PAIRS) spark-4-2) dist-tour  ## build sdist and wheel, check them, and try the wheel with each extra
+
+dist-files: $(VENV)/release.installed
+	rm -rf dist build
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
+
+dist-tour: .venv-dist/notebooks
+	@$(QUICK_JVM) $</bin/python -P notebooks/tour.py
+
+dist-spark-%: .venv-dist/spark-%
+	@$(QUICK_JVM) $</bin/python -P tools/try_wheel.py
+
+.PRECIOUS: .venv-dist/%
+.venv-dist/%: dist-files
+	rm -rf $@
+	$(INSTALL) $@ "$$(ls dist/*.whl)[$*]"
+
+upgrade: $(VENV)/release.installed  ## renew the versions in constraints.txt
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-annotate --no-header \
+		--extra dev --extra book --extra release $(addprefix --no-emit-package ,$(PAIRED)) \
+		--output-file constraints.txt pyproject.toml
+
 clean:  ## remove what the targets made
-	rm -rf $(VENV) .venv-compat .book docs/book/api docs/book/notebooks docs/book/[CR]*.md tour.html data .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-compat .venv-dist dist build .book docs/book/api docs/book/notebooks docs/book/[CR]*.md tour.html data .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 BOOK = $(BIN)/python -m sphinx -W --keep-going -q -d .book/doctrees
 # The JVM's first compiler alone: tests and the tour run each statement a few times, so that the second costs
@@ -67,11 +91,6 @@ QUICK_JVM := JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize
 	-XX:InitialRAMPercentage=5 -XX:NewRatio=1 -XX:MetaspaceSize=300m"
 
 PYTEST = $(QUICK_JVM) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
-
-upgrade: $(VENV)/release.installed  ## renew the versions in constraints.txt
-	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-annotate --no-header \
-		--extra dev --extra book --extra release $(addprefix --no-emit-package ,$(PAIRED)) \
-		--output-file constraints.txt pyproject.toml
 
 # pyproject.toml pins these, for each pair; py4j is pinned by pyspark.
 PAIRED := pyspark delta-spark py4j
