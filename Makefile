@@ -46,8 +46,8 @@ compat: $(addprefix compat-,$(PAIRS))  ## run the tests of the package's core wi
 compat-%: .venv-compat/%/tests.installed
 	$(QUICK_JVM) .venv-compat/$*/bin/python -m pytest --nightly --override-ini addopts=--strict-markers $(COMPAT_TESTS)
 
-bench: $(VENV)/dev.installed  ## run every benchmark
-	@for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python -P $$benchmark || exit 1; done
+bench: $(VENV)/dev.installed  ## run every benchmark; `python -m benchmarks` compares the engines alone
+	@for benchmark in $(filter-out benchmarks/__%,$(wildcard benchmarks/*.py)); do echo "== $$benchmark"; $(BIN)/python -P $$benchmark || exit 1; done
 
 lint: $(VENV)/dev.installed  ## check style, types and which way imports go
 	$(BIN)/ruff check .

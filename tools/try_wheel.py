@@ -1,4 +1,4 @@
-"""Compact a small table with the installed package: what `make dist` tries with each pair of Spark and Delta."""
+"""Compact a small table with the installed package, as `make dist` does for each pair of Spark and Delta."""
 
 import sys
 import tempfile
