@@ -67,7 +67,10 @@ def install_with_uv(uv: str, python: Path, arguments: list[str]) -> int:
     # uv lists what it installs, and shows how far it is on a terminal only.
     quiet = [] if sys.stderr.isatty() else ["--quiet"]
     command = [uv, "pip", "install", *quiet, "--python", str(python), *lock, *arguments]
-    return subprocess.call(command, env=environment)
+    code = subprocess.call(command, env=environment)
+    # Where a registry doesn't say how long its files may be kept, each install leaves 2 GB of PySpark's source.
+    subprocess.call([uv, "cache", "prune", "--quiet"], env=environment)
+    return code
 
 
 def uv_variables(config: str) -> dict[str, str]:
