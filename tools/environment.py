@@ -68,7 +68,7 @@ def install_with_uv(uv: str, python: Path, arguments: list[str]) -> int:
     quiet = [] if sys.stderr.isatty() else ["--quiet"]
     command = [uv, "pip", "install", *quiet, "--python", str(python), *lock, *arguments]
     code = subprocess.call(command, env=environment)
-    # Where a registry doesn't say how long its files may be kept, each install leaves 2 GB of PySpark's source.
+    # Where a registry doesn't say how long files may be kept, each install leaves 2 GB of PySpark's source.
     subprocess.call([uv, "cache", "prune", "--quiet"], env=environment)
     return code
 
