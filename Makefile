@@ -2,7 +2,6 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALLED := $(VENV)/installed
 # In a container one is often root, and Jupyter wants to be told that this is meant.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 # Pairs of Spark and Delta besides the laptop's: extras of pyproject.toml.
@@ -10,86 +9,101 @@ PAIRS := spark-3-5 spark-4-0 spark-4-1
 COMPAT_TESTS := $(addprefix tests/,log plan execute history vacuum sinklog interop \
 	test_compat.py test_java.py test_files.py test_predicate.py test_session.py test_table.py test_verify.py)
 
-.PHONY: help tour lab page book book-links test test-all test-long knocks compat bench lint clean
+.PHONY: help tour lab page book book-links test test-all test-long knocks compat bench lint dist dist-files dist-tour upgrade clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 11
 
-tour: $(INSTALLED)  ## run the whole job on the flights, without a browser; leaves tour.html
-	$(BIN)/python notebooks/tour.py
+tour: $(VENV)/tour.installed  ## run the whole job on the flights, without a browser; leaves tour.html
+	@$(QUICK_JVM) $(BIN)/python notebooks/tour.py
 
-lab: $(INSTALLED)  ## open the workbench in JupyterLab
+lab: $(VENV)/notebooks.installed  ## open the workbench in JupyterLab
 	$(BIN)/jupyter lab $(AS_ROOT) --LabApp.default_url=/lab/tree/notebooks/workbench.ipynb
 
-page: $(INSTALLED)  ## open the workbench as a page of its own, by Voilà
+page: $(VENV)/notebooks.installed  ## open the workbench as a page of its own, by Voilà
 	$(BIN)/voila notebooks/workbench.ipynb
 
-book: .venv-book/installed  ## build course, reference and gallery as a site in .book/html; fails on a dead link
+book: $(VENV)/book.installed  ## build course, reference and gallery as a site in .book/html; fails on a dead link
 	$(BOOK) -b html docs/book .book/html
 
-book-links: .venv-book/installed  ## look whether the book's links to other sites still lead somewhere (needs a network)
+book-links: $(VENV)/book.installed  ## look whether the book's links to other sites still lead somewhere (needs a network)
 	$(BOOK) -b linkcheck docs/book .book/links
 
-test: $(INSTALLED) lint  ## run the tests: unit, Spark, notebooks, browser
+test: $(VENV)/dev.installed lint  ## run the tests: unit, Spark, notebooks, browser
 	$(PYTEST)
 
-test-all: $(INSTALLED) lint  ## run these and what is left for the night: other pairings, other places
+test-all: $(VENV)/dev.installed lint  ## run these and what is left for the night: other pairings, other places
 	$(PYTEST) --nightly
 
-test-long: $(INSTALLED)  ## look further for bugs: thousands of random and damaged tables, for hours
+test-long: $(VENV)/dev.installed  ## look further for bugs: thousands of random and damaged tables, for hours
 	$(PYTEST) --long -m "long or nightly"
 
-knocks: $(INSTALLED)  ## kill runs, race them, break tables; counts and outcomes go to RELIABILITY.md
-	$(TEST_ENV) $(BIN)/python -m tests.knocks --write
+knocks: $(VENV)/dev.installed  ## kill runs, race them, break tables; counts and outcomes go to RELIABILITY.md
+	$(QUICK_JVM) $(BIN)/python -m tests.knocks --write
 
 compat: $(addprefix compat-,$(PAIRS))  ## run the tests of the package's core with older pairs of Spark and Delta
 
-compat-%: .venv-compat/%/installed
-	$(TEST_ENV) .venv-compat/$*/bin/python -m pytest --nightly --override-ini addopts=--strict-markers $(COMPAT_TESTS)
+compat-%: .venv-compat/%/tests.installed
+	$(QUICK_JVM) .venv-compat/$*/bin/python -m pytest --nightly --override-ini addopts=--strict-markers $(COMPAT_TESTS)
 
-bench: $(INSTALLED)  ## run every benchmark
-	@for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python -P $$benchmark || exit 1; done
+bench: $(VENV)/dev.installed  ## run every benchmark; `python -m benchmarks` compares the engines alone
+	@for benchmark in $(filter-out benchmarks/__%,$(wildcard benchmarks/*.py)); do echo "== $$benchmark"; $(BIN)/python -P $$benchmark || exit 1; done
 
-lint: $(INSTALLED)  ## check style, types and which way imports go
+lint: $(VENV)/dev.installed  ## check style, types and which way imports go
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports --no-cache
 
-clean:  ## remove what the targets made
-	rm -rf $(VENV) .venv-book .venv-compat .book docs/book/api docs/book/notebooks docs/book/[CR]*.md tour.html data .mypy_cache .ruff_cache .pytest_cache .hypothesis
+dist: dist-files $(addprefix dist-,$(PAIRS) spark-4-2) dist-tour  ## build sdist and wheel, check them, and try the wheel with each extra
 
-BOOK = .venv-book/bin/python -m sphinx -W --keep-going -q -d .book/doctrees
-# The JVM's first compiler alone: tests run each statement a few times, so that the second costs
+dist-files: $(VENV)/release.installed
+	rm -rf dist build
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
+
+dist-tour: .venv-dist/notebooks
+	@$(QUICK_JVM) $</bin/python -P notebooks/tour.py
+
+dist-spark-%: .venv-dist/spark-%
+	@$(QUICK_JVM) $</bin/python -P tools/try_wheel.py
+
+.PRECIOUS: .venv-dist/%
+.venv-dist/%: dist-files
+	rm -rf $@
+	$(INSTALL) $@ "$$(ls dist/*.whl)[$*]"
+
+upgrade: $(VENV)/release.installed  ## renew the versions in constraints.txt
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-annotate --no-header \
+		--extra dev --extra book --extra release $(addprefix --no-emit-package ,$(PAIRED)) \
+		--output-file constraints.txt pyproject.toml
+
+clean:  ## remove what the targets made
+	rm -rf $(VENV) .venv-compat .venv-dist dist build .book docs/book/api docs/book/notebooks docs/book/[CR]*.md tour.html data .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+BOOK = $(BIN)/python -m sphinx -W --keep-going -q -d .book/doctrees
+# The JVM's first compiler alone: tests and the tour run each statement a few times, so that the second costs
 # more than it brings. Without the second, that compiler runs out of room for its code. Garbage by one
 # thread: there is a JVM for each core; and seldom: a heap and metaspace that grow bit by bit are
 # collected hundreds of times.
-TEST_ENV := JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC \
+QUICK_JVM := JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC \
 	-XX:InitialRAMPercentage=5 -XX:NewRatio=1 -XX:MetaspaceSize=300m"
 
-PYTEST = $(TEST_ENV) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+PYTEST = $(QUICK_JVM) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-CHECK_PYTHON := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
-	"Python 3.11 or newer is needed: make PYTHON=python3.11 …")'
-PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+# pyproject.toml pins these, for each pair; py4j is pinned by pyspark.
+PAIRED := pyspark delta-spark py4j
 
-$(INSTALLED): pyproject.toml
-	$(CHECK_PYTHON)
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python $(PIP_INSTALL) --editable '.[dev]'
-	touch $@
+INSTALL = @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+	"Python 3.11 or newer is needed: make PYTHON=python3.11 …")' && $(PYTHON) tools/environment.py
 
-# What the book needs more than the notebooks do; the rest is the other environment's.
-.venv-book/installed: $(INSTALLED)
-	$(PYTHON) -m venv .venv-book
-	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
-		> $$(.venv-book/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/shared.pth
-	.venv-book/bin/python $(PIP_INSTALL) --editable '.[book]'
-	touch $@
+# An environment has the extras that were asked for so far: `make tour` needs fewer packages than `make test`.
+$(VENV)/%.installed: pyproject.toml constraints.txt
+	$(INSTALL) $(VENV) --editable '.[$*]'
+	@touch $@
 
-.PRECIOUS: .venv-compat/%/installed
-.venv-compat/%/installed: pyproject.toml
-	$(CHECK_PYTHON)
-	$(PYTHON) -m venv .venv-compat/$*
-	.venv-compat/$*/bin/python $(PIP_INSTALL) --editable '.[tests,$*]'
-	touch $@
+.PRECIOUS: .venv-compat/%/tests.installed
+.venv-compat/%/tests.installed: pyproject.toml constraints.txt
+	$(INSTALL) .venv-compat/$* --editable '.[tests,$*]'
+	@touch $@

@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +29,8 @@ from pyspark.sql import SparkSession
 import compaction_kit as ck
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.text import MIB, format_size
+
+Way = Callable[[SparkSession, Path, int], None]
 
 SEED = 0
 BYTES_A_ROW, BYTES_A_FLIGHT = 16, 60
@@ -59,6 +61,7 @@ class Shape:
     proved: float
     proof: float
     make: "Callable[[SparkSession, Path, Shape], Path]"
+    seed: int = SEED
 
 
 @dataclass
@@ -78,21 +81,24 @@ def main(names: list[str], factor: float, repeats: int) -> None:
     spark = ck.get_spark()
     print(f"{spark.sparkContext.defaultParallelism} cores")
     with tempfile.TemporaryDirectory(prefix="compact-") as folder:
-        warm = random_numbers(
-            spark, Path(folder) / "warm", Shape(4, 4, 2_000, MIB, (0, 0), 0, 9, random_numbers)
-        )
-        measure(spark, warm, Path(folder) / "copy", MIB, 2)
+        warm_up(spark, Path(folder), WAYS)
         for name in names:
             shape = replace(SHAPES[name], files=max(int(SHAPES[name].files * factor), 2))
             table = shape.make(spark, Path(folder) / name, shape)
             report(name, shape, spark, table, Path(folder) / "copy", repeats)
 
 
+def warm_up(spark: SparkSession, folder: Path, ways: Mapping[str, Way]) -> None:
+    """Run each way twice on a small table."""
+    shape = Shape(4, 4, 2_000, MIB, (0, 0), 0, 9, random_numbers)
+    measure(spark, random_numbers(spark, folder / "warm", shape), folder / "copy", MIB, 2, ways)
+
+
 def report(name: str, shape: Shape, spark: SparkSession, table: Path, copy: Path, repeats: int) -> None:
     files = ck.open_table(table).files()
     print(f"\n{name}: {files.num_files:,} files, {format_size(files.size_bytes)}, ", end="")
     print(f"into bins of at most {format_size(shape.target)}", flush=True)
-    found = measure(spark, table, copy, shape.target, repeats)
+    found = measure(spark, table, copy, shape.target, repeats, WAYS)
     for way, runs in found.items():
         print(
             f"  {way:<35} {runs.best:7.2f} s  {runs.best / found['arrow'].best:6.1f} × arrow"
@@ -122,12 +128,14 @@ def report(name: str, shape: Shape, spark: SparkSession, table: Path, copy: Path
         print(f"  NOT REACHED: auto takes {found['auto'].best / stock.best:.2f} times as long as OPTIMIZE")
 
 
-def measure(spark: SparkSession, table: Path, copy: Path, target: int, repeats: int) -> dict[str, Runs]:
+def measure(
+    spark: SparkSession, table: Path, copy: Path, target: int, repeats: int, ways: Mapping[str, Way]
+) -> dict[str, Runs]:
     """What each way took, and the bytes of the files that are live then."""
     found: dict[str, Runs] = {}
     has_vectors = ck.open_table(table).files().snapshot.has_vectors
     for _ in range(repeats):
-        for way, run in WAYS.items():
+        for way, run in ways.items():
             if way == "deltalake" and has_vectors:
                 # It refuses the table.
                 continue
@@ -197,9 +205,7 @@ def resident() -> int:
 OPTIMIZE = "spark.databricks.delta.optimize"
 
 
-def by_kit(
-    strategy: str, verify: bool = False, options: dict[str, object] | None = None
-) -> Callable[[SparkSession, Path, int], None]:
+def by_kit(strategy: str, verify: bool = False, options: dict[str, object] | None = None) -> Way:
     def run(spark: SparkSession, table: Path, target: int) -> None:
         plan = ck.open_table(table, spark).plan_compaction(max_file_size=target)
         settings = {f"{OPTIMIZE}.{name}": str(value) for name, value in (options or {}).items()}
@@ -239,7 +245,7 @@ WAYS = {
 
 def random_numbers(spark: SparkSession, table: Path, shape: Shape) -> Path:
     """Random rows of two numbers in files of about the same size, in one commit."""
-    rng = np.random.default_rng(SEED)
+    rng = np.random.default_rng(shape.seed)
     (table / "_delta_log").mkdir(parents=True)
     fields = [("id", "long"), ("v", "double"), *([("p", "integer")] if shape.partitions else [])]
     schema = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in fields]
@@ -301,7 +307,7 @@ def nested(spark: SparkSession, table: Path, shape: Shape) -> Path:
 
 def flights(spark: SparkSession, table: Path, shape: Shape) -> Path:
     """Rows of 20 columns, three of them texts, in files of one row group each, in one commit."""
-    rng = np.random.default_rng(SEED)
+    rng = np.random.default_rng(shape.seed)
     (table / "_delta_log").mkdir(parents=True)
     rows = shape.file_bytes // BYTES_A_FLIGHT
     texts = {

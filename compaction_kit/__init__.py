@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from compaction_kit.table import Table, open_table
     from compaction_kit.widgets.workbench import workbench
 
+__version__ = "0.1.0"
+
 __all__ = [
     "SinkLog",
     "Table",

@@ -31,6 +31,8 @@ _QUIET: list[None] = []
 _SCRATCH, _LOG_NAME = "compaction-kit-spark-", "spark.log"
 _PACKAGES, _JARS = "spark.jars.packages", "spark.jars"
 _CORES = os.cpu_count() or 2
+# 50 of the 86 MB that Delta depends on: Spark has its own.
+_HADOOP = "org.apache.hadoop:hadoop-client-api,org.apache.hadoop:hadoop-client-runtime"
 _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _S3_SETTINGS = {
     # Most of their time tasks wait: at 30 ms a request, the two requests for each of 1,000 files take 30 s in
@@ -38,7 +40,7 @@ _S3_SETTINGS = {
     "spark.master": f"local[{4 * _CORES}]",
     "spark.default.parallelism": _CORES,
     # All of Amazon's services (686 MB): S3A needs parts of it (18 MB).
-    "spark.jars.excludes": "software.amazon.awssdk:bundle",
+    "spark.jars.excludes": f"{_HADOOP},software.amazon.awssdk:bundle",
     "spark.hadoop.fs.s3.impl": _S3A,
     "spark.hadoop.fs.s3n.impl": _S3A,
 }
@@ -169,6 +171,7 @@ def _launched(builder: SparkSession.Builder, log_path: Path) -> SparkSession:
 def _laptop_settings(scratch: Path) -> dict[str, Any]:
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
+        "spark.jars.excludes": _HADOOP,
         "spark.sql.extensions": _EXTENSION,
         "spark.sql.catalog.spark_catalog": _CATALOG,
         "spark.driver.memory": f"{max(1, min(8, int(memory_gib / 4)))}g",

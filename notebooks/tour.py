@@ -3,6 +3,8 @@
 python notebooks/tour.py [notebook] [page]
 """
 
+import copy
+import re
 import sys
 import time
 from pathlib import Path
@@ -32,11 +34,22 @@ def run_notebook(notebook: Path, page: Path) -> str:
     """
     content = nbformat.read(notebook, as_version=4)
     start = time.monotonic()
+    figures = list[str]()
 
     def narrate(cell: Any, **_: Any) -> None:
+        if cell.cell_type == "markdown" and cell.source.startswith("## "):
+            print(f"\n{cell.source.splitlines()[0][3:]}", flush=True)
         if cell.cell_type == "code":
-            first_line = cell.source.lstrip().partition("\n")[0]
+            first_line = cell.source.lstrip("# \n").partition("\n")[0]
             print(f"{time.monotonic() - start:6.1f} s  {first_line[:90]}", flush=True)
+
+    def show(cell: Any, **_: Any) -> None:
+        if found := re.findall(r'aria-label="([^"]+)', str(cell.get("outputs"))):
+            print(f"          figure: {found[0]}", flush=True)
+            if not figures:
+                page.write_text(to_html(content), encoding="utf-8")
+                print(f"{time.monotonic() - start:6.1f} s  {page} shows the first figure", flush=True)
+            figures.extend(found)
 
     client = NotebookClient(
         content,
@@ -46,7 +59,8 @@ def run_notebook(notebook: Path, page: Path) -> str:
         timeout=60 * MINUTES_PER_CELL,
         resources={"metadata": {"path": str(notebook.parent)}},
         store_widget_state=False,
-        on_cell_executed=narrate,
+        on_cell_start=narrate,
+        on_cell_executed=show,
     )
     try:
         client.execute()
@@ -59,6 +73,7 @@ def run_notebook(notebook: Path, page: Path) -> str:
 
 def to_html(content: Any) -> str:
     """The page of a notebook, without its widgets."""
+    content = copy.deepcopy(content)
     for cell in content.cells:
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]

@@ -1,5 +1,6 @@
 """That the project's files agree with one another."""
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+
+import compaction_kit as ck
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -28,6 +31,22 @@ def test_every_pair_of_spark_and_delta_is_tried_and_within_what_the_package_take
         assert taken[needed.name].contains(least.version)
     makefile = (ROOT / "Makefile").read_text()
     assert f"PAIRS := {' '.join(pair for pair in sorted(pairs) if pair != 'spark-4-2')}\n" in makefile
+
+
+def test_changelog_and_citation_name_the_version_of_the_package() -> None:
+    assert f"\n## [{ck.__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"\nversion: {ck.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_workflows_try_every_pair_by_the_projects_own_targets() -> None:
+    tests = (ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8")
+    (pairs,) = re.findall(r"pair: \[(.*)\]", tests)
+    extras = PROJECT["optional-dependencies"]
+    assert {*pairs.split(", "), "spark-4-2"} == {name for name in extras if name.startswith("spark-")}
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for workflow in (ROOT / ".github" / "workflows").glob("*.yml"):
+        targets = re.findall(r"run: make (\w+)", workflow.read_text(encoding="utf-8"))
+        assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets), workflow
 
 
 def test_conda_users_get_the_list_of_pyproject() -> None:

@@ -1,0 +1,1 @@
+"""What `make` and its targets run."""
