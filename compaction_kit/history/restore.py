@@ -23,6 +23,15 @@ from compaction_kit.retention import GUARD, PROPERTY
 from compaction_kit.session import quiet_errors
 from compaction_kit.text import format_count, format_list, format_size
 
+# RESTORE joins the files of two versions. Below so many, Spark compiles longer than it would interpret.
+_MANY_FILES = 100_000
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+
 
 @dataclass(frozen=True, repr=False)
 class RestoreResult(Result):
@@ -115,7 +124,8 @@ class RestorePlan(Plan):
         handle.warn_of_commit_risk()
         try:
             # The plan is checked once other runs have released the session.
-            with quiet_errors(), settings(spark, "restore", tag):
+            confs = _INTERPRETED if len(self.diff.files) < _MANY_FILES else {}
+            with quiet_errors(), settings(spark, "restore", tag, confs):
                 _check(self)
                 tick = progress or (lambda: None)
                 run_cancellable(spark, lambda: restore(spark, handle.uri, self.target), tick)
