@@ -36,14 +36,14 @@ def test_a_failed_run_prints_its_sentence_without_java_and_names_the_innermost_m
         file.unlink()
     shell = InteractiveShell.instance(colors="nocolor")
     shell.user_ns["plan"] = open_table(table, spark).plan_compaction(where="p = '1'")
-    error = shell.run_cell("number = 1\nplan.run(verify=False)").error_in_exec  # type: ignore[no-untyped-call]
+    error = shell.run_cell("number = 1\nplan.run('optimize', verify=False)").error_in_exec  # type: ignore[no-untyped-call]
     assert isinstance(error, RunFailedError)
     assert any(f"{file} does not exist" in str(error) for file in vectors)
     assert isinstance(error.cause, Py4JJavaError)
     assert "Java" not in "".join(traceback.format_exception(error))
     *lines, sentence = capsys.readouterr().out.strip().splitlines()
     assert sentence == f"RunFailedError: {error}"
-    assert lines[-1].strip() == "plan.run(verify=False)"
+    assert lines[-1].strip() == "plan.run('optimize', verify=False)"
     assert len(lines) == 3
 
 

@@ -268,7 +268,8 @@ def test_rows_appended_meanwhile_are_kept_and_the_content_is_still_proved(
     assert (result.as_planned, result.conflicts) == (True, ())
     # What was appended was not touched, and is not compared.
     assert result.fingerprint is not None
-    assert result.fingerprint.num_rows == 6 * 3 * 30 - 2 * 2
+    # In two of the partitions two rows are deleted.
+    assert result.fingerprint.num_rows == 6 * 3 * 30 - (4 if plan.source.partition_columns else 0)
     assert table.files().num_files == 6 + 1
 
 
