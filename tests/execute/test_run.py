@@ -230,7 +230,7 @@ def test_a_writer_who_takes_everything_wins(spark: SparkSession, changed: Path, 
     plan = table.plan_compaction()
     now = int(time.time() * 1000)
     removals = [handmade.remove(path, now) for path in plan.source.to_arrow()["path"].to_pylist()]
-    info = {"commitInfo": {"operation": "DELETE"}}
+    info = {"commitInfo": {"timestamp": now, "operation": "DELETE"}}
     act = commit_behind(changed, plan.version + 1, [info, *removals])
     number = plan.num_files_removed
     told = (
