@@ -63,6 +63,7 @@ _KEPT = """words => {
 }"""
 
 
+@pytest.mark.nightly
 class TestRestart:
     """A notebook that is opened again after a restart of its kernel; last, because that has no Spark."""
 
