@@ -212,6 +212,8 @@ def readability(versions: pa.Table) -> Chart:
     """Draw a strip of `Table.versions()`, coloured by whether each can be read."""
     readable = versions["readable"].to_pylist().count("yes")
     title = f"{readable:,} of {format_count(len(versions), 'version')} can be read"
+    if readable == len(versions) > 1:
+        title = f"All {readable:,} versions can be read"
     figure = style.chart(style.WIDTH, 1.5, title, _counts(versions))
     axis = figure.subplots()
     _draw_strip(figure, axis, versions)
