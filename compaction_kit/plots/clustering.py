@@ -45,25 +45,12 @@ def cubes(cubes: pa.Table, complete: int, figure: Chart | None = None) -> Chart:
     rows = sorted(cubes.to_pylist(), key=lambda row: (row["cube_id"] is not None, -row["size_bytes"]))
     shown, axis = rows[:_MOST_CUBES], figure.subplots()
     for place, row in enumerate(shown):
-        look = style.fill(_STATES[row["state"]])
-        axis.barh([place], [row["logical_bytes"]], height=0.75, **look)
-        text = f"{format_count(row['num_files'], 'file')}, {format_size(row['size_bytes'])}"
-        style.note(axis, text, (1.01, place), (0, 0), xycoords=("axes fraction", "data"), va="center")
-    largest = max(row["logical_bytes"] for row in shown)
-    right = max(largest, min(complete, 4 * largest)) * 1.02
-    text = f"complete from {format_size(complete)}"
-    if complete <= 4 * largest:
-        axis.axvline(complete, color=INK, linestyle="--", linewidth=1)
-    else:
-        text += " →"
+        axis.barh([place], [row["logical_bytes"]], height=0.75, **style.fill(_STATES[row["state"]]))
+    names = [f"cube {row['cube_id'][:8]}" if row["cube_id"] else "no cube yet" for row in shown]
+    notes = [f"{format_count(row['num_files'], 'file')}, {format_size(row['size_bytes'])}" for row in shown]
+    right = style.packed(axis, names, notes, max(row["logical_bytes"] for row in shown), complete)
+    text = f"complete from {format_size(complete)}" + " →" * (complete > right)
     style.note(axis, text, (min(complete, right), 1), (0, 3), ha="right", xycoords=("data", "axes fraction"))
-    axis.set(ylim=(max(len(shown), 3) - 0.4, -0.6), xlim=(0, right))
-    axis.set_yticks(
-        range(len(shown)),
-        [f"cube {row['cube_id'][:8]}" if row["cube_id"] else "no cube yet" for row in shown],
-    )
-    style.size_ticks(axis.xaxis, right, 4)
-    style.calm(axis, "x")
     present = {row["state"] for row in shown}
     looks = {name: look for name, look in _STATES.items() if name in present}
     style.legend(figure, "outside lower left", looks, ncols=3)

@@ -123,26 +123,20 @@ def bins(
     sizes, bin_ids = files["size_bytes"].to_numpy(), files["bin_id"].to_numpy()
     num_bins, shown = len(outputs), min(len(outputs), _MOST_BINS)
     axis = figure.subplots()
+    packed = [sizes[bin_ids == bin_id] for bin_id in range(shown)]
+    notes = [f"{format_count(len(members), 'file')}, {format_size(members.sum())}" for members in packed]
+    called = [style.short(name) for name in names[:shown]] or list(map(str, range(shown)))
     fullest = int(np.bincount(bin_ids, sizes).max(initial=1))
-    right = max(fullest, min(max_file_size, 4 * fullest)) * 1.02
-    for bin_id in range(shown):
-        members = sizes[bin_ids == bin_id]
+    right = style.packed(axis, called, notes, fullest, max_file_size)
+    for bin_id, members in enumerate(packed):
         # Segments that would be too thin to be seen apart are one.
         is_fine = members.mean() < 3 * right / _BINS_WIDTH_PIXELS
         segments = members.sum(keepdims=True) if is_fine else members
         starts, places = np.cumsum(segments) - segments, [bin_id] * len(segments)
         axis.barh(places, segments, left=starts, color=SMALL, edgecolor="white", linewidth=0.4, height=0.8)
-        text = f"{format_count(len(members), 'file')}, {format_size(members.sum())}"
-        style.note(axis, text, (1.01, bin_id), (0, 0), xycoords=("axes fraction", "data"), va="center")
     marks: dict[str, Any] = {"marker": "D", "markersize": 6, "color": NEW, "markeredgecolor": "white"}
     axis.plot(outputs[:shown], range(shown), linestyle="none", label="output, as predicted", **marks)
     style.legend(axis, "lower right", bbox_to_anchor=(1, 1), borderaxespad=0)
-    if max_file_size <= 4 * fullest:
-        axis.axvline(max_file_size, color=INK, linestyle="--", linewidth=1)
-    axis.set(ylim=(shown - 0.4, -0.6), xlim=(0, right))
-    axis.set_yticks(range(shown), [style.short(name) for name in names[:shown]] or None)
-    style.size_ticks(axis.xaxis, right, 5)
-    style.calm(axis, "x")
     more = f" (the first {shown})" if shown < num_bins else ""
     limit = f" of at most {format_size(max_file_size)}" if limit is None else limit
     what = f"{format_count(len(sizes), 'file')} in {format_count(num_bins, 'bin')}"
