@@ -66,6 +66,7 @@ F = TypeVar("F", bound=FigureBase)
 Placed = tuple[float, Callable[..., Figure]]
 # The colour and the hatch of an area, which mean the same.
 Look = tuple[str, str]
+Looks = Mapping[str, Look]
 
 
 class Chart(Figure):
@@ -244,7 +245,7 @@ def fill(look: Look) -> dict[str, Any]:
     return {"facecolor": look[0], "hatch": look[1], "edgecolor": "white"}
 
 
-def legend(owner: Axes | Figure, loc: str, looks: Mapping[str, Look] | None = None, **how: Any) -> None:
+def legend(owner: Axes | Figure, loc: str, looks: Looks | None = None, **how: Any) -> None:
     """Add a legend without a frame, of these looks or else of what is labelled in the axes or the figure."""
     if looks is not None:
         how["handles"] = [Patch(label=name, **fill(look)) for name, look in looks.items()]

@@ -18,7 +18,7 @@ _REWRITE = "rewrite"
 _NO_SPANS = "No time was recorded, so there is nothing to draw"
 # What a step is called in a sentence, and how it is drawn.
 _WORDS = {_REWRITE: "rewriting", "plan": "planning", "commit": "committing", "proof": "proof"}
-_LOOKS: dict[str, style.Look] = {
+_LOOKS: style.Looks = {
     _REWRITE: (NEW, ""),
     "commit": (OTHER, ""),
     "proof": (OTHER, "///"),
