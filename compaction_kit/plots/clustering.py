@@ -1,6 +1,7 @@
 """Figures of clustered tables: how large the cubes are, and which values of a column each file has."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ from compaction_kit.text import format_count, format_size
 
 _NEW = (SMALL, SMALL_HATCH)
 # By the state of a plan's cubes.
-_STATES: dict[str, style.Look] = {
+_STATES: style.Looks = {
     "new": _NEW,
     "partial cube": (OTHER, "..."),
     "single cube": (OTHER, ""),
@@ -21,7 +22,7 @@ _STATES: dict[str, style.Look] = {
     "other columns": (PALE, "xxx"),
     "other provider": (PALE, "\\\\\\"),
 }
-_IN_CUBES: dict[str, style.Look] = {"in a cube": (LIVE, ""), "in no cube yet": _NEW}
+_IN_CUBES: style.Looks = {"in a cube": (LIVE, ""), "in no cube yet": _NEW}
 _MOST_CUBES = 20
 _MOST_FILES, _MOST_EDGED, _MOST_TICKS = 400, 60, 4
 # In inches.
@@ -58,19 +59,14 @@ def cubes(cubes: pa.Table, complete: int, figure: Chart | None = None) -> Chart:
     return style.titled(figure, f"{_finding(rows)}{more}")
 
 
-def _finding(rows: Sequence[Mapping[str, object]]) -> str:
+def _finding(rows: Sequence[Mapping[str, Any]]) -> str:
     """What is new, what is rewritten and what stays, in bytes."""
-
-    def total(**wanted: object) -> int:
-        found = [row for row in rows if all(row[name] == value for name, value in wanted.items())]
-        return sum(int(str(row["size_bytes"])) for row in found)
-
-    parts = {
-        "is new": total(state="new"),
-        "is rewritten": total(is_rewritten=True),
-        "stays": total(is_rewritten=False),
+    sizes = {
+        "is new": sum(row["size_bytes"] for row in rows if row["state"] == "new"),
+        "is rewritten": sum(row["size_bytes"] for row in rows if row["is_rewritten"]),
+        "stays": sum(row["size_bytes"] for row in rows if not row["is_rewritten"]),
     }
-    return ", ".join(f"{format_size(size)} {what}" for what, size in parts.items() if size)
+    return ", ".join(f"{format_size(size)} {what}" for what, size in sizes.items() if size)
 
 
 def extents(
