@@ -34,15 +34,5 @@ from compaction_kit.plots.timeline import timeline, timelines
 __all__ = ["BEFORE_AFTER_HEIGHT", "EXTENTS_HEIGHT", "LIVE", "LOST", "NEW", "SIZES_WIDTH", "SMALL"]
 __all__ += ["TOMBSTONED", "Chart", "Placed", "before_after", "bins", "bins_height", "cubes", "cubes_height"]
 __all__ += ["extents", "file_sizes", "history", "layouts", "lifetimes", "manifest", "readability", "reads"]
-__all__ += [
-    "sink_log",
-    "stacked",
-    "storage",
-    "survey",
-    "timeline",
-    "timelines",
-    "to_html",
-    "to_png",
-    "to_svg",
-]
-__all__ += ["vacuum"]
+__all__ += ["sink_log", "stacked", "storage", "survey", "timeline", "timelines", "to_html", "to_png"]
+__all__ += ["to_svg", "vacuum"]

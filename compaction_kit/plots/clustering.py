@@ -1,6 +1,7 @@
 """Figures of clustered tables: how large the cubes are, and which values of a column each file has."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ from compaction_kit.text import format_count, format_size
 
 _NEW = (SMALL, SMALL_HATCH)
 # By the state of a plan's cubes.
-_STATES: dict[str, style.Look] = {
+_STATES: style.Looks = {
     "new": _NEW,
     "partial cube": (OTHER, "..."),
     "single cube": (OTHER, ""),
@@ -21,7 +22,7 @@ _STATES: dict[str, style.Look] = {
     "other columns": (PALE, "xxx"),
     "other provider": (PALE, "\\\\\\"),
 }
-_IN_CUBES: dict[str, style.Look] = {"in a cube": (LIVE, ""), "in no cube yet": _NEW}
+_IN_CUBES: style.Looks = {"in a cube": (LIVE, ""), "in no cube yet": _NEW}
 _MOST_CUBES = 20
 _MOST_FILES, _MOST_EDGED, _MOST_TICKS = 400, 60, 4
 # In inches.
@@ -45,25 +46,12 @@ def cubes(cubes: pa.Table, complete: int, figure: Chart | None = None) -> Chart:
     rows = sorted(cubes.to_pylist(), key=lambda row: (row["cube_id"] is not None, -row["size_bytes"]))
     shown, axis = rows[:_MOST_CUBES], figure.subplots()
     for place, row in enumerate(shown):
-        look = style.fill(_STATES[row["state"]])
-        axis.barh([place], [row["logical_bytes"]], height=0.75, **look)
-        text = f"{format_count(row['num_files'], 'file')}, {format_size(row['size_bytes'])}"
-        style.note(axis, text, (1.01, place), (0, 0), xycoords=("axes fraction", "data"), va="center")
-    largest = max(row["logical_bytes"] for row in shown)
-    right = max(largest, min(complete, 4 * largest)) * 1.02
-    text = f"complete from {format_size(complete)}"
-    if complete <= 4 * largest:
-        axis.axvline(complete, color=INK, linestyle="--", linewidth=1)
-    else:
-        text += " →"
+        axis.barh([place], [row["logical_bytes"]], height=0.75, **style.fill(_STATES[row["state"]]))
+    names = [f"cube {row['cube_id'][:8]}" if row["cube_id"] else "no cube yet" for row in shown]
+    notes = [f"{format_count(row['num_files'], 'file')}, {format_size(row['size_bytes'])}" for row in shown]
+    right = style.packed(axis, names, notes, max(row["logical_bytes"] for row in shown), complete)
+    text = f"complete from {format_size(complete)}" + " →" * (complete > right)
     style.note(axis, text, (min(complete, right), 1), (0, 3), ha="right", xycoords=("data", "axes fraction"))
-    axis.set(ylim=(max(len(shown), 3) - 0.4, -0.6), xlim=(0, right))
-    axis.set_yticks(
-        range(len(shown)),
-        [f"cube {row['cube_id'][:8]}" if row["cube_id"] else "no cube yet" for row in shown],
-    )
-    style.size_ticks(axis.xaxis, right, 4)
-    style.calm(axis, "x")
     present = {row["state"] for row in shown}
     looks = {name: look for name, look in _STATES.items() if name in present}
     style.legend(figure, "outside lower left", looks, ncols=3)
@@ -71,19 +59,14 @@ def cubes(cubes: pa.Table, complete: int, figure: Chart | None = None) -> Chart:
     return style.titled(figure, f"{_finding(rows)}{more}")
 
 
-def _finding(rows: Sequence[Mapping[str, object]]) -> str:
+def _finding(rows: Sequence[Mapping[str, Any]]) -> str:
     """What is new, what is rewritten and what stays, in bytes."""
-
-    def total(**wanted: object) -> int:
-        found = [row for row in rows if all(row[name] == value for name, value in wanted.items())]
-        return sum(int(str(row["size_bytes"])) for row in found)
-
-    parts = {
-        "is new": total(state="new"),
-        "is rewritten": total(is_rewritten=True),
-        "stays": total(is_rewritten=False),
+    sizes = {
+        "is new": sum(row["size_bytes"] for row in rows if row["state"] == "new"),
+        "is rewritten": sum(row["size_bytes"] for row in rows if row["is_rewritten"]),
+        "stays": sum(row["size_bytes"] for row in rows if not row["is_rewritten"]),
     }
-    return ", ".join(f"{format_size(size)} {what}" for what, size in parts.items() if size)
+    return ", ".join(f"{format_size(size)} {what}" for what, size in sizes.items() if size)
 
 
 def extents(

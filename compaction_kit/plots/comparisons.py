@@ -90,9 +90,8 @@ def _draw_bars(
     axis.barh(range(len(names)), values, color=[LIVE, *[NEW] * (len(names) - 1)], height=0.7)
     for row, (end, text) in enumerate(zip(ends or values, texts, strict=True)):
         style.note(axis, text, (end, row), (6, 0), va="center")
-    axis.set_yticks(range(len(names)), list(map(style.short, names)))
-    axis.set(ylim=(len(names) - 0.4, -0.6), xlim=(0, max(ends or [*values, 1]) * room), xlabel=label)
-    style.calm(axis, "x")
+    style.rows(axis, list(map(style.short, names)))
+    axis.set(xlim=(0, max(ends or [*values, 1]) * room), xlabel=label)
 
 
 def _write_query(figure: Chart, query: str) -> None:
@@ -134,14 +133,13 @@ def survey(tables: pa.Table, finding: str) -> Chart:
     axis.scatter(left, compacted, s=34, color=NEW, marker="D", zorder=4, label="after compaction")
     # A table may have no row left, and a logarithm has no zero.
     axis.set_xscale("symlog", linthresh=1)
-    axis.set(xlabel="files", ylim=(len(shown) - 0.4, -0.6))
+    axis.set_xlabel("files")
     axis.set_xlim(0.8 if min(after) else -0.1, max(*now, 10) * 1.3)
     most = int(np.log10(axis.get_xlim()[1]))
     axis.set_xticks([0] * (not min(after)) + [10**power for power in range(0, most + 1, most // 4 + 1)])
     axis.xaxis.set_major_formatter("{x:,.0f}")
     axis.xaxis.set_minor_locator(NullLocator())
-    axis.set_yticks(positions, names)
-    style.calm(axis, "x")
+    style.rows(axis, names)
     near: dict[str, Any] = {"borderaxespad": 1.8, "borderpad": 0.2, "handletextpad": 0.2}
     style.legend(axis, "lower left", bbox_to_anchor=(0, 1), ncols=2, **near)
     for position in positions:

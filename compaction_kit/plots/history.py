@@ -1,7 +1,6 @@
 """Figures over versions: files and their lives, what a manifest lists, bytes stored, which can be read."""
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from compaction_kit.plots.style import INK, LIVE, LOST, NEW, OTHER, SMALL, SMALL
 from compaction_kit.text import format_count, format_size
 
 # By what added a file: the kind of the version's operation.
-_ADDED_BY: dict[str, style.Look] = {
+_ADDED_BY: style.Looks = {
     "written": (LIVE, ""),
     "compacted": (NEW, ""),
     "changed": (SMALL, SMALL_HATCH),
@@ -28,20 +27,20 @@ _KINDS |= dict.fromkeys(("DELETE", "UPDATE", "MERGE"), "changed")
 _MOST_BARS = 60
 # Of the axis of versions: about one in a pixel.
 _MOST_STEPS = 600
-_READABLE: dict[str, style.Look] = {
+_READABLE: style.Looks = {
     "yes": (LIVE, ""),
     "blocked": (OTHER, SMALL_HATCH),
     "unsupported": (OTHER, "xxx"),
     "missing files": (LOST, "xxx"),
     "log gone": (TOMBSTONED, "..."),
 }
-_AT_VACUUM: dict[str, style.Look] = {
+_AT_VACUUM: style.Looks = {
     "readable": _READABLE["yes"],
     "lost": _READABLE["missing files"],
     "blocked": _READABLE["blocked"],
     "gone before": _READABLE["log gone"],
 }
-_STORED: dict[str, style.Look] = {
+_STORED: style.Looks = {
     "live": (LIVE, ""),
     "tombstoned": (TOMBSTONED, ""),
     "orphaned": (style.ORPHANED, "\\\\\\"),
@@ -179,7 +178,7 @@ def storage(rows: pa.Table, orphaned_bytes: int, versions: pa.Table) -> Chart:
     title = f"{format_size(live)} live, {format_size(tombstoned)} tombstoned"
     for size, kind in ((gone, "gone"), (orphaned_bytes, "orphaned")):
         title += f", {format_size(size)} {kind}" if size else ""
-    figure = style.chart(style.WIDTH, 3.9, title, _counts(versions))
+    figure = style.chart(style.WIDTH, 3.9, title)
     axis, strip = figure.subplots(2, 1, sharex=True, height_ratios=[1, 0.11])
     edges = np.append(numbers, numbers[-1] + 1) - 0.5
     top = np.zeros(len(edges))
@@ -214,7 +213,7 @@ def readability(versions: pa.Table) -> Chart:
     title = f"{readable:,} of {format_count(len(versions), 'version')} can be read"
     if readable == len(versions) > 1:
         title = f"All {readable:,} versions can be read"
-    figure = style.chart(style.WIDTH, 1.5, title, _counts(versions))
+    figure = style.chart(style.WIDTH, 1.5, title)
     axis = figure.subplots()
     _draw_strip(figure, axis, versions)
     _version_axis(axis)
@@ -272,7 +271,7 @@ def _version_axis(axis: Axes) -> None:
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def _now_and_after(axis: Axes, looks: Mapping[str, style.Look]) -> None:
+def _now_and_after(axis: Axes, looks: style.Looks) -> None:
     axis.set_yticks([0, 1], ["now", "after"])
     axis.set_ylim(1.5, -0.5)
     style.calm(axis, "x")
@@ -292,14 +291,12 @@ def _draw_strip(figure: Chart, axis: Axes, versions: pa.Table) -> None:
     looks = {f"{name} ({counts[name]:,})": look for name, look in _READABLE.items() if counts[name]}
     title: dict[str, Any] = {"title": "Can it be read?", "title_fontsize": style.SMALLEST_TEXT}
     style.legend(figure, "outside lower right", looks, **title)
+    said = ", ".join(f"{name}: {counts[name]:,}" for name in _READABLE if counts[name])
+    figure.set_label(f"{figure.get_label()}. {said}")
 
 
 def _draw_runs(
-    axis: Axes,
-    numbers: np.ndarray,
-    names: np.ndarray,
-    rows: tuple[float, float],
-    looks: Mapping[str, style.Look],
+    axis: Axes, numbers: np.ndarray, names: np.ndarray, rows: tuple[float, float], looks: style.Looks
 ) -> None:
     """Draw a box for each run of neighbouring versions with one name; `rows` is its bottom and height."""
     ends = np.flatnonzero(np.append((names[1:] != names[:-1]) | (np.diff(numbers) != 1), True))
@@ -310,8 +307,3 @@ def _draw_runs(
             left = numbers[starts[mine]] - 0.5
             spans = list(zip(left, numbers[ends[mine]] + 0.5 - left, strict=True))
             axis.broken_barh(spans, rows, linewidth=0, **style.fill(look))
-
-
-def _counts(versions: pa.Table) -> str:
-    counts = Counter(versions["readable"].to_pylist())
-    return ", ".join(f"{status}: {counts[status]:,}" for status in _READABLE if counts[status])

@@ -1,5 +1,7 @@
 """The figure of a log that compacts itself: how it grows."""
 
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -46,34 +48,17 @@ def sink_log(
     for rows, colour, marker, line, label in lines:
         is_known = line not in ("--", ":")
         if len(rows):
-            axis.plot(
-                rows["batch"].to_numpy(),
-                rows["size_bytes"].to_numpy(),
-                color=colour,
-                marker=marker,
-                markersize=2.25 if line == "none" else 4.5,
-                markerfacecolor=colour if is_known else "white",
-                linestyle=line,
-                linewidth=1.5,
-                label=label,
-                zorder=2 + is_known,
-            )
+            points, face = 2.25 if line == "none" else 4.5, colour if is_known else "white"
+            look: dict[str, Any] = {"color": colour, "markersize": points, "markerfacecolor": face}
+            batch, size = rows["batch"].to_numpy(), rows["size_bytes"].to_numpy()
+            axis.plot(batch, size, linestyle=line, marker=marker, label=label, zorder=2 + is_known, **look)
     largest = max([*files["size_bytes"].to_pylist(), *projected["size_bytes"].to_pylist()], default=1)
     style.size_ticks(axis.yaxis, largest, 5)
     across = axis.get_xaxis_transform()
     if removed:
-        axis.plot(
-            removed,
-            [0.02] * len(removed),
-            color=LOST,
-            marker="|",
-            markersize=9,
-            markeredgewidth=1.5,
-            linestyle="none",
-            label="cleanup removes files",
-            transform=across,
-            clip_on=False,
-        )
+        tick: dict[str, Any] = {"color": LOST, "markersize": 9, "markeredgewidth": 1.5, "clip_on": False}
+        places = [0.02] * len(removed)
+        axis.plot(removed, places, "|", label="cleanup removes files", transform=across, **tick)
     if fails_at is not None:
         axis.axvline(fails_at, color=LOST, linewidth=1.5)
         at = (fails_at, 1)

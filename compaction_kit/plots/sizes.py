@@ -37,7 +37,7 @@ def file_sizes(histogram: Histogram, small_file_size: int) -> Chart:
     figure = style.chart(6.4, 3.6, title if total else "The table has no files")
     axes = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     _size_axis(axes[1], [histogram], [small_file_size])
-    _panel(axes, histogram, small, _tops([histogram]), _ROOM_FOR_BOTH)
+    _panel(axes, histogram, small, _tops([histogram], _ROOM_FOR_BOTH))
     _threshold(axes, small_file_size, "small files are under")
     return figure
 
@@ -79,11 +79,10 @@ def before_after(
         axis.xaxis.set_visible(False)
     limits = [size for size in (min_file_size, max_file_size) if size is not None]
     _size_axis(lowest, histograms, limits if largest is None else [largest])
-    tops = _tops(histograms, now if largest is not None else None)
-    small = now.edges[1:] <= (min_file_size or 0)
     room = _ROOM_FOR_BOTH if limits else _ROOM_FOR_NUMBER
-    _panel((files_now, bytes_now), now, small, tops, room)
-    _panel((files_then, lowest), then, np.zeros(len(then.num_files), dtype=bool), tops, room, NEW)
+    tops = _tops(histograms, room, now if largest is not None else None)
+    _panel((files_now, bytes_now), now, now.edges[1:] <= (min_file_size or 0), tops)
+    _panel((files_then, lowest), then, np.zeros(len(then.num_files), dtype=bool), tops, NEW)
     outline: dict[str, Any] = {"edgecolor": MUTED, "linestyle": (0, (3, 2)), "linewidth": 1, "fill": False}
     for ghost in ghosts:
         for axis, heights in ((files_then, ghost.num_files), (lowest, ghost.size_bytes)):
@@ -123,26 +122,20 @@ def bins(
     sizes, bin_ids = files["size_bytes"].to_numpy(), files["bin_id"].to_numpy()
     num_bins, shown = len(outputs), min(len(outputs), _MOST_BINS)
     axis = figure.subplots()
+    packed = [sizes[bin_ids == bin_id] for bin_id in range(shown)]
+    notes = [f"{format_count(len(members), 'file')}, {format_size(members.sum())}" for members in packed]
+    called = [style.short(name) for name in names[:shown]] or list(map(str, range(shown)))
     fullest = int(np.bincount(bin_ids, sizes).max(initial=1))
-    right = max(fullest, min(max_file_size, 4 * fullest)) * 1.02
-    for bin_id in range(shown):
-        members = sizes[bin_ids == bin_id]
+    right = style.packed(axis, called, notes, fullest, max_file_size)
+    for bin_id, members in enumerate(packed):
         # Segments that would be too thin to be seen apart are one.
         is_fine = members.mean() < 3 * right / _BINS_WIDTH_PIXELS
         segments = members.sum(keepdims=True) if is_fine else members
         starts, places = np.cumsum(segments) - segments, [bin_id] * len(segments)
         axis.barh(places, segments, left=starts, color=SMALL, edgecolor="white", linewidth=0.4, height=0.8)
-        text = f"{format_count(len(members), 'file')}, {format_size(members.sum())}"
-        style.note(axis, text, (1.01, bin_id), (0, 0), xycoords=("axes fraction", "data"), va="center")
     marks: dict[str, Any] = {"marker": "D", "markersize": 6, "color": NEW, "markeredgecolor": "white"}
     axis.plot(outputs[:shown], range(shown), linestyle="none", label="output, as predicted", **marks)
     style.legend(axis, "lower right", bbox_to_anchor=(1, 1), borderaxespad=0)
-    if max_file_size <= 4 * fullest:
-        axis.axvline(max_file_size, color=INK, linestyle="--", linewidth=1)
-    axis.set(ylim=(shown - 0.4, -0.6), xlim=(0, right))
-    axis.set_yticks(range(shown), [style.short(name) for name in names[:shown]] or None)
-    style.size_ticks(axis.xaxis, right, 5)
-    style.calm(axis, "x")
     more = f" (the first {shown})" if shown < num_bins else ""
     limit = f" of at most {format_size(max_file_size)}" if limit is None else limit
     what = f"{format_count(len(sizes), 'file')} in {format_count(num_bins, 'bin')}"
@@ -155,17 +148,9 @@ def bins_height(num_bins: int) -> float:
 
 
 def _panel(
-    axes: Sequence[Axes],
-    histogram: Histogram,
-    small: np.ndarray,
-    tops: Sequence[float],
-    room: float,
-    colour: str = LIVE,
+    axes: Sequence[Axes], histogram: Histogram, small: np.ndarray, tops: Sequence[float], colour: str = LIVE
 ) -> None:
-    """Files upwards in the first axes, bytes downwards in the second, on an axis that has been set up.
-
-    `tops` are the greatest numbers of files and of bytes in a bucket that there is to be room for.
-    """
+    """Files upwards in the first axes, bytes downwards in the second, on a common axis; see `_tops`."""
     edges, (files, size) = np.log2(histogram.edges.astype(float)), axes
     left, right = edges[:-1], edges[1:]
     ends = left + _BAR * (right - left)
@@ -181,21 +166,22 @@ def _panel(
         for x, count in zip((left + right) / 2, histogram.num_files, strict=True):
             if count:
                 style.note(files, f"{count:,}", (x, count), (0, 0), ha="center", va="bottom")
-    files.set(ylabel="files", ylim=(0, room * max(tops[0], 1)))
+    files.set(ylabel="files", ylim=(0, tops[0]))
     style.count_ticks(files.yaxis, 4)
-    size.set(ylabel="bytes", ylim=(1.05 * max(tops[1], 1), 0))
-    style.size_ticks(size.yaxis, 1.05 * max(tops[1], 1), 3, with_zero=False)
+    size.set(ylabel="bytes", ylim=(tops[1], 0))
+    style.size_ticks(size.yaxis, tops[1], 3, with_zero=False)
 
 
-def _tops(histograms: Sequence[Histogram], now: Histogram | None = None) -> tuple[float, float]:
-    """The greatest numbers of files and of bytes in a bucket: of these, and of any plan for those of now."""
+def _tops(histograms: Sequence[Histogram], room: float, now: Histogram | None = None) -> tuple[float, float]:
+    """The ends of both axes, with room for the fullest bucket of these, and of any plan for those of now."""
     counts, sizes = ([h.num_files for h in histograms], [h.size_bytes for h in histograms])
     if now is not None:
         # A bin takes at least two files, and what it adds to a bucket comes from the buckets below.
         below = [np.append(0, np.cumsum(values)) for values in (now.num_files, now.size_bytes)]
         counts.append(np.append(now.num_files, 0) + np.minimum(below[0] / 2, below[1] / now.edges))
         sizes.append(now.size_bytes.sum(keepdims=True))
-    return float(np.concatenate(counts).max(initial=0)), float(np.concatenate(sizes).max(initial=0))
+    most, largest = (float(np.concatenate(values).max(initial=1)) for values in (counts, sizes))
+    return room * most, 1.05 * largest
 
 
 def _threshold(axes: Sequence[Axes], size_bytes: int, name: str) -> None:

@@ -66,6 +66,7 @@ F = TypeVar("F", bound=FigureBase)
 Placed = tuple[float, Callable[..., Figure]]
 # The colour and the hatch of an area, which mean the same.
 Look = tuple[str, str]
+Looks = Mapping[str, Look]
 
 
 class Chart(Figure):
@@ -216,12 +217,35 @@ def remark(figure: Figure, text: str, color: str = INK, **how: Any) -> None:
     figure.supxlabel(text, x=0.01, ha="left", fontsize=SMALLEST_TEXT, color=color, **how)
 
 
+def rows(axis: Axes, names: Sequence[str], least: int = 0) -> None:
+    """Give an axes a row a name, the first one on top, with room for this many at least."""
+    axis.set_yticks(range(len(names)), names)
+    axis.set_ylim(max(len(names), least) - 0.4, -0.6)
+    calm(axis, "x")
+
+
+def packed(axis: Axes, names: Sequence[str], notes: Sequence[str], fullest: float, limit: float) -> float:
+    """Lay out rows of bytes: notes beside them, and a line at a limit that isn't far beyond the fullest one.
+
+    Returns the right end of the axes; the limit has no line if it is beyond.
+    """
+    rows(axis, names, 3)
+    for row, text in enumerate(notes):
+        note(axis, text, (1.01, row), (0, 0), xycoords=("axes fraction", "data"), va="center")
+    right = max(fullest, min(limit, 4 * fullest)) * 1.02
+    if limit <= right:
+        axis.axvline(limit, color=INK, linestyle="--", linewidth=1)
+    axis.set_xlim(0, right)
+    size_ticks(axis.xaxis, right, 4)
+    return right
+
+
 def fill(look: Look) -> dict[str, Any]:
     """Return the arguments of matplotlib's patches for an area of a look."""
     return {"facecolor": look[0], "hatch": look[1], "edgecolor": "white"}
 
 
-def legend(owner: Axes | Figure, loc: str, looks: Mapping[str, Look] | None = None, **how: Any) -> None:
+def legend(owner: Axes | Figure, loc: str, looks: Looks | None = None, **how: Any) -> None:
     """Add a legend without a frame, of these looks or else of what is labelled in the axes or the figure."""
     if looks is not None:
         how["handles"] = [Patch(label=name, **fill(look)) for name, look in looks.items()]

@@ -18,7 +18,7 @@ _REWRITE = "rewrite"
 _NO_SPANS = "No time was recorded, so there is nothing to draw"
 # What a step is called in a sentence, and how it is drawn.
 _WORDS = {_REWRITE: "rewriting", "plan": "planning", "commit": "committing", "proof": "proof"}
-_LOOKS: dict[str, style.Look] = {
+_LOOKS: style.Looks = {
     _REWRITE: (NEW, ""),
     "commit": (OTHER, ""),
     "proof": (OTHER, "///"),
@@ -47,40 +47,29 @@ class _Step(NamedTuple):
     covered: float
 
 
-def timeline(spans: pa.Table, title: str | None = None) -> Chart:
+def timeline(spans: pa.Table) -> Chart:
     """Draw where the time of a run went: rewrites by task slot, the other steps a row each.
+
+    The title names the two steps that took the most time: the share in which a span of theirs was at work.
 
     Args:
         spans: One row a piece of work: step (string: "plan", "proof", "rewrite", "commit" or
             another), label (string, nullable: what to write on it), bin_id (int64, nullable),
             start, seconds (float64; start counts from when the run began).
-        title: None for the finding: how many bins in how long, and the two steps that took the most time.
-            A share is that of the run's time in which at least one span of the step was at work.
-
-    Returns:
-        The figure; if there are no spans, one that says so.
     """
-    return timelines({"": spans}, title)
+    return timelines({"": spans})
 
 
-def timelines(named: Mapping[str, pa.Table], title: str | None = None) -> Chart:
-    """Draw runs one above another on the same seconds.
-
-    Args:
-        named: The spans of each run, as `timeline` takes them, by what the run is called.
-        title: None for the finding: how long each took.
-
-    Returns:
-        The figure; runs without spans are named in its label alone.
-    """
+def timelines(named: Mapping[str, pa.Table]) -> Chart:
+    """Draw runs one above another on the same seconds, each with its spans, as `timeline` takes them."""
     runs = {name: _steps_of(spans) for name, spans in named.items() if len(spans)}
     if not runs:
-        figure = style.chart(style.WIDTH, 1.2, title or "No timeline", _NO_SPANS)
+        figure = style.chart(style.WIDTH, 1.2, "No timeline", _NO_SPANS)
         figure.text(0.5, 0.4, f"{_NO_SPANS}.", ha="center", va="center", fontsize=9, color=INK)
         return figure
     findings = {name: _finding(steps) for name, steps in runs.items()}
     lasted = {name: _end(steps) for name, steps in runs.items()}
-    title = title or findings.get("") or _comparison(lasted)
+    title = findings.get("") or _comparison(lasted)
     sentences = [
         (f"{name}: {findings[name]}. " if name else "") + _times(steps) for name, steps in runs.items()
     ]

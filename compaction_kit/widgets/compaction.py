@@ -21,10 +21,11 @@ from compaction_kit.text import (
     paragraph,
     parse_size,
 )
-from compaction_kit.widgets import parts
+from compaction_kit.widgets import fields, parts
+from compaction_kit.widgets.fields import SizeSlider
 from compaction_kit.widgets.history import restore_box, restore_code
 from compaction_kit.widgets.job import Job, attempt
-from compaction_kit.widgets.parts import FigureView, JobBar, Part, SizeSlider, Text, fold, live
+from compaction_kit.widgets.parts import FigureView, JobBar, Part, Text, fold, live
 from compaction_kit.widgets.state import WorkbenchState
 
 _MOST_PARTITIONS = 10
@@ -68,7 +69,7 @@ def verdict_part(state: WorkbenchState) -> Part:
 
 def files_part(state: WorkbenchState) -> Part:
     """Show a table's live files: their sizes, the partitions with the most, how much they overlap."""
-    column = parts.dropdown("Column", "ck-overlap-column", "300px")
+    column = fields.dropdown("Column", "ck-overlap-column", "300px")
 
     def some() -> Any:
         return state.files if state.files is not None and state.files.num_files else None
@@ -93,19 +94,13 @@ def files_part(state: WorkbenchState) -> Part:
         columns = () if state.files is None else tuple(state.files.data_columns)
         if column.options != columns:
             clustered = state.plan.clustering_column if state.plan is not None else None
-            parts.offer(column, columns, clustered or next(iter(columns), None))
+            fields.offer(column, columns, clustered or next(iter(columns), None))
 
     def overlap() -> str:
         if not some() or not column.value:
             return ""
         found, error = attempt(partial(some().overlap, column.value))
-        if found is None:
-            return error
-        opened, unknown = format_count(found.num_files, "file"), format_count(found.num_unknown, "file")
-        return (
-            f"A query for one value of {column.value} opens {found.mean:,.1f} of {opened} on average, "
-            f"{found.max:,} at most. Without minimum and maximum in their statistics: {unknown}."
-        )
+        return error if found is None else Html(found._repr_html_())
 
     def extents() -> Any:
         return some() and column.value and (Files.plot_extents, some(), column.value)
@@ -130,16 +125,11 @@ def files_part(state: WorkbenchState) -> Part:
 
 def _partitions(files: Files) -> Html:
     table, small = files.by_partition(), f"under {format_size(files.small_file_size())}"
-    rows = [
-        [
-            format_partition(row) or "the table",
-            f"{row['num_files']:,}",
-            f"{row['num_small_files']:,}",
-            format_size(row["size_bytes"]),
-        ]
-        for row in table.slice(0, _MOST_PARTITIONS).to_pylist()
-    ]
-    drawn = as_html_table(("partition", "files", small, "size"), rows)
+    rows = table[:_MOST_PARTITIONS].to_pylist()
+    names, sizes = [format_partition(row) or "the table" for row in rows], [row["size_bytes"] for row in rows]
+    counts = [[f"{row[name]:,}" for row in rows] for name in ("num_files", "num_small_files")]
+    cells = zip(names, *counts, map(format_size, sizes), strict=True)
+    drawn = as_html_table(("partition", "files", small, "size"), cells)
     # The partitions with the most files come first.
     rest = table["num_files"].to_pylist()[len(rows) :]
     if not rest:
@@ -162,20 +152,19 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
     """
     smaller, target = SizeSlider("Minimum file size", "ck-min"), SizeSlider("Target file size", "ck-max")
     narrow = {"width": "auto", "label_width": "50px"}
-    where = parts.field("Where", "such as origin = 'JFK'", "ck-where", **narrow)
+    where = fields.field("Where", "such as origin = 'JFK'", "ck-where", **narrow)
     where.tooltip = "SQL over partition columns; empty for all files"
-    order = parts.dropdown("Order", "ck-order", **narrow)
-    budget = parts.field("Budget", "such as 10 GiB", "ck-budget", **narrow)
+    order = fields.dropdown("Order", "ck-order", **narrow)
+    budget = fields.field("Budget", "such as 10 GiB", "ck-budget", **narrow)
     budget.tooltip = "Rewrite at most so many bytes: the bins that gain the most per byte; empty for all"
-    parts.bind(state, "size_bytes", min_file_size=smaller, max_file_size=target)
-    parts.bind(state, where=where, budget=budget)
-    parts.set_by_choice(state, "order", order)
+    fields.bind(state, "size_bytes", min_file_size=smaller, max_file_size=target)
+    fields.set_by_choice(state, "order", order)
     by_output = w.Checkbox(True, description="Size of new files", indent=False)
     by_output.tooltip = "Target file size is that of new files; else that of a bin, OPTIMIZE's maxFileSize"
-    parts.bind(state, by_output=by_output.add_class("ck-by-output"))
     full = w.Checkbox(False, description="OPTIMIZE … FULL", indent=False)
     full.tooltip = "Cluster files of other columns again too"
-    parts.bind(state, full=full.add_class("ck-full"))
+    inputs = {"by_output": by_output.add_class("ck-by-output"), "full": full.add_class("ck-full")}
+    fields.bind(state, where=where, budget=budget, **inputs)
     live(full, lambda: state.is_clustered)
     for widget in (smaller, by_output, where, order, budget):
         live(widget, lambda: not state.is_clustered)
@@ -184,7 +173,7 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
     def prepare() -> None:
         names = {"size, as OPTIMIZE": SIZE, "ingestion": INGEST}
         names |= {name: name for name in (() if state.files is None else state.files.data_columns)}
-        parts.offer(order, names.items(), state.order)
+        fields.offer(order, names.items(), state.order)
         planner = state.opened.planner
         if planner is not None and planner.files.num_files:
             stops = _stops(planner.files.sizes, planner.largest_bin)
@@ -237,7 +226,7 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
         w.Box([Text("text", "plan", sentence)]).add_class("ck-says"),
     ]
     return Part(
-        parts.row(controls, w.VBox(places).add_class("ck-beside")),
+        w.HBox([controls, w.VBox(places).add_class("ck-beside")]),
         fold(lambda: True, **folded),
         on=[state],
         title="Plan",
@@ -266,27 +255,21 @@ def _no_plan(state: WorkbenchState) -> str:
 
 def plan_code(state: WorkbenchState) -> str:
     """Return the Python lines that make the plan on screen."""
-    table, plan, sizes = state.table, state.plan, dict[str, int | str]()
+    table, plan, given = state.table, state.plan, dict[str, object](where=state.where or None)
     if table is not None and plan is not None and plan.thresholds != table.thresholds():
-        limits, output = plan.thresholds, plan.thresholds.output_file_size
-        chosen = {"min_file_size": limits.min_file_size, "max_file_size": limits.max_file_size}
-        if output is not None:
-            chosen = {"min_file_size": limits.min_file_size, "output_file_size": output}
-            if limits.min_file_size == output // 2:
-                del chosen["min_file_size"]
-        for name, size_bytes in chosen.items():
-            text = format_size(size_bytes)
-            sizes[name] = text if parse_size(text) == size_bytes else size_bytes
-    order, budget = None if state.order == SIZE else state.order, state.budget or None
-    inputs = {
-        "where": state.where or None,
-        **sizes,
-        "order": order,
-        "budget": budget,
-        "full": state.full or None,
-    }
-    made = parts.call("table.plan_compaction", **inputs)
+        least, output = plan.thresholds.min_file_size, plan.thresholds.output_file_size
+        if output is None or least != output // 2:
+            given["min_file_size"] = _as_text(least)
+        name = "max_file_size" if output is None else "output_file_size"
+        given[name] = _as_text(output or plan.thresholds.max_file_size)
+    given |= {"order": None if state.order == SIZE else state.order, "budget": state.budget or None}
+    made = parts.call("table.plan_compaction", **given, full=state.full or None)
     return f"table = ck.open_table({state.name!r})\nplan = {made}"
+
+
+def _as_text(size_bytes: int) -> str | int:
+    text = format_size(size_bytes)
+    return text if parse_size(text) == size_bytes else size_bytes
 
 
 def query_part(state: WorkbenchState) -> Part:
@@ -297,7 +280,7 @@ def query_part(state: WorkbenchState) -> Part:
     predicting, measuring = state.predicting, state.measuring
     style, layout = {"description_width": "70px"}, w.Layout(width="880px")
     query = w.Textarea(description="Query", placeholder=_EXAMPLE, rows=3, style=style, layout=layout)
-    parts.bind(state, query=query.add_class("ck-query"))
+    fields.bind(state, query=query.add_class("ck-query"))
 
     def text() -> str:
         table, sql = state.table, state.query.strip()
@@ -335,7 +318,7 @@ def query_part(state: WorkbenchState) -> Part:
     return Part(
         Text("hint", "query-hint", lambda: "No table is open." if state.table is None else _HINT),
         query,
-        parts.row(count, time),
+        w.HBox([count, time]),
         JobBar(predicting, "ck-predicting"),
         JobBar(measuring, "ck-measuring"),
         FigureView("ck-prediction-figure", lambda: found() and found().plot),
@@ -346,7 +329,7 @@ def query_part(state: WorkbenchState) -> Part:
         on=[state, state.running, predicting, measuring],
         title="My query",
         code=code,
-        records=lambda: [found(), state.reads],
+        records=lambda: [predicting.value, state.reads],
     )
 
 
@@ -356,9 +339,9 @@ def run_part(state: WorkbenchState) -> Part:
     Nothing is changed before the click; `.state.result` is the result after it.
     """
     running = state.running
-    strategy = parts.dropdown("Strategy", "ck-strategy", "400px", "70px", _STRATEGIES.items())
+    strategy = fields.dropdown("Strategy", "ck-strategy", "400px", "70px", _STRATEGIES.items())
     verify = w.Checkbox(True, description="Prove that the content is the same", indent=False)
-    parts.bind(state, strategy=strategy, verify=verify.add_class("ck-verify"))
+    fields.bind(state, strategy=strategy, verify=verify.add_class("ck-verify"))
     run = parts.button("Run this plan", "ck-run", state.run, style="primary")
     for widget in (strategy, verify):
         live(widget, disabled=lambda: running.running)
@@ -379,7 +362,7 @@ def run_part(state: WorkbenchState) -> Part:
     timeline = FigureView("ck-timeline-figure", lambda: done() and done().plot_timeline)
     return Part(
         Text("text", "run-plan", lambda: _no_plan(state) if state.plan is None else state.plan.explain()),
-        parts.row(strategy, verify),
+        w.HBox([strategy, verify]),
         live(run, disabled=lambda: running.running or not state.can_run),
         parts.outcome(state, running, "ck-progress", "outcome", undo),
         FigureView("ck-result-figure", lambda: done() and done().plot),

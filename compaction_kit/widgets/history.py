@@ -10,10 +10,11 @@ import pyarrow as pa
 from compaction_kit import plots
 from compaction_kit.history import first_rows
 from compaction_kit.text import Html, as_html_table, format_count, joined, paragraph, shortened
-from compaction_kit.widgets import parts
+from compaction_kit.widgets import fields, parts
+from compaction_kit.widgets.fields import Slider
 from compaction_kit.widgets.grid import Grid
 from compaction_kit.widgets.job import Job, attempt
-from compaction_kit.widgets.parts import FigureView, JobBar, Part, Slider, Text, fold, live
+from compaction_kit.widgets.parts import FigureView, JobBar, Part, Text, fold, live
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.versions import COLUMNS, CONTENT, actions_text, version_rows, version_sentence
 
@@ -40,11 +41,9 @@ def restore_box(
         return planning.get(version())
 
     def explained() -> list[str]:
-        return plan().explain().split("\n") if plan() else [""]
-
-    def loss() -> str:
+        lines = plan().explain().split("\n") if plan() else []
         # What other commits did comes first, if the restore takes it back.
-        return explained()[0] if plan() and not plan().diff.same_content else ""
+        return lines if plan() and not plan().diff.same_content else ["", *lines]
 
     def can_ask() -> bool:
         return version() is not None and not plan() and not running.running
@@ -61,8 +60,8 @@ def restore_box(
     return w.VBox(
         [
             ask,
-            Text("error", "restore-loss", loss),
-            Text("warning", "restore-plan", lambda: "\n".join(explained()[bool(loss()) :])),
+            Text("error", "restore-loss", lambda: explained()[0]),
+            Text("warning", "restore-plan", lambda: "\n".join(explained()[1:])),
             Text("error", "restore-error", lambda: planning.error),
             live(w.HBox([run, keep]).add_class("ck-restore-choice"), lambda: plan() and not running.running),
             parts.outcome(state, running, "ck-restoring", "restored"),
@@ -83,7 +82,7 @@ def history_part(state: WorkbenchState) -> Part:
 
     A click on a row shows its commit, restores it, or reads its rows; two rows that are ticked are compared.
     """
-    time = parts.field("Version at", "such as 2026-03-01 12:00", "ck-time", "100%", "80px")
+    time = fields.field("Version at", "such as 2026-03-01 12:00", "ck-time", "100%", "80px")
     time_error = Text("error", "time-error")
     reading, sampling, comparing, quoting = state.reading, state.sampling, state.comparing, state.quoting
 
@@ -169,7 +168,7 @@ def history_part(state: WorkbenchState) -> Part:
     state.observe(sampling.forget, "version")
     time.observe(on_time, "value")
     grid = Grid("Versions", COLUMNS, open_version, order=[0, -1], tick_label=_HINT)
-    parts.bind(state, "ticked", compared=grid)
+    fields.bind(state, "ticked", compared=grid)
     live(
         grid.add_class("ck-versions"),
         all_rows=lambda: past().rows if past() else [],
@@ -216,12 +215,12 @@ def _rows_table(found: Any) -> Html:
 def vacuum_part(state: WorkbenchState) -> Part:
     """Show which versions and files a vacuum would cost; it deletes once the table's name has been typed."""
     planning, running = state.planning_vacuum, state.vacuuming
-    retention = parts.field("Retention", "as the table is set", "ck-retention", "300px", "96px")
-    keep = parts.field("Keep versions", "such as 3, 7", "ck-keep", "300px", "96px")
+    retention = fields.field("Retention", "as the table is set", "ck-retention", "300px", "96px")
+    keep = fields.field("Keep versions", "such as 3, 7", "ck-keep", "300px", "96px")
     days = Slider(label="Preview on a later day", min=0, max=_MOST_DAYS).add_class("ck-days")
-    parts.bind(state, retention=retention, keep=keep, days=days)
+    fields.bind(state, retention=retention, keep=keep, days=days)
     live(days, text=lambda: f"in {state.days} days" if state.days else "now")
-    name = parts.field("Type its name", "", "ck-confirm", "300px", "96px")
+    name = fields.field("Type its name", "", "ck-confirm", "300px", "96px")
     live(name, placeholder=lambda: state.password).continuous_update = True
     # A name that was typed is for the plan that it was typed under, and for no other.
     planning.observe(lambda _: setattr(name, "value", ""), "answer")
@@ -233,15 +232,12 @@ def vacuum_part(state: WorkbenchState) -> Part:
     def is_armed() -> bool:
         return state.can_vacuum and not running.running and name.value == state.password
 
-    def cost() -> str:
-        plan = planning.value
-        return plan.explain().partition("\n")[0] if plan and plan.versions_lost else ""
-
-    def explained() -> str:
-        if (plan := planning.value) is not None:
-            return plan.explain().removeprefix(cost()).lstrip("\n")
-        looking = "Looking …" if state.table is not None else "No table is open."
-        return "" if planning.error else looking
+    def explained() -> list[str]:
+        if (plan := planning.value) is None:
+            looking = "Looking …" if state.table is not None else "No table is open."
+            return ["", "" if planning.error else looking]
+        # The first line is the cost, if there is one.
+        return plan.explain().split("\n") if plan.versions_lost else ["", plan.explain()]
 
     def code() -> str:
         given = [f"retention={state.retention!r}"] if state.retention else []
@@ -258,10 +254,10 @@ def vacuum_part(state: WorkbenchState) -> Part:
     button = parts.button("Delete these files", "ck-vacuum", delete, style="danger")
     danger = w.HBox([name, live(button, disabled=lambda: not is_armed())]).add_class("ck-danger")
     return Part(
-        parts.row(retention, keep, days),
+        w.HBox([retention, keep, days]),
         Text("error", "vacuum-error", lambda: planning.error),
-        Text("warning", "vacuum-cost", cost),
-        Text("text", "vacuum-plan", explained),
+        Text("warning", "vacuum-cost", lambda: explained()[0]),
+        Text("text", "vacuum-plan", lambda: "\n".join(explained()[1:])),
         FigureView("ck-vacuum-figure", lambda: planning.value and planning.value.plot),
         live(danger, lambda: planning.value and not planning.value.is_empty and not state.days),
         parts.outcome(state, running, "ck-vacuuming", "outcome"),

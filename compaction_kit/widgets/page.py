@@ -21,8 +21,6 @@ _LATE = element("style", Html("@keyframes ck-still{from,99%{max-height:0;overflo
 _AGAIN = element(
     "p", element("i", "What was shown here last. To use it, run this cell again."), class_="ck-again"
 )
-# How long after a change the still is made again.
-_LATER_SECONDS = 1.0
 # Traits that what is on screen goes by.
 _SEEN = ("value", "rows", "selected_index", "children")
 
@@ -98,16 +96,11 @@ class Page(w.VBox):
         if hasattr(get_ipython(), "kernel"):
             for widget in parts.within(self.children):
                 if names := [name for name in _SEEN if widget.has_trait(name)]:
-                    widget.observe(self._on_change, names)
-
-    def _on_change(self, _: object) -> None:
-        if self._place is not None:
-            self.keeping.start_next(self._keep)
+                    widget.observe(lambda _: self.keeping.start_next(self._keep), names)
 
     def _keep(self, job: Job) -> None:
-        """Make the still again, so that a notebook that is saved has what is on screen."""
-        end = time.monotonic() + _LATER_SECONDS
-        while time.monotonic() < end:
+        """Make the still again, a second later, so that a notebook that is saved has what is on screen."""
+        for _ in range(10):
             job.report(0.0, "Waiting")
             time.sleep(0.1)
         if self._place is not None:
@@ -115,10 +108,7 @@ class Page(w.VBox):
             self._place.update(data, raw=True)  # type: ignore[no-untyped-call]
 
     def _grey(self, _: object = None) -> None:
-        if self.state.opened.pending:
-            self.add_class("ck-pending")
-        else:
-            self.remove_class("ck-pending")
+        (self.add_class if self.state.opened.pending else self.remove_class)("ck-pending")
 
 
 class PartPage(Page):
@@ -138,8 +128,8 @@ class PartPage(Page):
             is_said = part.title == "Verdict" or (part.title == "Plan" and state.input_error)
             return "" if of_another or is_said else state.opened.error
 
-        name = Part(Text("text", "name", lambda: state.root or state.name), on=[state])
-        failure = Part(Text("error", "table-error", error), on=[state])
+        name = Part(Text("text", "name", lambda: state.root or state.name), on=[state], shown=True)
+        failure = Part(Text("error", "table-error", error), on=[state], shown=True)
         header = w.HBox([name, *([] if state.root else [about_text(state)])]).add_class("ck-header")
         super().__init__(state, header, w.VBox([failure, part, *below]).add_class("ck-part"))
-        name.shown = failure.shown = part.shown = True
+        part.shown = True

@@ -2,29 +2,27 @@
 
 import gc
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import anywidget
 import ipywidgets as w
 from matplotlib.figure import Figure
-from traitlets import All, Bool, HasTraits, Int, List, Unicode, observe
+from traitlets import All, Bool, HasTraits, Unicode, observe
 
 from compaction_kit.errors import CompactionKitError
 from compaction_kit.plots import to_html
 from compaction_kit.plots.style import as_css
 from compaction_kit.report import Section
-from compaction_kit.text import GIB, KIB, Html, element, folded, format_size, joined, parse_size
-from compaction_kit.widgets.job import Job, attempt, same, sentence_of
+from compaction_kit.text import Html, element, folded, joined
+from compaction_kit.widgets.job import Job, same, sentence_of
 
 FOLDER = Path(__file__).parent
 STYLE = element("style", Html(as_css() + (FOLDER / "workbench.css").read_text(encoding="utf-8")))
 _KINDS = ("text", "hint", "error", "warning", "good")
 # What a screen reader says without being asked: errors at once, progress when it is idle.
 _ARIA_ROLES = {"error": "alert", "status": "status"}
-_SMALLEST, _LARGEST = KIB.bit_length() - 1, (4 * GIB).bit_length() - 1
 
 
 class Part(w.VBox):
@@ -32,11 +30,12 @@ class Part(w.VBox):
 
     Args:
         children: Those with a `refresh` show by themselves what is there at each drawing.
-        on: What is watched: a state, jobs, or fields.
+        on: What is watched: a state, jobs, fields, or one of these with the name of a trait.
         title: The part's name.
         code: Gives the Python lines that do what the part does; copied into a cell, they give the same.
         records: Gives what a report shows of the part, and None for what isn't there.
         prepare: Called before each drawing.
+        shown: Whether it is always on screen.
     """
 
     shown = Bool(False, help="Whether it is on screen")
@@ -44,11 +43,12 @@ class Part(w.VBox):
     def __init__(
         self,
         *children: w.Widget,
-        on: Iterable[HasTraits] = (),
+        on: Iterable[HasTraits | tuple[HasTraits, str]] = (),
         title: str = "",
         code: Callable[[], str] = str,
         records: Callable[[], Iterable[Any]] = tuple,
         prepare: Callable[[], object] = tuple,
+        shown: bool = False,
     ):
         self.title, self._code, self._records, self._prepare = title, code, records, prepare
         self.failure = Text("error", "drawing-error")
@@ -57,12 +57,10 @@ class Part(w.VBox):
         self._stale = True
         # Jobs draw too: one after another, so that the last drawing is of the latest state.
         self._drawing = threading.RLock()
-        for source in on:
-            names = ["status", "answer"] if isinstance(source, Job) else All
-            self.watch(source, "value" if isinstance(source, w.Widget) else names)
-        for widget in within(children):
-            if isinstance(widget, w.Accordion):
-                self.watch(widget, "selected_index")
+        folds = [(one, "selected_index") for one in within(children) if isinstance(one, w.Accordion)]
+        for source in (*on, *folds):
+            self.watch(*(source if isinstance(source, tuple) else (source, _names(source))))
+        self.shown = shown
 
     def watch(self, source: HasTraits, names: Any, when: Callable[[], bool] = lambda: True) -> None:
         """Draw when something changes, if a condition holds then."""
@@ -105,6 +103,13 @@ class Part(w.VBox):
         for widget, is_open in widgets:
             if hasattr(widget, "refresh"):
                 widget.refresh(is_open)
+
+
+def _names(source: HasTraits) -> Any:
+    """Return the traits of a state, a job or a field that a part shows."""
+    return (
+        ["status", "answer"] if isinstance(source, Job) else "value" if isinstance(source, w.Widget) else All
+    )
 
 
 def _unfolded(widgets: Iterable[w.Widget], is_open: bool = True) -> Iterator[tuple[w.Widget, bool]]:
@@ -263,43 +268,6 @@ def outcome(state: Any, job: Job, bar: str, role: str, *between: w.Widget) -> w.
     return w.VBox([Text("warning", "other-table", other_table), JobBar(job, bar), *between, result])
 
 
-def row(*children: w.Widget) -> w.HBox:
-    """Put widgets side by side, in more lines where the page is narrow."""
-    return w.HBox(children, layout=w.Layout(flex_flow="row wrap"))
-
-
-def field(
-    label: str, placeholder: str, css_class: str, width: str = "420px", label_width: str = "70px"
-) -> w.Text:
-    """Make a labelled field, whose value changes when Enter is pressed or the field is left."""
-    style, layout = {"description_width": label_width}, w.Layout(width=width)
-    more = {"placeholder": placeholder} if placeholder else {}
-    made = w.Text(description=label, continuous_update=False, style=style, layout=layout, **more)
-    return made.add_class(css_class)
-
-
-def dropdown(
-    label: str, css_class: str, width: str, label_width: str = "", options: Iterable[Any] = ()
-) -> w.Dropdown:
-    """Make a labelled dropdown of options, which are values or pairs of what is shown and its value."""
-    style, layout = {"description_width": label_width}, w.Layout(width=width)
-    made = w.Dropdown(options=list(options), description=label, style=style, layout=layout)
-    return made.add_class(css_class)
-
-
-def offer(widget: w.Dropdown, options: Iterable[Any], value: Any) -> None:
-    """Put options into a dropdown and choose one, without choosing another meanwhile.
-
-    ipywidgets chooses the first of new options by itself, unless none was chosen before.
-    """
-    offered = tuple(options)
-    if widget.options != offered:
-        widget.value = None
-        widget.options = offered
-    values = [option[1] if isinstance(option, tuple) else option for option in offered]
-    widget.value = value if value in values else None
-
-
 def button(
     description: str, css_class: str, act: Callable[[], object], *, style: str = "", tooltip: str = ""
 ) -> w.Button:
@@ -315,27 +283,6 @@ def fold(when: Callable[[], object], **places: w.Widget) -> w.Accordion:
     return live(w.Accordion(list(places.values()), titles=tuple(places)), when)
 
 
-def bind(state: HasTraits, trait: str = "value", **inputs: w.Widget) -> None:
-    """Keep inputs of the state and a trait of their widgets equal, beginning with the state's values.
-
-    Unlike traitlets' `link`, it does not ignore changes that come while a figure is drawn.
-    """
-    for name, widget in inputs.items():
-        setattr(widget, trait, getattr(state, name))
-        state.observe(partial(_copy, widget, trait), name)
-        widget.observe(partial(_copy, state, name), trait)
-
-
-def _copy(target: HasTraits, trait: str, change: Any) -> None:
-    setattr(target, trait, change.new)
-
-
-def set_by_choice(state: HasTraits, name: str, widget: w.Dropdown) -> None:
-    """Set an input of the state to what is chosen in a dropdown, whose choice is set by `offer`."""
-    # None while options are exchanged.
-    widget.observe(lambda change: setattr(state, name, change.new) if change.new else None, "value")
-
-
 def call(function: str, **options: object) -> str:
     """Return the Python code of a call with the options that are not None."""
     given = (f"{name}={value!r}" for name, value in options.items() if value is not None)
@@ -347,70 +294,6 @@ def python(*lines: str, imports: Iterable[str] = ()) -> str:
     kit = ["import compaction_kit as ck", *(line for line in imports if "compaction_kit" in line)]
     others = [line for line in imports if line not in kit]
     return "\n\n".join("\n".join(block) for block in (others, kit, lines) if block)
-
-
-class Slider(anywidget.AnyWidget):
-    """A labelled slider over whole numbers: the browser's own, in every notebook's front end.
-
-    ipywidgets' sliders have no label that a screen reader reads.
-    """
-
-    _esm = FOLDER / "slider.js"
-    label = Unicode("", help="What is chosen").tag(sync=True)
-    value = Int(0, help="The chosen number").tag(sync=True)
-    min = Int(0, help="Its left end").tag(sync=True)
-    max = Int(100, help="Its right end").tag(sync=True)
-    text = Unicode("", help="The value as text").tag(sync=True)
-    stops = List(Int(), help="The values that it can be moved to; empty for all").tag(sync=True)
-    shows_text = Bool(True, help="Whether the text is shown beside it").tag(sync=True)
-    disabled = Bool(False, help="Whether it can't be moved").tag(sync=True)
-
-
-class SizeSlider(w.VBox):
-    """A size in bytes: a slider in steps of two, and a field to type "100 MB" in."""
-
-    size_bytes = Int(1, min=1, allow_none=True, help="The size chosen; None if what is typed is no size")
-
-    def __init__(self, label: str, css_class: str):
-        self.label = label
-        self.slider = Slider(label=label, min=_SMALLEST, max=_LARGEST, shows_text=False)
-        about = f"{label}: a size such as 100 MB or 128 MiB"
-        self.field = w.Text(placeholder="128 MiB", tooltip=about, continuous_update=False)
-        self.field.layout.width = "84px"
-        self.error = Text("error")
-        super().__init__([w.HBox([self.slider, self.field]), self.error])
-        self.add_class(css_class)
-        self.slider.observe(self._on_slide, "value")
-        self.field.observe(self._on_type, "value")
-        self.observe(self._on_size, "size_bytes")
-
-    def offer(self, stops: Sequence[int]) -> None:
-        """Let it be moved to two to these powers; a size beyond them can be typed."""
-        if self.slider.stops != list(stops):
-            self.slider.stops, self.slider.min, self.slider.max = list(stops), stops[0], stops[-1]
-            self._on_size()
-
-    def _on_slide(self, change: Any) -> None:
-        # Not if it only followed the size.
-        if change.new != self._place():
-            self.size_bytes = 2**change.new
-
-    def _on_type(self, _: object) -> None:
-        self.size_bytes, error = attempt(lambda: parse_size(self.field.value, self.label))
-        self.error.show(error)
-
-    def _on_size(self, _: object = None) -> None:
-        if self.size_bytes is not None:
-            self.slider.value = self._place() or 0
-            self.slider.text = format_size(self.size_bytes)
-            if attempt(lambda: parse_size(self.field.value))[0] != self.size_bytes:
-                self.field.value = self.slider.text
-            self.error.show("")
-
-    def _place(self) -> int | None:
-        if self.size_bytes is None:
-            return None
-        return min(max(self.size_bytes.bit_length() - 1, self.slider.min), self.slider.max)
 
 
 class CopyButton(anywidget.AnyWidget):

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -13,66 +13,20 @@ from traitlets import Bool, Instance, Int, List, Unicode, observe
 from compaction_kit import datasets
 from compaction_kit.active import active_spark
 from compaction_kit.compaction import CompactionPlan
-from compaction_kit.errors import (
-    CompactionKitError,
-    InvalidArgumentError,
-    TableNotFoundError,
-)
+from compaction_kit.errors import CompactionKitError, InvalidArgumentError, TableNotFoundError
 from compaction_kit.execute import CompactionResult, Progress
 from compaction_kit.execute.work import Countdown
 from compaction_kit.files import Files
-from compaction_kit.plan import Planner
 from compaction_kit.plan.order import SIZE
 from compaction_kit.reads import ReadComparison
 from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder, local_path
 from compaction_kit.surveys import find_tables
 from compaction_kit.table import Table, open_table
-from compaction_kit.text import GIB, format_count, format_size, parse_size
+from compaction_kit.text import GIB, format_count, format_size
 from compaction_kit.verdict import Verdict
 from compaction_kit.widgets.job import Job, Lookup, Watched, attempt, sentence_of
-
-# The name, the predicate, the least and the largest size, the order, the budget, `full` and `by_output`.
-Inputs = tuple[str, str, int | None, int | None, str, str, bool, bool]
-
-
-@dataclass(frozen=True, eq=False)
-class Opened:
-    """A table with its files and the plan for them, which belong together; replaced as a whole.
-
-    `files` are those that `where` selects; `plan` is the plan for `inputs` that `planner` makes of them, and
-    `table_plan` the one for the whole table with its own target size. While `pending`, the table is read
-    again; `error` says in one sentence why there is no table or no plan.
-    """
-
-    table: Table | None = None
-    where: str = ""
-    files: Files | None = None
-    table_plan: CompactionPlan | None = None
-    planner: Planner | None = None
-    plan: CompactionPlan | None = None
-    inputs: Inputs | None = None
-    pending: bool = False
-    error: str = ""
-
-    def planned(self, inputs: Inputs) -> "Opened":
-        """Return the same with the plan for the inputs, or with the reason why there is none."""
-        if self.planner is None or self.table is None:
-            return replace(self, inputs=inputs)
-        plan, error = attempt(partial(_plan, self.planner, self.table, inputs))
-        return replace(self, inputs=inputs, plan=plan, error=error)
-
-
-def _plan(planner: Planner, table: Table, inputs: Inputs) -> CompactionPlan:
-    _, where, least, largest, order, budget, full, by_output = inputs
-    if least is None or largest is None:
-        raise InvalidArgumentError("There is no plan, because a file size can't be read: correct it.")
-    own = table.thresholds()
-    thresholds = replace(own, min_file_size=least, max_file_size=largest)
-    if by_output and largest != own.max_file_size:
-        thresholds = planner.for_outputs(thresholds, order)
-    limit = parse_size(budget, "budget") if budget else None
-    return CompactionPlan.of(planner, thresholds, where or None, order, limit, full=full, handle=table.handle)
+from compaction_kit.widgets.opened import Inputs, Opened
 
 
 class WorkbenchState(Watched):
@@ -96,9 +50,7 @@ class WorkbenchState(Watched):
     query = Unicode("", help="SQL with {table} or the table's own name, or a condition")
     version = Int(0, help="The version that History looks at")
     compared = List(Int(), help="The versions that History compares, if they are two")
-    retention = Unicode(
-        "", help='How long a vacuum keeps removed files: "7 days"; empty: as the table is set'
-    )
+    retention = Unicode("", help='How long a vacuum keeps removed files: "7 days"; empty: as set')
     keep = Unicode("", help="Versions that a vacuum keeps readable, such as 3, 7; empty for none")
     days = Int(0, min=0, help="In how many days the vacuum would run; 0 for now")
     stream = Unicode("", help="The sink log to read, as sink_log() takes it; empty for none")
@@ -112,14 +64,15 @@ class WorkbenchState(Watched):
         """Open a table, or the first one that is found under the root."""
         super().__init__()
         self.opened = Opened()
-        self.jobs: list[Job] = [Job() for _ in range(5)]
-        self.loading, self.making, self.running, self.vacuuming, self.restoring = self.jobs
+        runs, lookups = [Job() for _ in range(5)], [Lookup() for _ in range(11)]
+        self.jobs: list[Job] = [*runs, *lookups]
+        self.loading, self.making, self.running, self.vacuuming, self.restoring = runs
         # What is looked up of the folder, of the table's files, of the plan, and of the last run.
-        self.surveying, self.finding, self.following = (self._lookup() for _ in range(3))
-        self.reading, self.sampling, self.planning_restore = (self._lookup("files") for _ in range(3))
-        self.comparing, self.quoting = self._lookup("files"), self._lookup("files")
-        self.planning_vacuum, self.predicting = self._lookup("files"), self._lookup("plan")
-        self.measuring = self._lookup("table")
+        self.surveying, self.finding, self.following, self.measuring, self.predicting = lookups[:5]
+        self.reading, self.sampling, self.comparing, self.quoting = lookups[5:9]
+        self.planning_restore, self.planning_vacuum = lookups[9:]
+        self._lookups = {"files": lookups[5:], "plan": [self.predicting], "table": [self.measuring]}
+        self.observe(self._forget, "opened")
         # `opened` is changed by jobs and by people, one after another.
         self.changing = threading.RLock()
         # The minimum as it was chosen, and how often the table was to be read.
@@ -129,18 +82,12 @@ class WorkbenchState(Watched):
         if table is not None:
             self.name = table.name
 
-    def _lookup(self, field: str = "") -> Lookup:
-        """Make a lookup, which is forgotten when this field of `opened` changes."""
-        made = Lookup()
-        self.jobs.append(made)
-
-        def on_opened(change: Any) -> None:
+    def _forget(self, change: Any) -> None:
+        """Forget the answers about what was open before."""
+        for field, lookups in self._lookups.items():
             if getattr(change.old, field) is not getattr(change.new, field):
-                made.forget()
-
-        if field:
-            self.observe(on_opened, "opened")
-        return made
+                for lookup in lookups:
+                    lookup.forget()
 
     @property
     def table(self) -> Table | None:
@@ -400,10 +347,9 @@ class WorkbenchState(Watched):
         if plan is None or not typed or typed != self.password:
             return False
 
-        def work(job: Job) -> Any:
-            return plan.run(progress=lambda done: job.report(done.fraction, str(done)))
-
-        return self.carry_out(self.vacuuming, work)
+        return self.carry_out(
+            self.vacuuming, lambda job: plan.run(progress=lambda done: job.report(done.fraction, str(done)))
+        )
 
     def plan_restore(self, version: int | None) -> None:
         """Plan to restore a version, in the background."""

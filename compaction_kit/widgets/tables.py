@@ -16,12 +16,16 @@ from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder, local_path
 from compaction_kit.surveys import HEAD, RANK, SMALL, Survey, cells, fewer_files, survey
 from compaction_kit.text import arrow_as_html, format_count, visible
-from compaction_kit.widgets import parts
+from compaction_kit.widgets import fields, parts
+from compaction_kit.widgets.fields import Slider
 from compaction_kit.widgets.grid import Grid
 from compaction_kit.widgets.job import Job
-from compaction_kit.widgets.parts import FigureView, JobBar, Part, Slider, Text, fold, live
+from compaction_kit.widgets.parts import FigureView, JobBar, Part, Text, fold, live
 from compaction_kit.widgets.state import WorkbenchState
 
+_OR_MAKE_ONE = (
+    "another folder, a schema or a table, or make one to practise on: 336,776 flights in 1,095 small files."
+)
 # Columns of a survey that fit into the page.
 _SHOWN = ("table", "files", "small", "size", "median file", "after", "fewer files", "last OPTIMIZE")
 _MOST_RECENT = 10
@@ -57,19 +61,17 @@ def remember(name: str) -> None:
 
 def about_text(state: WorkbenchState) -> Part:
     """Make a line about the files that are planned."""
-    part = Part(Text("text", "about", lambda: state.about))
-    part.watch(state, "about")
-    part.shown = True
-    return part.add_class("ck-line")
+    about = Text("text", "about", lambda: state.about)
+    return Part(about, on=[(state, "about")], shown=True).add_class("ck-line")
 
 
 def picker(state: WorkbenchState) -> Part:
     """Find tables in a folder, schema or catalog, or name one."""
-    root = parts.field("Folder or schema", "", "ck-root", "438px", "122px")
+    root = fields.field("Folder or schema", "", "ck-root", "438px", "122px")
     root.tooltip = "A folder, a schema or catalog of the session, or a table"
-    choice = parts.dropdown("Table", "ck-table", "460px", "50px")
-    parts.bind(state, root=root)
-    parts.set_by_choice(state, "name", choice)
+    choice = fields.dropdown("Table", "ck-table", "460px", "50px")
+    fields.bind(state, root=root)
+    fields.set_by_choice(state, "name", choice)
     again = "Look again: for tables, and for what others have committed"
     refresh = parts.button("Refresh", "ck-refresh", state.refresh, tooltip=again)
     refresh.icon = "refresh"
@@ -80,35 +82,29 @@ def picker(state: WorkbenchState) -> Part:
         found = {os.path.abspath(name) for name in state.tables} | set(state.tables)
         others = sorted(set(recent_tables()) - found)
         options = [(name, name) for name in state.tables] + [(f"{name} (recent)", name) for name in others]
-        parts.offer(choice, options if others else state.tables, state.name)
+        fields.offer(choice, options if others else state.tables, state.name)
 
     def is_empty() -> bool:
         return not state.tables and state.table is None and not state.opened.error
 
     make = parts.button("Make the flights table", "ck-make", state.make_flights, style="primary")
-    part = Part(
+    return Part(
         w.HBox([root, choice, refresh]),
         Text("hint", "empty", lambda: _no_table(state.root) if is_empty() else ""),
         live(make, lambda: is_empty() and not state.making.running),
         live(JobBar(state.making, "ck-making"), lambda: state.making.running or state.making.error),
-        on=[state.making],
+        on=[state.making, *((state, name) for name in ("tables", "name", "opened"))],
         prepare=offer_tables,
+        shown=True,
     )
-    part.watch(state, ["tables", "name", "opened"])
-    part.shown = True
-    return part
 
 
 def _no_table(root: str) -> str:
+    missing, name = f"Delta table under {root or 'the current folder'}", ". Name"
     if root and not is_folder(root):
         missing = f"Delta table in {root}" if name_parts(root) else root
-        what = f"There is no {missing} yet: check the spelling, name"
-    else:
-        what = f"There is no Delta table under {root or 'the current folder'} yet. Name"
-    return (
-        f"{what} another folder, a schema or a table, or make one to practise on: 336,776 flights in 1,095 "
-        "small files."
-    )
+        name = ": check the spelling, name"
+    return f"There is no {missing} yet{name} {_OR_MAKE_ONE}"
 
 
 def survey_part(state: WorkbenchState, on_open: Callable[[str], object]) -> Part:
@@ -117,7 +113,7 @@ def survey_part(state: WorkbenchState, on_open: Callable[[str], object]) -> Part
     grid = Grid("Tables", _SHOWN, on_open).add_class("ck-tables")
 
     def look(job: Job) -> Survey:
-        def report(done: int, total: int, name: str) -> None:
+        def report(done: int, total: int, _: str) -> None:
             job.report(done / total, f"Surveyed {done} of {total} tables")
 
         return survey(list(state.tables), progress=report)
@@ -138,20 +134,18 @@ def survey_part(state: WorkbenchState, on_open: Callable[[str], object]) -> Part
     def failures() -> str:
         return "\n".join(f"{row['table']}: {row['error']}" for row in rows() if row["error"])
 
-    part = Part(
+    return Part(
         Text("text", "survey", sentence),
         JobBar(surveying, "ck-surveying"),
         live(grid, rows, all_rows=lambda: [_row(row, state.root) for row in rows()]),
         Text("hint", "survey-hint", lambda: f"{SMALL} {RANK}" if rows() else ""),
         Text("warning", "survey-errors", failures),
-        on=[surveying],
+        on=[surveying, (state, "tables")],
         title="Survey",
         code=lambda: parts.python(f"ck.survey({state.root!r})"),
         records=lambda: [surveying.value],
         prepare=prepare,
     )
-    part.watch(state, "tables")
-    return part
 
 
 def _row(row: dict[str, Any], root: str) -> list[list[Any]]:
@@ -177,10 +171,10 @@ def _row(row: dict[str, Any], root: str) -> list[list[Any]]:
 
 def streams_part(state: WorkbenchState) -> Part:
     """Show the logs of file sinks and sources, and how they grow."""
-    choice = parts.dropdown("Log", "ck-log", "460px", "40px")
+    choice = fields.dropdown("Log", "ck-log", "460px", "40px")
     ahead = Slider(label="Look ahead", min=1, max=_FURTHEST).add_class("ck-ahead")
-    parts.set_by_choice(state, "stream", choice)
-    parts.bind(state, ahead=ahead)
+    fields.set_by_choice(state, "stream", choice)
+    fields.bind(state, ahead=ahead)
     live(ahead, text=lambda: f"{state.ahead} batches")
     finding, following = state.finding, state.following
 
@@ -195,7 +189,7 @@ def streams_part(state: WorkbenchState) -> Part:
         finding.ask(find, state.root)
         if state.stream:
             following.ask(lambda job: sink_log(state.stream), state.stream)
-        parts.offer(choice, finding.value or (), state.stream)
+        fields.offer(choice, finding.value or (), state.stream)
 
     def log() -> Any:
         return following.get(state.stream)
@@ -211,16 +205,16 @@ def streams_part(state: WorkbenchState) -> Part:
         log = f"log = ck.sink_log({state.stream!r})"
         return parts.python(log, "print(log.explain())", f"log.plot({state.ahead})")
 
-    def files() -> Any:
-        return log() and arrow_as_html(log().files.select(_LOG_COLUMNS)[-_MOST_FILES:])
-
+    files = Text(
+        "text", "log-files", lambda: log() and arrow_as_html(log().files.select(_LOG_COLUMNS)[-_MOST_FILES:])
+    )
     return Part(
-        live(parts.row(choice, ahead), lambda: finding.value),
+        live(w.HBox([choice, ahead]), lambda: finding.value),
         JobBar(finding, "ck-finding-logs"),
         JobBar(following, "ck-reading-log"),
         Text("text", "sink-log", sentence),
         FigureView("ck-sink-figure", lambda: log() and (SinkLog.plot, log(), state.ahead)),
-        fold(log, **{"Files of the log": Text("text", "log-files", files)}),
+        fold(log, **{"Files of the log": files}),
         on=[state, finding, following],
         title="Streams",
         code=code,

@@ -78,18 +78,17 @@ class Workbench(Page):
         self.as_python = w.Accordion([w.VBox([self.copy, self.code])], titles=("As Python",))
         self.as_python.add_class("ck-as-python").observe(self._render_code, "selected_index")
         brand = w.HTML("compaction workbench").add_class("ck-brand")
-        spark = Part(Text("hint", "spark", self._session_sentence), on=[self.session])
+        spark = Part(Text("hint", "spark", self._session_sentence), on=[self.session], shown=True)
         above = w.HBox([brand, about_text(state), spark])
         header = w.VBox([above, picker(state)]).add_class("ck-header")
         part = w.VBox([self.stack, self.as_python], layout=w.Layout(flex="1 1 auto"))
         body = w.HBox([self.rail, part]).add_class("ck-body")
-        footer, steps = self._footer(state), self._next_steps(state)
-        first = w.HBox([self.verdict, steps]).add_class("ck-first")
-        super().__init__(state, header, first, body, footer)
+        first = w.HBox([self.verdict, self._next_steps(state)]).add_class("ck-first")
+        super().__init__(state, header, first, body, self._footer(state))
         self.session.observe(self._on_session, "status")
         for source in (state, *state.jobs):
             source.observe(self._render_code)
-        spark.shown = footer.shown = steps.shown = self.verdict.shown = True
+        self.verdict.shown = True
         self._on_rail()
 
     def go_to(self, title: str) -> None:
@@ -147,13 +146,12 @@ class Workbench(Page):
             step("Report", "report", self._export, lambda: state.result),
             step("Plan another", "another", lambda: self.go_to("Plan"), lambda: state.result),
             on=[state, state.running],
+            shown=True,
         ).add_class("ck-next")
 
     def _footer(self, state: WorkbenchState) -> Part:
-        writing, runs = (
-            self.writing,
-            {"run": state.running, "vacuum": state.vacuuming, "restore": state.restoring},
-        )
+        runs = {"run": state.running, "vacuum": state.vacuuming, "restore": state.restoring}
+        writing = self.writing
 
         def status() -> str:
             lines = [_job_line(name, job, state.name) for name, job in runs.items()]
@@ -170,10 +168,9 @@ class Workbench(Page):
             Text("error", "export-error", lambda: writing.error),
             live(export, disabled=lambda: writing.running or has_nothing()),
         ]
-        footer = Part(w.HBox(line), on=[state, state.surveying, writing, *runs.values()])
-        for job in runs.values():
-            footer.watch(job, "message")
-        return footer.add_class("ck-footer")
+        jobs = runs.values()
+        on: list[Any] = [state, state.surveying, writing, *jobs, *((job, "message") for job in jobs)]
+        return Part(w.HBox(line), on=on, shown=True).add_class("ck-footer")
 
     def _export(self) -> None:
         self.writing.start(lambda job: self._write())

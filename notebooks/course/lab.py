@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from compaction_kit.errors import InvalidArgumentError, show_value
 from compaction_kit.text import element, format_list, joined
 from compaction_kit.widgets import parts
+from compaction_kit.widgets.fields import Slider
 from compaction_kit.widgets.page import show_with_still, still_of
 
 _LABEL_WIDTH = "220px"
@@ -54,7 +55,7 @@ def run(code: str, names: dict[str, Any] | None = None) -> Any:
     return eval(compile(ast.Expression(last.value), "<lab>", "eval"), names)
 
 
-class Steps(parts.Slider):
+class Steps(Slider):
     """A labelled slider over given values, of any type and at any distance; `show` writes one as text."""
 
     def __init__(

@@ -83,12 +83,11 @@ def test_thousands_of_bins_are_drawn_fast_and_not_labelled() -> None:
     assert not figure.axes[0].texts
 
 
-@pytest.mark.parametrize("title", [None, "A run that was cancelled"])
-def test_no_spans_are_a_sentence(title: str | None) -> None:
-    figure = plots.timeline(spans_of(), title)
+def test_no_spans_are_a_sentence() -> None:
+    figure = plots.timeline(spans_of())
     assert any(text.get_text().startswith("No time was recorded") for text in figure.texts)
-    assert str(figure.get_label()).startswith(title or "No timeline")
-    assert plots.timelines({"arrow": spans_of()}, title).get_label() == figure.get_label()
+    assert str(figure.get_label()).startswith("No timeline")
+    assert plots.timelines({"arrow": spans_of()}).get_label() == figure.get_label()
 
 
 def test_a_run_of_no_length_is_drawn() -> None:

@@ -10,8 +10,9 @@ from traitlets import Int, observe
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.text import GIB, MIB
+from compaction_kit.widgets.fields import SizeSlider
 from compaction_kit.widgets.job import Job, Lookup, Watched
-from compaction_kit.widgets.parts import JobBar, SizeSlider
+from compaction_kit.widgets.parts import JobBar
 
 SECONDS = 10
 

@@ -1,0 +1,132 @@
+"""Fields, dropdowns and sliders, and how they go together with a state."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import anywidget
+import ipywidgets as w
+from traitlets import Bool, HasTraits, Int, List, Unicode
+
+from compaction_kit.text import GIB, KIB, format_size, parse_size
+from compaction_kit.widgets import parts
+from compaction_kit.widgets.job import attempt
+
+_SMALLEST, _LARGEST = KIB.bit_length() - 1, (4 * GIB).bit_length() - 1
+
+
+def field(
+    label: str, placeholder: str, css_class: str, width: str = "420px", label_width: str = "70px"
+) -> w.Text:
+    """Make a labelled field, whose value changes when Enter is pressed or the field is left."""
+    style, layout = {"description_width": label_width}, w.Layout(width=width)
+    more = {"placeholder": placeholder} if placeholder else {}
+    made = w.Text(description=label, continuous_update=False, style=style, layout=layout, **more)
+    return made.add_class(css_class)
+
+
+def dropdown(
+    label: str, css_class: str, width: str, label_width: str = "", options: Iterable[Any] = ()
+) -> w.Dropdown:
+    """Make a labelled dropdown of options, which are values or pairs of what is shown and its value."""
+    style, layout = {"description_width": label_width}, w.Layout(width=width)
+    made = w.Dropdown(options=list(options), description=label, style=style, layout=layout)
+    return made.add_class(css_class)
+
+
+def offer(widget: w.Dropdown, options: Iterable[Any], value: Any) -> None:
+    """Put options into a dropdown and choose one, without choosing another meanwhile.
+
+    ipywidgets chooses the first of new options by itself, unless none was chosen before.
+    """
+    offered = tuple(options)
+    if widget.options != offered:
+        widget.value = None
+        widget.options = offered
+    values = [option[1] if isinstance(option, tuple) else option for option in offered]
+    widget.value = value if value in values else None
+
+
+def bind(state: HasTraits, trait: str = "value", **inputs: w.Widget) -> None:
+    """Keep inputs of the state and a trait of their widgets equal, beginning with the state's values.
+
+    Unlike traitlets' `link`, it does not ignore changes that come while a figure is drawn.
+    """
+    for name, widget in inputs.items():
+        setattr(widget, trait, getattr(state, name))
+        state.observe(partial(_copy, widget, trait), name)
+        widget.observe(partial(_copy, state, name), trait)
+
+
+def _copy(target: HasTraits, trait: str, change: Any) -> None:
+    setattr(target, trait, change.new)
+
+
+def set_by_choice(state: HasTraits, name: str, widget: w.Dropdown) -> None:
+    """Set an input of the state to what is chosen in a dropdown, whose choice is set by `offer`."""
+    # None while options are exchanged.
+    widget.observe(lambda change: setattr(state, name, change.new) if change.new else None, "value")
+
+
+class Slider(anywidget.AnyWidget):
+    """A labelled slider over whole numbers: the browser's own, in every notebook's front end.
+
+    ipywidgets' sliders have no label that a screen reader reads.
+    """
+
+    _esm = parts.FOLDER / "slider.js"
+    label = Unicode("", help="What is chosen").tag(sync=True)
+    value = Int(0, help="The chosen number").tag(sync=True)
+    min = Int(0, help="Its left end").tag(sync=True)
+    max = Int(100, help="Its right end").tag(sync=True)
+    text = Unicode("", help="The value as text").tag(sync=True)
+    stops = List(Int(), help="The values that it can be moved to; empty for all").tag(sync=True)
+    shows_text = Bool(True, help="Whether the text is shown beside it").tag(sync=True)
+    disabled = Bool(False, help="Whether it can't be moved").tag(sync=True)
+
+
+class SizeSlider(w.VBox):
+    """A size in bytes: a slider in steps of two, and a field to type "100 MB" in."""
+
+    size_bytes = Int(1, min=1, allow_none=True, help="The size chosen; None if what is typed is no size")
+
+    def __init__(self, label: str, css_class: str):
+        self.label = label
+        self.slider = Slider(label=label, min=_SMALLEST, max=_LARGEST, shows_text=False)
+        about = f"{label}: a size such as 100 MB or 128 MiB"
+        self.field = w.Text(placeholder="128 MiB", tooltip=about, continuous_update=False)
+        self.field.layout.width = "84px"
+        self.error = parts.Text("error")
+        super().__init__([w.HBox([self.slider, self.field]), self.error])
+        self.add_class(css_class)
+        self.slider.observe(self._on_slide, "value")
+        self.field.observe(self._on_type, "value")
+        self.observe(self._on_size, "size_bytes")
+
+    def offer(self, stops: Sequence[int]) -> None:
+        """Let it be moved to two to these powers; a size beyond them can be typed."""
+        if self.slider.stops != list(stops):
+            self.slider.stops, self.slider.min, self.slider.max = list(stops), stops[0], stops[-1]
+            self._on_size()
+
+    def _on_slide(self, change: Any) -> None:
+        # Not if it only followed the size.
+        if change.new != self._place():
+            self.size_bytes = 2**change.new
+
+    def _on_type(self, _: object) -> None:
+        self.size_bytes, error = attempt(lambda: parse_size(self.field.value, self.label))
+        self.error.show(error)
+
+    def _on_size(self, _: object = None) -> None:
+        if self.size_bytes is not None:
+            self.slider.value = self._place() or 0
+            self.slider.text = format_size(self.size_bytes)
+            if attempt(lambda: parse_size(self.field.value))[0] != self.size_bytes:
+                self.field.value = self.slider.text
+            self.error.show("")
+
+    def _place(self) -> int | None:
+        if self.size_bytes is None:
+            return None
+        return min(max(self.size_bytes.bit_length() - 1, self.slider.min), self.slider.max)
