@@ -35,7 +35,6 @@ _STRATEGIES = {
     "optimize: Delta's OPTIMIZE": "optimize",
     "rewrite: overwrite with dataChange=false": "rewrite",
 }
-_EXAMPLE = "SELECT count(*) FROM {table} WHERE id < 3, or a condition alone: id < 3"
 _HINT = "Counts files without running your query. Compactions are planned with the sizes of Plan."
 _NOT_RUN = "Run the plan, and the query can be timed on this cluster, before and after."
 # Of a plan's sentences, beside its figure: the title says the rest.
@@ -152,7 +151,7 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
     """
     smaller, target = SizeSlider("Minimum file size", "ck-min"), SizeSlider("Target file size", "ck-max")
     narrow = {"width": "auto", "label_width": "50px"}
-    where = fields.field("Where", "such as origin = 'JFK'", "ck-where", **narrow)
+    where = fields.field("Where", "SQL", "ck-where", **narrow)
     where.tooltip = "SQL over partition columns; empty for all files"
     order = fields.dropdown("Order", "ck-order", **narrow)
     budget = fields.field("Budget", "such as 10 GiB", "ck-budget", **narrow)
@@ -174,6 +173,7 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
         names = {"size, as OPTIMIZE": SIZE, "ingestion": INGEST}
         names |= {name: name for name in (() if state.files is None else state.files.data_columns)}
         fields.offer(order, names.items(), state.order)
+        where.placeholder = f"such as {_condition(state.files)}"
         planner = state.opened.planner
         if planner is not None and planner.files.num_files:
             stops = _stops(planner.files.sizes, planner.largest_bin)
@@ -247,6 +247,17 @@ def _stops(sizes: np.ndarray, largest: int) -> tuple[list[int], list[int]]:
     return [lowest, *powers.tolist()], list(range(lowest, max(int(largest - 1).bit_length(), lowest + 1) + 1))
 
 
+def _condition(files: Files | None) -> str:
+    """Return SQL over the table's own columns, as an example."""
+    if files is None or not files.num_files:
+        return "p = 1"
+    if not files.partition_columns:
+        return f"{files.data_columns[0]} IS NOT NULL"
+    name = files.partition_columns[0]
+    value = files.partitions[f"partition.{name}"][0].as_py()
+    return f"{name} IS NULL" if value is None else f"{name} = '{value}'"
+
+
 def _no_plan(state: WorkbenchState) -> str:
     if state.opened.pending:
         return "Planning …"
@@ -279,8 +290,14 @@ def query_part(state: WorkbenchState) -> Part:
     """
     predicting, measuring = state.predicting, state.measuring
     style, layout = {"description_width": "70px"}, w.Layout(width="880px")
-    query = w.Textarea(description="Query", placeholder=_EXAMPLE, rows=3, style=style, layout=layout)
+    query = w.Textarea(description="Query", rows=3, style=style, layout=layout)
     fields.bind(state, query=query.add_class("ck-query"))
+
+    def example() -> str:
+        condition = _condition(state.files)
+        return f"SELECT count(*) FROM {{table}} WHERE {condition}, or a condition alone: {condition}"
+
+    live(query, placeholder=example)
 
     def text() -> str:
         table, sql = state.table, state.query.strip()

@@ -351,6 +351,10 @@ def test_an_undo_says_whose_commits_it_takes_back_and_is_refused_if_others_commi
     own_bench: Workbench, own: Path, spark: object
 ) -> None:
     bench, other = own_bench, deltalake.DeltaTable(str(own / "a"))
+    show(bench, "My query")
+    assert "WHERE part = 'p0000', or a condition alone" in at(bench, "ck-query").placeholder
+    show(bench, "Plan")
+    assert at(bench, "ck-where").placeholder == "such as part = 'p0000'"
     show(bench, "Run")
     assert next_steps(bench) == ["Plan it →"]
     click(bench, "ck-run")
