@@ -231,6 +231,13 @@ class Files:
         result = result.select([*names, *_PARTITION_SUMS])
         return result.sort_by([("num_files", "descending"), ("size_bytes", "descending")])
 
+    def has_bounds(self, column: str) -> bool:
+        """Return whether the stats of any file have bounds of a column."""
+        try:
+            return bool(self.bounds(column).known.any())
+        except InvalidArgumentError:
+            return False
+
     def bounds(self, column: str, *others: Files) -> Bounds:
         """Return the minimum and maximum of a top-level data column in each file, from the files' stats.
 
