@@ -17,7 +17,8 @@ from compaction_kit.history.content import PROVED, changed_rows
 from compaction_kit.history.readable import read_readability
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.commits import COMMIT_COLUMNS, STAMP
-from compaction_kit.surveys import Facts, ReportTable, TableRows, Where, discover, reporting, sentence
+from compaction_kit.records import TableRows
+from compaction_kit.surveys import Facts, ReportTable, Where, discover, reporting, sentence
 from compaction_kit.table import open_table
 from compaction_kit.text import element, format_count, format_list, format_size
 from compaction_kit.times import in_zone, now, session_zone, to_instant

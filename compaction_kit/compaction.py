@@ -18,7 +18,7 @@ from compaction_kit.execute.rewrite import Rewrite
 from compaction_kit.handle import Handle
 from compaction_kit.plan.compare import Comparison, compare
 from compaction_kit.plan.cubes import amplify
-from compaction_kit.plan.explain import Exactness, bin_limit, exactness, explain, metrics, warnings
+from compaction_kit.plan.explain import Exactness, bin_limit, exactness, explain, metrics
 from compaction_kit.plan.plan import BinPlan
 from compaction_kit.predict_reads import ReadPrediction, predict_reads
 from compaction_kit.query import Query
@@ -49,8 +49,17 @@ class CompactionPlan(BinPlan):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What to know before the plan is run, a sentence each; also in `explain()`."""
-        risk = None if self.handle is None or self.is_empty else self.handle.commit_risk
-        return (*warnings(self), *([risk] if risk else ()))
+        sentences, limits = list[str](), self.thresholds
+        lower, upper = limits.min_file_size, limits.output_file_size or limits.max_file_size
+        if lower > upper and not self.sorts_rows:
+            sentences.append(
+                f"The minimum file size of {format_size(lower)} is above the target file size of "
+                f"{format_size(upper)}, so the next run selects the files that this run adds, and rewrites "
+                "those that fit into one bin: lower the minimum or raise the target."
+            )
+        if self.handle is not None and not self.is_empty and (risk := self.handle.commit_risk):
+            sentences.append(risk)
+        return tuple(sentences)
 
     @property
     def metrics(self) -> dict[str, Any]:

@@ -227,8 +227,7 @@ class Files:
         if not len(table):
             return table
         result = table.group_by(names).aggregate([(name, "sum") for name in _PARTITION_SUMS])
-        result = result.rename_columns({f"{name}_sum": name for name in _PARTITION_SUMS})
-        result = result.select([*names, *_PARTITION_SUMS])
+        result = result.rename_columns([*names, *_PARTITION_SUMS])
         return result.sort_by([("num_files", "descending"), ("size_bytes", "descending")])
 
     def has_bounds(self, column: str) -> bool:

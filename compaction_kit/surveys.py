@@ -3,8 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,12 +32,12 @@ from compaction_kit.plan import BinPlan, Planner, SessionRules, Thresholds
 from compaction_kit.plan.packing import OPEN_COST
 from compaction_kit.plan.thresholds import session_rules, thresholds
 from compaction_kit.query import SPARK_ERRORS
-from compaction_kit.records import Record
+from compaction_kit.records import TableRows
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import full_name, identifiers, name_parts, plain_path, quoted
 from compaction_kit.storage import is_folder, local_path, open_store
 from compaction_kit.table import Table, open_table
-from compaction_kit.text import Html, as_html_table, element, format_count, format_size, paragraph
+from compaction_kit.text import element, format_count, format_size, paragraph
 from compaction_kit.times import in_zone, session_zone
 
 _FACT = re.compile(r"^(Type|Provider|Location): (.*)$", re.MULTILINE)
@@ -72,43 +71,6 @@ Facts = dict[str, Any]
 ReportTable = Callable[[int, int, str], None]
 
 
-@dataclass(frozen=True, repr=False)
-class TableRows(Record):
-    """What was read of many tables, as rows.
-
-    `where` describes which ones; `skipped` says what else there is, as in "sales.recent is a view".
-    """
-
-    where: str
-    rows: pa.Table
-    skipped: tuple[str, ...] = ()
-
-    @property
-    def finding(self) -> str:
-        """What was found, as a sentence without its full stop."""
-        raise NotImplementedError
-
-    def to_pandas(self) -> Any:
-        """Return the rows as a pandas DataFrame; see `to_arrow`."""
-        return self.rows.to_pandas()
-
-    def __len__(self) -> int:
-        return self.rows.num_rows
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.finding})"
-
-    def _table(self, rows: Sequence[dict[str, str]]) -> Html:
-        return as_html_table(list(rows[0]), [list(row.values()) for row in rows])
-
-    def _rest(self, count: int, most: int, noun: str) -> list[str]:
-        return [f"… and {format_count(count - most, noun)} in to_arrow()"] if count > most else []
-
-    def _skipped(self) -> list[str]:
-        names = [*self.skipped[:_MOST_LINES], *(["…"] if len(self.skipped) > _MOST_LINES else [])]
-        return [f"Skipped {len(self.skipped):,}: {', '.join(names)}."] if names else []
-
-
 class Survey(TableRows):
     """Tables, ranked by what compaction would gain; made by `survey`."""
 
@@ -140,7 +102,7 @@ class Survey(TableRows):
             return f"{read} as many files as now"
         cumulated = np.cumsum(counts)
         most = int(np.argmax(cumulated >= _MOST_OF_IT * total)) + 1
-        fewer = f"{read} {total:,} fewer {'file' if total == 1 else 'files'}"
+        fewer = f"{read} {format_count(total, 'fewer file')}"
         share = _percent(int(cumulated[most - 1]), total)
         return fewer if most == len(counts) else f"{fewer}, {share} of them in {most:,}"
 
@@ -153,7 +115,7 @@ class Survey(TableRows):
         ]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         aligned = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}" for a, b, c in lines]
-        failed = [f"{row['table']}: {row['error']}" for row in self._failed()]
+        failed = map(": ".join, self._failed())
         more = self._rest(len(rows), _MOST_LINES, "more table")
         return "\n".join([f"{self.finding}.", *aligned, *more, *failed, *self._skipped()])
 
@@ -170,7 +132,7 @@ class Survey(TableRows):
             shown.append(self._table(list(map(cells, rows[:_MOST_ROWS]))))
             shown += map(paragraph, [*more, SMALL, RANK])
         if failed:
-            listed = (element("li", element("b", row["table"]), f": {row['error']}") for row in failed)
+            listed = (element("li", element("b", table), f": {error}") for table, error in failed)
             shown += [paragraph("Not surveyed, or only in part:"), element("ul", *listed)]
         tables = element("div", *shown, style="overflow-x:auto")
         return tables, *map(paragraph, self._skipped()), *([self.plot()] if len(self) else [])
@@ -178,8 +140,8 @@ class Survey(TableRows):
     def _surveyed(self) -> list[Facts]:
         return [row for row in self.rows.to_pylist() if row["error"] is None]
 
-    def _failed(self) -> list[Facts]:
-        return [row for row in self.rows.to_pylist() if row["error"] is not None]
+    def _failed(self) -> list[tuple[str, str]]:
+        return [(row["table"], row["error"]) for row in self.rows.to_pylist() if row["error"] is not None]
 
 
 def survey(
@@ -241,19 +203,13 @@ def survey(
 @contextmanager
 def reporting(progress: bool | ReportTable | None, noun: str) -> Iterator[ReportTable]:
     """Give a function that reports progress as `survey` does; `noun` is what is counted."""
-    bar = ProgressBar() if progress is True else None
-
-    def report(done: int, total: int, name: str) -> None:
-        if bar is not None:
-            bar(Progress(f"{done:,} of {format_count(total, noun)}", done / total, 0, 0, 0.0))
-        elif callable(progress):
-            progress(done, total, name)
-
-    try:
-        yield report
-    finally:
-        if bar is not None:
-            bar.close()
+    if progress is not True:
+        yield progress or (lambda done, total, name: None)
+        return
+    with closing(ProgressBar()) as bar:
+        yield lambda done, total, name: bar(
+            Progress(f"{done:,} of {format_count(total, noun)}", done / total, 0, 0, 0.0)
+        )
 
 
 def _survey_table(
@@ -266,12 +222,8 @@ def _survey_table(
         files = Files(table.log.snapshot(keep=False))
     except Exception as error:
         return row | {"error": sentence(error)}
-    for step in (
-        _read_stats,
-        _read_overlap,
-        partial(_read_last_optimize, table),
-        partial(_plan, limits, rules),
-    ):
+    steps = (_read_stats, _read_overlap, partial(_read_last_optimize, table), partial(_plan, limits, rules))
+    for step in steps:
         try:
             row |= step(files)
         except Exception as error:

@@ -117,10 +117,8 @@ def _outputs(plan: BinPlan) -> str:
 
 
 def _explain_purge(plan: BinPlan, to_purge: np.ndarray) -> list[str]:
-    lines, dropped = (
-        [f", {int(to_purge.sum()):,} with deleted rows or dropped columns."],
-        plan.dropped_columns,
-    )
+    dropped = plan.dropped_columns
+    lines = [f", {int(to_purge.sum()):,} with deleted rows or dropped columns."]
     if left := int((to_purge & ~plan.is_removed).sum()):
         why = "REORG packs them by cubes as OPTIMIZE does" if plan.clustered_by else "no row is left in them"
         lines.append(f"{left:,} of these stay, because {why}.")
@@ -147,24 +145,23 @@ def explain_clustering(plan: BinPlan) -> list[str]:
     cubes = plan.cubes.group_by(["state", "is_rewritten"]).aggregate(
         [("size_bytes", "count"), ("num_files", "sum"), ("size_bytes", "sum")]
     )
-    totals = {(row.pop("state"), row.pop("is_rewritten")): [*row.values()] for row in cubes.to_pylist()}
+    totals = {(row["state"], row["is_rewritten"]): row for row in cubes.to_pylist()}
     for state, (why, words) in _CUBE_STATES.items():
-        if why and (state, False) in totals:
-            _, num_files, size_bytes = totals[state, False]
-            stay = "stays" if num_files == 1 else "stay"
-            why = why.format(complete=complete)
-            lines.append(f"{format_files(num_files, size_bytes)} {stay}, because {why}.")
-        if words and (state, True) in totals:
-            num_cubes, num_files, size_bytes = totals[state, True]
-            what = words.format(cubes=format_count(num_cubes, "cube"), complete=complete)
-            rewritten.append(f"{format_files(num_files, size_bytes)} {what}")
+        if why and (total := totals.get((state, False))):
+            stay = "stays" if total["num_files_sum"] == 1 else "stay"
+            files = format_files(total["num_files_sum"], total["size_bytes_sum"])
+            lines.append(f"{files} {stay}, because {why.format(complete=complete)}.")
+        if words and (total := totals.get((state, True))):
+            what = words.format(cubes=format_count(total["size_bytes_count"], "cube"), complete=complete)
+            files = format_files(total["num_files_sum"], total["size_bytes_sum"])
+            rewritten.append(f"{files} {what}")
     if plan.is_empty:
         return [*lines, "So there is nothing to do."]
     lines.append(
         f"OPTIMIZE{' FULL' * plan.full} sorts {' and '.join(rewritten)} into "
         f"{format_count(plan.num_bins, 'new cube')}, as about {_outputs(plan)}."
     )
-    new_bytes = totals[NEW, True][2] if (NEW, True) in totals else 0
+    new_bytes = totals[NEW, True]["size_bytes_sum"] if (NEW, True) in totals else 0
     if 0 < new_bytes < plan.bytes_removed:
         lines.append(
             f"{format_size(new_bytes)} is new and {format_size(plan.bytes_removed)} is rewritten, "
@@ -173,19 +170,6 @@ def explain_clustering(plan: BinPlan) -> list[str]:
             "cost."
         )
     return [*lines, f"The new files and their size are predicted: {plan.size_basis}."]
-
-
-def warnings(plan: BinPlan) -> list[str]:
-    """Say what to know before a plan is run, in sentences."""
-    lower = plan.thresholds.min_file_size
-    upper = plan.thresholds.output_file_size or plan.thresholds.max_file_size
-    if plan.sorts_rows or lower <= upper:
-        return []
-    return [
-        f"The minimum file size of {format_size(lower)} is above the target file size of "
-        f"{format_size(upper)}, so the next run selects the files that this run adds, and rewrites those "
-        "that fit into one bin: lower the minimum or raise the target."
-    ]
 
 
 def why_empty(plan: BinPlan) -> str:

@@ -62,14 +62,9 @@ def test_files_are_packed_in_the_order_that_is_asked_for(tmp_path: Path) -> None
     # Files that don't say their bounds come last.
     assert members(table.plan_compaction(order="c", **bounded)) == [["w", "x", "y", "z"]]
     by_column = table.plan_compaction(order="c", **bounded)
-    assert (
-        "1 bin with a predicted output of at most 1.0 KiB in 1 partition, lowest c first."
-        in by_column.explain()
-    )
-    assert (
-        str(by_column.plot_bins().get_label())
-        == "4 files in 1 bin with a predicted output of at most 1.0 KiB"
-    )
+    bin_ = "1 bin with a predicted output of at most 1.0 KiB"
+    assert f"{bin_} in 1 partition, lowest c first." in by_column.explain()
+    assert str(by_column.plot_bins().get_label()) == f"4 files in {bin_}"
 
 
 def test_time_ordered_data_keeps_its_order_and_queries_touch_few_files(tmp_path: Path) -> None:
