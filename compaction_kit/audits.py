@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -17,10 +17,10 @@ from compaction_kit.history.content import PROVED, changed_rows
 from compaction_kit.history.readable import read_readability
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.commits import COMMIT_COLUMNS, STAMP
-from compaction_kit.records import Record
+from compaction_kit.records import TableRows
 from compaction_kit.surveys import Facts, ReportTable, Where, discover, reporting, sentence
 from compaction_kit.table import open_table
-from compaction_kit.text import as_html_table, element, format_count, format_list, format_size
+from compaction_kit.text import element, format_count, format_list, format_size
 from compaction_kit.times import in_zone, now, session_zone, to_instant
 
 REFUTED, UNREADABLE, GONE = "refuted", "can't be read", "files are gone"
@@ -36,22 +36,17 @@ ROW = pa.schema([
     ("reason", pa.string()), *((name, pa.int64()) for name in _COUNTS),
     *((name, pa.string()) for name in _TEXTS),
 ])  # fmt: skip
-HEAD = ("table", "version", "outcome", "time", "operation", "engine", "files", "size")
 _MOST_ROWS = 50
 
 
 @dataclass(frozen=True, repr=False)
-class Audit(Record):
+class Audit(TableRows):
     """Which rewrites have kept the rows; made by `audit`.
 
-    `where` describes what was audited, `at` says when, and `skipped` what else there is, as in "sales.recent
-    is a view". `to_dict()` is a receipt: versions, rows, hashes, readers and times as JSON values.
+    `at` says when. `to_dict()` is a receipt: versions, rows, hashes, readers and times as JSON values.
     """
 
-    where: str
-    at: datetime
-    rows: pa.Table
-    skipped: tuple[str, ...] = ()
+    at: datetime = field(kw_only=True)
 
     def to_arrow(self) -> pa.Table:
         """Return one row per rewrite: refuted ones first, then unreadable, proved, and those without files.
@@ -79,29 +74,24 @@ class Audit(Record):
 
     def explain(self) -> str:
         """Return the finding in a sentence, then a line per rewrite."""
-        rows, more = self._shown()
-        return "\n".join([f"{self.finding}.", *("  ".join(filter(None, row)) for row in rows), *more])
+        lines = ("  ".join(filter(None, row.values())) for row in map(_cells, self._shown()))
+        return "\n".join([f"{self.finding}.", *lines, *self._more()])
 
-    def summary(self) -> str:
-        """Return the same as `explain`."""
-        return self.explain()
+    summary = explain
 
     def parts(self) -> Sequence[object]:
         """Return the finding, and a table of the rewrites."""
-        rows, more = self._shown()
-        table = [element("div", as_html_table(HEAD, rows), style="overflow-x:auto")] if rows else []
-        return f"{self.finding}.", *table, *more
+        rows = list(map(_cells, self._shown()))
+        table = [element("div", self._table(rows), style="overflow-x:auto")] if rows else []
+        return f"{self.finding}.", *table, *self._more()
 
-    def __repr__(self) -> str:
-        return f"Audit({self.finding})"
+    def _shown(self) -> list[Facts]:
+        return self.rows.slice(0, _MOST_ROWS).to_pylist()
 
-    def _shown(self) -> tuple[list[Sequence[str]], list[str]]:
-        """Return the texts of the first rows, and what there is to say besides."""
-        rest, rows = len(self.rows) - _MOST_ROWS, self.rows.slice(0, _MOST_ROWS).to_pylist()
-        more = [f"{row['table']}: {row['reason']}." for row in rows if row["outcome"] == UNREADABLE]
-        more += [f"… and {format_count(rest, 'more rewrite')} in to_arrow()"] if rest > 0 else []
-        more += [f"Skipped: {format_list(self.skipped)}."] if self.skipped else []
-        return list(map(_cells, rows)), more
+    def _more(self) -> list[str]:
+        unread = (row for row in self._shown() if row["outcome"] == UNREADABLE)
+        reasons = [f"{row['table']}: {row['reason']}." for row in unread]
+        return [*reasons, *self._rest(len(self), _MOST_ROWS, "more rewrite"), *self._skipped()]
 
 
 def audit(
@@ -146,7 +136,7 @@ def audit(
             report(done, len(unread), row["table"])
     order = [*_OUTCOMES]
     rows = sorted((row for _, row in claims), key=lambda row: order.index(row["outcome"]))
-    return Audit(named, now(session), pa.Table.from_pylist(rows, schema=ROW), tuple(found.skipped))
+    return Audit(named, pa.Table.from_pylist(rows, schema=ROW), tuple(found.skipped), at=now(session))
 
 
 def rewrites(log: TransactionLog, since: datetime | None = None) -> pa.Table:
@@ -220,23 +210,23 @@ def _compare(handle: Handle, row: Facts) -> Facts:
     return facts | {"outcome": REFUTED, "reason": reason}
 
 
-def _cells(row: Facts) -> Sequence[str]:
-    """Return the texts of a row, one for each of `HEAD`."""
+def _cells(row: Facts) -> dict[str, str]:
+    """Return what is shown of a row: names and texts."""
     outcome = row["outcome"]
     if outcome == PROVED:
         by = row["readers"]
         outcome += f", {format_count(row['rows_added'], 'row')} by {by}" if by else ", the same files"
     elif outcome != UNREADABLE:
         outcome += f", {row['reason']}"
+    texts = dict.fromkeys(("table", "version", "outcome", "time", "operation", "engine", "files", "size"), "")
+    texts |= {"table": row["table"], "outcome": outcome}
     if row["version"] is None:
-        return row["table"], "", outcome, *[""] * (len(HEAD) - 3)
-    return (
-        row["table"],
-        str(row["version"]),
-        outcome,
-        f"{in_zone(row['timestamp'], session_zone()):%Y-%m-%d %H:%M}",
-        row["operation"] or "",
-        row["engine"] or "",
-        f"{row['num_removed']:,} → {row['num_added']:,}",
-        f"{format_size(row['bytes_removed'])} → {format_size(row['bytes_added'])}",
-    )
+        return texts
+    return texts | {
+        "version": str(row["version"]),
+        "time": f"{in_zone(row['timestamp'], session_zone()):%Y-%m-%d %H:%M}",
+        "operation": row["operation"] or "",
+        "engine": row["engine"] or "",
+        "files": f"{row['num_removed']:,} → {row['num_added']:,}",
+        "size": f"{format_size(row['bytes_removed'])} → {format_size(row['bytes_added'])}",
+    }

@@ -18,7 +18,7 @@ from compaction_kit.execute.rewrite import Rewrite
 from compaction_kit.handle import Handle
 from compaction_kit.plan.compare import Comparison, compare
 from compaction_kit.plan.cubes import amplify
-from compaction_kit.plan.explain import Exactness, bin_limit, exactness, explain, metrics, warnings
+from compaction_kit.plan.explain import Exactness, bin_limit, exactness, explain, metrics
 from compaction_kit.plan.plan import BinPlan
 from compaction_kit.predict_reads import ReadPrediction, predict_reads
 from compaction_kit.query import Query
@@ -49,8 +49,17 @@ class CompactionPlan(BinPlan):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What to know before the plan is run, a sentence each; also in `explain()`."""
-        risk = None if self.handle is None or self.is_empty else self.handle.commit_risk
-        return (*warnings(self), *([risk] if risk else ()))
+        sentences, limits = list[str](), self.thresholds
+        lower, upper = limits.min_file_size, limits.output_file_size or limits.max_file_size
+        if lower > upper and not self.sorts_rows:
+            sentences.append(
+                f"The minimum file size of {format_size(lower)} is above the target file size of "
+                f"{format_size(upper)}, so the next run selects the files that this run adds, and rewrites "
+                "those that fit into one bin: lower the minimum or raise the target."
+            )
+        if self.handle is not None and not self.is_empty and (risk := self.handle.commit_risk):
+            sentences.append(risk)
+        return tuple(sentences)
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -173,46 +182,40 @@ class CompactionPlan(BinPlan):
 
         Of a clustered table, draw its cubes, and which values of the first clustering column each file has.
         """
-        parts: list[plots.Placed] = [(plots.BEFORE_AFTER_HEIGHT, self._sizes())]
+        parts: list[plots.Placed] = [(plots.BEFORE_AFTER_HEIGHT, self.plot_sizes)]
         if self.clustered_by:
-            parts = [(plots.cubes_height(len(self.cubes)), self._cubes())]
+            parts = [(plots.cubes_height(len(self.cubes)), self._plot_cubes)]
             if column := self.clustering_column:
                 parts.append((plots.EXTENTS_HEIGHT, partial(self.source.plot_extents, column)))
         elif self.num_bins:
-            parts.append((plots.bins_height(self.num_bins), self._packing()))
+            parts.append((plots.bins_height(self.num_bins), self.plot_bins))
         return plots.stacked(parts)
 
     def plot_cubes(self) -> Figure:
         """Draw the cubes of a clustered table alone, as large as `plot_sizes`."""
         size = plots.SIZES_WIDTH, plots.BEFORE_AFTER_HEIGHT
-        return self._cubes()(figure=plots.Chart(figsize=size, layout="constrained"))
+        return self._plot_cubes(plots.Chart(figsize=size, layout="constrained"))
 
-    def _cubes(self) -> Callable[..., Any]:
-        return partial(plots.cubes, self.cubes, self.planner.rules.cubes.complete)
+    def _plot_cubes(self, figure: plots.Chart | None = None) -> Figure:
+        return plots.cubes(self.cubes, self.planner.rules.cubes.complete, figure)
 
-    def plot_sizes(self, former: "CompactionPlan | None" = None) -> Figure:
+    def plot_sizes(self, former: "CompactionPlan | None" = None, figure: plots.Chart | None = None) -> Figure:
         """Draw the sizes alone, and those after another plan of the same files as an outline."""
-        return self._sizes(former)()
-
-    def plot_bins(self) -> Figure:
-        """Draw the bins alone."""
-        return self._packing()()
-
-    def _sizes(self, former: "CompactionPlan | None" = None) -> Callable[..., plots.Chart]:
-        return partial(
-            plots.before_after,
+        return plots.before_after(
             self.source.sizes,
             self.sizes_after,
             min_file_size=None if self.clustered_by or self.is_purge else self.thresholds.min_file_size,
             max_file_size=self.thresholds.output_file_size or self.thresholds.max_file_size,
             largest=self.planner.largest_bin,
             former=None if former is None else former.sizes_after,
+            figure=figure,
         )
 
-    def _packing(self) -> Callable[..., plots.Chart]:
+    def plot_bins(self, figure: plots.Chart | None = None) -> Figure:
+        """Draw the bins alone."""
         outputs, limit = self.outcome.bytes_added, self.thresholds.max_file_size
         limit = self.planner.rules.cubes.most if self.clustered_by else limit
-        return partial(plots.bins, self.files, outputs, limit, self.bin_names, bin_limit(self))
+        return plots.bins(self.files, outputs, limit, self.bin_names, bin_limit(self), figure=figure)
 
     def parts(self) -> Sequence[object]:
         """The sentences, and the figure."""

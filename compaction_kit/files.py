@@ -227,9 +227,15 @@ class Files:
         if not len(table):
             return table
         result = table.group_by(names).aggregate([(name, "sum") for name in _PARTITION_SUMS])
-        result = result.rename_columns({f"{name}_sum": name for name in _PARTITION_SUMS})
-        result = result.select([*names, *_PARTITION_SUMS])
+        result = result.rename_columns([*names, *_PARTITION_SUMS])
         return result.sort_by([("num_files", "descending"), ("size_bytes", "descending")])
+
+    def has_bounds(self, column: str) -> bool:
+        """Return whether the stats of any file have bounds of a column."""
+        try:
+            return bool(self.bounds(column).known.any())
+        except InvalidArgumentError:
+            return False
 
     def bounds(self, column: str, *others: Files) -> Bounds:
         """Return the minimum and maximum of a top-level data column in each file, from the files' stats.

@@ -12,6 +12,7 @@ from compaction_kit.compat import condition_of, create_frame
 from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError, first_line
 from compaction_kit.files import Files
 from compaction_kit.log.protocol import Metadata
+from compaction_kit.plan.partitions import partition_groups
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import identifier, literal
 
@@ -88,12 +89,8 @@ def _is_one_of(spark: SparkSession, name: str, kind: str, values: list[str | Non
 
 def _distinct(values: pa.Table) -> tuple[pa.Table, np.ndarray]:
     """Return the distinct rows of a table, and the index of each row among them."""
-    numbered = values.append_column("row", pa.array(np.arange(len(values))))
-    groups = numbered.group_by(values.column_names).aggregate([("row", "list")])
-    lists = groups["row_list"].combine_chunks()
-    inverse = np.empty(len(values), dtype=np.int64)
-    inverse[lists.values.to_numpy()] = np.repeat(np.arange(len(groups)), np.diff(lists.offsets.to_numpy()))
-    return groups.select(values.column_names), inverse
+    codes = partition_groups(values)
+    return values.take(pa.array(np.unique(codes, return_index=True)[1])), codes
 
 
 def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, where: str) -> np.ndarray:

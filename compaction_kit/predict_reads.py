@@ -214,14 +214,7 @@ def _columns(plan: BinPlan, query: Query) -> list[str]:
     words = set(re.findall(r"\w+", " ".join(conditions).lower()))
     own, source = column_of(plan.order), plan.source
     names = [*([own] if own else []), *(name for name in source.data_columns if name.lower() in words)]
-
-    def has_bounds(column: str) -> bool:
-        try:
-            return bool(source.bounds(column).known.any())
-        except InvalidArgumentError:
-            return False
-
-    return list(filter(has_bounds, dict.fromkeys(names)))[:_MOST_COLUMNS]
+    return list(filter(source.has_bounds, dict.fromkeys(names)))[:_MOST_COLUMNS]
 
 
 def _add(path: str, values: dict[str, str | None], size_bytes: int, stats: str | None) -> dict[str, Any]:

@@ -1,14 +1,16 @@
 """Base classes of plans, results and other records: text, HTML and dictionaries from the same facts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from compaction_kit.text import Html, as_text, shown
+from compaction_kit.text import Html, as_html_table, as_text, format_count, shown
+
+_MOST_SKIPPED = 20
 
 
 class Record:
@@ -59,6 +61,43 @@ class Plan(Record):
 
 class Result(Record):
     """Base class of results: what a run has done, read from the log and the folder after it."""
+
+
+@dataclass(frozen=True, repr=False)
+class TableRows(Record):
+    """What was read of many tables, as rows.
+
+    `where` describes which ones; `skipped` says what else there is, as in "sales.recent is a view".
+    """
+
+    where: str
+    rows: pa.Table
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def finding(self) -> str:
+        """What was found, as a sentence without its full stop."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> Any:
+        """Return the rows as a pandas DataFrame; see `to_arrow`."""
+        return self.rows.to_pandas()
+
+    def __len__(self) -> int:
+        return self.rows.num_rows
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.finding})"
+
+    def _table(self, rows: Sequence[dict[str, str]]) -> Html:
+        return as_html_table(list(rows[0]), [list(row.values()) for row in rows])
+
+    def _rest(self, count: int, most: int, noun: str) -> list[str]:
+        return [f"… and {format_count(count - most, noun)} in to_arrow()"] if count > most else []
+
+    def _skipped(self) -> list[str]:
+        names = [*self.skipped[:_MOST_SKIPPED], *(["…"] if len(self.skipped) > _MOST_SKIPPED else [])]
+        return [f"Skipped {len(self.skipped):,}: {', '.join(names)}."] if names else []
 
 
 def plain(value: Any) -> Any:

@@ -3,8 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,12 +32,12 @@ from compaction_kit.plan import BinPlan, Planner, SessionRules, Thresholds
 from compaction_kit.plan.packing import OPEN_COST
 from compaction_kit.plan.thresholds import session_rules, thresholds
 from compaction_kit.query import SPARK_ERRORS
-from compaction_kit.records import Record
+from compaction_kit.records import TableRows
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import full_name, identifiers, name_parts, plain_path, quoted
 from compaction_kit.storage import is_folder, local_path, open_store
 from compaction_kit.table import Table, open_table
-from compaction_kit.text import as_html_table, element, format_count, format_size, paragraph
+from compaction_kit.text import element, format_count, format_size, paragraph
 from compaction_kit.times import in_zone, session_zone
 
 _FACT = re.compile(r"^(Type|Provider|Location): (.*)$", re.MULTILINE)
@@ -54,59 +53,26 @@ RANK = (
     f"{format_size(OPEN_COST)} (Spark's default for spark.sql.files.openCostInBytes)."
 )
 SMALL = "Small: under 16 MiB, or under half of the target file size that the table sets."
-HEAD = (
-    "table",
-    "files",
-    "small",
-    "size",
-    "median file",
-    "after",
-    "to rewrite",
-    "fewer files",
-    "overlap",
-    "log to read",
-    "last OPTIMIZE",
-)
 # Fields of `FileStats`.
 _STATS = (
-    "num_files",
-    "size_bytes",
-    "num_small_files",
-    "median_size_bytes",
-    "num_partitions",
-    "skew",
-    "num_commits",
-    "log_bytes",
-    "tombstoned_bytes",
-    "reclaimable_bytes",
+    *("num_files", "size_bytes", "num_small_files", "median_size_bytes", "num_partitions", "skew"),
+    *("num_commits", "log_bytes", "tombstoned_bytes", "reclaimable_bytes"),
 )
-_TYPES = {
-    "table": pa.string(),
-    "skew": pa.float64(),
-    "overlap": pa.float64(),
-    "overlap_column": pa.string(),
-    "last_optimize": pa.timestamp("ms", "UTC"),
-    "gain_per_byte": pa.float64(),
-    "error": pa.string(),
-}
 _PLAN = ("files_removed", "files_added", "bytes_rewritten", "gain", "gain_per_byte")
 _NAMES = ("table", "version", *_STATS, "overlap", "overlap_column", "last_optimize", *_PLAN, "error")
+_TYPES = {
+    **dict.fromkeys(("table", "overlap_column", "error"), pa.string()),
+    **dict.fromkeys(("skew", "overlap", "gain_per_byte"), pa.float64()),
+    "last_optimize": pa.timestamp("ms", "UTC"),
+}
 ROW = pa.schema([(name, _TYPES.get(name, pa.int64())) for name in _NAMES])
 Facts = dict[str, Any]
 # Called with the number of surveyed tables, the number of all tables, and the name of the last one.
 ReportTable = Callable[[int, int, str], None]
 
 
-@dataclass(frozen=True, repr=False)
-class Survey(Record):
-    """Tables, ranked by what compaction would gain; made by `survey`.
-
-    `where` describes what was surveyed; `skipped` says what else there is, as in "sales.recent is a view".
-    """
-
-    where: str
-    rows: pa.Table
-    skipped: tuple[str, ...] = ()
+class Survey(TableRows):
+    """Tables, ranked by what compaction would gain; made by `survey`."""
 
     def to_arrow(self) -> pa.Table:
         """Return one row per table: the highest gain first, tables with an error last.
@@ -122,13 +88,6 @@ class Survey(Record):
         """
         return self.rows
 
-    def to_pandas(self) -> Any:
-        """Return the same as a pandas DataFrame."""
-        return self.rows.to_pandas()
-
-    def __len__(self) -> int:
-        return self.rows.num_rows
-
     @property
     def finding(self) -> str:
         """What was found, as a sentence without its full stop."""
@@ -143,7 +102,7 @@ class Survey(Record):
             return f"{read} as many files as now"
         cumulated = np.cumsum(counts)
         most = int(np.argmax(cumulated >= _MOST_OF_IT * total)) + 1
-        fewer = f"{read} {total:,} fewer {'file' if total == 1 else 'files'}"
+        fewer = f"{read} {format_count(total, 'fewer file')}"
         share = _percent(int(cumulated[most - 1]), total)
         return fewer if most == len(counts) else f"{fewer}, {share} of them in {most:,}"
 
@@ -151,14 +110,13 @@ class Survey(Record):
         """Return the finding in a sentence, then a line per table."""
         rows = self._surveyed()
         lines = [
-            (name, f"{row['num_files']:,} → {after} files", f"{small} small")
-            for row in rows[:_MOST_LINES]
-            for name, _, small, _, _, after, *_ in [cells(row)]
+            (row["table"], f"{row['files']} → {row['after']} files", f"{row['small']} small")
+            for row in map(cells, rows[:_MOST_LINES])
         ]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         aligned = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}" for a, b, c in lines]
-        failed = [f"{row['table']}: {row['error']}" for row in self._failed()]
-        more = _more(len(rows), _MOST_LINES)
+        failed = map(": ".join, self._failed())
+        more = self._rest(len(rows), _MOST_LINES, "more table")
         return "\n".join([f"{self.finding}.", *aligned, *more, *failed, *self._skipped()])
 
     def plot(self) -> Figure:
@@ -170,26 +128,20 @@ class Survey(Record):
         rows, failed = self._surveyed(), self._failed()
         shown = [element("p", element("b", f"{self.finding}."))]
         if rows:
-            shown.append(as_html_table(HEAD, list(map(cells, rows[:_MOST_ROWS]))))
-            shown += map(paragraph, [*_more(len(rows), _MOST_ROWS), SMALL, RANK])
+            more = self._rest(len(rows), _MOST_ROWS, "more table")
+            shown.append(self._table(list(map(cells, rows[:_MOST_ROWS]))))
+            shown += map(paragraph, [*more, SMALL, RANK])
         if failed:
-            listed = (element("li", element("b", row["table"]), f": {row['error']}") for row in failed)
+            listed = (element("li", element("b", table), f": {error}") for table, error in failed)
             shown += [paragraph("Not surveyed, or only in part:"), element("ul", *listed)]
         tables = element("div", *shown, style="overflow-x:auto")
         return tables, *map(paragraph, self._skipped()), *([self.plot()] if len(self) else [])
 
-    def __repr__(self) -> str:
-        return f"Survey({self.finding})"
-
     def _surveyed(self) -> list[Facts]:
         return [row for row in self.rows.to_pylist() if row["error"] is None]
 
-    def _failed(self) -> list[Facts]:
-        return [row for row in self.rows.to_pylist() if row["error"] is not None]
-
-    def _skipped(self) -> list[str]:
-        names = [*self.skipped[:_MOST_LINES], *(["…"] if len(self.skipped) > _MOST_LINES else [])]
-        return [f"Skipped {len(self.skipped):,}: {', '.join(names)}."] if names else []
+    def _failed(self) -> list[tuple[str, str]]:
+        return [(row["table"], row["error"]) for row in self.rows.to_pylist() if row["error"] is not None]
 
 
 def survey(
@@ -251,19 +203,13 @@ def survey(
 @contextmanager
 def reporting(progress: bool | ReportTable | None, noun: str) -> Iterator[ReportTable]:
     """Give a function that reports progress as `survey` does; `noun` is what is counted."""
-    bar = ProgressBar() if progress is True else None
-
-    def report(done: int, total: int, name: str) -> None:
-        if bar is not None:
-            bar(Progress(f"{done:,} of {format_count(total, noun)}", done / total, 0, 0, 0.0))
-        elif callable(progress):
-            progress(done, total, name)
-
-    try:
-        yield report
-    finally:
-        if bar is not None:
-            bar.close()
+    if progress is not True:
+        yield progress or (lambda done, total, name: None)
+        return
+    with closing(ProgressBar()) as bar:
+        yield lambda done, total, name: bar(
+            Progress(f"{done:,} of {format_count(total, noun)}", done / total, 0, 0, 0.0)
+        )
 
 
 def _survey_table(
@@ -276,12 +222,8 @@ def _survey_table(
         files = Files(table.log.snapshot(keep=False))
     except Exception as error:
         return row | {"error": sentence(error)}
-    for step in (
-        _read_stats,
-        _read_overlap,
-        partial(_read_last_optimize, table),
-        partial(_plan, limits, rules),
-    ):
+    steps = (_read_stats, _read_overlap, partial(_read_last_optimize, table), partial(_plan, limits, rules))
+    for step in steps:
         try:
             row |= step(files)
         except Exception as error:
@@ -326,32 +268,27 @@ def sentence(error: Exception) -> str:
     return str(error) if is_own else f"{type(error).__name__}: {first_line(error)}."
 
 
-def cells(row: Facts) -> Sequence[str]:
-    """Return the texts of a row without an error, one for each of `HEAD`."""
-    some = row["files_removed"] > 0
-    when = row["last_optimize"]
-    return (
-        row["table"],
-        f"{row['num_files']:,}",
-        _percent(row["num_small_files"], row["num_files"]),
-        format_size(row["size_bytes"]),
-        format_size(row["median_size_bytes"]),
-        f"{row['num_files'] - fewer_files(row):,}",
-        format_size(row["bytes_rewritten"]) if some else "nothing",
-        f"{fewer_files(row):,}" if some else "none",
-        "" if row["overlap"] is None else f"{row['overlap']:,.1f} by {row['overlap_column']}",
-        format_size(row["log_bytes"]),
-        f"{in_zone(when, session_zone()):%Y-%m-%d}" if when else "",
-    )
+def cells(row: Facts) -> dict[str, str]:
+    """Return what is shown of a row without an error: names and texts."""
+    some, when = row["files_removed"] > 0, row["last_optimize"]
+    return {
+        "table": row["table"],
+        "files": f"{row['num_files']:,}",
+        "small": _percent(row["num_small_files"], row["num_files"]),
+        "size": format_size(row["size_bytes"]),
+        "median file": format_size(row["median_size_bytes"]),
+        "after": f"{row['num_files'] - fewer_files(row):,}",
+        "to rewrite": format_size(row["bytes_rewritten"]) if some else "nothing",
+        "fewer files": f"{fewer_files(row):,}" if some else "none",
+        "overlap": "" if row["overlap"] is None else f"{row['overlap']:,.1f} by {row['overlap_column']}",
+        "log to read": format_size(row["log_bytes"]),
+        "last OPTIMIZE": f"{in_zone(when, session_zone()):%Y-%m-%d}" if when else "",
+    }
 
 
 def fewer_files(row: Facts) -> int:
     """Return how many files fewer a row's table has after compaction."""
     return int(row["files_removed"] - row["files_added"])
-
-
-def _more(count: int, most: int) -> list[str]:
-    return [f"… and {format_count(count - most, 'more table')} in to_arrow()"] if count > most else []
 
 
 def _percent(part: int, whole: int) -> str:

@@ -55,13 +55,9 @@ class Verdict:
     ) -> "Verdict | None":
         """Judge a table by its files and the plan for them; return None without a plan and an error.
 
-        Args:
-            files: The live files; None if they can't be read.
-            plan: The plan for them; None if there is none.
-            error: Why there is no plan, in one sentence.
-            result: What the last run did.
-            stopped: Why the last run did not end, and what it committed, in one sentence.
-            reads: What a query measured before and after the last run.
+        `files` are the live files, None if they can't be read; `error` says in one sentence why there is no
+        plan. `result` is what the last run did, `stopped` says in one sentence why it did not end, and what
+        it committed; `reads` are what a query measured before and after it.
 
         Examples:
             >>> from compaction_kit.verdict import Verdict
@@ -94,37 +90,44 @@ class Verdict:
 
 def _advice(plan: BinPlan) -> tuple[str, list[str]]:
     now, after = plan.source.num_files, plan.num_files_after
+    kind = "warning" if now >= _MANY_TIMES * after else "text"
     if plan.is_empty:
         scope = f" where {plan.where}" if plan.where else ""
         kind, sentences = "good", [f"Nothing to do{scope}, because {why_empty(plan)}."]
     elif plan.clustered_by:
-        kind = "warning" if now >= _MANY_TIMES * after else "text"
         new = sum(row["num_files"] for row in plan.cubes.to_pylist() if row["state"] == NEW)
-        columns = ", ".join(plan.clustered_by)
-        are = "is" if new == 1 else "are"
-        first = f"{format_count(new, 'file')} of {now:,} {are} not clustered by {columns} yet."
-        if not new:
-            first = (
-                f"No file is new, and OPTIMIZE would cluster {plan.num_files_removed:,} by {columns} again."
-            )
-        sentences = [first, *explain_clustering(plan)[1:-1]]
+        columns, are = ", ".join(plan.clustered_by), "is" if new == 1 else "are"
+        first = f"No file is new, and OPTIMIZE would cluster {plan.num_files_removed:,} by {columns} again."
+        if new:
+            first = f"{format_count(new, 'file')} of {now:,} {are} not clustered by {columns} yet."
+        sentences = [first, *explain_clustering(plan)[:-1]]
     else:
-        scope, which = (f", where {plan.where}", " of them") if plan.where else ("", "")
-        kind = "warning" if now >= _MANY_TIMES * after else "text"
-        times = f"{format_count(now - after, 'file')} more than"
-        if kind == "warning":
-            times = f"{format_factor(now / after).removesuffix('.0')} times as many files as"
-        uncertain = " and ".join(exactness(plan).uncertain)
-        about = f"about {format_size(plan.bytes_added)}{' in all' * (plan.num_files_added != 1)}"
-        sentences = [
-            f"{now:,} files where {after:,} would do{scope}: a full scan{which} opens {times} it needs to."
-            if after < now
-            else f"{now:,} files{scope}, and compaction would leave {after:,}.",
-            f"Compaction rewrites {format_files(plan.num_files_removed, plan.bytes_removed)} into "
-            f"{format_count(plan.num_files_added, 'file')}, {about}, in "
-            f"{format_count(plan.num_partitions, 'partition')}.",
-            f"The plan is exact{', except for ' if uncertain else ''}{uncertain}.",
-        ]
+        sentences = _needed(plan, now, after)
+    return kind, sentences + _besides(plan, after)
+
+
+def _needed(plan: BinPlan, now: int, after: int) -> list[str]:
+    scope, which = (f", where {plan.where}", " of them") if plan.where else ("", "")
+    times = f"{format_count(now - after, 'file')} more than"
+    if now >= _MANY_TIMES * after:
+        times = f"{format_factor(now / after).removesuffix('.0')} times as many files as"
+    first = f"{now:,} files where {after:,} would do{scope}: a full scan{which} opens {times} it needs to."
+    if after >= now:
+        first = f"{now:,} files{scope}, and compaction would leave {after:,}."
+    uncertain = " and ".join(exactness(plan).uncertain)
+    about = f"about {format_size(plan.bytes_added)}{' in all' * (plan.num_files_added != 1)}"
+    return [
+        first,
+        f"Compaction rewrites {format_files(plan.num_files_removed, plan.bytes_removed)} into "
+        f"{format_count(plan.num_files_added, 'file')}, {about}, in "
+        f"{format_count(plan.num_partitions, 'partition')}.",
+        f"The plan is exact{', except for ' if uncertain else ''}{uncertain}.",
+    ]
+
+
+def _besides(plan: BinPlan, after: int) -> list[str]:
+    """Say what OPTIMIZE leaves, what else compacts the table, and why files stay small."""
+    sentences = []
     deleted = np.where(plan.is_removed, 0, count_rows(plan.source)[1])
     if deleted.any():
         rows, left = int(deleted.sum()), int((deleted > 0).sum())
@@ -138,7 +141,7 @@ def _advice(plan: BinPlan) -> tuple[str, list[str]]:
             f"Auto compaction is on ({setting}): auto_compaction() says when it fires, and what it rewrites."
         )
     # Partitions are numbered from 0.
-    num_partitions, size = int(plan.groups.max(initial=-1)) + 1, plan.sizes_after
+    num_partitions, size = int(plan.planner.groups.max(initial=-1)) + 1, plan.sizes_after
     is_split = num_partitions >= _MANY_PARTITIONS and after < 2 * num_partitions
     if is_split and size.mean() < plan.source.small_file_size():
         have, about = ("have", "") if plan.is_empty else ("would still have", "about ")
@@ -146,7 +149,7 @@ def _advice(plan: BinPlan) -> tuple[str, list[str]]:
             f"With {num_partitions:,} partitions, files {have} {about}{format_size(size.mean())} on average: "
             "only fewer partitions would make them larger."
         )
-    return kind, sentences
+    return sentences
 
 
 def _outcome(result: CompactionResult | None, reads: ReadComparison | None) -> list[str]:

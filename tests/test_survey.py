@@ -26,18 +26,6 @@ from compaction_kit.text import MIB
 from tests import folders, handmade
 from tests.conftest import CopyOf
 
-# By a column that the table doesn't have.
-CLUSTERED: list[handmade.Action] = [
-    {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["clustering"]}},
-    {
-        "domainMetadata": {
-            "domain": "delta.clustering",
-            "configuration": json.dumps({"clusteringColumns": [["gone"]]}),
-            "removed": False,
-        }
-    },
-]
-
 
 def make(root: Path, *names: str) -> None:
     for name in names:
@@ -67,7 +55,7 @@ def lake(tmp_path: Path) -> Path:
     handmade.write_log(root / "many", in_mib(*[20] * 8))
     handmade.write_log(root / "also few", in_mib(3, 4, 600))
     handmade.write_log(root / "bad/empty", [])
-    handmade.write_log(root / "bad/clustered", [*CLUSTERED, *in_mib(1, 1)])
+    handmade.write_log(root / "bad/clustered", [*handmade.clustered_by("gone"), *in_mib(1, 1)])
     handmade.write_log(root / "bad/newer", [handmade.protocol(features=["fancy"]), *in_mib(1, 1)])
     handmade.write_log(root / "bad/damaged", in_mib(1, 1), [handmade.add("b")])
     handmade.commit_path(root / "bad/damaged", 1).write_text('{"add":')

@@ -37,7 +37,7 @@ class Optimize(Strategy):
         if run.partitions is not None:
             num_bins = int(np.isin(plan.bin_groups, list(run.partitions)).sum())
         if run.partitions is not None and plan.source.partition_columns:
-            files = np.flatnonzero(np.isin(plan.groups, list(run.partitions)))
+            files = np.flatnonzero(np.isin(plan.planner.groups, list(run.partitions)))
             these = partitions_predicate(run.spark, plan.source, files)
             where = f"({where}) AND ({these})" if where else these
         confs = {

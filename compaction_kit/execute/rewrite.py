@@ -82,7 +82,7 @@ class Rewrite(Strategy):
             rows = rows if predicate is None else rows.where(predicate)
             if columns:
                 # A task writes a partition: as one file, or as files of so many rows.
-                rows = rows.repartition(len(np.unique(plan.groups[positions])), *map(quoted, columns))
+                rows = rows.repartition(len(np.unique(plan.planner.groups[positions])), *map(quoted, columns))
                 num_rows, sizes = plan.planner.rows[positions], plan.source.sizes[positions]
                 known = num_rows > 0
                 if sizes.sum() > limit and known.any():
@@ -113,7 +113,7 @@ def overwrite(rows: DataFrame, table: str, predicate: str | None, most_rows: int
 
 
 def _whole_partitions(plan: BinPlan) -> np.ndarray:
-    positions: np.ndarray = np.flatnonzero(np.isin(plan.groups, np.unique(plan.bin_groups)))
+    positions: np.ndarray = np.flatnonzero(np.isin(plan.planner.groups, np.unique(plan.bin_groups)))
     return positions
 
 

@@ -220,7 +220,7 @@ class Run:
         record: Its progress and steps.
         verify: Whether the content is to be compared.
         readers: Readers that compare content before Spark has to, in the order in which they are tried.
-        partitions: The numbers of the partitions (see `BinPlan.groups`) to rewrite; None for all.
+        partitions: The numbers of the partitions (see `Planner.groups`) to rewrite; None for all.
         table: The URI of the table's folder.
     """
 

@@ -29,8 +29,8 @@ _COUNTS = ("num_counted", "num_small_files", "num_files", "size_bytes", "num_bin
 
 # The values of a partition, in the order of its columns.
 Key = tuple[str | None, ...]
-# Bytes, bytes without deleted rows, and whether many rows are deleted.
-File = tuple[int, int, bool]
+# Bytes, whether Delta counts the file, and whether many of its rows are deleted.
+File = tuple[int, bool, bool]
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,8 +38,8 @@ class AutoCompaction(Record):
     """The commits at which auto compaction fires, if one session writes them all.
 
     Attributes:
-        enabled_by: The setting of the session or the property of the table that switches it on; "" if it is
-            off, and the replay shows what it would do.
+        enabled_by: The setting or table property that switches it on; "" if it is off, and the replay shows
+            what it would do.
         min_num_files, thresholds: Its settings in the session.
         counts_below: Delta counts files of up to these bytes; None for all (delta-io/delta#4045).
         since: The first version of the replay.
@@ -64,7 +64,7 @@ class AutoCompaction(Record):
     def facts(self) -> dict[str, str]:
         """Return the rules, and what comes of them: names and values."""
         rows = self.fired.to_pylist()
-        lower, upper = map(format_size, (self.thresholds.min_file_size, self.thresholds.max_file_size))
+        lower, upper = format_size(self.thresholds.min_file_size), format_size(self.thresholds.max_file_size)
         rewriting = {row["version"] for row in rows if row["num_bins"]}
         idle = len({row["version"] for row in rows} - rewriting)
         files = format_files(sum(row["num_files"] for row in rows), sum(row["size_bytes"] for row in rows))
@@ -101,21 +101,19 @@ def replay(log: TransactionLog, conf: Conf, since: int = 0) -> AutoCompaction:
         state.load(Files(log.snapshot(start - 1)))
     setting = enabled_by(conf, latest.metadata.configuration)
     rows, in_log = list[dict[str, Any]](), 0
-    for (version, actions), following in pairwise(chain(log.raw_commits(start), [(0, [])])):
+    for (version, actions), (following, next_actions) in pairwise(chain(log.raw_commits(start), [(0, [])])):
         added_to = state.apply(actions)
-        parameters = _info(following[1]).get("operationParameters") or {}
-        done = following[0] if parameters.get("auto") in (True, "true") else None
+        parameters = _info(next_actions).get("operationParameters") or {}
+        done = following if parameters.get("auto") in (True, "true") else None
         in_log += done is not None
         if enabled_by(conf, state.metadata.configuration) or not setting:
             fired = state.fire(added_to, done is not None)
             rows += [{"version": version, **row, "committed_as": done} for row in fired]
     names = [f"partition.{name}" for name in latest.metadata.partition_columns]
     kinds = {"version": pa.int64(), **dict.fromkeys(names, pa.string()), **dict.fromkeys(_COUNTS, pa.int64())}
-    fired, rules = (
-        pa.Table.from_pylist(rows, pa.schema(kinds)),
-        (state.min_num_files, limits, state.counts_below),
-    )
-    return AutoCompaction(setting, *rules, start, latest.version - start + 1, in_log, fired)
+    table, num_commits = pa.Table.from_pylist(rows, pa.schema(kinds)), latest.version - start + 1
+    rules = state.min_num_files, limits, state.counts_below
+    return AutoCompaction(setting, *rules, start, num_commits, in_log, table)
 
 
 def enabled_by(conf: Conf, properties: Mapping[str, str]) -> str:
@@ -144,14 +142,17 @@ class _Partition:
         self.was_compacted &= self.counted > 0
 
 
+@dataclass
 class _State:
     """A table, and what a session counts that writes it from the first replayed commit on."""
 
-    def __init__(self, limits: Thresholds, min_num_files: int, counts_below: int | None):
-        self.limits, self.min_num_files, self.counts_below = limits, min_num_files, counts_below
-        self._follow(Metadata("", {"fields": []}, (), {}))
-        self._partitions: defaultdict[Key, _Partition] = defaultdict(_Partition)
-        self._compacting: list[_Partition] = []
+    limits: Thresholds
+    min_num_files: int
+    counts_below: int | None
+    metadata: Metadata = field(init=False)
+    names: list[str] = field(init=False)
+    partitions: defaultdict[Key, _Partition] = field(default_factory=lambda: defaultdict(_Partition))
+    compacting: list[_Partition] = field(default_factory=list)
 
     def load(self, files: Files) -> None:
         """Begin with files that the session hasn't counted."""
@@ -159,55 +160,57 @@ class _State:
         for row in files.to_arrow().to_pylist():
             key = tuple(row[f"partition.{name}"] for name in self.metadata.partition_columns)
             numbers = row["size_bytes"], row["num_records"], row["deletion_vector_cardinality"]
-            self._partitions[key].files[row["path"]] = self._file(*numbers)
+            self.partitions[key].files[row["path"]] = self._file(*numbers)
 
     def apply(self, actions: Sequence[Action]) -> set[Key]:
         """Do what a commit did; returns the partitions that it added files to, if the hook runs after it."""
         for action in actions:
             if "metaData" in action:
                 self._follow(Metadata.of(action["metaData"]))
-        added_to, changes = set[Key](), Counter[Key]()
-        adds = [action["add"] for action in actions if "add" in action]
-        is_write = any(add["path"] not in self._of(add)[1].files for add in adds)
-        for remove in (action["remove"] for action in actions if "remove" in action):
-            key, partition = self._of(remove)
-            if known := partition.files.pop(remove["path"], None):
-                changes[key] -= self._counts(known)
-        for add in adds:
-            key, partition = self._of(add)
+        adds, removes = (
+            [(self._key(action[kind]), action[kind]) for action in actions if kind in action]
+            for kind in ("add", "remove")
+        )
+        is_write = any(add["path"] not in self.partitions[key].files for key, add in adds)
+        changes = Counter[Key]()
+        for key, remove in removes:
+            if known := self.partitions[key].files.pop(remove["path"], None):
+                changes[key] -= known[1]
+        for key, add in adds:
             vector, stats = add.get("deletionVector"), add.get("stats")
             records = json.loads(stats).get("numRecords") if vector and stats else None
             file = self._file(add["size"], records, vector["cardinality"] if vector else None)
-            partition.files[add["path"]] = file
-            changes[key] += self._counts(file)
-            added_to.add(key)
+            self.partitions[key].files[add["path"]] = file
+            changes[key] += file[1]
         for key, change in changes.items():
-            self._partitions[key].count(change)
+            self.partitions[key].count(change)
         self._mark()
-        return added_to if is_write and _info(actions).get("operation") not in _WITHOUT_HOOK else set()
+        is_hooked = is_write and _info(actions).get("operation") not in _WITHOUT_HOOK
+        return {key for key, _ in adds} if is_hooked else set()
 
     def fire(self, added_to: set[Key], in_log: bool) -> list[dict[str, Any]]:
         """Return what auto compaction does after such a commit; do it, unless the log has it next."""
-        chosen, names = set[Key](), self.metadata.partition_columns
-        for key in added_to:
-            partition = self._partitions[key]
-            # AutoCompactPartitionStats.PartitionStat.hasSufficientSmallFilesOrHasNotBeenCompacted
-            if partition.counted and (not partition.was_compacted or partition.counted >= self.min_num_files):
-                chosen.add(key)
-                self._compacting.append(partition)
+        # AutoCompactPartitionStats.PartitionStat.hasSufficientSmallFilesOrHasNotBeenCompacted
+        chosen = {
+            key
+            for key in added_to
+            if (partition := self.partitions[key]).counted
+            and (not partition.was_compacted or partition.counted >= self.min_num_files)
+        }
+        self.compacting += [self.partitions[key] for key in chosen]
         # Its predicate has physical names, by which Delta selects all partitions.
-        compacted = set(self._partitions) if chosen and self.metadata.is_mapped else chosen
-        rows = []
+        compacted = set(self.partitions) if chosen and self.metadata.is_mapped else chosen
+        names, rows = [f"partition.{name}" for name in self.metadata.partition_columns], []
         for key in sorted(compacted, key=str):
-            row: dict[str, Any] = {f"partition.{name}": value for name, value in zip(names, key, strict=True)}
-            row["num_counted"] = self._partitions[key].counted
-            row |= self._compact(self._partitions[key], in_log)
+            counted = self.partitions[key].counted
+            numbers = counted, *self._compact(self.partitions[key], in_log)
+            row = dict(zip((*names, *_COUNTS[:5]), (*key, *numbers), strict=True))
             rows += [row] if key in chosen or row["num_bins"] else []
         if not in_log:
             self._mark()
         return rows
 
-    def _compact(self, partition: _Partition, in_log: bool) -> dict[str, int]:
+    def _compact(self, partition: _Partition, in_log: bool) -> tuple[int, int, int, int]:
         files, lower = partition.files, self.limits.min_file_size
         small = [path for path, (size, _, many) in files.items() if many or size < lower]
         sizes = np.array([files[path][0] for path in small], np.int64)
@@ -215,34 +218,29 @@ class _State:
         packing = packer.pack(np.ones(len(small), bool), self.limits.max_file_size)
         positions, bin_ids = packing.members
         if not in_log:
-            change = -sum(self._counts(files.pop(small[position])) for position in positions)
+            change = -sum(files.pop(small[position])[1] for position in positions)
             totals = np.bincount(bin_ids, sizes[positions]).astype(int).tolist()
             # Each new file goes by the path of its first input.
             for position, total in zip(packing.order[packing.starts], totals, strict=True):
-                files[small[position]] = self._file(total, None, None)
-                change += self._counts(files[small[position]])
+                files[small[position]] = self._file(total)
+                change += files[small[position]][1]
             partition.count(change)
-        numbers = len(small), len(positions), int(sizes[positions].sum()), packing.num_bins
-        return dict(zip(_COUNTS[1:5], numbers, strict=True))
+        return len(small), len(positions), int(sizes[positions].sum()), packing.num_bins
 
     def _mark(self) -> None:
-        for partition in self._compacting:
+        for partition in self.compacting:
             partition.was_compacted = partition.counted > 0
-        self._compacting = []
+        self.compacting = []
 
-    def _of(self, action: Mapping[str, Any]) -> tuple[Key, _Partition]:
+    def _key(self, action: Mapping[str, Any]) -> Key:
         values = action.get("partitionValues") or {}
-        key = tuple(map(values.get, self._names))
-        return key, self._partitions[key]
+        return tuple(map(values.get, self.names))
 
     def _follow(self, metadata: Metadata) -> None:
         self.metadata = metadata
-        self._names = [metadata.physical_names[name] for name in metadata.partition_columns]
+        self.names = [metadata.physical_names[name] for name in metadata.partition_columns]
 
-    def _file(self, size: int, records: int | None, deleted: int | None) -> File:
+    def _file(self, size: int, records: int | None = None, deleted: int | None = None) -> File:
         share = deleted / records if deleted and records else 0.0
         many = deleted is not None and (records is None or share > self.limits.max_deleted_rows_ratio)
-        return size, int(size * (1 - share)), many
-
-    def _counts(self, file: File) -> bool:
-        return self.counts_below is None or file[1] <= self.counts_below
+        return size, self.counts_below is None or int(size * (1 - share)) <= self.counts_below, many

@@ -13,10 +13,10 @@ from compaction_kit.files import Files
 from compaction_kit.log.paths import one_array
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan.cubes import NO_CUBE, CubedFiles
-from compaction_kit.plan.order import DEFAULT_PARTITIONS, state_order
+from compaction_kit.plan.order import state_order
 from compaction_kit.plan.packing import Packing
 from compaction_kit.plan.predict import count_rows
-from compaction_kit.plan.thresholds import CubeSizes
+from compaction_kit.plan.thresholds import SessionRules
 
 # Why a file is rewritten or not, in `Clustering.states`.
 NEW, PARTIAL, COMPLETE, SINGLE = "new", "partial cube", "complete cube", "single cube"
@@ -25,13 +25,13 @@ OTHER_COLUMNS, OTHER_PROVIDER = "other columns", "other provider"
 CLEAN = "nothing to purge"
 # The columns of `Clustering.cubes`.
 CUBES = pa.schema(
-    [
-        ("cube_id", pa.string()),
-        ("columns", pa.list_(pa.string())),
-        *((name, pa.int64()) for name in ("num_files", "size_bytes", "logical_bytes")),
-        ("state", pa.string()),
-        ("is_rewritten", pa.bool_()),
-    ]
+    {
+        "cube_id": pa.string(),
+        "columns": pa.list_(pa.string()),
+        **dict.fromkeys(("num_files", "size_bytes", "logical_bytes"), pa.int64()),
+        "state": pa.string(),
+        "is_rewritten": pa.bool_(),
+    }
 )
 _PROVIDER, _DOMAIN = "liquid", "delta.clustering"
 
@@ -45,27 +45,21 @@ class Clustering:
     """
 
     def __init__(
-        self,
-        files: Files,
-        columns: Sequence[str],
-        snapshot_partitions: int = DEFAULT_PARTITIONS,
-        among: np.ndarray | None = None,
+        self, files: Files, columns: Sequence[str], rules: SessionRules, among: np.ndarray | None = None
     ):
-        """Take live files, spark.databricks.delta.snapshotPartitions, and which files to choose from."""
-        self.columns, self._files = tuple(columns), files
+        """Take live files, and which of them to choose from, bool."""
+        self.columns, self._files, self._sizes = tuple(columns), files, rules.cubes
         self._among = np.ones(files.num_files, dtype=bool) if among is None else among
         tags = files.snapshot.clustering_tags
-        ids = one_array(tags["cube_id"])
-        cubes = pc.unique(ids.drop_null()).sort()
+        ids, self._columns_of = one_array(tags["cube_id"]), one_array(tags["cube_columns"])
         # One number for each cube, in the order of their ids.
-        self._ids = cubes
-        cube_of = pc.fill_null(pc.index_in(ids, cubes), NO_CUBE).to_numpy().astype(np.int64)
-        self._columns_of = one_array(tags["cube_columns"])
-        is_other = pc.fill_null(pc.not_equal(self._columns_of, _as_json(columns)), False)
-        self._is_other = is_other.to_numpy(zero_copy_only=False) & (cube_of != NO_CUBE)
-        foreign = pc.fill_null(pc.not_equal(one_array(tags["clustering_provider"]), _PROVIDER), False)
-        self._is_foreign = foreign.to_numpy(zero_copy_only=False)
-        places = state_order(one_array(files.snapshot.live["path"]), snapshot_partitions)
+        self._ids = pc.unique(ids.drop_null()).sort()
+        cube_of = pc.fill_null(pc.index_in(ids, self._ids), NO_CUBE).to_numpy().astype(np.int64)
+        # As the tag ZCUBE_ZORDER_BY has them (ZCubeInfo).
+        ours = json.dumps(list(columns), separators=(",", ":"), ensure_ascii=False)
+        self._is_other = _differs(self._columns_of, ours) & (cube_of != NO_CUBE)
+        self._is_foreign = _differs(one_array(tags["clustering_provider"]), _PROVIDER)
+        places = state_order(one_array(files.snapshot.live["path"]), rules.snapshot_partitions)
         # Files without a cube come first.
         order = np.lexsort((places, cube_of))
         is_apart = self._is_other | self._is_foreign
@@ -73,16 +67,22 @@ class Clustering:
             files.sizes, _logical_bytes(files), cube_of, is_apart, order[self._among[order]]
         )
 
-    def states(self, sizes: CubeSizes, full: bool = False) -> np.ndarray:
+    def states(self, full: bool = False) -> np.ndarray:
         """Return for each file why OPTIMIZE rewrites it or not, as text."""
         is_new = self.cubed.cube_of == NO_CUBE
-        conditions = [~self._among, self._is_foreign, self._is_other, self.cubed.is_complete(sizes), is_new]
+        conditions = [
+            ~self._among,
+            self._is_foreign,
+            self._is_other,
+            self.cubed.is_complete(self._sizes),
+            is_new,
+        ]
         found = np.select(conditions, [CLEAN, OTHER_PROVIDER, OTHER_COLUMNS, COMPLETE, NEW], PARTIAL)
-        if not len(self.cubed.select(sizes, full)):
+        if not len(self.cubed.select(self._sizes, full)):
             found[found == PARTIAL] = SINGLE
         return found
 
-    def cubes(self, sizes: CubeSizes, full: bool = False) -> pa.Table:
+    def cubes(self, full: bool = False) -> pa.Table:
         """Return one row per cube, and one for the files without a cube.
 
         Columns: cube_id (string, null for files without one), columns (list of string, its clustering
@@ -90,14 +90,14 @@ class Clustering:
         their number), state (string, see `states`), is_rewritten (bool).
         """
         is_chosen = np.zeros(self._files.num_files, dtype=bool)
-        is_chosen[self.cubed.select(sizes, full)] = True
+        is_chosen[self.cubed.select(self._sizes, full)] = True
         table = pa.table(
             {
                 "cube": self.cubed.cube_of,
                 "columns": self._columns_of,
                 "size_bytes": self._files.sizes,
                 "logical_bytes": self.cubed.logical_bytes,
-                "state": self.states(sizes, full),
+                "state": self.states(full),
                 "is_rewritten": is_chosen,
             }
         )
@@ -109,12 +109,12 @@ class Clustering:
         numbers = ("size_bytes_count", "size_bytes_sum", "logical_bytes_sum", "state", "is_rewritten")
         return pa.table([ids, pa.array(names), *(rows[name] for name in numbers)], CUBES.names).cast(CUBES)
 
-    def metrics(self, packing: Packing, sizes: CubeSizes, full: bool) -> dict[str, Any]:
+    def metrics(self, packing: Packing, full: bool) -> dict[str, Any]:
         """Return what is special in OPTIMIZE's result row: numBins and clusteringStats.
 
         If the first file is larger than a bin, OPTIMIZE counts an empty bin before it (groupFilesIntoBins).
         """
-        has_empty = packing.num_bins > 0 and self._files.sizes[packing.order[0]] > sizes.most
+        has_empty = packing.num_bins > 0 and self._files.sizes[packing.order[0]] > self._sizes.most
         num_bins = packing.num_bins + int(has_empty)
         cube_of = self.cubed.cube_of
         in_cube = (cube_of != NO_CUBE) & (full | ~self._is_other) & self._among
@@ -161,9 +161,9 @@ def _logical_name(snapshot: Snapshot, path: Sequence[str]) -> str:
     return ".".join(names)
 
 
-def _as_json(columns: Sequence[str]) -> str:
-    """Write columns as the tag ZCUBE_ZORDER_BY has them (ZCubeInfo)."""
-    return json.dumps(list(columns), separators=(",", ":"), ensure_ascii=False)
+def _differs(texts: pa.Array, text: str) -> np.ndarray:
+    """Return whether each text is another one; null isn't."""
+    return pc.fill_null(pc.not_equal(texts, text), False).to_numpy(zero_copy_only=False)
 
 
 def _logical_bytes(files: Files) -> np.ndarray:

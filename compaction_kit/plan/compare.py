@@ -91,31 +91,21 @@ def compare(plan: BinPlan, column: str | None = None) -> Comparison:
     if plan.is_purge:
         raise InvalidArgumentError("A purge has no other order: compare Table.plan_compaction().")
     source = plan.source
-    name = column or column_of(plan.order) or _first_bounded(plan)
+    name = column or column_of(plan.order) or next(filter(source.has_bounds, source.data_columns), None)
+    if name is None:
+        raise InvalidArgumentError(
+            "column=None: no column has bounds in the stats of the files, so that queries can't be compared; "
+            "write stats first."
+        )
     bounds = source.bounds(name)
     orders = [("OPTIMIZE", SIZE), ("by ingestion", INGEST), (f"by {order_by(name)}", order_by(name))]
-    rows = [{"layout": "now", **_measured(bounds, source.sizes, None)}]
     plans = {layout: BinPlan.of(plan.planner, plan.thresholds, order=order) for layout, order in orders}
-    if plan.budget is not None:
-        plans["this plan"] = plan
-    rows += [
-        {"layout": layout, **_measured(bounds, source.sizes, planned.packing)}
-        for layout, planned in plans.items()
+    plans |= {} if plan.budget is None else {"this plan": plan}
+    layouts = {"now": None} | {layout: planned.packing for layout, planned in plans.items()}
+    rows = [
+        {"layout": layout, **_measured(bounds, source.sizes, packing)} for layout, packing in layouts.items()
     ]
     return Comparison(name, pa.Table.from_pylist(rows))
-
-
-def _first_bounded(plan: BinPlan) -> str:
-    for name in plan.source.data_columns:
-        try:
-            if plan.source.bounds(name).known.any():
-                return name
-        except InvalidArgumentError:
-            continue
-    raise InvalidArgumentError(
-        "column=None: no column has bounds in the stats of the files, so that queries can't be compared; "
-        "write stats first."
-    )
 
 
 def _measured(bounds: Bounds, sizes: np.ndarray, packing: Packing | None) -> dict[str, Any]:

@@ -22,12 +22,10 @@ class CubedFiles:
     ClusteringStrategy.applyMinZCube and ZCube.filterOutLargeZCubes.
 
     Attributes:
-        sizes: Bytes, int64.
-        logical_bytes: Bytes of the rows that are not deleted, int64.
+        sizes, logical_bytes: Bytes, and bytes of the rows that are not deleted, int64.
         cube_of: The number of the file's cube, in the order of the cubes' ids, int64; `NO_CUBE` without one.
         is_apart: Whether another system has clustered the file, or by other columns, bool.
-        order: The positions of the files to choose from, in OPTIMIZE's order: those without a cube, then cube
-            by cube.
+        order: Positions of the files to choose from, in OPTIMIZE's order: those without a cube come first.
     """
 
     sizes: np.ndarray

@@ -24,43 +24,58 @@ _CERTAIN = {
 }
 
 
+# For each state of a cube: why its files stay, and which files of it are rewritten, in words.
+_CUBE_STATES = {
+    NEW: ("", "that are in no cube yet"),
+    PARTIAL: ("", "from {cubes} below {complete}"),
+    COMPLETE: ("complete cubes, of {complete} or more, are not rewritten", ""),
+    OTHER_COLUMNS: (
+        "only OPTIMIZE … FULL rewrites files of other clustering columns",
+        "clustered by other columns",
+    ),
+    OTHER_PROVIDER: (
+        "only OPTIMIZE … FULL rewrites files that another system has clustered",
+        "clustered by another system",
+    ),
+    SINGLE: ("no file is new, and all are in one cube", ""),
+}
+
+
 def explain(plan: BinPlan) -> list[str]:
     """Say what a plan does and why, in sentences."""
-    if plan.planner.to_purge is not None:
-        return _explain_purge(plan, plan.planner.to_purge)
-    if plan.clustered_by:
-        return explain_clustering(plan)
-    small, deleted = (int(mask.sum()) for mask in candidates(plan.source, plan.thresholds))
     scope = f" where {plan.where}" if plan.where else ""
     found = f"Version {plan.version} has {format_count(plan.source.num_files, 'live file')}{scope}"
-    selected = plan.source.num_files if plan.zorder_by else small + deleted
-    if plan.zorder_by:
-        lines = [f"{found}; Z-ordering rewrites them all."]
+    if plan.planner.to_purge is not None:
+        first, *lines = _explain_purge(plan, plan.planner.to_purge)
+    elif plan.clustered_by:
+        first, *lines = f", clustered by {', '.join(plan.clustered_by)}.", *explain_clustering(plan)
     else:
-        more = f" and {deleted:,} more with many deleted rows" if deleted else ""
-        lines = [f"{found}, {small:,} under {format_size(plan.thresholds.min_file_size)}{more}."]
+        first, *lines = _explain_packing(plan)
+    return [found + first, *lines]
+
+
+def _explain_packing(plan: BinPlan) -> list[str]:
+    limits = plan.thresholds
+    small, deleted = (int(mask.sum()) for mask in candidates(plan.source, limits))
+    selected, bins = small + deleted, format_count(plan.num_bins, "bin")
+    more = f" and {deleted:,} more with many deleted rows" if deleted else ""
+    lines = [f", {small:,} under {format_size(limits.min_file_size)}{more}."]
+    if plan.zorder_by:
+        selected, lines = plan.source.num_files, ["; Z-ordering rewrites them all."]
     if plan.is_empty:
         why = why_empty(plan)
         return [*lines, f"{why[0].upper()}{why[1:]}, so there is nothing to do."]
-    bins = format_count(plan.num_bins, "bin")
     if plan.zorder_by:
         columns = ", ".join(plan.zorder_by)
         lines.append(
             f"All files of a partition are one bin ({bins} in total), its rows in Z-order by {columns}."
         )
     else:
-        spread = ""
-        if plan.source.partition_columns:
-            in_each = np.unique(plan.bin_groups, return_counts=True)[1]
-            spread = f" in {format_count(len(in_each), 'partition')}"
-            if len(in_each) > 1:
-                spread += f", {'up to ' * bool(in_each.min() < in_each.max())}{in_each.max():,} in each"
         first = {SIZE: "smallest files", INGEST: "oldest files"}.get(plan.order, f"lowest {plan.order}")
-        lines.append(
-            f"Of these, {plan.num_files_removed:,} fill {bins}{bin_limit(plan)}{spread}, {first} first."
-        )
-        if (size := plan.thresholds.output_file_size) is not None:
-            shrinks = f"{plan.thresholds.max_file_size / size:,.1f} times"
+        bins += bin_limit(plan) + _spread(plan)
+        lines.append(f"Of these, {plan.num_files_removed:,} fill {bins}, {first} first.")
+        if (size := limits.output_file_size) is not None:
+            shrinks = f"{limits.max_file_size / size:,.1f} times"
             lines.append(f"The data shrinks about {shrinks} when compacted, so bins are as much larger.")
     if alone := selected - len(plan.unbounded.members[0]):
         isnt, each = ("isn't", "it") if alone == 1 else ("aren't", "each")
@@ -73,17 +88,14 @@ def explain(plan: BinPlan) -> list[str]:
             f"{format_count(over, 'bin')} {isnt} rewritten, because the budget is {budget}; bins that gain "
             "the most per byte come first."
         )
-    if plan.thresholds.batch_size is not None:
-        batches, most = format_count(plan.num_batches, "commit"), format_size(plan.thresholds.batch_size)
+    if limits.batch_size is not None:
+        batches, most = format_count(plan.num_batches, "commit"), format_size(limits.batch_size)
         lines.append(
             f"The bins go into {batches}, smallest bins first, each of one bin or of at most {most}."
         )
-    lines.append(
-        f"{format_files(plan.num_files_removed, plan.bytes_removed)} "
-        f"{'becomes' if plan.num_files_removed == 1 else 'become'} "
-        f"{format_files(plan.num_files_added, plan.bytes_added, 'about ')}. "
-        f"The size is predicted: {plan.size_basis}."
-    )
+    before = format_files(plan.num_files_removed, plan.bytes_removed)
+    become = "becomes" if plan.num_files_removed == 1 else "become"
+    lines.append(f"{before} {become} {_outputs(plan)}. The size is predicted: {plan.size_basis}.")
     if plan.is_optimize and not exactness(plan).members:
         lines.append(
             "Some bins end between files of equal size: the number and bytes of files in each bin are exact, "
@@ -92,12 +104,21 @@ def explain(plan: BinPlan) -> list[str]:
     return lines
 
 
+def _spread(plan: BinPlan) -> str:
+    if not plan.source.partition_columns:
+        return ""
+    in_each = np.unique(plan.bin_groups, return_counts=True)[1]
+    most = f", {'up to ' * bool(in_each.min() < in_each.max())}{in_each.max():,} in each"
+    return f" in {format_count(len(in_each), 'partition')}{most if len(in_each) > 1 else ''}"
+
+
+def _outputs(plan: BinPlan) -> str:
+    return format_files(plan.num_files_added, plan.bytes_added, "about ")
+
+
 def _explain_purge(plan: BinPlan, to_purge: np.ndarray) -> list[str]:
-    scope, dropped = f" where {plan.where}" if plan.where else "", plan.dropped_columns
-    lines = [
-        f"Version {plan.version} has {format_count(plan.source.num_files, 'live file')}{scope}, "
-        f"{int(to_purge.sum()):,} with deleted rows or dropped columns."
-    ]
+    dropped = plan.dropped_columns
+    lines = [f", {int(to_purge.sum()):,} with deleted rows or dropped columns."]
     if left := int((to_purge & ~plan.is_removed).sum()):
         why = "REORG packs them by cubes as OPTIMIZE does" if plan.clustered_by else "no row is left in them"
         lines.append(f"{left:,} of these stay, because {why}.")
@@ -111,52 +132,36 @@ def _explain_purge(plan: BinPlan, to_purge: np.ndarray) -> list[str]:
     return [
         *lines,
         f"REORG … APPLY (PURGE) rewrites {format_files(plan.num_files_removed, plan.bytes_removed)} in "
-        f"{format_count(plan.num_bins, 'bin')}{bin_limit(plan)}, as "
-        f"{format_files(plan.num_files_added, plan.bytes_added, 'about ')}, without {' and '.join(purged)}.",
+        f"{format_count(plan.num_bins, 'bin')}{bin_limit(plan)}, as {_outputs(plan)}, "
+        f"without {' and '.join(purged)}.",
         "Earlier versions can still read what is purged, until VACUUM deletes the replaced files.",
         f"The size is predicted: {plan.size_basis}.",
     ]
 
 
 def explain_clustering(plan: BinPlan) -> list[str]:
-    """Say what OPTIMIZE does with a clustered table and why, in sentences."""
-    rows, complete = plan.cubes.to_pylist(), format_size(plan.planner.rules.cubes.complete)
-    count, columns = format_count(plan.source.num_files, "live file"), ", ".join(plan.clustered_by)
-    lines = [f"Version {plan.version} has {count}, clustered by {columns}."]
-
-    def total(state: str, is_rewritten: bool) -> tuple[int, int, int]:
-        found = [row for row in rows if row["state"] == state and row["is_rewritten"] == is_rewritten]
-        return len(found), sum(row["num_files"] for row in found), sum(row["size_bytes"] for row in found)
-
-    for state, why in (
-        (COMPLETE, f"complete cubes, of {complete} or more, are not rewritten"),
-        (OTHER_COLUMNS, "only OPTIMIZE … FULL rewrites files of other clustering columns"),
-        (OTHER_PROVIDER, "only OPTIMIZE … FULL rewrites files that another system has clustered"),
-        (SINGLE, "no file is new, and all are in one cube"),
-    ):
-        _, num_files, size_bytes = total(state, False)
-        if num_files:
-            stay = "stays" if num_files == 1 else "stay"
-            lines.append(f"{format_files(num_files, size_bytes)} {stay}, because {why}.")
+    """Say which cubes OPTIMIZE rewrites and why, in sentences; the last one says how sizes are predicted."""
+    complete, lines, rewritten = format_size(plan.planner.rules.cubes.complete), list[str](), list[str]()
+    cubes = plan.cubes.group_by(["state", "is_rewritten"]).aggregate(
+        [("size_bytes", "count"), ("num_files", "sum"), ("size_bytes", "sum")]
+    )
+    totals = {(row["state"], row["is_rewritten"]): row for row in cubes.to_pylist()}
+    for state, (why, words) in _CUBE_STATES.items():
+        if why and (total := totals.get((state, False))):
+            stay = "stays" if total["num_files_sum"] == 1 else "stay"
+            files = format_files(total["num_files_sum"], total["size_bytes_sum"])
+            lines.append(f"{files} {stay}, because {why.format(complete=complete)}.")
+        if words and (total := totals.get((state, True))):
+            what = words.format(cubes=format_count(total["size_bytes_count"], "cube"), complete=complete)
+            files = format_files(total["num_files_sum"], total["size_bytes_sum"])
+            rewritten.append(f"{files} {what}")
     if plan.is_empty:
         return [*lines, "So there is nothing to do."]
-    parts = []
-    for state, words in (
-        (NEW, "that are in no cube yet"),
-        (PARTIAL, "from {cubes} below {complete}"),
-        (OTHER_COLUMNS, "clustered by other columns"),
-        (OTHER_PROVIDER, "clustered by another system"),
-    ):
-        num_cubes, num_files, size_bytes = total(state, True)
-        if num_files:
-            what = words.format(cubes=format_count(num_cubes, "cube"), complete=complete)
-            parts.append(f"{format_files(num_files, size_bytes)} {what}")
     lines.append(
-        f"OPTIMIZE{' FULL' * plan.full} sorts {' and '.join(parts)} into "
-        f"{format_count(plan.num_bins, 'new cube')}, as about "
-        f"{format_files(plan.num_files_added, plan.bytes_added, 'about ')}."
+        f"OPTIMIZE{' FULL' * plan.full} sorts {' and '.join(rewritten)} into "
+        f"{format_count(plan.num_bins, 'new cube')}, as about {_outputs(plan)}."
     )
-    new_bytes = total(NEW, True)[2]
+    new_bytes = totals[NEW, True]["size_bytes_sum"] if (NEW, True) in totals else 0
     if 0 < new_bytes < plan.bytes_removed:
         lines.append(
             f"{format_size(new_bytes)} is new and {format_size(plan.bytes_removed)} is rewritten, "
@@ -167,30 +172,15 @@ def explain_clustering(plan: BinPlan) -> list[str]:
     return [*lines, f"The new files and their size are predicted: {plan.size_basis}."]
 
 
-def warnings(plan: BinPlan) -> list[str]:
-    """Say what to know before a plan is run, in sentences."""
-    lower = plan.thresholds.min_file_size
-    upper = plan.thresholds.output_file_size or plan.thresholds.max_file_size
-    if plan.sorts_rows or lower <= upper:
-        return []
-    return [
-        f"The minimum file size of {format_size(lower)} is above the target file size of "
-        f"{format_size(upper)}, so the next run selects the files that this run adds, and rewrites those "
-        "that fit into one bin: lower the minimum or raise the target."
-    ]
-
-
 def why_empty(plan: BinPlan) -> str:
     """Say why an empty plan has no bin, as the end of a sentence."""
     if plan.source.num_files == 0:
         return f"no file matches{_suggestion(plan)}"
     if plan.clustered_by:
-        states = set(plan.cubes["state"].to_pylist())
-        if states == {SINGLE}:
-            return "all files are in one cube"
-        if states == {COMPLETE}:
-            return "all files are in complete cubes"
-        return "no file is new, and no two cubes are incomplete"
+        one = {SINGLE: "all files are in one cube", COMPLETE: "all files are in complete cubes"}
+        state, *others = set(plan.cubes["state"].to_pylist())
+        unknown = "no file is new, and no two cubes are incomplete"
+        return unknown if others else one.get(state, unknown)
     if plan.packed.num_bins:
         return "all rows of the files that share a bin are deleted, and then OPTIMIZE commits nothing"
     if plan.unbounded.num_bins:
@@ -201,7 +191,7 @@ def why_empty(plan: BinPlan) -> str:
             f"more than the budget of {format_size(plan.budget or 0)}"
         )
     small, deleted = candidates(plan.source, plan.thresholds)
-    partitions = plan.groups[small | deleted]
+    partitions = plan.planner.groups[small | deleted]
     under = f"under {format_size(plan.thresholds.min_file_size)}"
     under += " or with many deleted rows" if deleted.any() else ""
     if len(partitions) < 2:
@@ -238,15 +228,11 @@ def bin_limit(plan: BinPlan) -> str:
 
 @dataclass(frozen=True)
 class Exactness:
-    """Which parts of a plan are certain.
+    """Which parts of a plan are certain; `str()` says what each of them is.
 
-    Attributes:
-        sums: How many files and bytes are in each bin.
-        members: Which files are in each bin. Files of one size at the edge of a bin are in the order
-            of Delta's snapshot (see `state_order`), which depends on the setting
-            spark.databricks.delta.snapshotPartitions at the time when the session first read the table.
-        num_files_added: How many files are added.
-        commits: Which bins go into which commit.
+    `members` isn't, if files of one size are at the edge of a bin. They are in the order of Delta's snapshot
+    (see `state_order`), which depends on the setting spark.databricks.delta.snapshotPartitions at the time
+    when the session first read the table.
     """
 
     sums: bool
@@ -270,7 +256,7 @@ def exactness(plan: BinPlan) -> Exactness:
     # Whether a bin begins or ends between files that could be swapped.
     edges = np.r_[packing.starts[packing.starts > 0], packing.ends[packing.ends < len(packing.order)]]
     before, after = packing.order[edges - 1], packing.order[edges]
-    has_ties = bool(tied_across(plan.source.sizes, plan.groups, before, after).any())
+    has_ties = bool(tied_across(plan.source.sizes, plan.planner.groups, before, after).any())
     # Whether bins of one size are in different batches.
     order = np.lexsort((outcome.batch_ids, outcome.bytes_removed))
     sizes, batches = outcome.bytes_removed[order], outcome.batch_ids[order]
@@ -304,11 +290,11 @@ def metrics(plan: BinPlan) -> dict[str, Any]:
             "totalFiles": len(sizes),
             "totalSize": int(sizes.sum()),
         },
-        "partitionsOptimized": len(np.unique(plan.groups[positions])),
+        "partitionsOptimized": len(np.unique(plan.planner.groups[positions])),
         "numBins": plan.packed.num_bins,
         "numBatches": plan.num_batches,
         "totalConsideredFiles": source.num_files,
         "totalFilesSkipped": source.num_files - len(positions),
         "deletionVectorStats": vectors if len(deleted) else None,
-        **(clustering.metrics(plan.packed, plan.planner.rules.cubes, plan.full) if clustering else {}),
+        **(clustering.metrics(plan.packed, plan.full) if clustering else {}),
     }

@@ -24,15 +24,7 @@ from compaction_kit.text import format_partition
 
 @dataclass(frozen=True)
 class Outcome:
-    """Predicted outputs of bins: files, bytes, what they save; every array has one number a bin, int64.
-
-    Attributes:
-        planner: The files.
-        thresholds: The plan's.
-        sorts: Whether rows are sorted, in Z-order or by the clustering columns.
-        packing: The bins.
-        batch_ids: The commit of each bin.
-    """
+    """Predicted outputs of bins, and the commit of each: arrays with one number a bin, int64."""
 
     planner: Planner
     thresholds: Thresholds
@@ -102,16 +94,11 @@ class Outcome:
 class BinPlan(Plan):
     """Bins of files, each of which is rewritten as one file; `CompactionPlan` explains, draws and runs it.
 
+    See `Table.plan_compaction` for where, order, budget, zorder_by and full.
+
     Attributes:
         planner: The files, prepared for packing.
-        thresholds: Sizes in bytes, and the ratio of deleted rows.
-        where: The predicate that selected the files.
-        order: "size", "ingest" or a column.
-        budget: Bytes that may be rewritten.
-        zorder_by: Columns by which the rows of each partition are sorted.
-        unbounded: The bins without a budget.
-        packed: The bins within the budget.
-        full: Whether files of a clustered table are clustered again that have other columns.
+        unbounded, packed: The bins without a budget, and those within it.
         id: Identifies the plan's commits, in their userMetadata.
     """
 
@@ -179,14 +166,9 @@ class BinPlan(Plan):
         return self.planner.files
 
     @property
-    def groups(self) -> np.ndarray:
-        """The partition of each file of `source`, as a number."""
-        return self.planner.groups
-
-    @property
     def bin_groups(self) -> np.ndarray:
         """The partition of each bin, as a number."""
-        return self.groups[self.packing.order[self.packing.starts]]
+        return self.planner.groups[self.packing.order[self.packing.starts]]
 
     @property
     def version(self) -> int:
@@ -223,7 +205,7 @@ class BinPlan(Plan):
     def cubes(self) -> pa.Table:
         """One row per cube of a clustered table; see `Clustering.cubes`."""
         clustering = self.planner.clustering
-        return clustering.cubes(self.planner.rules.cubes, self.full) if clustering else CUBES.empty_table()
+        return clustering.cubes(self.full) if clustering else CUBES.empty_table()
 
     @property
     def is_empty(self) -> bool:
@@ -290,9 +272,8 @@ class BinPlan(Plan):
     @property
     def num_batches(self) -> int:
         """Number of OPTIMIZE's batches; a batch that adds no file is not committed."""
-        return (
-            int(self.full_outcome.batch_ids.max(initial=0 if self.thresholds.batch_size is None else -1)) + 1
-        )
+        fewest = 1 if self.thresholds.batch_size is None else 0
+        return int(self.full_outcome.batch_ids.max(initial=fewest - 1)) + 1
 
     @property
     def num_files_after(self) -> int:
@@ -323,29 +304,31 @@ class BinPlan(Plan):
         (int64, predicted), gain (int64, bytes that a full read saves, see `packing.gains`), batch_id
         (int64, the commit).
         """
-        positions, bin_ids = self.members
-        table = self.source.to_arrow().take(pa.array(positions)).append_column("bin_id", pa.array(bin_ids))
-        partitions = _partition_columns(table)
-        keep_null = pc.ScalarAggregateOptions(skip_nulls=False)
-        sums: list[Any] = [("path", "count"), ("size_bytes", "sum"), ("num_records", "sum", keep_null)]
-        sums += [(name, "min") for name in partitions]
-        bins = table.group_by("bin_id").aggregate(sums).sort_by("bin_id")
-        bins = bins.rename_columns(["bin_id", "num_files", "size_bytes", "num_records", *partitions])
-        predicted = {
-            "num_deletion_vectors": self.outcome.vectors,
-            "num_files_added": self.outcome.files_added,
-            "bytes_added": self.outcome.bytes_added,
-            "gain": self.outcome.gains,
-            "batch_id": self.outcome.batch_ids,
+        (positions, bin_ids), outcome = self.members, self.outcome
+        records = np.bincount(bin_ids, count_rows(self.source)[0][positions], self.num_bins)
+        columns = {
+            "bin_id": np.arange(self.num_bins),
+            "num_files": self.packing.counts,
+            "size_bytes": outcome.bytes_removed,
+            "num_records": pa.array(records, mask=np.isnan(records)).cast(pa.int64()),
+            **self._partitions(self.packing.order[self.packing.starts]),
+            "num_deletion_vectors": outcome.vectors,
+            "num_files_added": outcome.files_added,
+            "bytes_added": outcome.bytes_added,
+            "gain": outcome.gains,
+            "batch_id": outcome.batch_ids,
         }
-        for name, values in predicted.items():
-            bins = bins.append_column(name, pa.array(values, pa.int64()))
-        return bins
+        return pa.table(columns)
+
+    def _partitions(self, positions: np.ndarray) -> dict[str, pa.ChunkedArray]:
+        """The columns partition.<column> of some files of `source`."""
+        values = self.source.partitions
+        return {name: values[name].take(pa.array(positions)) for name in values.column_names}
 
     @property
     def bin_names(self) -> list[str]:
         """Name of each bin: its partition and its number there, such as "origin=JFK, bin 2 of 3"."""
-        rows, numbers = self.bins.select(_partition_columns(self.bins)).to_pylist(), self.bin_groups
+        rows, numbers = self.bins.select(self.source.partitions.column_names).to_pylist(), self.bin_groups
         total, seen, names = Counter(numbers.tolist()), Counter[int](), []
         for row, number in zip(rows, numbers.tolist(), strict=True):
             seen[number] += 1
@@ -360,9 +343,8 @@ class BinPlan(Plan):
         Columns: batch_id, num_bins, num_files, size_bytes, num_deletion_vectors, num_files_added (int64).
         """
         sums = ("num_files", "size_bytes", "num_deletion_vectors", "num_files_added")
-        grouped = self.bins.group_by("batch_id").aggregate(
-            [("bin_id", "count"), *((name, "sum") for name in sums)]
-        )
+        counted = [("bin_id", "count"), *((name, "sum") for name in sums)]
+        grouped = self.bins.group_by("batch_id").aggregate(counted)
         return grouped.sort_by("batch_id").rename_columns(["batch_id", "num_bins", *sums])
 
     @cached_property
@@ -376,35 +358,30 @@ class BinPlan(Plan):
         stays).
         """
         small, deleted = candidates(self.source, self.thresholds)
-        reason = np.select([small, deleted], ["small", "deleted rows"], "large")
-        if self.zorder_by:
+        clustering, dropped, stays = self.planner.clustering, self.planner.dropped, "stays"
+        if clustering is not None:
+            reason = clustering.states(self.full)
+        elif dropped is not None:
+            reason = np.select([deleted, dropped >= 0], ["deleted rows", "dropped columns"], CLEAN)
+        elif self.zorder_by:
             reason = np.full(len(small), "Z-order")
-        outcome = np.where(reason == "large", "large", "alone").astype(object)
-        if self.planner.dropped is not None:
-            conditions = [deleted, self.planner.dropped >= 0]
-            reason = np.select(conditions, ["deleted rows", "dropped columns"], CLEAN)
-            outcome = np.full(len(small), "stays", object)
-        if self.planner.clustering is not None:
-            reason = self.planner.clustering.states(self.planner.rules.cubes, self.full)
-            outcome = np.full(len(small), "stays", object)
+        else:
+            reason, stays = np.select([small, deleted], ["small", "deleted rows"], "large"), "alone"
+        outcome = np.where(reason == "large", "large", stays).astype(object)
         outcome[self.unbounded.members[0]] = "over budget"
         outcome[self.packed.members[0]] = "no rows"
-        positions, bin_ids = self.members
-        outcome[positions] = "packed"
-        bin_of = np.full(self.source.num_files, -1)
-        bin_of[positions] = bin_ids
-        order, files = self.planner.packer(self.order).order, self.source.to_arrow()
-        return pa.table(
-            {
-                **{
-                    name: files[name].take(pa.array(order))
-                    for name in ("path", "size_bytes", *_partition_columns(files))
-                },
-                "reason": reason[order],
-                "outcome": outcome[order],
-                "bin_id": pa.array(bin_of[order], mask=bin_of[order] < 0),
-            }
-        )
+        bin_of, (positions, bin_ids) = np.full(len(small), -1), self.members
+        outcome[positions], bin_of[positions] = "packed", bin_ids
+        order = self.planner.packer(self.order).order
+        columns = {
+            "path": self.source.paths(order),
+            "size_bytes": self.source.sizes[order],
+            **self._partitions(order),
+            "reason": reason[order],
+            "outcome": outcome[order],
+            "bin_id": pa.array(bin_of[order], mask=bin_of[order] < 0),
+        }
+        return pa.table(columns)
 
     @cached_property
     def sizes_after(self) -> np.ndarray:
@@ -421,7 +398,3 @@ class BinPlan(Plan):
         found = pc.is_in(self.source.paths(positions), value_set=pa.array(paths, pa.string()))
         hits = np.bincount(bin_ids, found.to_numpy(), minlength=self.packed.num_bins)
         return replace(self, packed=self.packed.select(hits == 0))
-
-
-def _partition_columns(files: pa.Table) -> list[str]:
-    return [name for name in files.column_names if name.startswith("partition.")]

@@ -7,11 +7,7 @@ from functools import cache, cached_property
 import numpy as np
 import pyarrow as pa
 
-from compaction_kit.errors import (
-    EmptyTableError,
-    InvalidArgumentError,
-    UnsupportedTableError,
-)
+from compaction_kit.errors import EmptyTableError, InvalidArgumentError, UnsupportedTableError
 from compaction_kit.files import Files
 from compaction_kit.log.protocol import unsupported_type_change
 from compaction_kit.plan.clustering import Clustering, clustering_columns
@@ -46,12 +42,7 @@ class Planner:
         make_model: Callable[[Files], SizeModel] = SizeModel.of,
         dropped: np.ndarray | None = None,
     ):
-        """
-        Args:
-            files: See the class.
-            rules: The session's.
-            make_model: Makes the model of output sizes, when it is first needed.
-            dropped: See the class.
+        """See the class; `make_model` makes the model of output sizes, when it is first needed.
 
         Raises:
             EmptyTableError: The version has no live file.
@@ -63,14 +54,19 @@ class Planner:
                 f"The table is empty at version {files.version}: there is nothing to compact until "
                 "rows are added."
             )
-        _refuse_unsupported(files)
+        change = unsupported_type_change(files.snapshot.metadata.schema)
+        if change is not None:
+            raise UnsupportedTableError(
+                f"A column's type was changed ({change}) in a way that Delta refuses to read "
+                "(DELTA_UNSUPPORTED_TYPE_CHANGE_IN_SCHEMA): restore a version from before that change."
+            )
         self.files, self.rules, self._make_model = files, rules, make_model
         self.dropped, self.to_purge = dropped, None
         if dropped is not None:
             every_vector = Thresholds(min_file_size=0, max_deleted_rows_ratio=0)
             self.to_purge = candidates(files, every_vector)[1] | (dropped >= 0)
-        columns, partitions = clustering_columns(files.snapshot), rules.snapshot_partitions
-        self.clustering = Clustering(files, columns, partitions, self.to_purge) if columns else None
+        columns = clustering_columns(files.snapshot)
+        self.clustering = Clustering(files, columns, rules, self.to_purge) if columns else None
         types = files.snapshot.metadata.column_types if rules.by_type else None
         has_times = types and any(types[name] == "timestamp" for name in files.partition_columns)
         zone = parse_time_zone(rules.time_zone) if rules.time_zone and has_times else None
@@ -162,12 +158,3 @@ class Planner:
                 f"choose one of those or of {', '.join(files.data_columns)}."
             )
         return Packer(np.lexsort((*keys, groups)), self.model.weights, groups)
-
-
-def _refuse_unsupported(files: Files) -> None:
-    change = unsupported_type_change(files.snapshot.metadata.schema)
-    if change is not None:
-        raise UnsupportedTableError(
-            f"A column's type was changed ({change}) in a way that Delta refuses to read "
-            "(DELTA_UNSUPPORTED_TYPE_CHANGE_IN_SCHEMA): restore a version from before that change."
-        )

@@ -66,9 +66,8 @@ def _dropped_leaves(kind: pa.DataType, known: Any, metadata: Metadata) -> list[b
         children = [(kind.field(i).type, known) for i in range(kind.num_fields)]
     elif known["type"] == "struct":
         fields = {metadata.physical_name(field).lower(): field["type"] for field in known["fields"]}
-        fields |= {
-            name.lower(): "long" for key, name in metadata.configuration.items() if key in _ROW_TRACKING
-        }
+        names = filter(None, map(metadata.configuration.get, _ROW_TRACKING))
+        fields |= dict.fromkeys(map(str.lower, names), "long")
         children = [(child.type, fields.get(child.name.lower())) for child in kind]
     elif known["type"] == "map":
         children = [(kind.key_type, known["keyType"]), (kind.item_type, known["valueType"])]

@@ -12,6 +12,7 @@ import numpy as np
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.files import Files
 from compaction_kit.plan.order import DEFAULT_PARTITIONS
+from compaction_kit.plan.predict import count_rows
 from compaction_kit.text import GIB, parse_size, parse_spark_size
 
 if TYPE_CHECKING:
@@ -31,14 +32,9 @@ D = TypeVar("D", int, None)
 class Thresholds:
     """OPTIMIZE's thresholds, with its defaults (DeltaSQLConf, optimize.*).
 
-    Attributes:
-        min_file_size: Files below this size (bytes) are rewritten.
-        max_file_size: The most bytes of a bin.
-        max_deleted_rows_ratio: Files with a larger share of deleted rows are rewritten, whatever their size.
-        batch_size: Bytes of the bins of one commit; None for all bins in one commit.
-        max_records_per_file: Spark's spark.sql.files.maxRecordsPerFile; 0 for no limit.
-        output_file_size: Predicted bytes of the file that a full bin becomes, if `max_file_size` was computed
-            for it.
+    See `Table.plan_compaction` for the first four. `max_records_per_file` is Spark's
+    spark.sql.files.maxRecordsPerFile, 0 for no limit; `output_file_size` the predicted bytes of the file that
+    a full bin becomes, if `max_file_size` was computed for it.
     """
 
     min_file_size: int = GIB
@@ -53,9 +49,8 @@ class Thresholds:
 class CubeSizes:
     """Sizes of a clustered table's cubes, with OPTIMIZE's defaults (DeltaSQLConf, optimize.clustering.*).
 
-    Attributes:
-        complete: Cubes of at least these bytes are not rewritten.
-        target: The most bytes of a new cube, unless `complete` is more.
+    Cubes of at least `complete` bytes are not rewritten; a new one has `target` bytes at most, unless
+    `complete` is more.
     """
 
     complete: int = 100 * GIB
@@ -102,12 +97,8 @@ def thresholds(
         InvalidArgumentError: A size or the ratio can't be used.
     """
     default = Thresholds()
-    lower = _set_size(conf, f"{_OPTIMIZE}.minFileSize", default.min_file_size)
-    upper = _set_size(conf, f"{_OPTIMIZE}.maxFileSize", default.max_file_size)
-    if min_file_size is not None:
-        lower = parse_size(min_file_size, "min_file_size")
-    if max_file_size is not None:
-        upper = parse_size(max_file_size, "max_file_size")
+    lower = _size(conf, f"{_OPTIMIZE}.minFileSize", default.min_file_size, min_file_size, "min_file_size")
+    upper = _size(conf, f"{_OPTIMIZE}.maxFileSize", default.max_file_size, max_file_size, "max_file_size")
     if min_file_size is None and even:
         lower = max(upper // 2, 1)
     elif min_file_size is None and max_file_size is not None:
@@ -121,18 +112,16 @@ def thresholds(
         raise InvalidArgumentError(
             f"max_deleted_rows_ratio={ratio!r} is not a share: give a number from 0 to 1."
         )
-    batch = (
-        _set_size(conf, f"{_OPTIMIZE}.batchSize", None)
-        if batch_size is None
-        else parse_size(batch_size, "batch_size")
-    )
+    batch = _size(conf, f"{_OPTIMIZE}.batchSize", None, batch_size, "batch_size")
     most_records = int(conf("spark.sql.files.maxRecordsPerFile") or 0)
     return Thresholds(lower, upper, float(ratio), batch, most_records)
 
 
-def _set_size(conf: Conf, name: str, default: D) -> int | D:
-    value = conf(name)
-    return parse_spark_size(value, name) if value else default
+def _size(conf: Conf, setting: str, default: D, given: Size = None, name: str = "") -> int | D:
+    if given is not None:
+        return parse_size(given, name)
+    value = conf(setting)
+    return parse_spark_size(value, setting) if value else default
 
 
 def session_rules(conf: Conf, spark: SparkSession | None) -> SessionRules:
@@ -145,8 +134,8 @@ def session_rules(conf: Conf, spark: SparkSession | None) -> SessionRules:
         int(conf("spark.databricks.delta.snapshotPartitions") or DEFAULT_PARTITIONS),
         groups_by_type(spark) and by_type,
         CubeSizes(
-            _set_size(conf, f"{CUBES}.threshold", CubeSizes.complete),
-            _set_size(conf, f"{CUBES}.targetCubeSize", CubeSizes.target),
+            _size(conf, f"{CUBES}.threshold", CubeSizes.complete),
+            _size(conf, f"{CUBES}.targetCubeSize", CubeSizes.target),
         ),
     )
 
@@ -156,12 +145,9 @@ def candidates(files: Files, thresholds: Thresholds) -> tuple[np.ndarray, np.nda
     small = files.sizes < thresholds.min_file_size
     if not files.snapshot.has_vectors:
         return small, np.zeros(files.num_files, dtype=bool)
-    table = files.to_arrow()
-    has_vector = table["deletion_vector_cardinality"].is_valid().to_numpy()
-    counted = table["num_records"].is_valid().to_numpy()
-    records = table["num_records"].fill_null(1).to_numpy().astype(float)
-    deleted = table["deletion_vector_cardinality"].fill_null(0).to_numpy()
+    has_vector = files.to_arrow()["deletion_vector_cardinality"].is_valid().to_numpy()
+    records, deleted = count_rows(files)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = 1.0 - (records - deleted) / records
     # As in OPTIMIZE, a file with a vector and without a number of rows is one of them.
-    return small, ~small & has_vector & (~counted | (ratio > thresholds.max_deleted_rows_ratio))
+    return small, ~small & has_vector & (np.isnan(records) | (ratio > thresholds.max_deleted_rows_ratio))

@@ -14,7 +14,7 @@ from compaction_kit.session import cache_folder
 from compaction_kit.sinklog import SinkLog, find_sink_logs, sink_log
 from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder, local_path
-from compaction_kit.surveys import HEAD, RANK, SMALL, Survey, cells, fewer_files, survey
+from compaction_kit.surveys import RANK, SMALL, Survey, cells, fewer_files, survey
 from compaction_kit.text import arrow_as_html, format_count, visible
 from compaction_kit.widgets import fields, parts
 from compaction_kit.widgets.fields import Slider
@@ -154,7 +154,7 @@ def _row(row: dict[str, Any], root: str) -> list[list[Any]]:
     first = [visible(short or name), name]
     if row["error"]:
         return [first, *(["", None] for _ in _SHOWN[1:])]
-    files, texts = row["num_files"], dict(zip(HEAD, cells(row), strict=True))
+    files, texts = row["num_files"], cells(row)
     small = row["num_small_files"] / files if files else 0
     last = row["last_optimize"]
     keys = {

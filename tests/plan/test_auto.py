@@ -130,13 +130,8 @@ def write_and_compare(spark: SparkSession, path: Path, seed: int, steps: int) ->
                 ["append", "delete", "update", "optimize", "restart", "replace"], [9, 1, 1, 0.5, 0.5, 0.3]
             )[0]
             if step == "append":
-                append(
-                    spark,
-                    path,
-                    draw.choice([1, 10, 60, 400]),
-                    draw.choice([1, 1, 2, 3]),
-                    draw.choice([1, 2, 3]),
-                )
+                counts = draw.choice([1, 10, 60, 400]), draw.choice([1, 1, 2, 3]), draw.choice([1, 2, 3])
+                append(spark, path, *counts)
             elif step == "delete":
                 spark.sql(f"DELETE FROM {name} WHERE id % {draw.choice([2, 3, 31])} = 1")
             elif step == "update":

@@ -255,11 +255,8 @@ def test_a_batch_that_leaves_no_row_is_not_committed(tmp_path: Path) -> None:
     assert {row["outcome"] for row in plan.steps.to_pylist()} == {"no rows"}
     assert (plan.num_files_removed, plan.num_files_added, plan.num_files_after) == (0, 0, 2)
     # OPTIMIZE's result row counts them all the same.
-    assert (plan.metrics["numBins"], plan.metrics["numFilesRemoved"], plan.metrics["numFilesAdded"]) == (
-        1,
-        2,
-        0,
-    )
+    counts = [plan.metrics[name] for name in ("numBins", "numFilesRemoved", "numFilesAdded")]
+    assert counts == [1, 2, 0]
 
 
 def test_files_are_split_where_spark_writes_so_many_rows_and_no_more(tmp_path: Path) -> None:
@@ -286,10 +283,8 @@ def test_batches_take_the_smallest_bins_first(tmp_path: Path) -> None:
         {"batch_id": 0, "num_bins": 2, "num_files": 4, "size_bytes": 62, **added(2)},
         {"batch_id": 1, "num_bins": 1, "num_files": 2, "size_bytes": 61, **added(1)},
     ]
-    assert (
-        "The bins go into 2 commits, smallest bins first, each of one bin or of at most 65 B."
-        in plan.explain()
-    )
+    sentence = "The bins go into 2 commits, smallest bins first, each of one bin or of at most 65 B."
+    assert sentence in plan.explain()
     assert (plan.num_batches, plan.exact.commits) == (2, True)
 
 
