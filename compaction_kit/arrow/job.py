@@ -15,7 +15,7 @@ from compaction_kit.arrow import worker
 from compaction_kit.arrow.refusals import data_schema, has_partition_columns
 from compaction_kit.arrow.staging import Staging, staging_for
 from compaction_kit.arrow.stats import shows_years
-from compaction_kit.arrow.vectors import numbered, row_fields, tracking_columns
+from compaction_kit.arrow.vectors import found_vector, row_fields, row_ids, tracking_columns
 from compaction_kit.arrow.worker import RewriteOutput, RewriteTask, join_parts, rewrite_bins
 from compaction_kit.execute.failures import BinFailed
 from compaction_kit.execute.jobs import run_cancellable
@@ -98,7 +98,7 @@ def _tasks(
     paths, sizes = places(source.paths(positions), run.store).to_pylist(), source.sizes[positions]
     inputs = list(zip(map(run.store.place, paths), sizes.tolist(), strict=True))
     fields = row_fields(source, positions)
-    by_number = [numbered(one, tracking, run.store) for one in fields]
+    vectors = [found_vector(one.get("deletionVector"), run.store) for one in fields]
     costs = sizes + FILE_COST
     even = math.inf
     if staging.may_join:
@@ -107,8 +107,8 @@ def _tasks(
     tasks, end = [], 0
     for bin_, row in zip(bins, values, strict=True):
         start, end = end, end + len(bin_.positions)
-        has_vectors = any("deletionVector" in one for one in fields[start:end])
-        is_plain = not any(map(any, by_number[start:end]))
+        has_vectors = any(vectors[start:end])
+        is_plain = not has_vectors and not tracking
         cuts = [start + cut for cut in _cuts(sizes[start:end], costs[start:end], even, is_plain)]
         constants = {key: typed_value(row[key], name, kind, zone) for key, name, kind in columns}
         for part, (first, last) in enumerate(itertools.pairwise(cuts)):
@@ -124,7 +124,8 @@ def _tasks(
                 by_id=metadata.is_mapped_by_id,
                 has_years=bool(has_years[first:last].all()),
                 footer={"org.apache.spark.version": run.spark.version},
-                numbered={inputs[i][0]: by_number[i] for i in range(first, last) if any(by_number[i])},
+                vectors={inputs[i][0]: vector for i in range(first, last) if (vector := vectors[i])},
+                row_ids={inputs[i][0]: row_ids(fields[i], tracking) for i in range(first, last) if tracking},
                 with_bounds=has_vectors,
             )
             tasks.append(task)

@@ -15,11 +15,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.arrow import concat, worker
-from compaction_kit.arrow.vectors import tracking_columns
+from compaction_kit.arrow.vectors import is_far, tracking_columns
 from compaction_kit.arrow.worker.files import is_there
 from compaction_kit.compat import has_jvm, writes_partition_columns
 from compaction_kit.errors import UnsupportedTableError, reason_of
-from compaction_kit.log.paths import deletion_vector_file, is_remote, is_unreadable, places
+from compaction_kit.log.paths import is_remote, is_unreadable, places
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import BinPlan
@@ -150,9 +150,7 @@ def refuse_bins(plan: BinPlan) -> dict[int, str]:
     reasons: dict[str, Any] = {
         "a file has a path that Delta can't open": is_unreadable(paths),
         f"a file is {far}": is_remote(places(paths, store)),
-        f"a deletion vector is {far}": [
-            "://" in (deletion_vector_file(vector_id, store) or "") for vector_id in vector_ids
-        ],
+        f"a deletion vector is {far}": [is_far(vector_id, store) for vector_id in vector_ids],
     }
     return {int(number): reason for reason, hits in reasons.items() for number in bin_ids[np.asarray(hits)]}
 

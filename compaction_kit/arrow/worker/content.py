@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 from pyarrow.fs import FileSystem
 
-from compaction_kit.arrow.worker.bitmaps import numbers_in
 from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.arrow.worker.inputs import legacy_sign
 from compaction_kit.arrow.worker.rewrite import first_line, spare_modules
@@ -112,7 +111,11 @@ def read_content(
 
 def _deleted(vectors: Mapping[str, Vector], storage: Storage) -> pa.Table:
     """Return the deleted rows of files, by the path of each and the row's number."""
-    rows = [numbers_in(data) for data in read_vectors(vectors, storage).values()]
+    # Another reader than the rewrite has.
+    from pyroaring import BitMap64
+
+    bitmaps = read_vectors(vectors, storage).values()
+    rows = [np.asarray(BitMap64.deserialize(data).to_array(), np.int64) for data in bitmaps]
     counts = [len(numbers) for numbers in rows]
     if counts != [vector.cardinality for vector in vectors.values()]:
         raise ValueError("a deletion vector deletes more or fewer rows than the log says")

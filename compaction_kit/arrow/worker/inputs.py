@@ -6,16 +6,15 @@ where they are stored so; texts that are far larger than their dictionaries are 
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from compaction_kit.arrow.worker.columns import Columns, Refused, all_leaves, fitted
 from compaction_kit.arrow.worker.files import Input, Storage
-from compaction_kit.arrow.worker.vectors import Numbered, Vector, live_rows, read_bitmaps, with_row_ids
+from compaction_kit.arrow.worker.vectors import Vector, deleted_rows, live_rows, read_vectors, with_row_ids
 
 # Files whose rows take no more are decoded at once, those of others in batches of about these bytes.
 DECODED_AT_ONCE, BATCH_BYTES = 128 << 20, 8 << 20
@@ -80,14 +79,13 @@ class FileReader:
         columns: Columns,
         storage: Storage,
         has_years: bool,
-        numbered: Mapping[str, Numbered],
+        vectors: Mapping[str, Sequence[Any]],
+        row_ids: Mapping[str, Mapping[str, int]],
     ):
-        """`has_years` says that the log's statistics show timestamps of the years 1 to 9999 alone.
-
-        `numbered` are files with a deletion vector or tracked rows, by their place.
-        """
+        """See `RewriteTask` for the last three."""
         self._columns, self._storage, self._has_years = columns, storage, has_years
-        self._numbered = numbered
+        self._vectors = {path: Vector(*vector) for path, vector in vectors.items()}
+        self._row_ids = row_ids
         self._wanted: list[str] = []
         self._leaves: list[_Leaf] = []
         # None for all of a file's columns.
@@ -105,17 +103,16 @@ class FileReader:
             TextsFound: Texts are far larger than their dictionaries, and don't stay in them.
             OSError, ArrowException: A file can't be read.
         """
-        numbered = {path: self._numbered[path] for path, _ in inputs if path in self._numbered}
-        vectors = {path: Vector(*vector) for path, (vector, _) in numbered.items() if vector}
-        bitmaps = read_bitmaps(vectors, self._storage) if vectors else {}
+        vectors = {path: self._vectors[path] for path, _ in inputs if path in self._vectors}
+        bitmaps = read_vectors(vectors, self._storage)
         for path, data in self._storage.loaded(inputs):
             try:
                 with self.opened(path, data) as file:
                     count = 0
-                    deleted = np.asarray(bitmaps[path].to_array(), np.int64) if path in bitmaps else None
+                    deleted = deleted_rows(bitmaps[path], vectors[path]) if path in vectors else None
                     for table in self._rows(path, data, file):
-                        if path in numbered and numbered[path][1]:
-                            table = with_row_ids(table, numbered[path][1], count)
+                        if path in self._row_ids:
+                            table = with_row_ids(table, self._row_ids[path], count)
                         count += len(table)
                         yield table if deleted is None else live_rows(table, deleted, count - len(table))
                     if count != file.metadata.num_rows:

@@ -21,7 +21,6 @@ from compaction_kit.arrow.worker.columns import Columns, Refused, has_constants
 from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.arrow.worker.inputs import FileReader, TextsFound
 from compaction_kit.arrow.worker.outputs import Bounds, FloatsFound, read_bounds, row_groups, write_file
-from compaction_kit.arrow.worker.vectors import Numbered
 
 # Row groups of at least these bytes are copied as they are: larger ones would gain little.
 WHOLE_BYTES = 8 << 20
@@ -45,7 +44,9 @@ class RewriteTask(NamedTuple):
         by_id: Whether readers match columns by field id and not by name.
         has_years: Whether the log's statistics show that all timestamps are of the years 1 to 9999.
         footer: The output's key-value metadata.
-        numbered: Inputs with a deletion vector or tracked rows, by their place.
+        vectors: Deletion vectors, as tuples of `Vector`'s fields, by the input's place.
+        row_ids: For each input of a table that tracks rows, by its place: the columns for row ids and row
+            commit versions, with the id of the first row, and the version of rows that have none there.
         with_bounds: Whether to return the output's bounds, because the bin has deleted rows.
     """
 
@@ -60,7 +61,8 @@ class RewriteTask(NamedTuple):
     by_id: bool
     has_years: bool
     footer: dict[str, str]
-    numbered: Mapping[str, Numbered] = {}
+    vectors: Mapping[str, Sequence[Any]] = {}
+    row_ids: Mapping[str, Mapping[str, int]] = {}
     with_bounds: bool = False
 
     @property
@@ -229,9 +231,9 @@ def rewrite(
     """
     storage, columns = storage or Storage(), columns or _columns(task)
     constants = [pa.array([value], columns.output.field(name).type) for name, value in task.constants.items()]
-    reader = FileReader(columns, storage, task.has_years, task.numbered)
+    reader = FileReader(columns, storage, task.has_years, task.vectors, task.row_ids)
     paths = [path for path, _ in task.inputs]
-    may_copy = storage.is_local and len(task.numbered) < len(paths)
+    may_copy = storage.is_local and not task.row_ids and len(task.vectors) < len(paths)
     if may_copy and min(size for _, size in task.inputs) >= WHOLE_BYTES:
         # What can't be copied can be decoded.
         with contextlib.suppress(CannotConcatenate):
@@ -263,7 +265,7 @@ def rewrite(
             # So are the types of columns.
             storage.delete(output)
             columns = columns.leaving(found.columns)
-            reader = FileReader(columns, storage, task.has_years, task.numbered)
+            reader = FileReader(columns, storage, task.has_years, task.vectors, task.row_ids)
         except BaseException:
             storage.delete(output)
             raise
@@ -274,7 +276,7 @@ def _copied(task: RewriteTask, storage: Storage, columns: Columns, suffix: str) 
     paths, own = [], []
     try:
         for path, size in task.inputs:
-            if path in task.numbered:
+            if path in task.vectors:
                 path, _ = rewrite(task._replace(inputs=[(path, size)]), storage, columns)
                 own.append(path)
             storage.check(path)

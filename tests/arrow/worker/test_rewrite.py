@@ -205,7 +205,7 @@ def test_the_rows_of_a_batch_go_by_their_bytes(tmp_path: Path, monkeypatch: pyte
     values, offsets = pa.repeat(7, 1_280 * 5_000), pa.array(range(0, 1_280 * 5_001, 1_280), pa.int32())
     pq.write_table(pa.table([pa.ListArray.from_arrays(offsets, values).cast(schema.types[0])], schema), path)
     batches = list(
-        inputs.FileReader(Columns(schema, by_id=False), files.Storage(), True, {}).tables([(path, 5 << 20)])
+        inputs.FileReader(Columns(schema, by_id=False), files.Storage(), True, {}, {}).tables([(path, 5 << 20)])
     )
     assert sum(map(len, batches)) == 5_000
     assert max(batch.nbytes for batch in batches) <= 1.1 * (1 << 20)
