@@ -4,7 +4,6 @@ import importlib
 import pickle
 import re
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.arrow import concat, worker
 from compaction_kit.arrow.vectors import is_far, tracking_columns
-from compaction_kit.arrow.worker.files import is_there
+from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.compat import has_jvm, writes_partition_columns
 from compaction_kit.errors import UnsupportedTableError, reason_of
 from compaction_kit.log.paths import is_remote, is_unreadable, places
@@ -85,19 +84,17 @@ def refuse_executors(spark: SparkSession, store: Store) -> str | None:
         return None
     place, files = store.place(), store.filesystem
     # As bytes, because without pyarrow it can't be loaded.
-    reach = cloudpickle.dumps(partial(is_there, place, files))  # type: ignore[no-untyped-call]
+    reach = cloudpickle.dumps(lambda: Storage(files).exists(place))  # type: ignore[no-untyped-call]
 
     def look(_: Iterable[int]) -> list[str]:
         try:
-            pyarrow, _ = map(importlib.import_module, ("pyarrow", "numpy"))
+            version, _ = (importlib.import_module(name).__version__ for name in ("pyarrow", "numpy"))
+            if int(version.partition(".")[0]) < _LEAST_PYARROW:
+                return [f"have pyarrow {version}, and {_LEAST_PYARROW} or newer is needed"]
+            return [] if pickle.loads(reach)() else [f"can't reach {place}: nothing is there"]
         except ImportError as error:
             is_missing = error.name in ("pyarrow", "numpy")
             return [f"have no {error.name}" if is_missing else f"can't import pyarrow: {error}"]
-        version = pyarrow.__version__
-        if int(version.partition(".")[0]) < _LEAST_PYARROW:
-            return [f"have pyarrow {version}, and {_LEAST_PYARROW} or newer is needed"]
-        try:
-            return [] if pickle.loads(reach)() else [f"can't reach {place}: nothing is there"]
         except Exception as error:
             return [f"can't reach {place}: {error}"]
 

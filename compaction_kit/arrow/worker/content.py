@@ -49,10 +49,6 @@ _TYPES = {
 }
 
 
-# A side, and files: for each the number of its partition, its place, its bytes and its deletion vector.
-Chunk = tuple[int, Sequence[tuple[Any, ...]]]
-
-
 class Content(NamedTuple):
     """The rows that some files of one side and partition hold, and the sums of two hashes of each row.
 
@@ -68,12 +64,16 @@ class Content(NamedTuple):
 
 
 def read_content(
-    chunks: Iterable[Chunk], schema: bytes, report: Callable[[int], None], files: FileSystem | None
+    chunks: Iterable[tuple[int, Sequence[tuple[Any, ...]]]],
+    schema: bytes,
+    report: Callable[[int], None],
+    files: FileSystem | None,
 ) -> Iterator[tuple[Any, ...]]:
     """Read chunks of files, and yield the content of each partition in them, up to the first failure.
 
     Args:
-        chunks: Of files that are read together.
+        chunks: The number of a side, and its files that are read together: for each the number of its
+            partition, its place, its bytes and its deletion vector, as `copied.DataFile` has them.
         schema: The columns to read, by physical names, serialized.
         report: Called with the bytes of each chunk that is done.
         files: Of the table, if they aren't on a local disk.

@@ -9,7 +9,6 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -34,6 +33,7 @@ class RewriteTask(NamedTuple):
         number: The bin's number.
         part: Which of the bin's parts it is.
         parts: How many the bin has.
+        joins: Whether the inputs are the outputs of all parts.
         inputs: Places, as `files` has them, with the bytes of each.
         output: What the output's place begins with. Each try of a task ends it differently, so that two of
             them never write to one file.
@@ -64,6 +64,7 @@ class RewriteTask(NamedTuple):
     vectors: Mapping[str, Sequence[Any]] = {}
     row_ids: Mapping[str, Mapping[str, int]] = {}
     with_bounds: bool = False
+    joins: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -114,7 +115,7 @@ def rewrite_bins(
         # The run was cancelled, or another try of the task was the quicker.
         if _has_ended(task, storage):
             return None
-        outputs.append(_output_of(task, storage, partial(rewrite, task, storage, columns)))
+        outputs.append(_output_of(task, storage, columns))
         return outputs[-1]
 
     try:
@@ -131,12 +132,6 @@ def rewrite_bins(
             for output in outputs:
                 if output.path:
                     storage.delete(output.path)
-
-
-def join_parts(bins: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """Make one file of the parts of each bin, given as tasks whose inputs are the parts, which stay."""
-    for task in itertools.starmap(RewriteTask, bins):
-        yield tuple(_output_of(task, Storage(), partial(_join, task)))
 
 
 def spare_modules() -> None:
@@ -158,12 +153,12 @@ def _has_ended(task: RewriteTask, storage: Storage) -> bool:
         return False
 
 
-def _output_of(task: RewriteTask, storage: Storage, work: Callable[[], tuple[str, int]]) -> RewriteOutput:
+def _output_of(task: RewriteTask, storage: Storage, columns: Columns) -> RewriteOutput:
     """Return errors in the output: if one were raised, Spark would lose other outputs and try again."""
     start = time.time()
     done = RewriteOutput(task.number, task.part)
     try:
-        path, num_rows = work()
+        path, num_rows = (_join if task.joins else rewrite)(task, storage, columns)
         storage.finish(path, task.inputs[0][0])
         size_bytes, modified = storage.status(path)
         done = done._replace(path=path, num_rows=num_rows, size_bytes=size_bytes, modification_time=modified)
@@ -204,13 +199,13 @@ def _columns(task: RewriteTask) -> Columns:
     return Columns(pa.ipc.read_schema(pa.py_buffer(task.schema)), task.by_id, task.constants)
 
 
-def _join(task: RewriteTask) -> tuple[str, int]:
+def _join(task: RewriteTask, storage: Storage, columns: Columns) -> tuple[str, int]:
     parts = [path for path, _ in task.inputs]
     path = _unique(task.output, parts[0].rpartition(_STEM)[2])
     # One may have the row groups of a writer that lays out columns in another way than ours.
     with contextlib.suppress(CannotConcatenate):
         return path, concatenate(parts, path, task.footer)
-    return rewrite(task)
+    return rewrite(task, storage, columns)
 
 
 def rewrite(

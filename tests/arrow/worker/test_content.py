@@ -166,6 +166,7 @@ def test_deleted_rows_do_not_count_and_no_others_are_left_out(tmp_path: Path, ki
     if kind == "stored":
         (found,) = handmade.stored_vectors(tmp_path, [bitmap])
     vector = found_vector(found, LocalStore(str(tmp_path)))
+    assert vector is not None
     whole = write(tmp_path / "whole.parquet", schema, rows, row_group_size=1_000)
     other = write(tmp_path / "other.parquet", schema, rows[:10])
     live = write(tmp_path / "live.parquet", schema, [row for row in rows if row[0] not in deleted])
