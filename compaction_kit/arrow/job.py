@@ -95,17 +95,15 @@ def _tasks(
     inputs = list(zip(map(run.store.place, paths), sizes.tolist(), strict=True))
     fields = row_fields(source, positions)
     vectors = [found_vector(one.get("deletionVector"), run.store) for one in fields]
-    costs = sizes + FILE_COST
-    even = math.inf
-    if staging.may_join:
-        even = max(float(costs.sum()) / run.spark.sparkContext.defaultParallelism, 1.0)
+    cores = run.spark.sparkContext.defaultParallelism if staging.may_join else 0
+    even = float((sizes + FILE_COST).sum()) / cores if cores else math.inf
     has_years = shows_years(source, positions)
     tasks, end = [], 0
     for bin_, row in zip(bins, values, strict=True):
         start, end = end, end + len(bin_.positions)
         has_vectors = any(vectors[start:end])
         is_plain = not has_vectors and not tracking
-        cuts = [start + cut for cut in _cuts(sizes[start:end], costs[start:end], even, is_plain)]
+        cuts = [start + cut for cut in _cuts(sizes[start:end], even, is_plain)]
         constants = {key: typed_value(row[key], name, kind, zone) for key, name, kind in columns}
         for part, (first, last) in enumerate(itertools.pairwise(cuts)):
             task = RewriteTask(
@@ -182,9 +180,10 @@ def _run_tasks(
     return outputs
 
 
-def _cuts(sizes: np.ndarray, costs: np.ndarray, even: float, is_plain: bool) -> list[int]:
+def _cuts(sizes: np.ndarray, even: float, is_plain: bool) -> list[int]:
     """Return the bounds of parts of a bin's files that cost about the same: positions from 0 to the end."""
     most = min(int(sizes.sum()) // LEAST_PART, len(sizes))
+    costs = sizes + FILE_COST
     total = float(costs.sum())
     parts = min(round(total / even), most)
     if parts < 2 or (sizes.min() >= worker.WHOLE_BYTES and is_plain):

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.arrow import concat, worker
 from compaction_kit.arrow.vectors import is_far, tracking_columns
+from compaction_kit.arrow.worker.columns import FIELD_ID
 from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.compat import has_jvm, writes_partition_columns
 from compaction_kit.errors import UnsupportedTableError, reason_of
@@ -50,7 +51,6 @@ _SIMPLE = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
-_FIELD_ID = b"PARQUET:field_id"
 # Spark's masters whose tasks run in the driver's own process, with its Python; "local-cluster" is none.
 _ONE_PROCESS = re.compile(r"local($|\[)")
 # The oldest pyarrow that executors may have: 14 doesn't know the checksums of pages.
@@ -205,7 +205,7 @@ def has_partition_columns(spark: SparkSession, snapshot: Snapshot) -> bool:
 def _field(field: Mapping[str, Any], metadata: Metadata) -> pa.Field:
     known = (field.get("metadata") or {}) if metadata.is_mapped else {}
     number = known.get("delta.columnMapping.id")
-    ids = {_FIELD_ID: str(number).encode()} if number is not None else None
+    ids = {FIELD_ID: str(number).encode()} if number is not None else None
     kind = _type(field["type"], field["name"], metadata)
     return pa.field(metadata.physical_name(field), kind, nullable=True, metadata=ids)
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from compaction_kit.arrow.worker.vectors import Vector
 from compaction_kit.files import Files
-from compaction_kit.log.actions import REMOVAL_FIELDS, field_of
+from compaction_kit.log.actions import field_of
 from compaction_kit.log.paths import TO_RFC1924, deletion_vector_file
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.storage import Store
@@ -25,15 +25,14 @@ def row_fields(source: Files, positions: np.ndarray) -> list[RowFields]:
     if not snapshot.has_vectors and "rowTracking" not in snapshot.protocol.writer_features:
         return [{}] * len(positions)
     rows = snapshot.removal_fields.take(pa.array(source.in_snapshot(positions))).to_pylist()
-    found: list[RowFields] = []
-    for row in rows:
-        found.append({})
-        for name in REMOVAL_FIELDS:
+    found: list[RowFields] = [{} for _ in rows]
+    for fields, row in zip(found, rows, strict=True):
+        for name, value in row.items():
             outer, _, inner = field_of(name)[0].partition(".")
-            if row[name] is not None and inner:
-                found[-1].setdefault(outer, {})[inner] = row[name]
-            elif row[name] is not None:
-                found[-1][outer] = row[name]
+            if value is not None and inner:
+                fields.setdefault(outer, {})[inner] = value
+            elif value is not None:
+                fields[outer] = value
     return found
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow.fs import FileSystem
 
+from compaction_kit.arrow.worker.columns import has_type
 from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.arrow.worker.inputs import legacy_sign
 from compaction_kit.arrow.worker.rewrite import first_line, spare_modules
@@ -94,17 +95,16 @@ def read_content(
             # INT96 names no time zone, and is in this one.
             connection.execute("SET TimeZone = 'UTC'")
             for side, found in chunks:
-                sizes = [(place, size) for _, place, size, _ in found]
-                with storage.on_disk(sizes) as paths:
-                    partition_of = {path: one[0] for path, one in zip(paths, found, strict=True)}
-                    vectors = {
-                        path: Vector(*one[3]) for path, one in zip(paths, found, strict=True) if one[3]
-                    }
+                partitions, places, sizes, descriptors = zip(*found, strict=True)
+                with storage.on_disk(list(zip(places, sizes, strict=True))) as paths:
+                    partition_of = dict(zip(paths, partitions, strict=True))
+                    marked = zip(paths, descriptors, strict=True)
+                    vectors = {path: Vector(*vector) for path, vector in marked if vector}
                     if vectors:
                         connection.register(_DELETED, _deleted(vectors, storage))
                     for content in _contents(connection, partition_of, columns, bool(vectors)):
                         yield tuple(content._replace(side=side))
-                report(sum(size for _, size in sizes))
+                report(sum(sizes))
     except Exception as error:
         yield tuple(Content(failure=f"DuckDB can't read them ({type(error).__name__}: {first_line(error)})"))
 
@@ -141,7 +141,7 @@ def _contents(
 
 def _check_calendar(connection: Any, paths: list[str], columns: pa.Schema) -> None:
     """Refuse dates and times of the old calendar, which Spark converts as it reads, and DuckDB doesn't."""
-    if not any(map(_has_time, columns.types)):
+    if not any(has_type(kind, pa.types.is_temporal) for kind in columns.types):
         return
     query = "SELECT DISTINCT file_name, key, value FROM parquet_kv_metadata(?) WHERE key <> 'ARROW:schema'"
     footers: dict[str, dict[bytes, bytes]] = defaultdict(dict)
@@ -155,7 +155,7 @@ def _check_calendar(connection: Any, paths: list[str], columns: pa.Schema) -> No
 
 def _check_lists(connection: Any, paths: list[str], columns: pa.Schema) -> None:
     """Refuse lists and maps of which so many rows as DuckDB reads at once take too much memory."""
-    if not any(map(_has_list, columns.types)):
+    if not any(has_type(kind, _is_list) for kind in columns.types):
         return
     batches = (
         f"SELECT sum(num_values) * least(1, {_BATCH_ROWS} / any_value(row_group_num_rows)) AS num_values "
@@ -166,15 +166,8 @@ def _check_lists(connection: Any, paths: list[str], columns: pa.Schema) -> None:
         raise ValueError(f"{_BATCH_ROWS:,} rows or fewer have about {most:,.0f} values in lists")
 
 
-def _has_list(kind: pa.DataType) -> bool:
-    # A map is a list too.
-    is_list = pa.types.is_list(kind) or pa.types.is_map(kind)
-    return is_list or any(_has_list(kind.field(i).type) for i in range(kind.num_fields))
-
-
-def _has_time(kind: pa.DataType) -> bool:
-    inner = (kind.field(i).type for i in range(kind.num_fields)) if pa.types.is_nested(kind) else ()
-    return pa.types.is_temporal(kind) or any(map(_has_time, inner))
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_map(kind))
 
 
 def content_query(columns: pa.Schema, has_deleted: bool = False) -> str:

@@ -48,8 +48,6 @@ _CODECS = {
     "ZSTD": Codec("zstd", 3, "zstd.parquet"),
     "LZ4": Codec("lz4", None, "lz4raw.parquet"),
 }
-# pyarrow has no name for this one.
-_NAMELESS = {"UNKNOWN": "Hadoop-framed LZ4"}
 
 
 class TextsFound(Exception):
@@ -131,25 +129,21 @@ class FileReader:
             Refused: It can't be rewritten faithfully.
         """
         file = self._open(path, data)
-        metadata = file.metadata
         # Also where another file has decided the output's: Spark may be unable to read this one.
-        codec = _codec_of(metadata)
-        footer, is_known = metadata.metadata or {}, True
-        if footer != self._footer:
-            is_known = False
-            sign = legacy_sign(footer)
-            if sign is not None:
-                raise Refused(f"a file has dates of the old calendar ({sign})")
-            if self._footer is None:
-                self.codec = codec
-            self._footer = footer
+        codec = _codec_of(file.metadata)
+        if self._footer is None:
+            self.codec = codec
         # Schemas in Parquet are compared without the names of structs.
-        if not (is_known and self._is_flat and file.schema.equals(self._schema)):
+        is_known = (file.metadata.metadata or {}) == self._footer and self._is_flat
+        if not (is_known and file.schema.equals(self._schema)):
             self._learn(file)
         return file
 
     def _learn(self, file: pq.ParquetFile) -> None:
-        """Look up the wanted columns of a file that may differ from the one before."""
+        """Check a file that may differ from the one before, and look up its wanted columns."""
+        self._footer = file.metadata.metadata or {}
+        if (sign := legacy_sign(self._footer)) is not None:
+            raise Refused(f"a file has dates of the old calendar ({sign})")
         names = file.schema_arrow.names
         self._wanted = self._columns.found_in(file.schema_arrow)
         self._selected = None if self._wanted == names else self._wanted
@@ -157,9 +151,7 @@ class FileReader:
         self._width = sum(leaf.width for leaf in self._leaves)
         leaves = list(map(file.schema.column, range(len(file.schema))))
         self._is_flat = [leaf.path for leaf in leaves] == names
-        old = [
-            leaves[leaf.number].path for leaf in self._leaves if leaves[leaf.number].physical_type == "INT96"
-        ]
+        old = [leaf.path for leaf in self._leaves if leaves[leaf.number].physical_type == "INT96"]
         if old and not self._has_years:
             raise Refused(
                 f"column {old[0]} is stored as INT96, which pyarrow reads right for the years 1 to 9999, "
@@ -279,7 +271,9 @@ def _codec_of(metadata: pq.FileMetaData) -> Codec:
         return _CODECS["SNAPPY"]
     name = metadata.row_group(0).column(0).compression
     if name not in _CODECS:
-        raise Refused(f"a file is compressed with {_NAMELESS.get(name, name)}, which pyarrow or Spark lacks")
+        # pyarrow has no name for that of older Sparks.
+        known = "Hadoop-framed LZ4" if name == "UNKNOWN" else name
+        raise Refused(f"a file is compressed with {known}, which pyarrow or Spark lacks")
     return _CODECS[name]
 
 

@@ -96,15 +96,11 @@ class RewriteOutput(NamedTuple):
 def rewrite_bins(
     tasks: Iterable[tuple[Any, ...]], report: Callable[[RewriteTask], None], files: FileSystem | None = None
 ) -> Iterator[tuple[Any, ...]]:
-    """Rewrite the tasks of one table, and yield their outputs in turn.
+    """Rewrite the tasks of one table, and yield their outputs in turn; none after the lease has ended.
 
-    Args:
-        tasks: At least one, as tuples of `RewriteTask`'s fields.
-        report: Called with each one that is done.
-        files: Of the table, if they aren't on a local disk.
-
-    Returns:
-        Tuples of `RewriteOutput`'s fields; none after the lease has ended.
+    Tasks and outputs are tuples of the fields of `RewriteTask` and `RewriteOutput`, because the driver's
+    classes may be unknown here. `report` is called with each task that is done; `files` is the file system
+    of a table that isn't on a local disk.
     """
     spare_modules()
     found = list(itertools.starmap(RewriteTask, tasks))
@@ -213,13 +209,7 @@ def rewrite(
 ) -> tuple[str, int]:
     """Write a task's rows to one file, in their order, compressed as the first input is.
 
-    Args:
-        task: What to rewrite.
-        storage: Of its files, if they aren't on a local disk.
-        columns: Of its table, if they are known from another task.
-
-    Returns:
-        The file's place, and the number of rows.
+    `storage` and `columns` are those of its table. Returns the file's place, and the number of rows.
 
     Raises:
         Refused: A file can't be rewritten faithfully.
