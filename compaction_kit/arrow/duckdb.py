@@ -81,15 +81,15 @@ def _files(store: Store, adds: Adds, partitions: dict[tuple[Any, ...], int]) -> 
     if pc.any(is_unreadable(paths)).as_py() or pc.any(is_remote(found)).as_py():
         raise NotCompared("a file has a path that Delta can't open, or is elsewhere")
     vectors = [action.get("deletionVector") for action in actions]
-    if any(one and is_far(one, store) for one in vectors):
+    if any(one and is_far(one["storageType"] + one["pathOrInlineDv"], store) for one in vectors):
         raise NotCompared("a deletion vector is elsewhere")
     files = []
     for action, place, vector in zip(actions, found.to_pylist(), vectors, strict=True):
         # For Delta "" is null.
         values = {name: value or None for name, value in (action.get("partitionValues") or {}).items()}
         partition = partitions.setdefault(tuple(sorted(values.items())), len(partitions))
-        by_number = tuple(found_vector(vector, store)) if vector else None
-        files.append(DataFile(partition, store.place(place), int(action["size"]), by_number))
+        size_bytes = int(action["size"])
+        files.append(DataFile(partition, store.place(place), size_bytes, found_vector(vector, store)))
     return files
 
 

@@ -5,7 +5,7 @@ import itertools
 import math
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +15,8 @@ from compaction_kit.arrow import worker
 from compaction_kit.arrow.refusals import data_schema, has_partition_columns
 from compaction_kit.arrow.staging import Staging, staging_for
 from compaction_kit.arrow.stats import shows_years
-from compaction_kit.arrow.vectors import numbered, row_fields, tracking_columns
-from compaction_kit.arrow.worker import RewriteOutput, RewriteTask, join_parts, rewrite_bins
+from compaction_kit.arrow.vectors import found_vector, row_fields, row_ids, tracking_columns
+from compaction_kit.arrow.worker import RewriteOutput, RewriteTask, rewrite_bins
 from compaction_kit.execute.failures import BinFailed
 from compaction_kit.execute.jobs import run_cancellable
 from compaction_kit.execute.work import Run
@@ -70,11 +70,7 @@ def rewritten(run: Run, bins: Sequence[Bin]) -> Iterator[dict[int, RewriteOutput
     pending: dict[int, RewriteOutput] = {}
     try:
         with staging:
-            tasks = _tasks(run, bins, values, staging)
-            outputs = _rewrite(run, tasks, staging)
-            if len(outputs) < len(tasks):
-                raise BinFailed(f"{staging.lease} was deleted, so tasks have stopped")
-            staging.publish(_joined(run, outputs, tasks), pending)
+            staging.publish(_rewrite(run, _tasks(run, bins, values, staging), staging), pending)
         yield pending
     finally:
         staging.delete_unreferenced(pending.values())
@@ -98,18 +94,16 @@ def _tasks(
     paths, sizes = places(source.paths(positions), run.store).to_pylist(), source.sizes[positions]
     inputs = list(zip(map(run.store.place, paths), sizes.tolist(), strict=True))
     fields = row_fields(source, positions)
-    by_number = [numbered(one, tracking, run.store) for one in fields]
-    costs = sizes + FILE_COST
-    even = math.inf
-    if staging.may_join:
-        even = max(float(costs.sum()) / run.spark.sparkContext.defaultParallelism, 1.0)
+    vectors = [found_vector(one.get("deletionVector"), run.store) for one in fields]
+    cores = run.spark.sparkContext.defaultParallelism if staging.may_join else 0
+    even = float((sizes + FILE_COST).sum()) / cores if cores else math.inf
     has_years = shows_years(source, positions)
     tasks, end = [], 0
     for bin_, row in zip(bins, values, strict=True):
         start, end = end, end + len(bin_.positions)
-        has_vectors = any("deletionVector" in one for one in fields[start:end])
-        is_plain = not any(map(any, by_number[start:end]))
-        cuts = [start + cut for cut in _cuts(sizes[start:end], costs[start:end], even, is_plain)]
+        has_vectors = any(vectors[start:end])
+        is_plain = not has_vectors and not tracking
+        cuts = [start + cut for cut in _cuts(sizes[start:end], even, is_plain)]
         constants = {key: typed_value(row[key], name, kind, zone) for key, name, kind in columns}
         for part, (first, last) in enumerate(itertools.pairwise(cuts)):
             task = RewriteTask(
@@ -124,41 +118,30 @@ def _tasks(
                 by_id=metadata.is_mapped_by_id,
                 has_years=bool(has_years[first:last].all()),
                 footer={"org.apache.spark.version": run.spark.version},
-                numbered={inputs[i][0]: by_number[i] for i in range(first, last) if any(by_number[i])},
+                vectors={inputs[i][0]: vector for i in range(first, last) if (vector := vectors[i])},
+                row_ids={inputs[i][0]: row_ids(fields[i], tracking) for i in range(first, last) if tracking},
                 with_bounds=has_vectors,
             )
             tasks.append(task)
     return tasks
 
 
-def _rewrite(run: Run, tasks: list[RewriteTask], staging: Staging) -> list[RewriteOutput]:
-    context, record, files = run.spark.sparkContext, run.record, staging.files
+def _rewrite(run: Run, tasks: Sequence[RewriteTask], staging: Staging) -> list[RewriteOutput]:
+    """Return one output for each bin; large ones are written in parts, which are joined in their order."""
+    record = run.record
+    bins, size = run.spark.sparkContext.accumulator(0.0), run.spark.sparkContext.accumulator(0)
     bins_before, bytes_before = record.bins_done, record.bytes_done
-    bins, size = context.accumulator(0.0), context.accumulator(0)
 
     def report(task: RewriteTask) -> None:
         bins.add(1 / task.parts)
         size.add(task.size_bytes)
 
-    costs = np.array([task.size_bytes + FILE_COST * len(task.inputs) for task in tasks])
-    groups = [[tuple(tasks[i]) for i in group] for group in balanced(costs, context.defaultParallelism)]
-    # Credentials go with the code: Spark lays data down in a file on its way.
-    job = context.parallelize(groups, len(groups)).flatMap(lambda group: rewrite_bins(group, report, files))
-
     def tick() -> None:
         record.rewriting(bins_before + int(bins.value + 0.001), bytes_before + size.value)
 
-    found = run_cancellable(run.spark, job.collect, tick, is_final=False)
-    return [RewriteOutput(*output) for output in found]
-
-
-def _joined(run: Run, outputs: Sequence[RewriteOutput], tasks: Sequence[RewriteTask]) -> list[RewriteOutput]:
-    """Return one output for each bin; parts of a bin are joined in order, and go with the run's folder."""
     parts_of: dict[int, list[RewriteOutput]] = defaultdict(list)
-    for output in sorted(outputs, key=lambda output: (output.number, output.part)):
+    for output in sorted(_run_tasks(run, tasks, staging, "rewrite", report, tick)):
         parts_of[output.number].append(output)
-        run.record.span("rewrite", output.start, output.end, bin_id=output.number)
-        run.record.peak_bytes = max(run.record.peak_bytes, output.peak_bytes)
     task_of = {task.number: task for task in tasks}
     ready, joins = [], []
     for number, parts in parts_of.items():
@@ -167,19 +150,40 @@ def _joined(run: Run, outputs: Sequence[RewriteOutput], tasks: Sequence[RewriteT
             ready.append((wrong or parts)[0])
         else:
             inputs = [(part.path, part.size_bytes) for part in parts if part.num_rows or part is parts[0]]
-            joins.append(tuple(task_of[number]._replace(part=0, parts=1, inputs=inputs)))
-    if joins:
-        job = run.spark.sparkContext.parallelize(joins, len(joins)).mapPartitions(join_parts)
-        found = run_cancellable(run.spark, job.collect, lambda: None, is_final=False)
-        for output in itertools.starmap(RewriteOutput, found):
-            run.record.span("join", output.start, output.end, bin_id=output.number)
-            ready.append(output)
-    return ready
+            joins.append(task_of[number]._replace(part=0, inputs=inputs, vectors={}, row_ids={}, joins=True))
+    return ready + _run_tasks(run, joins, staging, "join", lambda _: None, lambda: None)
 
 
-def _cuts(sizes: np.ndarray, costs: np.ndarray, even: float, is_plain: bool) -> list[int]:
+def _run_tasks(
+    run: Run,
+    tasks: Sequence[RewriteTask],
+    staging: Staging,
+    step: str,
+    report: Callable[[RewriteTask], None],
+    tick: Callable[[], None],
+) -> list[RewriteOutput]:
+    """Run tasks in one Spark job, and record them as spans of a step."""
+    if not tasks:
+        return []
+    context, record, files = run.spark.sparkContext, run.record, staging.files
+    costs = np.array([task.size_bytes + FILE_COST * len(task.inputs) for task in tasks])
+    groups = [[tuple(tasks[i]) for i in group] for group in balanced(costs, context.defaultParallelism)]
+    # Credentials go with the code: Spark lays data down in a file on its way.
+    job = context.parallelize(groups, len(groups)).flatMap(lambda group: rewrite_bins(group, report, files))
+    found = run_cancellable(run.spark, job.collect, tick, is_final=False)
+    if len(found) < len(tasks):
+        raise BinFailed(f"{staging.lease} was deleted, so tasks have stopped")
+    outputs = [RewriteOutput(*output) for output in found]
+    for output in outputs:
+        record.span(step, output.start, output.end, bin_id=output.number)
+        record.peak_bytes = max(record.peak_bytes, output.peak_bytes)
+    return outputs
+
+
+def _cuts(sizes: np.ndarray, even: float, is_plain: bool) -> list[int]:
     """Return the bounds of parts of a bin's files that cost about the same: positions from 0 to the end."""
     most = min(int(sizes.sum()) // LEAST_PART, len(sizes))
+    costs = sizes + FILE_COST
     total = float(costs.sum())
     parts = min(round(total / even), most)
     if parts < 2 or (sizes.min() >= worker.WHOLE_BYTES and is_plain):

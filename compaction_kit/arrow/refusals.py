@@ -4,7 +4,6 @@ import importlib
 import pickle
 import re
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.arrow import concat, worker
-from compaction_kit.arrow.vectors import tracking_columns
-from compaction_kit.arrow.worker.files import is_there
+from compaction_kit.arrow.vectors import is_far, tracking_columns
+from compaction_kit.arrow.worker.columns import FIELD_ID
+from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.compat import has_jvm, writes_partition_columns
 from compaction_kit.errors import UnsupportedTableError, reason_of
-from compaction_kit.log.paths import deletion_vector_file, is_remote, is_unreadable, places
+from compaction_kit.log.paths import is_remote, is_unreadable, places
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import BinPlan
@@ -51,7 +51,6 @@ _SIMPLE = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
-_FIELD_ID = b"PARQUET:field_id"
 # Spark's masters whose tasks run in the driver's own process, with its Python; "local-cluster" is none.
 _ONE_PROCESS = re.compile(r"local($|\[)")
 # The oldest pyarrow that executors may have: 14 doesn't know the checksums of pages.
@@ -85,19 +84,17 @@ def refuse_executors(spark: SparkSession, store: Store) -> str | None:
         return None
     place, files = store.place(), store.filesystem
     # As bytes, because without pyarrow it can't be loaded.
-    reach = cloudpickle.dumps(partial(is_there, place, files))  # type: ignore[no-untyped-call]
+    reach = cloudpickle.dumps(lambda: Storage(files).exists(place))  # type: ignore[no-untyped-call]
 
     def look(_: Iterable[int]) -> list[str]:
         try:
-            pyarrow, _ = map(importlib.import_module, ("pyarrow", "numpy"))
+            version, _ = (importlib.import_module(name).__version__ for name in ("pyarrow", "numpy"))
+            if int(version.partition(".")[0]) < _LEAST_PYARROW:
+                return [f"have pyarrow {version}, and {_LEAST_PYARROW} or newer is needed"]
+            return [] if pickle.loads(reach)() else [f"can't reach {place}: nothing is there"]
         except ImportError as error:
             is_missing = error.name in ("pyarrow", "numpy")
             return [f"have no {error.name}" if is_missing else f"can't import pyarrow: {error}"]
-        version = pyarrow.__version__
-        if int(version.partition(".")[0]) < _LEAST_PYARROW:
-            return [f"have pyarrow {version}, and {_LEAST_PYARROW} or newer is needed"]
-        try:
-            return [] if pickle.loads(reach)() else [f"can't reach {place}: nothing is there"]
         except Exception as error:
             return [f"can't reach {place}: {error}"]
 
@@ -150,9 +147,7 @@ def refuse_bins(plan: BinPlan) -> dict[int, str]:
     reasons: dict[str, Any] = {
         "a file has a path that Delta can't open": is_unreadable(paths),
         f"a file is {far}": is_remote(places(paths, store)),
-        f"a deletion vector is {far}": [
-            "://" in (deletion_vector_file(vector_id, store) or "") for vector_id in vector_ids
-        ],
+        f"a deletion vector is {far}": [is_far(vector_id, store) for vector_id in vector_ids],
     }
     return {int(number): reason for reason, hits in reasons.items() for number in bin_ids[np.asarray(hits)]}
 
@@ -210,7 +205,7 @@ def has_partition_columns(spark: SparkSession, snapshot: Snapshot) -> bool:
 def _field(field: Mapping[str, Any], metadata: Metadata) -> pa.Field:
     known = (field.get("metadata") or {}) if metadata.is_mapped else {}
     number = known.get("delta.columnMapping.id")
-    ids = {_FIELD_ID: str(number).encode()} if number is not None else None
+    ids = {FIELD_ID: str(number).encode()} if number is not None else None
     kind = _type(field["type"], field["name"], metadata)
     return pa.field(metadata.physical_name(field), kind, nullable=True, metadata=ids)
 

@@ -1,7 +1,6 @@
 """Where a run's outputs are until a commit names them, and how those that none will name are deleted."""
 
 import contextlib
-import itertools
 import posixpath
 import time
 from collections.abc import Iterable, Mapping
@@ -72,8 +71,7 @@ class OnDisk:
 
     def _made(self, folder: str) -> str:
         """Make a folder if it isn't there; returns the table's own, "", if a link leads out of that."""
-        above = itertools.accumulate(folder.split("/"), "{}/{}".format)
-        if not all(is_within(self.store.real(place), self.store.root) for place in above):
+        if not is_within(self.store.real(folder), self.store.root):
             return ""
         self.store.make_folder(folder)
         return folder

@@ -56,11 +56,10 @@ class MergedStats(NamedTuple):
             return self.text if num_rows == self.num_rows else json.dumps({"numRecords": num_rows})
         found: dict[str, Any] = {"numRecords": num_rows}
         for path, kind in self.indexed:
-            if known := bounds.get(".".join(path)):
-                for name, value in zip(("nullCount", "minValues", "maxValues"), known, strict=True):
-                    written = value if name == "nullCount" else _written(kind, value, name == "maxValues")
-                    if written is not None:
-                        _put(found, name, path, written)
+            null_count, low, high = bounds.get(".".join(path), (None, None, None))
+            _put(found, "nullCount", path, null_count)
+            _put(found, "minValues", path, _written(kind, low, is_max=False))
+            _put(found, "maxValues", path, _written(kind, high, is_max=True))
         return _json(found)
 
 
@@ -88,13 +87,13 @@ def merge_stats(stats: Sequence[str | None], leaves: Sequence[Leaf]) -> MergedSt
     files = [file for file in map(_parsed, stats) if file is not None]
     if len(files) < len(stats):
         return MergedStats(None, "")
-    if not all(file.get("tightBounds", True) for file in files):
-        return MergedStats(None, "", _indexed(files, leaves))
-    counts = [file["numRecords"] for file in files]
+    counts, indexed = [file["numRecords"] for file in files], list[Leaf]()
+    is_tight = all(file.get("tightBounds", True) for file in files)
     merged: dict[str, Any] = {"numRecords": sum(counts)}
     for path, kind in leaves:
         nulls = [_value(file, "nullCount", path) for file in files]
         if all(isinstance(count, int) for count in nulls):
+            indexed.append((path, kind))
             _put(merged, "nullCount", path, sum(nulls))
         for name, pick in (("minValues", min), ("maxValues", max)):
             bounds = [_value(file, name, path) for file in files]
@@ -105,7 +104,7 @@ def merge_stats(stats: Sequence[str | None], leaves: Sequence[Leaf]) -> MergedSt
             # Left out if one lacks, or it isn't sure how they compare.
             with contextlib.suppress(ValueError, TypeError, ArithmeticError):
                 _put(merged, name, path, pick(bounds, key=partial(_sort_key, kind)))
-    return MergedStats(sum(counts), _json(merged), _indexed(files, leaves))
+    return MergedStats(sum(counts), _json(merged), indexed) if is_tight else MergedStats(None, "", indexed)
 
 
 def shows_years(source: Files, positions: np.ndarray) -> np.ndarray:
@@ -134,11 +133,6 @@ def _parsed(text: str | None) -> dict[str, Any] | None:
     except (ValueError, ArithmeticError, RecursionError):
         return None
     return stats if isinstance(stats, dict) and isinstance(stats.get("numRecords"), int) else None
-
-
-def _indexed(files: Sequence[Mapping[str, Any]], leaves: Sequence[Leaf]) -> list[Leaf]:
-    """Return the columns of which all files have the number of nulls."""
-    return [leaf for leaf in leaves if all(isinstance(_value(f, "nullCount", leaf[0]), int) for f in files)]
 
 
 def _json(stats: Mapping[str, Any]) -> str:
@@ -173,6 +167,9 @@ def _value(file: Mapping[str, Any], name: str, path: Sequence[str]) -> Any:
 
 
 def _put(merged: dict[str, Any], name: str, path: Sequence[str], value: Any) -> None:
+    """Set a column's value, if it is known."""
+    if value is None:
+        return
     inner = merged.setdefault(name, {})
     for key in path[:-1]:
         inner = inner.setdefault(key, {})

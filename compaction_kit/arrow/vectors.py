@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from compaction_kit.arrow.worker.vectors import Numbered, Vector
+from compaction_kit.arrow.worker.vectors import Vector
 from compaction_kit.files import Files
-from compaction_kit.log.actions import REMOVAL_FIELDS, field_of
+from compaction_kit.log.actions import field_of
 from compaction_kit.log.paths import TO_RFC1924, deletion_vector_file
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.storage import Store
@@ -25,44 +25,40 @@ def row_fields(source: Files, positions: np.ndarray) -> list[RowFields]:
     if not snapshot.has_vectors and "rowTracking" not in snapshot.protocol.writer_features:
         return [{}] * len(positions)
     rows = snapshot.removal_fields.take(pa.array(source.in_snapshot(positions))).to_pylist()
-    found: list[RowFields] = []
-    for row in rows:
-        found.append({})
-        for name in REMOVAL_FIELDS:
+    found: list[RowFields] = [{} for _ in rows]
+    for fields, row in zip(found, rows, strict=True):
+        for name, value in row.items():
             outer, _, inner = field_of(name)[0].partition(".")
-            if row[name] is not None and inner:
-                found[-1].setdefault(outer, {})[inner] = row[name]
-            elif row[name] is not None:
-                found[-1][outer] = row[name]
+            if value is not None and inner:
+                fields.setdefault(outer, {})[inner] = value
+            elif value is not None:
+                fields[outer] = value
     return found
 
 
-def numbered(fields: RowFields, tracking: Sequence[str], store: Store) -> Numbered:
-    """Return what goes by the numbers of a file's rows; `tracking` as from `tracking_columns`."""
-    descriptor = fields.get("deletionVector")
-    ids = [fields[name] for name in ("baseRowId", "defaultRowCommitVersion") if tracking]
-    vector = tuple(found_vector(descriptor, store)) if descriptor else None
-    return vector, dict(zip(tracking, ids, strict=True))
+def found_vector(descriptor: dict[str, Any] | None, store: Store) -> tuple[Any, ...] | None:
+    """Return where a deletion vector is, or its bytes if it is inline, as a tuple of `Vector`'s fields.
 
-
-def found_vector(descriptor: dict[str, Any], store: Store) -> Vector:
-    """Return where a deletion vector is, or its bytes if it is inline.
-
-    `descriptor` is as in the log (protocol, "Deletion Vector Descriptor Schema").
+    `descriptor` is as in the log (protocol, "Deletion Vector Descriptor Schema"); None without one.
     """
+    if descriptor is None:
+        return None
     kind, name, size = (descriptor[key] for key in ("storageType", "pathOrInlineDv", "sizeInBytes"))
     offset, cardinality = descriptor.get("offset", 0), descriptor["cardinality"]
     if place := deletion_vector_file(kind + name, store):
-        return Vector(b"", store.place(place), offset, size, cardinality)
+        return tuple(Vector(b"", store.place(place), offset, size, cardinality))
     inline = base64.b85decode(name.encode().translate(TO_RFC1924))[:size]
-    return Vector(inline, "", offset, size, cardinality)
+    return tuple(Vector(inline, "", offset, size, cardinality))
 
 
-def is_far(descriptor: dict[str, Any], store: Store) -> bool:
-    """Return whether a deletion vector is in a file that the store doesn't reach."""
-    return "://" in (
-        deletion_vector_file(descriptor["storageType"] + descriptor["pathOrInlineDv"], store) or ""
-    )
+def is_far(vector_id: str | None, store: Store) -> bool:
+    """Return whether a deletion vector, by its id in the log, is in a file that the store doesn't reach."""
+    return "://" in (deletion_vector_file(vector_id, store) or "")
+
+
+def row_ids(fields: RowFields, tracking: Sequence[str]) -> dict[str, int]:
+    """Return what a file's rows have where its columns for row ids and row commit versions have nothing."""
+    return dict(zip(tracking, (fields["baseRowId"], fields["defaultRowCommitVersion"]), strict=True))
 
 
 def tracking_columns(metadata: Metadata) -> list[str]:

@@ -119,7 +119,7 @@ def path(spark: SparkSession, folder: Path) -> dict[str, Any]:
         "listed": sorted(set(listed)),
         "vacuumed": [vacuum.num_files, vacuumed.num_files, vacuumed.as_planned],
         "surveyed": survey(folder.parent).to_arrow()["table"].to_pylist(),
-        "workbench": bench.footer.value,
+        "workbench": bench.children[-1].children[1].children[0].value,
         "by": bench.state.result.strategy,
     }
 

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,7 +19,7 @@ from pyspark.sql import Row, SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.arrow import job
-from compaction_kit.arrow.worker import join_parts, rewrite_bins
+from compaction_kit.arrow.worker import rewrite_bins
 from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import (
     CompactionKitError,
@@ -88,13 +88,8 @@ def test_tasks_that_are_done_twice_commit_once_and_the_first_tries_are_gone(
         assert list(rewrite_bins(shares, *args[1:]))
         return rewrite_bins(shares, *args[1:])
 
-    def joining(bins: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
-        bins = list(bins)
-        assert list(join_parts(bins))
-        return join_parts(bins)
-
     # The least, so that a small bin is divided too.
-    for name, value in (("rewrite_bins", rewriting), ("join_parts", joining), ("LEAST_PART", 1)):
+    for name, value in (("rewrite_bins", rewriting), ("LEAST_PART", 1)):
         monkeypatch.setattr(job, name, value)
     assert open_table(one_bin).plan_compaction().run(strategy="arrow").versions == (3,)
     assert_first_tries_are_gone(one_bin)

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -20,6 +20,7 @@ from pyspark.sql import functions as sf
 from compaction_kit import open_table
 from compaction_kit.arrow.worker import inputs
 from compaction_kit.arrow.worker.columns import Refused
+from compaction_kit.arrow.worker.vectors import Vector
 from compaction_kit.errors import ConflictError, RunFailedError
 from tests import folders, handmade
 from tests.conftest import CopyOf
@@ -215,13 +216,15 @@ def test_a_damaged_vector_changes_nothing(spark: SparkSession, marked: Path) -> 
     assert folders.listing(marked).keys() == before.keys()
 
 
-def test_without_pyroaring_optimize_takes_files_with_vectors(
+def test_bins_with_vectors_of_an_unknown_format_go_to_optimize(
     spark: SparkSession, copy_of: CopyOf, lived: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing(*_: object) -> None:
-        raise Refused("a file has a deletion vector, and executors can't read it (No module)")
+    def unknown(vectors: Mapping[str, Vector], *_: object) -> dict[str, bytes]:
+        if vectors:
+            raise Refused("a file has a deletion vector of an unknown format")
+        return {}
 
-    monkeypatch.setattr(inputs, "read_bitmaps", missing)
+    monkeypatch.setattr(inputs, "read_vectors", unknown)
     folder = copy_of(lived)
     table = open_table(folder)
     plan = table.plan_compaction()
@@ -229,9 +232,8 @@ def test_without_pyroaring_optimize_takes_files_with_vectors(
     with_vector = plan.bins.filter(has_vectors)["bin_id"].to_pylist()
     assert (len(with_vector), plan.num_bins) == (1, 2)
     result = plan.run(strategy="arrow")
-    assert result.refusals == dict.fromkeys(
-        with_vector, "a file has a deletion vector, and executors can't read it (No module)"
-    )
+    reason = "a file has a deletion vector of an unknown format"
+    assert result.refusals == dict.fromkeys(with_vector, reason)
     assert (result.as_planned, result.num_bins, result.verified) == (True, 2, True)
     assert result.batches["strategy"].to_pylist() == ["arrow", "optimize"]
     assert result.batches["num_files_added"].to_pylist() == [1, 1]

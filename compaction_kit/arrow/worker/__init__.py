@@ -4,22 +4,7 @@ No module in here imports anything of the rest but `arrow.concat`, and modules i
 another.
 """
 
-from compaction_kit.arrow.worker.content import Chunk, Content, read_content
-from compaction_kit.arrow.worker.rewrite import (
-    WHOLE_BYTES,
-    RewriteOutput,
-    RewriteTask,
-    join_parts,
-    rewrite_bins,
-)
+from compaction_kit.arrow.worker.content import Content, read_content
+from compaction_kit.arrow.worker.rewrite import WHOLE_BYTES, RewriteOutput, RewriteTask, rewrite_bins
 
-__all__ = [
-    "WHOLE_BYTES",
-    "Chunk",
-    "Content",
-    "RewriteOutput",
-    "RewriteTask",
-    "join_parts",
-    "read_content",
-    "rewrite_bins",
-]
+__all__ = ["WHOLE_BYTES", "Content", "RewriteOutput", "RewriteTask", "read_content", "rewrite_bins"]

@@ -1,4 +1,4 @@
-"""Roaring bitmaps read with NumPy, so that the proof shares no reader with what was written.
+"""Roaring bitmaps read with NumPy; the proof reads them with pyroaring, which shares no code with this.
 
 RoaringFormatSpec, "Standard 32-bit Roaring Bitmap" and "Extension for 64-bit implementations".
 """
@@ -43,7 +43,10 @@ def _numbers_of_32_bits(data: bytes, at: int) -> tuple[list[np.ndarray], int]:
         if is_run:
             (size,) = struct.unpack_from("<H", data, at)
             runs = np.frombuffer(data, "<u2", 2 * size, at + 2).astype(np.int64).reshape(-1, 2)
-            low, at = np.concatenate([np.arange(a, a + n + 1) for a, n in runs.tolist()]), at + 2 + 4 * size
+            ends = np.cumsum(runs[:, 1] + 1)
+            # How far each run is ahead of its position among the numbers.
+            low = np.repeat(runs[:, 0] + runs[:, 1] + 1 - ends, runs[:, 1] + 1)
+            low, at = low + np.arange(len(low)), at + 2 + 4 * size
         elif last >= _MOST_IN_ARRAY:
             bits = np.frombuffer(data, np.uint8, _BITSET_BYTES, at)
             low, at = np.flatnonzero(np.unpackbits(bits, bitorder="little")), at + _BITSET_BYTES

@@ -5,13 +5,13 @@ last and in the order of `partitionColumns`, and reads them from the log (see
 `refusals.has_partition_columns`). Older files, and those of other writers, lack them.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-_FIELD_ID = b"PARQUET:field_id"
+FIELD_ID = b"PARQUET:field_id"
 
 
 class Refused(Exception):
@@ -97,6 +97,12 @@ def _leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
         yield path, values
 
 
+def has_type(kind: pa.DataType, is_wanted: Callable[[pa.DataType], bool]) -> bool:
+    """Return whether a type, or one within it, is wanted."""
+    inner = (kind.field(i).type for i in range(kind.num_fields))
+    return is_wanted(kind) or any(has_type(one, is_wanted) for one in inner)
+
+
 def _with_dictionaries(field: pa.Field, path: str, paths: Collection[str]) -> pa.Field:
     """Return a column whose leaves at these paths in Parquet are dictionaries."""
     kind = field.type
@@ -124,7 +130,7 @@ def _check_ids(found: list[pa.Field], wanted: list[pa.Field]) -> None:
 
 
 def _id(field: pa.Field) -> str | None:
-    number = (field.metadata or {}).get(_FIELD_ID)
+    number = (field.metadata or {}).get(FIELD_ID)
     return None if number is None else number.decode()
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow.fs import FileSystem
 
-from compaction_kit.arrow.worker.bitmaps import numbers_in
+from compaction_kit.arrow.worker.columns import has_type
 from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.arrow.worker.inputs import legacy_sign
 from compaction_kit.arrow.worker.rewrite import first_line, spare_modules
@@ -50,10 +50,6 @@ _TYPES = {
 }
 
 
-# A side, and files: for each the number of its partition, its place, its bytes and its deletion vector.
-Chunk = tuple[int, Sequence[tuple[Any, ...]]]
-
-
 class Content(NamedTuple):
     """The rows that some files of one side and partition hold, and the sums of two hashes of each row.
 
@@ -69,12 +65,16 @@ class Content(NamedTuple):
 
 
 def read_content(
-    chunks: Iterable[Chunk], schema: bytes, report: Callable[[int], None], files: FileSystem | None
+    chunks: Iterable[tuple[int, Sequence[tuple[Any, ...]]]],
+    schema: bytes,
+    report: Callable[[int], None],
+    files: FileSystem | None,
 ) -> Iterator[tuple[Any, ...]]:
     """Read chunks of files, and yield the content of each partition in them, up to the first failure.
 
     Args:
-        chunks: Of files that are read together.
+        chunks: The number of a side, and its files that are read together: for each the number of its
+            partition, its place, its bytes and its deletion vector, as `copied.DataFile` has them.
         schema: The columns to read, by physical names, serialized.
         report: Called with the bytes of each chunk that is done.
         files: Of the table, if they aren't on a local disk.
@@ -95,24 +95,27 @@ def read_content(
             # INT96 names no time zone, and is in this one.
             connection.execute("SET TimeZone = 'UTC'")
             for side, found in chunks:
-                sizes = [(place, size) for _, place, size, _ in found]
-                with storage.on_disk(sizes) as paths:
-                    partition_of = {path: one[0] for path, one in zip(paths, found, strict=True)}
-                    vectors = {
-                        path: Vector(*one[3]) for path, one in zip(paths, found, strict=True) if one[3]
-                    }
+                partitions, places, sizes, descriptors = zip(*found, strict=True)
+                with storage.on_disk(list(zip(places, sizes, strict=True))) as paths:
+                    partition_of = dict(zip(paths, partitions, strict=True))
+                    marked = zip(paths, descriptors, strict=True)
+                    vectors = {path: Vector(*vector) for path, vector in marked if vector}
                     if vectors:
                         connection.register(_DELETED, _deleted(vectors, storage))
                     for content in _contents(connection, partition_of, columns, bool(vectors)):
                         yield tuple(content._replace(side=side))
-                report(sum(size for _, size in sizes))
+                report(sum(sizes))
     except Exception as error:
         yield tuple(Content(failure=f"DuckDB can't read them ({type(error).__name__}: {first_line(error)})"))
 
 
 def _deleted(vectors: Mapping[str, Vector], storage: Storage) -> pa.Table:
     """Return the deleted rows of files, by the path of each and the row's number."""
-    rows = [numbers_in(data) for data in read_vectors(vectors, storage).values()]
+    # Another reader than the rewrite has.
+    from pyroaring import BitMap64
+
+    bitmaps = read_vectors(vectors, storage).values()
+    rows = [np.asarray(BitMap64.deserialize(data).to_array(), np.int64) for data in bitmaps]
     counts = [len(numbers) for numbers in rows]
     if counts != [vector.cardinality for vector in vectors.values()]:
         raise ValueError("a deletion vector deletes more or fewer rows than the log says")
@@ -138,7 +141,7 @@ def _contents(
 
 def _check_calendar(connection: Any, paths: list[str], columns: pa.Schema) -> None:
     """Refuse dates and times of the old calendar, which Spark converts as it reads, and DuckDB doesn't."""
-    if not any(map(_has_time, columns.types)):
+    if not any(has_type(kind, pa.types.is_temporal) for kind in columns.types):
         return
     query = "SELECT DISTINCT file_name, key, value FROM parquet_kv_metadata(?) WHERE key <> 'ARROW:schema'"
     footers: dict[str, dict[bytes, bytes]] = defaultdict(dict)
@@ -152,7 +155,7 @@ def _check_calendar(connection: Any, paths: list[str], columns: pa.Schema) -> No
 
 def _check_lists(connection: Any, paths: list[str], columns: pa.Schema) -> None:
     """Refuse lists and maps of which so many rows as DuckDB reads at once take too much memory."""
-    if not any(map(_has_list, columns.types)):
+    if not any(has_type(kind, _is_list) for kind in columns.types):
         return
     batches = (
         f"SELECT sum(num_values) * least(1, {_BATCH_ROWS} / any_value(row_group_num_rows)) AS num_values "
@@ -163,15 +166,8 @@ def _check_lists(connection: Any, paths: list[str], columns: pa.Schema) -> None:
         raise ValueError(f"{_BATCH_ROWS:,} rows or fewer have about {most:,.0f} values in lists")
 
 
-def _has_list(kind: pa.DataType) -> bool:
-    # A map is a list too.
-    is_list = pa.types.is_list(kind) or pa.types.is_map(kind)
-    return is_list or any(_has_list(kind.field(i).type) for i in range(kind.num_fields))
-
-
-def _has_time(kind: pa.DataType) -> bool:
-    inner = (kind.field(i).type for i in range(kind.num_fields)) if pa.types.is_nested(kind) else ()
-    return pa.types.is_temporal(kind) or any(map(_has_time, inner))
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_map(kind))
 
 
 def content_query(columns: pa.Schema, has_deleted: bool = False) -> str:

@@ -85,14 +85,12 @@ class Storage:
         chunks: list[list[Input]] = []
         size = 0
         for place, size_bytes in inputs:
-            full = (
-                size + size_bytes > self._ahead_bytes or len(chunks[-1]) == _AHEAD_FILES if chunks else True
-            )
-            if full or not self.is_local:
-                chunks.append([])
-                size = 0
-            chunks[-1].append((place, size_bytes))
             size += size_bytes
+            is_full = size > self._ahead_bytes or not chunks or len(chunks[-1]) == _AHEAD_FILES
+            if is_full or not self.is_local:
+                chunks.append([])
+                size = size_bytes
+            chunks[-1].append((place, size_bytes))
         if self.is_local and sum(size for _, size in inputs) < _TINY_BYTES * len(inputs):
             # A thread gains less than it takes to wait for Python's lock.
             for chunk in chunks:
@@ -174,11 +172,6 @@ class Storage:
         if not self.is_local:
             return _in_turn(work, items, sizes, _BINS, _BINS_BYTES)
         return (work(item) for item in items)
-
-
-def is_there(place: str, files: fs.FileSystem | None) -> bool:
-    """Return whether a file or folder is at a place."""
-    return Storage(files).exists(place)
 
 
 def _key(place: str) -> str:

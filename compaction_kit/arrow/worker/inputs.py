@@ -6,16 +6,15 @@ where they are stored so; texts that are far larger than their dictionaries are 
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from compaction_kit.arrow.worker.columns import Columns, Refused, all_leaves, fitted
 from compaction_kit.arrow.worker.files import Input, Storage
-from compaction_kit.arrow.worker.vectors import Numbered, Vector, live_rows, read_bitmaps, with_row_ids
+from compaction_kit.arrow.worker.vectors import Vector, deleted_rows, live_rows, read_vectors, with_row_ids
 
 # Files whose rows take no more are decoded at once, those of others in batches of about these bytes.
 DECODED_AT_ONCE, BATCH_BYTES = 128 << 20, 8 << 20
@@ -49,8 +48,6 @@ _CODECS = {
     "ZSTD": Codec("zstd", 3, "zstd.parquet"),
     "LZ4": Codec("lz4", None, "lz4raw.parquet"),
 }
-# pyarrow has no name for this one.
-_NAMELESS = {"UNKNOWN": "Hadoop-framed LZ4"}
 
 
 class TextsFound(Exception):
@@ -80,14 +77,13 @@ class FileReader:
         columns: Columns,
         storage: Storage,
         has_years: bool,
-        numbered: Mapping[str, Numbered],
+        vectors: Mapping[str, Sequence[Any]],
+        row_ids: Mapping[str, Mapping[str, int]],
     ):
-        """`has_years` says that the log's statistics show timestamps of the years 1 to 9999 alone.
-
-        `numbered` are files with a deletion vector or tracked rows, by their place.
-        """
+        """See `RewriteTask` for the last three."""
         self._columns, self._storage, self._has_years = columns, storage, has_years
-        self._numbered = numbered
+        self._vectors = {path: Vector(*vector) for path, vector in vectors.items()}
+        self._row_ids = row_ids
         self._wanted: list[str] = []
         self._leaves: list[_Leaf] = []
         # None for all of a file's columns.
@@ -105,17 +101,16 @@ class FileReader:
             TextsFound: Texts are far larger than their dictionaries, and don't stay in them.
             OSError, ArrowException: A file can't be read.
         """
-        numbered = {path: self._numbered[path] for path, _ in inputs if path in self._numbered}
-        vectors = {path: Vector(*vector) for path, (vector, _) in numbered.items() if vector}
-        bitmaps = read_bitmaps(vectors, self._storage) if vectors else {}
+        vectors = {path: self._vectors[path] for path, _ in inputs if path in self._vectors}
+        bitmaps = read_vectors(vectors, self._storage)
         for path, data in self._storage.loaded(inputs):
             try:
                 with self.opened(path, data) as file:
                     count = 0
-                    deleted = np.asarray(bitmaps[path].to_array(), np.int64) if path in bitmaps else None
+                    deleted = deleted_rows(bitmaps[path], vectors[path]) if path in vectors else None
                     for table in self._rows(path, data, file):
-                        if path in numbered and numbered[path][1]:
-                            table = with_row_ids(table, numbered[path][1], count)
+                        if path in self._row_ids:
+                            table = with_row_ids(table, self._row_ids[path], count)
                         count += len(table)
                         yield table if deleted is None else live_rows(table, deleted, count - len(table))
                     if count != file.metadata.num_rows:
@@ -134,25 +129,21 @@ class FileReader:
             Refused: It can't be rewritten faithfully.
         """
         file = self._open(path, data)
-        metadata = file.metadata
         # Also where another file has decided the output's: Spark may be unable to read this one.
-        codec = _codec_of(metadata)
-        footer, is_known = metadata.metadata or {}, True
-        if footer != self._footer:
-            is_known = False
-            sign = legacy_sign(footer)
-            if sign is not None:
-                raise Refused(f"a file has dates of the old calendar ({sign})")
-            if self._footer is None:
-                self.codec = codec
-            self._footer = footer
+        codec = _codec_of(file.metadata)
+        if self._footer is None:
+            self.codec = codec
         # Schemas in Parquet are compared without the names of structs.
-        if not (is_known and self._is_flat and file.schema.equals(self._schema)):
+        is_known = (file.metadata.metadata or {}) == self._footer and self._is_flat
+        if not (is_known and file.schema.equals(self._schema)):
             self._learn(file)
         return file
 
     def _learn(self, file: pq.ParquetFile) -> None:
-        """Look up the wanted columns of a file that may differ from the one before."""
+        """Check a file that may differ from the one before, and look up its wanted columns."""
+        self._footer = file.metadata.metadata or {}
+        if (sign := legacy_sign(self._footer)) is not None:
+            raise Refused(f"a file has dates of the old calendar ({sign})")
         names = file.schema_arrow.names
         self._wanted = self._columns.found_in(file.schema_arrow)
         self._selected = None if self._wanted == names else self._wanted
@@ -160,9 +151,7 @@ class FileReader:
         self._width = sum(leaf.width for leaf in self._leaves)
         leaves = list(map(file.schema.column, range(len(file.schema))))
         self._is_flat = [leaf.path for leaf in leaves] == names
-        old = [
-            leaves[leaf.number].path for leaf in self._leaves if leaves[leaf.number].physical_type == "INT96"
-        ]
+        old = [leaf.path for leaf in self._leaves if leaves[leaf.number].physical_type == "INT96"]
         if old and not self._has_years:
             raise Refused(
                 f"column {old[0]} is stored as INT96, which pyarrow reads right for the years 1 to 9999, "
@@ -282,7 +271,9 @@ def _codec_of(metadata: pq.FileMetaData) -> Codec:
         return _CODECS["SNAPPY"]
     name = metadata.row_group(0).column(0).compression
     if name not in _CODECS:
-        raise Refused(f"a file is compressed with {_NAMELESS.get(name, name)}, which pyarrow or Spark lacks")
+        # pyarrow has no name for that of older Sparks.
+        known = "Hadoop-framed LZ4" if name == "UNKNOWN" else name
+        raise Refused(f"a file is compressed with {known}, which pyarrow or Spark lacks")
     return _CODECS[name]
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from compaction_kit.arrow.worker.columns import Columns, all_leaves, fitted, with_constants
+from compaction_kit.arrow.worker.columns import Columns, all_leaves, fitted, has_type, with_constants
 from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.arrow.worker.inputs import Codec
 
@@ -38,12 +38,9 @@ class FloatsFound(Exception):
 
 
 def row_groups(tables: Iterator[pa.Table], columns: Columns, constants: list[pa.Array]) -> Iterator[pa.Table]:
-    """Collect rows until they make a row group, with the output's columns and types.
+    """Collect rows of files until they make a row group, with the output's columns and types.
 
-    Args:
-        tables: Rows with the table's columns that their file has.
-        columns: Of the output.
-        constants: The value of each of the output's last columns, as arrays of length 1.
+    `constants` are the values of the output's last columns, as arrays of length 1.
     """
     held: list[pa.Table] = []
     size = 0
@@ -78,21 +75,10 @@ def write_file(
     footer: Mapping[str, str],
     storage: Storage,
 ) -> int:
-    """Write row groups to a new file, as Spark does.
+    """Write row groups to a new file, as Spark does; returns the number of rows.
 
-    Args:
-        path: The file's place.
-        groups: The rows of each row group.
-        columns: Of the file.
-        codec: How to compress it.
-        floats: Leaf columns that get no statistics, and those that get no dictionary; those of the first row
-            group are added.
-        input_bytes: The bytes of the files that the rows are from: small outputs are written at once.
-        footer: The file's key-value metadata.
-        storage: Where the path is.
-
-    Returns:
-        The number of rows.
+    Columns of `floats` get no statistics, or no dictionary; those of the first row group are added to it.
+    `input_bytes` are those of the files that the rows are from, and `footer` is the key-value metadata.
 
     Raises:
         FloatsFound: A later row group has NaN in a column that gets statistics, or a zero in one that gets a
@@ -184,16 +170,12 @@ def zero_columns(table: pa.Table) -> set[str]:
 
 
 def _float_columns(table: pa.Table, is_wanted: Callable[[pa.Array], pa.Array]) -> set[str]:
-    floating = [field.name for field in table.schema if _has_floats(field.type)]
+    floating = [field.name for field in table.schema if has_type(field.type, pa.types.is_floating)]
     return {
         path
         for path, leaf in all_leaves(table.select(floating))
         if pa.types.is_floating(leaf.type) and pc.any(is_wanted(leaf)).as_py()
     }
-
-
-def _has_floats(kind: pa.DataType) -> bool:
-    return pa.types.is_floating(kind) or any(_has_floats(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def dictionary_columns(table: pa.Table) -> list[str]:

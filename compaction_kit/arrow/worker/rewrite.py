@@ -9,7 +9,6 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -21,7 +20,6 @@ from compaction_kit.arrow.worker.columns import Columns, Refused, has_constants
 from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.arrow.worker.inputs import FileReader, TextsFound
 from compaction_kit.arrow.worker.outputs import Bounds, FloatsFound, read_bounds, row_groups, write_file
-from compaction_kit.arrow.worker.vectors import Numbered
 
 # Row groups of at least these bytes are copied as they are: larger ones would gain little.
 WHOLE_BYTES = 8 << 20
@@ -35,6 +33,7 @@ class RewriteTask(NamedTuple):
         number: The bin's number.
         part: Which of the bin's parts it is.
         parts: How many the bin has.
+        joins: Whether the inputs are the outputs of all parts.
         inputs: Places, as `files` has them, with the bytes of each.
         output: What the output's place begins with. Each try of a task ends it differently, so that two of
             them never write to one file.
@@ -45,7 +44,9 @@ class RewriteTask(NamedTuple):
         by_id: Whether readers match columns by field id and not by name.
         has_years: Whether the log's statistics show that all timestamps are of the years 1 to 9999.
         footer: The output's key-value metadata.
-        numbered: Inputs with a deletion vector or tracked rows, by their place.
+        vectors: Deletion vectors, as tuples of `Vector`'s fields, by the input's place.
+        row_ids: For each input of a table that tracks rows, by its place: the columns for row ids and row
+            commit versions, with the id of the first row, and the version of rows that have none there.
         with_bounds: Whether to return the output's bounds, because the bin has deleted rows.
     """
 
@@ -60,8 +61,10 @@ class RewriteTask(NamedTuple):
     by_id: bool
     has_years: bool
     footer: dict[str, str]
-    numbered: Mapping[str, Numbered] = {}
+    vectors: Mapping[str, Sequence[Any]] = {}
+    row_ids: Mapping[str, Mapping[str, int]] = {}
     with_bounds: bool = False
+    joins: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -93,15 +96,11 @@ class RewriteOutput(NamedTuple):
 def rewrite_bins(
     tasks: Iterable[tuple[Any, ...]], report: Callable[[RewriteTask], None], files: FileSystem | None = None
 ) -> Iterator[tuple[Any, ...]]:
-    """Rewrite the tasks of one table, and yield their outputs in turn.
+    """Rewrite the tasks of one table, and yield their outputs in turn; none after the lease has ended.
 
-    Args:
-        tasks: At least one, as tuples of `RewriteTask`'s fields.
-        report: Called with each one that is done.
-        files: Of the table, if they aren't on a local disk.
-
-    Returns:
-        Tuples of `RewriteOutput`'s fields; none after the lease has ended.
+    Tasks and outputs are tuples of the fields of `RewriteTask` and `RewriteOutput`, because the driver's
+    classes may be unknown here. `report` is called with each task that is done; `files` is the file system
+    of a table that isn't on a local disk.
     """
     spare_modules()
     found = list(itertools.starmap(RewriteTask, tasks))
@@ -112,7 +111,7 @@ def rewrite_bins(
         # The run was cancelled, or another try of the task was the quicker.
         if _has_ended(task, storage):
             return None
-        outputs.append(_output_of(task, storage, partial(rewrite, task, storage, columns)))
+        outputs.append(_output_of(task, storage, columns))
         return outputs[-1]
 
     try:
@@ -129,12 +128,6 @@ def rewrite_bins(
             for output in outputs:
                 if output.path:
                     storage.delete(output.path)
-
-
-def join_parts(bins: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """Make one file of the parts of each bin, given as tasks whose inputs are the parts, which stay."""
-    for task in itertools.starmap(RewriteTask, bins):
-        yield tuple(_output_of(task, Storage(), partial(_join, task)))
 
 
 def spare_modules() -> None:
@@ -156,12 +149,12 @@ def _has_ended(task: RewriteTask, storage: Storage) -> bool:
         return False
 
 
-def _output_of(task: RewriteTask, storage: Storage, work: Callable[[], tuple[str, int]]) -> RewriteOutput:
+def _output_of(task: RewriteTask, storage: Storage, columns: Columns) -> RewriteOutput:
     """Return errors in the output: if one were raised, Spark would lose other outputs and try again."""
     start = time.time()
     done = RewriteOutput(task.number, task.part)
     try:
-        path, num_rows = work()
+        path, num_rows = (_join if task.joins else rewrite)(task, storage, columns)
         storage.finish(path, task.inputs[0][0])
         size_bytes, modified = storage.status(path)
         done = done._replace(path=path, num_rows=num_rows, size_bytes=size_bytes, modification_time=modified)
@@ -202,13 +195,13 @@ def _columns(task: RewriteTask) -> Columns:
     return Columns(pa.ipc.read_schema(pa.py_buffer(task.schema)), task.by_id, task.constants)
 
 
-def _join(task: RewriteTask) -> tuple[str, int]:
+def _join(task: RewriteTask, storage: Storage, columns: Columns) -> tuple[str, int]:
     parts = [path for path, _ in task.inputs]
     path = _unique(task.output, parts[0].rpartition(_STEM)[2])
     # One may have the row groups of a writer that lays out columns in another way than ours.
     with contextlib.suppress(CannotConcatenate):
         return path, concatenate(parts, path, task.footer)
-    return rewrite(task)
+    return rewrite(task, storage, columns)
 
 
 def rewrite(
@@ -216,22 +209,16 @@ def rewrite(
 ) -> tuple[str, int]:
     """Write a task's rows to one file, in their order, compressed as the first input is.
 
-    Args:
-        task: What to rewrite.
-        storage: Of its files, if they aren't on a local disk.
-        columns: Of its table, if they are known from another task.
-
-    Returns:
-        The file's place, and the number of rows.
+    `storage` and `columns` are those of its table. Returns the file's place, and the number of rows.
 
     Raises:
         Refused: A file can't be rewritten faithfully.
     """
     storage, columns = storage or Storage(), columns or _columns(task)
     constants = [pa.array([value], columns.output.field(name).type) for name, value in task.constants.items()]
-    reader = FileReader(columns, storage, task.has_years, task.numbered)
+    reader = FileReader(columns, storage, task.has_years, task.vectors, task.row_ids)
     paths = [path for path, _ in task.inputs]
-    may_copy = storage.is_local and len(task.numbered) < len(paths)
+    may_copy = storage.is_local and not task.row_ids and len(task.vectors) < len(paths)
     if may_copy and min(size for _, size in task.inputs) >= WHOLE_BYTES:
         # What can't be copied can be decoded.
         with contextlib.suppress(CannotConcatenate):
@@ -263,7 +250,7 @@ def rewrite(
             # So are the types of columns.
             storage.delete(output)
             columns = columns.leaving(found.columns)
-            reader = FileReader(columns, storage, task.has_years, task.numbered)
+            reader = FileReader(columns, storage, task.has_years, task.vectors, task.row_ids)
         except BaseException:
             storage.delete(output)
             raise
@@ -274,7 +261,7 @@ def _copied(task: RewriteTask, storage: Storage, columns: Columns, suffix: str) 
     paths, own = [], []
     try:
         for path, size in task.inputs:
-            if path in task.numbered:
+            if path in task.vectors:
                 path, _ = rewrite(task._replace(inputs=[(path, size)]), storage, columns)
                 own.append(path)
             storage.check(path)

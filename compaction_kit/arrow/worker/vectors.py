@@ -3,14 +3,16 @@
 Protocol, "Deletion Vector Format" and "Row Tracking".
 """
 
+import struct
 import zlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compaction_kit.arrow.worker.bitmaps import numbers_in
 from compaction_kit.arrow.worker.columns import Refused
 from compaction_kit.arrow.worker.files import Storage
 
@@ -27,33 +29,6 @@ class Vector(NamedTuple):
     offset: int
     size_bytes: int
     cardinality: int
-
-
-# What goes by the numbers of a file's rows: its deletion vector, as a plain tuple, and if rows are tracked
-# the columns for row ids and row commit versions, with the id of the first row, and the version of others.
-Numbered = tuple[tuple[Any, ...] | None, Mapping[str, int]]
-
-
-def read_bitmaps(vectors: Mapping[str, Vector], storage: Storage) -> dict[str, Any]:
-    """Return deletion vectors as bitmaps of pyroaring, by the place of the data file.
-
-    Raises:
-        Refused: pyroaring isn't installed here, or a vector has another format.
-        OSError: A vector can't be read, or is damaged.
-    """
-    try:
-        from pyroaring import BitMap64
-    except ImportError as error:
-        raise Refused(f"a file has a deletion vector, and executors can't read it ({error})") from error
-    bitmaps = {}
-    for place, data in read_vectors(vectors, storage).items():
-        try:
-            bitmaps[place] = BitMap64.deserialize(data)
-        except ValueError as error:
-            raise OSError(f"the deletion vector of {place} is damaged: {error}") from error
-        if len(bitmaps[place]) != vectors[place].cardinality:
-            raise OSError(f"the deletion vector of {place} deletes more or fewer rows than the log says")
-    return bitmaps
 
 
 def read_vectors(vectors: Mapping[str, Vector], storage: Storage) -> dict[str, bytes]:
@@ -74,6 +49,17 @@ def read_vectors(vectors: Mapping[str, Vector], storage: Storage) -> dict[str, b
     if any(not data.startswith(_MAGIC) for data in found.values()):
         raise Refused("a file has a deletion vector of an unknown format")
     return {place: data[len(_MAGIC) :] for place, data in found.items()}
+
+
+def deleted_rows(bitmap: bytes, vector: Vector) -> np.ndarray:
+    """Return the numbers of the rows that a vector deletes, int64, ascending; OSError if it is damaged."""
+    try:
+        numbers = numbers_in(bitmap)
+    except (ValueError, struct.error) as error:
+        raise OSError(f"a deletion vector is damaged: {error}") from error
+    if len(numbers) != vector.cardinality:
+        raise OSError("a deletion vector deletes more or fewer rows than the log says")
+    return numbers
 
 
 def live_rows(rows: pa.Table, deleted: np.ndarray, start: int) -> pa.Table:

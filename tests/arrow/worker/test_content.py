@@ -3,6 +3,7 @@
 import datetime
 import math
 import struct
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable
@@ -156,7 +157,9 @@ def by_duckdb(schema: pa.Schema, *sides: list[Path]) -> list[Content]:
 
 
 @pytest.mark.parametrize("kind", ["inline", "stored"])
-def test_deleted_rows_do_not_count_and_no_others_are_left_out(tmp_path: Path, kind: str) -> None:
+def test_deleted_rows_do_not_count_and_no_others_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     """Also of two files that are read together, of which one has no vector."""
     schema = pa.schema([("row", pa.int64()), ("path", pa.string())])
     rows = [(i, f"text {i}") for i in range(5_000)]
@@ -165,7 +168,8 @@ def test_deleted_rows_do_not_count_and_no_others_are_left_out(tmp_path: Path, ki
     found = handmade.inline_bitmap(*bitmap)
     if kind == "stored":
         (found,) = handmade.stored_vectors(tmp_path, [bitmap])
-    vector = tuple(found_vector(found, LocalStore(str(tmp_path))))
+    vector = found_vector(found, LocalStore(str(tmp_path)))
+    assert vector is not None
     whole = write(tmp_path / "whole.parquet", schema, rows, row_group_size=1_000)
     other = write(tmp_path / "other.parquet", schema, rows[:10])
     live = write(tmp_path / "live.parquet", schema, [row for row in rows if row[0] not in deleted])
@@ -182,6 +186,9 @@ def test_deleted_rows_do_not_count_and_no_others_are_left_out(tmp_path: Path, ki
     assert read((whole, None), (other, vector)) != expected
     wrong = (*vector[:-1], 4)
     assert "deletes more or fewer rows than the log says" in read((whole, wrong)).failure
+    monkeypatch.setitem(sys.modules, "pyroaring", None)
+    assert "pyroaring" in read((whole, vector)).failure
+    assert not read((whole, None)).failure
 
 
 def is_same(schema: pa.Schema, one: list[Path], other: list[Path]) -> bool:

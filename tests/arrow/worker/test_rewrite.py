@@ -15,15 +15,7 @@ import pytest
 from pyspark import cloudpickle
 
 from compaction_kit.arrow import concat, worker
-from compaction_kit.arrow.worker import (
-    RewriteOutput,
-    RewriteTask,
-    files,
-    inputs,
-    join_parts,
-    outputs,
-    rewrite_bins,
-)
+from compaction_kit.arrow.worker import RewriteOutput, RewriteTask, files, inputs, outputs, rewrite_bins
 from compaction_kit.arrow.worker import rewrite as rewriting
 from compaction_kit.arrow.worker.checksums import write_checksums
 from compaction_kit.arrow.worker.columns import Columns, Refused
@@ -83,8 +75,9 @@ def results_of(*of: RewriteTask) -> list[RewriteOutput]:
 
 
 def joined(share: RewriteTask, parts: list[RewriteOutput]) -> RewriteOutput:
-    (done,) = join_parts([tuple(share._replace(inputs=[(part.path, part.size_bytes) for part in parts]))])
-    return RewriteOutput(*done)
+    inputs = [(part.path, part.size_bytes) for part in parts]
+    (done,) = results_of(share._replace(inputs=inputs, joins=True))
+    return done
 
 
 def test_every_type_comes_out_as_it_went_in(tmp_path: Path) -> None:
@@ -204,9 +197,8 @@ def test_the_rows_of_a_batch_go_by_their_bytes(tmp_path: Path, monkeypatch: pyte
     # Runs of one number: some bytes in the file, and 10 KiB a row in memory.
     values, offsets = pa.repeat(7, 1_280 * 5_000), pa.array(range(0, 1_280 * 5_001, 1_280), pa.int32())
     pq.write_table(pa.table([pa.ListArray.from_arrays(offsets, values).cast(schema.types[0])], schema), path)
-    batches = list(
-        inputs.FileReader(Columns(schema, by_id=False), files.Storage(), True, {}).tables([(path, 5 << 20)])
-    )
+    reader = inputs.FileReader(Columns(schema, by_id=False), files.Storage(), True, {}, {})
+    batches = list(reader.tables([(path, 5 << 20)]))
     assert sum(map(len, batches)) == 5_000
     assert max(batch.nbytes for batch in batches) <= 1.1 * (1 << 20)
 
@@ -434,7 +426,7 @@ def test_executors_need_not_have_this_package(tmp_path: Path) -> None:
     def work() -> list[tuple[Any, ...]]:
         written = [RewriteOutput(*one) for one in rewrite_bins(map(tuple, parts), lambda _: None)]
         inputs = [(one.path, one.size_bytes) for one in written]
-        (done,) = join_parts([tuple(parts[0]._replace(inputs=inputs))])
+        (done,) = rewrite_bins([tuple(parts[0]._replace(inputs=inputs, joins=True))], lambda _: None)
         return [(one.num_rows, one.refusal, one.failure) for one in (*written, RewriteOutput(*done))]
 
     (tmp_path / "task").write_bytes(cloudpickle.dumps(work))  # type: ignore[no-untyped-call]

@@ -1,6 +1,5 @@
 """Deletion vectors are read with all their checks, and rows are left out by their numbers."""
 
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -14,9 +13,7 @@ from pyroaring import BitMap64
 
 from compaction_kit.arrow.vectors import found_vector
 from compaction_kit.arrow.worker import RewriteTask, rewrite
-from compaction_kit.arrow.worker.files import Storage
-from compaction_kit.arrow.worker.rewrite import rewrite as rewrite_task
-from compaction_kit.arrow.worker.vectors import Numbered, Vector, live_rows, read_bitmaps
+from compaction_kit.arrow.worker.vectors import Vector, deleted_rows, live_rows
 from compaction_kit.storage import LocalStore
 from tests import handmade
 from tests.arrow.worker.test_rewrite import results_of, task_of
@@ -27,15 +24,13 @@ TABLES = [pa.table({"a": range(i, i + 20_000)}) for i in (0, 50_000, 90_000)]
 def vector_of(folder: Path, rows: list[int], kind: str = "u") -> Vector:
     bitmap = BitMap64(rows).serialize(), len(rows)
     found = handmade.inline_bitmap(*bitmap) if kind == "i" else handmade.stored_vectors(folder, [bitmap])[0]
-    return found_vector(found, LocalStore(str(folder)))
+    return Vector(*found_vector(found, LocalStore(str(folder))) or ())
 
 
 def marked(folder: Path, rows: Mapping[int, list[int]], kind: str = "u", **options: object) -> RewriteTask:
     task = task_of(folder, TABLES, **options)
-    vectors: dict[str, Numbered] = {
-        task.inputs[i][0]: (tuple(vector_of(folder, deleted, kind)), {}) for i, deleted in rows.items()
-    }
-    return task._replace(numbered=vectors, with_bounds=True)
+    vectors = {task.inputs[i][0]: tuple(vector_of(folder, deleted, kind)) for i, deleted in rows.items()}
+    return task._replace(vectors=vectors, with_bounds=True)
 
 
 def expected(rows: Mapping[int, list[int]]) -> list[int]:
@@ -92,23 +87,16 @@ def test_a_damaged_vector_is_a_failure(tmp_path: Path, damage: str) -> None:
 def test_a_vector_of_other_rows_than_the_log_says_is_a_failure(tmp_path: Path) -> None:
     (done,) = results_of(marked(tmp_path, {0: [1, 20_000]}))
     assert "has 20000 rows, and its deletion vector deletes others" in str(done.failure)
-    vector = vector_of(tmp_path, [1, 2])._replace(cardinality=3)
-    with pytest.raises(OSError, match="the deletion vector of x deletes more or fewer rows than the log"):
-        read_bitmaps({"x": vector}, Storage())
-    cut = vector_of(tmp_path, [1, 2], "i")
-    with pytest.raises(OSError, match="the deletion vector of x is damaged: "):
-        read_bitmaps({"x": cut._replace(inline=cut.inline[:-1])}, Storage())
+    vector, bitmap = vector_of(tmp_path, [1, 2]), BitMap64([1, 2]).serialize()
+    with pytest.raises(OSError, match="a deletion vector deletes more or fewer rows than the log"):
+        deleted_rows(bitmap, vector._replace(cardinality=3))
+    for size in range(len(bitmap)):
+        with pytest.raises(OSError, match=r"a deletion vector (is damaged: |deletes more or fewer rows)"):
+            deleted_rows(bitmap[:size], vector)
 
 
-def test_what_cannot_be_read_here_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vector_of_an_unknown_format_is_refused(tmp_path: Path) -> None:
     task = marked(tmp_path, {0: [1]}, "i")
-    ((place, (vector, _)),) = task.numbered.items()
-    assert vector is not None
-    odd = Vector(*vector)._replace(inline=b"?")
-    (done,) = results_of(task._replace(numbered={place: (tuple(odd), {})}))
+    ((place, vector),) = task.vectors.items()
+    (done,) = results_of(task._replace(vectors={place: tuple(Vector(*vector)._replace(inline=b"?"))}))
     assert (done.refusal, done.path) == ("a file has a deletion vector of an unknown format", "")
-    monkeypatch.setitem(sys.modules, "pyroaring", None)
-    (done,) = results_of(task)
-    assert "a file has a deletion vector, and executors can't read it (" in str(done.refusal)
-    # Files without one are rewritten all the same.
-    assert rewrite_task(task._replace(numbered={}))[1] == 60_000
