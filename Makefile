@@ -90,8 +90,7 @@ BOOK = $(BIN)/python -m sphinx -W --keep-going -q -d .book/doctrees
 QUICK_JVM := JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC \
 	-XX:InitialRAMPercentage=5 -XX:NewRatio=1 -XX:MetaspaceSize=300m"
 
-# Three processes for two cores: each waits for its JVM, its browser or a disk a quarter of the time.
-PYTEST = $(QUICK_JVM) $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+PYTEST = $(QUICK_JVM) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # pyproject.toml pins these, for each pair; py4j is pinned by pyspark.
 PAIRED := pyspark delta-spark py4j

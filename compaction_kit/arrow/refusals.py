@@ -4,6 +4,7 @@ import importlib
 import pickle
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from pyspark.sql import SparkSession
 from compaction_kit.arrow import concat, worker
 from compaction_kit.arrow.vectors import is_far, tracking_columns
 from compaction_kit.arrow.worker.columns import FIELD_ID
-from compaction_kit.arrow.worker.files import Storage
+from compaction_kit.arrow.worker.files import is_there
 from compaction_kit.compat import has_jvm, writes_partition_columns
 from compaction_kit.errors import UnsupportedTableError, reason_of
 from compaction_kit.log.paths import is_remote, is_unreadable, places
@@ -84,7 +85,7 @@ def refuse_executors(spark: SparkSession, store: Store) -> str | None:
         return None
     place, files = store.place(), store.filesystem
     # As bytes, because without pyarrow it can't be loaded.
-    reach = cloudpickle.dumps(lambda: Storage(files).exists(place))  # type: ignore[no-untyped-call]
+    reach = cloudpickle.dumps(partial(is_there, place, files))  # type: ignore[no-untyped-call]
 
     def look(_: Iterable[int]) -> list[str]:
         try:

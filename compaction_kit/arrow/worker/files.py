@@ -174,6 +174,11 @@ class Storage:
         return (work(item) for item in items)
 
 
+def is_there(place: str, files: fs.FileSystem | None) -> bool:
+    """Return whether a file or folder is at a place."""
+    return Storage(files).exists(place)
+
+
 def _key(place: str) -> str:
     """Return pyarrow's name of a file: s3a://bucket/a and abfss://container@account/a lose the scheme."""
     _, _, rest = place.partition("://")
