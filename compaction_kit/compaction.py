@@ -50,7 +50,7 @@ class CompactionPlan(BinPlan):
     def warnings(self) -> tuple[str, ...]:
         """What to know before the plan is run, a sentence each; also in `explain()`."""
         sentences, limits = list[str](), self.thresholds
-        lower, upper = limits.min_file_size, limits.output_file_size or limits.max_file_size
+        lower, upper = limits.min_file_size, limits.target_file_size
         if lower > upper and not self.sorts_rows:
             sentences.append(
                 f"The minimum file size of {format_size(lower)} is above the target file size of "
@@ -205,7 +205,7 @@ class CompactionPlan(BinPlan):
             self.source.sizes,
             self.sizes_after,
             min_file_size=None if self.clustered_by or self.is_purge else self.thresholds.min_file_size,
-            max_file_size=self.thresholds.output_file_size or self.thresholds.max_file_size,
+            max_file_size=self.thresholds.target_file_size,
             largest=self.planner.largest_bin,
             former=None if former is None else former.sizes_after,
             figure=figure,

@@ -125,7 +125,7 @@ class Planner:
             return self.packer(SIZE).pack(everything, _UNLIMITED, keep_lone=True)
         capacity = thresholds.max_file_size
         if order != SIZE:
-            capacity = max((thresholds.output_file_size or capacity) - self.model.overhead, 1)
+            capacity = max(thresholds.target_file_size - self.model.overhead, 1)
         small, deleted = candidates(self.files, thresholds)
         return self.packer(order).pack(small | deleted, capacity)
 

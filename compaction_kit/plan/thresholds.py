@@ -44,6 +44,11 @@ class Thresholds:
     max_records_per_file: int = 0
     output_file_size: int | None = None
 
+    @property
+    def target_file_size(self) -> int:
+        """The size that was asked for: that of new files, or of a bin."""
+        return self.output_file_size or self.max_file_size
+
 
 @dataclass(frozen=True)
 class CubeSizes:

@@ -272,7 +272,7 @@ def plan_code(state: WorkbenchState) -> str:
         if output is None or least != output // 2:
             given["min_file_size"] = _as_text(least)
         name = "max_file_size" if output is None else "output_file_size"
-        given[name] = _as_text(output or plan.thresholds.max_file_size)
+        given[name] = _as_text(plan.thresholds.target_file_size)
     given |= {"order": None if state.order == SIZE else state.order, "budget": state.budget or None}
     made = parts.call("table.plan_compaction", **given, full=state.full or None)
     return f"table = ck.open_table({state.name!r})\nplan = {made}"

@@ -47,6 +47,17 @@ def stop_at(step: str, error: type[BaseException]) -> Callable[[Progress], None]
     return report
 
 
+on_partitions_and_cubes = pytest.mark.parametrize(
+    ("strategy", "many_bins"),
+    [
+        ("optimize", "partitions"),
+        ("arrow", "partitions"),
+        pytest.param("optimize", "cubes", marks=pytest.mark.nightly),
+    ],
+    indirect=["many_bins"],
+)
+
+
 @pytest.fixture
 def many_bins(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """6 bins of 3 files, which is time enough between the first one and the commit.
@@ -134,15 +145,7 @@ def test_a_run_can_be_cancelled_until_it_commits(
     assert data_files(changed) == files
 
 
-@pytest.mark.parametrize(
-    ("strategy", "many_bins"),
-    [
-        ("optimize", "partitions"),
-        ("arrow", "partitions"),
-        pytest.param("optimize", "cubes", marks=pytest.mark.nightly),
-    ],
-    indirect=["many_bins"],
-)
+@on_partitions_and_cubes
 def test_a_cancelled_run_changes_nothing(
     spark: SparkSession, many_bins: Path, confs: SetConf, strategy: str
 ) -> None:
@@ -193,15 +196,7 @@ def test_runs_cancelled_at_any_moment_leave_no_new_file(
         assert folders.listing(folder).keys() == before
 
 
-@pytest.mark.parametrize(
-    ("strategy", "many_bins"),
-    [
-        ("optimize", "partitions"),
-        ("arrow", "partitions"),
-        pytest.param("optimize", "cubes", marks=pytest.mark.nightly),
-    ],
-    indirect=["many_bins"],
-)
+@on_partitions_and_cubes
 def test_what_another_writer_removes_is_left_out_and_the_rest_is_done(
     spark: SparkSession, many_bins: Path, strategy: str
 ) -> None:

@@ -22,8 +22,8 @@ def shaped(partitions: int, files: int, rows: int, skew: float) -> Make:
 
 
 # A table that shrinks 3.9 times, one that hardly shrinks, then more of both.
-SHAPES = [(shaped(1, 500, 20, 0), "64 KiB"), (shaped(4, 50, 300, 0.5), "64 KiB")]
-MORE = [
+BY_DAY = [(shaped(1, 500, 20, 0), "64 KiB"), (shaped(4, 50, 300, 0.5), "64 KiB")]
+BY_NIGHT = [
     (shaped(1, 200, 50, 0), "24 KiB"),
     (shaped(1, 200, 50, 0), "64 KiB"),
     (shaped(3, 60, 500, 1.0), "64 KiB"),
@@ -47,7 +47,9 @@ def compact_twice(folder: Path, size: str) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("make", "size"), SHAPES)
+@pytest.mark.parametrize(
+    ("make", "size"), [*BY_DAY, *(pytest.param(*shape, marks=pytest.mark.nightly) for shape in BY_NIGHT)]
+)
 def test_a_second_plan_finds_nothing_to_do(make: Make, size: str, tmp_path: Path) -> None:
     make(tmp_path / "table")
     compact_twice(tmp_path / "table", size)
@@ -55,16 +57,8 @@ def test_a_second_plan_finds_nothing_to_do(make: Make, size: str, tmp_path: Path
 
 @pytest.mark.spark
 @pytest.mark.nightly
-@pytest.mark.parametrize(("make", "size"), MORE)
-def test_nor_on_other_shapes(make: Make, size: str, tmp_path: Path) -> None:
-    make(tmp_path / "table")
-    compact_twice(tmp_path / "table", size)
-
-
-@pytest.mark.spark
-@pytest.mark.nightly
 @pytest.mark.parametrize("size", ["1 MiB", "256 KiB", "100 KiB"])
-def test_nor_on_the_flights(copy_of: CopyOf, flights: Path, size: str) -> None:
+def test_a_second_plan_finds_nothing_to_do_on_the_flights(copy_of: CopyOf, flights: Path, size: str) -> None:
     compact_twice(copy_of(flights), size)
 
 
