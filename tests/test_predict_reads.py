@@ -58,7 +58,14 @@ def predicted(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("order", "layout"), [("size", "OPTIMIZE"), ("ingest", "ingestion"), ("id", "id")])
+@pytest.mark.parametrize(
+    ("order", "layout"),
+    [
+        ("size", "OPTIMIZE"),
+        pytest.param("ingest", "ingestion", marks=pytest.mark.nightly),
+        pytest.param("id", "id", marks=pytest.mark.nightly),
+    ],
+)
 def test_each_layout_opens_as_many_files_as_predicted(
     spark: SparkSession,
     shaped: Path,
@@ -93,6 +100,7 @@ def test_a_plan_within_a_budget_is_a_layout_of_its_own_and_a_column_of_the_plan_
     assert prediction.facts()["now"] == "1 of 24 files, 2.6 KiB"
 
 
+@pytest.mark.nightly
 def test_mapped_columns_and_encoded_names_are_counted(spark: SparkSession, tmp_path: Path) -> None:
     spark.sql(
         f"CREATE TABLE delta.`{tmp_path / 't'}` (k STRING, id INT) USING delta PARTITIONED BY (k) "

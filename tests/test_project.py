@@ -69,6 +69,7 @@ def test_ci_runs_what_the_readme_tells_to_run() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_table_of_what_works_where_is_what_tests_show() -> None:
     done = subprocess.run(
         [sys.executable, "docs/works.py"], cwd=ROOT, capture_output=True, text=True, check=False

@@ -229,6 +229,7 @@ def wait(condition: Callable[[], bool], seconds: float = 60) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_optimize_runs_as_chosen_and_its_timeline_is_shown(spark: SparkSession, tmp_path: Path) -> None:
     ran = []
 

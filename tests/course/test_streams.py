@@ -65,6 +65,7 @@ def test_compaction_in_the_midst_of_a_stream_delivers_each_row_once(stories: Sto
     assert story.finding == f"{strategy}: all 80 rows delivered once"
 
 
+@pytest.mark.nightly
 def test_appends_with_data_change_are_delivered_and_one_without_never(
     stories: Stories,
 ) -> None:
@@ -76,6 +77,7 @@ def test_appends_with_data_change_are_delivered_and_one_without_never(
     assert set(story.ids_written) - set(story.ids_delivered) == set(range(1_000, 1_010))
 
 
+@pytest.mark.nightly
 def test_an_ordinary_overwrite_ends_the_stream(stories: Stories) -> None:
     story = stories["overwrite"]
     assert story.error is not None
@@ -145,6 +147,7 @@ def feed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
     ids=["neither", "optimized writes", "auto compaction"],
 )
+@pytest.mark.nightly
 def test_the_tables_own_cures_work_on_a_stream(
     spark: SparkSession,
     feed: Path,

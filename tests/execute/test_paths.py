@@ -110,6 +110,7 @@ def check_compaction(spark: SparkSession, world: World, strategy: str) -> None:
 @pytest.mark.parametrize(
     "strategy", ["arrow", *(pytest.param(s, marks=pytest.mark.nightly) for s in ("optimize", "rewrite"))]
 )
+@pytest.mark.nightly
 def test_paths_out_of_the_table_and_back_are_compacted_into_it(
     spark: SparkSession, tmp_path: Path, strategy: str
 ) -> None:

@@ -147,6 +147,7 @@ def test_where_that_would_undo_more_the_comparison_is_done_after_all(
     assert open_table(changed).version == 6
 
 
+@pytest.mark.nightly
 def test_outputs_that_can_not_be_read_are_undone(spark: SparkSession, changed: Path) -> None:
     before, paths = data_files(changed), paths_of(changed)
 
@@ -222,6 +223,7 @@ def test_what_another_writer_commits_as_a_run_is_undone_is_brought_back(
 
 
 @pytest.mark.works("local disk", "proof")
+@pytest.mark.nightly
 def test_batches_of_optimize_are_compared_though_the_run_is_cancelled(
     spark: SparkSession, changed: Path
 ) -> None:

@@ -124,7 +124,8 @@ def test_what_a_purge_has_no_use_for_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [2, pytest.param(8, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("seed", [2, 8])
+@pytest.mark.nightly
 def test_random_dropped_columns_are_purged_as_planned(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     purge_evolved_table(spark, tmp_path / "table", seed, 4)
 

@@ -144,6 +144,7 @@ def test_only_the_partitions_that_have_bins_are_touched_and_there_all_files(
 
 
 @pytest.mark.parametrize("partitions", [pytest.param(0, marks=pytest.mark.nightly), 3])
+@pytest.mark.nightly
 def test_outputs_stay_near_the_target_size(spark: SparkSession, tmp_path: Path, partitions: int) -> None:
     folder = shaped_table(tmp_path / "t", partitions=partitions, files=15, rows=2_000, skew=1.0, commits=3)
     table = open_table(folder)
@@ -168,6 +169,7 @@ def test_rows_appended_a_moment_before_it_begins_survive_and_are_told_of(
     assert rows_of(spark, flat) == sorted(f'{{"id":{i}}}' for i in range(70))
 
 
+@pytest.mark.nightly
 def test_what_the_session_has_cached_is_not_what_is_written(spark: SparkSession, flat: Path) -> None:
     cached = spark.read.format("delta").load(str(flat)).cache()
     try:

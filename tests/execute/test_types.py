@@ -161,7 +161,7 @@ def rows_of(spark: SparkSession, table: Path) -> list[str]:
     return [str(row) for row in rows]
 
 
-@layouts(*(mapping for mapping, _ in LAYOUTS))
+@layouts("none", "name")
 def test_the_rows_are_the_same_by_arrow(
     spark: SparkSession, typed: Path, rows: list[str], compacted: Callable[[str], Compacted]
 ) -> None:
@@ -196,6 +196,7 @@ def assert_rows_are_the_same(
 
 @since_spark("4.1")
 @layouts("name")
+@pytest.mark.nightly
 def test_rewritten_rows_are_the_same_with_deletion_vectors_and_variants(
     spark: SparkSession, typed: Path, tmp_path: Path
 ) -> None:
@@ -239,7 +240,7 @@ CONDITIONS = (
 )
 
 
-@layouts("id")
+@layouts("name")
 def test_readers_that_skip_by_merged_stats_miss_no_row(
     spark: SparkSession, typed: Path, compacted: Callable[[str], Compacted]
 ) -> None:

@@ -160,6 +160,7 @@ def widened(before: str, after: str) -> handmade.Action:
 
 @since_delta("4.0")
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_a_type_change_that_delta_refuses_is_refused_at_planning_and_its_version_called_unsupported(
     tmp_path: Path, spark: SparkSession
 ) -> None:

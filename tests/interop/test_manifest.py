@@ -162,6 +162,7 @@ def test_odd_and_null_partitions_are_listed_and_read_as_delta_does(
 
 @pytest.mark.spark
 @pytest.mark.works("local disk", "manifests")
+@pytest.mark.nightly
 def test_a_manifest_between_two_batches_is_outdated_until_delta_keeps_it(
     spark: SparkSession, changed: Path
 ) -> None:

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 Answer = list[dict[str, Any]]
 
 
-@pytest.fixture(scope="module", params=["classic", "v2"])
+@pytest.fixture(scope="module", params=["classic", pytest.param("v2", marks=pytest.mark.nightly)])
 def whole(
     request: pytest.FixtureRequest,
     spark: SparkSession,

@@ -93,7 +93,7 @@ def test_a_new_session_compacts_after_each_commit(spark: SparkSession, tmp_path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.nightly)])
 def test_random_streams_are_compacted_as_replayed(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     write_and_compare(spark, tmp_path / "table", seed, 6)
 

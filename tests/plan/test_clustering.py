@@ -130,6 +130,7 @@ def test_new_rows_make_optimize_rewrite_every_cube_that_is_not_complete(
     assert open_table(tmp_path, spark).plan_compaction().num_files_removed == 2
 
 
+@pytest.mark.nightly
 def test_files_of_other_columns_wait_for_full(spark: SparkSession, tmp_path: Path) -> None:
     create(spark, tmp_path)
     append(spark, tmp_path, 100)

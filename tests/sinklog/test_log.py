@@ -26,6 +26,7 @@ def streamed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> S
     return stream
 
 
+@pytest.mark.nightly
 def test_by_default_26_batches_leave_every_file_and_two_compactions(streamed: Stream) -> None:
     for kind, folder in streamed.folders.items():
         log = ck.sink_log(folder)
