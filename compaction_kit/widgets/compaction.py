@@ -217,16 +217,17 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
         "Why these files": Text("text", "why", why),
     }
     error = Text("error", "where-error", lambda: state.input_error)
-    controls = w.VBox([smaller, target, by_output, where, order, budget, full, error, *below]).add_class(
-        "ck-controls"
-    )
-    # Boxes keep their size while what they hold is drawn again, or is hidden.
+    controls = [target, by_output, full, smaller, where, order, budget, *below]
+    # Boxes keep their size while what they hold is drawn again, or is hidden: no text moves a field.
     places = [
-        w.Box([FigureView("ck-plan-figure", sizes)]).add_class("ck-place"),
+        w.VBox(controls).add_class("ck-controls"),
+        w.VBox([target.error, smaller.error, error, FigureView("ck-plan-figure", sizes)]).add_class(
+            "ck-place"
+        ),
         w.Box([Text("text", "plan", sentence)]).add_class("ck-says"),
     ]
     return Part(
-        w.HBox([controls, w.VBox(places).add_class("ck-beside")]),
+        w.Box(places).add_class("ck-planning"),
         fold(lambda: True, **folded),
         on=[state],
         title="Plan",

@@ -23,10 +23,12 @@ from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder, local_path
 from compaction_kit.surveys import find_tables
 from compaction_kit.table import Table, open_table
-from compaction_kit.text import GIB, format_count, format_size
+from compaction_kit.text import GIB, format_count, format_size, shortened
 from compaction_kit.verdict import Verdict
 from compaction_kit.widgets.job import Job, Lookup, Watched, attempt, sentence_of
 from compaction_kit.widgets.opened import Inputs, Opened
+
+_LONGEST_WHERE = 40
 
 
 class WorkbenchState(Watched):
@@ -255,7 +257,7 @@ class WorkbenchState(Watched):
                 return
             files = read.files
             if files is not None and files is not self.files:
-                scope = f" where {read.where}" if read.where else ""
+                scope = f" where {shortened(read.where, _LONGEST_WHERE)}" if read.where else ""
                 partitions = format_count(files.stats().num_partitions, "partition")
                 about = f"version {files.version} · {format_count(files.num_files, 'file')}{scope} · "
                 about += f"{format_size(files.size_bytes)} · {partitions}"

@@ -39,6 +39,15 @@ _CUT_OFF = """() => {
             || (element.matches('.widget-box, button') && element.scrollWidth > element.clientWidth + 1))
     ).map(element => element.className);
 }"""
+# What has its place while a plan is chosen, and where that is in the page.
+_PLACED = [".ck-max", ".ck-min", ".ck-where", ".ck-order", ".ck-budget", "button.ck-to-run", ".ck-place"]
+_PLACES = """selectors => {
+    const page = document.querySelector('.ck-workbench'), { left, top } = page.getBoundingClientRect();
+    return selectors.map(selector => {
+        const box = page.querySelector(selector).getBoundingClientRect();
+        return [selector, ...[box.left - left, box.top - top, box.width, box.height].map(Math.round)];
+    });
+}"""
 # In pixels of the page, however they are turned.
 _TEXT_SIZES = """svg => [...svg.querySelectorAll('text')].map(text => {
     const { a, b, c, d } = text.getScreenCTM();
@@ -288,6 +297,39 @@ class FirstLook:
             sizes = page.locator(".ck-plan-figure svg").evaluate(_TEXT_SIZES)
             assert min(sizes) > 10.9, sorted(sizes)
             shoot(page, f"plan-{window[0]}", whole=True)
+        finally:
+            page.set_viewport_size(usual)
+
+    @pytest.mark.parametrize(
+        "window",
+        [
+            (1280, 720),
+            *(pytest.param(s, marks=pytest.mark.nightly) for s in ((1440, 900), (900, 720), (390, 844))),
+        ],
+    )
+    def test_no_text_and_no_figure_moves_a_field(
+        self, page: Page, days: Days, window: tuple[int, int]
+    ) -> None:
+        usual, about = page.viewport_size, page.locator(".ck-about")
+        assert usual is not None
+        page.set_viewport_size({"width": window[0], "height": window[1]})
+        try:
+            figure(page, "ck-plan-figure")
+            places = page.evaluate(_PLACES, _PLACED)
+            assert all(height > 0 for *_, height in places), places
+            long = " OR ".join(f"origin = 'JFK' AND origin LIKE '%{number}'" for number in range(9))
+            for selector, typed, place in (
+                (".ck-max", "12x MiB", ".ck-place .ck-error"),
+                (".ck-max", "16 KiB", ".ck-plan"),
+                (".ck-max", days.target, ".ck-plan"),
+                (".ck-where", "no_such_column > 3", ".ck-where-error"),
+                (".ck-where", f"{long} OR origin = 'JFK'", ".ck-plan"),
+                (".ck-where", "", ".ck-plan"),
+            ):
+                type_into(page, selector, typed)
+                expect(page.locator(place).locator("visible=true").first).to_be_visible()
+                expect(about).to_contain_text(f"{days.days if 'JFK' in typed else days.files} files")
+                assert page.evaluate(_PLACES, _PLACED) == places, typed
         finally:
             page.set_viewport_size(usual)
 
