@@ -86,7 +86,7 @@ class Slider(anywidget.AnyWidget):
 
 
 class SizeSlider(w.VBox):
-    """A size in bytes: a slider in steps of two, and a field to type "100 MB" in; `error` has its own place."""
+    """A size in bytes: a slider in steps of two, a field to type "100 MB" in, and elsewhere the `error`."""
 
     size_bytes = Int(1, min=1, allow_none=True, help="The size chosen; None if what is typed is no size")
 
