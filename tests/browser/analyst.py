@@ -407,6 +407,8 @@ class AnalystsPath(FirstLook):
 
     def test_a_slider_dragged_by_mouse_changes_the_plan(self, page: Page, days: Days) -> None:
         slider = page.locator(".ck-max input[type=range]")
+        # The window was smaller before, so that the toolbar may be above the slider.
+        page.locator(".ck-workbench").evaluate("element => element.scrollIntoView()")
         box = slider.bounding_box()
         assert box is not None
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
