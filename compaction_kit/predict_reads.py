@@ -36,7 +36,7 @@ from compaction_kit.reads import frame_at, prepare_read
 from compaction_kit.records import Record
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import plain_path, uri
-from compaction_kit.text import as_html_table, format_count, format_size
+from compaction_kit.text import as_html_table, format_change, format_count, format_size
 
 _MOST_COLUMNS = 3
 _WHERE = re.compile(r"\bwhere\b", re.IGNORECASE)
@@ -72,16 +72,14 @@ class ReadPrediction(Record):
         if not now["files_opened"]:
             return f"The query opens no file: version {self.version}'s log answers it, or rules out all files"
         files = f"{now['files_opened']:,} of {format_count(now['num_files'], 'file')}"
-        finding = f"The query opens {files} now ({format_size(now['bytes_opened'])})"
-        if not others:
-            return finding
-        best = min(others, key=lambda row: (row["files_opened"], row["bytes_opened"]))
+        finding, size_bytes = f"The query opens {files} now", now["bytes_opened"]
+        best = min(others, key=lambda row: (row["files_opened"], row["bytes_opened"]), default=now)
         if best["files_opened"] >= now["files_opened"]:
-            return f"{finding}, and none of these compactions makes it open fewer"
-        return (
-            f"{finding}; compacted {best['layout']}, {best['files_opened']:,} of {best['num_files']:,} "
-            f"({format_size(best['bytes_opened'])})"
-        )
+            none = ", and none of these compactions makes it open fewer" if others else ""
+            return f"{finding} ({format_size(size_bytes)}){none}"
+        after = f"{best['files_opened']:,} of {best['num_files']:,}"
+        change = format_change(size_bytes, best["bytes_opened"])
+        return f"{finding}; compacted {best['layout']}, {after}: {change}"
 
     def explain(self) -> str:
         """Say how the files were counted, a sentence a line."""

@@ -28,7 +28,7 @@ from compaction_kit.query import (
 from compaction_kit.records import Record
 from compaction_kit.session import quiet_errors
 from compaction_kit.storage import Store, open_store
-from compaction_kit.text import format_count, format_factor, format_seconds, format_size
+from compaction_kit.text import format_change, format_count, format_factor, format_seconds
 from compaction_kit.verify import fingerprint
 
 _TOO_OLD = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
@@ -90,6 +90,8 @@ class ReadComparison(Record):
     def finding(self) -> str:
         """The outcome in one line."""
         files = f"{self.files_before:,} → {self.files_after:,} files"
+        if self.bytes_before is not None and self.bytes_after is not None and not self.same_files:
+            files += f", {format_change(self.bytes_before, self.bytes_after)}"
         if not self.same_result:
             return f"The query returned other rows, so the times can't be compared; {files}"
         spent = f"{format_seconds(self.seconds_before)} → {format_seconds(self.seconds_after)}"
@@ -117,9 +119,6 @@ class ReadComparison(Record):
             "versions": f"{before} → {after}",
             "single runs": f"{ranges[0]} → {ranges[1]} ({len(runs[0])} at each version, alternating)",
         }
-        if self.bytes_before is not None and self.bytes_after is not None:
-            sizes = f"{format_size(self.bytes_before)} → {format_size(self.bytes_after)}"
-            facts["bytes in the files"] = sizes
         rows = "the same at both versions" if self.same_result else f"NOT the same; {_WHY_OTHER_ROWS}"
         return facts | {"rows that came out": rows}
 

@@ -133,6 +133,14 @@ def format_factor(factor: float) -> str:
     return f"{factor:.1f}" if factor < 9.95 else f"{factor:,.0f}"
 
 
+def format_change(before: float, after: float) -> str:
+    """Format two sizes and their ratio, unless it is about 1: "547 KiB → 1.8 MiB, 3.4 times as much"."""
+    factor = after / before if before else 1.0
+    times = f"{factor:.0%}".replace("%", " %") if factor < 1 else f"{format_factor(factor)} times"
+    ratio = "" if 0.95 < factor < 1.05 else f", {times} as much"
+    return f"{format_size(before)} → {format_size(after)}{ratio}"
+
+
 class Html(str):
     """Text that is HTML. Adding, formatting or replacing gives plain text again."""
 

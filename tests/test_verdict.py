@@ -20,7 +20,7 @@ from compaction_kit.verify import Fingerprint
 from tests import handmade
 
 RUNS = pa.table({"version": [1, 2] * 3, "repeat": [0, 0, 1, 1, 2, 2], "seconds": [2.0, 0.5] * 3})
-READS = ReadComparison("id < 3", (1, 2), 2.0, 0.5, 30, 1, 10, 10, RUNS, False, True)
+READS = ReadComparison("id < 3", (1, 2), 2.0, 0.5, 30, 1, 10, 35, RUNS, False, True)
 
 
 def files_of(table: Path, *actions: handmade.Action) -> Files:
@@ -174,7 +174,7 @@ def test_after_a_run_the_outcome_comes_first_and_then_what_is_left(
     files = files_of(tmp_path, *small(1))
     plan = CompactionPlan.of(Planner(files), Thresholds(KIB, KIB))
     assert str(Verdict.of(None, None, result=done, reads=READS)).endswith(
-        "Measured by id < 3: 4.0 times as fast: 2.0 s → 0.50 s, 30 → 1 files."
+        "Measured by id < 3: 4.0 times as fast: 2.0 s → 0.50 s, 30 → 1 files, 10 B → 35 B, 3.5 times as much."
     )
     verdict = Verdict.of(files, plan, result=done)
     assert verdict == Verdict(

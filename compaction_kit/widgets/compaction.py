@@ -1,5 +1,6 @@
 """The parts that lead to a compaction: the verdict, the table's files, the plan, a query's files, the run."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -28,7 +29,7 @@ from compaction_kit.widgets.job import Job, attempt
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, Text, fold, live
 from compaction_kit.widgets.state import WorkbenchState
 
-_MOST_PARTITIONS = 10
+_MOST_PARTITIONS, _MOST_FILES = 10, 200
 _STRATEGIES = {
     "auto: arrow where it can, else OPTIMIZE": "auto",
     "arrow: one Spark job, by pyarrow": "arrow",
@@ -36,6 +37,7 @@ _STRATEGIES = {
     "rewrite: overwrite with dataChange=false": "rewrite",
 }
 _HINT = "Counts files without running your query. Compactions are planned with the sizes of Plan."
+_NO_BOUNDS = "The log has no minimum and maximum of any column: every query opens every file."
 _NOT_RUN = "Run the plan, and the query can be timed on this cluster, before and after."
 # Of a plan's sentences, beside its figure: the title says the rest.
 _LINES_IN_SIGHT = 2
@@ -54,11 +56,13 @@ def verdict_part(state: WorkbenchState) -> Part:
             sentences.value = ""
         elif not sentences.value:
             # Otherwise the last one stays, greyed, until there is another.
-            sentences.value = element("div", "Looking at the table …", class_="ck-hint", role="status")
+            many = format_count(len(state.tables), "table")
+            what = "at the table" if state.name else f"which of {many} gains the most from compaction"
+            sentences.value = element("div", f"Looking {what} …", class_="ck-hint", role="status")
         parts.show_if(bool(sentences.value), sentences)
 
     def code() -> str:
-        table = f"table = ck.open_table({state.name!r})\nplan = table.plan_compaction()"
+        table = f"table = ck.open_table({parts.absolute(state.name)!r})\nplan = table.plan_compaction()"
         imports = ["from compaction_kit.verdict import Verdict"]
         return parts.python(table, "print(Verdict.of(plan.source, plan))", imports=imports)
 
@@ -68,7 +72,7 @@ def verdict_part(state: WorkbenchState) -> Part:
 
 def files_part(state: WorkbenchState) -> Part:
     """Show a table's live files: their sizes, the partitions with the most, how much they overlap."""
-    column = fields.dropdown("Column", "ck-overlap-column", "300px")
+    column, chosen = _column_choice(state, "ck-overlap-column")
 
     def some() -> Any:
         return state.files if state.files is not None and state.files.num_files else None
@@ -85,24 +89,18 @@ def files_part(state: WorkbenchState) -> Part:
 
     def code() -> str:
         files = parts.call("files", where=state.where or None)
-        table = f"files = ck.open_table({state.name!r}).{files}"
-        drawn = f"files.overlap({column.value!r})", f"files.plot_extents({column.value!r})"
-        return parts.python(table, "files.plot()", "files.by_partition()", *drawn)
-
-    def offer_columns() -> None:
-        columns = () if state.files is None else tuple(state.files.data_columns)
-        if column.options != columns:
-            clustered = state.plan.clustering_column if state.plan is not None else None
-            fields.offer(column, columns, clustered or next(iter(columns), None))
+        table = f"files = ck.open_table({parts.absolute(state.name)!r}).{files}"
+        drawn = (f"files.overlap({column.value!r})", f"files.plot_extents({column.value!r})")
+        return parts.python(table, "files.plot()", "files.by_partition()", *(drawn if column.value else ()))
 
     def overlap() -> str:
-        if not some() or not column.value:
-            return ""
+        if not some() or not chosen():
+            return _NO_BOUNDS if some() else ""
         found, error = attempt(partial(some().overlap, column.value))
         return error if found is None else Html(found._repr_html_())
 
     def extents() -> Any:
-        return some() and column.value and (Files.plot_extents, some(), column.value)
+        return some() and chosen() and (Files.plot_extents, some(), column.value)
 
     folded = {
         "Partitions": Text("text", "partitions", lambda: some() and _partitions(some())),
@@ -118,8 +116,28 @@ def files_part(state: WorkbenchState) -> Part:
         title="Files",
         code=code,
         records=lambda: (some().stats(), some().plot()) if some() else (),
-        prepare=offer_columns,
     )
+
+
+def _column_choice(state: WorkbenchState, css_class: str) -> tuple[w.Dropdown, Callable[[], str | None]]:
+    """Make a dropdown of the columns that files have bounds of, and what fills it and returns the choice."""
+    column, offered = fields.dropdown("Column", css_class, "300px"), list[Files | None]([None])
+
+    def chosen() -> str | None:
+        files = state.files
+        if files is not None and files is not offered[0]:
+            offered[:] = [files]
+            # A table's first files have the columns of all.
+            first = np.arange(min(files.num_files, _MOST_FILES))
+            columns = list(
+                filter(Files(files.snapshot, files.in_snapshot(first)).has_bounds, files.data_columns)
+            )
+            usual = (column.value, state.order, state.plan and state.plan.clustering_column, *columns)
+            fields.offer(column, columns, next((name for name in usual if name in columns), None))
+        value: str | None = column.value
+        return value
+
+    return column, chosen
 
 
 def _partitions(files: Files) -> Html:
@@ -168,6 +186,7 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
     for widget in (smaller, by_output, where, order, budget):
         live(widget, lambda: not state.is_clustered)
     drawn: list[CompactionPlan | None] = [None, None]
+    column, chosen = _column_choice(state, "ck-touched-column")
 
     def prepare() -> None:
         names = {"size, as OPTIMIZE": SIZE, "ingestion": INGEST}
@@ -197,9 +216,8 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
     def touched() -> Any:
         if state.is_clustered:
             # OPTIMIZE sorts the rows, so that no other layout can be compared.
-            column = state.plan and state.plan.clustering_column
-            return column and state.plan and (Files.plot_extents, state.plan.source, column)
-        return some() and (_plot_comparison, some())
+            return chosen() and state.plan and (Files.plot_extents, state.plan.source, chosen())
+        return some() and chosen() and (_plot_comparison, some(), chosen())
 
     def sentence() -> str:
         if (plan := state.plan) is None:
@@ -209,26 +227,30 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
     def why() -> str:
         return f"{state.plan.explain()}\n{state.plan.exact}" if state.plan is not None else "No plan yet."
 
+    comparison = FigureView(
+        "ck-comparison-figure", lambda: state.plan and state.plan.source.num_files and touched()
+    )
     folded = {
         "Bins": FigureView("ck-bins-figure", lambda: some() and some().plot_bins),
-        "Files that a query touches": FigureView(
-            "ck-comparison-figure", lambda: state.plan and state.plan.source.num_files and touched()
+        "Files that a query touches": w.VBox(
+            [column, Text("text", "touched", lambda: "" if chosen() else _NO_BOUNDS), comparison]
         ),
         "Why these files": Text("text", "why", why),
     }
     error = Text("error", "where-error", lambda: state.input_error)
-    controls = w.VBox([smaller, target, by_output, where, order, budget, full, error, *below]).add_class(
-        "ck-controls"
-    )
-    # Boxes keep their size while what they hold is drawn again, or is hidden.
+    controls = [target, by_output, full, smaller, where, order, budget, *below]
+    # Boxes keep their size while what they hold is drawn again, or is hidden: no text moves a field.
     places = [
-        w.Box([FigureView("ck-plan-figure", sizes)]).add_class("ck-place"),
+        w.VBox(controls).add_class("ck-controls"),
+        w.VBox([target.error, smaller.error, error, FigureView("ck-plan-figure", sizes)]).add_class(
+            "ck-place"
+        ),
         w.Box([Text("text", "plan", sentence)]).add_class("ck-says"),
     ]
     return Part(
-        w.HBox([controls, w.VBox(places).add_class("ck-beside")]),
+        w.Box(places).add_class("ck-planning"),
         fold(lambda: True, **folded),
-        on=[state],
+        on=[state, column],
         title="Plan",
         code=lambda: parts.python(plan_code(state), "plan.run()  # commits what the plan shows"),
         records=lambda: [state.plan],
@@ -236,8 +258,8 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
     )
 
 
-def _plot_comparison(plan: CompactionPlan) -> Any:
-    return plan.compare().plot()
+def _plot_comparison(plan: CompactionPlan, column: str) -> Any:
+    return plan.compare(column).plot()
 
 
 def _stops(sizes: np.ndarray, largest: int) -> tuple[list[int], list[int]]:
@@ -275,7 +297,7 @@ def plan_code(state: WorkbenchState) -> str:
         given[name] = _as_text(plan.thresholds.target_file_size)
     given |= {"order": None if state.order == SIZE else state.order, "budget": state.budget or None}
     made = parts.call("table.plan_compaction", **given, full=state.full or None)
-    return f"table = ck.open_table({state.name!r})\nplan = {made}"
+    return f"table = ck.open_table({parts.absolute(state.name)!r})\nplan = {made}"
 
 
 def _as_text(size_bytes: int) -> str | int:

@@ -86,7 +86,7 @@ class Slider(anywidget.AnyWidget):
 
 
 class SizeSlider(w.VBox):
-    """A size in bytes: a slider in steps of two, and a field to type "100 MB" in."""
+    """A size in bytes: a slider in steps of two, a field to type "100 MB" in, and elsewhere the `error`."""
 
     size_bytes = Int(1, min=1, allow_none=True, help="The size chosen; None if what is typed is no size")
 
@@ -97,7 +97,7 @@ class SizeSlider(w.VBox):
         self.field = w.Text(placeholder="128 MiB", tooltip=about, continuous_update=False)
         self.field.layout.width = "84px"
         self.error = parts.Text("error")
-        super().__init__([w.HBox([self.slider, self.field]), self.error])
+        super().__init__([w.HBox([self.slider, self.field])])
         self.add_class(css_class)
         self.slider.observe(self._on_slide, "value")
         self.field.observe(self._on_type, "value")

@@ -145,7 +145,7 @@ def history_part(state: WorkbenchState) -> Part:
         return Html(found._repr_html_()) if found else ""
 
     def code() -> str:
-        lines = [f"table = ck.open_table({state.name!r})", "table.versions()"]
+        lines = [f"table = ck.open_table({parts.absolute(state.name)!r})", "table.versions()"]
         lines.append(f'table.log.actions({state.version})["fields"].to_pylist()')
         if len(state.compared) == 2:
             lines.append(parts.call("table.diff", start=min(state.compared), end=max(state.compared)))
@@ -244,7 +244,7 @@ def vacuum_part(state: WorkbenchState) -> Part:
         given += [f"keep_versions=[{state.keep}]"] if state.keep else []
         given += [f"at=datetime.now(UTC) + timedelta(days={state.days})"] if state.days else []
         return parts.python(
-            f"table = ck.open_table({state.name!r})",
+            f"table = ck.open_table({parts.absolute(state.name)!r})",
             f"vacuum = table.plan_vacuum({', '.join(given)})",
             "print(vacuum.explain())",
             *([] if state.days else ["vacuum.run(progress=True)  # deletes what the plan shows"]),

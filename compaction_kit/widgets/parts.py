@@ -1,6 +1,7 @@
 """What the parts of the workbench are made of: texts, figures, progress bars, fields, sliders."""
 
 import gc
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -15,8 +16,9 @@ from compaction_kit.errors import CompactionKitError
 from compaction_kit.plots import to_html
 from compaction_kit.plots.style import as_css
 from compaction_kit.report import Section
+from compaction_kit.storage import is_folder, local_path
 from compaction_kit.text import Html, element, folded, joined
-from compaction_kit.widgets.job import Job, same, sentence_of
+from compaction_kit.widgets.job import Job, attempt, same, sentence_of
 
 FOLDER = Path(__file__).parent
 STYLE = element("style", Html(as_css() + (FOLDER / "workbench.css").read_text(encoding="utf-8")))
@@ -281,6 +283,12 @@ def button(
 def fold(when: Callable[[], object], **places: w.Widget) -> w.Accordion:
     """Fold widgets away under their titles; hidden unless a condition holds."""
     return live(w.Accordion(list(places.values()), titles=tuple(places)), when)
+
+
+def absolute(name: str) -> str:
+    """Return a folder's absolute path, so that code runs in any folder; other names as they are."""
+    path, _ = attempt(lambda: os.path.abspath(local_path(name)))
+    return path if path is not None and is_folder(path) else name
 
 
 def call(function: str, **options: object) -> str:

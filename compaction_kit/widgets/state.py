@@ -21,12 +21,14 @@ from compaction_kit.plan.order import SIZE
 from compaction_kit.reads import ReadComparison
 from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder, local_path
-from compaction_kit.surveys import find_tables
+from compaction_kit.surveys import Survey, find_tables, survey
 from compaction_kit.table import Table, open_table
-from compaction_kit.text import GIB, format_count, format_size
+from compaction_kit.text import GIB, format_count, format_size, shortened
 from compaction_kit.verdict import Verdict
 from compaction_kit.widgets.job import Job, Lookup, Watched, attempt, sentence_of
 from compaction_kit.widgets.opened import Inputs, Opened
+
+_LONGEST_WHERE = 40
 
 
 class WorkbenchState(Watched):
@@ -61,7 +63,7 @@ class WorkbenchState(Watched):
     about = Unicode("", help="The version and the files that are planned, in one line")
 
     def __init__(self, root: str | Path = "", table: Table | None = None):
-        """Open a table, or the first one that is found under the root."""
+        """Open a table, or the one that is found under the root and gains the most from compaction."""
         super().__init__()
         self.opened = Opened()
         runs, lookups = [Job() for _ in range(5)], [Lookup() for _ in range(11)]
@@ -151,7 +153,7 @@ class WorkbenchState(Watched):
         self._find()
 
     def _find(self, again: bool = False) -> None:
-        """Look for tables, and open the first one; `again`, read the one that is open as it is now."""
+        """Look for tables, and open the worst one; `again`, read the one that is open as it is now."""
         for lookup in (self.surveying, self.finding, self.following):
             lookup.forget()
         self.tables = []
@@ -167,11 +169,37 @@ class WorkbenchState(Watched):
             self.reload()
             return
         # A name that is no folder may be a table in the catalog, or a mistake that gets a sentence.
-        name = self.tables[0] if self.tables else ("" if is_folder(self.root) else self.root)
+        name = self.tables[0] if len(self.tables) == 1 else ""
+        if not self.tables and not is_folder(self.root):
+            name = self.root
         if (again and self.name in self.tables) or name == self.name:
             self._open()
         else:
             self.name = name
+        if not self.name and self.tables:
+            self.opened = Opened(pending=True)
+            self.survey()
+
+    def survey(self) -> None:
+        """Rank the tables, in the background, and open the first one unless one is open by then."""
+        tables = list(self.tables)
+
+        def look(job: Job) -> Survey:
+            def report(done: int, total: int, _: str) -> None:
+                job.report(done / total, f"Surveyed {done} of {total} tables")
+
+            worst = tables[0]
+            try:
+                found = survey(tables, progress=report)
+                worst = found.rows["table"][0].as_py()
+                return found
+            finally:
+                with self.changing:
+                    if not self.name and self.tables == tables:
+                        self.name = worst
+
+        if tables:
+            self.surveying.ask(look, "\n".join(tables))
 
     @observe("name")
     def _open(self, _: object = None) -> None:
@@ -255,7 +283,7 @@ class WorkbenchState(Watched):
                 return
             files = read.files
             if files is not None and files is not self.files:
-                scope = f" where {read.where}" if read.where else ""
+                scope = f" where {shortened(read.where, _LONGEST_WHERE)}" if read.where else ""
                 partitions = format_count(files.stats().num_partitions, "partition")
                 about = f"version {files.version} · {format_count(files.num_files, 'file')}{scope} · "
                 about += f"{format_size(files.size_bytes)} · {partitions}"

@@ -9,12 +9,11 @@ from typing import Any
 
 import ipywidgets as w
 
-from compaction_kit.errors import CompactionKitError
 from compaction_kit.session import cache_folder
 from compaction_kit.sinklog import SinkLog, find_sink_logs, sink_log
 from compaction_kit.sql import name_parts
-from compaction_kit.storage import is_folder, local_path
-from compaction_kit.surveys import RANK, SMALL, Survey, cells, fewer_files, survey
+from compaction_kit.storage import is_folder
+from compaction_kit.surveys import RANK, SMALL, cells, fewer_files
 from compaction_kit.text import arrow_as_html, format_count, visible
 from compaction_kit.widgets import fields, parts
 from compaction_kit.widgets.fields import Slider
@@ -51,9 +50,8 @@ def remember(name: str) -> None:
     """Put a local table or one of a catalog before the others; addresses may hold a password or a key."""
     if "://" in name:
         return
-    with suppress(CompactionKitError, OSError):
-        path = os.path.abspath(local_path(name))
-        name = path if is_folder(path) else name
+    with suppress(OSError):
+        name = parts.absolute(name)
         names = [name, *(other for other in recent_tables() if other != name)][:_MOST_RECENT]
         cache_folder().mkdir(parents=True, exist_ok=True)
         (cache_folder() / "recent.json").write_text(json.dumps(names), encoding="utf-8")
@@ -112,16 +110,6 @@ def survey_part(state: WorkbenchState, on_open: Callable[[str], object]) -> Part
     surveying = state.surveying
     grid = Grid("Tables", _SHOWN, on_open).add_class("ck-tables")
 
-    def look(job: Job) -> Survey:
-        def report(done: int, total: int, _: str) -> None:
-            job.report(done / total, f"Surveyed {done} of {total} tables")
-
-        return survey(list(state.tables), progress=report)
-
-    def prepare() -> None:
-        if state.tables:
-            surveying.ask(look, "\n".join(state.tables))
-
     def rows() -> list[dict[str, Any]]:
         return [] if surveying.value is None else surveying.value.to_arrow().to_pylist()
 
@@ -142,9 +130,9 @@ def survey_part(state: WorkbenchState, on_open: Callable[[str], object]) -> Part
         Text("warning", "survey-errors", failures),
         on=[surveying, (state, "tables")],
         title="Survey",
-        code=lambda: parts.python(f"ck.survey({state.root!r})"),
+        code=lambda: parts.python(f"ck.survey({parts.absolute(state.root)!r})"),
         records=lambda: [surveying.value],
-        prepare=prepare,
+        prepare=state.survey,
     )
 
 
@@ -201,8 +189,8 @@ def streams_part(state: WorkbenchState) -> Part:
 
     def code() -> str:
         if not state.stream:
-            return parts.python(f"ck.find_sink_logs({state.root!r})")
-        log = f"log = ck.sink_log({state.stream!r})"
+            return parts.python(f"ck.find_sink_logs({parts.absolute(state.root)!r})")
+        log = f"log = ck.sink_log({parts.absolute(state.stream)!r})"
         return parts.python(log, "print(log.explain())", f"log.plot({state.ahead})")
 
     files = Text(

@@ -21,10 +21,11 @@ from pyspark.sql import SparkSession
 import compaction_kit as ck
 from compaction_kit.datasets import shaped_table
 from compaction_kit.history import RestoreResult
+from compaction_kit.surveys import survey
 from compaction_kit.text import GIB, KIB, MIB
 from compaction_kit.widgets.compaction import plan_code
 from compaction_kit.widgets.job import Job
-from compaction_kit.widgets.parts import within
+from compaction_kit.widgets.parts import absolute, within
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.tables import recent_tables, remember
 from compaction_kit.widgets.workbench import Workbench
@@ -543,6 +544,55 @@ def test_no_part_shows_an_object_instead_of_words_or_what_is_folded_away_of_anot
     open_table(bench, folder / "nested" / "b")
     show(bench, "Files")
     assert (at(bench, "ck-partitions").value, at(bench, "ck-bins-figure").value) == ("", "")
+
+
+def test_the_table_that_gains_the_most_is_opened_unless_one_is_chosen_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, files in (("a", 2), ("b", 9), ("c", 4)):
+        shaped_table(tmp_path / name, partitions=0, files=files, rows=10)
+    bench = made(tmp_path)
+    assert bench.state.name == str(tmp_path / "b")
+    assert "9 files where 1 would do" in at(bench, "ck-verdict").value
+    go = threading.Event()
+    monkeypatch.setattr(
+        "compaction_kit.widgets.state.survey", lambda *a, **b: go.wait(SECONDS) and survey(*a, **b)
+    )
+    slow = Workbench(WorkbenchState(tmp_path))
+    assert "Looking which of 3 tables gains the most" in at(slow, "ck-verdict").value
+    at(slow, "ck-table").value = str(tmp_path / "c")
+    go.set()
+    settle(slow)
+    assert slow.state.name == str(tmp_path / "c")
+    assert slow.state.surveying.value is not None
+
+
+def test_the_lines_of_python_run_in_any_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    bench = made(Path("nested"))
+    assert bench.state.name == "nested/b"
+    for part in (bench.verdict, *bench.parts[1:-1]):
+        assert f"ck.open_table({str(folder / 'nested' / 'b')!r})" in part.as_code()
+    for part in (bench.parts[0], bench.parts[-1]):
+        assert repr(str(folder / "nested")) in part.as_code()
+    for name in ("lake.sales.orders", "s3a://bucket/nested", "no_such_folder"):
+        assert absolute(name) == name
+
+
+def test_the_column_of_files_that_a_query_touches_is_chosen(bench: Workbench) -> None:
+    show(bench, "Plan")
+    (folds,) = (one for one in within([bench.parts[2]]) if isinstance(one, w.Accordion))
+    column, drawn = at(bench, "ck-touched-column"), at(bench, "ck-comparison-figure")
+    assert (column.options, drawn.value) == ((), "")
+    folds.selected_index = 1
+    # All but part, which is a partition column.
+    assert column.options == ("id", "event_time", "value", "label")
+    assert "A narrow range of id touches the fewest files after OPTIMIZE" in drawn.value
+    column.value = "value"
+    assert "A narrow range of value touches the fewest files " in drawn.value
+    bench.state.order = "id"
+    settle(bench)
+    assert "A narrow range of value touches" in drawn.value
 
 
 def test_tables_are_ranked_and_a_click_opens_one(bench: Workbench, folder: Path) -> None:
