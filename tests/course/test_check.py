@@ -181,7 +181,7 @@ def test_04_looks_at_what_was_committed(tmp_path: Path, spark: SparkSession) -> 
     write(spark.read.format("delta").load(path), "overwrite", data_change=False)
     assert "all rows of the version before it" in said("04.2", 8_010, table)
     old = spark.read.format("delta").option("versionAsOf", version).load(path)
-    write(old, "overwrite", data_change=False)
+    write(old.repartition(8), "overwrite", data_change=False)
     assert check("04.2", 8_000, table).is_right
     num_files = table.files().num_files
     means("04.2", {8_010: "after the append", 10: "overwrite lost", num_files: "these are files"}, table)
