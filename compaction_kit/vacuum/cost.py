@@ -1,7 +1,7 @@
 """The cost of a vacuum: versions that can no longer be read, and files that streams haven't read yet."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,15 +61,15 @@ def cost_of(
     }
 
 
-def spent_versions(lost: Sequence[int], survives_as: Collection[int], now: int) -> str:
-    """Say how many of the `now` readable versions are lost, and for how many the content isn't."""
-    readable = format_count(now, "readable version")
-    if not lost:
-        return f"none of {readable}"
-    whose = "its content" if len(lost) == 1 else "their content"
-    if len(survives_as) < len(lost):
-        whose = f"the content of {len(survives_as):,}"
-    return f"{len(lost):,} of {readable}{f', not {whose},' if survives_as else ''}"
+def spent_versions(lost: Sequence[int], now: int) -> str:
+    """Say how many of the `now` readable versions are lost."""
+    return f"{f'{len(lost):,}' if lost else 'none'} of {format_count(now, 'readable version')}"
+
+
+def surviving_rows(survives_as: Mapping[int, int]) -> str:
+    """Say of how many lost versions the rows can still be read, and in which versions."""
+    survivors = ranges(sorted(set(survives_as.values()))) if survives_as else ""
+    return f"; the rows of {len(survives_as):,} of them survive in version {survivors}" if survivors else ""
 
 
 def ranges(versions: Sequence[int]) -> str:

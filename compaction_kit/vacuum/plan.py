@@ -20,7 +20,7 @@ from compaction_kit.retention import cutoff, hours
 from compaction_kit.text import as_html_table, format_count, format_list, format_size
 from compaction_kit.times import show_time
 from compaction_kit.vacuum import decide
-from compaction_kit.vacuum.cost import cost_of, ranges, spent_versions
+from compaction_kit.vacuum.cost import cost_of, ranges, spent_versions, surviving_rows
 from compaction_kit.vacuum.run import VacuumProgress, VacuumResult, delete, reporting, still_there
 
 _NOT_DELETED = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("why", pa.string())])
@@ -179,8 +179,8 @@ class VacuumPlan(WithFiles, Plan):
     def plot(self) -> Figure:
         """Draw the storage now and after, and which versions can be read now and after."""
         now = self.versions["readable"].to_pylist().count(YES)
-        spent = spent_versions(self.versions_lost, self.content_survives_as, now)
-        title = f"VACUUM would cost {spent} and free {format_size(self.size_bytes)}"
+        title = f"VACUUM would lose {spent_versions(self.versions_lost, now)} and free "
+        title += format_size(self.size_bytes) + surviving_rows(self.content_survives_as)
         return plots.vacuum(
             self.storage, self.versions, "VACUUM would delete nothing" if self.is_empty else title
         )

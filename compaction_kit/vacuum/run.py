@@ -28,7 +28,7 @@ from compaction_kit.session import quiet_errors
 from compaction_kit.sql import quoted, table_name
 from compaction_kit.storage import Store
 from compaction_kit.text import format_count, format_list, format_seconds, format_size
-from compaction_kit.vacuum.cost import ranges, spent_versions
+from compaction_kit.vacuum.cost import ranges, spent_versions, surviving_rows
 
 _PARALLEL_DELETE = "spark.databricks.delta.vacuum.parallelDelete.enabled"
 _LITE = "spark.databricks.delta.vacuum.lite.enabled"
@@ -119,8 +119,8 @@ class VacuumResult(WithFiles, Result):
     def plot(self) -> Figure:
         """Draw the storage before and after, and which versions could be read before and after."""
         before = self.versions["readable"].to_pylist().count(YES)
-        spent = spent_versions(self.versions_lost, self.content_survives_as, before)
-        title = f"VACUUM cost {spent} and freed {format_size(self.size_bytes)}"
+        title = f"VACUUM lost {spent_versions(self.versions_lost, before)} and freed "
+        title += format_size(self.size_bytes) + surviving_rows(self.content_survives_as)
         return plots.vacuum(self.storage, self.versions, title)
 
 

@@ -166,6 +166,7 @@ def _(commits: Any) -> Answer:
     return right, [
         (right + hidden, "these are all rows, and a stream passes over commits that say dataChange=false"),
         (hidden, "these are the rows that the stream doesn't deliver"),
+        (0, "the stream delivers the rows of commits that say dataChange=true"),
     ]
 
 
@@ -175,7 +176,11 @@ def _(table: Any) -> Answer:
     before, right = _rows(table.files(version=table.version - 1)), _rows(table.files())
     read = "the overwrite has all rows of the version before it: let it read the version before the append"
     _ask(right < before, read)
-    return right, [(before, "these are the rows after the append, and the overwrite hadn't read them all")]
+    return right, [
+        (before, "these are the rows after the append, and the overwrite hadn't read them all"),
+        (before - right, "these are the rows that the overwrite lost"),
+        (table.files().num_files, "these are files"),
+    ]
 
 
 @_exercise("04.3", "a number of files")
@@ -207,7 +212,10 @@ def _(vacuum: Any) -> Answer:
     _ask(not vacuum.is_empty, "this plan takes nothing: plan for a later day")
     reasons = vacuum.files.filter(vacuum.files["since_version"].is_null())["reason"].to_pylist()
     _ask(reasons, "all files of this plan were in some version: is it a plan for story.table?")
-    return reasons[0], [("tombstone", "a commit removed those, and this file was in no version")]
+    return reasons[0], [
+        ("tombstone", "a commit removed those, and this file was in no version"),
+        ("ConcurrentAppendException", "that is why the commit was refused, not why a file goes"),
+    ]
 
 
 @_exercise("05.3", 'an operation, such as "WRITE"')
@@ -217,7 +225,7 @@ def _(log: Any) -> Answer:
     _ask("OPTIMIZE" not in operations, "the run has committed, so the delete came too late (or a second run)")
     _ask(not log.snapshot().live, "the table isn't empty: delete all rows")
     refused = ("OPTIMIZE", "the run was refused, and has committed nothing")
-    return operations[-1], [refused, ("WRITE", "that commit made the table")]
+    return operations[-1], [refused, *((one, "that commit made the table") for one in operations[:2])]
 
 
 @_exercise("06.1", "a share from 0 to 1")
@@ -236,8 +244,11 @@ def _(gone: Any, kept: Any) -> Answer:
 
 @_exercise("06.2", "a number of rows")
 def _(files: Any) -> Answer:
-    names = (0, "the log has more than names of files")
-    return _rows(files), [(files.num_files, "these are files"), names]
+    return _rows(files), [
+        (files.num_files, "these are files"),
+        (files.size_bytes, "these are bytes"),
+        (0, "the log has more than names of files"),
+    ]
 
 
 @_exercise("06.3", 'a property, such as "delta.appendOnly"')
@@ -245,8 +256,11 @@ def _(log: Any) -> Answer:
     found = log.snapshot().metadata.configuration
     is_done = all("60" in found.get(name, "") for name in (_FILES_KEPT, _LOG_KEPT))
     _ask(is_done, "the table isn't readable 60 days back yet")
-    in_task = (_FILES_KEPT, "that one is in the task, and Delta's error names another")
-    return _LOG_KEPT, [in_task, (_LOG_KEPT.removeprefix("delta."), "write it with delta. in front")]
+    return _LOG_KEPT, [
+        (_FILES_KEPT, "that one is in the task, and Delta's error names another"),
+        (_LOG_KEPT.removeprefix("delta."), "write it with delta. in front"),
+        (f"spark.databricks.{_LOG_KEPT}", "Delta doesn't know this setting: give a property of the table"),
+    ]
 
 
 @_exercise("07.1", "numbers in a list")

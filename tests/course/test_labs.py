@@ -273,7 +273,7 @@ def test_time_retention_and_a_version_to_keep_decide_what_is_lost(tmp_path: Path
         vacuum = run(lab.as_code().removesuffix(".plot()"), {"table": table})
         count = len(vacuum.versions_lost)
         assert str(lab.finding.figure.get_label()).startswith(
-            f"VACUUM would cost {count} of 6 readable versions" if count else "VACUUM would delete nothing"
+            f"VACUUM would lose {count} of 6 readable versions" if count else "VACUUM would delete nothing"
         )
         assert ("would be lost" in lab.finding.sentence) == bool(count)
         return list(vacuum.versions_lost)

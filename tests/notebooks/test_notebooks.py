@@ -53,21 +53,29 @@ def test_the_course_has_ten_lessons() -> None:
     assert [path.name[:2] for path in LESSONS] == [f"{number:02}" for number in range(1, 11)]
 
 
+def parts(lesson: Path) -> dict[str, list[Any]]:
+    """The cells of a lesson: what is taught ("Lesson"), and the parts that each lesson has after it."""
+    found, part = dict[str, list[Any]](), "Lesson"
+    for cell in nbformat.read(lesson, as_version=4).cells:
+        heading = re.match(r"## (Exercises|Going further|Key points)\n", cell.source)
+        part = heading[1] if heading else part
+        found.setdefault(part, []).append(cell)
+    return found
+
+
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
 def test_a_lesson_ends_with_three_exercises_that_have_solutions(lesson: Path) -> None:
-    cells = nbformat.read(lesson, as_version=4).cells
-    begin = next(i for i, cell in enumerate(cells) if "## Exercises\n" in cell.source)
-    numbered = [cell.source for cell in cells[begin:] if re.search(r"(?m)^\d\. ", cell.source)]
+    cells = parts(lesson)["Exercises"]
+    numbered = [cell.source for cell in cells if re.search(r"(?m)^\d\. ", cell.source)]
     places = [cell.source for cell in cells if cell.source.startswith("# Solution goes here\n")]
-    checks = [cell.source for cell in cells if re.match(r"check\(", cell.source)]
-    assert (len(numbered), len(places), len(checks)) == (3, 3, 3)
+    assert (len(numbered), len(places)) == (3, 3)
     assert all("<details><summary>Hint</summary>\n\n" in text for text in numbered)
     solution = lesson.parent / "solutions" / f"{lesson.stem}_solution.ipynb"
     solved = nbformat.read(solution, as_version=4).cells
     for number in (1, 2, 3):
         exercise = f"{lesson.name[:2]}.{number}"
         assert f"answer_{number} = None" in places[number - 1]
-        assert checks[number - 1].startswith(f'check("{exercise}", answer_{number}')
+        assert places[number - 1].splitlines()[-1].startswith(f'check("{exercise}", answer_{number}')
         assert any(re.search(rf"(?m)^## Exercise {number}\b", cell.source) for cell in solved)
         # That it runs is nbval's part.
         shown = next(cell.source for cell in solved if f'check("{exercise}", ' in cell.source)
@@ -116,9 +124,8 @@ def test_a_lesson_imports_what_its_exercises_name() -> None:
     lessons = [nbformat.read(lesson, as_version=4).cells for lesson in LESSONS]
     bound = [names_bound("\n".join(c.source for c in cells if c.cell_type == "code")) for cells in lessons]
     known = set().union(*bound)
-    for path, cells, names in zip(LESSONS, lessons, bound, strict=True):
-        begin = next(i for i, cell in enumerate(cells) if "## Exercises\n" in cell.source)
-        text = "\n".join(cell.source for cell in cells[begin:])
+    for path, names in zip(LESSONS, bound, strict=True):
+        text = "\n".join(cell.source for cell in parts(path)["Exercises"])
         named = set(re.findall(r"(?<![\w.])(\w+)\.\w+", text)) & known
         told = {name.strip() for line in re.findall(r"import ([\w, ]+)", text) for name in line.split(",")}
         told |= set(re.findall(r"(\w+) = ", text))
@@ -129,7 +136,13 @@ def test_a_lesson_imports_what_its_exercises_name() -> None:
 TELLING = [
     ("02", "predict-live", "len(orders.inputFiles())} files"),
     ("03", "predict-threshold", "are left alone"),
-    ("04", "predict-tasks", "repartition(1)"),
+    ("04", "predict-careless", "doesn't compare"),
+    ("04", "predict-bins", "to one transaction"),
+    ("05", "predict-too-late", "blind append"),
+    ("05", "predict-deletes", "refuses the first"),
+    ("05", "predict-delete", "would have been back"),
+    ("06", "predict-restore", "no data file was copied"),
+    ("06", "predict-bytes", "freed nothing"),
     ("06", "predict-orphan", "lists the whole folder"),
     ("08", "predict-entries", "num_entries"),
     ("09", "predict-version", "interop.generate_manifest(table)\nprint("),
@@ -186,18 +199,73 @@ def test_what_lesson_01_concludes_follows_from_its_runs(
     assert ("seconds went to the files" in conclusion) == ("fast" in said)
 
 
+def path_of(lesson: Path) -> list[Any]:
+    """The cells that everybody works through: the lesson and its exercises, without "Going further"."""
+    found = parts(lesson)
+    return found["Lesson"] + found["Exercises"]
+
+
 def minutes(lesson: Path) -> int:
     """How long a lesson takes with its exercises, estimated in steps of five minutes.
 
-    120 words of text a minute, half a minute to run a cell of code and look at what it gives, a minute to
-    predict, two for the lab, and five for each of three exercises.
+    120 words of text a minute, but for folded text; half a minute to run a cell of code and look at what it
+    gives, a minute to predict, two for the lab, and five for each of three exercises.
     """
-    cells = nbformat.read(lesson, as_version=4).cells
-    words = sum(len(re.findall(r"\w[\w'’.]*", cell.source)) for cell in cells if cell.cell_type == "markdown")
+    cells = path_of(lesson)
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    words = len(re.findall(r"\w[\w'’.]*", re.sub(r"(?s)<details>.*?</details>", "", text)))
     code = [cell for cell in cells if cell.cell_type == "code"]
     predictions = sum("predict(" in cell.source for cell in code)
     shown = sum("source_hidden" not in cell.metadata.get("jupyter", {}) for cell in code)
     return 5 * round((words / 120 + shown / 2 + predictions + 2 + 3 * 5) / 5)
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+def test_a_lesson_takes_40_minutes_and_35_cells_at_most(lesson: Path) -> None:
+    assert minutes(lesson) <= 40
+    assert len(path_of(lesson)) <= 35
+
+
+DELTA_OR_SPARK = re.compile(
+    r"spark\.(sql|read|readStream|table|catalog|createDataFrame|range)\b|DeltaTable|\.write\b|\.writeStream\b"
+    r"|write_deltalake|json\.loads|pq\.(read|Parquet)"
+)
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+def test_half_of_a_lesson_s_code_is_what_one_meets_without_the_kit(lesson: Path) -> None:
+    """Count SQL, PySpark, Delta and the JSON of the log in cells that are neither set-up nor folded."""
+    code = [cell for cell in parts(lesson)["Lesson"] if cell.cell_type == "code"][2:]
+    shown = [cell for cell in code if "source_hidden" not in cell.metadata.get("jupyter", {})]
+    assert sum(bool(DELTA_OR_SPARK.search(cell.source)) for cell in shown) >= len(shown) / 2
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+def test_a_lesson_has_a_frame(lesson: Path) -> None:
+    found = parts(lesson)
+    objectives = found["Lesson"][0].source.partition("\nAfter this lesson you can\n\n")[2]
+    assert len(re.findall(r"(?m)^- ", objectives)) == 3
+    points, recall, errors, links = (
+        cell.source for cell in found["Key points"] if cell.cell_type == "markdown"
+    )
+    assert len(re.findall(r"(?m)^- ", points)) == 5
+    assert recall.startswith("## Recall\n")
+    assert re.findall(r"(?m)^(\d)\. ", recall) == ["1", "2", "3", "4", "5"]
+    assert recall.count("<details><summary>Answer</summary>\n\n") == 5
+    assert errors.startswith("## Common errors\n\n| ")
+    assert len(re.findall(r"(?m)^\| ", errors)) >= 5  # head, rule, three errors
+    assert links.startswith("## Where next\n")
+    assert f"](solutions/{lesson.stem}_solution.ipynb)" in links
+    assert "](https://docs.delta.io/" in links or "](https://spark.apache.org/docs/" in links
+    assert lesson == LESSONS[-1] or f"]({LESSONS[LESSONS.index(lesson) + 1].name})" in links
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+def test_a_lesson_answers_what_its_lab_asks(lesson: Path) -> None:
+    cells = [cell for part in parts(lesson).values() for cell in part]
+    labs = [i for i, cell in enumerate(cells) if re.match(r"labs\.|lab = labs\.", cell.source)]
+    assert labs
+    assert all("<details><summary>What the lab shows</summary>\n\n" in cells[i + 1].source for i in labs)
 
 
 def test_the_minutes_of_a_lesson_are_the_same_on_all_pages_and_by_one_rule() -> None:

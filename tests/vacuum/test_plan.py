@@ -160,7 +160,7 @@ def test_nothing_goes_that_a_kept_version_needs(aged: Aged) -> None:
     assert (ignored in longer.explain()) is HAS_GUARD
     page = table.plan_vacuum(at=datetime.now(UTC) + timedelta(days=8))._repr_html_()
     assert page.index("would be lost") < page.index("would delete") < page.index("reason to keep")
-    assert 'aria-label="VACUUM would cost ' in page
+    assert 'aria-label="VACUUM would lose ' in page
 
 
 @since_delta("4.1")
@@ -187,7 +187,9 @@ def test_the_latest_version_is_lost_to_the_guard_if_it_is_old_and_its_content_is
     assert cost.endswith(
         "lost: 0. The same content can still be read as another version: 0 as 2 (identical files)."
     )
-    finding = "VACUUM would cost 1 of 1 readable version, not its content, and free 1 B"
+    finding = (
+        "VACUUM would lose 1 of 1 readable version and free 1 B; the rows of 1 of them survive in version 2"
+    )
     assert str(plan.plot().get_label()).startswith(finding)
 
 
