@@ -139,8 +139,11 @@ TELLING = [
     ("04", "predict-tasks", "repartition(1)"),
     ("06", "predict-orphan", "lists the whole folder"),
     ("08", "predict-entries", "num_entries"),
-    ("09", "predict-version", "interop.generate_manifest(table)\nprint("),
-    ("09", "predict-version", "the first bin as one file"),
+    ("09", "predict-version", "PausedWriter("),
+    ("09", "predict-folder", "twice:"),
+    ("10", "predict-first", "ck.survey("),
+    ("10", "predict-order", "inputFiles())"),
+    ("10", "predict-cubes", "minCubeSize"),
 ]
 
 
