@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from compaction_kit.interop import check_manifest
 from compaction_kit.sql import uri
-from compaction_kit.text import KIB
+from compaction_kit.text import KIB, format_count
 
 _DAY = "time BETWEEN '2026-03-10 00:00:00' AND '2026-03-10 23:59:59'"
 _FILES_KEPT, _LOG_KEPT = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
@@ -344,31 +344,51 @@ def _(table: Any) -> Answer:
 
 
 @_exercise("09.2", "versions in a list")
-def _(plan: Any) -> Answer:
-    enough = "this plan has no third commit: give it batch_size and a smaller max_file_size"
-    _ask(plan.num_batches > 2, enough)
-    done = plan.handle.log.segment().version - plan.version
-    _ask(done == plan.num_batches, f"the plan has committed {done} of {plan.num_batches} batches")
-    first, last = plan.version + 1, plan.version + plan.num_batches
-    numbers = [*range(3, plan.num_batches + 1)]
-    return [*range(first + 2, last + 1)], [
-        ([first, first + 1], "these are of the first run"),
-        ([*range(first, last + 1)], "these are of both runs"),
-        (numbers, "these are numbers of batches: the table had versions before"),
+def _(table: Any) -> Answer:
+    commits = table.log.commits().to_pylist()
+    right = [commit["version"] for commit in commits if commit["operation"] == "OPTIMIZE"]
+    _ask(right, "OPTIMIZE hasn't run on this table yet")
+    enough = "set maxFileSize to 30000 and batchSize to 1 before OPTIMIZE, on a new table"
+    _ask(len(right) == 4, f"OPTIMIZE made {format_count(len(right), 'commit')}, not four: {enough}")
+    whole = "each batch is a commit, and a batch here is one bin"
+    return right, [
+        (right[:1], whole),
+        (right[-1:], whole),
+        ([*range(1, 5)], "these are numbers of batches: the table had versions before"),
+        ([*range(right[-1] + 1)], "the first ones of these made the table"),
     ]
 
 
 @_exercise("09.3", 'a type, such as "date"')
-def _(plan: Any) -> Answer:
-    found = {field.name: field.dataType.simpleString() for field in plan.partition_schema}
-    _ask("code" in found, "this folder has no partitions by code")
-    _ask(found["code"] != "string", "partition_by gave the type: make the plan without it")
-    return found["code"], [("string", "the type is guessed from the values, and those look like another")]
+def _(table: Any) -> Answer:
+    columns = {field["name"]: field["type"] for field in table.log.snapshot().metadata.schema["fields"]}
+    _ask("code" in columns, "this table has no column code")
+    lost = f"this table has the codes as {columns['code']}: convert with PARTITIONED BY (code STRING)"
+    _ask(columns["code"] == "string", lost)
+    found = table.spark.read.parquet(uri(table.path)).schema["code"].dataType.simpleString()
+    return found, [
+        ("string", "that is what you gave to CONVERT; without it, Spark infers a type from the values"),
+        ("bigint", "the values are small, so a smaller type is enough"),
+        ("date", "01 and 02 look like something simpler"),
+    ]
 
 
-@_exercise("10.1", "a number")
-def _() -> Answer:
-    return 0b100111, [(0b011011, "the bit of x comes first"), (0b101011, "take their bits in turn")]
+@_exercise("10.1", "two numbers of files, rewritten and left alone, such as (8, 9)")
+def _(table: Any) -> Answer:
+    last, num_files = _last(table), table.files().num_files
+    is_clustered = json.loads(dict(last["parameters"] or ()).get("clusterBy", "[]"))
+    is_optimize = last["operation"] == "OPTIMIZE" and is_clustered
+    _ask(is_optimize, "the last commit of this table is not an OPTIMIZE of a clustered table")
+    left = num_files - last["num_added"]
+    again = "insert ten rows, set the threshold, and run OPTIMIZE again"
+    _ask(left, f"OPTIMIZE has rewritten all files: {again}")
+    right = [last["num_removed"], left]
+    return right, [
+        ([sum(right), 0], "that is with cubes of 100 GiB, and the threshold is lower now"),
+        ([0, sum(right)], "a file that is in no cube is rewritten, even alone"),
+        ([right[0], num_files], "the file that OPTIMIZE wrote was not left alone"),
+        _turned(right),
+    ]
 
 
 @_exercise("10.2", "a percentage")
@@ -389,4 +409,5 @@ def _(table: Any) -> Answer:
     rows = table.spark.read.format("delta").load(uri(table.path)).where("shop = 'airport'")
     right = [len(rows.where(one).inputFiles()) for one in ("customer = 777", _DAY)]
     whole = "a day has rows of all customers, so in how many files are they?"
-    return right, [([right[0]] * 2, whole), _turned(right)]
+    sorted_by = "the rows are sorted by customer, so few files have this one"
+    return right, [([right[0]] * 2, whole), ([right[1]] * 2, sorted_by), _turned(right)]

@@ -51,7 +51,7 @@ def check(exercise: str, answer: Any, *given: Any) -> Checked:
     Examples:
         >>> from course.check import check
         >>> check("10.1", None)
-        Not answered yet: expected is a number.
+        Not answered yet: expected is two numbers of files, rewritten and left alone, such as (8, 9).
     """
     if exercise not in ANSWERS:
         known = format_list(sorted(ANSWERS), most=len(ANSWERS))

@@ -70,26 +70,26 @@ def make_table(spark: SparkSession, folder: Path) -> None:
 
 
 class PausedWriter:
-    """A writer in its own thread, which Delta pauses before its commit until `release` is called.
+    """A writer in its own thread, which Delta pauses before a commit until `release` is called.
 
     Uses the observer of Delta's own tests of concurrent transactions
-    (fuzzer.PhaseLockingTransactionExecutionObserver, in Delta's JAR). A second transaction of the thread,
-    which OPTIMIZE begins after a conflict, is observed but not paused.
+    (fuzzer.PhaseLockingTransactionExecutionObserver, in Delta's JAR). It observes two transactions of the
+    thread and pauses one. OPTIMIZE begins a second one for its second batch, or after a conflict.
 
     Raises:
         SessionError: The session's JVM can't be reached.
         RunFailedError: The function ended without a commit.
     """
 
-    def __init__(self, spark: SparkSession, write: Callable[[], object]) -> None:
-        """Start a function that commits to a table, and wait until it has read and written everything."""
+    def __init__(self, spark: SparkSession, write: Callable[[], object], commit: int = 1) -> None:
+        """Start a function that commits to a table, and wait until it is about to make its commit 1 or 2."""
         check_jvm(spark, "no transaction can be held there: use the session of get_spark().")
         threads = java_class(spark, f"{_DELTA}.TransactionExecutionObserver")
         no_observer = getattr(java_class(spark, f"{_DELTA}.NoOpTransactionExecutionObserver$"), "MODULE$")
         phases = java_class(spark, f"{_DELTA}.fuzzer.OptimisticTransactionPhases")
         observer = java_class(spark, f"{_DELTA}.fuzzer.PhaseLockingTransactionExecutionObserver")
         first, second = self._observers = [observer(phases.forName(name)) for name in ("first", "second")]
-        self._commit = first.phases().commitPhase()
+        self._commit = self._observers[commit - 1].phases().commitPhase()
         for current, following in ((first, second), (second, no_observer)):
             locks = current.phaseLocks()
             for lock in map(locks.apply, range(locks.size())):

@@ -1,6 +1,7 @@
 """What is said of an exercise's answer; that each solution is right is shown by its notebook."""
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,6 +26,7 @@ from compaction_kit.table import Table
 from compaction_kit.text import KIB
 
 POLICY = Policy(default_interval=3, min_batches_to_retain=2)
+OPTIMIZE = "spark.databricks.delta.optimize"
 IN_EIGHT_DAYS = datetime.now(UTC) + timedelta(days=8)
 
 
@@ -308,7 +310,9 @@ def test_08_says_which_batch_and_whose_rows(tmp_path: Path, spark: SparkSession)
     assert "other files than those of the output" in said("08.3", (3, 2), whole, paths[:2])
 
 
-def test_09_wants_the_delete_the_runs_and_the_guess(tmp_path: Path, spark: SparkSession) -> None:
+def test_09_wants_the_delete_the_batches_and_the_codes(
+    tmp_path: Path, spark: SparkSession, confs: Callable[[str, str], None]
+) -> None:
     table = open_table(shaped_table(tmp_path / "table", partitions=2, files=4, rows=500, commits=1))
     assert "has no symlink manifest" in said("09.1", (0, 0), table)
     interop.generate_manifest(table)
@@ -316,29 +320,53 @@ def test_09_wants_the_delete_the_runs_and_the_guess(tmp_path: Path, spark: Spark
     deltalake.DeltaTable(table.path).delete("id = 7")
     assert check("09.1", (499, 500), table).is_right
     means("09.1", {(1, 0): "as a whole", (1, 1): "as a whole", (500, 499): "wrong order"}, table)
-    whole = table.plan_compaction()
-    plan = table.plan_compaction(max_file_size="30 KiB", batch_size="1 B")
-    first = plan.version + 1
-    assert "has no third commit" in said("09.2", [first], whole)
-    assert "the plan has committed 0 of" in said("09.2", [first + 2, first + 3], plan)
-    plan.run(strategy="arrow", verify=False)
-    last = first + plan.num_batches
-    assert check("09.2", [*range(first + 2, last)], plan).is_right
-    meanings = {(first, first + 1): "of the first run", (*range(first, last),): "of both runs"}
-    means("09.2", meanings, plan)
+    assert "OPTIMIZE hasn't run on this table" in said("09.2", [2, 3, 4, 5], table)
+    steps, whole = (
+        open_table(shaped_table(tmp_path / name, partitions=2, files=4, rows=500, commits=1))
+        for name in ("steps", "whole")
+    )
+    confs(f"{OPTIMIZE}.maxFileSize", "30000")
+    spark.sql(f"OPTIMIZE delta.`{whole.path}`")
+    assert "OPTIMIZE made 1 commit, not four" in said("09.2", [2], whole)
+    confs(f"{OPTIMIZE}.batchSize", "1")
+    spark.sql(f"OPTIMIZE delta.`{steps.path}`")
+    assert check("09.2", [2, 3, 4, 5], steps).is_right
+    batch = "each batch is a commit"
+    meanings = {(2,): batch, (5,): batch, (1, 2, 3, 4): "of batches", (*range(6),): "made the table"}
+    means("09.2", meanings, steps)
     for name in ("code=01", "code=02"):
         (tmp_path / "codes" / name).mkdir(parents=True)
         pq.write_table(pa.table({"id": [1]}), tmp_path / "codes" / name / "part.parquet")
-    guessed, told = (
-        interop.plan_convert(tmp_path / "codes", partition_by=by) for by in (None, "code STRING")
-    )
-    assert check("09.3", "int", guessed).is_right
-    means("09.3", {"string": "guessed from the values"}, guessed)
-    assert "partition_by gave the type" in said("09.3", "string", told)
+    shutil.copytree(tmp_path / "codes", tmp_path / "numbers")
+    tables = {}
+    for name, by in (("numbers", "INT"), ("codes", "STRING")):
+        spark.sql(f"CONVERT TO DELTA parquet.`{tmp_path}/{name}` PARTITIONED BY (code {by})")
+        tables[name] = open_table(tmp_path / name)
+    assert "this table has the codes as integer" in said("09.3", "int", tables["numbers"])
+    assert "no column code" in said("09.3", "int", steps)
+    assert check("09.3", "int", tables["codes"]).is_right
+    types = {"string": "gave to CONVERT", "bigint": "a smaller type", "date": "something simpler"}
+    means("09.3", types, tables["codes"])
+
+
+def test_10_1_wants_a_cube_left_alone(
+    tmp_path: Path, spark: SparkSession, confs: Callable[[str, str], None]
+) -> None:
+    name = f"delta.`{tmp_path}/clustered`"
+    rows = "SELECT id, id % 7 AS customer FROM range(0, 900, 1, 1)"
+    spark.sql(f"CREATE TABLE {name} USING delta CLUSTER BY (customer) AS {rows}")
+    table = open_table(tmp_path / "clustered")
+    assert "not an OPTIMIZE of a clustered table" in said("10.1", (1, 1), table)
+    spark.sql(f"OPTIMIZE {name}")
+    spark.sql(f"INSERT INTO {name} {rows} LIMIT 10")
+    assert "not an OPTIMIZE of a clustered table" in said("10.1", (2, 0), table)
+    confs(f"{OPTIMIZE}.clustering.mergeStrategy.minCubeSize.threshold", "1024")
+    spark.sql(f"OPTIMIZE {name}")
+    assert check("10.1", (1, 1), table).is_right
+    means("10.1", {(2, 0): "cubes of 100 GiB", (0, 2): "even alone", (1, 2): "was not left alone"}, table)
 
 
 def test_10_wants_the_order_by_customer(tmp_path: Path, spark: SparkSession) -> None:
-    means("10.1", {27: "the bit of x comes first", 43: "in turn"})
     rows = {
         "time": np.datetime64("2026-03-10", "us") + np.arange(4_000) * np.timedelta64(20, "s"),
         "customer": np.arange(4_000) % 1_000,
@@ -353,7 +381,8 @@ def test_10_wants_the_order_by_customer(tmp_path: Path, spark: SparkSession) -> 
     plan.run(verify=False)
     count = table.files().num_files
     assert check("10.3", (1, count), table).is_right
-    means("10.3", {(count, 1): "wrong order", (1, 1): "rows of all customers"}, table)
+    alike = {(1, 1): "rows of all customers", (count, count): "sorted by customer"}
+    means("10.3", {(count, 1): "wrong order"} | alike, table)
 
     def within(share: int) -> Any:
         return table.plan_compaction(max_file_size="64 KiB", budget=share * table.files().size_bytes // 100)

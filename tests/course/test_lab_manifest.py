@@ -16,11 +16,10 @@ from pyspark.sql import SparkSession
 from compaction_kit import interop, open_table
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.datasets import shaped_table
-from compaction_kit.errors import InvalidArgumentError, RunCancelled
+from compaction_kit.errors import RunCancelled
 from compaction_kit.execute import Progress
 from compaction_kit.sql import table_name
 from compaction_kit.table import Table
-from tests import handmade
 from tests.interop import manifests
 
 
@@ -118,14 +117,3 @@ def test_what_moves_changes_who_is_read(tmp_path: Path) -> None:
     assert "A reader fails at a missing file" in told()
     lab.move(generated=4, appended=0)
     assert told().endswith("each row is read once. The table has 4,200 rows, and the reader gets 4,200.")
-
-
-def test_a_plan_that_cant_be_followed_is_refused(tmp_path: Path) -> None:
-    _, plan = plan_of(tmp_path)
-    with pytest.raises(InvalidArgumentError, match="generated=5 is not a number of batches: give 0 to 4"):
-        read_manifest(plan, 5)
-    adds = [handmade.add(f"{name}.parquet", records=None) for name in "ab"]
-    table = handmade.write_log(tmp_path / "unknown", [handmade.metadata(), *adds])
-    unknown = open_table(table).plan_compaction()
-    with pytest.raises(InvalidArgumentError, match="has a deletion vector, or no row count"):
-        read_manifest(unknown, 0)

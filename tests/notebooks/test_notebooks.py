@@ -1,6 +1,7 @@
 """What the notebooks look like in the repository; that they run is nbval's part."""
 
 import ast
+import builtins
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -145,8 +146,11 @@ TELLING = [
     ("06", "predict-bytes", "freed nothing"),
     ("06", "predict-orphan", "lists the whole folder"),
     ("08", "predict-entries", "num_entries"),
-    ("09", "predict-version", "interop.generate_manifest(table)\nprint("),
-    ("09", "predict-version", "the first bin as one file"),
+    ("09", "predict-version", "PausedWriter("),
+    ("09", "predict-folder", "twice:"),
+    ("10", "predict-first", "ck.survey("),
+    ("10", "predict-order", "inputFiles())"),
+    ("10", "predict-cubes", "minCubeSize"),
 ]
 
 
@@ -205,19 +209,22 @@ def path_of(lesson: Path) -> list[Any]:
     return found["Lesson"] + found["Exercises"]
 
 
-def minutes(lesson: Path) -> int:
-    """How long a lesson takes with its exercises, estimated in steps of five minutes.
-
-    120 words of text a minute, but for folded text; half a minute to run a cell of code and look at what it
-    gives, a minute to predict, two for the lab, and five for each of three exercises.
-    """
-    cells = path_of(lesson)
+def minutes_of(cells: list[Any]) -> float:
+    """120 words of text a minute, without folded text; half a minute for a cell of code, one to predict."""
     text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     words = len(re.findall(r"\w[\w'’.]*", re.sub(r"(?s)<details>.*?</details>", "", text)))
     code = [cell for cell in cells if cell.cell_type == "code"]
     predictions = sum("predict(" in cell.source for cell in code)
     shown = sum("source_hidden" not in cell.metadata.get("jupyter", {}) for cell in code)
-    return 5 * round((words / 120 + shown / 2 + predictions + 2 + 3 * 5) / 5)
+    return words / 120 + shown / 2 + predictions
+
+
+def minutes(lesson: Path) -> int:
+    """How long a lesson takes with its exercises, estimated in steps of five minutes.
+
+    Its cells, two minutes more for the lab, and five for each of three exercises.
+    """
+    return 5 * round((minutes_of(path_of(lesson)) + 2 + 3 * 5) / 5)
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
@@ -281,3 +288,51 @@ def test_the_minutes_of_a_lesson_are_the_same_on_all_pages_and_by_one_rule() -> 
     for page in (readme, lecturers, index):
         assert bounds in page
         assert "estimate" in page
+
+
+def lecturers_page() -> str:
+    return (NOTEBOOKS[0].parents[1] / "docs/book/lecturers.md").read_text(encoding="utf-8")
+
+
+def test_the_lessons_of_a_sitting_take_two_hours_at_most() -> None:
+    page = lecturers_page()
+    estimated = dict(re.findall(r"(?m)^\| (\d\d) \|[^|]*\| (\d+) \|", page))
+    sittings = [row.split(", ") for row in re.findall(r"(?m)^\| \d \| (\d\d(?:, \d\d)*) \|", page)]
+    assert sorted(number for sitting in sittings for number in sitting) == sorted(estimated)
+    assert all(sum(int(estimated[number]) for number in sitting) <= 120 for sitting in sittings)
+
+
+def sections(lesson: Path) -> dict[str, list[Any]]:
+    """The cells of a lesson by section; those before the first one have no name."""
+    found, section = dict[str, list[Any]](), ""
+    for cell in parts(lesson)["Lesson"]:
+        heading = re.search(r"(?m)^## (.+)$", cell.source) if cell.cell_type == "markdown" else None
+        section = heading[1] if heading else section
+        found.setdefault(section, []).append(cell)
+    return found
+
+
+def names_missing(code: str) -> set[str]:
+    """Names that code uses and nothing in it defines."""
+    nodes = list(ast.walk(ast.parse(code)))
+    used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    defined = {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ExceptHandler))}
+    defined |= {node.arg for node in nodes if isinstance(node, ast.arg)} | names_bound(code)
+    return used - {str(name) for name in defined} - set(dir(builtins))
+
+
+def test_the_short_class_fits_90_minutes_and_needs_no_section_that_it_leaves_out() -> None:
+    rows = re.findall(r"(?m)^\| (\d+) to (\d+) \| (\d\d) \| ([^|]+) \| ([^|]+) \|$", lecturers_page())
+    assert [row[2] for row in rows] == ["01", "03", "04", "06"]
+    assert [row[0] for row in rows] == ["0", *(row[1] for row in rows[:-1])]
+    assert rows[-1][1] == "90"
+    for begin, end, number, played, left_out in rows:
+        found = sections(LESSONS[int(number) - 1])
+        kept = played.split("; ")
+        assert {*kept, *left_out.split("; ")} == found.keys() - {""}, number
+        cells = [cell for name in ("", *kept) for cell in found[name]]
+        code = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
+        assert names_missing(code) == set(), number
+        # Two minutes for the lab, if it is played, and five for one exercise.
+        time = minutes_of(cells) + 2 * any(cell.source.startswith("labs.") for cell in cells) + 5
+        assert time <= int(end) - int(begin), number

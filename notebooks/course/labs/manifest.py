@@ -1,4 +1,4 @@
-"""Lesson 09's lab: what a reader of a manifest gets that was made in the midst of a compaction."""
+"""Lesson 09's lab: what a reader gets of a manifest that was generated during a compaction."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.figure import Figure
 
-from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.plan.plan import BinPlan
 from compaction_kit.text import format_count
 from course import figures
@@ -24,7 +23,7 @@ _THEN: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Reading:
-    """What a reader of a manifest gets, once the compaction is done.
+    """What a reader of a manifest gets after the compaction.
 
     Attributes:
         generated: The number of batches that were committed before GENERATE.
@@ -32,7 +31,7 @@ class Reading:
         groups: One row per group of files: name (string: "not compacted", "batch 1" …, "appended"), num_rows
             (int64, what the table has), old_rows and new_rows (int64, read from files before and after
             their compaction).
-        num_gone: The listed files that are no longer on disk: a reader fails, unless it passes over them.
+        num_gone: The listed files that are no longer on disk: a reader fails, unless it ignores them.
     """
 
     generated: int
@@ -63,7 +62,7 @@ class Reading:
         if old:
             lines.append(f"{old:,} of them are from files that were compacted, which VACUUM will delete.")
         if self.num_gone:
-            lines.append("A reader fails at a missing file; these are the rows of one that passes over it.")
+            lines.append("A reader fails at a missing file; one that ignores missing files gets these rows.")
         return " ".join(lines)
 
     def plot(self) -> Figure:
@@ -88,46 +87,31 @@ def read_manifest(
     rest happens in the order of the arguments.
 
     Args:
-        plan: The compaction, batch by batch.
+        plan: A compaction in batches, of a table without deletion vectors.
         generated: The number of batches that were committed before GENERATE.
         appended: The rows of a file that is written after the compaction; 0 for none.
         by_hand: Whether somebody adds the live files that are not listed.
         vacuumed: Whether VACUUM deletes all files that are not live.
-
-    Raises:
-        InvalidArgumentError: There are not so many batches; or a file has a deletion vector, with which no
-            manifest can be made, or no row count in the log.
     """
-    source = plan.source.to_arrow()
-    if source["num_records"].null_count or pc.sum(source["deletion_vector_cardinality"]).as_py():
-        raise InvalidArgumentError(
-            f"A file of version {plan.version} has a deletion vector, or no row count in the log: give the "
-            "plan of a table without such files."
-        )
     sums = [("num_records", "sum"), ("num_files", "sum")]
     batches = plan.bins.group_by("batch_id").aggregate(sums).sort_by("batch_id").to_pylist()
-    last = len(batches)
-    if not 0 <= generated <= last:
-        raise InvalidArgumentError(f"generated={generated} is not a number of batches: give 0 to {last}.")
-    # Name, rows, and whether the files before and after the compaction are read.
-    groups, num_gone = [], 0
+    num_rows = pc.sum(plan.source.to_arrow()["num_records"]).as_py()
+    stays = num_rows - sum(batch["num_records_sum"] for batch in batches)
+    groups, num_gone = [(_STAYS, stays, 0, stays)], 0
     for number, batch in enumerate(batches, 1):
-        old_is_listed, new_is_listed = number > generated, number <= generated or by_hand
-        read = old_is_listed and not vacuumed, new_is_listed
-        groups.append((f"batch {number}", batch["num_records_sum"], *read))
-        num_gone += batch["num_files_sum"] * (old_is_listed and vacuumed)
-    stays = (pc.sum(source["num_records"]).as_py() or 0) - sum(rows for _, rows, *_ in groups)
-    groups = [(_STAYS, stays, False, True), *groups, ("appended", appended, False, by_hand)]
-    schema = pa.schema(
-        {"name": pa.string(), "num_rows": pa.int64(), "old_rows": pa.int64(), "new_rows": pa.int64()}
-    )
-    rows = [(name, rows, rows * old, rows * new) for name, rows, old, new in groups if rows]
-    table = pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
-    return Reading(generated, last, table, num_gone)
+        rows, is_old = batch["num_records_sum"], number > generated
+        old_rows, new_rows = rows * (is_old and not vacuumed), rows * (not is_old or by_hand)
+        groups.append((f"batch {number}", rows, old_rows, new_rows))
+        num_gone += batch["num_files_sum"] * (is_old and vacuumed)
+    groups.append(("appended", appended, 0, appended * by_hand))
+    columns = zip(*(group for group in groups if group[1]), strict=True)
+    names = ("name", "num_rows", "old_rows", "new_rows")
+    table = pa.table(dict(zip(names, map(pa.array, columns), strict=True)))
+    return Reading(generated, len(batches), table, num_gone)
 
 
 def manifest(plan: BinPlan, generated: int = 1, appended: int = 100) -> Lab:
-    """Show what a reader gets of a manifest that was generated in the midst of a compaction.
+    """Show what a reader gets of a manifest that was generated during a compaction.
 
     Args:
         plan: A compaction in some batches; it is not run.
