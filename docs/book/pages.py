@@ -78,8 +78,8 @@ def _entry(path: str, value: object, places: dict[int, str]) -> list[str]:
 
 def copied() -> dict[str, Path]:
     """The pages that are files elsewhere in the repository, by their path in the book."""
-    places = "notebooks/[0-9]*.ipynb", "notebooks/tour.ipynb", "notebooks/solutions/*.ipynb"
-    notebooks = (path for place in places for path in ROOT.glob(place))
+    places = "[0-9]*.ipynb", "tour.ipynb", "museum.ipynb", "solutions/*.ipynb"
+    notebooks = (path for place in places for path in (ROOT / "notebooks").glob(place))
     pages = (*notebooks, ROOT / "RELIABILITY.md", ROOT / "CONTRIBUTING.md")
     return {path.relative_to(ROOT).as_posix(): path for path in pages}
 
