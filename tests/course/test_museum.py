@@ -117,6 +117,12 @@ def test_a_table_that_was_optimized_meanwhile_is_to_be_made_again(tmp_path: Path
     assert "make the table again" in repr(check("museum.4", 1.5, open_table(table)))
 
 
+def test_an_answer_stays_right_after_the_repair(tmp_path: Path) -> None:
+    table = museum.revenue(tmp_path)
+    deltalake.DeltaTable(table).restore(2)
+    assert check("museum.2", (3, 3_000), open_table(table)).is_right
+
+
 def test_the_vacuum_took_files_too_early_by_the_log_alone(tmp_path: Path) -> None:
     """Delta's retention would have kept them, and the log says when they were removed."""
     table = open_table(museum.deliveries(tmp_path))
