@@ -69,3 +69,14 @@ def test_pages_that_the_readme_leads_to_are_there() -> None:
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", (ROOT / "README.md").read_text(encoding="utf-8"))
     assert "docs/book/python.md" in links
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_a_page_links_to_its_notebook_and_changes_no_code(pages: ModuleType) -> None:
+    name, path = next(iter(pages.copied().items()))
+    page = nbformat.reads(pages.link_notebook(name, path.read_text(encoding="utf-8")), as_version=4)
+    notebook = nbformat.read(path, as_version=4)
+    title, _, links, *_ = page.cells[0].source.splitlines()
+    assert title == notebook.cells[0].source.splitlines()[0]
+    assert f"https://github.com/compaction-kit/compaction_kit/blob/main/{name})" in links
+    assert f"https://mybinder.org/v2/gh/compaction-kit/compaction_kit/main?urlpath=lab/tree/{name})" in links
+    assert page.cells[1:] == notebook.cells[1:]

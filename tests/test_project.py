@@ -1,5 +1,7 @@
 """That the project's files agree with one another."""
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -61,6 +63,22 @@ def test_conda_users_get_the_list_of_pyproject() -> None:
         "pip:",
         "-e .[dev]",
     ]
+
+
+def test_what_starts_without_a_clone_names_what_there_is() -> None:
+    container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text(encoding="utf-8"))
+    made = re.findall(r"make \S+/(\w+)\.installed", container["postCreateCommand"])
+    assert made == ["notebooks"]
+    assert "notebooks" in PROJECT["optional-dependencies"]
+    (lesson,) = re.findall(r"default_url=/lab/tree/(\S+)", container["postAttachCommand"])
+    assert f"--port {container['forwardPorts'][0]} " in container["postAttachCommand"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    repository = PROJECT["urls"]["Homepage"].removeprefix("https://github.com/")
+    assert f"https://mybinder.org/v2/gh/{repository}/main?urlpath=lab/tree/{lesson})" in readme
+    assert f"https://codespaces.new/{repository})" in readme
+    assert (ROOT / lesson).exists()
+    # What Binder runs in the image that it builds of environment.yml.
+    assert os.access(ROOT / "postBuild", os.X_OK)
 
 
 def test_ci_runs_what_the_readme_tells_to_run() -> None:

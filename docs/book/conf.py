@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -57,12 +58,22 @@ html_title = "compaction_kit"
 html_static_path = ["book.css"]
 html_css_files = ["book.css"]
 html_copy_source = False
-html_theme_options = {"show_toc_level": 2, "show_navbar_depth": 1, "use_download_button": False}
+html_theme_options = {
+    "show_toc_level": 2,
+    "show_navbar_depth": 1,
+    "use_download_button": False,
+    "repository_url": pages.REPOSITORY,
+    "use_repository_button": True,
+}
 linkcheck_timeout = 20
 
 
 def setup(app: Any) -> None:
-    """Link the numbers of lessons on the lecturers' page; show the picture of the module as text."""
+    """Link the numbers of lessons on the lecturers' page; show the picture of the module as text.
+
+    Names that share a description ("version, table_id: …") lose their space: of two words, Sphinx takes the
+    first for a type.
+    """
     changes = {
         "lecturers": pages.link_lessons,
         "CONTRIBUTING": lambda text: text.replace("```mermaid", "```text"),
@@ -71,4 +82,9 @@ def setup(app: Any) -> None:
     def change(_: Any, page: str, source: list[str]) -> None:
         source[0] = changes.get(page, str)(source[0])
 
+    def join_names(_: Any, __: str, ___: str, ____: object, _____: object, lines: list[str]) -> None:
+        shared = re.compile(r"^ +([a-z]\w*, )+[a-z]\w*: ")
+        lines[:] = [shared.sub(lambda names: names[0].replace(", ", ","), line) for line in lines]
+
     app.connect("source-read", change)
+    app.connect("autodoc-process-docstring", join_names, priority=400)  # before napoleon's

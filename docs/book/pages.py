@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -11,6 +12,8 @@ import compaction_kit as ck
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+REPOSITORY = PROJECT["urls"]["Homepage"]
 # The rooms of the reference, in the order of CONTRIBUTING.md's story, and their modules.
 ROOMS = {
     "Tables and files": (
@@ -78,8 +81,8 @@ def _entry(path: str, value: object, places: dict[int, str]) -> list[str]:
 
 def copied() -> dict[str, Path]:
     """The pages that are files elsewhere in the repository, by their path in the book."""
-    places = "notebooks/[0-9]*.ipynb", "notebooks/tour.ipynb", "notebooks/solutions/*.ipynb"
-    notebooks = (path for place in places for path in ROOT.glob(place))
+    places = "[0-9]*.ipynb", "tour.ipynb", "museum.ipynb", "solutions/*.ipynb"
+    notebooks = (path for place in places for path in (ROOT / "notebooks").glob(place))
     pages = (*notebooks, ROOT / "RELIABILITY.md", ROOT / "CONTRIBUTING.md")
     return {path.relative_to(ROOT).as_posix(): path for path in pages}
 
@@ -87,7 +90,7 @@ def copied() -> dict[str, Path]:
 def write_pages() -> None:
     """Write the pages of the reference, and copy the others; those that are as they were keep their time."""
     pages = {f"api/{name}.rst": text for name, text in reference().items()}
-    pages |= {name: path.read_text(encoding="utf-8") for name, path in copied().items()}
+    pages |= {name: link_notebook(name, path.read_text(encoding="utf-8")) for name, path in copied().items()}
     for name, text in pages.items():
         page = FOLDER / name
         page.parent.mkdir(parents=True, exist_ok=True)
@@ -96,6 +99,19 @@ def write_pages() -> None:
     for page in (FOLDER / "notebooks").rglob("*.ipynb"):
         if page.relative_to(FOLDER).as_posix() not in pages:
             page.unlink()
+
+
+def link_notebook(name: str, text: str) -> str:
+    """Put links below a notebook's title: to the notebook in the repository, and to Binder, which runs it."""
+    if not name.endswith(".ipynb"):
+        return text
+    notebook = nbformat.reads(text, as_version=4)
+    source, binder = f"{REPOSITORY}/blob/main/{name}", REPOSITORY.replace("github.com", "mybinder.org/v2/gh")
+    binder += f"/main?urlpath=lab/tree/{name}"
+    links = f"*[The notebook]({source}) of this page; [run it in Binder]({binder})*"
+    title, _, rest = notebook.cells[0].source.partition("\n")
+    notebook.cells[0].source = f"{title}\n\n{links}\n{rest}"
+    return nbformat.writes(notebook)
 
 
 def read_notebook(text: str) -> nbformat.NotebookNode:

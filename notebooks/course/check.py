@@ -1,7 +1,7 @@
 """Check the answers to a lesson's exercises: right or not, and nothing of the solution."""
 
-from collections.abc import Collection, Hashable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass, replace
 from math import isclose
 from numbers import Real
 from typing import Any
@@ -9,9 +9,12 @@ from typing import Any
 from compaction_kit.errors import InvalidArgumentError, show_value
 from compaction_kit.plots import style
 from compaction_kit.text import Html, element, format_list, shown
-from course.answers import ANSWERS, Unfinished
+from course.answers import ANSWERS, Answer, Unfinished
+from course.cases import CASES, MARKS
 
+_PLACES = ("the first", "the second", "the third")
 _OPEN, _WRONG, _RIGHT = "Not answered yet", "Not right yet", "Right"
+_EXERCISES = ANSWERS | CASES
 # The part of a float by which an answer may miss it; whole numbers are exact.
 _TOLERANCE = 0.03
 _COLOURS = {_OPEN: style.TOMBSTONED, _WRONG: style.LOST, _RIGHT: style.NEW}
@@ -19,22 +22,36 @@ _COLOURS = {_OPEN: style.TOMBSTONED, _WRONG: style.LOST, _RIGHT: style.NEW}
 
 @dataclass(frozen=True)
 class Checked:
-    """What is said of an answer: a verdict, what is missing or mistaken, but never the right answer."""
+    """What is said of an answer: a verdict, what is missing or mistaken, but never the right answer.
+
+    `marks` are those of a right answer: 0 for exercises without marks.
+    """
 
     verdict: str
     sentence: str = ""
+    marks: int = 0
 
     @property
     def is_right(self) -> bool:
         """Whether the answer is right."""
         return self.verdict == _RIGHT
 
+    @property
+    def earned(self) -> int:
+        """The marks of this answer."""
+        return self.marks * self.is_right
+
+    @property
+    def _text(self) -> str:
+        """What follows the verdict."""
+        return self.sentence + (f" {self.earned} of {self.marks} marks." if self.marks else "")
+
     def _repr_html_(self) -> Html:
         look = f"border-left: 4px solid {_COLOURS[self.verdict]}; padding-left: 8px"
-        return shown(element("p", element("b", self.verdict), self.sentence, role="status", style=look))
+        return shown(element("p", element("b", self.verdict), self._text, role="status", style=look))
 
     def __repr__(self) -> str:
-        return self.verdict + self.sentence
+        return self.verdict + self._text
 
 
 def check(exercise: str, answer: Any, *given: Any) -> Checked:
@@ -53,10 +70,14 @@ def check(exercise: str, answer: Any, *given: Any) -> Checked:
         >>> check("10.1", None)
         Not answered yet: expected is two numbers of files, rewritten and left alone, such as (8, 9).
     """
-    if exercise not in ANSWERS:
-        known = format_list(sorted(ANSWERS), most=len(ANSWERS))
+    if exercise not in _EXERCISES:
+        known = format_list(sorted(_EXERCISES), most=len(_EXERCISES))
         raise InvalidArgumentError(f"exercise={show_value(exercise)} is unknown: give one of {known}.")
-    kind, find = ANSWERS[exercise]
+    return replace(_judge(*_EXERCISES[exercise], answer, given), marks=MARKS.get(exercise, 0))
+
+
+def _judge(kind: str, find: Callable[..., Answer], answer: Any, given: Sequence[Any]) -> Checked:
+    """Compare an answer with the right one."""
     if answer is None or any(one is None for one in given):
         return Checked(_OPEN, f": expected is {kind}.")
     try:
@@ -75,7 +96,11 @@ def check(exercise: str, answer: Any, *given: Any) -> Checked:
 
 
 def _difference(answer: Any, truth: Any) -> str:
-    """How far an answer is from a set, as the number of values."""
+    """How far an answer is from a set, as the number of values; or which of a few values is not right."""
+    if isinstance(truth, list) and len(answer) == len(truth):
+        wrong = [not _is_same(*pair) for pair in zip(answer, truth, strict=True)]
+        places = (place for place, is_wrong in zip(_PLACES, wrong, strict=False) if is_wrong)
+        return f"check {format_list(list(places))} of these" if not all(wrong) else ""
     if not isinstance(truth, set) or not all(isinstance(value, Hashable) for value in answer):
         return ""
     found = set(answer)

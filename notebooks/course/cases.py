@@ -1,0 +1,190 @@
+"""The right answers of the museum's cases, computed from their tables, with their marks."""
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from course import read_ids
+from course.answers import Answer, Unfinished
+
+# What kind of answer is expected, and what computes it, by case; and the marks of each.
+CASES: dict[str, tuple[str, Callable[..., Answer]]] = {}
+MARKS: dict[str, int] = {}
+
+
+def _case(number: int, marks: int, kind: str) -> Callable[[Callable[..., Answer]], None]:
+    def keep(find: Callable[..., Answer]) -> None:
+        CASES[f"museum.{number}"], MARKS[f"museum.{number}"] = (kind, find), marks
+
+    return keep
+
+
+def _parts(right: list[Any], *meanings: Mapping[Any, str]) -> Answer:
+    """Return an answer of several values, and what wrong values mean in the place of each."""
+    return right, [
+        ([*right[:place], wrong, *right[place + 1 :]], meaning)
+        for place, wrongs in enumerate(meanings)
+        for wrong, meaning in wrongs.items()
+        if wrong != right[place]
+    ]
+
+
+def _fields(table: Any, version: int, action: str) -> list[dict[str, Any]]:
+    """Return the actions of one kind in a commit."""
+    rows = table.log.actions(version).to_pylist()
+    return [json.loads(row["fields"])[action] for row in rows if row["action"] == action]
+
+
+def _replacing(table: Any, data_change: bool = False) -> int:
+    """Return the first version that replaced files."""
+    commits = table.log.commits().to_pylist()
+    return next(c["version"] for c in commits if c["num_removed"] and c["data_change"] is data_change)
+
+
+def _rows(files: Any) -> int:
+    return sum(files.to_arrow()["num_records"].to_pylist())
+
+
+@_case(1, 5, "a number of files")
+def _(table: Any) -> Answer:
+    removed = _fields(table, _replacing(table), "remove")
+    gone = [file for file in removed if not (table.path / file["path"]).exists()]
+    metrics = (dict(metrics or ()) for metrics in table.log.commits()["metrics"].to_pylist())
+    deleted = next(int(found["numDeletedFiles"]) for found in metrics if "numDeletedFiles" in found)
+    return len(gone), [
+        (deleted, "these are all files that the vacuum deleted, and some of them were in no version"),
+        (len(removed), "these are all files that OPTIMIZE removed, and some of them are still there"),
+        (len(removed) - len(gone), "these are the files that OPTIMIZE removed and that are still there"),
+        (0, "the retention counts from the time of the removal, deletionTimestamp in the log"),
+    ]
+
+
+@_case(2, 5, "a version and a number of rows, such as (8, 900)")
+def _(table: Any) -> Answer:
+    version = _replacing(table)
+    before, after = (_rows(table.files(version=number)) for number in (version - 1, version))
+    return _parts(
+        [version, after - before],
+        {
+            version - 1: "that version has each row once",
+            version + 1: "the rows were doubled before: compare the sums of each version",
+        },
+        {
+            after: "these are all rows of that version, and half of them are right",
+            _rows(table.files()) - before: "the last append is in this number, and its rows are new",
+            0: "count the rows before and after this version",
+        },
+    )
+
+
+@_case(3, 6, 'a field of an action and a number of rows, such as ("stats", 900)')
+def _(table: Any) -> Answer:
+    version = _replacing(table)
+    before, after = (table.files(version=number).to_arrow().to_pylist() for number in (version - 1, version))
+    old = {file["path"]: file for file in before}
+    kept = [old[file["path"]] for file in after if file["path"] in old]
+    records, deleted = (
+        sum(file[column] for file in kept) for column in ("num_records", "deletion_vector_cardinality")
+    )
+    there = {name for action in _fields(table, version, "remove") for name in action}
+    return _parts(
+        ["deletionVector", records - deleted],
+        dict.fromkeys(there, "the remove actions have this field, and it is right"),
+        {
+            records: "the file has this number of rows, and some of them are deleted",
+            deleted: "these rows are deleted, and no reader gets them",
+            sum(file["num_records"] for file in after) - deleted: "these are all rows that a reader gets",
+            0: "count the rows that a reader gets, and the different ids among them",
+        },
+    )
+
+
+@_case(4, 5, "a factor, such as 2.5")
+def _(table: Any) -> Answer:
+    commits = table.log.commits().to_pylist()
+    last = max(commit["version"] for commit in commits if commit["operation"] == "OPTIMIZE")
+    since = [commit for commit in commits if commit["version"] > last]
+    if not since:
+        raise Unfinished("tonight's OPTIMIZE has run: make the table again")
+    plan = table.plan_compaction()
+    new, new_files = (sum(commit[name] for commit in since) for name in ("bytes_added", "num_added"))
+    right = plan.bytes_removed / new
+    return right, [
+        (1.0, "OPTIMIZE rewrites more than the new files"),
+        (1 / right, "these are the new bytes by those that are rewritten"),
+        (right - 1, "the new files are rewritten as well"),
+        (float(plan.bytes_removed), "these are bytes, and the exercise asks for a factor"),
+        (plan.num_files_removed / new_files, "these are files, and bytes are wanted"),
+    ]
+
+
+@_case(5, 5, "a number of files")
+def _(table: Any) -> Answer:
+    commits = [row for row in table.log.commits().to_pylist() if row["operation"] == "WRITE"]
+    by_spark, others = (
+        sum(c["num_added"] for c in commits if c["engine"].startswith("Apache-Spark") is is_spark)
+        for is_spark in (True, False)
+    )
+    return by_spark, [
+        (by_spark + others, "these are all small files, and Delta counts only some of them"),
+        (others, "these are the files of the other writer, which has no auto compaction"),
+        (50, "that is the limit, spark.databricks.delta.autoCompact.minNumFiles"),
+        (0, "the session has added files: see engineInfo in the history"),
+    ]
+
+
+@_case(6, 4, "two numbers of bytes, today and in eight days, such as (400, 500)")
+def _(table: Any) -> Answer:
+    today, later = (table.plan_vacuum(at=at).size_bytes for at in (None, datetime.now(UTC) + timedelta(8)))
+    live = table.files().size_bytes
+    return _parts(
+        [today, later],
+        {
+            later: "removed files are kept for a week, and these were removed just now",
+            live: "no vacuum deletes files of the latest version",
+        },
+        {
+            0: "in eight days the files have been removed for more than a week",
+            live: "these are the live files, and no vacuum deletes those",
+            live + later: "this is everything on disk, the live files too",
+        },
+    )
+
+
+@_case(7, 5, "a version of the source and a number of rows, such as (8, 900)")
+def _(source: Any, sink: Any) -> Answer:
+    commits, rows = sink.log.commits().to_pylist(), len({*read_ids(sink.spark, sink.path)})
+    delivered = sum(row["records_added"] for row in commits if row["operation"] == "STREAMING UPDATE")
+    adding = "this commit only adds rows, and they are in the sink once"
+    return _parts(
+        [_replacing(source, data_change=True), delivered - rows],
+        dict.fromkeys(range(source.version + 1), adding),
+        {
+            delivered: "these are all rows of the sink",
+            rows: "these are the rows of the source, which the sink should have",
+            0: "compare count(*) with count(DISTINCT id) in the sink",
+        },
+    )
+
+
+@_case(8, 5, 'an option of the sink and a number of entries, such as ("path", 900)')
+def _(log: Any) -> Answer:
+    counts = log.files["num_entries"].to_pylist()
+    files, kept = "it decides about files of the log, and entries stay", "it decides when files of the log go"
+    return _parts(
+        ["retention", log.num_entries],
+        {
+            "deletion": files,
+            "cleanupDelay": kept,
+            "minBatchesToRetain": kept,
+            "compactInterval": "with another interval a compaction has all entries as well",
+            "maxFilesPerTrigger": "that is an option of a source, and it changes no entry",
+        },
+        {
+            sum(counts): "these are the entries of all files, and a compaction repeats those before it",
+            log.compactions["num_entries"].to_pylist()[-1]: "a reader also needs the batches after that file",
+            len(counts): "these are the files of the log",
+            counts[-1]: "these are the entries of one batch",
+        },
+    )

@@ -1,0 +1,153 @@
+"""The museum: what is said of wrong answers. Its solution shows that the right ones are right."""
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import nbformat
+import pytest
+from course import museum
+from course.cases import CASES, MARKS
+from course.check import check
+from pyspark.sql import SparkSession
+
+from compaction_kit import open_table, sink_log
+
+ROOT = Path(__file__).parents[2]
+Make = Callable[[Path, SparkSession], tuple[Any, ...]]
+
+
+def made(name: str) -> Make:
+    """One of the museum's tables that Spark makes."""
+    return lambda folder, spark: (open_table(getattr(museum, name)(folder, spark), spark),)
+
+
+def streamed(folder: Path, spark: SparkSession) -> tuple[Any, ...]:
+    tables = museum.feed(folder, spark)
+    return tuple(open_table(tables / name, spark) for name in ("source", "sink"))
+
+
+# What is given to each check.
+GIVEN: dict[int, Make] = {
+    1: lambda folder, _: (open_table(museum.deliveries(folder)),),
+    2: lambda folder, _: (open_table(museum.revenue(folder)),),
+    3: made("accounts"),
+    4: made("telemetry"),
+    5: made("clicks"),
+    6: made("archive"),
+    7: streamed,
+    8: lambda folder, _: (sink_log(museum.exports(folder)),),
+}
+# Wrong answers from the right one, and a part of what is said of each.
+WRONG: dict[int, Callable[[Any], dict[Any, str]]] = {
+    1: lambda _: {6: "in no version", 7: "are still there", 3: "still there", 0: "time of the removal"},
+    2: lambda _: {
+        (2, 3_000): "has each row once",
+        (4, 3_000): "doubled before",
+        (3, 6_000): "half of them",
+        (3, 3_050): "the last append",
+        (3, 17): "check the second of these",
+        (0, 0): "expected is a version and a number of rows",
+    },
+    3: lambda _: {
+        ("path", 90): "have this field",
+        ("deletionVector", 100): "some of them are deleted",
+        ("deletionVector", 10): "no reader gets them",
+        ("deletionVector", 380): "all rows that a reader gets",
+        ("id", 90): "check the first of these",
+    },
+    4: lambda right: {
+        1.0: "more than the new files",
+        1 / right: "new bytes by those that are rewritten",
+        right - 1: "rewritten as well",
+        1.5: "these are files",
+        40_000: "expected is a factor",
+    },
+    5: lambda _: {68: "only some of them", 64: "no auto compaction", 50: "is the limit", 0: "engineInfo"},
+    6: lambda right: {
+        (right[1], right[1]): "kept for a week",
+        (0, 0): "for more than a week",
+        (0, 17): "check the second of these",
+    },
+    7: lambda _: {
+        (1, 70): "only adds rows",
+        (2, 150): "all rows of the sink",
+        (2, 80): "should have",
+        (2, 0): "compare count",
+    },
+    8: lambda _: {
+        ("deletion", 720): "entries stay",
+        ("cleanupDelay", 720): "files of the log go",
+        ("retention", 600): "batches after that file",
+        ("retention", 36): "files of the log",
+        ("retention", 20): "one batch",
+    },
+}
+BY_NIGHT = (4, 7)
+NUMBERS = [pytest.param(n, marks=pytest.mark.nightly) if n in BY_NIGHT else n for n in GIVEN]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_wrong_answers_get_no_marks_and_a_reason(number: int, tmp_path: Path, spark: SparkSession) -> None:
+    exercise = f"museum.{number}"
+    given = GIVEN[number](tmp_path, spark)
+    right, _ = CASES[exercise][1](*given)
+    marks = MARKS[exercise]
+    assert repr(check(exercise, right, *given)) == f"Right. {marks} of {marks} marks."
+    wrong = WRONG[number](right)
+    assert len(wrong) >= 3
+    for answer, meaning in wrong.items():
+        shown = check(exercise, answer, *given)
+        assert (shown.is_right, shown.earned) == (False, 0)
+        assert meaning in repr(shown), answer
+        assert f" 0 of {marks} marks." in repr(shown)
+        assert f" 0 of {marks} marks." in shown._repr_html_()
+
+
+def test_a_case_is_open_until_it_has_an_answer() -> None:
+    assert repr(check("museum.1", None)) == "Not answered yet: expected is a number of files. 0 of 5 marks."
+
+
+def test_a_table_that_was_optimized_meanwhile_is_to_be_made_again(tmp_path: Path) -> None:
+    table = museum.revenue(tmp_path)
+    deltalake.DeltaTable(table).optimize.compact()
+    assert "make the table again" in repr(check("museum.4", 1.5, open_table(table)))
+
+
+def test_an_answer_stays_right_after_the_repair(tmp_path: Path) -> None:
+    table = museum.revenue(tmp_path)
+    deltalake.DeltaTable(table).restore(2)
+    assert check("museum.2", (3, 3_000), open_table(table)).is_right
+
+
+def test_the_vacuum_took_files_too_early_by_the_log_alone(tmp_path: Path) -> None:
+    """Delta's retention would have kept them, and the log says when they were removed."""
+    table = open_table(museum.deliveries(tmp_path))
+    versions = table.versions().to_pylist()
+    assert [row["readable"] for row in versions] == ["blocked"] * 4 + ["missing files"] * 3 + ["yes"] * 3
+    assert table.plan_vacuum().is_empty
+    assert versions[-1]["timestamp"] - versions[6]["timestamp"] < timedelta(days=7)
+
+
+def test_each_case_has_a_check_a_folded_story_a_solution_and_marks() -> None:
+    cases, solved = (
+        nbformat.read(ROOT / "notebooks" / name, as_version=4).cells
+        for name in ("museum.ipynb", "solutions/museum_solution.ipynb")
+    )
+    text = {cell["id"]: cell.source for cell in cases}
+    titles = {cell["id"]: cell.source.splitlines()[0] for cell in solved}
+    lecturers = (ROOT / "docs" / "book" / "lecturers.md").read_text(encoding="utf-8")
+    marks = dict(re.findall(r"(?m)^\| (\d) [^|]*\|.*\| (\d) \|$", lecturers))
+    assert [*CASES] == [f"museum.{number}" for number in range(1, 9)]
+    assert sum(MARKS.values()) == 40
+    for number in range(1, 9):
+        place = text[f"check-{number}"].splitlines()
+        assert place[0] == "# Solution goes here"
+        assert place[1].startswith(f"answer_{number} = None  # ")
+        assert place[2].startswith(f'checked_{number} = check("museum.{number}", answer_{number}, ')
+        assert text[f"story-{number}"].startswith("<details><summary>What happened")
+        assert text[f"case-{number}"].splitlines()[0] == titles[f"case-{number}"]
+        assert marks[str(number)] == str(MARKS[f"museum.{number}"])
