@@ -213,7 +213,7 @@ def test_a_budget_takes_the_best_bins_and_an_order_keeps_ranges_narrow(tmp_path:
         touched.append(row["range_files"])
     assert len(set(heights)) == 1
     assert touched[2] < touched[0]
-    assert "saves 100% of what" in told(lab)
+    assert "100% of the gain" in told(lab)
     with pytest.raises(InvalidArgumentError, match="Budget can't be 5"):
         lab.move(share=5)
     with pytest.raises(InvalidArgumentError, match="nowhere"):

@@ -98,10 +98,10 @@ plan.compare({column!r}).plot()"""
         now, *_, then = plan.compare(column).layouts.to_pylist()
         gain = plan.gain / max(everything[order].gain, 1)
         sentence = (
-            f"{format_size(plan.bytes_removed)} rewritten in {format_count(plan.num_bins, 'bin')}, which "
-            f"saves {gain:.0%} of what all bins of this order would save readers: {now['num_files']:,} "
-            f"files become {then['num_files']:,}. A narrow range of {column} touches "
-            f"{then['range_files']:.1f} of them on average; now it is {now['range_files']:.1f}."
+            f"{format_size(plan.bytes_removed)} rewritten in {format_count(plan.num_bins, 'bin')}: "
+            f"{gain:.0%} of the gain of all bins in this order. "
+            f"{now['num_files']:,} files become {then['num_files']:,}. A narrow range of {column} touches "
+            f"{then['range_files']:.1f} of them on average; now it touches {now['range_files']:.1f}."
         )
         return Finding(sentence, figure, code)
 
