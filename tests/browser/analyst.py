@@ -205,6 +205,17 @@ def expect_verdict(page: Page, days: Days) -> Locator:
     return verdict
 
 
+def places_when_still(page: Page) -> list[list[str | int]]:
+    """Where the fields are in the page and how large, once that is laid out."""
+    places: list[list[str | int]] = []
+    for _ in range(50):
+        former, places = places, page.evaluate(_PLACES, _PLACED)
+        if places == former:
+            break
+        page.wait_for_timeout(300)
+    return places
+
+
 def press_tab_until(page: Page, selector: str, key: str = "Tab") -> None:
     """Go from control to control, by keys alone, until one has the focus."""
     for _ in range(60):
@@ -315,7 +326,7 @@ class FirstLook:
         page.set_viewport_size({"width": window[0], "height": window[1]})
         try:
             figure(page, "ck-plan-figure")
-            places = page.evaluate(_PLACES, _PLACED)
+            places = places_when_still(page)
             assert all(height > 0 for *_, height in places), places
             long = " OR ".join(f"origin = 'JFK' AND origin LIKE '%{number}'" for number in range(9))
             for selector, typed, place in (
@@ -329,7 +340,7 @@ class FirstLook:
                 type_into(page, selector, typed)
                 expect(page.locator(place).locator("visible=true").first).to_be_visible()
                 expect(about).to_contain_text(f"{days.days if 'JFK' in typed else days.files} files")
-                assert page.evaluate(_PLACES, _PLACED) == places, typed
+                assert places_when_still(page) == places, typed
         finally:
             page.set_viewport_size(usual)
 

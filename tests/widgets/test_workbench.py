@@ -587,7 +587,7 @@ def test_the_column_of_files_that_a_query_touches_is_chosen(bench: Workbench) ->
     folds.selected_index = 1
     # All but part, which is a partition column.
     assert column.options == ("id", "event_time", "value", "label")
-    assert "A narrow range of id touches the fewest files after OPTIMIZE" in drawn.value
+    assert "A narrow range of id touches the fewest files now" in drawn.value
     column.value = "value"
     assert "A narrow range of value touches the fewest files " in drawn.value
     bench.state.order = "id"
