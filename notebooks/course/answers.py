@@ -64,7 +64,12 @@ def _(table: Any) -> Answer:
     both = [table.files(version=version) for version in (365, 366)]
     right = [files.overlap("time_hour").mean for files in both]
     counts = [files.num_files for files in both]
-    return right, [(counts, "these are all files, and a query skips most of them"), _turned(right)]
+    most = [files.overlap("time_hour").max for files in both]
+    return right, [
+        (counts, "these are all files, and a query skips most of them"),
+        (most, "these are the files for the hour with the most, and the exercise asks for the average"),
+        _turned(right),
+    ]
 
 
 @_exercise("01.2", "a factor, bytes before by bytes after, such as 4.2")
@@ -77,6 +82,7 @@ def _(table: Any) -> Answer:
     return right, [
         (1 / right, "these are bytes after by bytes before"),
         (200 / after.num_files, "these are files, and the exercise asks for bytes"),
+        (before.size_bytes - after.size_bytes, "these are the bytes saved; divide before by after"),
     ]
 
 
@@ -137,6 +143,7 @@ def _(table: Any, size: int) -> Answer:
         (first[-1]["num_added"], "these are the bins of the first plan"),
         (again.num_files_removed, "these are files"),
         (by_default, "this is by Delta's own thresholds: give max_file_size=MAX_FILE_SIZE"),
+        (0, "a second plan has bins here: compact the table with customer once, and plan again"),
     ]
 
 

@@ -24,6 +24,7 @@ from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.sinklog import Policy
 from compaction_kit.table import Table
 from compaction_kit.text import KIB
+from tests import folders
 
 POLICY = Policy(default_interval=3, min_batches_to_retain=2)
 OPTIMIZE = "spark.databricks.delta.optimize"
@@ -75,7 +76,7 @@ def test_an_answer_of_another_type_says_what_is_expected(answer: object) -> None
 
 
 def test_collections_are_compared_value_by_value_and_floats_about(tmp_path: Path) -> None:
-    table = open_table(shaped_table(tmp_path / "table", partitions=0, files=60, rows=10, commits=1))
+    table = open_table(shaped_table(tmp_path / "table", partitions=0, files=60, rows=2_000, commits=1))
     plan = table.plan_compaction(max_file_size=256 * KIB)
     paths = table.files().to_arrow()["path"].to_pylist()
     assert check("02.3", paths, table.files()).is_right
@@ -83,12 +84,16 @@ def test_collections_are_compared_value_by_value_and_floats_about(tmp_path: Path
         "02.3", [*paths[2:], "b"], table.files()
     )
     assert said("02.3", [paths], table.files())
-    right = np.array([plan.compare("event_time").layouts["range_files"][row].as_py() for row in (0, 1, 3)])
+    wrong = {(): "and 60 are missing", (*paths, "c"): "1 of these don't belong there, and 0"}
+    means("02.3", wrong, table.files())
+    layouts = plan.compare("event_time").layouts.select(["num_files", "point_files", "range_files"])
+    counts, points, right = (np.array(column)[[0, 1, 3]] for column in layouts.to_pydict().values())
     assert check("03.3", right * 1.01, plan).is_right
     assert said("03.3", right * 1.2, plan)
     assert said("03.3", right[:2], plan)
     assert said("03.3", [*map(str, right)], plan)
-    means("03.3", {(60, 1, 1): "these are all files"}, plan)
+    wrong = {(*counts,): "these are all files", (*points,): "a single time", (*right[[0, 2, 1]],): "second"}
+    means("03.3", wrong, plan)
     assert "60 files and a max_file_size of" in said("03.3", right, table.plan_compaction())
 
 
@@ -102,6 +107,25 @@ def test_an_exercise_that_isnt_there_is_refused() -> None:
         check("11.1", 1)
 
 
+def test_01_counts_files_and_tasks_of_both_versions(
+    tmp_path: Path, flights: Path, spark: SparkSession
+) -> None:
+    table = open_table(folders.copy(flights, tmp_path / "flights"))
+    assert "has no version 366" in said("01.1", (3.0, 3.0), table)
+    table.plan_compaction().run(strategy="arrow", verify=False)
+    overlaps = [table.files(version=version).overlap("time_hour") for version in (365, 366)]
+    right, most = ([getattr(one, name) for one in overlaps] for name in ("mean", "max"))
+    assert check("01.1", right, table).is_right
+    meanings = {(1_095, 3): "these are all files", (*right[::-1],): "wrong order", (*most,): "the most"}
+    means("01.1", meanings, table)
+    reader = spark.read.format("delta")
+    both = [reader.option("versionAsOf", version).load(str(table.path)) for version in (365, 366)]
+    tasks = [rows.rdd.getNumPartitions() for rows in both]
+    assert check("01.3", tasks, *both).is_right
+    meanings = {(1_095, 3): "these are files", (36, 1): "128 MiB", (*tasks[::-1],): "wrong order"}
+    means("01.3", meanings, *both)
+
+
 def test_01_2_wants_the_table_that_is_named_compacted(tmp_path: Path) -> None:
     made = [
         shaped_table(tmp_path / str(files), partitions=0, files=files, rows=2, commits=1)
@@ -113,7 +137,9 @@ def test_01_2_wants_the_table_that_is_named_compacted(tmp_path: Path) -> None:
     table, other = map(open_table, made)
     factor = table.files(version=table.version - 1).size_bytes / table.files().size_bytes
     assert check("01.2", factor, table).is_right
-    means("01.2", {1 / factor: "after by bytes before", 200.0: "these are files"}, table)
+    saved = table.files(version=table.version - 1).size_bytes - table.files().size_bytes
+    meanings = {1 / factor: "after by bytes before", 200.0: "these are files", saved: "the bytes saved"}
+    means("01.2", meanings, table)
     assert "20 files were compacted" in said("01.2", factor, other)
 
 
@@ -132,7 +158,7 @@ def test_02_1_wants_the_hint_deleted(tmp_path: Path) -> None:
     means("02.1", meanings | {(): "0 of these don't belong there, and 2 are"}, table)
     first, state = table.log.actions(0), table.log.actions(table.version - 1, checkpoint=True)
     assert check("02.2", "commitInfo", first, state).is_right
-    means("02.2", {"add": "the checkpoint has it", "protocol": "the checkpoint has it"}, first, state)
+    means("02.2", dict.fromkeys(("add", "protocol", "metaData"), "the checkpoint has it"), first, state)
 
 
 def sales(path: Path, names: list[str]) -> Table:
@@ -158,11 +184,21 @@ def test_03_2_wants_a_compaction_after_which_something_is_left(tmp_path: Path, s
     assert "the names must be 300, of 100 letters each" in said("03.2", 0, few, size)
     again = many.plan_compaction(max_file_size=size)
     assert check("03.2", again.num_bins, many, size).is_right
-    means("03.2", {first[1].num_bins: "bins of the first plan"}, many, size)
-    plan = plain.plan_compaction(max_file_size=2 * 16 * KIB)
-    alone = plan.steps["outcome"].to_pylist().count("alone")
-    assert check("03.1", plan.num_bins + alone, plan).is_right
-    means("03.1", {24: "these are files"}, plan)
+    by_default = many.plan_compaction().num_bins
+    wrong = {first[1].num_bins: "the first plan", by_default: "own thresholds", 0: "compact the table"}
+    means("03.2", wrong, many, size)
+
+
+def test_03_1_counts_bins_of_a_single_file_as_well(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    for rows in (2_500, 2_500, 7_500, 7_500, 7_500):
+        deltalake.write_deltalake(tmp_path / "table", pa.table({"amount": rng.random(rows)}), mode="append")
+    table = open_table(tmp_path / "table")
+    limit = sum(sorted(table.files().to_arrow()["size_bytes"].to_pylist())[:3]) - 1
+    plan = table.plan_compaction(max_file_size=limit)
+    assert check("03.1", 4, plan).is_right
+    meanings = {1: "a single file count as well", 5: "these are files", 3: "a file can't be cut"}
+    means("03.1", meanings, plan)
 
 
 def test_04_looks_at_what_was_committed(tmp_path: Path, spark: SparkSession) -> None:

@@ -87,7 +87,7 @@ def be_a_kernel(asking: socket.socket) -> NoReturn:
         datasets.flights = lambda path: str(shutil.copytree(made_once(make, shared), path))
     # A lesson's times are for its reader, who has them measured more often.
     measure = reads.measure_reads
-    reads.measure_reads = lambda *known: measure(*known[:-1], repeats=1)  # type: ignore[misc]
+    reads.measure_reads = lambda *known, **_: measure(*known[:5], repeats=1)  # type: ignore[misc]
     if KEPT in os.environ:
         attach()
     IPKernelApp.launch_instance(argv=["-f", request["file"]])

@@ -135,8 +135,20 @@ def test_a_lesson_imports_what_its_exercises_name() -> None:
 
 # What gives a prediction's answer away, and so comes after it: lesson, cell of the prediction, text.
 TELLING = [
+    ("01", "predict-shrink", "plan.explain()"),
+    ("01", "predict-shrink", "optimize.compact()"),
+    ("01", "predict-query", "inputFiles()"),
+    ("01", "predict-day", "num_commits"),
+    ("02", "predict-delete", "tombstone"),
+    ("02", "predict-delete", "VERSION AS OF"),
+    ("02", "predict-delete", "still_there"),
     ("02", "predict-live", "len(orders.inputFiles())} files"),
-    ("03", "predict-threshold", "are left alone"),
+    ("02", "predict-needed", ".needed"),
+    ("03", "predict-threshold", "left alone"),
+    ("03", "predict-threshold", "def next_fit"),
+    ("03", "predict-bins", "[60, 20, 60, 60]"),
+    ("03", "predict-commits", "Several bins, one commit"),
+    ("03", "predict-commits", "OPTIMIZE delta"),
     ("04", "predict-careless", "doesn't compare"),
     ("04", "predict-bins", "to one transaction"),
     ("05", "predict-too-late", "blind append"),
@@ -191,13 +203,13 @@ def test_what_lesson_01_concludes_follows_from_its_runs(
     before: list[float], after: list[float], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cells = nbformat.read(LESSONS[0], as_version=4).cells
-    cell = next(cell for cell in cells if "measure_reads" in cell.source)
+    cell = next(cell for cell in cells if "measure_reads(" in cell.source)
     repeats = re.search(r"repeats=(\d+)", cell.source)
     assert repeats is not None
     assert int(repeats[1]) >= 3
     reads = replace(comparison_of(before, after), files_before=365, files_after=1)
-    result = SimpleNamespace(measure_reads=lambda query, repeats: reads)
-    exec(cell.source, {"result": result, "opened": SimpleNamespace(answer=1)})
+    names = {"measure_reads": lambda *_, repeats: reads, "opened": SimpleNamespace(answer=1)}
+    exec(cell.source, names | {"spark": None, "table_path": ""})
     outcome, conclusion = capsys.readouterr().out.splitlines()
     assert outcome.startswith(said)
     assert ("seconds went to the files" in conclusion) == ("fast" in said)
