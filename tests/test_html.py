@@ -15,7 +15,6 @@ import pyarrow as pa
 import pytest
 from course.check import Checked
 from course.races import ATTEMPTS, Refusal, Story
-from course.streams import BATCHES, StreamStory
 from course.writers import Scenario, Writer
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -201,14 +200,6 @@ def objects_with_hostile_names(root: Path) -> list[object]:
             pa.Table.from_pylist(attempts, ATTEMPTS),
             Refusal(NAME, NAME, NAME),
             *((0, 1), (1,), (1,), (1,)),
-        ),
-        StreamStory(
-            "optimize",
-            {NAME: NAME},
-            root,
-            pa.table({"version": [0], "operation": [NAME]}),
-            BATCHES.empty_table(),
-            *((1,), (), NAME),
         ),
         sink,
         ManifestCheck(1, None, pa.table(states), by_version, False, NAME),

@@ -1,4 +1,4 @@
-"""Experiments of the course on small tables: two concurrent writers, a stream during a compaction."""
+"""Experiments of the course on small tables, such as two concurrent writers."""
 
 import re
 from itertools import count

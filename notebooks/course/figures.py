@@ -36,7 +36,7 @@ _ROWS_READ: dict[str, style.Look] = {
 # White edges separate neighbours; what is removed is all edge.
 _LOG_FILES = {
     "a reader needs it": (LIVE, "", "white"),
-    "stands, not needed": (TOMBSTONED, "", "white"),
+    "kept, not needed": (TOMBSTONED, "", "white"),
     "removed": ("none", "...", TOMBSTONED),
 }
 # The lanes of two writers, and where in the order of time, which is not to scale, each thing is.
@@ -171,7 +171,7 @@ def log_files(files: pa.Table, num_batches: int, num_compactions: int, finding: 
 
     Args:
         files: One row per file, in order: name, first and batch (int64, the first and the last batch whose
-            entries it holds), state ("a reader needs it", "stands, not needed" or "removed").
+            entries it holds), state ("a reader needs it", "kept, not needed" or "removed").
         num_batches, num_compactions: What the axes have room for.
         finding: The title.
     """

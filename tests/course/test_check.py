@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,16 +14,16 @@ import pytest
 from course import races
 from course.answers import ANSWERS
 from course.check import check
-from course.streams import StreamStory
 from pyspark.sql import SparkSession
 
-from compaction_kit import interop, open_table
+from compaction_kit import interop, open_table, sink_log
 from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.sinklog import Policy
 from compaction_kit.table import Table
 from compaction_kit.text import KIB
 from tests import folders
+from tests.sinklog.streams import LINE, make_log
 
 POLICY = Policy(default_interval=3, min_batches_to_retain=2)
 OPTIMIZE = "spark.databricks.delta.optimize"
@@ -291,33 +290,25 @@ def test_06_wants_the_delete_the_day_and_both_properties(tmp_path: Path) -> None
     means("06.3", properties | {f"spark.databricks.{log_kept}": "doesn't know this setting"}, table.log)
 
 
-def test_07_1_wants_the_stream_run_with_fewer_notes(tmp_path: Path) -> None:
-    for batch in range(6):
-        (tmp_path / str(batch)).touch()
-    assert "the last batch is 5" in said("07.1", [0, 1, 2, 3, 4, 5], tmp_path)
-    for batch in range(6, 11):
+def test_07_1_wants_the_stream_run_with_fewer_files(tmp_path: Path) -> None:
+    for batch in range(11):
         (tmp_path / str(batch)).touch()
     assert "nothing was removed" in said("07.1", [*range(11)], tmp_path)
     for batch in range(7):
         (tmp_path / str(batch)).unlink()
     assert check("07.1", [7, 8, 9, 10], tmp_path).is_right
-    means("07.1", {(8, 9, 10): "begins one more", (*range(11),): "all batches"}, tmp_path)
+    meanings = {(8, 9, 10): "begins one more", (*range(11),): "all batches", (10,): "needs this one"}
+    means("07.1", meanings, tmp_path)
 
 
-def test_07_2_wants_two_stories_of_the_overwrite(tmp_path: Path) -> None:
-    nothing = pa.table({})
-    ids = tuple(range(80))
-    skipped = StreamStory(
-        "overwrite", {"skipChangeCommits": "true"}, tmp_path, nothing, nothing, ids, ids, error=None
-    )
-    ignored = replace(skipped, options={"ignoreChanges": "true"}, ids_delivered=(*ids, *range(70)))
-    assert check("07.2", (70, 0), ignored, skipped).is_right
-    assert "these are overwrite with skipChangeCommits and" in said("07.2", (0, 0), skipped, skipped)
-    assert "optimize with none" in said(
-        "07.2", (0, 0), replace(skipped, strategy="optimize", options={}), skipped
-    )
-    meanings = {(0, 70): "wrong order", (80, 0): "these are all rows", (70, 70): "passes over the whole"}
-    means("07.2", meanings, ignored, skipped)
+def test_07_2_wants_an_overwrite_and_the_sinks_in_order(spark: SparkSession) -> None:
+    ids = spark.range(8)
+    doubled = ids.union(ids.where("id < 7"))
+    assert check("07.2", (7, 0), doubled, ids).is_right
+    assert "no row came twice" in said("07.2", (0, 0), ids, ids)
+    assert "the sink of ignoreChanges comes first" in said("07.2", (0, 7), ids, doubled)
+    meanings = {(0, 7): "wrong order", (7, 7): "skips the whole commit", (15, 8): "all rows of the sinks"}
+    means("07.2", meanings, doubled, ids)
 
 
 def test_07_3_wants_the_batches_by_one_name(tmp_path: Path, spark: SparkSession) -> None:
@@ -329,20 +320,25 @@ def test_07_3_wants_the_batches_by_one_name(tmp_path: Path, spark: SparkSession)
 
     numbered = write("one", {5: "a", 3: "a", 6: "a"})
     assert check("07.3", 2, numbered.log).is_right
-    means("07.3", {3: "no batch whose number", 1: "left out"}, numbered.log)
+    means("07.3", {3: "unless its number is larger", 1: "left out", 20: "these are rows"}, numbered.log)
     assert "batch 3 was written too" in said("07.3", 3, write("each", {5: "a", 3: "b", 6: "c"}).log)
     assert "the log has the batches [6]" in said("07.3", 1, write("last", {6: "a"}).log)
 
 
 def test_08_says_which_batch_and_whose_rows(tmp_path: Path, spark: SparkSession) -> None:
     means("08.1", {2: "the first compaction is written", 3: "two are kept", 7: "compaction goes"}, POLICY)
-    output = tmp_path / "output"
+    log, output = sink_log(make_log(tmp_path / "_spark_metadata", b0=f"v1\n{LINE}")), tmp_path / "output"
+    a_year, entry = 365 * 24 * 60, log.pace.entry_bytes
+    assert check("08.2", a_year * 200 * entry, log).is_right
+    wrong = {a_year * 200.0: "number of entries", a_year * entry: "with one file", 288_000 * entry: "a day"}
+    means("08.2", wrong, log)
     spark.range(3).repartition(3).write.json(str(output))
     paths = [*output.glob("*.json")]
     whole, some = (spark.read.schema("id INT").json([*map(str, names)]) for names in (paths, paths[:2]))
     assert "the log still lists all files" in said("08.3", (3, 3), whole, iter(paths))
     assert check("08.3", (2, 3), some, iter(paths)).is_right
-    means("08.3", {(3, 3): "gets fewer"}, some, paths)
+    meanings = {(3, 3): "gets fewer", (2, 2): "deletes no data file", (3, 2): "wrong order"}
+    means("08.3", meanings, some, paths)
     assert "other files than those of the output" in said("08.3", (3, 2), whole, paths[:2])
 
 

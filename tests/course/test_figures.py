@@ -83,7 +83,7 @@ def test_the_files_of_a_log_are_drawn_as_spans_of_batches_in_rows_that_stay() ->
             "name": ["0", "1", "2.compact", "3"],
             "first": [0, 1, 0, 3],
             "batch": [0, 1, 2, 3],
-            "state": ["removed", "stands, not needed", "a reader needs it", "a reader needs it"],
+            "state": ["removed", "kept, not needed", "a reader needs it", "a reader needs it"],
         }
     )
     figure = figures.log_files(files, 12, 4, "Two are needed")

@@ -1,4 +1,4 @@
-"""Lesson 08's lab: which files of a sink's log stand, as Spark's own class leaves them."""
+"""Lesson 08's lab: which files of a sink's log are left, as Spark's own class leaves them."""
 
 import os
 from datetime import timedelta
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from course import labs
 from course.lab import run
-from course.labs.sink_log import NEEDED, REMOVED, STANDS, LogFiles
+from course.labs.sink_log import KEPT, NEEDED, REMOVED, LogFiles
 from pyspark.sql import SparkSession
 
 from compaction_kit import sink_log
@@ -30,7 +30,7 @@ def test_the_files_are_those_that_spark_leaves(
         for batch in range(14):
             log.add(batch)
             model = LogFiles(policy, batch)
-            assert sorted(model.names(NEEDED, STANDS)) == sorted(names_in(folder))
+            assert sorted(model.names(NEEDED, KEPT)) == sorted(names_in(folder))
             assert model.names(NEEDED) == [file.name for file in sink_log(folder, policy=policy).needed]
 
 
@@ -43,21 +43,21 @@ def test_a_delay_keeps_files_for_as_many_batches_as_a_projection_does(tmp_path: 
     log = sink_log(tmp_path / "_spark_metadata", policy=policy)
     projected = log.project(30, seconds_between=60)
     for batch in range(1, 30):
-        assert LogFiles(policy, batch).names(NEEDED, STANDS) == names_after(log, projected, batch), batch
+        assert LogFiles(policy, batch).names(NEEDED, KEPT) == names_after(log, projected, batch), batch
     assert LogFiles(policy, 29).names(REMOVED)
 
 
-def test_settings_that_move_change_what_stands() -> None:
+def test_settings_that_move_change_which_files_are_left() -> None:
     lab = labs.sink_log()
     assert lab.finding is not None
     assert "A reader needs 19.compact, 20, 21. 9.compact is the last compaction" in lab.finding.sentence
-    assert "for 22 batches the log has written the entries of 50" in lab.finding.sentence
+    assert "after 22 batches, the log has written entries of 50 batches." in lab.finding.sentence
     finding = str(lab.finding.figure.get_label())
-    assert finding == "After batch 21, 13 files of 22 stand, and a reader needs 3"
+    assert finding == "After batch 21: 13 of 22 files left, a reader needs 3"
     lab.move(retained=100)
     assert "No compaction has 100 batches after it yet, so no file may go" in lab.finding.sentence
     lab.move(retained=1, delay=30, batch=0)
-    assert str(lab.finding.figure.get_label()) == "After batch 0, 1 file of 1 stand, and a reader needs 1"
+    assert str(lab.finding.figure.get_label()) == "After batch 0: 1 of 1 file left, a reader needs 1"
     lab.move(interval=2, batch=59)
     assert "59.compact. 57.compact" in lab.finding.sentence
     assert "once they are 30 minutes old" in lab.finding.sentence

@@ -1,32 +1,24 @@
-"""Streams over a table that is compacted meanwhile; and the table's own cures, auto compaction and
+"""Streams that read a table while a strategy compacts it; and the table's own settings, auto compaction and
 optimized writes.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from course import streams
-from course.streams import StreamStory
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from compaction_kit import open_table
-from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute.jobs import session_confs
 from tests import handmade
 from tests.conftest import QUICK_STREAMS
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("quick")]
-
-# Lesson 7 plays "optimize".
-STRATEGIES = [
-    pytest.param("optimize", marks=pytest.mark.nightly),
-    pytest.param("rewrite", marks=pytest.mark.nightly),
-    "arrow",
-]
 
 
 @pytest.fixture(scope="module")
@@ -35,94 +27,62 @@ def quick(spark: SparkSession) -> Iterator[None]:
         yield
 
 
-class Stories(dict[str, StreamStory]):
-    """Each is played when it is first asked for."""
-
-    def __init__(self, folder: Path, spark: SparkSession) -> None:
-        self._folder, self._spark = folder, spark
-
-    def __missing__(self, way: str) -> StreamStory:
-        self[way] = streams.compact_while_streaming(self._folder, way, spark=self._spark)
-        return self[way]
+def append(spark: SparkSession, root: Path, first: int, files: int = 1) -> None:
+    rows = spark.range(first, first + 10 * files, 1, files)
+    rows.write.format("delta").mode("append").save(str(root / "source"))
 
 
-@pytest.fixture(scope="module")
-def stories(quick: None, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stories:
-    return Stories(tmp_path_factory.mktemp("streams"), spark)
+def start(spark: SparkSession, root: Path, **trigger: Any) -> StreamingQuery:
+    reader = spark.readStream.format("delta").option("maxFilesPerTrigger", 3)
+    writer = reader.load(str(root / "source")).writeStream.format("delta")
+    writer = writer.option("checkpointLocation", str(root / "checkpoint"))
+    return writer.trigger(**trigger).start(str(root / "sink"))
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_compaction_in_the_midst_of_a_stream_delivers_each_row_once(stories: Stories, strategy: str) -> None:
-    story = stories[strategy]
-    assert story.error is None
-    assert (story.rows_missing, story.rows_doubled) == (0, 0)
-    assert story.ids_delivered == tuple(range(80))
-    # The compaction took the files of all 70 rows, of which 30 had been delivered.
-    compaction = story.commits.to_pylist()[2]
+def read_half(spark: SparkSession, root: Path) -> StreamingQuery:
+    """Let a stream read 3 of the 6 files of the first version, append another one, and return the stream."""
+    append(spark, root, 0, files=6)
+    query = start(spark, root, processingTime="1 hour")
+    while query.lastProgress is None:
+        query.awaitTermination(0.02)  # type: ignore[arg-type]
+    append(spark, root, 60)
+    return query
+
+
+def read_rest(spark: SparkSession, root: Path) -> list[int]:
+    """Append once more and let the stream read all; return the ids that it delivered, sorted."""
+    append(spark, root, 70)
+    start(spark, root, availableNow=True).awaitTermination()
+    rows = spark.read.format("delta").load(str(root / "sink")).collect()
+    return sorted(row["id"] for row in rows)
+
+
+# Lesson 07 has OPTIMIZE.
+@pytest.mark.parametrize(
+    "strategy",
+    ["arrow", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("optimize", "rewrite"))],
+)
+def test_a_stream_delivers_each_row_once_if_its_source_is_compacted(
+    spark: SparkSession, tmp_path: Path, strategy: str
+) -> None:
+    """The compaction takes files that were delivered, files of a version read in part, and an unread file."""
+    query = read_half(spark, tmp_path)
+    open_table(tmp_path / "source", spark).plan_compaction().run(strategy=strategy, verify=False)
+    query.stop()
+    compaction = open_table(tmp_path / "source").log.commits().to_pylist()[-1]
     assert (compaction["data_change"], compaction["num_removed"], compaction["num_added"]) == (False, 7, 1)
-    assert compaction["records_added"] == 70
-    assert story.batches["num_rows"].to_pylist() == [30, 30, 20]
-    assert story.finding == f"{strategy}: all 80 rows delivered once"
+    assert query.lastProgress is not None
+    assert query.lastProgress["numInputRows"] == 30
+    assert read_rest(spark, tmp_path) == [*range(80)]
 
 
-@pytest.mark.nightly
-def test_appends_with_data_change_are_delivered_and_one_without_never(
-    stories: Stories,
-) -> None:
-    story = stories["append"]
-    assert story.error is None
-    assert story.commits["data_change"].to_pylist() == [True, True, False, True]
-    assert story.commits["records_added"].to_pylist() == [60, 10, 10, 10]
-    assert (story.rows_missing, story.rows_doubled) == (10, 0)
-    assert set(story.ids_written) - set(story.ids_delivered) == set(range(1_000, 1_010))
-
-
-@pytest.mark.nightly
-def test_an_ordinary_overwrite_ends_the_stream(stories: Stories) -> None:
-    story = stories["overwrite"]
-    assert story.error is not None
-    assert story.error.startswith("DELTA_SOURCE_TABLE_IGNORE_CHANGES: Detected a data update")
-    assert story.commits["data_change"].to_pylist() == [True] * 4
-    assert story.rows_missing == 50
-    assert "failed" in story.finding
-    assert "DELTA_SOURCE_TABLE_IGNORE_CHANGES" in story._repr_html_()
-
-
-def test_the_finding_names_the_options_of_the_reader(stories: Stories) -> None:
-    read_so = replace(stories["overwrite"], options={"ignoreChanges": "true"}, error=None)
-    assert read_so.finding.startswith("overwrite, ignoreChanges=true: ")
-
-
-@pytest.mark.nightly  # The solution of exercise 07.2 counts what each option delivers.
-@pytest.mark.parametrize(("option", "doubled"), [("ignoreChanges", 70), ("skipChangeCommits", 0)])
-def test_what_an_ordinary_overwrite_delivers_depends_on_the_option(
-    spark: SparkSession, tmp_path: Path, option: str, doubled: int
-) -> None:
-    story = streams.compact_while_streaming(tmp_path, "overwrite", {option: "true"}, spark)
-    assert story.error is None
-    assert (story.rows_doubled, story.rows_missing) == (doubled, 0)
-    assert f"{option}=true" in story.finding
-
-
-def test_a_batch_that_is_repeated_after_a_crash_is_not_delivered_again(
-    spark: SparkSession, stories: Stories
-) -> None:
-    story = stories["arrow"]
-    assert story.batches["batch_id"].to_pylist() == [0, 1, 2]
-    assert story.batches["sink_version"].to_pylist() == [0, 1, 2]
-    assert len(pc.unique(story.batches["app_id"])) == 1
-    again = streams.repeat_last_batch(story, spark)
-    # Batch 2 was run twice, and is in the sink's version 2 alone.
-    assert again.batches["batch_id"].to_pylist() == [0, 1, 2, 2]
-    assert again.batches["sink_version"].to_pylist() == [0, 1, 2, 2]
-    assert open_table(story.folder / "sink").version == 2
-    assert again.ids_delivered == story.ids_delivered
-
-
-def test_an_unknown_way_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match='strategy="magic" is unknown: use one of optimize, '):
-        streams.compact_while_streaming(tmp_path, "magic")
-    assert list(tmp_path.iterdir()) == []
+# Exercise 07.2 counts what streams deliver that ignore it.
+def test_an_ordinary_overwrite_ends_the_stream(spark: SparkSession, tmp_path: Path) -> None:
+    read_half(spark, tmp_path).stop()
+    source = str(tmp_path / "source")
+    spark.read.format("delta").load(source).write.format("delta").mode("overwrite").save(source)
+    with pytest.raises(StreamingQueryException, match="DELTA_SOURCE_TABLE_IGNORE_CHANGES"):
+        read_rest(spark, tmp_path)
 
 
 COLUMNS = {"id": "long", "p": "long"}

@@ -14,7 +14,7 @@ from compaction_kit.text import format_count, format_list
 from course import figures
 from course.lab import Finding, Lab, Steps
 
-NEEDED, STANDS, REMOVED = "a reader needs it", "stands, not needed", "removed"
+NEEDED, KEPT, REMOVED = "a reader needs it", "kept, not needed", "removed"
 _FILES = pa.schema({"name": pa.string(), "first": pa.int64(), "batch": pa.int64(), "state": pa.string()})
 _NUM_BATCHES = 60
 _MINUTE = timedelta(minutes=1)
@@ -39,7 +39,7 @@ class LogFiles:
         """One row per file that was written, in order.
 
         Columns: name (string), first and batch (int64, the first and the last batch whose entries it holds),
-        state (string: "a reader needs it", "stands, not needed", "removed").
+        state (string: "a reader needs it", "kept, not needed", "removed").
 
         Raises:
             InvalidArgumentError: There is no such batch, or the interval is below 1.
@@ -54,7 +54,7 @@ class LogFiles:
         kept: dict[str, BatchFile] = {}
         for batch in range(self.batch + 1):
             file = BatchFile(batch, is_compaction(batch, interval), 0, batch * minute)
-            states[file], kept[file.name] = STANDS, file
+            states[file], kept[file.name] = KEPT, file
             for expired in self.policy.expired(kept.values(), batch, interval, batch * minute):
                 states[kept.pop(expired.name)] = REMOVED
         states |= dict.fromkeys(needed_files(tuple(kept.values())), NEEDED)
@@ -76,24 +76,23 @@ class LogFiles:
             rule = f"{last}, so files before it may go{once}."
         written = pc.sum(pc.subtract(self.files["batch"], self.files["first"])).as_py() + len(self.files)
         return (
-            f"A reader needs {format_list(self.names(NEEDED), most=4)}. {rule}\nEach compaction copies what "
-            f"came before: for {format_count(self.batch + 1, 'batch')} the log has written the entries of "
-            f"{written:,}."
+            f"A reader needs {format_list(self.names(NEEDED), most=4)}. {rule}\nEach compaction copies all "
+            f"entries before it: after {format_count(self.batch + 1, 'batch')}, the log has written entries "
+            f"of {format_count(written, 'batch')}."
         )
 
     def plot(self) -> Figure:
-        """Draw the batches whose entries each file holds, and which files stand."""
-        standing, needed = format_count(len(self.names(NEEDED, STANDS)), "file"), len(self.names(NEEDED))
-        finding = (
-            f"After batch {self.batch}, {standing} of {len(self.files)} stand, and a reader needs {needed}"
-        )
+        """Draw the batches whose entries each file holds, and which files are left."""
+        kept, needed = len(self.names(NEEDED, KEPT)), len(self.names(NEEDED))
+        written = format_count(len(self.files), "file")
+        finding = f"After batch {self.batch}: {kept} of {written} left, a reader needs {needed}"
         num_batches = max(self.batch + 1, _NUM_BATCHES)
         compactions = num_batches // self.policy.default_interval
         return figures.log_files(self.files, num_batches, compactions, finding)
 
 
 def sink_log(interval: int = 10, retained: int = 5, delay: int = 0, batch: int = 21) -> Lab:
-    """Show which files of a sink's log stand after a batch, by the log's settings.
+    """Show which files of a sink's log are left after a batch, by the log's settings.
 
     Args:
         interval: The batches from one compaction to the next, 2 to 20.
