@@ -61,13 +61,11 @@ for _package in (worker, concat):
     cloudpickle.register_pickle_by_value(_package)  # type: ignore[no-untyped-call]
 
 
-def refuse_table(spark: SparkSession, plan: BinPlan) -> str | None:
-    """Return why no bin of a plan can be rewritten with pyarrow; None if bins can."""
-    return refuse_plan(spark, plan) or refuse_executors(spark, plan.source.snapshot.store)
+def refuse_table(spark: SparkSession | None, plan: BinPlan, may_ask: bool = True) -> str | None:
+    """Return why no bin of a plan can be rewritten with pyarrow; None if bins can.
 
-
-def refuse_plan(spark: SparkSession | None, plan: BinPlan) -> str | None:
-    """Return the same as far as it is known without a job of Spark, or without a session (None)."""
+    Without a session, or where executors may not be asked, as far as it is known.
+    """
     snapshot = plan.source.snapshot
     store = snapshot.store
     if spark is not None and not has_jvm(spark):
@@ -78,7 +76,9 @@ def refuse_plan(spark: SparkSession | None, plan: BinPlan) -> str | None:
         return "clustering needs Spark" if plan.clustered_by else "Z-ordering needs Spark"
     if plan.thresholds.max_records_per_file:
         return "spark.sql.files.maxRecordsPerFile is set, so that a bin becomes several files"
-    return _refuse_content(spark, snapshot) or (legacy_setting(spark) if spark is not None else None)
+    if (reason := _refuse_content(spark, snapshot)) or spark is None:
+        return reason
+    return legacy_setting(spark) or (refuse_executors(spark, store) if may_ask else None)
 
 
 def refuse_executors(spark: SparkSession, store: Store) -> str | None:
