@@ -30,21 +30,22 @@ from compaction_kit.text import GIB, MIB, format_count, format_range, format_siz
 
 _PROOF, _SAMPLE, _KEPT = "proof", "sample", "rates.json"
 # Seconds on one core by each strategy, as far as no run shows it, of: a session that starts, a first run in
-# a process, any run, a file written, a file read, a million values decoded, a GiB read or written with these,
-# a GiB copied, a request to a store. Measured by `benchmarks/compact.py` on 2 cores; reorg is an OPTIMIZE.
+# a process, any run, a file written, a column of a file (whose footer takes as long as three), a million
+# values decoded, a GiB read or written with these, a GiB copied, a request to a store. Measured by
+# `benchmarks/compact.py` on 2 cores.
 _RATES = {
-    "arrow": (5, 3.3, 0.3, 0.00045, 0.0001, 0.015, 0.5, 0.33, 0.05),
-    "optimize": (5, 5, 0.8, 0.07, 0.0003, 0.12, 3, 3, 0.05),
-    "optimize, sorting": (5, 6, 2, 0.1, 0.0004, 0.25, 5, 5, 0.05),
-    "rewrite": (5, 5, 1, 0.012, 0.0003, 0.12, 3, 3, 0.05),
-    _PROOF: (0, 0.6, 0.2, 0, 0.0002, 0.01, 0.3, 0.1, 0.05),
-    _SAMPLE: (0, 0, 0, 0, 0.0002, 0.02, 1, 0, 0.05),
+    "arrow": (5, 3.3, 0.3, 0.00045, 0.00002, 0.015, 0.5, 0.33, 0.05),
+    "optimize": (5, 5, 0.8, 0.07, 0.00006, 0.12, 3, 3, 0.05),
+    "optimize, sorting": (5, 6, 2, 0.1, 0.00008, 0.25, 5, 5, 0.05),
+    "rewrite": (5, 5, 1, 0.012, 0.00006, 0.12, 3, 3, 0.05),
+    _PROOF: (0, 0.6, 0.2, 0, 0.00004, 0.01, 0.3, 0.1, 0.05),
+    _SAMPLE: (0, 0, 0, 0, 0.00004, 0.02, 1, 0, 0.05),
 }
 # How far off a rate may be that nothing shows, a run from its rates, and a sample from runs, as logarithms.
 _UNKNOWN, _RUNS_DIFFER, _SAMPLES_DIFFER = math.log(2), 0.25, 0.4
 # Runs that are kept of each strategy, steps in which rates are fitted to them, seconds and files of a sample,
-# and the bytes of a value where the log has no number of rows.
-_MOST_RUNS, _STEPS, _SAMPLE_SECONDS, _SAMPLE_FILES, _BYTES_A_VALUE = 12, 20, 1.0, 1_000, 4
+# and the bytes of a value and the columns of a file where they aren't known.
+_MOST_RUNS, _STEPS, _SAMPLE_SECONDS, _SAMPLE_FILES, _BYTES_A_VALUE, _COLUMNS = 12, 20, 1.0, 1_000, 4, 7
 # Of all tasks together on a store; the bytes of a GET to decode and to compare, and of a part of an upload.
 _REQUESTS_AT_ONCE, _GET_BYTES, _BLOCK_BYTES, _PART_BYTES = 64, 32 * MIB, 8 * MIB, 10 * MIB
 # What a task holds at first, and more at most to decode; the driver, and more for each file. And what Java
@@ -115,30 +116,32 @@ def predict_cost(
     strategy: str = "arrow",
     remote: bool = False,
     *,
-    shape: tuple[float, float, float] | None = None,
+    shape: tuple[float, int, float, float] | None = None,
     session: tuple[bool, bool, int] = (False, False, os.cpu_count() or 1),
     sample: _Sample | None = None,
 ) -> Cost:
     """Predict what a compaction takes that removes and adds as many files and bytes.
 
     Only the times that runs have kept are read. `strategy` is "arrow", "optimize", "rewrite" or "reorg";
-    `remote` says whether the table is on an object store. `cost_of` knows besides the number of values and
-    the shares of bytes that are copied, and in the largest bin; whether a session starts, and whether it is
-    new, and its cores. Without, files are alike, and the session is there.
+    `remote` says whether the table is on an object store. `cost_of` knows besides the number of values, the
+    columns, the shares of bytes that are copied, and in the largest bin; whether a session starts and whether
+    it is new, and its cores. Without, files are alike, and the session is there.
     """
     files, size_bytes, (*starts, cores) = files_read + files_written, bytes_read + bytes_written, session
     is_cut = strategy == "arrow" and not remote
     whole = float(is_cut and bytes_read >= WHOLE_BYTES * files_read)
-    values, copied, largest = shape or (bytes_read / _BYTES_A_VALUE, whole, 1 / max(files_written, 1))
+    alike = bytes_read / _BYTES_A_VALUE, _COLUMNS, whole, 1 / max(files_written, 1)
+    values, columns, copied, largest = shape or alike
     # A HEAD, and a GET or a PUT; Hadoop's S3A looks twice more at what it writes.
     more = bytes_read // _GET_BYTES + bytes_written // _PART_BYTES + 2 * files_written * (strategy != "arrow")
     requests = (2 * files + more, 2 * (files + size_bytes // _BLOCK_BYTES)) if remote else (0, 0)
     # Tasks work side by side: on a disk "arrow" cuts bins, but not those that it copies.
     run, proof = (max(1 / cores, share) for share in (largest * (not is_cut or copied > 0), largest / 2))
     gib, decoded = copied * size_bytes / GIB, (1 - copied) * np.array([values / 1e6, size_bytes / GIB])
+    of_run, of_proof = run * files_read * (columns + 3), proof * files * (columns + 3)
     rows = [
-        [*starts, 1, files_written, run * files_read, *run * decoded, gib, requests[0] / _REQUESTS_AT_ONCE],
-        [*starts, 1, 0, proof * files, *proof * decoded * (2, 1), gib, requests[1] / _REQUESTS_AT_ONCE],
+        [*starts, 1, files_written, of_run, *run * decoded, gib, requests[0] / _REQUESTS_AT_ONCE],
+        [*starts, 1, 0, of_proof, *proof * decoded * (2, 1), gib, requests[1] / _REQUESTS_AT_ONCE],
     ]
     amounts = [np.array(row) for row in rows]
     (seconds, basis), (proved, _) = map(_seconds, (strategy, _PROOF), amounts, (sample, sample))
@@ -158,7 +161,8 @@ def cost_of(handle: Handle, plan: BinPlan, strategy: str = "auto", may_read: boo
     strategy += ", sorting" if plan.sorts_rows and strategy == "optimize" else ""
     source, (positions, bin_ids), is_local = plan.source, plan.members, handle.store.is_local
     sizes, rows = source.sizes[positions], count_rows(source)[0][positions]
-    values = np.where(np.isnan(rows), sizes / _BYTES_A_VALUE, rows * len(source.data_columns)).sum()
+    columns = len(source.data_columns)
+    values = float(np.where(np.isnan(rows), sizes / _BYTES_A_VALUE, rows * columns).sum())
     # As `worker.rewrite` decides, as far as the log shows it.
     may_copy = strategy == "arrow" and is_local and not tracking_columns(source.snapshot.metadata)
     is_small = np.bincount(bin_ids, sizes < (WHOLE_BYTES if may_copy else np.inf), plan.num_bins) > 0
@@ -168,7 +172,7 @@ def cost_of(handle: Handle, plan: BinPlan, strategy: str = "auto", may_read: boo
     sums = plan.num_files_removed, plan.bytes_removed, plan.num_files_added, plan.bytes_added
     is_known, spark = plan.is_empty or {strategy, _PROOF} <= _kept().keys(), handle.session
     cores = spark.sparkContext.defaultParallelism if spark and has_jvm(spark) else os.cpu_count() or 1
-    shape, session = (float(values), copied, largest), (spark is None, strategy not in _RAN, cores)
+    shape, session = (values, columns, copied, largest), (spark is None, strategy not in _RAN, cores)
     sample = None if is_known else _sample(plan, may_read)
     return predict_cost(*sums, strategy, not is_local, shape=shape, session=session, sample=sample)
 
@@ -227,7 +231,7 @@ def _sample(plan: BinPlan, may_read: bool) -> _Sample | None:
             rows = pa.Table.from_batches(islice(file.iter_batches(use_threads=False), 1), file.schema_arrow)
             pq.write_table(rows, sink)
             values, gib = rows.num_rows * rows.num_columns / 1e6, 2 * sink.tell() / GIB
-            amounts += [0, 0, 0, 0, 1, values, gib, 0, 0 if store.is_local else 3]
+            amounts += [0, 0, 0, 0, rows.num_columns + 3, values, gib, 0, 0 if store.is_local else 3]
             _SAMPLES[key] = amounts, time.perf_counter() - start
             if _SAMPLES[key][1] > _SAMPLE_SECONDS:
                 break
