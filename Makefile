@@ -47,7 +47,7 @@ compat-%: .venv-compat/%/tests.installed
 	$(QUICK_JVM) .venv-compat/$*/bin/python -m pytest --nightly --override-ini addopts=--strict-markers $(COMPAT_TESTS)
 
 bench: $(VENV)/dev.installed  ## run every benchmark; `python -m benchmarks` compares the engines alone
-	@for benchmark in $(filter-out benchmarks/__%,$(wildcard benchmarks/*.py)); do echo "== $$benchmark"; $(BIN)/python -P $$benchmark || exit 1; done
+	@for name in $(basename $(notdir $(filter-out benchmarks/__%,$(wildcard benchmarks/*.py)))); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 lint: $(VENV)/dev.installed  ## check style, types and which way imports go
 	$(BIN)/ruff check .

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from compaction_kit import plots
 from compaction_kit.arrow.duckdb import compare_quickly
 from compaction_kit.arrow.strategy import Arrow
+from compaction_kit.cost import Cost, cost_of, learn
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute import CompactionResult, run_plan
 from compaction_kit.execute.optimize import Optimize, Reorg
@@ -71,9 +72,19 @@ class CompactionPlan(BinPlan):
         """Which parts of the plan are certain."""
         return exactness(self)
 
-    def explain(self) -> str:
-        """Say what the plan does and why, in a few sentences."""
-        return "\n".join((*explain(self), *self.warnings))
+    def explain(self, strategy: str = "auto") -> str:
+        """Say in a few sentences what the plan does and why, and what a run by `strategy` takes."""
+        has_cost = self.handle is not None and not self.is_empty
+        takes = [f"A run takes {cost_of(self._handle, self, strategy)}."] if has_cost else []
+        return "\n".join((*explain(self), *takes, *self.warnings))
+
+    @property
+    def cost(self) -> Cost:
+        """What a run by "auto" will take, by the last runs on this machine; it may differ by then.
+
+        Without one, some of its files are read and written in memory, for a second; Spark isn't started.
+        """
+        return cost_of(self._handle, self)
 
     def compare(self, column: str | None = None) -> Comparison:
         """Compare the table's layout now, after OPTIMIZE, and after each order; see `compare.compare`."""
@@ -174,8 +185,10 @@ class CompactionPlan(BinPlan):
                 writers took the plan's files, or it was cancelled; the message says what is committed.
             VerificationError: The content differs; the message says what became of the commit.
         """
-        strategies = (Reorg(),) if self.is_purge else STRATEGIES
-        return run_plan(self._handle, self, strategies, PROOF_READERS, strategy, verify, progress)
+        handle, strategies = self._handle, (Reorg(),) if self.is_purge else STRATEGIES
+        cost = cost_of(handle, self, strategy, may_read=False)
+        result = run_plan(handle, self, strategies, PROOF_READERS, strategy, verify, progress)
+        return learn(cost, result)
 
     def plot(self) -> Figure:
         """Draw the sizes now and as predicted on one scale, and the bins as packed bars.

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from compaction_kit import datasets
+from compaction_kit import cost, datasets
 from compaction_kit.execute.jobs import session_confs
 from tests import folders, stores
 from tests.bounded import Reader
@@ -57,6 +57,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--long"):
         settings.load_profile("long")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_rates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What runs take here is of no use for those of the user."""
+    folder = tmp_path_factory.mktemp("rates")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(cost, "cache_folder", lambda: folder)
+        yield
 
 
 def _is_night(config: pytest.Config) -> bool:

@@ -13,6 +13,7 @@ REACH_FILES = (
     "arrow/concat/",
     "arrow/copied.py",
     "session.py",
+    "cost.py",
     "compat.py",
     "java.py",
     "widgets/tables.py",

@@ -15,7 +15,7 @@ from compaction_kit.execute.proof import ANY_VERSION
 from compaction_kit.execute.work import TIMELINE, Run, Strategy
 from compaction_kit.files import Files
 from compaction_kit.records import Result
-from compaction_kit.text import format_count, format_size
+from compaction_kit.text import format_count, format_range, format_size
 from compaction_kit.verify import Fingerprint
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class CompactionResult(Result):
             them).
         num_bins: How many of the plan's bins were done.
         seconds: Of the whole run, proof included.
+        predicted: From how many seconds to how many were predicted; None if it was run in another way.
         conflicts: What other writers did that was in the way, as Delta or the log has it.
         verified: True if the content was compared and is the same, None if it wasn't compared.
         fingerprint: Of the rows that were compared; its `readers` say what read them.
@@ -80,6 +81,7 @@ class CompactionResult(Result):
     bytes_added: int = 0
     bytes_removed: int = 0
     seconds: float = 0.0
+    predicted: tuple[float, float] | None = None
     conflicts: tuple[str, ...] = ()
     verified: bool | None = None
     fingerprint: Fingerprint | None = None
@@ -158,7 +160,8 @@ class CompactionResult(Result):
             "to OPTIMIZE" if by_optimize else "left alone": left,
             "conflicts": f"{len(self.conflicts)} with other writers" if self.conflicts else "",
             "content": proof,
-            "seconds": f"{self.seconds:.1f}",
+            "seconds": f"{self.seconds:.1f}"
+            + (f" ({format_range(*self.predicted)} were predicted)" if self.predicted else ""),
             "memory": f"{memory} at most in a rewriting worker" if self.peak_bytes else "",
             "strategy": self.reason,
         }

@@ -222,7 +222,8 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
     def sentence() -> str:
         if (plan := state.plan) is None:
             return "" if state.opened.error else _no_plan(state)
-        return "\n".join([*plan.explain().split("\n")[:_LINES_IN_SIGHT], *plan.warnings])
+        takes = [] if plan.is_empty else [f"A run takes {plan.cost}."]
+        return "\n".join([*plan.explain().split("\n")[:_LINES_IN_SIGHT], *takes, *plan.warnings])
 
     def why() -> str:
         return f"{state.plan.explain()}\n{state.plan.exact}" if state.plan is not None else "No plan yet."
@@ -400,7 +401,9 @@ def run_part(state: WorkbenchState) -> Part:
     undo = restore_box(state, before, lambda: "Undo this run …")
     timeline = FigureView("ck-timeline-figure", lambda: done() and done().plot_timeline)
     return Part(
-        Text("text", "run-plan", lambda: _no_plan(state) if state.plan is None else state.plan.explain()),
+        Text(
+            "text", "run-plan", lambda: state.plan.explain(state.strategy) if state.plan else _no_plan(state)
+        ),
         w.HBox([strategy, verify]),
         live(run, disabled=lambda: running.running or not state.can_run),
         parts.outcome(state, running, "ck-progress", "outcome", undo),

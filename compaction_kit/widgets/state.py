@@ -275,7 +275,10 @@ class WorkbenchState(Watched):
             read = replace(read, where=where, files=files if is_same else planner.files, planner=planner)
         except Exception as error:
             read = replace(read, error=sentence_of(error))
-        self._show(read.planned(self.inputs), number)
+        read = read.planned(self.inputs)
+        # It may read some files, which takes too long while it is drawn.
+        attempt(lambda: read.plan and read.plan.cost)
+        self._show(read, number)
 
     def _show(self, read: Opened, number: int) -> None:
         with self.changing:
@@ -314,6 +317,9 @@ class WorkbenchState(Watched):
         asks = name_parts(self.root) and active_spark() is not None and not is_folder(self.root)
         if self.table is None and asks:
             self.refresh()
+        with self.changing:
+            # Without the start of a session a run takes less time.
+            self.opened = replace(self.opened)
 
     def make_flights(self) -> None:
         """Ingest the flights under the root, in the background, and open them."""

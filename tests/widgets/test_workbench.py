@@ -387,6 +387,28 @@ def test_what_was_not_done_as_planned_is_no_good_news(bench: Workbench) -> None:
 
 
 @pytest.mark.spark
+def test_what_a_run_takes_is_said_before_it_and_what_it_took_beside_that_after_it(
+    own_bench: Workbench, spark: object
+) -> None:
+    bench, said = own_bench, re.compile("A run takes about .* s, and .* s for its proof; about .* of memory")
+    show(bench, "Plan")
+    in_plan = said.search(at(bench, "ck-plan", "Plan").value)
+    assert in_plan
+    show(bench, "Run")
+    in_run = {}
+    for bench.state.strategy in ("optimize", "auto"):
+        found = said.search(at(bench, "ck-run-plan").value)
+        assert found
+        in_run[bench.state.strategy] = found[0]
+    # OPTIMIZE takes longer on many small files.
+    assert in_run["auto"] == in_plan[0] != in_run["optimize"]
+    click(bench, "ck-run")
+    assert re.search(r"seconds +[\d.]+ \([\d.]+ to [\d.]+ s were predicted\)", at(bench, "ck-outcome").value)
+    # Nothing is left to do.
+    assert not said.search(words(bench.parts[4]))
+
+
+@pytest.mark.spark
 def test_what_was_typed_is_planned_before_anything_is_run(
     own_bench: Workbench, own: Path, spark: object
 ) -> None:

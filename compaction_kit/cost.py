@@ -1,0 +1,245 @@
+"""What a run will take: predicted by what earlier runs on this machine took."""
+
+import contextlib
+import json
+import math
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from compaction_kit.arrow.job import FILE_COST
+from compaction_kit.arrow.refusals import refuse_table
+from compaction_kit.arrow.vectors import tracking_columns
+from compaction_kit.arrow.worker import WHOLE_BYTES
+from compaction_kit.compat import has_jvm
+from compaction_kit.errors import CompactionKitError
+from compaction_kit.execute import CompactionResult
+from compaction_kit.handle import Handle
+from compaction_kit.log.paths import places
+from compaction_kit.plan import BinPlan
+from compaction_kit.plan.predict import count_rows
+from compaction_kit.records import Record
+from compaction_kit.session import cache_folder
+from compaction_kit.text import GIB, MIB, format_count, format_range, format_size
+
+_PROOF, _SAMPLE, _KEPT = "proof", "sample", "rates.json"
+# Seconds on one core by each strategy, as far as no run shows it, of: a session that starts, a first run in
+# a process, any run, a file written, a column of a file (whose footer takes as long as three), a million
+# values decoded, a GiB read or written with these, a GiB copied, a request to a store. Measured by
+# `benchmarks/compact.py` on 2 cores.
+_RATES = {
+    "arrow": (5, 3.3, 0.3, 0.00045, 0.00002, 0.015, 0.5, 0.33, 0.05),
+    "optimize": (5, 5, 0.8, 0.07, 0.00006, 0.12, 3, 3, 0.05),
+    "optimize, sorting": (5, 6, 2, 0.1, 0.00008, 0.25, 5, 5, 0.05),
+    "rewrite": (5, 5, 1, 0.012, 0.00006, 0.12, 3, 3, 0.05),
+    _PROOF: (0, 0.6, 0.2, 0, 0.00004, 0.01, 0.3, 0.1, 0.05),
+    _SAMPLE: (0, 0, 0, 0, 0.00004, 0.02, 1, 0, 0.05),
+}
+# How far off a rate may be that nothing shows, a run from its rates, and a sample from runs, as logarithms.
+_UNKNOWN, _RUNS_DIFFER, _SAMPLES_DIFFER = math.log(2), 0.25, 0.4
+# Runs that are kept of each strategy, steps in which rates are fitted to them, seconds and files of a sample,
+# and the bytes of a value and the columns of a file where they aren't known.
+_MOST_RUNS, _STEPS, _SAMPLE_SECONDS, _SAMPLE_FILES, _BYTES_A_VALUE, _COLUMNS = 12, 20, 1.0, 1_000, 4, 7
+# Of all tasks together on a store; the bytes of a GET to decode and to compare, and of a part of an upload.
+_REQUESTS_AT_ONCE, _GET_BYTES, _BLOCK_BYTES, _PART_BYTES = 64, 32 * MIB, 8 * MIB, 10 * MIB
+# What a task holds at first, and more at most to decode; the driver, and more for each file. And what Java
+# holds for each output that Spark writes, up to its heap.
+_TASK_BYTES, _DECODED_BYTES, _DRIVER_BYTES, _ACTION_BYTES = 150 * MIB, 400 * MIB, 200 * MIB, 6 << 10
+_OUTPUT_BYTES, _HEAP_BYTES = 40 * MIB, 4 * GIB
+# What was done, in the order of rates, and the seconds that it took; of each table, once.
+_Sample = tuple[np.ndarray, float]
+_SAMPLES: dict[tuple[str, str], _Sample] = {}
+# Strategies that have run in this process, and so in its Java.
+_RAN: set[str] = set()
+
+
+@dataclass(frozen=True, repr=False)
+class Cost(Record):
+    """What a run will take; its proof reads what it reads and what it writes.
+
+    Attributes:
+        strategy: "arrow", "optimize" (", sorting" if it sorts rows), "rewrite" or "reorg".
+        files_read, files_written, bytes_read, bytes_written: Of data files; bytes written are predicted.
+        requests, proof_requests: For data files on an object store; 0 on a disk.
+        seconds, proof_seconds: From and to, about two times out of three.
+        memory: Bytes that the driver and all tasks hold at most, about.
+        basis: What the seconds are predicted from.
+        amounts: What takes time in the run and in its proof, in the order of rates.
+    """
+
+    strategy: str
+    files_read: int
+    files_written: int
+    bytes_read: int
+    bytes_written: int
+    requests: int
+    proof_requests: int
+    seconds: tuple[float, float]
+    proof_seconds: tuple[float, float]
+    memory: int
+    basis: str
+    amounts: Sequence[np.ndarray] = field(repr=False)
+
+    def total(self, verify: bool = True) -> tuple[float, float]:
+        """Return the seconds of the run, from and to, with those of its proof if there is one."""
+        low, high = np.add(self.seconds, self.proof_seconds) if verify else self.seconds
+        return float(low), float(high)
+
+    def price(self, per_gib: float = 0.0, per_hour: float = 0.0) -> tuple[float, float]:
+        """Return what run and proof cost, from and to, by prices of a GiB read or written and of an hour."""
+        (low, high), gib = self.total(), 2 * (self.bytes_read + self.bytes_written) / GIB
+        return per_gib * gib + per_hour * low / 3600, per_gib * gib + per_hour * high / 3600
+
+    def facts(self) -> dict[str, str]:
+        """Return the cost for people: names and values."""
+        both = f"{format_size(self.bytes_read)} → about {format_size(self.bytes_written)}"
+        return {"bytes": both, "takes": str(self), "predicted by": self.basis}
+
+    def __str__(self) -> str:
+        run, proof = (format_range(*ends) for ends in (self.seconds, self.proof_seconds))
+        more = f", {self.requests:,} requests to the store and {self.proof_requests:,} for the proof"
+        memory = f"about {format_size(self.memory)} of memory{more if self.requests else ''}"
+        return f"about {run}, and {proof} for its proof; {memory}"
+
+
+def predict_cost(
+    files_read: int,
+    bytes_read: int,
+    files_written: int,
+    bytes_written: int,
+    strategy: str = "arrow",
+    remote: bool = False,
+    *,
+    shape: tuple[float, int, float, float] | None = None,
+    session: tuple[bool, bool, int] = (False, False, os.cpu_count() or 1),
+    sample: _Sample | None = None,
+) -> Cost:
+    """Predict what a compaction takes that removes and adds as many files and bytes.
+
+    Only the times that runs have kept are read. `strategy` is "arrow", "optimize", "rewrite" or "reorg";
+    `remote` says whether the table is on an object store. `cost_of` knows besides the number of values, the
+    columns, the shares of bytes that are copied, and in the largest bin; whether a session starts and whether
+    it is new, and its cores. Without, files are alike, and the session is there.
+    """
+    files, size_bytes, (*starts, cores) = files_read + files_written, bytes_read + bytes_written, session
+    is_cut = strategy == "arrow" and not remote
+    whole = float(is_cut and bytes_read >= WHOLE_BYTES * files_read)
+    alike = bytes_read / _BYTES_A_VALUE, _COLUMNS, whole, 1 / max(files_written, 1)
+    values, columns, copied, largest = shape or alike
+    # A HEAD, and a GET or a PUT; Hadoop's S3A looks twice more at what it writes.
+    more = bytes_read // _GET_BYTES + bytes_written // _PART_BYTES + 2 * files_written * (strategy != "arrow")
+    requests = (2 * files + more, 2 * (files + size_bytes // _BLOCK_BYTES)) if remote else (0, 0)
+    # Tasks work side by side: on a disk "arrow" cuts bins, but not those that it copies.
+    run, proof = (max(1 / cores, share) for share in (largest * (not is_cut or copied > 0), largest / 2))
+    gib, decoded = copied * size_bytes / GIB, (1 - copied) * np.array([values / 1e6, size_bytes / GIB])
+    of_run, of_proof = run * files_read * (columns + 3), proof * files * (columns + 3)
+    rows = [
+        [*starts, 1, files_written, of_run, *run * decoded, gib, requests[0] / _REQUESTS_AT_ONCE],
+        [*starts, 1, 0, of_proof, *proof * decoded * (2, 1), gib, requests[1] / _REQUESTS_AT_ONCE],
+    ]
+    amounts = [np.array(row) for row in rows]
+    (seconds, basis), (proved, _) = map(_seconds, (strategy, _PROOF), amounts, (sample, sample))
+    held = min(_DECODED_BYTES, int(3 * (1 - copied) * size_bytes / cores))
+    written = 0 if strategy == "arrow" else min(_OUTPUT_BYTES * files_written, _HEAP_BYTES)
+    memory = _DRIVER_BYTES + _ACTION_BYTES * files + cores * (_TASK_BYTES + held) + written
+    sums = files_read, files_written, bytes_read, bytes_written
+    return Cost(strategy, *sums, *requests, seconds, proved, memory, basis, amounts)
+
+
+def cost_of(handle: Handle, plan: BinPlan, strategy: str = "auto", may_read: bool = True) -> Cost:
+    """Predict what a plan's run takes, and read some files for that, if it may; see `CompactionPlan.cost`."""
+    if strategy == "auto":
+        strategy = (
+            "reorg" if plan.is_purge else "optimize" if refuse_table(handle.session, plan, False) else "arrow"
+        )
+    strategy += ", sorting" if plan.sorts_rows and strategy == "optimize" else ""
+    source, (positions, bin_ids), is_local = plan.source, plan.members, handle.store.is_local
+    sizes, rows = source.sizes[positions], count_rows(source)[0][positions]
+    columns = len(source.data_columns)
+    values = float(np.where(np.isnan(rows), sizes / _BYTES_A_VALUE, rows * columns).sum())
+    # As `worker.rewrite` decides, as far as the log shows it.
+    may_copy = strategy == "arrow" and is_local and not tracking_columns(source.snapshot.metadata)
+    is_small = np.bincount(bin_ids, sizes < (WHOLE_BYTES if may_copy else np.inf), plan.num_bins) > 0
+    copied = float(sizes[~is_small[bin_ids]].sum() / max(sizes.sum(), 1))
+    bins = np.bincount(bin_ids, sizes + FILE_COST, plan.num_bins)
+    largest = float(bins.max(initial=0) / max(bins.sum(), 1))
+    sums = plan.num_files_removed, plan.bytes_removed, plan.num_files_added, plan.bytes_added
+    is_known, spark = plan.is_empty or {strategy, _PROOF} <= _kept().keys(), handle.session
+    cores = spark.sparkContext.defaultParallelism if spark and has_jvm(spark) else os.cpu_count() or 1
+    shape, session = (values, columns, copied, largest), (spark is None, strategy not in _RAN, cores)
+    sample = None if is_known else _sample(plan, may_read)
+    return predict_cost(*sums, strategy, not is_local, shape=shape, session=session, sample=sample)
+
+
+def learn(cost: Cost, result: CompactionResult) -> CompactionResult:
+    """Keep what a run took, if it did what was predicted; returns the result with what was predicted."""
+    _RAN.add(cost.strategy)
+    if result.strategy != cost.strategy.partition(",")[0] or result.conflicts or result.refusals:
+        return result
+    kept, steps = _kept(), result.timeline.to_pylist()
+    proof = sum(step["seconds"] for step in steps if step["step"] == "proof")
+    is_quick = result.verified and not result.proof_reason
+    took = {cost.strategy: result.seconds - proof} | ({_PROOF: proof} if is_quick else {})
+    for (key, seconds), amounts in zip(took.items(), cost.amounts, strict=False):
+        kept[key] = [*kept.get(key, []), [*amounts.tolist(), seconds]][-_MOST_RUNS:]
+    # Without a cache folder nothing is learned.
+    with contextlib.suppress(OSError):
+        cache_folder().mkdir(parents=True, exist_ok=True)
+        (cache_folder() / _KEPT).write_text(json.dumps(kept), encoding="utf-8")
+    return replace(result, predicted=cost.total(bool(result.verified)))
+
+
+def _seconds(key: str, amounts: np.ndarray, sample: _Sample | None = None) -> tuple[tuple[float, float], str]:
+    """Return the seconds of amounts, from and to, and what they are predicted from."""
+    rates, runs, noise = _RATES.get(key, _RATES["optimize"]), _kept().get(key, []), _RUNS_DIFFER
+    basis = f"the last {format_count(len(runs), 'run')} on this machine" if runs else "no run yet"
+    if not runs and sample is not None:
+        # By the rates as they are here, a strategy takes as many times as long.
+        times = np.dot(rates, sample[0]) / np.dot(_RATES[_SAMPLE], sample[0])
+        runs, basis, noise = [[*sample[0], sample[1] * times]], "a second of work", _SAMPLES_DIFFER
+    # Half of what isn't known is common to all rates, as on another machine.
+    covariance = _UNKNOWN**2 / 2 * (1 + np.eye(len(rates)))
+    certainty, logs = np.linalg.inv(covariance), (prior := np.log(np.maximum(rates, 1e-9)))
+    # Least squares of logarithms, by Gauss and Newton: rates are positive, and errors are factors.
+    for _ in range(_STEPS if runs else 0):
+        known, took = np.array(runs)[:, :-1], np.array(runs)[:, -1]
+        parts = known * np.exp(logs)
+        shares = parts / parts.sum(axis=1, keepdims=True)
+        covariance = np.linalg.inv(shares.T @ shares / noise**2 + certainty)
+        missing = shares.T @ np.log(took / parts.sum(axis=1)) / noise**2
+        logs = logs + np.clip(covariance @ (missing - certainty @ (logs - prior)), -1, 1)
+    parts = amounts * np.exp(logs)
+    shares, total = parts / parts.sum(), float(parts.sum())
+    factor = math.exp(math.sqrt(shares @ covariance @ shares + _RUNS_DIFFER**2))
+    return (total / factor, total * factor), basis
+
+
+def _sample(plan: BinPlan, may_read: bool) -> _Sample | None:
+    """Read and write the first rows of some of a plan's files in memory, for a second."""
+    source, store, start = plan.source, plan.source.snapshot.store, time.perf_counter()
+    key, positions, amounts = (store.root, source.snapshot.metadata.id), plan.members[0], np.zeros(9)
+    chosen = places(source.paths(positions[:: len(positions) // _SAMPLE_FILES + 1]), store).to_pylist()
+    with contextlib.suppress(OSError, pa.ArrowException, CompactionKitError):
+        for place in chosen if may_read and key not in _SAMPLES else ():
+            file, sink = pq.ParquetFile(store.open(place), pre_buffer=True), pa.BufferOutputStream()
+            rows = pa.Table.from_batches(islice(file.iter_batches(use_threads=False), 1), file.schema_arrow)
+            pq.write_table(rows, sink)
+            values, gib = rows.num_rows * rows.num_columns / 1e6, 2 * sink.tell() / GIB
+            amounts += [0, 0, 0, 0, rows.num_columns + 3, values, gib, 0, 0 if store.is_local else 3]
+            _SAMPLES[key] = amounts, time.perf_counter() - start
+            if _SAMPLES[key][1] > _SAMPLE_SECONDS:
+                break
+    return _SAMPLES.get(key)
+
+
+def _kept() -> dict[str, list[list[float]]]:
+    """Return what the last runs of each strategy took: one list a run, of amounts and seconds."""
+    with contextlib.suppress(OSError, ValueError):
+        return dict(json.loads((cache_folder() / _KEPT).read_text(encoding="utf-8")))
+    return {}
