@@ -128,6 +128,15 @@ def format_seconds(seconds: float) -> str:
     return f"{minutes // 60:,} h {minutes % 60} min"
 
 
+def format_range(low: float, high: float) -> str:
+    """Format a rough range of seconds: "3 to 8 s", "0.1 s", "1.4 to 3 s", "40 s to 2 min 10 s"."""
+    ends = [max(float(f"{end:.{1 if end < 1 or 2 <= end < 9.5 else 2}g}"), 0.1) for end in (low, high)]
+    first, last = (f"{end:g} s" if end < 120 else format_seconds(end) for end in ends)
+    if first == last:
+        return last
+    return f"{first.removesuffix(' s') if ends[1] < 120 else first} to {last}"
+
+
 def format_factor(factor: float) -> str:
     """Format a factor: "1.3", "12", "1,234"."""
     return f"{factor:.1f}" if factor < 9.95 else f"{factor:,.0f}"

@@ -63,9 +63,14 @@ for _package in (worker, concat):
 
 def refuse_table(spark: SparkSession, plan: BinPlan) -> str | None:
     """Return why no bin of a plan can be rewritten with pyarrow; None if bins can."""
+    return refuse_plan(spark, plan) or refuse_executors(spark, plan.source.snapshot.store)
+
+
+def refuse_plan(spark: SparkSession | None, plan: BinPlan) -> str | None:
+    """Return the same as far as it is known without a job of Spark, or without a session (None)."""
     snapshot = plan.source.snapshot
     store = snapshot.store
-    if not has_jvm(spark):
+    if spark is not None and not has_jvm(spark):
         return "its commit needs the session's JVM, which can't be reached over Spark Connect"
     if not store.is_local and store.filesystem is None:
         return f"executors can't reach {store.root} by pyarrow"
@@ -73,7 +78,7 @@ def refuse_table(spark: SparkSession, plan: BinPlan) -> str | None:
         return "clustering needs Spark" if plan.clustered_by else "Z-ordering needs Spark"
     if plan.thresholds.max_records_per_file:
         return "spark.sql.files.maxRecordsPerFile is set, so that a bin becomes several files"
-    return _refuse_content(spark, snapshot) or legacy_setting(spark) or refuse_executors(spark, store)
+    return _refuse_content(spark, snapshot) or (legacy_setting(spark) if spark is not None else None)
 
 
 def refuse_executors(spark: SparkSession, store: Store) -> str | None:
@@ -161,7 +166,7 @@ def legacy_setting(spark: SparkSession) -> str | None:
     return None
 
 
-def _refuse_content(spark: SparkSession, snapshot: Snapshot) -> str | None:
+def _refuse_content(spark: SparkSession | None, snapshot: Snapshot) -> str | None:
     """Return the table feature or the type that pyarrow can't rewrite, if there is one."""
     protocol, metadata = snapshot.protocol, snapshot.metadata
     if protocol.min_writer_version > _NAMED_FEATURES:
@@ -173,7 +178,7 @@ def _refuse_content(spark: SparkSession, snapshot: Snapshot) -> str | None:
     if len(metadata.schema["fields"]) == len(metadata.partition_columns):
         return "the table has no column besides those it is partitioned by"
     try:
-        data_schema(metadata, has_partition_columns(spark, snapshot))
+        data_schema(metadata, spark is not None and has_partition_columns(spark, snapshot))
     except UnsupportedTableError as error:
         return str(error).rstrip(".")
     return None

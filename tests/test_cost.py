@@ -1,0 +1,121 @@
+"""What a run will take: ranges and rates. That times are right is measured by `benchmarks/cost.py`."""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from compaction_kit import cost
+from compaction_kit.cost import Cost, predict_cost
+from compaction_kit.text import GIB, MIB, format_range
+
+
+@pytest.fixture(autouse=True)
+def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The file with what earlier runs took, which isn't there yet."""
+    monkeypatch.setattr(cost, "cache_folder", lambda: tmp_path)
+    return tmp_path / "rates.json"
+
+
+def middle(ends: tuple[float, float]) -> float:
+    return math.sqrt(ends[0] * ends[1])
+
+
+def width(ends: tuple[float, float]) -> float:
+    return ends[1] / ends[0]
+
+
+def off(predicted: Cost, took: float) -> float:
+    """By what factor a prediction misses."""
+    return max(middle(predicted.seconds) / took, took / middle(predicted.seconds))
+
+
+def keep(file: Path, costs: Sequence[Cost], seconds: Sequence[float]) -> None:
+    runs = [[*one.amounts[0].tolist(), took] for one, took in zip(costs, seconds, strict=True)]
+    file.write_text(json.dumps({costs[0].strategy: runs}))
+
+
+def test_ranges_are_said_roughly() -> None:
+    assert format_range(3.2, 7.6) == "3 to 8 s"
+    assert format_range(0.02, 0.04) == "0.1 s"
+    assert format_range(0.24, 1.13) == "0.2 to 1.1 s"
+    assert format_range(9.6, 30.4) == "9.6 to 30 s"
+    assert format_range(38.4, 133) == "38 s to 2 min 10 s"
+    assert format_range(95, 4_000) == "95 s to 66 min 40 s"
+
+
+def test_a_first_prediction_is_wide_and_runs_narrow_it(kept: Path) -> None:
+    first = predict_cost(1_000, 20 * MIB, 3, 18 * MIB)
+    assert 3 < width(first.seconds) < 5
+    took, widths = 4 * first.seconds[1], [width(first.seconds)]
+    for count in (1, 2, 12):
+        keep(kept, [first] * count, [took] * count)
+        now = predict_cost(1_000, 20 * MIB, 3, 18 * MIB)
+        widths.append(width(now.seconds))
+        assert now.seconds[0] < took < now.seconds[1]
+        assert f"{count} run" in now.basis
+    assert widths == sorted(widths, reverse=True)
+    assert 1.5 < widths[-1] < 2
+    # Other strategies have learned nothing, nor has the proof.
+    assert now.proof_seconds == first.proof_seconds
+    assert "no run" in predict_cost(1_000, 20 * MIB, 3, 18 * MIB, "optimize").basis
+
+
+@pytest.mark.parametrize("strategy", ["arrow", "optimize"])
+def test_rates_are_found_that_runs_had(kept: Path, strategy: str) -> None:
+    """On a machine on which each rate is another one than is built in."""
+    rates = [rate * factor for rate, factor in zip(cost._RATES[strategy], [3, 0.5, 2] * 3, strict=True)]
+    shapes = [(5_000, 10 * MIB, 1), (300, GIB, 8), (40, 2 * GIB, 40), (9_000, 60 * MIB, 2_000), (10, MIB, 1)]
+    made = [predict_cost(files, size, outputs, size, strategy) for files, size, outputs in shapes]
+    true = [float(one.amounts[0] @ rates) for one in made]
+    assert max(map(off, made, true)) > 1.7
+    keep(kept, made * 2, true * 2)
+    learned = [predict_cost(files, size, outputs, size, strategy) for files, size, outputs in shapes]
+    # As much as one run may differ from another.
+    assert max(map(off, learned, true)) < math.exp(cost._RUNS_DIFFER)
+    # Of another shape than all of them.
+    other = predict_cost(2_000, 500 * MIB, 100, 500 * MIB, strategy)
+    assert off(other, float(other.amounts[0] @ rates)) < 1.5
+
+
+def test_large_files_are_copied_by_arrow_alone() -> None:
+    copied, decoded = (predict_cost(count, GIB, 1, GIB) for count in (64, 1_000))
+    assert middle(copied.seconds) < middle(decoded.seconds) / 2
+    assert copied.memory < decoded.memory
+    by_optimize = predict_cost(64, GIB, 1, GIB, "optimize")
+    assert middle(by_optimize.seconds) > 10 * middle(copied.seconds)
+
+
+def test_a_single_bin_is_one_task_of_optimize() -> None:
+    one, many = (predict_cost(1_000, GIB, bins, GIB, "optimize") for bins in (1, 64))
+    assert middle(one.seconds) > 1.5 * middle(many.seconds) or cost._Work.cores == 1
+
+
+def test_what_is_kept_is_of_no_use(kept: Path) -> None:
+    expected = predict_cost(10, MIB, 1, MIB).seconds
+    kept.write_text("{")
+    assert predict_cost(10, MIB, 1, MIB).seconds == expected
+
+
+def test_a_price_is_of_bytes_and_of_time() -> None:
+    found = predict_cost(100, 3 * GIB, 10, 2 * GIB)
+    assert found.price(per_gib=0.01) == pytest.approx((0.1, 0.1))
+    low, high = found.price(per_hour=3600)
+    assert (low, high) == pytest.approx(found.total())
+    assert found.price() == (0, 0)
+    assert found.total()[0] == found.seconds[0] + found.proof_seconds[0]
+    assert found.total(verify=False) == found.seconds
+
+
+def test_a_cost_says_what_it_is_of() -> None:
+    said = str(predict_cost(100, 3 * MIB, 10, 2 * MIB))
+    assert said.startswith("about ")
+    assert " for its proof; about " in said
+    assert said.endswith(" of memory")
+    stored = predict_cost(100, 3 * MIB, 10, 2 * MIB, remote=True)
+    assert f"{stored.requests} requests to the store and {stored.proof_requests} for the proof" in str(stored)
+    assert set(stored.to_dict()) > {"seconds", "files_read", "bytes_written"}
+    assert "amounts" not in stored.to_dict()
+    assert "100 files (3 MiB in total)" in repr(stored)
