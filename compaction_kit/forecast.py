@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from matplotlib.figure import Figure
 
 from compaction_kit import plots
+from compaction_kit.cost import predict_cost
 from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
 from compaction_kit.handle import Handle
 from compaction_kit.log.actions import count_records
@@ -22,17 +23,21 @@ from compaction_kit.plan import Planner, Thresholds
 from compaction_kit.plan.packing import Packer
 from compaction_kit.plan.thresholds import candidates
 from compaction_kit.records import Record
-from compaction_kit.text import format_count, format_files, format_size
+from compaction_kit.text import format_count, format_files, format_range, format_size
 from compaction_kit.times import millis
 from compaction_kit.vacuum import plan_vacuum
 
 _DAY = 86_400_000
 # Whole weeks have the same weekdays again, and a log keeps 30 days by default.
 _WEEK, _LONGEST_WINDOW = 7, 28
-_EVERY, _FEWEST_FILES = (1, 2, 7, 14, 30, 90, 365), 100
+_EVERY, _FEWEST_FILES = (1, 2, 3, 7, 14, 30, 90, 365), 100
 _DAYS = ["schedule", "day", "files_before", "num_files", "live_bytes", "stored_bytes"]
-_SCHEDULES = ["schedule", "every_days", "num_runs", "files_rewritten", "bytes_rewritten", "mean_files"]
-_SCHEDULES += ["most_files", "most_stored_bytes"]
+_COSTS = ["files_removed", "bytes_removed", "files_added", "bytes_added"]
+_SCHEDULES = ["schedule", "every_days", "num_runs", *_COSTS, "mean_files", "most_files", "most_stored_bytes"]
+
+# From files to files and the numbers of `_COSTS`; removed files (day, bytes) and when vacuums delete them.
+_Step = Callable[[np.ndarray], tuple[np.ndarray, list[int]]]
+_Vacuums = tuple[np.ndarray, float, int]
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,8 +54,9 @@ class Forecast(Record):
             partition.<column>, num_files, size_bytes.
         days: One row per schedule and day, from 0 for today: schedule, day, files_before and num_files (live
             before and after its compaction), live_bytes, stored_bytes (with files that wait for a vacuum).
-        schedules: One row per schedule: schedule, every_days (null for "never"), num_runs, files_rewritten,
-            bytes_rewritten, mean_files and most_files (that a full read opens), most_stored_bytes.
+        schedules: One row per schedule: schedule, every_days (null for "never"), num_runs, files_removed,
+            bytes_removed, files_added, bytes_added (by all runs), mean_files and most_files (that a full read
+            opens), most_stored_bytes, seconds_from and seconds_to (double; of all runs with their proofs).
         max_files: The bound of files that a full read may open.
         every_days: The least often compaction within the bound; None if none is needed, or suffices.
     """
@@ -67,9 +73,7 @@ class Forecast(Record):
     @property
     def finding(self) -> str:
         """The files that a full read opens if nothing is done, and by the least often compaction."""
-        most = dict(
-            zip(*self.schedules.select(["every_days", "most_files"]).to_pydict().values(), strict=True)
-        )
+        most = {row["every_days"]: row["most_files"] for row in self.schedules.to_pylist()}
         today, last = self.days["num_files"][0].as_py(), self.days["day"][-1].as_py()
         idle = f"A full read opens {today:,} files now, {most[None]:,} in {format_count(last, 'day')}"
         if self.every_days is not None:
@@ -80,20 +84,23 @@ class Forecast(Record):
         return f"{idle} if nothing is done: within the bound of {self.max_files:,}"
 
     def explain(self) -> str:
-        """Say the finding, and which arrivals are repeated, a sentence a line."""
-        arrived = (pc.sum(self.arrivals[name]).as_py() or 0 for name in ("num_files", "size_bytes"))
-        commits, others = (format_count(n, "commit") for n in (self.num_commits, self.num_other_commits))
+        """Say the finding, what its compactions cost, and which arrivals are repeated, a sentence a line."""
+        files, size = (pc.sum(self.arrivals[name]).as_py() or 0 for name in ("num_files", "size_bytes"))
+        costs = {row["every_days"]: f"{_cost(row)}.\n" for row in self.schedules.to_pylist()[1:]}
+        others = f", without {format_count(self.num_other_commits, 'commit')} that replaced or removed files"
         return (
-            f"{self.finding}.\nThe log's last {format_count(self.window_days, 'day')} are repeated: "
-            f"{format_files(*arrived)}, added by {commits}; not {others} that replaced or removed files."
+            f"{self.finding}.\n{costs.get(self.every_days, '')}Arrivals are those of the log's last "
+            f"{format_count(self.window_days, 'day')}: {format_files(files, size)} by "
+            f"{format_count(self.num_commits, 'commit')}{others * bool(self.num_other_commits)}."
         )
 
     def facts(self) -> dict[str, str]:
         """Return what a full read opens in each schedule, and what that costs: names and values."""
         return {
             row["schedule"]: f"{row['most_files']:,} files at most, {row['mean_files']:,} on average; "
-            f"{format_files(row['files_rewritten'], row['bytes_rewritten'])} rewritten in "
-            f"{format_count(row['num_runs'], 'run')}; {format_size(row['most_stored_bytes'])} stored at most"
+            f"{format_size(row['most_stored_bytes'])} stored at most"
+            + f"; {_cost(row)}"
+            * bool(row["num_runs"])
             for row in self.schedules.to_pylist()
         }
 
@@ -110,11 +117,16 @@ def _named(every: int | None) -> str:
     return "never" if every is None else "every day" if every == 1 else f"every {every:,} days"
 
 
+def _cost(row: dict[str, Any]) -> str:
+    seconds, runs = format_range(row["seconds_from"], row["seconds_to"]), format_count(row["num_runs"], "run")
+    return f"{format_files(row['files_removed'], row['bytes_removed'])} rewritten in {runs}, about {seconds}"
+
+
 def forecast(
     handle: Handle, planner: Planner, limits: Thresholds, days: int, max_files: int | None, vacuum_days: int
 ) -> Forecast:
     """Simulate schedules; see `Table.forecast`."""
-    if min(days, max_files or 1, vacuum_days) < 1:
+    if min(days, 1 if max_files is None else max_files, vacuum_days) < 1:
         raise InvalidArgumentError(f"{days=}, {max_files=}, {vacuum_days=}: give numbers from 1.")
     if planner.clustering is not None:
         raise UnsupportedTableError(
@@ -134,8 +146,10 @@ def forecast(
     today[3] = candidates(files, limits)[1]
     times = (vacuum.files[name].cast(pa.int64()) for name in ("removed_at", "modification_time"))
     dead = np.array([(pc.max_element_wise(*times).to_numpy() - now) / _DAY, vacuum.files["size_bytes"]])
-    compact, kept = partial(_compact, limits, planner.model.overhead), vacuum.retention / timedelta(days=1)
-    run = partial(_simulate, compact, today, to_come, dead, kept, vacuum_days)
+    compact = partial(_compact, limits, planner.model.overhead)
+    run = partial(
+        _simulate, compact, today, to_come, (dead, vacuum.retention / timedelta(days=1), vacuum_days)
+    )
     runs = {every: run(every) for every in (None, *(one for one in _EVERY if one <= days))}
     num_compacted, least = compact(today)[0].shape[1], None
     bound = max_files or max(2 * num_compacted, _FEWEST_FILES)
@@ -146,6 +160,11 @@ def forecast(
         least = next((every for every in often if run(every)[1]["most_files"] <= bound), None)
         runs[least] = run(least)
     rows, schedules = zip(*(runs[every] for every in sorted(runs, key=lambda every: every or 0)), strict=True)
+    predict = partial(predict_cost, remote=not handle.store.is_local)
+    for row in schedules:
+        cost = predict(*(row[name] // max(row["num_runs"], 1) for name in _COSTS))
+        each_run = map(sum, zip(cost.seconds, cost.proof_seconds, strict=True))
+        row["seconds_from"], row["seconds_to"] = (row["num_runs"] * seconds for seconds in each_run)
     by_day = arrived.group_by(keys).aggregate([("size_bytes", "count"), ("size_bytes", "sum")])
     by_day = by_day.rename_columns([*keys, "num_files", "size_bytes"]).sort_by([("days_ago", "descending")])
     tables = by_day, pa.Table.from_pylist([*chain(*rows)]), pa.Table.from_pylist(schedules)
@@ -178,16 +197,14 @@ def _arrivals(handle: Handle, planner: Planner, now: int) -> tuple[int, pa.Table
                 row = {name: add["partitionValues"].get(key) for name, key in physical.items()}
                 row |= {"days_ago": days_ago[version], "size_bytes": add["size"], "stats": add.get("stats")}
                 rows.append(row)
-    kinds = dict.fromkeys(["days_ago", "size_bytes"], pa.int64()) | dict.fromkeys(
-        [*physical, "stats"], pa.string()
+    texts = dict.fromkeys([*physical, "stats"], pa.string())
+    arrived = pa.Table.from_pylist(
+        rows, pa.schema({"days_ago": pa.int64(), "size_bytes": pa.int64(), **texts})
     )
-    arrived = pa.Table.from_pylist(rows, pa.schema(kinds))
     records = count_records(one_array(arrived["stats"])).cast(pa.float64()).to_numpy(zero_copy_only=False)
     known, sizes = planner.rows > 0, arrived["size_bytes"].to_numpy()
-    per_row = model.weights[known].sum() / max(planner.rows[known].sum(), 1)
-    weights = np.where(
-        np.isnan(records) | ~known.any(), np.maximum(sizes - model.overhead, 0), records * per_row
-    )
+    weights = records * (model.weights[known].sum() / planner.rows[known].sum() if known.any() else np.nan)
+    weights = np.where(np.isnan(weights), np.maximum(sizes - model.overhead, 0), weights)
     weights = np.minimum(weights, sizes).astype(np.int64)
     return window, arrived.append_column("weight", pa.array(weights)), counts
 
@@ -205,8 +222,8 @@ def _on_day(arrived: pa.Table, day: int, window: int) -> pa.Table:
     return files
 
 
-def _compact(limits: Thresholds, overhead: int, files: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the files after a compaction, and the bytes of those that it rewrites."""
+def _compact(limits: Thresholds, overhead: int, files: np.ndarray) -> tuple[np.ndarray, list[int]]:
+    """Return the files after a compaction, and the numbers of `_COSTS`."""
     sizes, weights, groups, is_old = files
     packer = Packer(np.lexsort((sizes, groups)), sizes, groups)
     packing = packer.pack((sizes < limits.min_file_size) | (is_old > 0), limits.max_file_size)
@@ -214,27 +231,22 @@ def _compact(limits: Thresholds, overhead: int, files: np.ndarray) -> tuple[np.n
     removed, rows = (np.bincount(bin_ids, one[positions], packing.num_bins) for one in (sizes, weights))
     added, of_bin = np.minimum(rows + overhead, removed), groups[packing.order[packing.starts]]
     new = np.array([added, np.minimum(rows, added), of_bin, np.zeros(packing.num_bins)], np.int64)
-    return np.hstack([np.delete(files, positions, axis=1), new]), sizes[positions]
+    costs = [len(positions), int(removed.sum()), packing.num_bins, int(new[0].sum())]
+    return np.hstack([np.delete(files, positions, axis=1), new]), costs
 
 
 def _simulate(
-    compact: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
-    files: np.ndarray,
-    to_come: list[np.ndarray],
-    dead: np.ndarray,
-    retention: float,
-    vacuum_days: int,
-    every: int | None,
+    compact: _Step, files: np.ndarray, to_come: list[np.ndarray], vacuums: _Vacuums, every: int | None
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the rows of `Forecast.days` and the row of `Forecast.schedules` of one schedule."""
-    rows, runs, most_stored = list[dict[str, Any]](), list[np.ndarray](), 0
+    rows, runs, most_stored, (dead, retention, vacuum_days) = [], [[0] * len(_COSTS)], 0, vacuums
     for day, arrived in enumerate([files[:, :0], *to_come]):
         files = np.hstack([files, arrived])
-        before, works = files.shape[1], every and day < len(to_come)
-        if works and day % every == 0:
-            files, rewritten = compact(files)
-            runs += [rewritten] if len(rewritten) else []
-            dead = np.hstack([dead, [[day], [rewritten.sum()]]])
+        before, works = files.shape[1], every is not None and day < len(to_come)
+        if works and day % (every or 1) == 0:
+            files, costs = compact(files)
+            runs += [costs] if costs[0] else []
+            dead = np.hstack([dead, [[day], [costs[1]]]])
         live = int(files[0].sum())
         most_stored = max(most_stored, live + int(dead[1].sum()))
         if works and day % vacuum_days == 0:
@@ -244,6 +256,5 @@ def _simulate(
     before, after = (np.array([row[name] for row in rows]) for name in ("files_before", "num_files"))
     # As if a day's files came evenly over it.
     opened = round((after[:-1] + before[1:]).mean() / 2), int(before[1:].max())
-    costs = len(runs), sum(map(len, runs)), sum(int(run.sum()) for run in runs)
-    row = _named(every), every, *costs, *opened, most_stored
+    row = _named(every), every, len(runs) - 1, *map(sum, zip(*runs, strict=True)), *opened, most_stored
     return rows, dict(zip(_SCHEDULES, row, strict=True))

@@ -3,6 +3,7 @@
 import os
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -135,3 +136,146 @@ def test_random_feeds(
     else:
         assert most[forecast.every_days] <= bound < most[None]
         assert all(files > bound for every, files in most.items() if (every or 99) > forecast.every_days)
+
+
+def test_a_commit_that_replaces_a_vector_has_no_arrivals_and_one_without_partitions_has(
+    tmp_path: Path,
+) -> None:
+    at(
+        tmp_path,
+        0,
+        3.5,
+        handmade.protocol(features=["deletionVectors"]),
+        handmade.metadata(),
+        handmade.add("a", 9),
+    )
+    deleted = handmade.add("a", 9, vector=handmade.inline_vector([1, 2]))
+    at(tmp_path, 1, 2.5, handmade.remove("a"), deleted)
+    merged = handmade.add("a", 9, vector=handmade.inline_vector([1, 2, 3]))
+    at(
+        tmp_path,
+        2,
+        1.5,
+        handmade.remove("a", vector=deleted["add"]["deletionVector"]),
+        merged,
+        handmade.add("b", 5),
+    )
+    at(tmp_path, 3, 0.5, handmade.remove("b"), handmade.add("c", 6))
+    forecast = open_table(tmp_path).forecast(4, 4)
+    assert forecast.arrivals.to_pylist() == [{"days_ago": 1, "num_files": 1, "size_bytes": 5}]
+    assert (forecast.num_commits, forecast.num_other_commits) == (1, 2)
+    assert per_day(forecast, "never", "num_files") == [(2,), (2,), (3,), (3,), (3,)]
+    assert (
+        forecast.finding
+        == "A full read opens 2 files now, 3 in 4 days if nothing is done: within the bound of 4"
+    )
+    assert "5 B" in forecast.explain()
+    assert "without 2 commits" in forecast.explain()
+
+
+def test_bounds_and_costs_of_a_feed_are_in_the_sentences(tmp_path: Path) -> None:
+    files = [(day, "k", 100) for day in range(7) for _ in range(10)]
+    table = open_table(write_feed(tmp_path, 7, files))
+    forecast = table.forecast(30)
+    # 73 files of one partition come to 1 file: the bound is 100, and 9 days bring 90 files.
+    assert (forecast.max_files, forecast.every_days) == (100, 9)
+    assert forecast.finding.startswith("A full read opens 72 files now, 372 in 30 days if nothing is done; ")
+    assert forecast.finding.endswith("; compacted every 9 days, 91 at most")
+    rows = {row["every_days"]: row for row in forecast.schedules.to_pylist()}
+    assert (rows[9]["num_runs"], rows[9]["files_removed"], rows[9]["files_added"]) == (4, 72 + 3 * 91, 4)
+    assert (
+        rows[1]["seconds_to"]
+        > rows[9]["seconds_to"]
+        > rows[9]["seconds_from"]
+        > 0
+        == rows[None]["seconds_to"]
+    )
+    assert "345 files (" in forecast.explain()
+    assert " rewritten in 4 runs, about " in forecast.explain()
+    assert table.forecast(30, 5).finding.endswith("compacted every day up to 11, above the bound of 5")
+    assert table.forecast(30, 5).every_days is None
+    assert str(forecast.plot().get_label()) == forecast.finding
+
+
+def test_what_cannot_be_forecast_is_refused(tmp_path: Path) -> None:
+    columns = [handmade.metadata({"id": "long"}), *handmade.clustered_by("id"), handmade.add("a")]
+    with pytest.raises(UnsupportedTableError, match="clustered by id"):
+        open_table(handmade.write_log(tmp_path / "clustered", columns)).forecast()
+    table = open_table(handmade.write_log(tmp_path / "table", [handmade.add("a")]))
+    for numbers in ({"days": 0}, {"max_files": 0}, {"vacuum_days": -1}):
+        with pytest.raises(
+            InvalidArgumentError, match=f"{next(iter(numbers))}={next(iter(numbers.values()))}"
+        ):
+            table.forecast(**numbers)
+
+
+# Texts, which all writers put into dictionaries.
+WORDS = np.array([f"{number:x}" * 3 for number in np.random.default_rng(0).integers(1 << 40, 1 << 48, 300)])
+
+
+def append(folder: Path, number: int, rng: np.random.Generator) -> None:
+    """Commits of a file in each of two partitions; ids go on as the days do."""
+    for _ in range(number):
+        rows = {name: WORDS[rng.integers(0, len(WORDS), 1_800)] for name in ("first", "second")}
+        data = pa.table(rows | {"part": ["a"] * 1_200 + ["b"] * 600})
+        # Times in checkpoints don't age.
+        configuration = {"delta.deletedFileRetentionDuration": "interval 2 days"}
+        configuration["delta.checkpointInterval"] = "1000"
+        write_deltalake(folder, data, mode="append", partition_by=["part"], configuration=configuration)
+
+
+def _by_deltalake(folder: Path) -> object:
+    return DeltaTable(folder).vacuum(dry_run=False)
+
+
+def _by_delta(folder: Path) -> object:
+    return open_table(folder).plan_vacuum().run()
+
+
+# Small bins, some of which are full, and bins of a partition each.
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("strategy", "vacuum", "every", "size"),
+    [
+        ("arrow", _by_deltalake, 3, "78 KiB"),
+        pytest.param("arrow", _by_deltalake, 2, "1 GiB", marks=pytest.mark.nightly),
+        pytest.param("optimize", _by_delta, 1, "78 KiB", marks=pytest.mark.nightly),
+    ],
+)
+def test_a_feed_does_what_was_forecast(
+    spark: SparkSession,
+    tmp_path: Path,
+    strategy: str,
+    vacuum: Callable[[Path], object],
+    every: int,
+    size: str,
+) -> None:
+    """A week is forecast from a week, and then done: appends, compactions, and vacuums every 3 days."""
+    folder, rng = tmp_path / "feed", np.random.default_rng(0)
+    append(folder, 1, rng)
+    for day in range(1, 8):
+        age(folder, 1)
+        append(folder, 1 + day % 2, rng)
+    age(folder, 0.01)
+    forecast = open_table(folder).forecast(7, vacuum_days=3, max_file_size=size)
+    assert (forecast.window_days, forecast.num_commits, forecast.num_other_commits) == (7, 11, 0)
+    found = []
+    for day in range(8):
+        if day:
+            age(folder, 1)
+            append(folder, 1 + day % 2, rng)
+        table = open_table(folder)
+        before = table.files().num_files
+        if day < 7 and day % every == 0:
+            table.plan_compaction(max_file_size=size).run(strategy=strategy, verify=False)
+        if day < 7 and day % 3 == 0:
+            vacuum(folder)
+        files = table.files()
+        on_disk = sum(path.stat().st_size for path in data_files(folder))
+        found.append((before, files.num_files, files.size_bytes, on_disk))
+    schedule = "every day" if every == 1 else f"every {every} days"
+    names = "files_before", "num_files", "live_bytes", "stored_bytes"
+    expected = per_day(forecast, schedule, *names)
+    assert [row[:2] for row in expected] == [row[:2] for row in found]
+    # Sizes of new files are predicted by rewriting a few, and arrivals differ a little in bytes.
+    np.testing.assert_allclose([row[2:] for row in expected], [row[2:] for row in found], rtol=0.1)
