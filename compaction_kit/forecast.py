@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 
 from compaction_kit import plots
 from compaction_kit.cost import predict_cost
-from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
 from compaction_kit.handle import Handle
 from compaction_kit.log.actions import count_records
 from compaction_kit.log.paths import one_array
@@ -126,18 +125,11 @@ def forecast(
     handle: Handle, planner: Planner, limits: Thresholds, days: int, max_files: int | None, vacuum_days: int
 ) -> Forecast:
     """Simulate schedules; see `Table.forecast`."""
-    if min(days, 1 if max_files is None else max_files, vacuum_days) < 1:
-        raise InvalidArgumentError(f"{days=}, {max_files=}, {vacuum_days=}: give numbers from 1.")
-    if planner.clustering is not None:
-        raise UnsupportedTableError(
-            f"The table is clustered by {', '.join(planner.clustering.columns)}, and a forecast packs files "
-            "by size: see plan_compaction().amplification() for what more appends cost."
-        )
     vacuum, files, parts = plan_vacuum(handle, at="9999-01-01"), planner.files, planner.files.partitions
     now, keys = millis(handle.instant(None)), ["days_ago", *parts.column_names]
     window, arrived, counts = _arrivals(handle, planner, now)
-    live = parts.append_column("size_bytes", pa.array(files.sizes))
-    live = live.append_column("weight", pa.array(planner.model.weights))
+    columns = dict(zip(parts.column_names, parts.columns, strict=True))
+    live = pa.table(columns | {"size_bytes": files.sizes, "weight": planner.model.weights})
     batches = [live, *(_on_day(arrived, day, window).select(live.column_names) for day in range(1, days + 1))]
     ends, whole = np.cumsum([*map(len, batches)]), pa.concat_tables(batches)
     # Files as columns: bytes, bytes of their rows, partition, whether many rows are deleted.
@@ -146,10 +138,9 @@ def forecast(
     today[3] = candidates(files, limits)[1]
     times = (vacuum.files[name].cast(pa.int64()) for name in ("removed_at", "modification_time"))
     dead = np.array([(pc.max_element_wise(*times).to_numpy() - now) / _DAY, vacuum.files["size_bytes"]])
+    vacuums = dead, vacuum.retention / timedelta(days=1), vacuum_days
     compact = partial(_compact, limits, planner.model.overhead)
-    run = partial(
-        _simulate, compact, today, to_come, (dead, vacuum.retention / timedelta(days=1), vacuum_days)
-    )
+    run = partial(_simulate, compact, today, to_come, vacuums)
     runs = {every: run(every) for every in (None, *(one for one in _EVERY if one <= days))}
     num_compacted, least = compact(today)[0].shape[1], None
     bound = max_files or max(2 * num_compacted, _FEWEST_FILES)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from compaction_kit.compaction import CompactionPlan
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
 from compaction_kit.files import Files
 from compaction_kit.forecast import Forecast, forecast
 from compaction_kit.handle import Handle, open_handle
@@ -317,8 +317,15 @@ class Table:
             EmptyTableError: The table has no live file.
             UnsupportedTableError: The table is clustered, or VACUUM can't be planned.
         """
-        limits = self.thresholds(min_file_size, max_file_size)
-        return forecast(self.handle, self.planner(), limits, days, max_files, vacuum_days)
+        if min(days, 1 if max_files is None else max_files, vacuum_days) < 1:
+            raise InvalidArgumentError(f"{days=}, {max_files=}, {vacuum_days=}: give numbers from 1.")
+        limits, planner = self.thresholds(min_file_size, max_file_size), self.planner()
+        if planner.clustering is not None:
+            raise UnsupportedTableError(
+                f"A forecast packs files by size, and the table is clustered by "
+                f"{', '.join(planner.clustering.columns)}: see plan_compaction().amplification()."
+            )
+        return forecast(self.handle, planner, limits, days, max_files, vacuum_days)
 
     def history(self) -> pa.Table:
         """Return one row per commit in the log; see `history.read_history` for the columns.
