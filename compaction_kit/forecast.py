@@ -73,14 +73,13 @@ class Forecast(Record):
     def finding(self) -> str:
         """The files that a full read opens if nothing is done, and by the least often compaction."""
         most = {row["every_days"]: row["most_files"] for row in self.schedules.to_pylist()}
-        today, last = self.days["num_files"][0].as_py(), self.days["day"][-1].as_py()
-        idle = f"A full read opens {today:,} files now, {most[None]:,} in {format_count(last, 'day')}"
+        now, days = self.days["num_files"][0].as_py(), format_count(self.days["day"][-1].as_py(), "day")
+        idle = f"A full read opens {now:,} files now, {most[None]:,} in {days} if nothing is done"
         if self.every_days is not None:
-            best = f"{_named(self.every_days)}, {most[self.every_days]:,} at most"
-            return f"{idle} if nothing is done; compacted {best}"
+            return f"{idle}; compacted {_named(self.every_days)}, {most[self.every_days]:,} at most"
         if most[None] > self.max_files:
-            return f"{idle}; compacted every day up to {most[1]:,}, above the bound of {self.max_files:,}"
-        return f"{idle} if nothing is done: within the bound of {self.max_files:,}"
+            return f"{idle}; compacted every day, up to {most[1]:,}: above the bound of {self.max_files:,}"
+        return f"{idle}: within the bound of {self.max_files:,}"
 
     def explain(self) -> str:
         """Say the finding, what its compactions cost, and which arrivals are repeated, a sentence a line."""

@@ -192,7 +192,7 @@ def test_bounds_and_costs_of_a_feed_are_in_the_sentences(tmp_path: Path) -> None
     )
     assert "345 files (" in forecast.explain()
     assert " rewritten in 4 runs, about " in forecast.explain()
-    assert table.forecast(30, 5).finding.endswith("compacted every day up to 11, above the bound of 5")
+    assert table.forecast(30, 5).finding.endswith("; compacted every day, up to 11: above the bound of 5")
     assert table.forecast(30, 5).every_days is None
     assert str(forecast.plot().get_label()) == forecast.finding
 
