@@ -10,8 +10,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from compaction_kit.compaction import CompactionPlan
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
 from compaction_kit.files import Files
+from compaction_kit.forecast import Forecast, forecast
 from compaction_kit.handle import Handle, open_handle
 from compaction_kit.history import (
     Diff,
@@ -287,6 +288,44 @@ class Table:
             24
         """
         return replay(self.log, self.handle.conf, since)
+
+    def forecast(
+        self,
+        days: int = 30,
+        max_files: int | None = None,
+        vacuum_days: int = 7,
+        min_file_size: int | str | None = None,
+        max_file_size: int | str | None = None,
+    ) -> Forecast:
+        """Forecast files and bytes if nothing is done, and by how often the table is compacted.
+
+        The last days in the log are repeated (at most 28, whole weeks if there is one): the files of commits
+        that changed data and removed none. Partition values that begin with a date, such as 2026-01-31, go on
+        with the days. The first compaction and vacuum are today; all come at the end of a day. Bins are
+        OPTIMIZE's, and become one file each, whose bytes are predicted as a plan's.
+
+        Args:
+            days: How many days.
+            max_files: The most files that a full read may open. None: twice as many as a compaction leaves
+                today, but at least 100.
+            vacuum_days: Days between vacuums with the table's retention; there are none if nothing is done.
+            min_file_size: See `plan_compaction`.
+            max_file_size: See `plan_compaction`.
+
+        Raises:
+            InvalidArgumentError: A number or size can't be used.
+            EmptyTableError: The table has no live file.
+            UnsupportedTableError: The table is clustered, or VACUUM can't be planned.
+        """
+        if min(days, 1 if max_files is None else max_files, vacuum_days) < 1:
+            raise InvalidArgumentError(f"{days=}, {max_files=}, {vacuum_days=}: give numbers from 1.")
+        limits, planner = self.thresholds(min_file_size, max_file_size), self.planner()
+        if planner.clustering is not None:
+            raise UnsupportedTableError(
+                f"A forecast packs files by size, and the table is clustered by "
+                f"{', '.join(planner.clustering.columns)}: see plan_compaction().amplification()."
+            )
+        return forecast(self.handle, planner, limits, days, max_files, vacuum_days)
 
     def history(self) -> pa.Table:
         """Return one row per commit in the log; see `history.read_history` for the columns.

@@ -165,6 +165,7 @@ def objects_with_hostile_names(root: Path) -> list[object]:
         table.diff(0, 1),
         table.plan_restore(0),
         replace(table.auto_compaction(), enabled_by=NAME),
+        table.forecast(days=3),
         RestoreResult(2, 0, 1, 1, 1, 1, True, 1.0),
         replace(vacuum, warnings=(NAME,)),
         VacuumResult(
@@ -217,7 +218,7 @@ def hostile(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Mapping[
 
 
 # These tell numbers alone.
-_NAMELESS = {"Diff", "FileStats", "RestoreResult"}
+_NAMELESS = {"Diff", "FileStats", "Forecast", "RestoreResult"}
 
 
 @pytest.mark.parametrize("name", classes_that_draw_themselves())

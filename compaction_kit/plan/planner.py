@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,7 @@ class Planner:
     Attributes:
         files: The live files to choose from: all files of a version, or those that a predicate selects.
         groups: The partition of each file, as a number.
+        group: Called with partition.<column> of other files; numbers their partitions.
         rules: The session's.
         clustering: The files' cubes; None for a table that isn't clustered.
         dropped: Bytes of each file's dropped columns (see `purge.dropped_columns`), if purges are planned.
@@ -70,7 +71,8 @@ class Planner:
         types = files.snapshot.metadata.column_types if rules.by_type else None
         has_times = types and any(types[name] == "timestamp" for name in files.partition_columns)
         zone = parse_time_zone(rules.time_zone) if rules.time_zone and has_times else None
-        self.groups = partition_groups(files.partitions, types, zone)
+        self.group = partial(partition_groups, types=types, time_zone=zone)
+        self.groups = self.group(files.partitions)
         self.packer = cache(self._make_packer)
 
     @cached_property

@@ -22,7 +22,12 @@ ROOMS = {
         "compaction_kit.files",
         "compaction_kit.log",
     ),
-    "Plans": ("compaction_kit.compaction", "compaction_kit.plan", "compaction_kit.predict_reads"),
+    "Plans": (
+        "compaction_kit.compaction",
+        "compaction_kit.plan",
+        "compaction_kit.predict_reads",
+        "compaction_kit.forecast",
+    ),
     "Runs and proof": ("compaction_kit.execute", "compaction_kit.verify", "compaction_kit.reads"),
     "History and vacuum": ("compaction_kit.history", "compaction_kit.vacuum"),
     "Many tables": ("compaction_kit.surveys", "compaction_kit.audits"),

@@ -1,0 +1,281 @@
+"""Forecasts, held against arithmetic, against plans, and against what a feed really did."""
+
+import os
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from datetime import date, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from compaction_kit import open_table
+from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
+from compaction_kit.forecast import Forecast
+from tests import handmade
+from tests.ageing import age
+from tests.chance import examples
+from tests.folders import data_files
+
+DAY = 86_400
+TODAY = date(2026, 3, 1)
+# A file: how many days ago it came, its partition ("" for the date of that day), and bytes.
+File = tuple[int, str, int]
+FEEDS = st.lists(
+    st.tuples(st.integers(0, 16), st.sampled_from(["", "k", "l"]), st.integers(1, 60)), max_size=40
+)
+
+
+def at(folder: Path, version: int, days_ago: float, *actions: handmade.Action) -> None:
+    moment = time.time() - days_ago * DAY
+    os.utime(handmade.write_commit(folder, version, actions), (moment, moment))
+
+
+def partition(day: int, name: str, later: int = 0) -> str:
+    return name or f"{TODAY + timedelta(days=later - day)} 00:00"
+
+
+def add(path: str, size: int, part: str, has_rows: bool = True) -> handmade.Action:
+    return handmade.add(path, size, {"p": part}, 1 + size // 7 if has_rows else None)
+
+
+def write_feed(folder: Path, length: int, files: list[File], has_rows: bool = True) -> Path:
+    """A table of `length` days and a half, with a commit on each day, a rewrite, and a delete."""
+    first = [add(f"first-{i}", 7, "k", has_rows) for i in range(3)]
+    metadata = handmade.metadata({"id": "long", "p": "string"}, ["p"])
+    at(folder, 0, length + 0.5, handmade.protocol(), metadata, *first)
+    rewrite = [handmade.remove("first-0"), add("again", 7, "k", has_rows)]
+    for action in rewrite:
+        next(iter(action.values()))["dataChange"] = False
+    at(folder, 1, length - 0.4, *rewrite)
+    at(folder, 2, length - 0.45, handmade.remove("first-1"))
+    by_day = defaultdict(list)
+    for number, (day, name, size) in enumerate(files):
+        by_day[day].append(add(f"f{number}", size, partition(day, name), has_rows))
+    for version, day in enumerate(sorted(by_day, reverse=True), 3):
+        at(folder, version, day + 0.5, *by_day[day])
+    return folder
+
+
+def to_come(length: int, window: int, files: list[File], days: int) -> list[list[tuple[str, int]]]:
+    """Partition and bytes of the files live today, and of those that come on each day."""
+    came = [[("k", 7)] * 2 + [(partition(day, name), size) for day, name, size in files]]
+    for day in range(1, days + 1):
+        shift = -(-day // window) * window
+        came.append([(partition(ago, name, shift), size) for ago, name, size in files if ago == shift - day])
+    return came
+
+
+def per_day(forecast: Forecast, schedule: str, *names: str) -> list[tuple[int, ...]]:
+    rows = forecast.days.to_pylist()
+    return [tuple(row[name] for name in names) for row in rows if row["schedule"] == schedule]
+
+
+@examples(by_day=40)
+@given(st.integers(1, 17), FEEDS, st.booleans(), st.integers(1, 200), st.integers(1, 80))
+def test_random_feeds(
+    tmp_path_factory: pytest.TempPathFactory,
+    length: int,
+    files: list[File],
+    has_rows: bool,
+    cap: int,
+    bound: int,
+) -> None:
+    files = [(day % length, name, size) for day, name, size in files]
+    table = open_table(write_feed(tmp_path_factory.mktemp("feed"), length, files, has_rows))
+    forecast = table.forecast(17, bound, max_file_size=cap)
+    window = length if length <= 7 else length // 7 * 7
+    came = to_come(length, window, files, 17)
+    num_days = len({day for day, *_ in files if day < window})
+    # The delete is the only other commit that changed data.
+    expected = window, num_days, int(window == length)
+    assert (forecast.window_days, forecast.num_commits, forecast.num_other_commits) == expected
+
+    # If nothing is done, what came comes again, whatever else the log has.
+    counts, sizes = np.cumsum([*map(len, came)]), np.cumsum([sum(size for _, size in one) for one in came])
+    never = per_day(forecast, "never", "files_before", "num_files", "live_bytes", "stored_bytes")
+    assert never == [(n, n, size, size) for n, size in zip(counts.tolist(), sizes.tolist(), strict=True)]
+
+    # The first compaction is the plan.
+    plan = table.plan_compaction(max_file_size=cap)
+    after = per_day(forecast, "every day", "num_files", "live_bytes")[0]
+    assert after == (plan.num_files_after, plan.sizes_after.sum())
+
+    # Each schedule leaves as many files as the rule allows, and opens what has come since on top of them.
+    totals = Counter[str]()
+    for part, size in (file for one in came for file in one):
+        totals[part] += size
+    # Two bins of a partition, one after the other, hold more than a bin may.
+    allowed = sum(2 * total / cap + 1 for total in totals.values())
+    for row in forecast.schedules.to_pylist()[1:]:
+        since, parts, every = 0, set[str](), row["every_days"]
+        days = per_day(forecast, row["schedule"], "files_before", "num_files", "live_bytes", "stored_bytes")
+        for day, ((before, left, live, stored), one) in enumerate(zip(days, came, strict=True)):
+            since, parts = since + len(one), parts | {part for part, _ in one}
+            compacts = day < 17 and day % every == 0
+            assert len(parts) <= left <= before <= (allowed + since if day else len(came[0]))
+            if compacts:
+                assert len(parts) <= left <= allowed
+                since = 0
+            else:
+                assert left == before
+            assert live <= sizes[day]
+            assert live <= stored
+        assert row["most_files"] == max(before for before, *_ in days[1:])
+
+    # The least often compaction is within the bound, and nothing less often is.
+    most = {row["every_days"]: row["most_files"] for row in forecast.schedules.to_pylist()}
+    if forecast.every_days is None:
+        assert most[None] <= bound or min(most.values()) > bound
+    else:
+        assert most[forecast.every_days] <= bound < most[None]
+        assert all(files > bound for every, files in most.items() if (every or 99) > forecast.every_days)
+
+
+def test_a_commit_that_replaces_a_vector_has_no_arrivals_and_one_without_partitions_has(
+    tmp_path: Path,
+) -> None:
+    at(
+        tmp_path,
+        0,
+        3.5,
+        handmade.protocol(features=["deletionVectors"]),
+        handmade.metadata(),
+        handmade.add("a", 9),
+    )
+    deleted = handmade.add("a", 9, vector=handmade.inline_vector([1, 2]))
+    at(tmp_path, 1, 2.5, handmade.remove("a"), deleted)
+    merged = handmade.add("a", 9, vector=handmade.inline_vector([1, 2, 3]))
+    at(
+        tmp_path,
+        2,
+        1.5,
+        handmade.remove("a", vector=deleted["add"]["deletionVector"]),
+        merged,
+        handmade.add("b", 5),
+    )
+    at(tmp_path, 3, 0.5, handmade.remove("b"), handmade.add("c", 6))
+    forecast = open_table(tmp_path).forecast(4, 4)
+    assert forecast.arrivals.to_pylist() == [{"days_ago": 1, "num_files": 1, "size_bytes": 5}]
+    assert (forecast.num_commits, forecast.num_other_commits) == (1, 2)
+    assert per_day(forecast, "never", "num_files") == [(2,), (2,), (3,), (3,), (3,)]
+    assert (
+        forecast.finding
+        == "A full read opens 2 files now, 3 in 4 days if nothing is done: within the bound of 4"
+    )
+    assert "5 B" in forecast.explain()
+    assert "without 2 commits" in forecast.explain()
+
+
+def test_bounds_and_costs_of_a_feed_are_in_the_sentences(tmp_path: Path) -> None:
+    files = [(day, "k", 100) for day in range(7) for _ in range(10)]
+    table = open_table(write_feed(tmp_path, 7, files))
+    forecast = table.forecast(30)
+    # 73 files of one partition come to 1 file: the bound is 100, and 9 days bring 90 files.
+    assert (forecast.max_files, forecast.every_days) == (100, 9)
+    assert forecast.finding.startswith("A full read opens 72 files now, 372 in 30 days if nothing is done; ")
+    assert forecast.finding.endswith("; compacted every 9 days, 91 at most")
+    rows = {row["every_days"]: row for row in forecast.schedules.to_pylist()}
+    assert (rows[9]["num_runs"], rows[9]["files_removed"], rows[9]["files_added"]) == (4, 72 + 3 * 91, 4)
+    assert (
+        rows[1]["seconds_to"]
+        > rows[9]["seconds_to"]
+        > rows[9]["seconds_from"]
+        > 0
+        == rows[None]["seconds_to"]
+    )
+    assert "345 files (" in forecast.explain()
+    assert " rewritten in 4 runs, about " in forecast.explain()
+    assert table.forecast(30, 5).finding.endswith("; compacted every day, up to 11: above the bound of 5")
+    assert table.forecast(30, 5).every_days is None
+    assert str(forecast.plot().get_label()) == forecast.finding
+
+
+def test_what_cannot_be_forecast_is_refused(tmp_path: Path) -> None:
+    columns = [handmade.metadata({"id": "long"}), *handmade.clustered_by("id"), handmade.add("a")]
+    with pytest.raises(UnsupportedTableError, match="clustered by id"):
+        open_table(handmade.write_log(tmp_path / "clustered", columns)).forecast()
+    table = open_table(handmade.write_log(tmp_path / "table", [handmade.add("a")]))
+    for numbers in ({"days": 0}, {"max_files": 0}, {"vacuum_days": -1}):
+        with pytest.raises(
+            InvalidArgumentError, match=f"{next(iter(numbers))}={next(iter(numbers.values()))}"
+        ):
+            table.forecast(**numbers)
+
+
+# Texts, which all writers put into dictionaries.
+WORDS = np.array([f"{number:x}" * 3 for number in np.random.default_rng(0).integers(1 << 40, 1 << 48, 300)])
+
+
+def append(folder: Path, number: int, rng: np.random.Generator) -> None:
+    """Commits of a file in each of two partitions; ids go on as the days do."""
+    for _ in range(number):
+        rows = {name: WORDS[rng.integers(0, len(WORDS), 1_800)] for name in ("first", "second")}
+        data = pa.table(rows | {"part": ["a"] * 1_200 + ["b"] * 600})
+        # Times in checkpoints don't age.
+        configuration = {"delta.deletedFileRetentionDuration": "interval 2 days"}
+        configuration["delta.checkpointInterval"] = "1000"
+        write_deltalake(folder, data, mode="append", partition_by=["part"], configuration=configuration)
+
+
+def _by_deltalake(folder: Path) -> object:
+    return DeltaTable(folder).vacuum(dry_run=False)
+
+
+def _by_delta(folder: Path) -> object:
+    return open_table(folder).plan_vacuum().run()
+
+
+# Small bins, some of which are full, and bins of a partition each.
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("strategy", "vacuum", "every", "size"),
+    [
+        ("arrow", _by_deltalake, 3, "78 KiB"),
+        pytest.param("arrow", _by_deltalake, 2, "1 GiB", marks=pytest.mark.nightly),
+        pytest.param("optimize", _by_delta, 1, "78 KiB", marks=pytest.mark.nightly),
+    ],
+)
+def test_a_feed_does_what_was_forecast(
+    spark: SparkSession,
+    tmp_path: Path,
+    strategy: str,
+    vacuum: Callable[[Path], object],
+    every: int,
+    size: str,
+) -> None:
+    """A week is forecast from a week, and then done: appends, compactions, and vacuums every 3 days."""
+    folder, rng = tmp_path / "feed", np.random.default_rng(0)
+    append(folder, 1, rng)
+    for day in range(1, 8):
+        age(folder, 1)
+        append(folder, 1 + day % 2, rng)
+    age(folder, 0.01)
+    forecast = open_table(folder).forecast(7, vacuum_days=3, max_file_size=size)
+    assert (forecast.window_days, forecast.num_commits, forecast.num_other_commits) == (7, 11, 0)
+    found = []
+    for day in range(8):
+        if day:
+            age(folder, 1)
+            append(folder, 1 + day % 2, rng)
+        table = open_table(folder)
+        before = table.files().num_files
+        if day < 7 and day % every == 0:
+            table.plan_compaction(max_file_size=size).run(strategy=strategy, verify=False)
+        if day < 7 and day % 3 == 0:
+            vacuum(folder)
+        files = table.files()
+        on_disk = sum(path.stat().st_size for path in data_files(folder))
+        found.append((before, files.num_files, files.size_bytes, on_disk))
+    schedule = "every day" if every == 1 else f"every {every} days"
+    names = "files_before", "num_files", "live_bytes", "stored_bytes"
+    expected = per_day(forecast, schedule, *names)
+    assert [row[:2] for row in expected] == [row[:2] for row in found]
+    # Sizes of new files are predicted by rewriting a few, and arrivals differ a little in bytes.
+    np.testing.assert_allclose([row[2:] for row in expected], [row[2:] for row in found], rtol=0.1)
