@@ -72,11 +72,9 @@ class CompactionPlan(BinPlan):
         """Which parts of the plan are certain."""
         return exactness(self)
 
-    def explain(self, strategy: str = "auto") -> str:
-        """Say in a few sentences what the plan does and why, and what a run by `strategy` takes."""
-        has_cost = self.handle is not None and not self.is_empty
-        takes = [f"A run takes {cost_of(self._handle, self, strategy)}."] if has_cost else []
-        return "\n".join((*explain(self), *takes, *self.warnings))
+    def explain(self) -> str:
+        """Say what the plan does and why, in a few sentences."""
+        return "\n".join((*explain(self), *self.warnings))
 
     @property
     def cost(self) -> Cost:

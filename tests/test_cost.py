@@ -152,7 +152,6 @@ def test_a_plan_costs_what_a_store_is_asked_for(
 @pytest.mark.spark
 def test_a_plan_says_what_runs_took(spark: SparkSession, changed: Path, kept: Path) -> None:
     plan = open_table(changed, spark).plan_compaction()
-    assert f"A run takes {plan.cost}." in plan.explain().splitlines()
     # Spark's own name for a strategy that it would run by itself.
     assert cost_of(plan._handle, plan, "optimize").strategy == "optimize"
     result = plan.run()
@@ -163,7 +162,6 @@ def test_a_plan_says_what_runs_took(spark: SparkSession, changed: Path, kept: Pa
     assert result.predicted is not None
     table = open_table(changed, spark)
     empty = table.plan_compaction()
-    assert "A run takes" not in empty.explain()
     assert empty.run().predicted is None
     assert (empty.cost.files_read, empty.cost.bytes_read) == (0, 0)
 

@@ -8,6 +8,7 @@ import ipywidgets as w
 import numpy as np
 
 from compaction_kit.compaction import CompactionPlan
+from compaction_kit.cost import cost_of
 from compaction_kit.files import Files
 from compaction_kit.plan.order import INGEST, SIZE
 from compaction_kit.query import with_table
@@ -398,12 +399,17 @@ def run_part(state: WorkbenchState) -> Part:
         run = parts.call("plan.run", strategy=strategy, verify=None if state.verify else False, progress=True)
         return parts.python(plan_code(state), f"result = {run}", *restore_code(state, before()))
 
+    def sentence() -> str:
+        if (plan := state.plan) is None:
+            return _no_plan(state)
+        if plan.is_empty or plan.handle is None:
+            return plan.explain()
+        return f"{plan.explain()}\nA run takes {cost_of(plan.handle, plan, state.strategy)}."
+
     undo = restore_box(state, before, lambda: "Undo this run …")
     timeline = FigureView("ck-timeline-figure", lambda: done() and done().plot_timeline)
     return Part(
-        Text(
-            "text", "run-plan", lambda: state.plan.explain(state.strategy) if state.plan else _no_plan(state)
-        ),
+        Text("text", "run-plan", sentence),
         w.HBox([strategy, verify]),
         live(run, disabled=lambda: running.running or not state.can_run),
         parts.outcome(state, running, "ck-progress", "outcome", undo),

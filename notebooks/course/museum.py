@@ -18,10 +18,11 @@ import deltalake
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.sql import table_name, uri
-from course import new_folder, streams
+from course import new_folder
 
 _DAY = 86_400
 Action = dict[str, Any]
@@ -167,9 +168,28 @@ def feed(folder: str | Path, spark: SparkSession) -> Path:
     says that rows that haven't changed may then be delivered again.
     """
     path = new_folder(folder, "feed")
-    with tempfile.TemporaryDirectory() as place:
-        story = streams.compact_while_streaming(place, "overwrite", {"ignoreChanges": "true"}, spark)
-        shutil.copytree(story.folder, path, dirs_exist_ok=True)
+    source, sink, checkpoint = (uri(path / name) for name in ("source", "sink", "checkpoint"))
+
+    def append(first: int, num_files: int = 1) -> None:
+        rows = spark.range(first, first + 10 * num_files, 1, num_files)
+        rows.write.format("delta").mode("append").save(source)
+
+    def start(**trigger: Any) -> StreamingQuery:
+        reader = spark.readStream.format("delta").options(maxFilesPerTrigger=3, ignoreChanges=True)
+        writer = reader.load(source).writeStream.format("delta").option("checkpointLocation", checkpoint)
+        return writer.trigger(**trigger).start(sink)
+
+    append(0, num_files=6)
+    # Long enough that only the first batch runs, of half of the files.
+    stream = start(processingTime="1 hour")
+    while stream.lastProgress is None:
+        stream.awaitTermination(0.02)  # type: ignore[arg-type]
+    append(60)
+    rows = spark.read.format("delta").load(source).repartition(1)
+    rows.write.format("delta").mode("overwrite").save(source)
+    append(70)
+    stream.stop()
+    start(availableNow=True).awaitTermination()
     return path
 
 

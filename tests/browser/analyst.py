@@ -327,7 +327,7 @@ class FirstLook:
         try:
             figure(page, "ck-plan-figure")
             places = places_when_still(page)
-            assert all(height > 0 for *_, height in places), places
+            assert all(int(height) > 0 for *_, height in places), places
             long = " OR ".join(f"origin = 'JFK' AND origin LIKE '%{number}'" for number in range(9))
             for selector, typed, place in (
                 (".ck-max", "12x MiB", ".ck-place .ck-error"),
