@@ -66,7 +66,7 @@ class Cost(Record):
     Attributes:
         strategy: "arrow", "optimize" (", sorting" if it sorts rows), "rewrite" or "reorg".
         files_read, files_written, bytes_read, bytes_written: Of data files; bytes written are predicted.
-        requests, proof_requests: For data files on an object store; 0 on a disk.
+        requests, proof_requests: For data files on an object store, about; 0 on a disk.
         seconds, proof_seconds: From and to, about two times out of three.
         memory: Bytes that the driver and all tasks hold at most, about.
         basis: What the seconds are predicted from.
@@ -103,7 +103,7 @@ class Cost(Record):
 
     def __str__(self) -> str:
         run, proof = (format_range(*ends) for ends in (self.seconds, self.proof_seconds))
-        more = f", {self.requests:,} requests to the store and {self.proof_requests:,} for the proof"
+        more = f", about {self.requests:,} requests to the store and {self.proof_requests:,} for the proof"
         memory = f"about {format_size(self.memory)} of memory{more if self.requests else ''}"
         return f"about {run}, and {proof} for its proof; {memory}"
 
@@ -132,8 +132,8 @@ def predict_cost(
     whole = float(is_cut and bytes_read >= WHOLE_BYTES * files_read)
     alike = bytes_read / _BYTES_A_VALUE, _COLUMNS, whole, 1 / max(files_written, 1)
     values, columns, copied, largest = shape or alike
-    # A HEAD, and a GET or a PUT; Hadoop's S3A looks twice more at what it writes.
-    more = bytes_read // _GET_BYTES + bytes_written // _PART_BYTES + 2 * files_written * (strategy != "arrow")
+    # A HEAD, and a GET or a PUT; Spark looks twice more at what it writes, and reads once more in most bins.
+    more = bytes_read // _GET_BYTES + bytes_written // _PART_BYTES + 3 * files_written * (strategy != "arrow")
     requests = (2 * files + more, 2 * (files + size_bytes // _BLOCK_BYTES)) if remote else (0, 0)
     # Tasks work side by side: on a disk "arrow" cuts bins, but not those that it copies.
     run, proof = (max(1 / cores, share) for share in (largest * (not is_cut or copied > 0), largest / 2))
