@@ -96,9 +96,7 @@ class Forecast(Record):
         """Return what a full read opens in each schedule, and what that costs: names and values."""
         return {
             row["schedule"]: f"{row['most_files']:,} files at most, {row['mean_files']:,} on average; "
-            f"{format_size(row['most_stored_bytes'])} stored at most"
-            + f"; {_cost(row)}"
-            * bool(row["num_runs"])
+            f"{format_size(row['most_stored_bytes'])} stored at most; {_cost(row)}"
             for row in self.schedules.to_pylist()
         }
 
@@ -117,7 +115,8 @@ def _named(every: int | None) -> str:
 
 def _cost(row: dict[str, Any]) -> str:
     seconds, runs = format_range(row["seconds_from"], row["seconds_to"]), format_count(row["num_runs"], "run")
-    return f"{format_files(row['files_removed'], row['bytes_removed'])} rewritten in {runs}, about {seconds}"
+    files = format_files(row["files_removed"], row["bytes_removed"])
+    return f"{files} rewritten in {runs}, about {seconds}" if row["num_runs"] else "nothing rewritten"
 
 
 def forecast(
@@ -187,10 +186,8 @@ def _arrivals(handle: Handle, planner: Planner, now: int) -> tuple[int, pa.Table
                 row = {name: add["partitionValues"].get(key) for name, key in physical.items()}
                 row |= {"days_ago": days_ago[version], "size_bytes": add["size"], "stats": add.get("stats")}
                 rows.append(row)
-    texts = dict.fromkeys([*physical, "stats"], pa.string())
-    arrived = pa.Table.from_pylist(
-        rows, pa.schema({"days_ago": pa.int64(), "size_bytes": pa.int64(), **texts})
-    )
+    kinds = {"days_ago": pa.int64(), "size_bytes": pa.int64(), "stats": pa.string()}
+    arrived = pa.Table.from_pylist(rows, pa.schema(kinds | dict.fromkeys(physical, pa.string())))
     records = count_records(one_array(arrived["stats"])).cast(pa.float64()).to_numpy(zero_copy_only=False)
     known, sizes = planner.rows > 0, arrived["size_bytes"].to_numpy()
     weights = records * (model.weights[known].sum() / planner.rows[known].sum() if known.any() else np.nan)

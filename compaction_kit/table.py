@@ -299,10 +299,10 @@ class Table:
     ) -> Forecast:
         """Forecast files and bytes if nothing is done, and by how often the table is compacted.
 
-        The last days in the log are repeated (at most 28, whole weeks if there is one): the files of commits
-        that changed data and removed none. Partition values that begin with a date, such as 2026-01-31, go on
-        with the days. The first compaction and vacuum are today; all come at the end of a day. Bins are
-        OPTIMIZE's, and become one file each, whose bytes are predicted as a plan's.
+        The last days in the log are repeated (whole days, at most 28; whole weeks if there is one): the files
+        of commits that changed data and removed none. Partition values that begin with a date, such as
+        2026-01-31, go on with the days. The first compaction and vacuum are today; all come at the end of a
+        day. Bins are OPTIMIZE's, and become one file each, whose bytes are predicted as a plan's.
 
         Args:
             days: How many days.
