@@ -108,6 +108,23 @@ class Cost(Record):
         return f"about {run}, and {proof} for its proof; {memory}"
 
 
+@dataclass(frozen=True)
+class _Work:
+    """What a run does, besides its files and bytes; `copied` and `largest` are shares of the bytes.
+
+    `copied` are those in row groups that are copied as they are, `largest` those of the largest bin.
+    `new_session` and `first_run` say what starts: Spark, and the strategy in this process.
+    """
+
+    values: float
+    columns: int
+    copied: float
+    largest: float
+    new_session: bool = False
+    first_run: bool = False
+    cores: int = os.cpu_count() or 1
+
+
 def predict_cost(
     files_read: int,
     bytes_read: int,
@@ -115,66 +132,71 @@ def predict_cost(
     bytes_written: int,
     strategy: str = "arrow",
     remote: bool = False,
-    *,
-    shape: tuple[float, int, float, float] | None = None,
-    session: tuple[bool, bool, int] = (False, False, os.cpu_count() or 1),
-    sample: _Sample | None = None,
 ) -> Cost:
-    """Predict what a compaction takes that removes and adds as many files and bytes.
+    """Predict what a compaction takes that removes and adds as many files and bytes, all files alike.
 
-    Only the times that runs have kept are read. `strategy` is "arrow", "optimize", "rewrite" or "reorg";
-    `remote` says whether the table is on an object store. `cost_of` knows besides the number of values, the
-    columns, the shares of bytes that are copied, and in the largest bin; whether a session starts and whether
-    it is new, and its cores. Without, files are alike, and the session is there.
+    Only the times that runs have kept are read, and the session is taken to be there. `strategy` is "arrow",
+    "optimize", "rewrite" or "reorg"; `remote` says whether the table is on an object store.
     """
-    files, size_bytes, (*starts, cores) = files_read + files_written, bytes_read + bytes_written, session
-    is_cut = strategy == "arrow" and not remote
-    whole = float(is_cut and bytes_read >= WHOLE_BYTES * files_read)
-    alike = bytes_read / _BYTES_A_VALUE, _COLUMNS, whole, 1 / max(files_written, 1)
-    values, columns, copied, largest = shape or alike
-    # A HEAD, and a GET or a PUT; Spark looks twice more at what it writes, and reads once more in most bins.
-    more = bytes_read // _GET_BYTES + bytes_written // _PART_BYTES + 3 * files_written * (strategy != "arrow")
-    requests = (2 * files + more, 2 * (files + size_bytes // _BLOCK_BYTES)) if remote else (0, 0)
-    # Tasks work side by side: on a disk "arrow" cuts bins, but not those that it copies.
-    run, proof = (max(1 / cores, share) for share in (largest * (not is_cut or copied > 0), largest / 2))
-    gib, decoded = copied * size_bytes / GIB, (1 - copied) * np.array([values / 1e6, size_bytes / GIB])
-    of_run, of_proof = run * files_read * (columns + 3), proof * files * (columns + 3)
-    rows = [
-        [*starts, 1, files_written, of_run, *run * decoded, gib, requests[0] / _REQUESTS_AT_ONCE],
-        [*starts, 1, 0, of_proof, *proof * decoded * (2, 1), gib, requests[1] / _REQUESTS_AT_ONCE],
-    ]
-    amounts = [np.array(row) for row in rows]
-    (seconds, basis), (proved, _) = map(_seconds, (strategy, _PROOF), amounts, (sample, sample))
-    held = min(_DECODED_BYTES, int(3 * (1 - copied) * size_bytes / cores))
-    written = 0 if strategy == "arrow" else min(_OUTPUT_BYTES * files_written, _HEAP_BYTES)
-    memory = _DRIVER_BYTES + _ACTION_BYTES * files + cores * (_TASK_BYTES + held) + written
-    sums = files_read, files_written, bytes_read, bytes_written
-    return Cost(strategy, *sums, *requests, seconds, proved, memory, basis, amounts)
+    is_copied = strategy == "arrow" and not remote and bytes_read >= WHOLE_BYTES * files_read
+    work = _Work(bytes_read / _BYTES_A_VALUE, _COLUMNS, float(is_copied), 1 / max(files_written, 1))
+    return _predict((files_read, files_written, bytes_read, bytes_written), strategy, remote, work)
 
 
 def cost_of(handle: Handle, plan: BinPlan, strategy: str = "auto", may_read: bool = True) -> Cost:
     """Predict what a plan's run takes, and read some files for that, if it may; see `CompactionPlan.cost`."""
     if strategy == "auto":
-        strategy = (
-            "reorg" if plan.is_purge else "optimize" if refuse_table(handle.session, plan, False) else "arrow"
-        )
+        refused = refuse_table(handle.session, plan, False)
+        strategy = "reorg" if plan.is_purge else "optimize" if refused else "arrow"
     strategy += ", sorting" if plan.sorts_rows and strategy == "optimize" else ""
     source, (positions, bin_ids), is_local = plan.source, plan.members, handle.store.is_local
     sizes, rows = source.sizes[positions], count_rows(source)[0][positions]
-    columns = len(source.data_columns)
-    values = float(np.where(np.isnan(rows), sizes / _BYTES_A_VALUE, rows * columns).sum())
+    columns, spark = len(source.data_columns), handle.session
+    bins = np.bincount(bin_ids, sizes + FILE_COST, plan.num_bins)
     # As `worker.rewrite` decides, as far as the log shows it.
     may_copy = strategy == "arrow" and is_local and not tracking_columns(source.snapshot.metadata)
     is_small = np.bincount(bin_ids, sizes < (WHOLE_BYTES if may_copy else np.inf), plan.num_bins) > 0
-    copied = float(sizes[~is_small[bin_ids]].sum() / max(sizes.sum(), 1))
-    bins = np.bincount(bin_ids, sizes + FILE_COST, plan.num_bins)
-    largest = float(bins.max(initial=0) / max(bins.sum(), 1))
-    sums = plan.num_files_removed, plan.bytes_removed, plan.num_files_added, plan.bytes_added
-    is_known, spark = plan.is_empty or {strategy, _PROOF} <= _kept().keys(), handle.session
-    cores = spark.sparkContext.defaultParallelism if spark and has_jvm(spark) else os.cpu_count() or 1
-    shape, session = (values, columns, copied, largest), (spark is None, strategy not in _RAN, cores)
-    sample = None if is_known else _sample(plan, may_read)
-    return predict_cost(*sums, strategy, not is_local, shape=shape, session=session, sample=sample)
+    work = _Work(
+        values=float(np.where(np.isnan(rows), sizes / _BYTES_A_VALUE, rows * columns).sum()),
+        columns=columns,
+        copied=float(sizes[~is_small[bin_ids]].sum() / max(sizes.sum(), 1)),
+        largest=float(bins.max(initial=0) / max(bins.sum(), 1)),
+        new_session=spark is None,
+        first_run=strategy not in _RAN,
+        cores=spark.sparkContext.defaultParallelism if spark and has_jvm(spark) else os.cpu_count() or 1,
+    )
+    sums = plan.num_files_removed, plan.num_files_added, plan.bytes_removed, plan.bytes_added
+    is_known = plan.is_empty or {strategy, _PROOF} <= _kept().keys()
+    return _predict(sums, strategy, not is_local, work, None if is_known else _sample(plan, may_read))
+
+
+def _predict(
+    sums: tuple[int, int, int, int], strategy: str, remote: bool, work: _Work, sample: _Sample | None = None
+) -> Cost:
+    """Predict from files read and written, and bytes read and written."""
+    files_read, files_written, bytes_read, bytes_written = sums
+    files, size_bytes = files_read + files_written, bytes_read + bytes_written
+    # A HEAD, and a GET or a PUT; Hadoop's S3A looks twice more at what it writes.
+    more = bytes_read // _GET_BYTES + bytes_written // _PART_BYTES + 2 * files_written * (strategy != "arrow")
+    requests = (2 * files + more, 2 * (files + size_bytes // _BLOCK_BYTES)) if remote else (0, 0)
+    # Tasks work side by side: on a disk "arrow" cuts bins, but not those that it copies.
+    is_cut = strategy == "arrow" and not remote and not work.copied
+    run, proof = max(1 / work.cores, 0 if is_cut else work.largest), max(1 / work.cores, work.largest / 2)
+    copied = work.copied * size_bytes / GIB
+    decoded = (1 - work.copied) * np.array([work.values / 1e6, size_bytes / GIB])
+    starts, per_file = [work.new_session, work.first_run, 1], work.columns + 3
+    waits = [number / _REQUESTS_AT_ONCE for number in requests]
+    amounts = (
+        np.array([*starts, files_written, run * files_read * per_file, *run * decoded, copied, waits[0]]),
+        np.array([*starts, 0, proof * files * per_file, *proof * decoded * (2, 1), copied, waits[1]]),
+    )
+    (seconds, basis), (proved, _) = (
+        _seconds(*one, sample) for one in zip((strategy, _PROOF), amounts, strict=True)
+    )
+    held = min(_DECODED_BYTES, int(3 * (1 - work.copied) * size_bytes / work.cores))
+    written = 0 if strategy == "arrow" else min(_OUTPUT_BYTES * files_written, _HEAP_BYTES)
+    memory = _DRIVER_BYTES + _ACTION_BYTES * files + work.cores * (_TASK_BYTES + held) + written
+    return Cost(strategy, *sums, *requests, seconds, proved, memory, basis, amounts)
 
 
 def learn(cost: Cost, result: CompactionResult) -> CompactionResult:
