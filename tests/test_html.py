@@ -161,6 +161,7 @@ def objects_with_hostile_names(root: Path) -> list[object]:
         table.files().stats(),
         table.files().overlap(NAME),
         plan,
+        plan.cost,
         plan.compare(NAME),
         table.diff(0, 1),
         table.plan_restore(0),
@@ -218,7 +219,7 @@ def hostile(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Mapping[
 
 
 # These tell numbers alone.
-_NAMELESS = {"Diff", "FileStats", "Forecast", "RestoreResult"}
+_NAMELESS = {"Cost", "Diff", "FileStats", "Forecast", "RestoreResult"}
 
 
 @pytest.mark.parametrize("name", classes_that_draw_themselves())
