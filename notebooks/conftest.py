@@ -4,7 +4,9 @@ Their kernels are forked from one process, and use the Spark context of pytest's
 session of it. Tour and workbench start and stop Spark themselves, as readers run them.
 """
 
+import functools
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 from nbval.plugin import IPyNbCell
 from pyspark.sql import SparkSession
@@ -39,6 +42,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="keep in tests/notebooks/outputs what cells print; or, of what is kept, what they print again "
         "with files of other sizes",
     )
+
+
+@functools.cache
+def _further(notebook: Path) -> frozenset[str]:
+    """The cells of a lesson's part "Going further"."""
+    found, is_further = set[str](), False
+    for cell in nbformat.read(notebook, as_version=4).cells:
+        heading = re.match(r"## (Going further|Key points)\n", cell.source)
+        is_further = heading[1] == "Going further" if heading else is_further
+        found |= {cell.id} if is_further else set()
+    return frozenset(found)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave to the night what no lesson needs: solutions, the museum, and what goes further."""
+    for item in items:
+        if isinstance(item, IPyNbCell):
+            beside = item.path.parent.name == "solutions" or item.path.stem == "museum"
+            if beside or item.cell["id"] in _further(item.path):
+                item.add_marker(pytest.mark.nightly)
 
 
 class _Shared:

@@ -73,8 +73,7 @@ def _is_night(config: pytest.Config) -> bool:
 
 
 def _is_nightly(item: pytest.Item) -> bool:
-    """Whether a test is for the night: by its marker, or as a notebook with solutions."""
-    return item.get_closest_marker("nightly") is not None or item.path.parent.name == "solutions"
+    return item.get_closest_marker("nightly") is not None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
