@@ -6,7 +6,6 @@ session of it. Tour and workbench start and stop Spark themselves, as readers ru
 
 import functools
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -16,7 +15,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 from nbval.plugin import IPyNbCell
 from pyspark.sql import SparkSession
@@ -25,6 +23,7 @@ from compaction_kit.compat import session_class
 from tests.conftest import QUICK, QUICK_STREAMS, shared_folder
 from tests.jvm import address, defaults, free_jvm, own_session, stop_sessions
 from tests.notebooks import forked
+from tests.notebooks.lessons import parts
 from tests.notebooks.outputs import compare_or_accept
 
 _ACCEPT = "--accept-outputs"
@@ -47,12 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @functools.cache
 def _further(notebook: Path) -> frozenset[str]:
     """The cells of a lesson's part "Going further"."""
-    found, is_further = set[str](), False
-    for cell in nbformat.read(notebook, as_version=4).cells:
-        heading = re.match(r"## (Going further|Key points)\n", cell.source)
-        is_further = heading[1] == "Going further" if heading else is_further
-        found |= {cell.id} if is_further else set()
-    return frozenset(found)
+    return frozenset(cell.id for cell in parts(notebook).get("Going further", ()))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -13,6 +13,7 @@ from typing import Any
 import nbformat
 import pytest
 
+from tests.notebooks.lessons import parts
 from tests.plots.test_comparisons import comparison_of
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").rglob("*.ipynb"))
@@ -52,16 +53,6 @@ LESSONS = [path for path in NOTEBOOKS if path.name[:2].isdigit() and path.parent
 
 def test_the_course_has_ten_lessons() -> None:
     assert [path.name[:2] for path in LESSONS] == [f"{number:02}" for number in range(1, 11)]
-
-
-def parts(lesson: Path) -> dict[str, list[Any]]:
-    """The cells of a lesson: what is taught ("Lesson"), and the parts that each lesson has after it."""
-    found, part = dict[str, list[Any]](), "Lesson"
-    for cell in nbformat.read(lesson, as_version=4).cells:
-        heading = re.match(r"## (Exercises|Going further|Key points)\n", cell.source)
-        part = heading[1] if heading else part
-        found.setdefault(part, []).append(cell)
-    return found
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
