@@ -39,8 +39,7 @@ def run(options: argparse.Namespace) -> int:
     planned = _planned(options)
     print(planned.explain(), file=sys.stderr if options.json else sys.stdout)
     if not planned.is_empty and not options.yes:
-        print(f"A run takes {planned.cost}.", file=sys.stderr)
-        print("Run it? [y/N] ", end="", file=sys.stderr, flush=True)
+        print(f"A run takes {planned.cost}.\nRun it? [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise RunCancelled("Nothing was changed: answer y, or give --yes.")
     result = planned.run(progress=sys.stderr.isatty())

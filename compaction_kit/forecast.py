@@ -152,8 +152,7 @@ def forecast(
     predict = partial(predict_cost, remote=not handle.store.is_local)
     for row in schedules:
         cost = predict(*(row[name] // max(row["num_runs"], 1) for name in _COSTS))
-        each_run = map(sum, zip(cost.seconds, cost.proof_seconds, strict=True))
-        row["seconds_from"], row["seconds_to"] = (row["num_runs"] * seconds for seconds in each_run)
+        row["seconds_from"], row["seconds_to"] = (row["num_runs"] * seconds for seconds in cost.total())
     by_day = arrived.group_by(keys).aggregate([("size_bytes", "count"), ("size_bytes", "sum")])
     by_day = by_day.rename_columns([*keys, "num_files", "size_bytes"]).sort_by([("days_ago", "descending")])
     tables = by_day, pa.Table.from_pylist([*chain(*rows)]), pa.Table.from_pylist(schedules)

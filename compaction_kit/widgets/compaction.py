@@ -223,8 +223,7 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
     def sentence() -> str:
         if (plan := state.plan) is None:
             return "" if state.opened.error else _no_plan(state)
-        takes = [] if plan.is_empty else [f"A run takes {plan.cost}."]
-        return "\n".join([*plan.explain().split("\n")[:_LINES_IN_SIGHT], *takes, *plan.warnings])
+        return "\n".join([*plan.explain().split("\n")[:_LINES_IN_SIGHT], *_takes(plan), *plan.warnings])
 
     def why() -> str:
         return f"{state.plan.explain()}\n{state.plan.exact}" if state.plan is not None else "No plan yet."
@@ -374,6 +373,13 @@ def query_part(state: WorkbenchState) -> Part:
     )
 
 
+def _takes(plan: CompactionPlan, strategy: str = "auto") -> list[str]:
+    """Say what a run takes, if there is one."""
+    if plan.handle is None or plan.is_empty:
+        return []
+    return [f"A run takes {cost_of(plan.handle, plan, strategy)}."]
+
+
 def run_part(state: WorkbenchState) -> Part:
     """Show a button that compacts a table, its progress, a button to cancel it, the proof and the outcome.
 
@@ -400,11 +406,8 @@ def run_part(state: WorkbenchState) -> Part:
         return parts.python(plan_code(state), f"result = {run}", *restore_code(state, before()))
 
     def sentence() -> str:
-        if (plan := state.plan) is None:
-            return _no_plan(state)
-        if plan.is_empty or plan.handle is None:
-            return plan.explain()
-        return f"{plan.explain()}\nA run takes {cost_of(plan.handle, plan, state.strategy)}."
+        plan = state.plan
+        return "\n".join([plan.explain(), *_takes(plan, state.strategy)]) if plan else _no_plan(state)
 
     undo = restore_box(state, before, lambda: "Undo this run …")
     timeline = FigureView("ck-timeline-figure", lambda: done() and done().plot_timeline)
