@@ -5,7 +5,7 @@ import builtins
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -46,6 +46,15 @@ def test_cells_are_short_and_never_three_in_a_row(notebook: Any) -> None:
 
 def test_it_starts_with_a_title(notebook: Any) -> None:
     assert notebook.cells[0].source.startswith("# ")
+
+
+def test_what_it_imports_is_there(notebook: Any) -> None:
+    """Also of notebooks that run by night."""
+    cells = (cell.source for cell in code_cells(notebook) if not cell.source.startswith(("%", "!")))
+    for node in chain.from_iterable(ast.walk(ast.parse(source)) for source in cells):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("compaction_kit", "course")):
+            for name in node.names:
+                exec(f"from {node.module} import {name.name}", {})
 
 
 LESSONS = [path for path in NOTEBOOKS if path.name[:2].isdigit() and path.parent.name == "notebooks"]
