@@ -110,6 +110,45 @@ class OptimizeTransaction:
         return int(self._transaction.commit(_parsed(self._spark, actions), operation, tags))
 
 
+def commit_restore(
+    spark: SparkSession,
+    table: str,
+    versions: tuple[int, int],
+    actions: Iterable[str],
+    metrics: Mapping[str, int],
+) -> bool:
+    """Commit add and remove actions in JSON as RESTORE does (RestoreTableCommand), without its joins.
+
+    `versions` are the latest and the one that is restored. Returns False if nothing was committed, because
+    the table has a newer version or both versions differ in metadata or protocol. Raises as RESTORE does if
+    another writer was in the way.
+    """
+    _make_active(spark)
+    log, nothing = _delta_log(spark, table), _nothing(spark)
+    log.update(False, nothing, nothing)
+    transaction = log.startTransaction(nothing, nothing)
+    new, old = transaction.snapshot(), snapshot_at(spark, log, versions[1], nothing)
+    is_same = new.metadata().equals(old.metadata()) and new.protocol().equals(old.protocol())
+    if not is_same or transaction.readVersion() != versions[0]:
+        return False
+    transaction.updateMetadata(old.metadata(), False)
+    utils, some = java_class(spark, _PYTHON_UTILS), java_class(spark, "scala.Some")
+    domains, lines = getattr(java_class(spark, f"{_DELTA}.DomainMetadataUtils$"), "MODULE$"), [*actions]
+    # It would read the whole log to find none.
+    if domains.domainMetadataSupported(new.protocol()):
+        found = domains.handleDomainMetadataForRestoreTable(old, new)
+        lines += [found.apply(number).json() for number in range(found.size())]
+    transaction.commitLarge(
+        spark._jsparkSession,
+        _parsed(spark, lines).iterator(),
+        some(new.protocol()),
+        java_class(spark, f"{_DELTA}.DeltaOperations$Restore")(some(versions[1]), nothing),
+        utils.toScalaMap({}),
+        utils.toScalaMap({name: str(value) for name, value in metrics.items()}),
+    )
+    return True
+
+
 def _nothing(spark: SparkSession) -> Any:
     return java_class(spark, "scala.Option").empty()
 

@@ -1,5 +1,6 @@
 """Plan and run RESTORE to an earlier version."""
 
+import json
 import time
 import uuid
 from collections.abc import Callable
@@ -10,11 +11,14 @@ import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from compaction_kit.compat import has_jvm
 from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanError
 from compaction_kit.execute.commits import restore, settings
+from compaction_kit.execute.delta import commit_restore
 from compaction_kit.execute.failures import stale, translate
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable
 from compaction_kit.handle import Handle
+from compaction_kit.history.content import not_in
 from compaction_kit.history.diff import ADDED, REMOVED, Diff, diff_versions
 from compaction_kit.history.readable import BLOCKED, LOG_GONE, read_readability
 from compaction_kit.log.listing import whole_version
@@ -23,14 +27,13 @@ from compaction_kit.retention import GUARD, PROPERTY
 from compaction_kit.session import quiet_errors
 from compaction_kit.text import format_count, format_list, format_size
 
-# RESTORE joins the files of two versions. Below so many, Spark compiles longer than it would interpret.
+# RESTORE joins the files of two versions, which takes longer for fewer files than reading them here.
 _MANY_FILES = 100_000
-_INTERPRETED = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-}
+# The fields of an add action that RESTORE's remove action repeats (AddFile.removeWithTimestamp).
+_REPEATED = (
+    *("path", "partitionValues", "size", "tags", "deletionVector"),
+    *("baseRowId", "defaultRowCommitVersion", "stats"),
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -124,11 +127,9 @@ class RestorePlan(Plan):
         handle.warn_of_commit_risk()
         try:
             # The plan is checked once other runs have released the session.
-            confs = _INTERPRETED if len(self.diff.files) < _MANY_FILES else {}
-            with quiet_errors(), settings(spark, "restore", tag, confs):
+            with quiet_errors(), settings(spark, "restore", tag):
                 _check(self)
-                tick = progress or (lambda: None)
-                run_cancellable(spark, lambda: restore(spark, handle.uri, self.target), tick)
+                run_cancellable(spark, lambda: _commit(self), progress or (lambda: None))
         except (PySparkException, Py4JError) as error:
             raise translate(error, handle.store.root, _outcome(self, tag)) from None
         except (WorkCancelled, KeyboardInterrupt):
@@ -236,6 +237,39 @@ def _check(plan: RestorePlan) -> None:
         )
     if obstacle := now._obstacle():
         raise InvalidArgumentError(f"{obstacle} Nothing was changed.")
+
+
+def _commit(plan: RestorePlan) -> None:
+    """Commit what RESTORE commits, without its joins if both versions have the same metadata."""
+    handle, spark = plan.handle, plan.handle.spark
+    old, new = handle.log.snapshot(plan.target), handle.log.snapshot(plan.version)
+    if has_jvm(spark) and len(old.live) + len(new.live) < _MANY_FILES:
+        adds, gone = (
+            one.adds(one.live.filter(not_in(one, other))) for one, other in ((old, new), (new, old))
+        )
+        removed = {
+            "deletionTimestamp": int(time.time() * 1000),
+            "dataChange": True,
+            "extendedFileMetadata": True,
+        }
+        removes = [removed | {name: add.get(name) for name in _REPEATED} for add in gone]
+        metrics = {
+            "numRestoredFiles": len(adds),
+            "restoredFilesSize": sum(add["size"] for add in adds),
+            "numRemovedFiles": len(removes),
+            "removedFilesSize": sum(add["size"] for add in gone),
+            "numOfFilesAfterRestore": len(old.live),
+            "tableSizeAfterRestore": pc.sum(old.live["size_bytes"]).as_py() or 0,
+        }
+        actions = [{"add": {"tags": None} | add | {"dataChange": True}} for add in adds] + [
+            {"remove": one} for one in removes
+        ]
+        # Where a checkpoint has stats as a struct alone, Delta alone can write them as text.
+        is_text = not any("stats_parsed" in add and "stats" not in add for add in adds + gone)
+        versions = plan.version, plan.target
+        if is_text and commit_restore(spark, handle.uri, versions, map(json.dumps, actions), metrics):
+            return
+    restore(spark, handle.uri, plan.target)
 
 
 def _commits(plan: RestorePlan, tag: str) -> list[dict[str, Any]]:

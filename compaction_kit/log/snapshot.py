@@ -124,6 +124,16 @@ class Snapshot:
         """The fields of each live file's add action that its remove action repeats; see `REMOVAL_FIELDS`."""
         return self.details(REMOVAL_FIELDS)
 
+    def adds(self, files: pa.Table) -> list[Action]:
+        """Read the add actions of some of the live files with all their fields, as the log has them."""
+        wanted = set(zip(files["source"].to_pylist(), files["row"].to_pylist(), strict=True))
+        return [
+            action["add"]
+            for source in sorted({source for source, _ in wanted})
+            for row, action in enumerate(self.sources[source].actions())
+            if (source, row) in wanted
+        ]
+
     def _read(
         self, actions: pa.Table, types: Sequence[pa.DataType], read: Callable[[Source], list[pa.Array]]
     ) -> list[pa.Array]:

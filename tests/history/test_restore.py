@@ -1,4 +1,5 @@
 import _thread
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanError
 from compaction_kit.execute.commits import restore
+from compaction_kit.execute.delta import commit_restore
 from compaction_kit.history import RestorePlan
 from compaction_kit.history import restore as restoring
 from compaction_kit.retention import GUARD
@@ -63,6 +65,60 @@ def test_a_restore_adds_and_removes_what_its_plan_shows_and_is_refused_while_the
         plan.run()
 
 
+def committed(table: Path, version: int) -> list[str]:
+    """The actions of a commit, without what differs each time, sorted."""
+
+    def constant(name: str, fields: dict[str, Any]) -> dict[str, Any]:
+        left = {key: value for key, value in fields.items() if key not in ("timestamp", "txnId")}
+        return {name: left | {"deletionTimestamp": 0, "userMetadata": None}}
+
+    actions = map(json.loads, handmade.commit_path(table, version).read_text().splitlines())
+    return sorted(json.dumps(constant(*one), sort_keys=True) for action in actions for one in action.items())
+
+
+def tracked(spark: SparkSession, folder: Path) -> Path:
+    """A clustered table with row ids; version 4 made a checkpoint, and 5 added a column."""
+    names = ("enableRowTracking", "enableDeletionVectors")
+    options = ", ".join(["'delta.checkpointInterval'='4'", *(f"'delta.{name}'='true'" for name in names)])
+    name = f"delta.`{folder}`"
+    spark.sql(
+        f"CREATE TABLE {name} (id BIGINT, p STRING) USING delta CLUSTER BY (id) TBLPROPERTIES ({options})"
+    )
+    for statement in (
+        "INSERT INTO {} SELECT id, 'ä b' FROM RANGE(0, 40, 1, 3)",
+        "DELETE FROM {} WHERE id IN (3, 7)",
+        "OPTIMIZE {}",
+        "INSERT INTO {} VALUES (100, NULL)",
+        "ALTER TABLE {} ADD COLUMN more INT",
+        "OPTIMIZE {}",
+    ):
+        spark.sql(statement.format(name))
+    return folder
+
+
+@pytest.mark.parametrize("target", [0, 1, 3])
+def test_a_restore_commits_what_delta_s_does(
+    spark: SparkSession, copy_of: CopyOf, lived: Path, tmp_path: Path, target: int
+) -> None:
+    assert_equal_commits(spark, copy_of(lived), folders.copy(lived, tmp_path / "other"), target)
+
+
+def test_a_restore_of_a_clustered_table_with_row_ids_commits_what_delta_s_does(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = tracked(spark, tmp_path / "tracked")
+    for target in (5, 4, 2):
+        one, other = (folders.copy(table, tmp_path / f"{target}{copy}") for copy in "ab")
+        assert_equal_commits(spark, one, other, target)
+
+
+def assert_equal_commits(spark: SparkSession, table: Path, other: Path, target: int) -> None:
+    plan = open_table(table, spark).plan_restore(target)
+    assert plan.run().as_planned
+    restore(spark, str(other), target)
+    assert committed(table, plan.version + 1) == committed(other, plan.version + 1)
+
+
 @pytest.mark.parametrize(
     ("is_done", "outcome"),
     [
@@ -80,12 +136,12 @@ def test_an_interrupted_restore_says_what_is_committed(
 ) -> None:
     def interrupted(*args: Any) -> None:
         if is_done:
-            restore(*args)
+            assert commit_restore(*args)
         _thread.interrupt_main()
         time.sleep(0.5)
         raise PySparkException("cancelled")
 
-    monkeypatch.setattr(restoring, "restore", interrupted)
+    monkeypatch.setattr(restoring, "commit_restore", interrupted)
     table = open_table(copy_of(lived), spark)
     plan = table.plan_restore(3)
     with pytest.raises(RunCancelled, match=f"The restore was cancelled: {outcome}"):
