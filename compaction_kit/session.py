@@ -25,8 +25,6 @@ from compaction_kit.sql import plain_path, uri
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 # Threads of a notebook get the same session.
 _STARTING = threading.Lock()
-# One for each block that is quiet: blocks of several threads end in any order.
-_QUIET: list[None] = []
 # Prefix of a process's own folder in the temporary folder, and its log in there.
 _SCRATCH, _LOG_NAME = "compaction-kit-spark-", "spark.log"
 _PACKAGES, _JARS = "spark.jars.packages", "spark.jars"
@@ -88,16 +86,17 @@ def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False) -> Spar
 @contextlib.contextmanager
 def quiet_errors() -> Iterator[None]:
     """Stop PySpark from logging the Java stack trace of errors that it raises."""
-    error_logger("SQLQueryContextLogger").addFilter(_is_logged)
-    _QUIET.append(None)
+    logger = error_logger("SQLQueryContextLogger")
+
+    # One for each block: blocks of several threads end in any order.
+    def refuse(_: Any) -> bool:
+        return False
+
+    logger.addFilter(refuse)
     try:
         yield
     finally:
-        _QUIET.pop()
-
-
-def _is_logged(_: Any) -> bool:
-    return not _QUIET
+        logger.removeFilter(refuse)
 
 
 def cache_folder() -> Path:
