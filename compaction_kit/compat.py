@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyspark
 from py4j.java_gateway import JavaClass
 from pyspark import InheritableThread
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DataType, StructType
@@ -166,12 +165,6 @@ def last_progress(query: StreamingQuery) -> dict[str, Any] | None:
     progress: Any = query.lastProgress
     # Since 4.0 it is a dict too, but one whose offsets are not JSON.
     return json.loads(progress.json) if hasattr(progress, "json") else progress  # type: ignore[no-any-return]
-
-
-def condition_of(error: PySparkException) -> str:
-    """Return an error's condition, such as "UNRESOLVED_COLUMN"; called its class before Spark 4.0."""
-    ask = getattr(error, "getCondition", None) or error.getErrorClass
-    return ask() or ""
 
 
 def _release(text: str) -> Release:

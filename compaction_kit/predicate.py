@@ -8,7 +8,7 @@ from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from compaction_kit.compat import condition_of, create_frame
+from compaction_kit.compat import create_frame
 from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError, first_line
 from compaction_kit.files import Files
 from compaction_kit.log.protocol import Metadata
@@ -106,9 +106,9 @@ def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, whe
         with quiet_errors():
             rows = frame.select(*typed, _ROW).where(where).select(_ROW).collect()
     except PySparkException as error:
-        is_sql = not isinstance(error, ParseException)
-        reason = f"can't be {'used' if is_sql else 'parsed as SQL'}: {first_line(error)}"
-        if is_sql and condition_of(error).startswith("UNRESOLVED_COLUMN"):
+        line = first_line(error)
+        reason = f"can't be {'parsed as SQL' if isinstance(error, ParseException) else 'used'}: {line}"
+        if line.startswith("[UNRESOLVED_COLUMN"):
             unknown = (error.getMessageParameters() or {}).get("objectName", "?").strip("`")
             reason = (
                 f"uses {unknown}, which is not a partition column: use only {', '.join(columns)}, or leave "
