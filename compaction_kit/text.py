@@ -32,7 +32,7 @@ def parse_size(value: int | float | str, name: str = "size") -> int:
     Raises:
         InvalidArgumentError: The value is not a size, below 1, or above 2^63 - 1; the message has `name`.
     """
-    advice = 'give a number of bytes or text such as "128 MiB"'
+    advice = 'give a whole number of bytes or text such as "128 MiB"'
     if isinstance(value, str):
         match = _SIZE.fullmatch(value)
         factor = _FACTORS.get(match[2].lower()) if match else None
@@ -40,14 +40,12 @@ def parse_size(value: int | float | str, name: str = "size") -> int:
             raise InvalidArgumentError(f"{name}={show_value(value)} is not a size: {advice}.")
         number = float(match[1]) if "." in match[1] else int(match[1])
         size_bytes = number * factor
-    elif isinstance(value, bool) or not isinstance(value, Real) or value != value:
+    elif isinstance(value, bool) or not isinstance(value, Real) or value % 1:
         raise InvalidArgumentError(f"{name}={value!r} is not a size: {advice}.")
     else:
         size_bytes = value
     if not 1 <= size_bytes <= _LARGEST:
         raise InvalidArgumentError(f"{name}={value!r} is out of range: give 1 byte to 8 EiB.")
-    if size_bytes != int(size_bytes) and not isinstance(value, str):
-        raise InvalidArgumentError(f"{name}={value!r} is not a whole number of bytes: {advice}.")
     return int(size_bytes)
 
 
