@@ -34,7 +34,6 @@ from compaction_kit.plan.predict import SizeModel
 from compaction_kit.plan.purge import dropped_columns
 from compaction_kit.plan.thresholds import session_rules, thresholds
 from compaction_kit.predicate import select_partitions
-from compaction_kit.storage import local_path as local_path
 from compaction_kit.text import parse_size
 from compaction_kit.vacuum import VacuumPlan, plan_vacuum
 
