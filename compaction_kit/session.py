@@ -146,25 +146,21 @@ def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
     return spark
 
 
-def _launched(builder: SparkSession.Builder, log_path: Path) -> SparkSession:
-    # Of dozens of JARs from a far server one fails now and then; those that came are kept.
-    for is_last in (False, True):
-        try:
-            return builder.getOrCreate()
-        except Exception as error:
-            log = log_path.read_text(errors="replace")
-            lost = _LOST_JAR.search(log)
-            if lost and not is_last:
-                continue
-            lines = [line.strip() for line in log.splitlines() if "Exception" in line or "Error" in line]
-            reason = [*str(error).strip().splitlines()[:1], *lines][-1]
-            if lost:
-                what = f"the JAR {lost[1]}" if lost[1] else "Delta's JARs"
-                reason = (
-                    f"{what} could not be downloaded; check that Maven Central can be reached, and retry."
-                )
-            raise SessionError(f"Spark did not start: {reason}") from None
-    raise AssertionError
+def _launched(builder: SparkSession.Builder, log_path: Path, is_last: bool = False) -> SparkSession:
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        log = log_path.read_text(errors="replace")
+        lost = _LOST_JAR.search(log)
+        if lost and not is_last:
+            # Of dozens of JARs from a far server one fails now and then; those that came are kept.
+            return _launched(builder, log_path, is_last=True)
+        lines = [line.strip() for line in log.splitlines() if "Exception" in line or "Error" in line]
+        reason = [*str(error).strip().splitlines()[:1], *lines][-1]
+        if lost:
+            what = f"the JAR {lost[1]}" if lost[1] else "Delta's JARs"
+            reason = f"{what} could not be downloaded; check that Maven Central can be reached, and retry."
+        raise SessionError(f"Spark did not start: {reason}") from None
 
 
 def _laptop_settings(scratch: Path) -> dict[str, Any]:
