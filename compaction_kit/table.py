@@ -201,7 +201,7 @@ class Table:
             raise InvalidArgumentError(
                 f'order={order!r} is not an order: choose "size", "ingest" or a column.'
             )
-        columns = _names(zorder_by)
+        columns = (zorder_by,) if isinstance(zorder_by, str) else tuple(zorder_by or ())
         if columns and (order != "size" or budget is not None):
             raise InvalidArgumentError(
                 f"zorder_by={', '.join(columns)} sorts the rows of whole partitions: leave out order and "
@@ -406,12 +406,3 @@ class Table:
 
     def __repr__(self) -> str:
         return f'Table("{self.name}", version {self.version})'
-
-
-def _names(columns: str | Sequence[str]) -> tuple[str, ...]:
-    names = (columns,) if isinstance(columns, str) else columns
-    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        raise InvalidArgumentError(
-            f"zorder_by={columns!r} is not a list of columns: give a name, or a list of names."
-        )
-    return tuple(names)
