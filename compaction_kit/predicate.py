@@ -40,8 +40,7 @@ def select_partitions(spark: SparkSession, files: Files, where: str) -> Files:
         )
     distinct, inverse = _distinct(files.partitions)
     selected = _evaluate(spark, distinct, files.snapshot.metadata, where)
-    rows = np.arange(files.snapshot.live.num_rows) if files.rows is None else files.rows
-    return Files(files.snapshot, rows[selected[inverse]])
+    return Files(files.snapshot, files.in_snapshot(np.flatnonzero(selected[inverse])))
 
 
 def partitions_predicate(spark: SparkSession, files: Files, positions: np.ndarray) -> str:
