@@ -29,7 +29,7 @@ _MOMENT = re.compile(
     r"(?::(\d{1,2})(?:\.(\d*))?( ?[A-Za-z+-][\w/+:-]*)?)?)?)?)?)?",
     re.ASCII,
 )
-_FIRST, _EPOCH = datetime(1, 1, 1, tzinfo=UTC), datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def session_zone(spark: SparkSession | None = None) -> tzinfo | None:
@@ -91,11 +91,6 @@ def show_time(moment: datetime, precision: str = "minutes") -> str:
 def millis(moment: datetime) -> int:
     """Convert a time to ms since 1970, rounded down."""
     return (moment - _EPOCH) // timedelta(milliseconds=1)
-
-
-def earlier(moment: datetime, length: timedelta) -> datetime:
-    """Subtract a length of time, down to the year 1: a retention may be a million days."""
-    return moment - min(length, moment - _FIRST)
 
 
 def parse_fields(text: str) -> datetime:
