@@ -34,6 +34,7 @@ from compaction_kit.plan.predict import SizeModel
 from compaction_kit.plan.purge import dropped_columns
 from compaction_kit.plan.thresholds import session_rules, thresholds
 from compaction_kit.predicate import select_partitions
+from compaction_kit.storage import local_store
 from compaction_kit.text import parse_size
 from compaction_kit.vacuum import VacuumPlan, plan_vacuum
 
@@ -81,7 +82,7 @@ class Table:
         Raises:
             UnsupportedTableError: It isn't on a local disk; see `location`.
         """
-        return self.handle.path
+        return Path(local_store(self.handle.store, "A path as pathlib has it").root)
 
     @property
     def location(self) -> str:
