@@ -44,9 +44,6 @@ _S3_SETTINGS = {
 }
 # What Ivy says of a JAR that it did not get, and of a server that does not answer.
 _LOST_JAR = re.compile(r"unresolved dependency: ([^\s:\]]+)|Server access error")
-# PySpark's own variable, for a server of Spark Connect.
-_REMOTE = "SPARK_REMOTE"
-_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 
 def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False) -> SparkSession:
@@ -71,7 +68,7 @@ def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False) -> Spar
     """
     with _STARTING:
         active = active_spark()
-        if active is None and _REMOTE in os.environ:
+        if active is None and "SPARK_REMOTE" in os.environ:
             active = SparkSession.builder.getOrCreate()
         if active is None:
             return _start(config or {}, s3)
@@ -168,7 +165,7 @@ def _laptop_settings(scratch: Path) -> dict[str, Any]:
     return {
         "spark.jars.excludes": _HADOOP,
         "spark.sql.extensions": _EXTENSION,
-        "spark.sql.catalog.spark_catalog": _CATALOG,
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.driver.memory": f"{max(1, min(8, int(memory_gib / 4)))}g",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
