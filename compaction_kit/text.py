@@ -32,18 +32,19 @@ def parse_size(value: int | float | str, name: str = "size") -> int:
     Raises:
         InvalidArgumentError: The value is not a size, below 1, or above 2^63 - 1; the message has `name`.
     """
-    advice = 'give a whole number of bytes or text such as "128 MiB"'
+    size_bytes: Any = None
     if isinstance(value, str):
         match = _SIZE.fullmatch(value)
         factor = _FACTORS.get(match[2].lower()) if match else None
-        if match is None or factor is None:
-            raise InvalidArgumentError(f"{name}={show_value(value)} is not a size: {advice}.")
-        number = float(match[1]) if "." in match[1] else int(match[1])
-        size_bytes = number * factor
-    elif isinstance(value, bool) or not isinstance(value, Real) or value % 1:
-        raise InvalidArgumentError(f"{name}={value!r} is not a size: {advice}.")
-    else:
+        if match and factor:
+            size_bytes = (float(match[1]) if "." in match[1] else int(match[1])) * factor
+    elif isinstance(value, Real) and not isinstance(value, bool) and value % 1 == 0:
         size_bytes = value
+    if size_bytes is None:
+        raise InvalidArgumentError(
+            f"{name}={show_value(value)} is not a size: give a whole number of bytes or text such as "
+            '"128 MiB".'
+        )
     if not 1 <= size_bytes <= _LARGEST:
         raise InvalidArgumentError(f"{name}={value!r} is out of range: give 1 byte to 8 EiB.")
     return int(size_bytes)
