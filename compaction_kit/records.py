@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from compaction_kit.text import Html, as_html_table, format_count, shown
+from compaction_kit.text import Html, as_html_table, format_count, format_list, shown
 
 _MOST_SKIPPED = 20
 
@@ -98,8 +98,8 @@ class TableRows(Record):
         return [f"… and {format_count(count - most, noun)} in to_arrow()"] if count > most else []
 
     def _skipped(self) -> list[str]:
-        names = [*self.skipped[:_MOST_SKIPPED], *(["…"] if len(self.skipped) > _MOST_SKIPPED else [])]
-        return [f"Skipped {len(self.skipped):,}: {', '.join(names)}."] if names else []
+        names = format_list(self.skipped, most=_MOST_SKIPPED)
+        return [f"Skipped {len(self.skipped):,}: {names}."] if names else []
 
 
 def plain(value: Any) -> Any:
