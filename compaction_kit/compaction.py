@@ -195,7 +195,8 @@ class CompactionPlan(BinPlan):
         """
         parts: list[plots.Placed] = [(plots.BEFORE_AFTER_HEIGHT, self.plot_sizes)]
         if self.clustered_by:
-            parts = [(plots.cubes_height(len(self.cubes)), self._plot_cubes)]
+            drawn = partial(plots.cubes, self.cubes, self.planner.rules.cubes.complete)
+            parts = [(plots.cubes_height(len(self.cubes)), drawn)]
             if column := self.clustering_column:
                 parts.append((plots.EXTENTS_HEIGHT, partial(self.source.plot_extents, column)))
         elif self.num_bins:
@@ -205,9 +206,7 @@ class CompactionPlan(BinPlan):
     def plot_cubes(self) -> Figure:
         """Draw the cubes of a clustered table alone, as large as `plot_sizes`."""
         size = plots.SIZES_WIDTH, plots.BEFORE_AFTER_HEIGHT
-        return self._plot_cubes(plots.Chart(figsize=size, layout="constrained"))
-
-    def _plot_cubes(self, figure: plots.Chart | None = None) -> Figure:
+        figure = plots.Chart(figsize=size, layout="constrained")
         return plots.cubes(self.cubes, self.planner.rules.cubes.complete, figure)
 
     def plot_sizes(self, former: "CompactionPlan | None" = None, figure: plots.Chart | None = None) -> Figure:

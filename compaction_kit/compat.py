@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyspark
 from py4j.java_gateway import JavaClass
 from pyspark import InheritableThread
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DataType, StructType
@@ -35,7 +34,6 @@ try:
 except ImportError:
     error_logger = logging.getLogger
 
-Release = tuple[int, ...]
 # Hadoop's release to that of the SDK for its S3A; 3.4.1 names 2.24.6, whose transfer manager is unpublished.
 _SDKS = {"3.4.1": "2.24.8", "3.4.2": "2.29.52", "3.5.0": "2.35.4"}
 
@@ -168,21 +166,15 @@ def last_progress(query: StreamingQuery) -> dict[str, Any] | None:
     return json.loads(progress.json) if hasattr(progress, "json") else progress  # type: ignore[no-any-return]
 
 
-def condition_of(error: PySparkException) -> str:
-    """Return an error's condition, such as "UNRESOLVED_COLUMN"; called its class before Spark 4.0."""
-    ask = getattr(error, "getCondition", None) or error.getErrorClass
-    return ask() or ""
-
-
-def _release(text: str) -> Release:
+def _release(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(".")[:2]))
 
 
-def _spark_since(spark: SparkSession, release: Release) -> bool:
+def _spark_since(spark: SparkSession, release: tuple[int, int]) -> bool:
     return _release(spark.version) >= release
 
 
-def _delta_since(spark: SparkSession | None, release: Release) -> bool:
+def _delta_since(spark: SparkSession | None, release: tuple[int, int]) -> bool:
     """Return whether Delta is of a release or newer; an unknown one is taken for the newest."""
     found = delta_version(spark)
     return found is None or _release(found) >= release

@@ -26,7 +26,7 @@ from compaction_kit.log.protocol import check_not_managed
 from compaction_kit.retention import GUARD, IGNORE_RETAIN
 from compaction_kit.session import get_spark
 from compaction_kit.sql import identifiers, name_parts, plain_path
-from compaction_kit.storage import S3_SCHEMES, Store, local_store, open_store
+from compaction_kit.storage import S3_SCHEMES, Store, open_store
 from compaction_kit.times import now, to_instant
 
 
@@ -37,11 +37,6 @@ class Handle:
     name: str
     store: Store
     given: SparkSession | None = field(default=None, repr=False)
-
-    @property
-    def path(self) -> Path:
-        """Its folder, without symbolic links; UnsupportedTableError if it isn't on a local disk."""
-        return Path(local_store(self.store, "A path as pathlib has it").root)
 
     @property
     def folder_name(self) -> str:

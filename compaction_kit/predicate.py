@@ -1,6 +1,7 @@
 """Select files by a predicate on partition columns, and write the predicate that selects given partitions."""
 
 import re
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +9,7 @@ from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from compaction_kit.compat import condition_of, create_frame
+from compaction_kit.compat import create_frame
 from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError, first_line
 from compaction_kit.files import Files
 from compaction_kit.log.protocol import Metadata
@@ -40,8 +41,7 @@ def select_partitions(spark: SparkSession, files: Files, where: str) -> Files:
         )
     distinct, inverse = _distinct(files.partitions)
     selected = _evaluate(spark, distinct, files.snapshot.metadata, where)
-    rows = np.arange(files.snapshot.live.num_rows) if files.rows is None else files.rows
-    return Files(files.snapshot, rows[selected[inverse]])
+    return Files(files.snapshot, files.in_snapshot(np.flatnonzero(np.isin(inverse, selected))))
 
 
 def partitions_predicate(spark: SparkSession, files: Files, positions: np.ndarray) -> str:
@@ -57,18 +57,13 @@ def partitions_predicate(spark: SparkSession, files: Files, positions: np.ndarra
     """
     values, _ = _distinct(files.partitions.take(pa.array(positions)))
     kinds = [files.snapshot.metadata.column_types[name] for name in files.partition_columns]
-    columns = list(zip(files.partition_columns, kinds, strict=True))
     rows = zip(*(column.to_pylist() for column in values.columns), strict=True)
-    last_values: dict[tuple[str | None, ...], list[str | None]] = {}
-    for *first, last in sorted(rows, key=lambda row: [(value is None, value or "") for value in row]):
-        last_values.setdefault(tuple(first), []).append(last)
-    clauses = [
-        " AND ".join(
-            _is_one_of(spark, name, kind, wanted)
-            for (name, kind), wanted in zip(columns, [*([value] for value in first), lasts], strict=True)
-        )
-        for first, lasts in last_values.items()
-    ]
+    in_order = sorted(rows, key=lambda row: [(value is None, value or "") for value in row])
+    clauses = []
+    for _, same in groupby(in_order, key=lambda row: row[:-1]):
+        wanted = (list(dict.fromkeys(column)) for column in zip(*same, strict=True))
+        columns = zip(files.partition_columns, kinds, wanted, strict=True)
+        clauses.append(" AND ".join(_is_one_of(spark, *column) for column in columns))
     return clauses[0] if len(clauses) == 1 else " OR ".join(f"({clause})" for clause in clauses)
 
 
@@ -93,7 +88,7 @@ def _distinct(values: pa.Table) -> tuple[pa.Table, np.ndarray]:
     return values.take(pa.array(np.unique(codes, return_index=True)[1])), codes
 
 
-def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, where: str) -> np.ndarray:
+def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, where: str) -> list[int]:
     types, columns = metadata.column_types, metadata.partition_columns
     named = partitions.rename_columns(list(columns)).append_column(_ROW, pa.array(np.arange(len(partitions))))
     frame = create_frame(spark, named)
@@ -106,15 +101,13 @@ def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, whe
         with quiet_errors():
             rows = frame.select(*typed, _ROW).where(where).select(_ROW).collect()
     except PySparkException as error:
-        is_sql = not isinstance(error, ParseException)
-        reason = f"can't be {'used' if is_sql else 'parsed as SQL'}: {first_line(error)}"
-        if is_sql and condition_of(error).startswith("UNRESOLVED_COLUMN"):
+        line = first_line(error)
+        reason = f"can't be {'parsed as SQL' if isinstance(error, ParseException) else 'used'}: {line}"
+        if line.startswith("[UNRESOLVED_COLUMN"):
             unknown = (error.getMessageParameters() or {}).get("objectName", "?").strip("`")
             reason = (
                 f"uses {unknown}, which is not a partition column: use only {', '.join(columns)}, or leave "
                 "where out"
             )
         raise InvalidArgumentError(f'where="{where}" {reason}.') from None
-    mask = np.zeros(len(partitions), dtype=bool)
-    mask[[row[_ROW] for row in rows]] = True
-    return mask
+    return [row[_ROW] for row in rows]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from compaction_kit.text import Html, as_html_table, as_text, format_count, shown
+from compaction_kit.text import Html, as_html_table, format_count, format_list, shown
 
 _MOST_SKIPPED = 20
 
@@ -25,8 +25,10 @@ class Record:
         return (self.facts(),)
 
     def summary(self) -> str:
-        """Return the facts, one per line."""
-        return as_text(self.facts())
+        """Return the facts, one per line, with names and values aligned."""
+        facts = self.facts()
+        width = max(map(len, facts), default=0) + 4
+        return "\n".join(f"{name:<{width}}{value}" for name, value in facts.items())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values: sizes in bytes, times in ISO 8601, durations in seconds.
@@ -96,8 +98,8 @@ class TableRows(Record):
         return [f"… and {format_count(count - most, noun)} in to_arrow()"] if count > most else []
 
     def _skipped(self) -> list[str]:
-        names = [*self.skipped[:_MOST_SKIPPED], *(["…"] if len(self.skipped) > _MOST_SKIPPED else [])]
-        return [f"Skipped {len(self.skipped):,}: {', '.join(names)}."] if names else []
+        names = format_list(self.skipped, most=_MOST_SKIPPED)
+        return [f"Skipped {len(self.skipped):,}: {names}."] if names else []
 
 
 def plain(value: Any) -> Any:

@@ -25,8 +25,6 @@ from compaction_kit.sql import plain_path, uri
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 # Threads of a notebook get the same session.
 _STARTING = threading.Lock()
-# One for each block that is quiet: blocks of several threads end in any order.
-_QUIET: list[None] = []
 # Prefix of a process's own folder in the temporary folder, and its log in there.
 _SCRATCH, _LOG_NAME = "compaction-kit-spark-", "spark.log"
 _PACKAGES, _JARS = "spark.jars.packages", "spark.jars"
@@ -46,9 +44,6 @@ _S3_SETTINGS = {
 }
 # What Ivy says of a JAR that it did not get, and of a server that does not answer.
 _LOST_JAR = re.compile(r"unresolved dependency: ([^\s:\]]+)|Server access error")
-# PySpark's own variable, for a server of Spark Connect.
-_REMOTE = "SPARK_REMOTE"
-_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 
 def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False) -> SparkSession:
@@ -73,7 +68,7 @@ def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False) -> Spar
     """
     with _STARTING:
         active = active_spark()
-        if active is None and _REMOTE in os.environ:
+        if active is None and "SPARK_REMOTE" in os.environ:
             active = SparkSession.builder.getOrCreate()
         if active is None:
             return _start(config or {}, s3)
@@ -88,16 +83,17 @@ def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False) -> Spar
 @contextlib.contextmanager
 def quiet_errors() -> Iterator[None]:
     """Stop PySpark from logging the Java stack trace of errors that it raises."""
-    error_logger("SQLQueryContextLogger").addFilter(_is_logged)
-    _QUIET.append(None)
+    logger = error_logger("SQLQueryContextLogger")
+
+    # One for each block: blocks of several threads end in any order.
+    def refuse(_: Any) -> bool:
+        return False
+
+    logger.addFilter(refuse)
     try:
         yield
     finally:
-        _QUIET.pop()
-
-
-def _is_logged(_: Any) -> bool:
-    return not _QUIET
+        logger.removeFilter(refuse)
 
 
 def cache_folder() -> Path:
@@ -147,25 +143,21 @@ def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
     return spark
 
 
-def _launched(builder: SparkSession.Builder, log_path: Path) -> SparkSession:
-    # Of dozens of JARs from a far server one fails now and then; those that came are kept.
-    for is_last in (False, True):
-        try:
-            return builder.getOrCreate()
-        except Exception as error:
-            log = log_path.read_text(errors="replace")
-            lost = _LOST_JAR.search(log)
-            if lost and not is_last:
-                continue
-            lines = [line.strip() for line in log.splitlines() if "Exception" in line or "Error" in line]
-            reason = [*str(error).strip().splitlines()[:1], *lines][-1]
-            if lost:
-                what = f"the JAR {lost[1]}" if lost[1] else "Delta's JARs"
-                reason = (
-                    f"{what} could not be downloaded; check that Maven Central can be reached, and retry."
-                )
-            raise SessionError(f"Spark did not start: {reason}") from None
-    raise AssertionError
+def _launched(builder: SparkSession.Builder, log_path: Path, is_last: bool = False) -> SparkSession:
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        log = log_path.read_text(errors="replace")
+        lost = _LOST_JAR.search(log)
+        if lost and not is_last:
+            # Of dozens of JARs from a far server one fails now and then; those that came are kept.
+            return _launched(builder, log_path, is_last=True)
+        lines = [line.strip() for line in log.splitlines() if "Exception" in line or "Error" in line]
+        reason = [*str(error).strip().splitlines()[:1], *lines][-1]
+        if lost:
+            what = f"the JAR {lost[1]}" if lost[1] else "Delta's JARs"
+            reason = f"{what} could not be downloaded; check that Maven Central can be reached, and retry."
+        raise SessionError(f"Spark did not start: {reason}") from None
 
 
 def _laptop_settings(scratch: Path) -> dict[str, Any]:
@@ -173,7 +165,7 @@ def _laptop_settings(scratch: Path) -> dict[str, Any]:
     return {
         "spark.jars.excludes": _HADOOP,
         "spark.sql.extensions": _EXTENSION,
-        "spark.sql.catalog.spark_catalog": _CATALOG,
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.driver.memory": f"{max(1, min(8, int(memory_gib / 4)))}g",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

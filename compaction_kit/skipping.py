@@ -30,11 +30,6 @@ class Bounds:
     highs: np.ndarray
     values: np.ndarray
 
-    @property
-    def num_ranks(self) -> int:
-        """How many distinct values there are."""
-        return len(self.values)
-
 
 def read_bounds(column: str, column_type: Any, physical_name: str, stats: pa.Array) -> Bounds:
     """Read the bounds of a column of a Delta type from the stats of each file (JSON text, or null).
@@ -97,7 +92,7 @@ def place_values(bounds: Bounds, column_type: Any) -> tuple[np.ndarray, Callable
 
     The function that comes with them writes the value at a place.
     """
-    values, steps = bounds.values, np.arange(bounds.num_ranks, dtype=float)
+    values, steps = bounds.values, np.arange(len(bounds.values), dtype=float)
     if not all(isinstance(value, int | float) and abs(value) < _LARGEST for value in values):
         return steps, lambda place: str(values[round(place)])
     if str(column_type).startswith("timestamp"):

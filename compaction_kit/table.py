@@ -34,7 +34,7 @@ from compaction_kit.plan.predict import SizeModel
 from compaction_kit.plan.purge import dropped_columns
 from compaction_kit.plan.thresholds import session_rules, thresholds
 from compaction_kit.predicate import select_partitions
-from compaction_kit.storage import local_path as local_path
+from compaction_kit.storage import local_store
 from compaction_kit.text import parse_size
 from compaction_kit.vacuum import VacuumPlan, plan_vacuum
 
@@ -82,7 +82,7 @@ class Table:
         Raises:
             UnsupportedTableError: It isn't on a local disk; see `location`.
         """
-        return self.handle.path
+        return Path(local_store(self.handle.store, "A path as pathlib has it").root)
 
     @property
     def location(self) -> str:
@@ -202,7 +202,7 @@ class Table:
             raise InvalidArgumentError(
                 f'order={order!r} is not an order: choose "size", "ingest" or a column.'
             )
-        columns = _names(zorder_by)
+        columns = (zorder_by,) if isinstance(zorder_by, str) else tuple(zorder_by or ())
         if columns and (order != "size" or budget is not None):
             raise InvalidArgumentError(
                 f"zorder_by={', '.join(columns)} sorts the rows of whole partitions: leave out order and "
@@ -407,12 +407,3 @@ class Table:
 
     def __repr__(self) -> str:
         return f'Table("{self.name}", version {self.version})'
-
-
-def _names(columns: str | Sequence[str]) -> tuple[str, ...]:
-    names = (columns,) if isinstance(columns, str) else columns
-    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        raise InvalidArgumentError(
-            f"zorder_by={columns!r} is not a list of columns: give a name, or a list of names."
-        )
-    return tuple(names)

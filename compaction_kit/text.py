@@ -32,22 +32,21 @@ def parse_size(value: int | float | str, name: str = "size") -> int:
     Raises:
         InvalidArgumentError: The value is not a size, below 1, or above 2^63 - 1; the message has `name`.
     """
-    advice = 'give a number of bytes or text such as "128 MiB"'
+    size_bytes: Any = None
     if isinstance(value, str):
         match = _SIZE.fullmatch(value)
         factor = _FACTORS.get(match[2].lower()) if match else None
-        if match is None or factor is None:
-            raise InvalidArgumentError(f"{name}={show_value(value)} is not a size: {advice}.")
-        number = float(match[1]) if "." in match[1] else int(match[1])
-        size_bytes = number * factor
-    elif isinstance(value, bool) or not isinstance(value, Real) or value != value:
-        raise InvalidArgumentError(f"{name}={value!r} is not a size: {advice}.")
-    else:
+        if match and factor:
+            size_bytes = (float(match[1]) if "." in match[1] else int(match[1])) * factor
+    elif isinstance(value, Real) and not isinstance(value, bool) and value % 1 == 0:
         size_bytes = value
+    if size_bytes is None:
+        raise InvalidArgumentError(
+            f"{name}={show_value(value)} is not a size: give a whole number of bytes or text such as "
+            '"128 MiB".'
+        )
     if not 1 <= size_bytes <= _LARGEST:
         raise InvalidArgumentError(f"{name}={value!r} is out of range: give 1 byte to 8 EiB.")
-    if size_bytes != int(size_bytes) and not isinstance(value, str):
-        raise InvalidArgumentError(f"{name}={value!r} is not a whole number of bytes: {advice}.")
     return int(size_bytes)
 
 
@@ -114,11 +113,9 @@ def format_seconds(seconds: float) -> str:
     """Format seconds: "4.2 ms", "42 ms", "0.42 s", "1.3 s", "2 min 5 s", "3 h 4 min"."""
     if not seconds:
         return "0 s"
-    if seconds < 0.0995:
-        milliseconds = seconds * 1000
-        return f"{milliseconds:.{0 if milliseconds >= 9.95 else 1}f} ms"
     if seconds < 9.95:
-        return f"{seconds:.{1 if seconds >= 0.995 else 2}f} s"
+        amount, unit = (seconds * 1000, "ms") if seconds < 0.0995 else (seconds, "s")
+        return f"{f'{amount:#.2g}'.rstrip('.')} {unit}"
     whole = round(seconds)
     if whole < 120:
         return f"{whole} s"
@@ -205,22 +202,6 @@ def shown(*parts: object) -> Html:
     return element("div", *map(_shown, parts), class_="mathjax_ignore tex2jax_ignore")
 
 
-def as_text(facts: Mapping[str, str]) -> str:
-    """Format one fact per line, with names and values aligned."""
-    width = max(map(len, facts), default=0) + 4
-    return "\n".join(f"{name:<{width}}{value}" for name, value in facts.items())
-
-
-def as_html(facts: Mapping[str, str]) -> Html:
-    """Return an HTML table with one row per fact."""
-    left = "text-align:left"
-    rows = (
-        element("tr", element("th", name, style=left), element("td", value, style=left))
-        for name, value in facts.items()
-    )
-    return element("table", element("tbody", *rows))
-
-
 def as_html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Html:
     """Return an HTML table: the first column aligned left, the others right."""
     body = (element("tr", *_cells("td", row)) for row in rows)
@@ -244,7 +225,9 @@ def _shown(part: object) -> Html:
     if isinstance(part, str):
         return paragraph(part)
     if isinstance(part, Mapping):
-        return as_html(part)
+        left = {"style": "text-align:left"}
+        rows = (element("tr", element("th", k, **left), element("td", v, **left)) for k, v in part.items())
+        return element("table", element("tbody", *rows))
     if isinstance(part, pa.Table):
         return arrow_as_html(part)
     if hasattr(part, "_repr_html_"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from compaction_kit.active import active_spark
@@ -25,13 +25,11 @@ _OFFSET = re.compile(
 )
 _MOST_OFFSET = timedelta(hours=18)
 _MOMENT = re.compile(
-    r"\+?(?P<year>\d{4})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})(?:[ T](?P<hour>\d{1,2})"
-    r"(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})(?:\.(?P<fraction>\d*))?"
-    r"(?P<zone> ?[A-Za-z+-][\w/+:-]*)?)?)?)?)?)?",
+    r"\+?(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T](\d{1,2})(?::(\d{1,2})"
+    r"(?::(\d{1,2})(?:\.(\d*))?( ?[A-Za-z+-][\w/+:-]*)?)?)?)?)?)?",
     re.ASCII,
 )
-_MICRO_DIGITS = 6
-_FIRST, _EPOCH = datetime(1, 1, 1, tzinfo=UTC), datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def session_zone(spark: SparkSession | None = None) -> tzinfo | None:
@@ -95,11 +93,6 @@ def millis(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
-def earlier(moment: datetime, length: timedelta) -> datetime:
-    """Subtract a length of time, down to the year 1: a retention may be a million days."""
-    return moment - min(length, moment - _FIRST)
-
-
 def parse_fields(text: str) -> datetime:
     """Parse a time as Spark's cast does: without leading zeros, and with only its first parts.
 
@@ -110,13 +103,10 @@ def parse_fields(text: str) -> datetime:
     match = _MOMENT.fullmatch(text)
     if match is None:
         raise ValueError(text)
-    parts = match.groupdict()
-    fraction = (parts.pop("fraction") or "").ljust(_MICRO_DIGITS, "0")[:_MICRO_DIGITS]
-    zone = parts.pop("zone")
-    # Missing parts are the first: January, the 1st, midnight.
-    first = {"month": 1, "day": 1}
-    fields: dict[str, Any] = {name: int(part) if part else first.get(name, 0) for name, part in parts.items()}
-    moment = datetime(**fields, microsecond=int(fraction))
+    # Missing parts are the first: January, the 1st, midnight. Of a fraction, microseconds are kept.
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
+    time_of_day = int(hour or 0), int(minute or 0), int(second or 0), int(f"{fraction or '':0<6.6}")
+    moment = datetime(int(year), int(month or 1), int(day or 1), *time_of_day)
     return moment.replace(tzinfo=parse_time_zone(zone.strip())) if zone else moment
 
 

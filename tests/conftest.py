@@ -132,6 +132,14 @@ def s3(_s3: stores.Server) -> Iterator[stores.Server]:
     _s3.fault = None
 
 
+@pytest.fixture
+def on_s3(s3: stores.Server, confs: Callable[[str, str], None]) -> stores.Server:
+    """The server, with its address and keys in the session's settings."""
+    for key, value in s3.s3a.items():
+        confs(key, value)
+    return s3
+
+
 def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of all processes of a test run."""
     own = tmp_path_factory.getbasetemp()

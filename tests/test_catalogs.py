@@ -12,6 +12,7 @@ from compaction_kit.compat import java_class, session_class
 from compaction_kit.errors import UnsupportedTableError
 from tests import folders, handmade
 from tests.conftest import CopyOf
+from tests.test_table import refused
 
 pytestmark = pytest.mark.spark
 DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
@@ -51,14 +52,8 @@ def named(session: SparkSession, shaped: Path, copy_of: CopyOf) -> Iterator[Path
     session.sql("DROP TABLE kit_named")
 
 
-def sentence(call: Callable[[], object], *words: str) -> str:
-    """What a call is refused with."""
-    with pytest.raises(UnsupportedTableError) as caught:
-        call()
-    text = str(caught.value)
-    assert "\n" not in text
-    assert all(word in text for word in words), text
-    return text
+def sentence(call: Callable[[], object], *words: str) -> None:
+    refused(call, UnsupportedTableError, *words)
 
 
 def test_the_tables_of_a_catalog_with_an_odd_name_are_found_and_surveyed(

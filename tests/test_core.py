@@ -1,14 +1,12 @@
 """What the core loads: reading a log and planning need neither PySpark nor figures, and start no Java."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import compaction_kit as ck
 from compaction_kit.datasets import shaped_table
+from tests.processes import run_python
 
 CORE = """
 import sys
@@ -25,25 +23,13 @@ print(SparkContext._gateway)
 """
 
 
-def run(code: str, *arguments: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"JAVA_HOME": "/nowhere"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
 def test_log_files_and_plan_load_neither_pyspark_nor_figures() -> None:
-    assert run(CORE) == ["set()"]
+    assert run_python("-c", CORE).stdout == "set()\n"
 
 
 def test_a_local_table_is_planned_without_a_java(tmp_path: Path) -> None:
     table = shaped_table(tmp_path / "t", partitions=2, files=3, rows=10)
-    assert run(PLAN, str(table)) == ["2 6 True", "None"]
+    assert run_python("-c", PLAN, str(table), JAVA_HOME="/nowhere").stdout == "2 6 True\nNone\n"
 
 
 def test_every_name_of_the_package_is_there_when_it_is_asked_for() -> None:

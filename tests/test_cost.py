@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -131,18 +131,16 @@ def test_a_cost_says_what_it_is_of() -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize("strategy", ["arrow", "optimize"])
 def test_a_plan_costs_what_a_store_is_asked_for(
-    spark: SparkSession, s3: Server, confs: Callable[[str, str], None], shaped: Path, strategy: str
+    spark: SparkSession, on_s3: Server, shaped: Path, strategy: str
 ) -> None:
     """Files and requests, as the server counts them."""
-    for key, value in s3.s3a.items():
-        confs(key, value)
-    table = open_table(s3.upload(shaped, f"cost-{strategy}"), spark)
+    table = open_table(on_s3.upload(shaped, f"cost-{strategy}"), spark)
     plan = table.plan_compaction()
     found = cost_of(table.handle, plan, strategy)
     assert "a second of work" in found.basis
-    s3.requests.clear()
+    on_s3.requests.clear()
     result = plan.run(strategy)
-    of_data = [one for one in s3.requests if one.path.endswith(".parquet")]
+    of_data = [one for one in on_s3.requests if one.path.endswith(".parquet")]
     # Whether Spark reads once more in a bin differs from run to run.
     least = 0 if strategy == "arrow" else found.files_written
     assert 0 <= found.requests + found.proof_requests - len(of_data) <= least

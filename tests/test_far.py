@@ -36,9 +36,7 @@ def namenode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(params=["s3", pytest.param("hdfs", marks=pytest.mark.nightly)])
 def put(request: pytest.FixtureRequest, spark: SparkSession, confs: Any) -> Put:
     if request.param == "s3":
-        server: stores.Server = request.getfixturevalue("s3")
-        for key, value in server.s3a.items():
-            confs(key, value)
+        server: stores.Server = request.getfixturevalue("on_s3")
         return server.upload
     root = request.getfixturevalue("namenode")
     # Else a client waits 0.4 s with each file whose block the name node hasn't heard of yet.
@@ -115,11 +113,9 @@ def test_a_table_is_rewritten_listed_in_a_manifest_and_vacuumed(
 
 @pytest.mark.works("S3", "optimize")
 def test_a_commit_that_could_be_lost_on_s3_is_warned_of(
-    spark: SparkSession, s3: stores.Server, shaped: Path, confs: Any, tmp_path: Path
+    spark: SparkSession, on_s3: stores.Server, shaped: Path, confs: Any, tmp_path: Path
 ) -> None:
-    for key, value in s3.s3a.items():
-        confs(key, value)
-    plan = ck.open_table(s3.upload(shaped, tmp_path.name), spark).plan_compaction(max_file_size="1 MiB")
+    plan = ck.open_table(on_s3.upload(shaped, tmp_path.name), spark).plan_compaction(max_file_size="1 MiB")
     assert "one of the two commits is lost" in plan.explain()
     with pytest.warns(UserWarning, match="On S3 Delta keeps the writers of one Spark driver apart"):
         result = plan.run(strategy="optimize")

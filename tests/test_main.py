@@ -1,8 +1,5 @@
 import io
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +11,8 @@ from compaction_kit import audit, open_table, survey
 from compaction_kit.__main__ import main
 from tests import folders, handmade
 from tests.conftest import CopyOf
+from tests.processes import run_python
 from tests.test_project import PROJECT
-
-
-@pytest.fixture
-def false_table(tmp_path: Path) -> Path:
-    """A rewrite that loses a row."""
-    table = tmp_path / "false"
-    old, new = (
-        handmade.write_data(table, name, pa.table({"id": range(count)}))
-        for name, count in (("a", 3), ("b", 2))
-    )
-    done = [{"remove": {"path": "a", "dataChange": False}}, {"add": new["add"] | {"dataChange": False}}]
-    return handmade.write_log(table, [old], done)
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> Any:
@@ -91,9 +77,16 @@ def test_a_run_shows_its_plan_and_asks_and_is_proved_and_audited(
 
 @pytest.mark.spark
 def test_a_rewrite_that_loses_a_row_ends_with_1(
-    spark: SparkSession, false_table: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (row,) = printed(capsys, "audit", false_table.parent, code=1)["rows"]
+    false_table = tmp_path / "false"
+    old, new = (
+        handmade.write_data(false_table, name, pa.table({"id": range(count)}))
+        for name, count in (("a", 3), ("b", 2))
+    )
+    done = [{"remove": {"path": "a", "dataChange": False}}, {"add": new["add"] | {"dataChange": False}}]
+    handmade.write_log(false_table, [old], done)
+    (row,) = printed(capsys, "audit", tmp_path, code=1)["rows"]
     assert (row["outcome"], row["reason"]) == ("refuted", "3 rows became 2")
     assert main(["verify", str(false_table), "--versions", "0", "1"]) == 1
     assert "different: other fingerprints" in capsys.readouterr().out
@@ -137,12 +130,6 @@ def test_bad_input_is_a_sentence_and_2(
 
 def test_the_module_runs_without_a_java_where_there_are_no_rows_to_read(tmp_path: Path) -> None:
     table = handmade.write_log(tmp_path, [handmade.add("a")], [handmade.add("b")])
-    done = subprocess.run(
-        [sys.executable, "-m", "compaction_kit", "audit", str(table)],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"JAVA_HOME": "/nowhere"},
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"0 rewrites in {table}.\n", "")
+    done = run_python("-m", "compaction_kit", "audit", str(table), JAVA_HOME="/nowhere")
+    assert (done.stdout, done.stderr) == (f"0 rewrites in {table}.\n", "")
     assert PROJECT["scripts"] == {"compaction-kit": f"{main.__module__}:{main.__name__}"}

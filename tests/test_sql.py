@@ -33,15 +33,10 @@ def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
     """Four files from two commits, with columns id, "a${x}" and p."""
     table = tmp_path_factory.mktemp("original") / "t"
     rows = spark.range(0, 20, 1, 2).withColumns({"a${x}": F.col("id"), "p": F.lit("b")})
+    options = {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "false"}
+    options |= {"delta.minReaderVersion": "2", "delta.minWriterVersion": "5"}
     for _ in range(2):
-        writer = rows.write.format("delta").partitionBy("p").option("delta.columnMapping.mode", "name")
-        for key, value in {
-            "minReaderVersion": "2",
-            "minWriterVersion": "5",
-            "enableDeletionVectors": "false",
-        }.items():
-            writer = writer.option(f"delta.{key}", value)
-        writer.mode("append").save(str(table))
+        rows.write.save(str(table), "delta", "append", "p", **options)
     return table
 
 
@@ -72,14 +67,11 @@ def test_the_table_of_that_name_is_changed_and_not_its_neighbour(
 ) -> None:
     """A local table it is too, whatever the default file system."""
     confs("spark.databricks.delta.retentionDurationCheck.enabled", "false")
-    places = {
-        strategy: tmp_path / strategy
-        for strategy in ("optimize", *(["rewrite"] if by_night else []), "arrow")
-    }
     before = {}
-    for strategy, place in places.items():
+    for strategy in ("optimize", *(["rewrite"] if by_night else []), "arrow"):
+        place = tmp_path / strategy
         path, neighbour = (folders.copy(original, place / one) for one in (name, taken_for(name)))
-        before[strategy] = folders.listing(neighbour)
+        before[neighbour] = folders.listing(neighbour)
         result = open_table(path, spark).plan_compaction().run(strategy=strategy)
         assert (result.verified, result.versions) == (True, (2,))
     table = open_table(path, spark)
@@ -90,10 +82,8 @@ def test_the_table_of_that_name_is_changed_and_not_its_neighbour(
     vacuum = table.plan_vacuum("0 hours")
     assert vacuum.run().num_files == vacuum.num_files > 0
     assert len(folders.data_files(path)) == table.files().num_files
-    assert {
-        strategy: folders.listing(place / taken_for(name)) for strategy, place in places.items()
-    } == before
-    assert {one.name for place in places.values() for one in place.iterdir()} == {name, taken_for(name)}
+    assert {neighbour: folders.listing(neighbour) for neighbour in before} == before
+    assert {one.name for place in tmp_path.iterdir() for one in place.iterdir()} == {name, taken_for(name)}
 
 
 @pytest.mark.parametrize("name", EACH)

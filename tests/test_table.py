@@ -41,31 +41,17 @@ def test_a_table_opens_by_its_path_in_any_form(shaped: Path, form: Callable[[Pat
     assert repr(table) == f'Table("{form(shaped)}", version 4)'
 
 
-def test_a_file_uri_is_decoded(tmp_path: Path) -> None:
-    folder = tmp_path / "a b"
-    handmade.write_log(folder, [handmade.add("a")])
-    assert open_table(f"file://{tmp_path}/a%20b").path == folder.resolve()
-
-
-def test_no_such_path(tmp_path: Path) -> None:
-    path = tmp_path / "no such table"
-    refused(lambda: open_table(path), TableNotFoundError, str(path), "does not exist; check the spelling")
-    with pytest.raises(FileNotFoundError):
-        open_table(path)
-
-
-def test_a_folder_that_is_no_delta_table(tmp_path: Path) -> None:
-    (tmp_path / "data.parquet").write_text("x")
+def test_what_is_no_table_is_refused_and_left_alone(tmp_path: Path) -> None:
+    data, empty, nothing = tmp_path / "data.parquet", tmp_path / "empty", tmp_path / "no such table"
+    data.write_text("x")
+    (empty / "_delta_log").mkdir(parents=True)
     before = folders.listing(tmp_path)
-    for path in (tmp_path, tmp_path / "data.parquet"):
+    for path in (tmp_path, data):
         refused(partial(open_table, path), NotADeltaTableError, str(path), "no _delta_log folder")
+    refused(partial(open_table, empty), NotADeltaTableError, str(empty), "_delta_log folder is empty")
+    refused(partial(open_table, nothing), TableNotFoundError, str(nothing), "does not exist; check the spell")
+    assert issubclass(TableNotFoundError, FileNotFoundError)
     assert folders.listing(tmp_path) == before
-
-
-def test_an_empty_log_folder(tmp_path: Path) -> None:
-    (tmp_path / "_delta_log").mkdir()
-    refused(lambda: open_table(tmp_path), NotADeltaTableError, str(tmp_path), "_delta_log folder is empty")
-    assert folders.listing(tmp_path).keys() == {"_delta_log"}
 
 
 def test_a_table_without_files_opens_and_has_no_plan(tmp_path: Path) -> None:
@@ -113,23 +99,18 @@ def test_a_minimum_above_the_maximum_is_planned_as_optimize_takes_it_and_warned_
     assert table.plan_compaction(min_file_size=10, max_file_size=10).warnings == ()
 
 
-@pytest.mark.parametrize(
-    ("minimum", "maximum", "expected"),
-    [
-        (None, None, (GIB, GIB)),
-        ("1 MiB", "2 MiB", (MIB, 2 * MIB)),
-        ("1 MiB", "1 MiB", (MIB, MIB)),
-        (None, "1 MiB", (MIB, MIB)),
-        (None, "3 GiB", (GIB, 3 * GIB)),
-        ("1 MiB", None, (MIB, GIB)),
-        ("3 GiB", None, (3 * GIB, 3 * GIB)),
-    ],
-)
-def test_one_size_alone_moves_the_other_out_of_its_way(
-    shaped: Path, minimum: str | None, maximum: str | None, expected: tuple[int, int]
-) -> None:
-    thresholds = open_table(shaped).thresholds(minimum, maximum)
-    assert (thresholds.min_file_size, thresholds.max_file_size) == expected
+def test_one_size_alone_moves_the_other_out_of_its_way(shaped: Path) -> None:
+    expected: dict[tuple[str | None, str | None], tuple[int, int]] = {
+        (None, None): (GIB, GIB),
+        ("1 MiB", "2 MiB"): (MIB, 2 * MIB),
+        ("1 MiB", "1 MiB"): (MIB, MIB),
+        (None, "1 MiB"): (MIB, MIB),
+        (None, "3 GiB"): (GIB, 3 * GIB),
+        ("1 MiB", None): (MIB, GIB),
+        ("3 GiB", None): (3 * GIB, 3 * GIB),
+    }
+    found = {sizes: open_table(shaped).thresholds(*sizes) for sizes in expected}
+    assert {sizes: (one.min_file_size, one.max_file_size) for sizes, one in found.items()} == expected
 
 
 @pytest.mark.spark

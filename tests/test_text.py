@@ -18,23 +18,10 @@ from compaction_kit.text import (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "size_bytes"),
-    [
-        ("1", 1),
-        ("512 B", 512),
-        ("1 KiB", KIB),
-        ("128 MiB", 128 * MIB),
-        ("128mib", 128 * MIB),
-        ("  1.5 GiB ", 3 * GIB // 2),
-        ("100 MB", 100_000_000),
-        ("2kb", 2_000),
-        ("0.5 KiB", 512),
-        ("1 TiB", 1024 * GIB),
-    ],
-)
-def test_text_is_read_in_binary_and_decimal_units(text: str, size_bytes: int) -> None:
-    assert parse_size(text) == size_bytes
+def test_text_is_read_in_binary_and_decimal_units() -> None:
+    sizes = {"1": 1, "512 B": 512, "128mib": 128 * MIB, "  1.5 GiB ": 3 * GIB // 2, "100 MB": 100_000_000}
+    sizes |= {"2kb": 2_000, "0.5 KiB": 512, "1 TiB": 1024 * GIB}
+    assert {text: parse_size(text) for text in sizes} == sizes
 
 
 @pytest.mark.parametrize(
@@ -73,78 +60,32 @@ def test_a_whole_number_of_units_is_exact(number: int, unit: str) -> None:
         assert parse_size(f"{number} {unit}") == number * factor
 
 
-@pytest.mark.parametrize(
-    ("size_bytes", "text"),
-    [
-        (0, "0 B"),
-        (1, "1 B"),
-        (999, "999 B"),
-        (1_000, "1.0 KiB"),
-        (KIB, "1 KiB"),
-        (1_536, "1.5 KiB"),
-        (128 * MIB, "128 MiB"),
-        (100 * MIB + 1, "100 MiB"),
-        (3 * GIB, "3 GiB"),
-        (2_000 * 1024**5, "2,000 PiB"),
-    ],
-)
-def test_sizes_are_written_in_binary_units(size_bytes: int, text: str) -> None:
-    assert format_size(size_bytes) == text
+def test_sizes_are_written_in_binary_units() -> None:
+    texts = {0: "0 B", 1: "1 B", 999: "999 B", 1_000: "1.0 KiB", KIB: "1 KiB", 1_536: "1.5 KiB"}
+    texts |= {128 * MIB: "128 MiB", 100 * MIB + 1: "100 MiB", 3 * GIB: "3 GiB", 2_000 * 1024**5: "2,000 PiB"}
+    assert {size: format_size(size) for size in texts} == texts
 
 
-@pytest.mark.parametrize(
-    ("text", "size_bytes"),
-    [
-        ("134217728", 2**27),
-        ("128m", 2**27),
-        ("128 MB", 2**27),
-        ("1g", 2**30),
-        ("2kb", 2_048),
-        ("0", 0),
-        ("7b", 7),
-    ],
-)
-def test_settings_of_spark_are_binary_whatever_they_are_called(text: str, size_bytes: int) -> None:
-    assert parse_spark_size(text, "delta.targetFileSize") == size_bytes
+def test_settings_of_spark_are_binary_whatever_they_are_called() -> None:
+    sizes = {"134217728": 2**27, "128m": 2**27, "128 MB": 2**27, "1g": 2**30, "2kb": 2_048, "0": 0, "7b": 7}
+    assert {text: parse_spark_size(text, "delta.targetFileSize") for text in sizes} == sizes
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0 s"),
-        (0.0042, "4.2 ms"),
-        (0.042, "42 ms"),
-        (0.0996, "0.10 s"),
-        (0.42, "0.42 s"),
-        (0.999, "1.0 s"),
-        (1.34, "1.3 s"),
-        (9.96, "10 s"),
-        (119.4, "119 s"),
-        (125, "2 min 5 s"),
-        (3780, "63 min 0 s"),
-        (7200, "2 h 0 min"),
-    ],
-    ids=str,
-)
-def test_seconds_are_written_for_people(seconds: float, text: str) -> None:
-    assert format_seconds(seconds) == text
+def test_seconds_are_written_for_people() -> None:
+    texts = {0: "0 s", 0.0042: "4.2 ms", 0.042: "42 ms", 0.0996: "0.10 s", 0.42: "0.42 s", 0.999: "1.0 s"}
+    texts |= {1.34: "1.3 s", 9.96: "10 s", 119.4: "119 s", 125: "2 min 5 s", 3780: "63 min 0 s"}
+    texts |= {7200: "2 h 0 min"}
+    assert {seconds: format_seconds(seconds) for seconds in texts} == texts
 
 
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [(0, "0 files (about 0 B in total)"), (1, "1 file (about 2 MiB)"), (3, "3 files (about 6 MiB in total)")],
-)
-def test_bytes_of_several_files_are_said_to_be_their_total(number: int, text: str) -> None:
-    assert format_files(number, number * 2 * MIB, "about ") == text
+def test_bytes_of_several_files_are_said_to_be_their_total() -> None:
+    assert format_files(0, 0) == "0 files (0 B in total)"
+    assert format_files(1, 2 * MIB, "about ") == "1 file (about 2 MiB)"
+    assert format_files(3, 6 * MIB, "about ") == "3 files (about 6 MiB in total)"
 
 
-@pytest.mark.parametrize(
-    ("row", "text"),
-    [
-        ({"num_files": 2}, ""),
-        ({"partition.p": "a", "num_files": 2, "partition.q.r": "1"}, "p=a, q.r=1"),
-        ({"partition.p": None, "partition.q": "", "partition.r": "None"}, "p IS NULL, q IS NULL, r=None"),
-    ],
-)
-def test_a_partition_is_named_by_its_columns_with_null_as_in_sql(row: dict[str, object], text: str) -> None:
-    assert format_partition(row) == text
+def test_a_partition_is_named_by_its_columns_with_null_as_in_sql() -> None:
+    assert format_partition({"num_files": 2}) == ""
+    assert format_partition({"partition.p": "a", "num_files": 2, "partition.q.r": "1"}) == "p=a, q.r=1"
+    nulls = {"partition.p": None, "partition.q": "", "partition.r": "None"}
+    assert format_partition(nulls) == "p IS NULL, q IS NULL, r=None"

@@ -2,23 +2,24 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import EmptyTableError
 from compaction_kit.execute import CompactionResult
 from compaction_kit.files import Files
 from compaction_kit.log import TransactionLog
-from compaction_kit.plan import Planner, Thresholds
+from compaction_kit.plan import BinPlan, Planner, Thresholds
 from compaction_kit.reads import ReadComparison
 from compaction_kit.text import KIB
 from compaction_kit.verdict import Verdict
 from compaction_kit.verify import Fingerprint
 from tests import handmade
 
+LIMITS = Thresholds(KIB, KIB)
 RUNS = pa.table({"version": [1, 2] * 3, "repeat": [0, 0, 1, 1, 2, 2], "seconds": [2.0, 0.5] * 3})
 READS = ReadComparison("id < 3", (1, 2), 2.0, 0.5, 30, 1, 10, 35, RUNS, False, True)
 
@@ -29,10 +30,13 @@ def files_of(table: Path, *actions: handmade.Action) -> Files:
 
 
 def verdict_of(
-    files: Files, minimum: int = KIB, where: str | None = None, budget: int | None = None
+    files: Files,
+    limits: Thresholds = LIMITS,
+    where: str | None = None,
+    budget: int | None = None,
+    **past: Any,
 ) -> Verdict:
-    plan = CompactionPlan.of(Planner(files), Thresholds(minimum, KIB), where, budget=budget)
-    verdict = Verdict.of(files, plan)
+    verdict = Verdict.of(files, BinPlan.of(Planner(files), limits, where, budget=budget), **past)
     assert verdict is not None
     return verdict
 
@@ -63,9 +67,7 @@ def test_few_files_too_many_are_no_alarm_and_more_files_no_promise(tmp_path: Pat
     assert (
         verdict.sentences[0] == "12 files where 11 would do: a full scan opens 1 file more than it needs to."
     )
-    files = files_of(tmp_path / "more", *small(2))
-    more = Verdict.of(files, CompactionPlan.of(Planner(files), Thresholds(KIB, KIB, max_records_per_file=10)))
-    assert more is not None
+    more = verdict_of(files_of(tmp_path / "more", *small(2)), Thresholds(KIB, KIB, max_records_per_file=10))
     assert (more.kind, more.sentences[0]) == ("text", "2 files, and compaction would leave 3.")
 
 
@@ -98,7 +100,7 @@ def test_what_of_the_plan_is_not_certain_is_said(tmp_path: Path) -> None:
 
 
 def test_a_healthy_table_is_told_why(tmp_path: Path) -> None:
-    healthy = verdict_of(files_of(tmp_path / "a", *small(3)), 5)
+    healthy = verdict_of(files_of(tmp_path / "a", *small(3)), Thresholds(5, KIB))
     assert healthy == Verdict("good", ("Nothing to do, because no file is under 5 B.",))
     budget = verdict_of(files_of(tmp_path / "b", *small(3)), budget=5)
     assert "the smallest of 1 bin has 33 B, more than the budget of 5 B" in str(budget)
@@ -171,13 +173,10 @@ def done() -> CompactionResult:
 def test_after_a_run_the_outcome_comes_first_and_then_what_is_left(
     tmp_path: Path, done: CompactionResult
 ) -> None:
-    files = files_of(tmp_path, *small(1))
-    plan = CompactionPlan.of(Planner(files), Thresholds(KIB, KIB))
     assert str(Verdict.of(None, None, result=done, reads=READS)).endswith(
         "Measured by id < 3: 4.0 times as fast: 2.0 s → 0.50 s, 30 → 1 files, 10 B → 35 B, 3.5 times as much."
     )
-    verdict = Verdict.of(files, plan, result=done)
-    assert verdict == Verdict(
+    assert verdict_of(files_of(tmp_path, *small(1)), result=done) == Verdict(
         "good",
         (
             "30 files became 1: 3 KiB → 1 KiB in 3.2 s, as version 366, by arrow.",
@@ -212,10 +211,7 @@ def test_after_a_run_what_was_not_smooth_is_said(
 
 def test_a_run_that_was_stopped_and_one_that_did_nothing(tmp_path: Path, done: CompactionResult) -> None:
     files = files_of(tmp_path, *small(30))
-    plan = CompactionPlan.of(Planner(files), Thresholds(KIB, KIB))
-    now = Verdict.of(files, plan)
-    assert now is not None
-    cancelled = "The run was cancelled: nothing was committed."
-    assert Verdict.of(files, plan, stopped=cancelled) == Verdict("warning", (cancelled, *now.sentences))
+    now, cancelled = verdict_of(files), "The run was cancelled: nothing was committed."
+    assert verdict_of(files, stopped=cancelled) == Verdict("warning", (cancelled, *now.sentences))
     nothing = CompactionResult("none", "the plan is empty", files.sizes, files.sizes)
-    assert Verdict.of(files, plan, result=nothing) == now
+    assert verdict_of(files, result=nothing) == now

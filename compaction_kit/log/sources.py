@@ -273,7 +273,7 @@ def read_log_file(store: Store, file: LogFile) -> bytes:
     """Read a JSON file of the log; raise CorruptLogError if it is empty or differs from its checksums."""
     with reading(file.name):
         data = store.read(file.place)
-        if store.has_checksums and store.is_file(checksum_place(file.place)):
+        if store.is_local and store.is_file(checksum_place(file.place)):
             # Hadoop's: "crc", a zero byte, the chunk size, a CRC-32 for each chunk.
             sums = store.read(checksum_place(file.place))
             chunk, view = int.from_bytes(sums[4:8]), memoryview(data)

@@ -116,7 +116,7 @@ def _measured(bounds: Bounds, sizes: np.ndarray, packing: Packing | None) -> dic
     if packing is not None:
         # The files that stay, then one file a bin.
         known = np.bincount(bin_ids, ~bounds.known[positions], minlength=packing.num_bins) == 0
-        lows, highs = np.full(packing.num_bins, bounds.num_ranks), np.full(packing.num_bins, -1)
+        lows, highs = np.full(packing.num_bins, len(bounds.values)), np.full(packing.num_bins, -1)
         np.minimum.at(lows, bin_ids, bounds.lows[positions])
         np.maximum.at(highs, bin_ids, bounds.highs[positions])
         bounds = Bounds(

@@ -153,7 +153,7 @@ class Planner:
         elif column in files.data_columns:
             # By the minimum, then the maximum; files without bounds come last.
             bounds = files.bounds(column)
-            keys = [bounds.highs, np.where(bounds.known, bounds.lows, bounds.num_ranks)]
+            keys = [bounds.highs, np.where(bounds.known, bounds.lows, len(bounds.values))]
         else:
             raise InvalidArgumentError(
                 f'order="{order}" is neither "{SIZE}" nor "{INGEST}" nor a data column of the table: '

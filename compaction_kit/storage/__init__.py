@@ -72,15 +72,11 @@ class Store:
 
     root: str
     is_local = False
-    # Hadoop writes checksum files beside files on local disks only.
-    has_checksums = False
 
     @property
     def filesystem(self) -> fs.FileSystem | None:
         """The file system for executors; None on local disks, and where executors can't reach the store."""
-        if self.is_local:
-            return None
-        found = self._filesystem
+        found = None if self.is_local else self._filesystem
         return None if isinstance(found, fs.PyFileSystem) else found
 
     @property
@@ -219,7 +215,6 @@ class LocalStore(Store):
     """A folder on a local disk, by its absolute path without symbolic links."""
 
     is_local = True
-    has_checksums = True
 
     def uri(self, place: str = "") -> str:
         """Return the URI of a place for Hadoop's Path, where nothing is percent-encoded.
@@ -372,7 +367,7 @@ def local_path(name: str) -> Path:
 
 
 def checksum_place(place: str) -> str:
-    """Return the place where Hadoop keeps the checksums of a file."""
+    """Return the place where Hadoop keeps the checksums of a file, on local disks only."""
     folder, name = posixpath.split(place)
     return posixpath.join(folder, f".{name}.crc")
 

@@ -4,12 +4,14 @@ S3 is opened with the options of the session's S3A, or those of the environment 
 Google with the environment's credentials; every other scheme by the session's Hadoop, in the driver only.
 """
 
+import contextlib
 import errno
 import os
 import re
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -110,11 +112,8 @@ class _Hadoop(fs.FileSystemHandler):
     def __init__(self, spark: SparkSession, root: str):
         self._path = java_class(spark, "org.apache.hadoop.fs.Path")
         self._to_list = java_class(spark, "org.apache.hadoop.util.functional.RemoteIterators").toList
-        try:
-            conf = spark._jsparkSession.sessionState().newHadoopConf()
-            self._fs = self._path(root).getFileSystem(conf)
-        except Py4JError as error:
-            raise _converted(error, root) from None
+        with _converting(root):
+            self._fs = self._path(root).getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
 
     def get_type_name(self) -> str:
         return "hadoop"
@@ -126,47 +125,39 @@ class _Hadoop(fs.FileSystemHandler):
         found = []
         for path in paths:
             try:
-                ((_, info),) = _parsed(self._fs.getFileStatus(self._path(path)))
+                with _converting(path):
+                    ((_, info),) = _parsed(self._fs.getFileStatus(self._path(path)))
                 found.append(fs.FileInfo(path, **info))
-            except Py4JError as error:
-                converted = _converted(error, path)
-                if not isinstance(converted, FileNotFoundError):
-                    raise converted from None
+            except FileNotFoundError:
                 found.append(fs.FileInfo(path, fs.FileType.NotFound))
         return found
 
     def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
         folder = selector.base_dir
         try:
-            listed = self._to_list(self._fs.listStatusIterator(self._path(folder)))
-        except Py4JError as error:
-            converted = _converted(error, folder)
-            if selector.allow_not_found and isinstance(converted, FileNotFoundError):
-                return []
-            raise converted from None
+            with _converting(folder):
+                listed = self._to_list(self._fs.listStatusIterator(self._path(folder)))
+        except FileNotFoundError:
+            # As the store asks, with allow_not_found.
+            return []
         found = [fs.FileInfo(f"{folder}/{name}", **info) for name, info in _parsed(listed)]
         if selector.recursive:
             for info in [info for info in found if info.type == fs.FileType.Directory]:
-                inner = fs.FileSelector(info.path, allow_not_found=True, recursive=True)
-                found += self.get_file_info_selector(inner)
+                found += self.get_file_info_selector(fs.FileSelector(info.path, recursive=True))
         return found
 
     def open_input_file(self, path: str) -> pa.NativeFile:
         with tempfile.TemporaryDirectory(prefix="compaction-kit-") as folder:
             copy = os.path.join(folder, "file")
-            try:
+            with _converting(path):
                 # The last argument: write no checksum file beside it.
                 self._fs.copyToLocalFile(False, self._path(path), self._path(f"file:{copy}"), True)
-            except Py4JError as error:
-                raise _converted(error, path) from None
             # Stays readable when the folder is deleted.
             return pa.memory_map(copy)
 
     def delete_file(self, path: str) -> None:
-        try:
+        with _converting(path):
             self._fs.delete(self._path(path), False)
-        except Py4JError as error:
-            raise _converted(error, path) from None
 
     def _refuse(self, *_: Any) -> NoReturn:
         raise NotImplementedError("only Spark writes by Hadoop")
@@ -175,21 +166,22 @@ class _Hadoop(fs.FileSystemHandler):
     delete_dir = delete_dir_contents = delete_root_dir_contents = _refuse
 
 
-def _converted(error: Py4JError, path: str) -> OSError:
-    text = str(error)
-    if "FileNotFoundException" in text:
-        return FileNotFoundError(errno.ENOENT, "it doesn't exist", path)
-    causes = re.findall(r"(?:Caused by: |^: )(?:[\w.$]+: )?(.*\S)", text, re.MULTILINE)
-    return OSError(errno.EIO, (causes or text.strip().splitlines() or ["no reason is given"])[-1], path)
+@contextlib.contextmanager
+def _converting(path: str) -> Iterator[None]:
+    try:
+        yield
+    except Py4JError as error:
+        if "FileNotFoundException" in (text := str(error)):
+            raise FileNotFoundError(errno.ENOENT, "it doesn't exist", path) from None
+        causes = re.findall(r"(?:Caused by: |^: )(?:[\w.$]+: )?(.*\S)", text, re.MULTILINE)
+        raise OSError(errno.EIO, (causes or [text])[-1], path) from None
 
 
 def _parsed(statuses: Any) -> list[tuple[str, dict[str, Any]]]:
     """Parse Hadoop's FileStatus objects as text, as each field would be a call into the JVM."""
     kinds = {"true": fs.FileType.Directory, "false": fs.FileType.File}
-    return [
-        (
-            path.rpartition("/")[2],
-            {"type": kinds[is_folder], "mtime_ns": int(millis) * 1_000_000, "size": int(size or 0)},
-        )
-        for path, is_folder, size, millis in _STATUS.findall(statuses.toString())
-    ]
+    found = []
+    for path, is_folder, size, millis in _STATUS.findall(statuses.toString()):
+        info = {"type": kinds[is_folder], "mtime_ns": int(millis) * 1_000_000, "size": int(size or 0)}
+        found.append((path.rpartition("/")[2], info))
+    return found

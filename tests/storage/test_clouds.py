@@ -19,17 +19,9 @@ def google() -> Iterator[fs.GcsFileSystem]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [
-        str(Path(sys.executable).parent / "gcp-storage-emulator"),
-        "start",
-        "--in-memory",
-        f"--port={port}",
-    ]
-    emulator = subprocess.Popen(
-        [*command, "--host=127.0.0.1", "--default-bucket=kit"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    command = [str(Path(sys.executable).with_name("gcp-storage-emulator")), "start", "--in-memory"]
+    command += [f"--port={port}", "--host=127.0.0.1", "--default-bucket=kit"]
+    emulator = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", f"http://127.0.0.1:{port}")
         # Its client tries until the process listens.
@@ -50,10 +42,11 @@ def test_a_table_on_googles_store_is_found_read_and_planned_as_on_a_disk(
     here, there = ck.open_table(shaped), ck.open_table("gs://kit/lake/t")
     assert there.plan_compaction().bins == here.plan_compaction().bins
     assert there.versions()["version"] == here.versions()["version"]
-    folders = {place: {entry.name for entry in entries} for place, entries in open_store(shaped).walk()}
-    assert {
-        place: {entry.name for entry in entries} for place, entries in open_store("gs://kit/lake/t").walk()
-    } == folders
+    walked = [
+        {place: {entry.name for entry in entries} for place, entries in open_store(root).walk()}
+        for root in (shaped, "gs://kit/lake/t")
+    ]
+    assert walked[0] == walked[1]
     with pytest.raises(ck.errors.TableNotFoundError, match="gs://kit/nothing"):
         ck.open_table("gs://kit/nothing")
 

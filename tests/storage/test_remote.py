@@ -5,22 +5,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from compaction_kit import errors, open_table
 from compaction_kit.storage import Store, open_store
 from tests import stores
-
-
-@pytest.fixture
-def on_s3(spark: SparkSession, s3: stores.Server, confs: Any) -> stores.Server:
-    """The session has the server's address and keys."""
-    for key, value in s3.s3a.items():
-        confs(key, value)
-    return s3
 
 
 @pytest.fixture
