@@ -82,9 +82,7 @@ def test_predicates_find_the_same_rows_before_and_after(
     assert answers(spark, folder, predicates) == before
 
 
-def test_row_groups_that_are_copied_give_the_answers_that_they_gave(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_copied_row_groups_give_the_same_answers(spark: SparkSession, tmp_path: Path) -> None:
     """They keep their dictionaries, and Spark filters each row group by its own."""
     adds, values = [], [-0.0, 0.0, 1.5]
     for p, value in enumerate(values):
