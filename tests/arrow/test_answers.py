@@ -63,9 +63,10 @@ def answers(spark: SparkSession, folder: Path, predicates: Sequence[str]) -> Cou
     return Counter({(row["text"], row["p"]): row["count"] for row in rows})
 
 
+@pytest.mark.long
 @example(SPECIAL, [text for text in OF_ZEROS if " =" in text or "d " in text] + OF_NAN)
 @given(TABLES, st.lists(st.sampled_from(ALL), min_size=6, max_size=6, unique=True))
-@examples(by_day=1, divided_by=20)
+@examples(by_day=0, divided_by=20)
 def test_predicates_find_the_same_rows_before_and_after(
     spark: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
