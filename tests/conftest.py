@@ -47,6 +47,7 @@ QUICK_STREAMS = {
     ),
 }
 CopyOf = Callable[[Path], Path]
+SetConf = Callable[[str, str], None]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -110,7 +111,7 @@ def spark() -> SparkSession:
 
 
 @pytest.fixture
-def confs(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
+def confs(spark: SparkSession) -> Iterator[SetConf]:
     """Set session settings; the old ones come back after the test."""
     with ExitStack() as stack:
         yield lambda key, value: stack.enter_context(session_confs(spark, {key: value}))

@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.releases import DELTA
 
-Sizes = dict[str, int]
 Key = tuple[str, str | None]
 Values = dict[str, str | None]
 
@@ -32,10 +31,9 @@ class State:
     dead: dict[Key, int | None]
 
 
-def live_files(spark: SparkSession, table: Path, version: int | None = None) -> Sizes:
-    """Bytes of each live file of a version by its path, as Delta's own Snapshot has them."""
-    adds = DataFrame(_snapshot(spark, table, version).allFiles().toDF(), spark)
-    return {decoded(row["path"]): row["size"] for row in adds.select("path", "size").collect()}
+def live_files(spark: SparkSession, table: Path) -> dict[str, int]:
+    """Bytes of each live file by its path, as Delta's own Snapshot has them."""
+    return {decoded(path): size for path, size in known_files(spark, table)}
 
 
 def known_files(spark: SparkSession, table: Path) -> list[tuple[str, int]]:
@@ -144,16 +142,12 @@ def _snapshot(spark: SparkSession, table: Path, version: int | None) -> Any:
 
 
 def _log(spark: SparkSession, table: Path) -> Any:
-    return _jvm(spark).DeltaLog.forTable(_jsession(spark), str(table))
+    return _jvm(spark).DeltaLog.forTable(spark._jsparkSession, str(table))
 
 
 def _jvm(spark: SparkSession) -> Any:
     assert spark._jvm is not None
     return spark._jvm.org.apache.spark.sql.delta
-
-
-def _jsession(spark: SparkSession) -> Any:
-    return spark._jsparkSession
 
 
 def decoded(uri: str) -> str:

@@ -3,6 +3,8 @@
 import shutil
 from pathlib import Path
 
+from compaction_kit import open_table
+
 
 def listing(folder: Path) -> dict[str, tuple[int, int]]:
     """Size and mtime of everything in a folder, by path; equal listings mean that nothing was touched."""
@@ -15,6 +17,11 @@ def listing(folder: Path) -> dict[str, tuple[int, int]]:
 def copy(table: Path, to: Path) -> Path:
     """A copy of a table, file times too."""
     return Path(shutil.copytree(table, to))
+
+
+def live(table: Path | str, version: int | None = None) -> set[str]:
+    """The paths of the live files of a version."""
+    return set(open_table(table).files(version).to_arrow()["path"].to_pylist())
 
 
 def data_files(table: Path) -> set[Path]:

@@ -48,20 +48,22 @@ def metadata(
     configuration: Mapping[str, str] | None = None,
 ) -> Action:
     """A metaData action; `columns` gives each column's Delta type."""
-    fields = [
-        {"name": name, "type": kind, "nullable": True, "metadata": {}}
-        for name, kind in (columns or {"id": "long"}).items()
-    ]
     return {
         "metaData": {
             "id": "00000000-0000-0000-0000-000000000001",
             "format": {"provider": "parquet", "options": {}},
-            "schemaString": json.dumps({"type": "struct", "fields": fields}),
+            "schemaString": json.dumps(struct_of(columns or {"id": "long"})),
             "partitionColumns": list(partition_by),
             "configuration": dict(configuration or {}),
             "createdTime": 1_700_000_000_000,
         }
     }
+
+
+def struct_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The type of a struct, or of all columns, of fields of these types."""
+    found = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in fields.items()]
+    return {"type": "struct", "fields": found}
 
 
 def add(

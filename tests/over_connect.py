@@ -36,8 +36,9 @@ from compaction_kit.execute import Progress
 from tests import folders, handmade
 from tests.conftest import CopyOf
 from tests.execute.meanwhile import commit_behind, once, once_rewriting
+from tests.execute.test_proof import spoil
 from tests.execute.test_run import stop_at
-from tests.rows import by_spark, on_disk
+from tests.rows import by_spark, on_disk, texts
 from tests.stores import BUCKET
 from tests.widgets.pages import at, words
 
@@ -78,10 +79,6 @@ def own_settings(spark: SparkSession) -> dict[str, str]:
 def wide(tmp_path: Path) -> Path:
     """12 bins of 10 files, which take a moment."""
     return Path(datasets.shaped_table(tmp_path / "wide", partitions=12, files=10, rows=20, commits=2))
-
-
-def rows_of(spark: SparkSession, table: Path | str) -> list[str]:
-    return sorted(map(str, spark.read.format("delta").load(str(table)).collect()))
 
 
 def test_this_process_has_no_jvm(spark: SparkSession) -> None:
@@ -163,11 +160,9 @@ def test_a_plan_that_needs_arrow_is_refused_by_name(changed: Path) -> None:
 
 
 @pytest.mark.parametrize("strategy", IN_ONE_GO)
-def test_a_cancelled_run_leaves_the_table_as_the_error_says(
-    spark: SparkSession, wide: Path, strategy: str
-) -> None:
+def test_a_cancelled_run_leaves_what_the_error_says(spark: SparkSession, wide: Path, strategy: str) -> None:
     table = ck.open_table(wide)
-    before = rows_of(spark, wide)
+    before = texts(spark, wide)
     plan = table.plan_compaction()
     with pytest.raises(RunCancelled, match="cancelled: nothing was committed, the table is as it was"):
         plan.run(strategy=strategy, progress=stop_at("Rewriting", KeyboardInterrupt))
@@ -177,61 +172,21 @@ def test_a_cancelled_run_leaves_the_table_as_the_error_says(
     with pytest.raises(RunCancelled, match="the table was restored to version 2, as version 4"):
         plan.run(strategy=strategy, progress=stop_at("Comparing", KeyboardInterrupt))
     assert table.files().num_files == plan.num_files_removed
-    assert rows_of(spark, wide) == before
+    assert texts(spark, wide) == before
 
 
 @pytest.mark.parametrize("strategy", IN_ONE_GO)
-def test_content_that_differs_is_noticed_and_undone(
-    spark: SparkSession, changed: Path, strategy: str
-) -> None:
+def test_content_that_differs_is_undone(spark: SparkSession, changed: Path, strategy: str) -> None:
     table = ck.open_table(changed)
     before, files = on_disk(changed, 4), folders.data_files(changed)
-
-    def spoil() -> None:
-        file = min(folders.data_files(changed) - files)
-        rows = pq.ParquetFile(file).read()
-        rows = rows.set_column(0, "id", pc.add(rows["id"], 1))
-        file.with_name(f".{file.name}.crc").unlink()
-        pq.write_table(rows, file, use_deprecated_int96_timestamps=True)
-
+    progress = once("Comparing", lambda: spoil(changed, files))
     with pytest.raises(VerificationError, match="the table was restored to version 4, as version 6"):
-        table.plan_compaction().run(strategy=strategy, progress=once("Comparing", spoil))
+        table.plan_compaction().run(strategy=strategy, progress=progress)
     assert by_spark(spark, changed) == before
 
 
 @pytest.mark.parametrize("strategy", IN_ONE_GO)
-def test_files_are_told_apart_whatever_their_names(
-    spark: SparkSession, tmp_path: Path, strategy: str
-) -> None:
-    # In a folder with an odd name; in each partition files of the same names, without statistics, and one
-    # large enough to stay.
-    table, actions = tmp_path / "od d+%41é#{x}", []
-    for number, value in enumerate(["a b/c%é+", "x:1", None]):
-        folder = f"p={number} é%25"
-        for name in ("0 a.parquet", "1+b.parquet", "large.parquet"):
-            ids = pa.array(range(number * 10, number * 10 + (5_000 if "large" in name else 5)), pa.int64())
-            action = handmade.write_data(table, f"{folder}/{name}", pa.table({"id": ids}), {"p": value})
-            add = {key: kept for key, kept in action["add"].items() if key != "stats"}
-            path = f"p={number}%20é%2525/{name.replace(' ', '%20')}"
-            actions.append({"add": add | {"path": path}})
-    columns = handmade.metadata({"id": "long", "p": "string"}, ["p"])
-    handmade.write_log(table, [columns, *actions])
-    before = rows_of(spark, table)
-    limit = min(file.stat().st_size for file in table.rglob("large.parquet"))
-    result = (
-        ck.open_table(table).plan_compaction(min_file_size=limit, max_file_size=limit).run(strategy=strategy)
-    )
-    assert result.fingerprint is not None
-    assert result.verified
-    # Over Connect whole versions are compared.
-    assert result.fingerprint.num_rows == 15_030
-    # Without statistics nothing says how many rows fill a file.
-    assert result.num_files_added == 3
-    assert rows_of(spark, table) == before
-
-
-@pytest.mark.parametrize("strategy", IN_ONE_GO)
-def test_vectors_mapped_columns_and_batches_are_proved(
+def test_vectors_and_mapped_columns_are_proved(
     spark: SparkSession, lived: Path, copy_of: CopyOf, strategy: str
 ) -> None:
     folder = copy_of(lived)
@@ -239,13 +194,13 @@ def test_vectors_mapped_columns_and_batches_are_proved(
     spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
     spark.sql(f"ALTER TABLE {name} RENAME COLUMN id TO `file path`")
     spark.sql(f"DELETE FROM {name} WHERE `file path` = 30")
-    before = rows_of(spark, folder)
+    before = texts(spark, folder)
     table = ck.open_table(folder)
     plan = table.plan_compaction(max_deleted_rows_ratio=0, batch_size=1)
     result = plan.run(strategy=strategy)
     assert result.verified
     assert len(result.versions) == (1 if strategy == "rewrite" else plan.num_batches)
-    assert rows_of(spark, folder) == before
+    assert texts(spark, folder) == before
 
 
 def test_what_others_do_meanwhile(spark: SparkSession, wide: Path) -> None:
@@ -305,11 +260,11 @@ def test_a_table_on_s3_is_compacted(spark: SparkSession, shaped: Path, tmp_path:
     fs.copy_files(str(shaped), name, destination_filesystem=store)
     uri = f"s3a://{name}"
     table = ck.open_table(uri)
-    before = rows_of(spark, uri)
+    before = texts(spark, uri)
     result = table.plan_compaction().run()
     assert (result.strategy, result.as_planned, result.verified) == ("optimize", True, True)
     assert result.num_files_removed == 21
-    assert rows_of(spark, uri) == before
+    assert texts(spark, uri) == before
     restored = table.plan_restore(4).run()
     assert (restored.as_planned, table.files().num_files) == (True, 21)
 

@@ -13,7 +13,12 @@ def by_spark(spark: SparkSession, table: Path | str) -> list[str]:
     return _sorted(row.asDict() for row in spark.read.format("delta").load(str(table)).collect())
 
 
-def on_disk(table: Path, version: int) -> list[str]:
+def texts(spark: SparkSession, table: Path | str) -> list[str]:
+    """The rows as Spark shows them, of any type: NaN equals NaN and -0.0 isn't 0.0."""
+    return sorted(map(str, spark.read.format("delta").load(str(table)).collect()))
+
+
+def on_disk(table: Path, version: int | None = None) -> list[str]:
     return _sorted(DeltaTable(table, version=version).to_pyarrow_table().to_pylist())
 
 

@@ -1,10 +1,10 @@
 """Runs on a cluster, in a process of their own, for a process has one Spark context.
 
-python -m tests.arrow.cluster_runs FOLDER SETTINGS [NAME…] runs plans of the tables in FOLDER, of
-those in `BY_NIGHT` if they are named, and writes what came of each to its "told.json". SETTINGS are the
-session's, in JSON. The first task to write a file of a table meets with what `FAULTS` has for it;
-"<table>.lost" in FOLDER names that file. "stored" is s3a://kit/stored; with "path/t" is done what else an
-analyst does. Other Pythons than the executors' first are in "pythons" in FOLDER.
+python -m tests.arrow.cluster_runs FOLDER SETTINGS runs plans of the tables in FOLDER, and writes what came
+of each to its "told.json". SETTINGS are the session's, in JSON. The first task to write a file of a table
+meets with what `FAULTS` has for it; "<table>.lost" in FOLDER names that file. "stored" is s3a://kit/stored;
+with "path/t" is done what else an analyst does. Other Pythons than the executors' first are in "pythons" in
+FOLDER.
 """
 
 import json
@@ -33,7 +33,6 @@ CONFIG = {
     "spark.cores.max": 2,
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
 }
-BY_NIGHT = ("stored", "executor", "path")
 Fault = Callable[[], None]
 
 
@@ -47,11 +46,7 @@ def kill_executor() -> None:
     os.kill(int(found.stdout), signal.SIGKILL)
 
 
-FAULTS: dict[str, Fault] = {
-    "worker": kill_worker,
-    "stored": kill_worker,
-    "executor": kill_executor,
-}
+FAULTS: dict[str, Fault] = {"worker": kill_worker, "stored": kill_worker, "executor": kill_executor}
 
 
 def faulty(lost: Path, fault: Fault) -> Callable[..., Iterator[tuple[Any, ...]]]:
@@ -77,26 +72,12 @@ def run(spark: SparkSession, folder: Path, name: str, strategy: str = "auto") ->
     plan = open_table(table if table.exists() else f"s3a://kit/{name}", spark).plan_compaction()
     fault = FAULTS.get(name)
     vars(job)["rewrite_bins"] = faulty(lost, fault) if fault else rewrite_bins
-    fractions = []
-
-    def watch(progress: Progress) -> None:
-        fractions.append(progress.fraction)
-
+    seen: list[Progress] = []
     try:
-        result = plan.run(strategy=strategy, progress=watch)
+        result = plan.run(strategy=strategy, progress=seen.append)
     except CompactionKitError as error:
         return {"error": str(error)}
-    return {
-        "strategy": result.strategy,
-        "reason": result.reason,
-        "versions": result.versions,
-        "as_planned": result.as_planned,
-        "verified": result.verified,
-        "num_files_added": result.num_files_added,
-        "num_bins": plan.num_bins,
-        "steps": sorted(set(result.timeline["step"].to_pylist())),
-        "fractions": fractions,
-    }
+    return result.to_dict() | {"fractions": [progress.fraction for progress in seen]}
 
 
 def path(spark: SparkSession, folder: Path) -> dict[str, Any]:
@@ -124,11 +105,10 @@ def path(spark: SparkSession, folder: Path) -> dict[str, Any]:
     }
 
 
-def looked(spark: SparkSession, folder: Path, has_store: bool) -> dict[str, str | None]:
+def looked(spark: SparkSession, folder: Path) -> dict[str, str | None]:
     """What `refuse_executors` says of several tables and Pythons."""
     context = spark.sparkContext
-    stored = [f"s3a://kit/{name}" for name in ("stored", "missing", "denied")] if has_store else []
-    tables = (str(folder / "missing"), *stored)
+    tables = (str(folder / "missing"), *(f"s3a://kit/{name}" for name in ("stored", "missing", "denied")))
     told = {table: refuse_executors(spark, open_store(table)) for table in tables}
     for name in ("bare", "without-numpy", "old", "none"):
         context.pythonExec = f"{folder}/pythons/{name}/bin/python"
@@ -136,27 +116,22 @@ def looked(spark: SparkSession, folder: Path, has_store: bool) -> dict[str, str 
     return told
 
 
-def main(to: str, settings: str, *by_night: str) -> None:
+def main(to: str, settings: str) -> None:
     folder = Path(to)
-    spark = get_spark(CONFIG | json.loads(settings), s3="stored" in by_night)
+    spark = get_spark(CONFIG | json.loads(settings), s3=True)
     context = spark.sparkContext
     # The least, so that small bins are divided too.
     job.LEAST_PART = 1
-    told: dict[str, Any] = {}
-    for name in ("planned", "worker", "stored"):
-        if name in by_night or name not in BY_NIGHT:
-            told[name] = run(spark, folder, name)
+    told: dict[str, Any] = {name: run(spark, folder, name) for name in ("planned", "worker", "stored")}
     python = context.pythonExec
-    told["looked"] = looked(spark, folder, "stored" in by_night)
+    told["looked"] = looked(spark, folder)
     context.pythonExec = f"{folder}/pythons/bare/bin/python"
     told["refused"] = run(spark, folder, "bare", "arrow")
     told["optimized"] = run(spark, folder, "bare")
     context.pythonExec = python
-    if "executor" in by_night:
-        # At last: another takes a while to start.
-        told["executor"] = run(spark, folder, "executor")
-    if "path" in by_night:
-        told["path"] = path(spark, folder / "path" / "t")
+    # At last: another executor takes a while to start.
+    told["executor"] = run(spark, folder, "executor")
+    told["path"] = path(spark, folder / "path" / "t")
     (folder / "told.json").write_text(json.dumps(told))
 
 

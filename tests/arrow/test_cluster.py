@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 from compaction_kit import open_table
 from compaction_kit.datasets import shaped_table
 from tests import folders, rows
-from tests.arrow.cluster_runs import BY_NIGHT
 from tests.cluster import python_with, standalone
 from tests.conftest import QUICK
 from tests.releases import since_spark
@@ -27,14 +26,20 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.nightly, since_sp
 _PYSPARK = ("pyspark", "py4j")
 
 
-class Runs:
-    """What came of the runs of `cluster_runs.py`: what was told, and the folder that the tables are in."""
+class Runs(NamedTuple):
+    """What came of the runs of `cluster_runs.py`.
 
-    def __init__(self, folder: Path, stored: set[str], put: set[str]):
-        self.folder = folder
-        # By night: the objects of the table on S3, and those that were ever written to its folders.
-        self.stored, self.put = stored, put
-        self.told: dict[str, Any] = json.loads((folder / "told.json").read_text())
+    Attributes:
+        folder: That the tables are in.
+        told: What was told of each.
+        stored: The objects of the table on S3.
+        put: Those that were ever written to its folders.
+    """
+
+    folder: Path
+    told: dict[str, Any]
+    stored: set[str]
+    put: set[str]
 
     def lost(self, table: str) -> str:
         """The file that was written by the attempt that met with a fault."""
@@ -42,17 +47,11 @@ class Runs:
 
 
 @pytest.fixture(scope="module")
-def runs(
-    tmp_path_factory: pytest.TempPathFactory,
-    shaped: Path,
-    spark: SparkSession,
-    by_night: bool,
-) -> Runs:
+def runs(tmp_path_factory: pytest.TempPathFactory, shaped: Path, spark: SparkSession) -> Runs:
     folder = tmp_path_factory.mktemp("cluster")
-    more = BY_NIGHT if by_night else ()
     shaped_table(folder / "planned", partitions=0, files=8, rows=50, commits=4)
-    for name in {"bare", "worker", *more} - {"stored"}:
-        folders.copy(shaped, folder / ("path/t" if name == "path" else name))
+    for name in ("bare", "worker", "executor", "path/t"):
+        folders.copy(shaped, folder / name)
     pythons = folder / "pythons"
     executors = python_with(folder / "python", *_PYSPARK, "pyarrow", "numpy")
     python_with(pythons / "bare", *_PYSPARK)
@@ -61,24 +60,18 @@ def runs(
     old = python_with(pythons / "old", *_PYSPARK, "numpy")
     (site,) = (old.parents[1] / "lib").glob("python*/site-packages")
     (site / "pyarrow.py").write_text("__version__ = '14.0.2'")
-    with standalone(spark, folder) as master, contextlib.ExitStack() as stack:
-        settings, put, stored = QUICK | {"spark.master": master}, set(), set()
-        if by_night:
-            server = stack.enter_context(s3_server())
-            server.upload(shaped, "stored")
-            server.requests.clear()
-            server.fault = lambda _, path: (403, "AccessDenied") if "/denied" in path else None
-            settings |= {f"spark.hadoop.{name}": value for name, value in server.s3a.items()}
-        _run(folder, settings, executors, *more)
-        if by_night:
-            put = {Path(request.path).name for request in server.requests if request.method == "PUT"}
-            stored = server.names("stored")
-        return Runs(folder, stored, put)
+    with standalone(spark, folder) as master, s3_server() as server:
+        server.upload(shaped, "stored")
+        server.requests.clear()
+        server.fault = lambda _, path: (403, "AccessDenied") if "/denied" in path else None
+        hadoop = {f"spark.hadoop.{name}": value for name, value in server.s3a.items()}
+        _run(folder, QUICK | {"spark.master": master} | hadoop, executors)
+        put = {Path(request.path).name for request in server.requests if request.method == "PUT"}
+        return Runs(folder, json.loads((folder / "told.json").read_text()), server.names("stored"), put)
 
 
-def _run(folder: Path, settings: dict[str, str], python: Path, *by_night: str) -> None:
+def _run(folder: Path, settings: dict[str, str], python: Path) -> None:
     command = [sys.executable, "-m", "tests.arrow.cluster_runs", str(folder), json.dumps(settings)]
-    command += by_night
     own = os.environ | {"PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"}
     process = subprocess.Popen(command, env=own, start_new_session=True)
     try:
@@ -90,20 +83,6 @@ def _run(folder: Path, settings: dict[str, str], python: Path, *by_night: str) -
         process.wait()
 
 
-def live_in(table: Path, version: int | None = None) -> set[str]:
-    return set(open_table(table).files(version).to_arrow()["path"].to_pylist())
-
-
-def assert_clean(table: Path) -> None:
-    """Nothing is in a table's folder but its log, and files that versions name."""
-    named = live_in(table, 4) | live_in(table)
-    there = {str(path.relative_to(table)) for path in folders.data_files(table)}
-    assert there == named
-    others = {path.name for path in table.rglob("*") if path.is_file() and "_delta_log" not in path.parts}
-    assert {name for name in others if not name.endswith((".parquet", ".crc"))} == set()
-    assert not list(table.glob("compaction-kit-*"))
-
-
 @pytest.mark.works("cluster", "read", "arrow", "proof", when="worker")
 @pytest.mark.works("cluster", "optimize", "proof", when="optimized")
 @pytest.mark.parametrize("name", ["planned", "worker", "executor", "optimized"])
@@ -111,9 +90,14 @@ def test_content_stays_and_nothing_else_does(runs: Runs, name: str) -> None:
     told, table = runs.told[name], runs.folder / ("bare" if name == "optimized" else name)
     assert (told["versions"], told["as_planned"], told["verified"]) == ([5], True, True)
     assert told["strategy"] == ("optimize" if name == "optimized" else "arrow")
-    assert told["num_files_added"] == told["num_bins"] == len(live_in(table))
+    assert told["num_files_added"] == told["num_bins"] == len(folders.live(table))
     assert rows.on_disk(table, 5) == rows.on_disk(table, 4)
-    assert_clean(table)
+    # Nothing is in the table's folder but its log, and files that versions name.
+    there = {str(path.relative_to(table)) for path in folders.data_files(table)}
+    assert there == folders.live(table, 4) | folders.live(table)
+    others = {path.name for path in table.rglob("*") if path.is_file() and "_delta_log" not in path.parts}
+    assert {name for name in others if not name.endswith((".parquet", ".crc"))} == set()
+    assert not list(table.glob("compaction-kit-*"))
 
 
 @pytest.mark.works("cluster", "rewrite", "restore", "manifests", "vacuum", "survey", "workbench")
@@ -132,7 +116,7 @@ def test_the_rest_of_an_analysts_path(runs: Runs) -> None:
 
 def test_a_large_bin_is_divided_and_progress_is_told(runs: Runs) -> None:
     told = runs.told["planned"]
-    assert set(told["steps"]) >= {"rewrite", "join", "commit", "proof"}
+    assert {span["step"] for span in told["timeline"]} >= {"rewrite", "join", "commit", "proof"}
     assert told["fractions"] == sorted(told["fractions"])
     assert told["fractions"][-1] == 1
 
@@ -146,12 +130,8 @@ def test_an_attempt_that_lost_had_written(runs: Runs, table: str) -> None:
 
 def test_an_attempt_that_lost_leaves_nothing_on_a_store(runs: Runs, shaped: Path) -> None:
     told, lost = runs.told["stored"], runs.lost("stored")
-    assert (told["strategy"], told["versions"], told["as_planned"], told["verified"]) == (
-        "arrow",
-        [5],
-        True,
-        True,
-    )
+    done = [told[name] for name in ("strategy", "versions", "as_planned", "verified")]
+    assert done == ["arrow", [5], True, True]
     assert lost in runs.put
     before = {str(path.relative_to(shaped)) for path in folders.data_files(shaped)}
     outputs = {name for name in runs.stored - before if not name.startswith("_delta_log/")}

@@ -99,9 +99,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize("side", ["gone", "new"])
-def test_other_bytes_are_left_to_another_reader(
-    tmp_path: Path, change: Callable[[Path], object], side: str
-) -> None:
+def test_other_bytes_are_left_to_others(tmp_path: Path, change: Callable[[Path], object], side: str) -> None:
     both = written(tmp_path / "both", pa.concat_tables([table(0), table(2_000)]))
     copy = joined(tmp_path / "copy", both)
     assert left([both], [copy]) == (4_000, 0, 0)

@@ -2,7 +2,6 @@
 
 import importlib.util
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,11 @@ from compaction_kit.arrow.duckdb import compare_quickly
 from compaction_kit.execute import CompactionResult
 from compaction_kit.execute.failures import NotCompared
 from tests import folders, handmade
-from tests.conftest import CopyOf
+from tests.conftest import SetConf
 from tests.handmade import actions_of
 from tests.releases import since_delta
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 
 def compacted(folder: Path, strategy: str = "auto") -> CompactionResult:
@@ -36,7 +35,7 @@ def readers_of(result: CompactionResult) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     "strategy", ["optimize", pytest.param("rewrite", marks=pytest.mark.nightly), "arrow"]
 )
-def test_duckdb_proves_each_strategy(spark: SparkSession, changed: Path, strategy: str) -> None:
+def test_duckdb_proves_each_strategy(changed: Path, strategy: str) -> None:
     result = compacted(changed, strategy)
     assert (readers_of(result), result.proof_reason) == (("DuckDB",), "")
     assert result.facts()["content"] == ("identical: 1,050 rows, 2 hashes over every column, read by DuckDB")
@@ -44,9 +43,7 @@ def test_duckdb_proves_each_strategy(spark: SparkSession, changed: Path, strateg
     assert proof["label"] == "both sides, by DuckDB"
 
 
-def test_without_duckdb_spark_reads(
-    spark: SparkSession, changed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spark_reads_without_duckdb(changed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "duckdb" else find(name))
     result = compacted(changed)
@@ -66,9 +63,7 @@ def test_without_duckdb_spark_reads(
         ),
     ],
 )
-def test_columns_that_duckdb_would_read_otherwise_are_read_by_spark(
-    spark: SparkSession, tmp_path: Path, ddl: str, told: str
-) -> None:
+def test_what_duckdb_would_misread_is_left(spark: SparkSession, tmp_path: Path, ddl: str, told: str) -> None:
     table = tmp_path / "table"
     spark.sql(f"CREATE TABLE delta.`{table}` {ddl}")
     spark.sql(f"INSERT INTO delta.`{table}` (id) SELECT id FROM RANGE(0, 3, 1, 3)")
@@ -77,14 +72,7 @@ def test_columns_that_duckdb_would_read_otherwise_are_read_by_spark(
     assert told in result.proof_reason
 
 
-def test_files_with_deletion_vectors_are_read(spark: SparkSession, copy_of: CopyOf, lived: Path) -> None:
-    result = compacted(copy_of(lived), "optimize")
-    assert (readers_of(result), result.proof_reason) == (("DuckDB",), "")
-
-
-def test_dates_of_the_old_calendar_are_read_by_spark(
-    spark: SparkSession, tmp_path: Path, confs: Callable[[str, str], None]
-) -> None:
+def test_old_dates_are_read_by_spark(spark: SparkSession, tmp_path: Path, confs: SetConf) -> None:
     confs("spark.sql.parquet.datetimeRebaseModeInWrite", "LEGACY")
     table = tmp_path / "table"
     days = spark.range(0, 2, 1, 2).selectExpr("DATE_ADD(DATE'1500-01-01', INT(id)) day")
@@ -94,10 +82,8 @@ def test_dates_of_the_old_calendar_are_read_by_spark(
     assert "has dates of the old calendar, by org.apache.spark.legacyDateTime" in result.proof_reason
 
 
-def test_a_difference_that_duckdb_alone_sees_is_none(
-    spark: SparkSession, changed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Spark has the last word."""
+def test_spark_has_the_last_word(spark: SparkSession, changed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What DuckDB alone takes for a difference is none."""
     open_table(changed).plan_compaction().run(strategy="arrow")
     adds, removes = ([{"add": a} for a in actions_of(changed, 5, kind)] for kind in ("add", "remove"))
     snapshot = open_table(changed).log.snapshot()
@@ -147,7 +133,7 @@ def test_files_that_can_not_be_read_are_left_to_spark(spark: SparkSession, chang
         compare_quickly(spark, snapshot, [gone], [gone])
 
 
-def test_executors_without_duckdb_say_so(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_executors_without_duckdb_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     from compaction_kit.arrow.worker import Content, read_content
 
     monkeypatch.setitem(sys.modules, "duckdb", None)
@@ -155,10 +141,11 @@ def test_executors_without_duckdb_say_so(spark: SparkSession, monkeypatch: pytes
     assert Content(*found).failure.startswith("executors can't import duckdb")
 
 
-def test_odd_names_and_older_columns_are_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_odd_names_and_older_columns_are_read(tmp_path: Path) -> None:
     """Names with quotes, a struct that got a field, a column that older files lack."""
     odd, inner = 'it\'s"odd"', "a'b\""
-    kinds = {odd: "long", "filename": "string", "s": handmade_struct(inner, "later"), "new": "double"}
+    struct = handmade.struct_of(dict.fromkeys((inner, "later"), "long"))
+    kinds = {odd: "long", "filename": "string", "s": struct, "new": "double"}
     old = pa.table({odd: [1, 2], "filename": ["a", None], "s": [{inner: 1}, None]})
     new = pa.table({odd: [3], "filename": ["b"], "s": [{inner: 2, "later": 3}], "new": [-0.0]})
     adds = [handmade.write_data(tmp_path, f"{n}.parquet", rows) for n, rows in enumerate((old, new))]
@@ -167,8 +154,3 @@ def test_odd_names_and_older_columns_are_read(spark: SparkSession, tmp_path: Pat
     result = compacted(tmp_path)
     assert readers_of(result) == ("DuckDB",), result.proof_reason
     assert before.keys() < folders.listing(tmp_path).keys()
-
-
-def handmade_struct(*names: str) -> Any:
-    fields = [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in names]
-    return {"type": "struct", "fields": fields}

@@ -1,6 +1,6 @@
 """Runs on a store: what they write, and what they leave there."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,15 @@ from compaction_kit.arrow import job
 from compaction_kit.arrow.worker import rewrite_bins
 from compaction_kit.errors import CompactionKitError
 from tests import rows
+from tests.conftest import SetConf
+from tests.folders import live
 from tests.stores import SECRET_KEY, Server
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def reached(s3: Server, confs: Callable[[str, str], None]) -> Server:
+def reached(s3: Server, confs: SetConf) -> Server:
     """The server, with a session that reaches it."""
     for key, value in s3.s3a.items():
         confs(key, value)
@@ -38,13 +40,7 @@ def data_of(s3: Server, table: str) -> set[str]:
     return {name for name in s3.names(table.rpartition("/")[2]) if not name.startswith("_delta_log/")}
 
 
-def live_in(table: str) -> set[str]:
-    return set(open_table(table).files().to_arrow()["path"].to_pylist())
-
-
-def test_bins_are_rewritten_where_they_are(
-    spark: SparkSession, reached: Server, table: str, shaped: Path
-) -> None:
+def test_bins_are_rewritten_in_place(spark: SparkSession, reached: Server, table: str, shaped: Path) -> None:
     before = data_of(reached, table)
     plan = open_table(table, spark).plan_compaction()
     result = plan.run(strategy="arrow")
@@ -54,8 +50,8 @@ def test_bins_are_rewritten_where_they_are(
     assert result.fingerprint.readers == ("DuckDB",)
     assert rows.by_spark(spark, table) == rows.on_disk(shaped, 4)
     # Partitions' files stay in their folders, and nothing else was left.
-    assert data_of(reached, table) == before | live_in(table)
-    assert len({name.rpartition("/")[0] for name in live_in(table)}) == 3
+    assert data_of(reached, table) == before | live(table)
+    assert len({name.rpartition("/")[0] for name in live(table)}) == 3
 
 
 def test_outputs_of_tries_that_lost_are_swept_after_a_success(
@@ -70,11 +66,11 @@ def test_outputs_of_tries_that_lost_are_swept_after_a_success(
     assert open_table(table, spark).plan_compaction().run(strategy="arrow").as_planned
     written = {one.path for one in reached.requests if one.method == "PUT" and "/part-" in one.path}
     assert len(written) == 6
-    assert data_of(reached, table) == before | live_in(table)
+    assert data_of(reached, table) == before | live(table)
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT"])
-def test_without_permission_nothing_changes(
+def test_a_store_without_permission_is_as_it_was(
     spark: SparkSession, reached: Server, table: str, method: str
 ) -> None:
     before = reached.names(table.rpartition("/")[2])

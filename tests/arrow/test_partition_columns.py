@@ -1,7 +1,7 @@
 """Partition columns in data files, beside those that OPTIMIZE writes; by default, see test_strategy.py."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from compaction_kit.storage import open_store
 from tests import folders
 from tests.handmade import actions_of
 from tests.releases import since_delta
+from tests.rows import texts
 
 pytestmark = pytest.mark.spark
 
@@ -58,9 +59,9 @@ def settings(spark: SparkSession) -> Iterator[None]:
         yield
 
 
-def table_in(spark: SparkSession, folder: Path, mapping: str, columns: Sequence[str] = ORDER) -> Path:
+def table_in(spark: SparkSession, folder: Path, mapping: str) -> Path:
     """A table of twice four partitions in two files each, one of four null; four have the columns in them."""
-    partitions = [f"IF(k = 4, NULL, {COLUMNS[name]}) {name}" for name in COLUMNS if name in columns]
+    partitions = [f"IF(k = 4, NULL, {COLUMNS[name]}) {name}" for name in COLUMNS]
     options = {"delta.columnMapping.mode": mapping, WRITTEN: "true"}
     for start, is_in_files in ((0, "true"), (80, "false")):
         if start:
@@ -68,7 +69,7 @@ def table_in(spark: SparkSession, folder: Path, mapping: str, columns: Sequence[
         # Two tasks that hold each partition once.
         rows = spark.range(start, start + 80, 1, 2).selectExpr("id", "id % 4 + 1 k", "CONCAT('v', id) v")
         rows = rows.selectExpr(*partitions, f"{is_in_files} {IS_IN_FILES}", "id", "v")
-        writer = rows.write.format("delta").mode("append").partitionBy(*columns)
+        writer = rows.write.format("delta").mode("append").partitionBy(*ORDER)
         writer.options(**options if not start else {}).save(str(folder))
     return folder
 
@@ -124,12 +125,15 @@ def rows_in(path: Path) -> list[str]:
         pytest.param("id", marks=pytest.mark.nightly),
     ],
 )
-def test_they_are_written_as_optimize_writes_them(spark: SparkSession, tmp_path: Path, mapping: str) -> None:
+def test_they_are_written_or_not_as_optimize_does(spark: SparkSession, tmp_path: Path, mapping: str) -> None:
     theirs = table_in(spark, tmp_path / "theirs", mapping)
     inputs = open_table(theirs).files().to_arrow().to_pylist()
     widths = {(file[f"partition.{IS_IN_FILES}"], len(layout(file_of(theirs, file)))) for file in inputs}
     assert widths == {("true", len(ORDER) + 2), ("false", 2)}
-    before = rows_of(spark, theirs)
+    before, without = texts(spark, theirs), folders.copy(theirs, tmp_path / "without")
+    # As it was left: with the property that says so.
+    assert {len(layout(file_of(without, add))) for add in compacted(without, "arrow").values()} == {2}
+    assert texts(spark, without) == before
     set_properties(spark, theirs, {WRITTEN: "true"})
     ours = folders.copy(theirs, tmp_path / "ours")
     expected, found = compacted(theirs, "optimize"), compacted(ours, "arrow")
@@ -141,34 +145,8 @@ def test_they_are_written_as_optimize_writes_them(spark: SparkSession, tmp_path:
         assert rows_in(our_file) == rows_in(their_file)
         assert columns_of(add["stats"]) == columns_of(expected[partition]["stats"])
         assert len(columns_of(add["stats"])) == 2
-    assert rows_of(spark, ours) == before
+    assert texts(spark, ours) == before
 
 
 def columns_of(stats: str) -> list[str]:
     return sorted(json.loads(stats)["nullCount"])
-
-
-def rows_of(spark: SparkSession, table: Path) -> list[str]:
-    return [str(row) for row in spark.read.format("delta").load(str(table)).orderBy("id").collect()]
-
-
-# The Rust reader can't parse negative decimals.
-READ_BY_ALL = [name for name in ORDER if not name.startswith("d") or name == "day"]
-
-
-@pytest.fixture(scope="module")
-def plain(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A table that every reader reads, without column mapping; copy it to change it."""
-    return table_in(spark, tmp_path_factory.mktemp("plain") / "table", "none", READ_BY_ALL)
-
-
-@HAS_PROPERTY
-def test_they_are_left_out_where_the_property_says_so(
-    spark: SparkSession, plain: Path, tmp_path: Path
-) -> None:
-    # As it was left: with the property that says so.
-    table = folders.copy(plain, tmp_path / "table")
-    before = rows_of(spark, table)
-    for add in compacted(table, "arrow").values():
-        assert [one[0] for one in layout(file_of(table, add))] == ["id", "v"]
-    assert rows_of(spark, table) == before

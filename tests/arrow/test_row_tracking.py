@@ -14,7 +14,7 @@ from tests.conftest import CopyOf
 from tests.execute.meanwhile import changed_metadata, once_rewriting
 from tests.handmade import actions_of, commit_path, write_commit
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +77,7 @@ def test_rows_keep_their_ids_and_versions(spark: SparkSession, copy_of: CopyOf, 
     assert ids_of(spark, table) == more
 
 
-def test_row_tracking_that_comes_meanwhile_is_a_conflict(
-    spark: SparkSession, copy_of: CopyOf, tracked: Path
-) -> None:
+def test_row_tracking_switched_on_is_a_conflict(copy_of: CopyOf, tracked: Path) -> None:
     table = copy_of(tracked)
     plan = open_table(table).plan_compaction()
     names = actions_of(table, 0, "metaData")[0]["configuration"]

@@ -117,50 +117,37 @@ def test_without_a_sound_word_of_every_file_rows_alone_are_counted(other: str | 
     assert json.loads(merge_stats([whole, other], LEAVES).of(4, {})) == {"numRecords": 4}
 
 
-@pytest.mark.parametrize("kind", ["double", "float"])
-def test_nan_is_the_greatest_as_spark_has_it(kind: str) -> None:
-    leaves = [(("c",), kind)]
-    texts = [
-        json.dumps({"numRecords": 1, "minValues": {"c": v}, "maxValues": {"c": v}, "nullCount": {"c": 0}})
-        for v in ("NaN", 1.5, "Infinity", "-Infinity")
-    ]
-    merged = json.loads(merge_stats(texts, leaves).of(4, {}))
-    assert (merged["minValues"], merged["maxValues"]) == ({"c": "-Infinity"}, {"c": "NaN"})
+EARLY, LATE = "2024-01-01T01:30:00.000+02:00", "2024-01-01T00:00:00.000Z"
 
 
 @pytest.mark.parametrize(
-    ("kind", "low", "high"),
+    ("kind", "values", "bounds"),
     [
-        ("double", "nan", 1.5),
-        ("date", "+10000-01-01", "2024-01-01"),
-        ("timestamp", "soon", "2024-01-01T00:00:00.000Z"),
-        ("timestamp", "2024-01-01T00:00:00.000", "2024-01-01T00:00:00.000Z"),
-        ("long", 1.5, 2),
-        ("boolean", True, False),
-        ("binary", "a", "b"),
+        # NaN is the greatest, as Spark has it.
+        ("double", ["NaN", 1.5, "Infinity", "-Infinity"], ("-Infinity", "NaN")),
+        ("float", ["NaN", 1.5, "Infinity", "-Infinity"], ("-Infinity", "NaN")),
+        # They compare as moments, and are told as they were written.
+        ("timestamp", [LATE, EARLY], (EARLY, LATE)),
+        # What doesn't surely compare has no bounds.
+        ("double", ["nan", 1.5], None),
+        ("date", ["+10000-01-01", "2024-01-01"], None),
+        ("timestamp", ["soon", LATE], None),
+        ("timestamp", ["2024-01-01T00:00:00.000", LATE], None),
+        ("long", [1.5, 2], None),
+        ("boolean", [True, False], None),
+        ("binary", ["a", "b"], None),
     ],
+    ids=str,
 )
-def test_values_that_do_not_surely_compare_have_no_bounds(kind: str, low: Any, high: Any) -> None:
-    leaves = [(("c",), kind)]
+def test_comparable_values_have_bounds(kind: str, values: list[Any], bounds: tuple[Any, Any] | None) -> None:
     texts = [
         json.dumps({"numRecords": 1, "minValues": {"c": v}, "maxValues": {"c": v}, "nullCount": {"c": 0}})
-        for v in (low, high)
+        for v in values
     ]
-    assert json.loads(merge_stats(texts, leaves).of(2, {})) == {
-        "numRecords": 2,
-        "nullCount": {"c": 0},
-    }
-
-
-def test_times_compare_as_moments_and_are_told_as_they_were_written() -> None:
-    leaves = [(("t",), "timestamp")]
-    early, late = "2024-01-01T01:30:00.000+02:00", "2024-01-01T00:00:00.000Z"
-    texts = [
-        json.dumps({"numRecords": 1, "minValues": {"t": v}, "maxValues": {"t": v}, "nullCount": {"t": 0}})
-        for v in (late, early)
-    ]
-    merged = json.loads(merge_stats(texts, leaves).of(2, {}))
-    assert (merged["minValues"], merged["maxValues"]) == ({"t": early}, {"t": late})
+    expected: Row = {"numRecords": len(values), "nullCount": {"c": 0}}
+    if bounds:
+        expected |= {"minValues": {"c": bounds[0]}, "maxValues": {"c": bounds[1]}}
+    assert json.loads(merge_stats(texts, [(("c",), kind)]).of(len(values), {})) == expected
 
 
 def test_columns_go_by_their_physical_names_without_those_of_partitions() -> None:

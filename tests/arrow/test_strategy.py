@@ -1,8 +1,6 @@
 """Plans run by the strategy "arrow", beside what Delta itself makes of them."""
 
-import json
 import threading
-from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -18,49 +16,34 @@ from compaction_kit import open_table
 from compaction_kit.arrow import strategy
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.datasets import shaped_table
-from compaction_kit.errors import (
-    ConflictError,
-    RunCancelled,
-    RunFailedError,
-    StalePlanError,
-    UnsupportedTableError,
-)
+from compaction_kit.errors import ConflictError, RunCancelled, StalePlanError, UnsupportedTableError
 from compaction_kit.execute import CompactionResult, Progress
 from compaction_kit.execute.delta import OptimizeTransaction
 from tests import folders, handmade
 from tests.execute.meanwhile import changed_metadata, once_rewriting
+from tests.execute.test_optimize import assert_done_as_planned
 from tests.folders import data_files
 from tests.handmade import actions_of
 from tests.releases import DELTA, GROUPS_BY_TYPE, since_delta
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 
-def assert_done_as_planned(table: Path, plan: CompactionPlan, result: CompactionResult) -> None:
-    version = plan.version + 1
-    assert (result.strategy, result.versions, result.verified) == ("arrow", (version,), True)
-    assert result.as_planned
-    adds, removes = actions_of(table, version, "add"), actions_of(table, version, "remove")
-    assert Counter(action["path"] for action in removes) == Counter(plan.files["path"].to_pylist())
-    assert len(adds) == plan.num_files_added
-    assert not any(action["dataChange"] for action in adds + removes)
-    assert sorted(json.loads(add["stats"])["numRecords"] for add in adds) == sorted(
-        plan.bins["num_records"].to_pylist()
-    )
+def assert_done_by_arrow(table: Path, plan: CompactionPlan, result: CompactionResult) -> None:
+    assert (result.strategy, result.verified) == ("arrow", True)
+    assert_done_as_planned(table, plan, result)
 
 
-def test_a_plan_in_another_order_within_a_budget_is_run(spark: SparkSession, changed: Path) -> None:
+def test_a_plan_in_another_order_within_a_budget_is_run(changed: Path) -> None:
     table = open_table(changed)
     plan = table.plan_compaction(max_file_size="10 KiB", order="id", budget="30 KiB")
     assert 0 < plan.num_bins < plan.unbounded.num_bins
-    assert_done_as_planned(changed, plan, plan.run(strategy="arrow"))
+    assert_done_by_arrow(changed, plan, plan.run(strategy="arrow"))
     with pytest.raises(StalePlanError, match="made at version 4 and the table is at 5: make a new plan"):
         plan.run(strategy="arrow")
 
 
-def test_a_table_without_partitions_is_run_in_a_thread_that_never_saw_the_session(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_table_without_partitions_is_run_in_another_thread(spark: SparkSession, tmp_path: Path) -> None:
     """As the workbench runs it; files of a commit that Delta checkpoints after."""
     folder = Path(shaped_table(tmp_path / "table", partitions=0, files=10, rows=20, commits=10))
     plan = open_table(folder, spark).plan_compaction()
@@ -68,12 +51,12 @@ def test_a_table_without_partitions_is_run_in_a_thread_that_never_saw_the_sessio
     thread = threading.Thread(target=lambda: found.append(plan.run(strategy="arrow")))
     thread.start()
     thread.join()
-    assert_done_as_planned(folder, plan, *found)
+    assert_done_by_arrow(folder, plan, *found)
     (add,) = actions_of(folder, plan.version + 1, "add")
     assert (add["partitionValues"], "/" in add["path"]) == ({}, False)
 
 
-def test_the_history_reads_as_optimizes_does_and_files_have_the_same_columns(
+def test_history_and_columns_are_those_of_optimize(
     spark: SparkSession, changed: Path, tmp_path: Path
 ) -> None:
     other = folders.copy(changed, tmp_path / "other")
@@ -114,9 +97,7 @@ DELETION_VECTOR_METRICS = {"numDeletionVectorRowsRemoved", "numDeletionVectorByt
 
 
 @pytest.mark.works("local disk", "arrow")
-def test_typed_odd_and_null_partitions_are_written_where_they_belong(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_typed_odd_and_null_partitions_are_kept_apart(tmp_path: Path) -> None:
     types = {"n": "integer", "s": "string"}
     values = [("1", "a b"), ("01", "a b"), (None, "100%"), (None, "100%"), ("2", ""), ("2", "")]
     adds = [
@@ -137,51 +118,12 @@ def test_typed_odd_and_null_partitions_are_written_where_they_belong(
     plan = open_table(tmp_path).plan_compaction()
     assert plan.num_bins == len(expected)
     result = plan.run(strategy="arrow")
-    assert_done_as_planned(tmp_path, plan, result)
+    assert_done_by_arrow(tmp_path, plan, result)
     found = [add["partitionValues"] for add in actions_of(tmp_path, 1, "add")]
     assert sorted(map(str, found)) == sorted(map(str, expected))
 
 
-def test_a_file_that_is_gone_fails_in_one_sentence_and_leaves_nothing(
-    spark: SparkSession, changed: Path
-) -> None:
-    table = open_table(changed)
-    plan = table.plan_compaction()
-    (changed / plan.files["path"].to_pylist()[0]).unlink()
-    before = data_files(changed)
-    with pytest.raises(RunFailedError, match=r"the table is as it was: .*\.parquet") as caught:
-        plan.run(strategy="arrow", verify=False)
-    assert "\n" not in str(caught.value)
-    assert table.version == 4
-    assert data_files(changed) == before
-
-
-def test_damage_that_hadoop_sees_is_not_committed_and_outputs_have_checksums(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    folder = tmp_path / "table"
-    spark.range(0, 20, 1, 2).write.format("delta").save(str(folder))
-    path = folder / str(open_table(folder).files().to_arrow()["path"][0])
-    sound = path.read_bytes()
-    # Where no reader of Parquet looks.
-    path.write_bytes(sound.replace(b"parquet-mr", b"parquet-mt"))
-    with pytest.raises(
-        RunFailedError, match=rf"the table is as it was: .*{path.name} differs from its checksums"
-    ):
-        open_table(folder).plan_compaction().run(strategy="arrow", verify=False)
-    path.write_bytes(sound)
-    open_table(folder).plan_compaction().run(strategy="arrow")
-    output = folder / str(open_table(folder).files().to_arrow()["path"][0])
-    assert output.with_name(f".{output.name}.crc").exists()
-    assert spark.read.parquet(str(output)).count() == 20
-    output.write_bytes(output.read_bytes().replace(b"parquet-cpp", b"parquet-cpq"))
-    with pytest.raises(Exception, match="Checksum"):
-        spark.read.parquet(str(output)).collect()
-
-
-def test_spark_checks_outputs_by_their_checksums_wherever_it_reads(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_spark_checks_outputs_wherever_it_reads(spark: SparkSession, tmp_path: Path) -> None:
     """They are of more bytes each than Hadoop's own."""
     folder = tmp_path / "table"
     made = spark.range(0, 80_000, 1, 2).withColumn("b", sf.hash("id").cast("long"))
@@ -274,9 +216,7 @@ def test_a_column_that_comes_meanwhile_is_null(spark: SparkSession, changed: Pat
     ],
     ids=["feature", "partition columns"],
 )
-def test_a_property_that_comes_meanwhile_may_be_a_conflict(
-    spark: SparkSession, changed: Path, change: str, reason: str
-) -> None:
+def test_a_property_set_meanwhile_may_conflict(changed: Path, change: str, reason: str) -> None:
     plan = open_table(changed).plan_compaction()
     before = data_files(changed)
     is_feature = change == "delta.enableTypeWidening"
@@ -290,9 +230,7 @@ def test_a_property_that_comes_meanwhile_may_be_a_conflict(
     assert data_files(changed) == before
 
 
-def test_batches_are_committed_one_by_one_and_a_new_plan_does_the_rest(
-    spark: SparkSession, changed: Path
-) -> None:
+def test_batches_are_commits_and_a_new_plan_does_the_rest(changed: Path) -> None:
     table = open_table(changed)
     plan_small = partial(table.plan_compaction, batch_size=1, min_file_size="8 KiB", max_file_size="16 KiB")
     plan = plan_small()
@@ -316,7 +254,7 @@ def test_batches_are_committed_one_by_one_and_a_new_plan_does_the_rest(
     assert all(dict(metrics)["numAddedFiles"] == "1" for metrics in result.batches["metrics"].to_pylist())
 
 
-def test_z_order_is_refused(spark: SparkSession, changed: Path) -> None:
+def test_z_order_is_refused(changed: Path) -> None:
     plan = open_table(changed).plan_compaction(zorder_by="id")
     with pytest.raises(UnsupportedTableError, match="Z-ordering needs Spark"):
         plan.run(strategy="arrow", verify=False)

@@ -27,7 +27,7 @@ from tests.conftest import CopyOf
 from tests.execute.meanwhile import once_rewriting
 from tests.handmade import Action, actions_of
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 COLUMNS: dict[str, Any] = {
     "id": "long",
@@ -35,14 +35,9 @@ COLUMNS: dict[str, Any] = {
     "f": "float",
     "t": "timestamp",
     "n": "decimal(20,3)",
-    "st": {
-        "type": "struct",
-        "fields": [
-            {"name": "day", "type": "date", "nullable": True, "metadata": {}},
-            {"name": "l", "type": {"type": "array", "elementType": "double", "containsNull": True}}
-            | {"nullable": True, "metadata": {}},
-        ],
-    },
+    "st": handmade.struct_of(
+        {"day": "date", "l": {"type": "array", "elementType": "double", "containsNull": True}}
+    ),
     "p": "string",
 }
 KINDS = ["inline", "inline", "stored", "stored", "prefix", "absolute"]
@@ -166,9 +161,7 @@ def removed(table: Path, version: int) -> list[Any]:
 @pytest.mark.parametrize(
     "seed", [1, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(2, 12))]
 )
-def test_a_random_table_becomes_what_optimize_makes_of_it(
-    spark: SparkSession, tmp_path: Path, seed: int
-) -> None:
+def test_a_random_table_becomes_what_optimize_makes(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     table = tmp_path / "table"
     live = marked_table(table, seed)
     other = folders.copy(table, tmp_path / "other")
@@ -206,7 +199,7 @@ def marked(tmp_path: Path) -> Path:
     return handmade.write_log(folder, [handmade.protocol(features=["deletionVectors"]), *adds])
 
 
-def test_a_damaged_vector_changes_nothing(spark: SparkSession, marked: Path) -> None:
+def test_a_damaged_vector_changes_nothing(marked: Path) -> None:
     (file,) = marked.glob("deletion_vector_*.bin")
     data = file.read_bytes()
     file.write_bytes(data[:30] + bytes([data[30] ^ 1]) + data[31:])
@@ -216,9 +209,7 @@ def test_a_damaged_vector_changes_nothing(spark: SparkSession, marked: Path) -> 
     assert folders.listing(marked).keys() == before.keys()
 
 
-def test_bins_with_vectors_of_an_unknown_format_go_to_optimize(
-    spark: SparkSession, copy_of: CopyOf, lived: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_odd_vectors_go_to_optimize(copy_of: CopyOf, lived: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(vectors: Mapping[str, Vector], *_: object) -> dict[str, bytes]:
         if vectors:
             raise Refused("a file has a deletion vector of an unknown format")

@@ -1,7 +1,7 @@
 """What is said of an exercise's answer; that each solution is right is shown by its notebook."""
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from compaction_kit.sinklog import Policy
 from compaction_kit.table import Table
 from compaction_kit.text import KIB
 from tests import folders
+from tests.conftest import SetConf
 from tests.sinklog.streams import LINE, make_log
 
 POLICY = Policy(default_interval=3, min_batches_to_retain=2)
@@ -341,9 +342,7 @@ def test_08_says_which_batch_and_whose_rows(tmp_path: Path, spark: SparkSession)
     assert "other files than those of the output" in said("08.3", (3, 2), whole, paths[:2])
 
 
-def test_09_wants_the_delete_the_batches_and_the_codes(
-    tmp_path: Path, spark: SparkSession, confs: Callable[[str, str], None]
-) -> None:
+def test_09_wants_deletes_batches_and_codes(tmp_path: Path, spark: SparkSession, confs: SetConf) -> None:
     table = open_table(shaped_table(tmp_path / "table", partitions=2, files=4, rows=500, commits=1))
     assert "has no symlink manifest" in said("09.1", (0, 0), table)
     interop.generate_manifest(table)
@@ -380,9 +379,7 @@ def test_09_wants_the_delete_the_batches_and_the_codes(
     means("09.3", types, tables["codes"])
 
 
-def test_10_1_wants_a_cube_left_alone(
-    tmp_path: Path, spark: SparkSession, confs: Callable[[str, str], None]
-) -> None:
+def test_10_1_wants_a_cube_left_alone(tmp_path: Path, spark: SparkSession, confs: SetConf) -> None:
     name = f"delta.`{tmp_path}/clustered`"
     rows = "SELECT id, id % 7 AS customer FROM range(0, 900, 1, 1)"
     spark.sql(f"CREATE TABLE {name} USING delta CLUSTER BY (customer) AS {rows}")

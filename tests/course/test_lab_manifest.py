@@ -1,7 +1,6 @@
 """Lesson 09's lab: what a reader of a manifest gets, as Delta, GENERATE and VACUUM leave it."""
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import deltalake
@@ -20,6 +19,8 @@ from compaction_kit.errors import RunCancelled
 from compaction_kit.execute import Progress
 from compaction_kit.sql import table_name
 from compaction_kit.table import Table
+from tests import folders
+from tests.conftest import SetConf
 from tests.interop import manifests
 
 
@@ -57,7 +58,7 @@ def run_batches(table: Table, plan: CompactionPlan, number: int) -> None:
     "generated", [2, *(pytest.param(number, marks=pytest.mark.nightly) for number in (0, 4))]
 )
 def test_a_reader_gets_the_rows_that_the_lab_says(
-    spark: SparkSession, tmp_path: Path, confs: Callable[[str, str], None], generated: int
+    spark: SparkSession, tmp_path: Path, confs: SetConf, generated: int
 ) -> None:
     table, plan = plan_of(tmp_path)
     if 0 < generated < 4:
@@ -79,12 +80,12 @@ def test_a_reader_gets_the_rows_that_the_lab_says(
         read = ids_in(there)
         assert reading.num_rows == read.total()
         if not check.num_gone:
-            live = ids_in([table.path / path for path in table.files().to_arrow()["path"].to_pylist()])
+            live = ids_in([table.path / path for path in folders.live(table.path)])
             assert (reading.twice, reading.missed) == ((read - live).total(), (live - read).total())
 
     compare()
     listed = interop.read_manifest(table)["path"].to_pylist()
-    for path in set(table.files().to_arrow()["path"].to_pylist()).difference(listed):
+    for path in folders.live(table.path).difference(listed):
         lines = (table.path / "_symlink_format_manifest" / path).parent / "manifest"
         lines.write_text(f"{lines.read_text()}file:{table.path}/{path}\n")
     compare(by_hand=True)

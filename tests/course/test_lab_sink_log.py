@@ -21,7 +21,7 @@ AT_ONCE = timedelta(0)
 
 @pytest.mark.spark
 @pytest.mark.parametrize(("interval", "retained"), [(3, 2), (4, 5), (2, 1)])
-def test_the_files_are_those_that_spark_leaves(
+def test_files_are_left_as_by_spark(
     spark: SparkSession, tmp_path: Path, interval: int, retained: int
 ) -> None:
     folder, policy = tmp_path / "output" / "_spark_metadata", Policy(interval, retained, AT_ONCE)

@@ -96,11 +96,7 @@ def test_a_story_ends_as_delta_rules_and_no_row_is_lost(stories: Stories, name: 
     assert len(story.ids_before) == 40
     ids = deltalake.DeltaTable(story.table).to_pyarrow_table(columns=["id"])["id"]
     assert sorted(ids.to_pylist()) == list(story.ids_after)
-
-
-@each_story
-def test_the_commits_of_a_story_are_those_of_the_log(stories: Stories, name: str) -> None:
-    story = stories[name]
+    # The commits are those of the log.
     commits = [row for row in story.attempts.to_pylist() if row["outcome"] == "committed"]
     files = sorted((story.table / "_delta_log").glob("*.json"))[1:]
     assert [row["version"] for row in commits] == [int(file.stem) for file in files]
@@ -123,15 +119,11 @@ def test_the_commits_of_a_story_are_those_of_the_log(stories: Stories, name: str
         pytest.param("rewrite with append", 2 + 1, marks=pytest.mark.nightly),
     ],
 )
-def test_a_compaction_that_won_left_one_file_a_partition_and_the_appended_one(
-    stories: Stories, name: str, num_files: int
-) -> None:
+def test_a_compaction_that_won_left_one_file_a_partition(stories: Stories, name: str, num_files: int) -> None:
     assert open_table(stories[name].table).files().num_files == num_files
 
 
-def test_optimize_commits_again_after_a_metadata_change_and_gives_up_if_its_files_are_gone(
-    stories: Stories,
-) -> None:
+def test_optimize_commits_again_or_gives_up_if_its_files_are_gone(stories: Stories) -> None:
     tries = stories["compaction with ADD COLUMN"].attempts
     assert tries["read_version"].to_pylist() == [0, 0, 1]
     assert tries["version"].to_pylist() == [1, 1, 2]
@@ -169,9 +161,7 @@ def test_a_story_has_deltas_own_words_in_values_that_json_has(stories: Stories, 
         assert words in story.summary()
 
 
-def test_a_story_played_again_is_the_same_and_in_a_folder_of_its_own(
-    spark: SparkSession, stories: Stories
-) -> None:
+def test_a_story_played_again_is_the_same_in_another_folder(spark: SparkSession, stories: Stories) -> None:
     story = stories["append with ADD COLUMN"]
     again = races.play(story.table.parent, story.scenario.name, spark)
     assert again.table != story.table

@@ -1,13 +1,9 @@
-"""Streams that read a table while a strategy compacts it; and the table's own settings, auto compaction and
-optimized writes.
-"""
+"""Streams that read a table while a strategy compacts it; lesson 07 has what Delta itself does for them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -15,7 +11,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from compaction_kit import open_table
 from compaction_kit.execute.jobs import session_confs
-from tests import handmade
 from tests.conftest import QUICK_STREAMS
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("quick")]
@@ -62,9 +57,7 @@ def read_rest(spark: SparkSession, root: Path) -> list[int]:
     "strategy",
     ["arrow", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("optimize", "rewrite"))],
 )
-def test_a_stream_delivers_each_row_once_if_its_source_is_compacted(
-    spark: SparkSession, tmp_path: Path, strategy: str
-) -> None:
+def test_a_stream_delivers_compacted_rows_once(spark: SparkSession, tmp_path: Path, strategy: str) -> None:
     """The compaction takes files that were delivered, files of a version read in part, and an unread file."""
     query = read_half(spark, tmp_path)
     open_table(tmp_path / "source", spark).plan_compaction().run(strategy=strategy, verify=False)
@@ -83,55 +76,3 @@ def test_an_ordinary_overwrite_ends_the_stream(spark: SparkSession, tmp_path: Pa
     spark.read.format("delta").load(source).write.format("delta").mode("overwrite").save(source)
     with pytest.raises(StreamingQueryException, match="DELTA_SOURCE_TABLE_IGNORE_CHANGES"):
         read_rest(spark, tmp_path)
-
-
-COLUMNS = {"id": "long", "p": "long"}
-
-
-@pytest.fixture(scope="module")
-def feed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """4 files with rows of both values of p."""
-    folder = tmp_path_factory.mktemp("feed") / "table"
-    rows = [pa.table({"id": range(first, first + 10), "p": 5 * [0, 1]}) for first in range(0, 40, 10)]
-    adds = [handmade.write_data(folder, f"{number}.parquet", some) for number, some in enumerate(rows)]
-    return handmade.write_log(folder, [handmade.metadata(COLUMNS), *adds])
-
-
-@pytest.mark.parametrize(
-    ("properties", "num_files", "operations"),
-    [
-        # Lesson 7 counts what a stream leaves without them.
-        pytest.param([], 8, ["STREAMING UPDATE"] * 2, marks=pytest.mark.nightly),
-        (["optimizeWrite"], 4, ["STREAMING UPDATE"] * 2),
-        (["autoCompact"], 2, ["STREAMING UPDATE", "OPTIMIZE"] * 2),
-    ],
-    ids=["neither", "optimized writes", "auto compaction"],
-)
-@pytest.mark.nightly
-def test_the_tables_own_cures_work_on_a_stream(
-    spark: SparkSession,
-    feed: Path,
-    tmp_path: Path,
-    confs: Callable[[str, str], None],
-    properties: list[str],
-    num_files: int,
-    operations: list[str],
-) -> None:
-    """Two batches by two tasks each, which write both partitions; by the log.
-
-    Auto compaction takes a partition that it doesn't know yet whatever the number of its files, and after
-    that one that has minNumFiles: here those of the second batch, and the one that the first left.
-    """
-    confs("spark.databricks.delta.autoCompact.minNumFiles", "3")
-    settings = {f"delta.autoOptimize.{name}": "true" for name in properties}
-    sink = handmade.write_log(tmp_path / "sink", [handmade.metadata(COLUMNS, ["p"], settings)])
-    rows = spark.readStream.format("delta").option("maxFilesPerTrigger", 2).load(str(feed))
-    writer = rows.writeStream.format("delta").option("checkpointLocation", str(tmp_path / "checkpoint"))
-    writer.trigger(availableNow=True).start(str(sink)).awaitTermination()
-    table = open_table(sink)
-    assert table.log.commits()["operation"].to_pylist()[1:] == operations
-    files = table.files()
-    assert files.num_files == num_files
-    assert pc.sum(files.to_arrow()["num_records"]).as_py() == 40
-    if "autoCompact" in properties:
-        assert dict(table.log.commits()["parameters"].to_pylist()[-1])["auto"] == "true"

@@ -20,38 +20,21 @@ T = TypeVar("T")
 Values = tuple[str | None, ...]
 
 # What the log may say of a partition value, and how Delta writes the same value itself.
+_NULL: dict[str | None, str | None] = {"": None, None: None}
+_TEXTS = ("a", "A", "a b", " a", "100%", "ü", "k=v", "n/m", "it's", 'say "so"', "a%20b", "#?&", "1", "01")
 VALUES: dict[str, dict[str | None, str | None]] = {
-    "string": {
-        **{text: text for text in ("a", "A", "a b", " a", "100%", "ü", "k=v", "n/m", "it's", 'say "so"')},
-        **{text: text for text in ("a%20b", "#?&", "1", "01", None)},
-        "": None,
-    },
-    "integer": {
-        "1": "1",
-        "01": "1",
-        "+1": "1",
-        " 1": "1",
-        "-1": "-1",
-        "0": "0",
-        "-0": "0",
-        "": None,
-        None: None,
-    },
+    "string": {**{text: text for text in _TEXTS}, None: None, "": None},
+    "integer": {**dict.fromkeys(("1", "01", "+1", " 1"), "1"), "-1": "-1", "0": "0", "-0": "0", **_NULL},
     "date": {
         **dict.fromkeys(("2024-01-01", "2024-1-1", "2024-01-01 10:00:00", "2024-01"), "2024-01-01"),
-        "2024-02-29": "2024-02-29",
-        "0099-01-01": "0099-01-01",
-        "": None,
-        None: None,
+        **{day: day for day in ("2024-02-29", "0099-01-01")},
+        **_NULL,
     },
     "double": {
         **dict.fromkeys(("1.0", "1e0", "1"), "1.0"),
-        "NaN": "NaN",
-        "Infinity": "Infinity",
-        "-0.0": "-0.0",
+        **{number: number for number in ("NaN", "Infinity", "-0.0")},
         "0": "0.0",
-        "": None,
-        None: None,
+        **_NULL,
     },
     "timestamp": {
         **dict.fromkeys(
@@ -59,14 +42,12 @@ VALUES: dict[str, dict[str | None, str | None]] = {
             "2024-01-01T00:00:00.000000Z",
         ),
         "2024-01-01 00:00:00.5": "2024-01-01T00:00:00.500000Z",
-        "": None,
-        None: None,
+        **_NULL,
     },
     "boolean": {
         **dict.fromkeys(("true", "True", "t", "1"), "true"),
         **dict.fromkeys(("false", "no"), "false"),
-        "": None,
-        None: None,
+        **_NULL,
     },
 }
 ROWS_PER_FILE = 1_000

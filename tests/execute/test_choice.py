@@ -1,7 +1,6 @@
 """Which strategy "auto" picks, and which options go with which."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,17 +8,17 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table, plots
 from compaction_kit.errors import UnsupportedTableError
+from tests import folders
+from tests.conftest import SetConf
 from tests.execute.test_optimize import assert_done_as_planned
 from tests.releases import since_delta
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 CONF = "spark.databricks.delta.optimize"
 
 
-def test_auto_is_arrow_where_that_can_do_it_and_tells_where_the_time_went(
-    spark: SparkSession, changed: Path
-) -> None:
+def test_auto_is_arrow_where_it_can_and_tells_where_the_time_went(changed: Path) -> None:
     plan = open_table(changed).plan_compaction()
     result = plan.run()
     assert (result.strategy, result.verified) == ("arrow", True)
@@ -41,9 +40,7 @@ def test_auto_is_arrow_where_that_can_do_it_and_tells_where_the_time_went(
         pytest.param("ADD COLUMN (v VARIANT)", "variant", marks=since_delta("4.1")),
     ],
 )
-def test_auto_is_optimize_where_arrow_refuses_the_table_by_name(
-    spark: SparkSession, changed: Path, statement: str, told: str
-) -> None:
+def test_auto_goes_by_arrows_refusals(spark: SparkSession, changed: Path, statement: str, told: str) -> None:
     spark.sql(f"ALTER TABLE delta.`{changed}` {statement}")
     plan = open_table(changed).plan_compaction()
     with pytest.raises(
@@ -57,29 +54,18 @@ def test_auto_is_optimize_where_arrow_refuses_the_table_by_name(
     assert result.as_planned
 
 
-@pytest.mark.parametrize(
-    ("column", "told"),
-    [
-        ("{} t", "column t is stored as INT96"),
-        ("ARRAY({}) t", "column t.list.element is stored as INT96"),
-    ],
-)
-def test_auto_is_optimize_where_pyarrow_would_read_other_timestamps(
-    spark: SparkSession, tmp_path: Path, confs: Callable[[str, str], None], column: str, told: str
-) -> None:
+def test_auto_is_optimize_for_odd_timestamps(spark: SparkSession, tmp_path: Path, confs: SetConf) -> None:
     confs("spark.sql.parquet.outputTimestampType", "INT96")
     # Three files.
     moment = f"TIMESTAMP_MICROS(ARRAY(0, {2**63 - 1}, {-(2**63) + 1})[INT(id)])"
-    rows = spark.range(0, 3, 1, 3).selectExpr("id", column.format(moment))
+    rows = spark.range(0, 3, 1, 3).selectExpr("id", f"ARRAY({moment}) t")
     rows.write.format("delta").save(str(tmp_path / "table"))
     result = open_table(tmp_path / "table").plan_compaction().run()
     assert (result.strategy, result.verified, len(result.versions)) == ("optimize", True, 1)
-    assert result.reason.startswith(f"optimize, because {told}")
+    assert result.reason.startswith("optimize, because column t.list.element is stored as INT96")
 
 
-def test_where_a_bin_of_each_partition_is_refused_the_result_is_that_of_optimize(
-    spark: SparkSession, tmp_path: Path, confs: Callable[[str, str], None]
-) -> None:
+def test_where_all_is_refused_it_is_optimize(spark: SparkSession, tmp_path: Path, confs: SetConf) -> None:
     folder = tmp_path / "table"
     for codec, files, rows in (("snappy", 3, 30_000), ("lz4", 2, 20)):
         confs("spark.sql.parquet.compression.codec", codec)
@@ -88,19 +74,20 @@ def test_where_a_bin_of_each_partition_is_refused_the_result_is_that_of_optimize
     largest = sorted(open_table(folder).files().sizes.tolist())[-2:]
     plan = open_table(folder).plan_compaction(max_file_size=sum(largest))
     assert plan.bins["num_files"].to_pylist() == [3, 2]
+    before = folders.data_files(folder)
     with pytest.raises(
         UnsupportedTableError, match=r'Hadoop-framed LZ4, .*: run it with strategy="optimize"'
     ):
         plan.run(strategy="arrow")
+    assert folders.data_files(folder) == before
     result = plan.run()
     assert (result.strategy, result.refusals, result.as_planned) == ("optimize", {}, True)
+    assert result.verified is True
     assert result.reason.startswith("optimize, because a file is compressed with Hadoop-framed LZ4")
     assert result.batches["strategy"].to_pylist() == ["optimize"]
 
 
-def test_optimize_goes_by_the_sessions_settings_and_its_jobs_are_on_the_timeline(
-    spark: SparkSession, changed: Path, confs: Callable[[str, str], None]
-) -> None:
+def test_optimize_goes_by_the_session_and_its_jobs_are_told(changed: Path, confs: SetConf) -> None:
     confs(f"{CONF}.repartition.enabled", "true")
     plan = open_table(changed).plan_compaction()
     result = plan.run(strategy="optimize", verify=False)

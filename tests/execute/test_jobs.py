@@ -6,7 +6,7 @@ import pytest
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
-from compaction_kit.execute.jobs import Watched, WorkCancelled, run_watched, session_confs
+from compaction_kit.execute.jobs import WorkCancelled, run_watched, session_confs
 
 pytestmark = pytest.mark.spark
 
@@ -15,39 +15,6 @@ SET, UNSET = "spark.sql.shuffle.partitions", "spark.databricks.delta.optimize.mi
 
 class Stop(Exception):
     pass
-
-
-def test_work_returns_its_value_and_is_watched_meanwhile(spark: SparkSession) -> None:
-    seen: list[Watched] = []
-
-    def work() -> int:
-        time.sleep(0.3)
-        count = spark.range(100).count()
-        time.sleep(0.5)
-        return count
-
-    assert run_watched(spark, work, seen.append) == 100
-    assert seen[0].jobs == []
-    assert len(seen[-1].jobs) >= 1
-
-
-def test_a_watcher_that_raises_cancels_the_work(spark: SparkSession) -> None:
-    started = time.monotonic()
-
-    def stop(_: object) -> None:
-        raise Stop
-
-    with pytest.raises(WorkCancelled) as caught:
-        # It would take an hour.
-        run_watched(
-            spark,
-            lambda: spark.sql(
-                "SELECT java_method('java.lang.Thread', 'sleep', 3600000L) FROM range(2)"
-            ).collect(),
-            stop,
-        )
-    assert isinstance(caught.value.__cause__, Stop)
-    assert time.monotonic() - started < 60
 
 
 def test_jobs_that_failed_work_leaves_behind_are_over_when_its_error_is_told(spark: SparkSession) -> None:
@@ -88,16 +55,6 @@ def test_work_that_is_done_before_the_cancellation_counts_as_done(spark: SparkSe
     assert run_watched(spark, work, stop) == "done"
     with pytest.raises(WorkCancelled):
         run_watched(spark, work, stop, is_final=False)
-
-
-def test_settings_come_back_set_and_unset(spark: SparkSession) -> None:
-    before = spark.conf.get(SET)
-    assert spark.conf.get(UNSET, None) is None
-    with contextlib.suppress(Stop), session_confs(spark, {SET: "7", UNSET: "8"}):
-        assert (spark.conf.get(SET), spark.conf.get(UNSET)) == ("7", "8")
-        raise Stop
-    assert spark.conf.get(SET) == before
-    assert spark.conf.get(UNSET, None) is None
 
 
 def test_settings_of_blocks_that_overlap_come_back_whichever_ends_first(spark: SparkSession) -> None:

@@ -18,6 +18,7 @@ from compaction_kit.storage import open_store
 from tests import deltas_view, handmade
 from tests.chance import examples
 from tests.folders import listing
+from tests.rows import texts
 
 pytestmark = pytest.mark.spark
 
@@ -71,13 +72,9 @@ class World:
         return {path: entry for path, entry in found.items() if not path.startswith(("t", "link"))}
 
 
-def content(spark: SparkSession, table: Path) -> list[tuple[object, ...]]:
-    return sorted(tuple(row) for row in spark.read.format("delta").load(str(table)).collect())
-
-
 def check_compaction(spark: SparkSession, world: World, strategy: str) -> None:
     """Delta and the kit agree of a table; a compaction keeps its content and stays in its folder."""
-    table, before, outside = open_table(world.table, spark), content(spark, world.table), world.outside()
+    table, before, outside = open_table(world.table, spark), texts(spark, world.table), world.outside()
     files = table.files().to_arrow()
     of_delta = deltas_view.known_files(spark, world.table)
     kits = zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True)
@@ -98,7 +95,7 @@ def check_compaction(spark: SparkSession, world: World, strategy: str) -> None:
     plan = table.plan_compaction()
     result = plan.run(strategy=strategy, verify=True)
     assert result.as_planned
-    assert content(spark, world.table) == before
+    assert texts(spark, world.table) == before
     assert world.outside() == outside
     added = set(table.files().to_arrow()["path"].to_pylist()) - set(files["path"].to_pylist())
     new = places(pa.array(sorted(added), pa.string()), table.handle.store)
@@ -107,13 +104,9 @@ def check_compaction(spark: SparkSession, world: World, strategy: str) -> None:
     assert set(table.versions()["readable"].to_pylist()) == {"yes"}
 
 
-@pytest.mark.parametrize(
-    "strategy", ["arrow", *(pytest.param(s, marks=pytest.mark.nightly) for s in ("optimize", "rewrite"))]
-)
+@pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.nightly
-def test_paths_out_of_the_table_and_back_are_compacted_into_it(
-    spark: SparkSession, tmp_path: Path, strategy: str
-) -> None:
+def test_paths_out_and_back_are_compacted_into_it(spark: SparkSession, tmp_path: Path, strategy: str) -> None:
     world = World(tmp_path, partitioned=True)
     world.write([world.add(number, form, "12"[number % 2]) for number, form in enumerate(FORMS)])
     check_compaction(spark, world, strategy)
@@ -139,9 +132,7 @@ def test_random_paths_are_read_and_compacted_as_delta_does(
             check_compaction(spark, world, strategy)
 
 
-def test_arrow_does_not_write_through_a_link_that_leaves_the_table(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_arrow_writes_through_no_link_that_leaves_the_table(spark: SparkSession, tmp_path: Path) -> None:
     world = World(tmp_path, partitioned=True)
     (world.table / "p=1").symlink_to(tmp_path / "o")
     world.write([world.add(number, "{f}{n}") for number in range(3)])
@@ -151,9 +142,7 @@ def test_arrow_does_not_write_through_a_link_that_leaves_the_table(
 
 
 @pytest.mark.parametrize("path", ["s3://bucket/f", "file://localhost/f", "a b", "a:b"])
-def test_a_file_that_is_not_on_a_local_disk_is_not_taken_for_one(
-    spark: SparkSession, tmp_path: Path, path: str
-) -> None:
+def test_a_file_elsewhere_is_never_taken_for_local(spark: SparkSession, tmp_path: Path, path: str) -> None:
     world = World(tmp_path)
     action = world.add(0, "{n}")
     decoy = world.table / path

@@ -17,7 +17,7 @@ from compaction_kit.execute.jobs import session_confs
 from compaction_kit.verdict import Verdict
 from tests import handmade
 from tests.execute.random_tables import random_recipe
-from tests.execute.test_random_plans import QUICK, Outcome, check, run_statement
+from tests.execute.test_random_plans import SETTINGS, Outcome, check, run_statement
 
 pytestmark = pytest.mark.spark
 
@@ -34,23 +34,16 @@ def reorg(spark: SparkSession, table: Path, where: str | None) -> Outcome:
 
 
 @pytest.mark.slow
-def test_random_tables_are_purged_as_planned(spark: SparkSession, tmp_path: Path) -> None:
-    assert purge_random_tables(spark, tmp_path, range(3)) >= 2
-
-
-@pytest.mark.long
-@pytest.mark.nightly
-def test_many_random_tables_are_purged_as_planned(spark: SparkSession, tmp_path: Path) -> None:
-    assert purge_random_tables(spark, tmp_path, range(100, 130)) > 15
-
-
-def purge_random_tables(spark: SparkSession, folder: Path, seeds: range) -> int:
-    """Compare REORG on random tables with its plan; returns how many it changed."""
+@pytest.mark.parametrize(
+    ("seeds", "least"), [(range(2), 1), pytest.param(range(100, 130), 16, marks=pytest.mark.nightly)]
+)
+def test_random_purges_are_as_planned(spark: SparkSession, tmp_path: Path, seeds: range, least: int) -> None:
+    """Many of them have something to purge."""
     changed = 0
     for recipe in map(random_recipe, seeds):
-        table = folder / str(recipe.seed)
+        table = tmp_path / str(recipe.seed)
         recipe.write(table)
-        with session_confs(spark, QUICK | recipe.confs):
+        with session_confs(spark, SETTINGS | recipe.confs):
             try:
                 plan = open_table(table, spark).plan_purge(recipe.where)
             except EmptyTableError:
@@ -61,7 +54,7 @@ def purge_random_tables(spark: SparkSession, folder: Path, seeds: range) -> int:
         assert plan.num_deleted_rows == deleted or not plan.exact.num_files_added
         changed += bool(outcome.commits)
         shutil.rmtree(table)
-    return changed
+    assert changed >= least
 
 
 def test_a_purge_is_proved_and_can_be_cancelled(spark: SparkSession, tmp_path: Path) -> None:
@@ -123,22 +116,6 @@ def test_what_a_purge_has_no_use_for_is_refused(tmp_path: Path) -> None:
         open_table(tmp_path).plan_purge(where="p = 1")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [2, 8])
-@pytest.mark.nightly
-def test_random_dropped_columns_are_purged_as_planned(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    purge_evolved_table(spark, tmp_path / "table", seed, 4)
-
-
-@pytest.mark.long
-@pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(100, 115))
-def test_many_random_dropped_columns_are_purged_as_planned(
-    spark: SparkSession, tmp_path: Path, seed: int
-) -> None:
-    purge_evolved_table(spark, tmp_path / "table", seed)
-
-
 def append(spark: SparkSession, path: Path, num_rows: int, num_files: int) -> None:
     """Append rows of the columns that the table has now."""
     schema = spark.read.format("delta").load(str(path)).schema
@@ -159,9 +136,11 @@ def made_value(kind: DataType) -> str:
     return f"CAST(id AS {kind.simpleString()})"
 
 
-def purge_evolved_table(spark: SparkSession, path: Path, seed: int, steps: int = 7) -> None:
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", [2, 8, *range(100, 115)])
+def test_random_dropped_columns_are_purged_as_planned(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     """Change a table with mapped columns in random ways, and compare each REORG with its plan."""
-    draw = random.Random(seed)
+    draw, path = random.Random(seed), tmp_path / "table"
     name, is_clustered = f"delta.`{path}`", draw.random() < 0.4
     mode = draw.choice(["name", "id"])
     layout = "CLUSTER BY (id)" if is_clustered else draw.choice(["PARTITIONED BY (p)", ""])
@@ -173,7 +152,7 @@ def purge_evolved_table(spark: SparkSession, path: Path, seed: int, steps: int =
     )
     droppable = ["n.x", "n.Y", "a.element.u", "a.element.v", "m.value.k", "m.value.l", "`d.d`", "n", "a"]
     append(spark, path, 100, 2)
-    for _ in range(steps):
+    for _ in range(7):
         step = draw.choices(["append", "drop", "delete", "optimize", "reorg"], [3, 2, 2, 1, 3])[0]
         if step == "append":
             append(spark, path, draw.randint(10, 300), draw.randint(1, 3))

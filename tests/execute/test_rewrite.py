@@ -8,34 +8,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from delta.tables import DeltaTable, IdentityGenerator
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql.functions import broadcast
 
 from compaction_kit import open_table
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.datasets import shaped_table
-from compaction_kit.errors import (
-    RunCancelled,
-    StalePlanError,
-    UnsupportedTableError,
-    VerificationError,
-)
+from compaction_kit.errors import RunCancelled, StalePlanError, UnsupportedTableError, VerificationError
 from compaction_kit.execute import CompactionResult, rewrite
 from tests import folders, handmade
+from tests.conftest import SetConf
 from tests.execute.meanwhile import once_rewriting
 from tests.handmade import actions_of
+from tests.rows import texts
 
-pytestmark = pytest.mark.spark
-
-SetConf = Callable[[str, str], None]
-
-
-def rows_of(spark: SparkSession, table: Path, version: int | None = None) -> list[str]:
-    reader = spark.read.format("delta")
-    if version is not None:
-        reader = reader.option("versionAsOf", version)
-    rows = reader.load(str(table)).selectExpr("to_json(struct(*)) row").collect()
-    return sorted(row["row"] for row in rows)
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 
 def assert_rewritten(table: Path, plan: CompactionPlan, result: CompactionResult, version: int) -> None:
@@ -46,12 +33,8 @@ def assert_rewritten(table: Path, plan: CompactionPlan, result: CompactionResult
     assert {action["path"] for action in removes} >= set(plan.files["path"].to_pylist())
     assert (result.num_files_added, result.num_files_removed) == (len(adds), len(removes))
     assert result.as_planned
-    assert set(names_of(table, version)) <= {"commitInfo", "add", "remove"}
-
-
-def names_of(table: Path, version: int) -> list[str]:
     lines = handmade.commit_path(table, version).read_text().splitlines()
-    return [name for line in lines for name in json.loads(line)]
+    assert {name for line in lines for name in json.loads(line)} <= {"commitInfo", "add", "remove"}
 
 
 def just_before_delta_begins(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any]) -> None:
@@ -110,7 +93,7 @@ def odd(spark: SparkSession, tmp_path: Path) -> Path:
 
 def test_partitions_of_odd_and_null_values_are_replaced_one_by_one(spark: SparkSession, odd: Path) -> None:
     table = open_table(odd)
-    before = rows_of(spark, odd)
+    before = texts(spark, odd)
     plan = table.plan_compaction(where="`odd text` IS NULL")
     assert (plan.num_files_removed, plan.num_bins) == (2, 1)
     assert plan.run(strategy="rewrite", verify=False).as_planned
@@ -119,13 +102,11 @@ def test_partitions_of_odd_and_null_values_are_replaced_one_by_one(spark: SparkS
     assert rest.num_bins == len(ODD) - 1
     assert_rewritten(odd, rest, rest.run(strategy="rewrite"), 2)
     assert table.plan_compaction().is_empty
-    assert rows_of(spark, odd) == before
+    assert texts(spark, odd) == before
 
 
 @pytest.mark.works("local disk", "rewrite")
-def test_only_the_partitions_that_have_bins_are_touched_and_there_all_files(
-    spark: SparkSession, changed: Path
-) -> None:
+def test_partitions_with_bins_alone_are_touched(changed: Path) -> None:
     table = open_table(changed)
     plan = table.plan_compaction(where="part = 'p0001'")
     result = plan.run(strategy="rewrite")
@@ -143,9 +124,9 @@ def test_only_the_partitions_that_have_bins_are_touched_and_there_all_files(
         rest.run(strategy="rewrite")
 
 
-@pytest.mark.parametrize("partitions", [pytest.param(0, marks=pytest.mark.nightly), 3])
+@pytest.mark.parametrize("partitions", [0, 3])
 @pytest.mark.nightly
-def test_outputs_stay_near_the_target_size(spark: SparkSession, tmp_path: Path, partitions: int) -> None:
+def test_outputs_stay_near_the_target_size(tmp_path: Path, partitions: int) -> None:
     folder = shaped_table(tmp_path / "t", partitions=partitions, files=15, rows=2_000, skew=1.0, commits=3)
     table = open_table(folder)
     plan = table.plan_compaction(max_file_size="200 KiB")
@@ -166,7 +147,7 @@ def test_rows_appended_a_moment_before_it_begins_survive_and_are_told_of(
         result = plan.run(strategy="rewrite")
     assert (result.versions, result.verified, result.as_planned) == ((2,), True, False)
     assert len(actions_of(flat, 2, "remove")) == 7
-    assert rows_of(spark, flat) == sorted(f'{{"id":{i}}}' for i in range(70))
+    assert texts(spark, flat) == sorted(str(Row(id=i)) for i in range(70))
 
 
 @pytest.mark.nightly
@@ -180,7 +161,7 @@ def test_what_the_session_has_cached_is_not_what_is_written(spark: SparkSession,
         open_table(flat).plan_compaction().run(strategy="rewrite", verify=False)
     finally:
         cached.unpersist()
-    assert len(rows_of(spark, flat)) == 70
+    assert len(texts(spark, flat)) == 70
 
 
 def test_a_column_filled_a_moment_before_it_begins_is_not_lost_in_silence(
@@ -197,12 +178,10 @@ def test_a_column_filled_a_moment_before_it_begins_is_not_lost_in_silence(
     with pytest.raises(VerificationError, match=told) as caught:
         open_table(flat).plan_compaction().run(strategy="rewrite", verify=False)
     assert "\n" not in str(caught.value)
-    assert rows_of(spark, flat) == sorted(f'{{"id":{i},"x":7}}' for i in range(10))
+    assert texts(spark, flat) == sorted(str(Row(id=i, x=7)) for i in range(10))
 
 
-def test_a_cancelled_run_changes_nothing_and_settings_come_back(
-    spark: SparkSession, changed: Path, confs: SetConf
-) -> None:
+def test_after_a_cancelled_run_settings_come_back(spark: SparkSession, changed: Path, confs: SetConf) -> None:
     disturbing = {
         "spark.databricks.delta.optimizeWrite.enabled": "true",
         "spark.databricks.delta.autoCompact.enabled": "true",
@@ -250,10 +229,10 @@ def test_features_that_it_keeps(spark: SparkSession, tmp_path: Path) -> None:
     spark.sql(f"INSERT INTO {name} (id, t) VALUES (1, {second}), (2, {first}), (3, NULL)")
     spark.sql(f"INSERT INTO {name} (id, d, t) VALUES (4, DEFAULT, {second}), (5, NULL, NULL)")
     table = open_table(tmp_path / "t")
-    before = rows_of(spark, table.path)
+    before = texts(spark, table.path)
     plan = table.plan_compaction()
     assert_rewritten(table.path, plan, plan.run(strategy="rewrite"), plan.version + 1)
-    assert rows_of(spark, table.path) == before
+    assert texts(spark, table.path) == before
     feed = spark.read.format("delta").option("readChangeFeed", "true")
     assert feed.option("startingVersion", plan.version + 1).load(str(table.path)).count() == 0
 
@@ -269,12 +248,7 @@ TRACKING = {
     ("features", "configuration", "options", "reason"),
     [
         ([], {}, {"zorder_by": "id"}, 'it orders no rows: run it with strategy="optimize"'),
-        (
-            [],
-            {"delta.appendOnly": "true"},
-            {},
-            r"the table is append-only \(delta.appendOnly\)",
-        ),
+        ([], {"delta.appendOnly": "true"}, {}, r"the table is append-only \(delta.appendOnly\)"),
         (
             ["domainMetadata", "rowTracking"],
             TRACKING,
@@ -285,34 +259,23 @@ TRACKING = {
     ids=["order", "append-only", "row tracking"],
 )
 def test_tables_and_plans_that_it_would_spoil_are_refused(
-    spark: SparkSession,
-    tmp_path: Path,
-    features: list[str],
-    configuration: dict[str, str],
-    options: dict[str, Any],
-    reason: str,
+    tmp_path: Path, features: list[str], configuration: dict[str, str], options: dict[str, Any], reason: str
 ) -> None:
     protocol = handmade.protocol()
     if features:
         protocol["protocol"] |= {"minWriterVersion": 7, "writerFeatures": features}
-    handmade.write_log(tmp_path, [protocol, handmade.metadata(configuration=configuration)])
-    assert_refused(tmp_path, options, reason)
-
-
-def assert_refused(folder: Path, options: dict[str, Any], reason: str) -> None:
-    handmade.write_commit(
-        folder, 1, [handmade.write_data(folder, f"f{i}.parquet", rows_from(10 * i)) for i in range(2)]
-    )
-    plan = open_table(folder).plan_compaction(**options)
-    before = folders.listing(folder)
+    adds = [handmade.write_data(tmp_path, f"f{i}.parquet", rows_from(10 * i)) for i in range(2)]
+    handmade.write_log(tmp_path, [protocol, handmade.metadata(configuration=configuration), *adds])
+    plan = open_table(tmp_path).plan_compaction(**options)
+    before = folders.listing(tmp_path)
     with pytest.raises(UnsupportedTableError, match=reason) as caught:
         plan.run(strategy="rewrite", verify=False)
     assert str(caught.value).startswith('strategy="rewrite" can\'t run this plan, because ')
     assert "\n" not in str(caught.value)
-    assert folders.listing(folder) == before
+    assert folders.listing(tmp_path) == before
 
 
-def test_empty_partition_values_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_empty_partition_values_are_refused(tmp_path: Path) -> None:
     metadata = handmade.metadata({"id": "long", "s": "string"}, ["s"])
     adds = [handmade.write_data(tmp_path, f"f{i}.parquet", rows_from(i), {"s": ""}) for i in range(2)]
     table = open_table(handmade.write_log(tmp_path, [metadata, *adds]))

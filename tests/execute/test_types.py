@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from compaction_kit import open_table
@@ -19,6 +19,7 @@ from tests import folders, handmade
 from tests.execute.test_rewrite import assert_rewritten
 from tests.handmade import actions_of
 from tests.releases import since_spark
+from tests.rows import texts
 
 pytestmark = pytest.mark.spark
 
@@ -83,7 +84,6 @@ MOST = {
     "t": "TIMESTAMP'9999-12-30 23:59:59.999999Z'",
     "n": "TIMESTAMP_NTZ'9999-12-31 23:59:59.999999'",
 }
-LAYOUTS = [("none", "UTC"), ("name", "America/New_York"), ("id", "Asia/Kolkata")]
 
 
 def extremes(spark: SparkSession, rows: DataFrame) -> DataFrame:
@@ -99,20 +99,19 @@ def extremes(spark: SparkSession, rows: DataFrame) -> DataFrame:
     return found.coalesce(1)
 
 
-def layouts(*by_day: str) -> pytest.MarkDecorator:
-    """A test of the table in these layouts, named by their column mapping; at night in the others, too."""
-    params = [
-        pytest.param(layout, marks=[] if layout[0] in by_day else pytest.mark.nightly, id="-".join(layout))
-        for layout in LAYOUTS
-    ]
-    return pytest.mark.parametrize("typed", params, indirect=True)
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture(
+    scope="module",
+    params=[
+        ("name", "America/New_York"),
+        pytest.param(("none", "UTC"), marks=pytest.mark.nightly),
+        pytest.param(("id", "Asia/Kolkata"), marks=pytest.mark.nightly),
+    ],
+    ids=lambda layout: layout[0],
+)
 def typed(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Path]:
-    """A table of many types in 12 files, in a time zone that tests have, too."""
+    """A table of many types in 12 files, by its column mapping, in a time zone that tests have, too."""
     mapping, zone = request.param
     folder = tmp_path_factory.mktemp("typed") / "table"
     name = f"delta.`{folder}`"
@@ -150,54 +149,37 @@ def compacted(typed: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession, typed: Path) -> list[str]:
     """Those of the table."""
-    found = rows_of(spark, typed)
+    found = texts(spark, typed)
     assert len(found) == 80 + 6 + 4
     return found
 
 
-def rows_of(spark: SparkSession, table: Path) -> list[str]:
-    """Every row as text, in which NaN equals NaN and -0.0 isn't 0.0."""
-    rows: list[Row] = spark.read.format("delta").load(str(table)).orderBy("id").collect()
-    return [str(row) for row in rows]
-
-
-@layouts("none", "name")
-def test_the_rows_are_the_same_by_arrow(
-    spark: SparkSession, typed: Path, rows: list[str], compacted: Callable[[str], Compacted]
+@pytest.mark.parametrize("strategy", ["arrow", "optimize"])
+def test_the_rows_are_the_same(
+    spark: SparkSession, rows: list[str], compacted: Callable[[str], Compacted], strategy: str
 ) -> None:
-    assert_rows_are_the_same(spark, rows, *compacted("arrow"))
-
-
-@layouts("name")
-def test_the_rows_are_the_same_by_optimize_and_merged_stats_are_those_that_delta_makes(
-    spark: SparkSession, typed: Path, rows: list[str], compacted: Callable[[str], Compacted]
-) -> None:
-    assert_rows_are_the_same(spark, rows, *compacted("optimize"))
-    ours, theirs = (stats_of(*compacted(strategy)) for strategy in ("arrow", "optimize"))
-    for ours_said, theirs_said in zip(ours, theirs, strict=True):
-        # Of the column that was added later most files say nothing.
-        missing = {place for place in set(theirs_said) - set(ours_said) if "added" not in place}
-        assert missing == set()
-        assert ours_said == {key: theirs_said[key] for key in ours_said}
-
-
-def assert_rows_are_the_same(
-    spark: SparkSession, rows: list[str], table: Path, result: CompactionResult
-) -> None:
+    table, result = compacted(strategy)
     assert (result.verified, result.as_planned, result.num_files_added) == (True, True, 2)
     by_id = open_table(table).files().snapshot.metadata.is_mapped_by_id
     # Elsewhere DuckDB has read them.
     assert result.proof_reason == ("columns are found by their field ids" if by_id else "")
-    assert rows_of(spark, table) == rows
+    assert texts(spark, table) == rows
     (version,) = result.versions
     actions = actions_of(table, version, "add") + actions_of(table, version, "remove")
     assert not any(action["dataChange"] for action in actions)
 
 
+def test_merged_stats_are_those_that_delta_makes(compacted: Callable[[str], Compacted]) -> None:
+    ours, theirs = (stats_of(*compacted(strategy)) for strategy in ("arrow", "optimize"))
+    for ours_said, theirs_said in zip(ours, theirs, strict=True):
+        # Of the column that was added later most files say nothing.
+        assert all("added" in place for place in set(theirs_said) - set(ours_said))
+        assert ours_said == {key: theirs_said[key] for key in ours_said}
+
+
 @since_spark("4.1")
-@layouts("name")
 @pytest.mark.nightly
-def test_rewritten_rows_are_the_same_with_deletion_vectors_and_variants(
+def test_rewritten_vectors_and_variants_are_the_same(
     spark: SparkSession, typed: Path, tmp_path: Path
 ) -> None:
     folder = folders.copy(typed, tmp_path / "table")
@@ -212,7 +194,7 @@ def test_rewritten_rows_are_the_same_with_deletion_vectors_and_variants(
     handmade.write_commit(folder, table.version + 1, [handmade.remove(first["path"]), marked])
     plan = table.plan_compaction()
     assert plan.source.snapshot.has_vectors
-    rows = rows_of(spark, folder)
+    rows = texts(spark, folder)
     assert len(rows) == 80 + 6 + 4 - 3 + 4
     seen: list[float] = []
     result = plan.run(strategy="rewrite", progress=lambda progress: seen.append(progress.fraction))
@@ -220,7 +202,7 @@ def test_rewritten_rows_are_the_same_with_deletion_vectors_and_variants(
     assert_rewritten(folder, plan, result, plan.version + 1)
     assert not table.files().snapshot.has_vectors
     assert table.files().num_files == 2
-    assert rows_of(spark, folder) == rows
+    assert texts(spark, folder) == rows
     assert table.plan_compaction().is_empty
 
 
@@ -240,7 +222,6 @@ CONDITIONS = (
 )
 
 
-@layouts("name")
 def test_readers_that_skip_by_merged_stats_miss_no_row(
     spark: SparkSession, typed: Path, compacted: Callable[[str], Compacted]
 ) -> None:

@@ -2,8 +2,8 @@
 
 import random
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -67,41 +67,38 @@ def _content(spark: SparkSession, table: Path) -> Rows:
     return Rows(map(str, rows))
 
 
-class _Watch:
-    """The most memory that any Python worker of a JVM holds, looked at from outside."""
+@contextmanager
+def _watched() -> Iterator[list[int]]:
+    """The memory that Python workers of a JVM were seen to hold, looked at from outside."""
+    over, seen = threading.Event(), [0]
 
-    def __init__(self) -> None:
-        self.most = 0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look)
-
-    def __enter__(self) -> "_Watch":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _look(self) -> None:
-        while not self._over.wait(0.02):
+    def look() -> None:
+        while not over.wait(0.02):
             for folder in Path("/proc").glob("[0-9]*"):
                 with suppress(OSError, IndexError, ValueError):
                     if "pyspark.daemon" in (folder / "cmdline").read_text():
                         status = (folder / "status").read_text()
-                        self.most = max(self.most, int(status.split("VmRSS:")[1].split()[0]) << 10)
+                        seen.append(int(status.split("VmRSS:")[1].split()[0]) << 10)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join()
 
 
 def play(case: Case) -> Outcome:
     table = case.folder / "table"
     times = _write(case.draw, table)
     before = Before.of(table, _content(case.spark, table))
-    with _Watch() as watch:
+    with _watched() as seen:
         try:
             found: Any = open_table(table, case.spark).plan_compaction().run()
         except CompactionKitError as error:
             found = error
-    if watch.most > MOST:
-        raise Wrong(f"a worker took {watch.most:,} bytes for files that are {times} times as large in memory")
+    if (most := max(seen)) > MOST:
+        raise Wrong(f"a worker took {most:,} bytes for files that are {times} times as large in memory")
     before.check(_content(case.spark, table), before.rows)
     return judge_error(found, before) if isinstance(found, BaseException) else judge_result(found)

@@ -3,8 +3,7 @@
 import random
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from compaction_kit.datasets import shaped_table
 from compaction_kit.execute import Progress
 from compaction_kit.execute.jobs import in_thread, session_confs
 from tests import handmade
-from tests.arrow.test_faults import fill
+from tests.arrow.test_faults import disk_in, fill
 from tests.execute.meanwhile import once
 from tests.execute.test_paths import FORMS, World
 from tests.execute.test_proof import spoil
@@ -178,22 +177,10 @@ def spoiled(case: Case) -> Outcome:
     return outcome
 
 
-@contextmanager
-def _disk(case: Case) -> Iterator[Path]:
-    """A disk of 8 MiB."""
-    disk = case.folder / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], check=True, capture_output=True)
-    try:
-        yield disk
-    finally:
-        subprocess.run(["umount", "-l", disk], check=True)
-
-
 def full_disk(case: Case) -> Outcome:
     """A disk with room for a part of what is to be written; it may fill up in the midst. Needs root."""
     draw = case.draw
-    with _disk(case) as disk:
+    with disk_in(case.folder) as disk:
         shape = {"partitions": draw.choice([0, 4]), "files": 6, "rows": 900, "commits": 2}
         table = Path(shaped_table(disk / "in" / "table", **shape))
         free = int(open_table(table).plan_compaction().bytes_added * draw.choice([0, 0.3, 0.7, 1.0, 1.3]))
@@ -210,7 +197,7 @@ def read_only(case: Case) -> Outcome:
         _ = rows_of(case.spark, table), open_table(table, case.spark).plan_compaction()
         with no_permission(table, table, table / "_delta_log"):
             return _run(case, table)
-    with _disk(case) as disk:
+    with disk_in(case.folder) as disk:
         table = Path(shaped_table(disk / "table", **shape))
         # In vain while a task has a file open there.
         close = ["mount", "-o", "remount,ro", str(disk)]

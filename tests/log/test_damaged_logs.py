@@ -66,9 +66,7 @@ def wrong(table: Path, name: Path, expected: Answer) -> str | None:
     return None if found == expected or name.suffix == ".parquet" else "a wrong answer"
 
 
-def test_damage_is_refused_or_does_not_matter(
-    whole: Path, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_damage_is_refused_or_harmless(whole: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     most = 5_000 if request.config.getoption("--long") else 3
     expected, numbers, found = answer(whole), itertools.count(), list[str]()
     table = folders.copy(whole, tmp_path / "copy")

@@ -21,14 +21,6 @@ def parts(version: int, have: set[int], num_parts: int) -> list[LogFile]:
     return [log_file(f"{version:020d}.checkpoint.{part:010d}.{num_parts:010d}.parquet", 50) for part in have]
 
 
-def test_the_newest_checkpoint_at_or_before_the_version_is_the_start() -> None:
-    files = [*commits(0, 1, 2, 3, 4, 5), checkpoint(1), checkpoint(3)]
-    assert [file.version for file in find_segment(files).commits] == [4, 5]
-    assert find_segment(files, 3).commits == ()
-    assert find_segment(files, 2).checkpoint == (checkpoint(1),)
-    assert [file.version for file in find_segment(files, 2).commits] == [2]
-
-
 def test_a_checkpoint_that_lacks_a_part_does_not_count() -> None:
     files = [*commits(0, 1, 2, 3), checkpoint(1), *parts(3, {1, 3}, 3)]
     assert find_segment(files).checkpoint == (checkpoint(1),)

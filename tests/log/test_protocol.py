@@ -25,7 +25,8 @@ def column(change: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.spark
 def test_changes_of_types_are_supported_as_in_delta(spark: SparkSession) -> None:
     jvm = deltas_view._jvm(spark)
-    types = {kind: jvm_type(spark, sql) for kind, sql in KINDS.items()}
+    made = spark.sparkContext._jvm.org.apache.spark.sql.types.DataType.fromDDL  # type: ignore[union-attr]
+    types = {kind: made(sql) for kind, sql in KINDS.items()}
     told = {}
     for before, after in permutations(KINDS, 2):
         schema = {"type": "struct", "fields": [column({"fromType": before, "toType": after})]}
@@ -34,10 +35,6 @@ def test_changes_of_types_are_supported_as_in_delta(spark: SparkSession) -> None
         assert told[before, after] == (None if is_supported else f"c: {before} → {after}")
     assert told["byte", "decimal(5,2)"] is not None
     assert told["byte", "decimal(10,0)"] is None
-
-
-def jvm_type(spark: SparkSession, sql: str) -> Any:
-    return spark.sparkContext._jvm.org.apache.spark.sql.types.DataType.fromDDL(sql)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("where", ["struct", "array", "map"])

@@ -93,23 +93,13 @@ def test_a_new_session_compacts_after_each_commit(spark: SparkSession, tmp_path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.nightly)])
-def test_random_streams_are_compacted_as_replayed(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    write_and_compare(spark, tmp_path / "table", seed, 6)
-
-
-@pytest.mark.long
-@pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(100, 130))
-def test_many_random_streams_are_compacted_as_replayed(
-    spark: SparkSession, tmp_path: Path, seed: int
-) -> None:
-    write_and_compare(spark, tmp_path / "table", seed, 20)
-
-
-def write_and_compare(spark: SparkSession, path: Path, seed: int, steps: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "steps"),
+    [(0, 6), *(pytest.param(seed, 20, marks=pytest.mark.nightly) for seed in range(100, 130))],
+)
+def test_random_streams_go_as_replayed(spark: SparkSession, tmp_path: Path, seed: int, steps: int) -> None:
     """Write small files in random ways, with auto compaction on."""
-    draw = random.Random(seed)
+    draw, path = random.Random(seed), tmp_path / "table"
     name, by_property = f"delta.`{path}`", draw.random() < 0.5
     confs = {
         f"{AUTO}.minNumFiles": str(draw.choice([2, 4, 7, 50])),

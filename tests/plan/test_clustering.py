@@ -1,7 +1,6 @@
 """Plans of clustered tables, compared with what OPTIMIZE does and what its result row says."""
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,12 @@ from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute.jobs import session_confs
 from tests import handmade
+from tests.conftest import SetConf
+from tests.execute.meanwhile import clustered_table
 from tests.handmade import actions_of
 
 pytestmark = pytest.mark.spark
 
-SetConf = Callable[[str, str], None]
 CUBE = "spark.databricks.delta.optimize.clustering.mergeStrategy.minCubeSize"
 COLUMNS = ("k", "k, id", "`s.t`, n.x")
 
@@ -37,21 +37,16 @@ def append(spark: SparkSession, path: Path, num_rows: int, num_files: int = 2) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
-def test_random_tables_are_clustered_as_planned(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    compare_random_table(spark, tmp_path / "table", seed, steps=3)
-
-
-@pytest.mark.long
-@pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(100, 140))
-def test_many_random_tables_are_clustered_as_planned(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    compare_random_table(spark, tmp_path / "table", seed)
-
-
-def compare_random_table(spark: SparkSession, path: Path, seed: int, steps: int = 8) -> None:
+@pytest.mark.parametrize(
+    ("seed", "steps"),
+    [
+        *((seed, 3) for seed in range(3)),
+        *(pytest.param(seed, 8, marks=pytest.mark.nightly) for seed in range(100, 140)),
+    ],
+)
+def test_random_tables_cluster_as_planned(spark: SparkSession, tmp_path: Path, seed: int, steps: int) -> None:
     """Change a table in random ways, and compare each OPTIMIZE with its plan."""
-    draw = random.Random(seed)
+    draw, path = random.Random(seed), tmp_path / "table"
     name = f"delta.`{path}`"
     create(spark, path, draw.choice(COLUMNS))
     append(spark, path, 100)
@@ -91,9 +86,7 @@ def compare_optimize(spark: SparkSession, path: Path, draw: random.Random) -> No
         assert predicted["clusteringStats"] == {key: stats[key] for key in predicted["clusteringStats"]}
 
 
-def test_new_rows_make_optimize_rewrite_every_cube_that_is_not_complete(
-    spark: SparkSession, tmp_path: Path, confs: SetConf
-) -> None:
+def test_new_rows_have_partial_cubes_rewritten(spark: SparkSession, tmp_path: Path, confs: SetConf) -> None:
     create(spark, tmp_path)
     append(spark, tmp_path, 4_000)
     first = open_table(tmp_path, spark).plan_compaction()
@@ -146,24 +139,22 @@ def test_files_of_other_columns_wait_for_full(spark: SparkSession, tmp_path: Pat
     assert open_table(tmp_path, spark).plan_compaction(full=True).is_empty
 
 
-def test_what_is_not_for_clustered_tables_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    create(spark, tmp_path / "clustered")
-    append(spark, tmp_path / "clustered", 10)
-    table = open_table(tmp_path / "clustered", spark)
+def test_clustered_tables_have_their_own_options(spark: SparkSession, tmp_path: Path, shaped: Path) -> None:
+    table = open_table(clustered_table(tmp_path / "clustered"), spark)
     wrong: list[dict[str, Any]] = [{"order": "ingest"}, {"budget": "1 MiB"}, {"zorder_by": "id"}]
     for arguments in wrong:
-        with pytest.raises(InvalidArgumentError, match="clustered by k, id, so OPTIMIZE sorts its rows"):
+        with pytest.raises(InvalidArgumentError, match="clustered by id, value, so OPTIMIZE sorts its rows"):
             table.plan_compaction(**arguments)
     with pytest.raises(InvalidArgumentError, match="other order can be compared"):
         table.plan_compaction().compare()
     prediction = table.plan_compaction().predict_reads("id = 3")
     assert prediction.layouts["layout"].to_pylist() == ["now"]
     assert "OPTIMIZE sorts the rows" in prediction.unpredicted
-    spark.range(3).write.format("delta").save(str(tmp_path / "plain"))
+    plain = open_table(shaped)
     with pytest.raises(InvalidArgumentError, match="this table isn't clustered"):
-        open_table(tmp_path / "plain", spark).plan_compaction(full=True)
+        plain.plan_compaction(full=True)
     with pytest.raises(InvalidArgumentError, match="this table isn't clustered"):
-        open_table(tmp_path / "plain").plan_compaction().amplification("1 MiB")
+        plain.plan_compaction().amplification("1 MiB")
     with pytest.raises(InvalidArgumentError, match='min_cube_size="small" is not a size'):
         table.plan_compaction().amplification(1, min_cube_size="small")
 

@@ -33,27 +33,14 @@ def members(plan: CompactionPlan) -> list[list[str]]:
     return [[row["path"] for row in rows if row["bin_id"] == bin_id] for bin_id in range(plan.num_bins)]
 
 
-def test_a_plan_never_mixes_partitions(tmp_path: Path) -> None:
-    files = files_of(
-        tmp_path,
-        *(handmade.add(f"{p}{i}", 10 + i, {"p": p}) for i in range(2) for p in "ab"),
-        handmade.add("c", 10, {"p": "c"}),
-        p="string",
-    )
-    plan = plan_of(files)
-    assert members(plan) == [["a0", "a1"], ["b0", "b1"]]
-    assert (plan.num_bins, plan.num_partitions) == (2, 2)
-    assert (plan.num_files_removed, plan.num_files_added, plan.num_files_after) == (4, 2, 3)
-    assert plan.bytes_removed == 42
-
-
-def test_bins_and_files_have_the_documented_columns(tmp_path: Path) -> None:
+def test_bins_and_files_have_the_documented_columns_and_are_of_one_partition(tmp_path: Path) -> None:
     files = files_of(
         tmp_path,
         handmade.add("x", 10, {"p": "1", "q": None}, records=3),
-        handmade.add("y", 20, {"p": "1", "q": None}, records=4),
         handmade.add("z", 20, {"p": "2", "q": "b"}, records=None),
+        handmade.add("y", 20, {"p": "1", "q": None}, records=4),
         handmade.add("w", 30, {"p": "2", "q": "b"}, records=4),
+        handmade.add("v", 30, {"p": "3", "q": "b"}, records=4),
         p="integer",
         q="string",
     )
@@ -76,6 +63,8 @@ def test_bins_and_files_have_the_documented_columns(tmp_path: Path) -> None:
         "size_bytes": [10, 20, 20, 30],
         "bin_id": [0, 0, 1, 1],
     }
+    assert (plan.num_bins, plan.num_partitions, plan.bytes_removed) == (2, 2, 80)
+    assert (plan.num_files_removed, plan.num_files_added, plan.num_files_after) == (4, 2, 3)
 
 
 def test_min_file_size_is_exclusive_and_max_file_size_is_inclusive(tmp_path: Path) -> None:
@@ -122,14 +111,14 @@ def test_a_bin_whose_rows_are_all_deleted_adds_no_file(tmp_path: Path) -> None:
     assert (plan.num_bins, plan.num_files_removed, plan.num_files_added) == (2, 4, 1)
 
 
-def test_files_without_statistics_are_taken_to_have_rows(tmp_path: Path) -> None:
-    files = files_of(
-        tmp_path,
-        handmade.add("a", 10, records=3),
-        handmade.add("b", 10, records=None, vector=handmade.vector("0rJua", 9)),
-    )
-    plan = plan_of(files)
-    assert (plan.num_bins, plan.num_files_added) == (1, 1)
+@pytest.mark.parametrize(("records", "is_exact"), [(3, True), (None, False)])
+def test_files_that_are_not_counted_are_taken_to_have_rows(
+    tmp_path: Path, records: int | None, is_exact: bool
+) -> None:
+    """What comes out is open where no file of a bin is counted."""
+    uncounted = handmade.add("b", 10, records=None, vector=handmade.vector("0rJua", 9))
+    plan = plan_of(files_of(tmp_path, handmade.add("a", 10, records=records), uncounted))
+    assert (plan.num_bins, plan.num_files_added, plan.exact.num_files_added) == (1, 1, is_exact)
 
 
 def test_an_empty_table_has_no_plan(tmp_path: Path) -> None:
@@ -239,12 +228,6 @@ def test_ties_inside_a_bin_leave_nothing_open_and_ties_at_its_edge_do(tmp_path: 
     assert (edge.exact.sums, edge.exact.num_files_added, edge.exact.commits) == (True, True, True)
     assert "not certain: which of equal-sized files go into which bin" in str(edge.exact)
     assert "Some bins end between files of equal size: the number and bytes of files" in edge.explain()
-
-
-def test_what_comes_out_is_open_where_the_log_does_not_count_rows(tmp_path: Path) -> None:
-    uncounted = [handmade.add(name, 10, records=None) for name in "ab"]
-    plan = plan_of(files_of(tmp_path, *uncounted))
-    assert (plan.num_files_added, plan.exact.num_files_added) == (1, False)
 
 
 def test_a_batch_that_leaves_no_row_is_not_committed(tmp_path: Path) -> None:

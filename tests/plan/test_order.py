@@ -103,9 +103,7 @@ def test_time_ordered_data_keeps_its_order_and_queries_touch_few_files(tmp_path:
     st.sampled_from(["c", "ingest", "size"]),
 )
 def test_layouts_are_counted_as_by_hand(
-    tmp_path_factory: pytest.TempPathFactory,
-    files: list[tuple[int, Span | None, str]],
-    order: str,
+    tmp_path_factory: pytest.TempPathFactory, files: list[tuple[int, Span | None, str]], order: str
 ) -> None:
     bounds = [None if span is None else (span[0], span[0] + span[1]) for _, span, _ in files]
     if not any(bounds):
@@ -202,9 +200,7 @@ def test_a_budget_takes_the_bins_that_gain_the_most_for_a_byte(tmp_path: Path) -
 
 @pytest.mark.parametrize("strategy", ["optimize", "rewrite"])
 @pytest.mark.parametrize("options", [{"order": "c"}, {"budget": "1 MiB"}, {"order": "ingest"}], ids=str)
-def test_delta_does_not_run_what_it_would_do_otherwise(
-    tmp_path: Path, options: dict[str, Any], strategy: str
-) -> None:
+def test_delta_is_not_asked_for_other_plans(tmp_path: Path, options: dict[str, Any], strategy: str) -> None:
     table = open_table(table_of(tmp_path, ranged("a", 60, (0, 1)), ranged("b", 50, (0, 1))))
     with pytest.raises(InvalidArgumentError, match='run it with strategy="arrow"'):
         table.plan_compaction(max_file_size="1 KiB", **options).run(strategy=strategy)

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,14 +8,9 @@ FILE = st.tuples(st.integers(0, 60), st.integers(0, 4), st.booleans())
 
 
 def pack(sizes: list[int], groups: list[int], candidates: list[bool], max_file_size: int) -> Packing:
-    return packer_of(np.array(sizes, np.int64), np.array(groups, np.int64)).pack(
-        np.array(candidates, bool), max_file_size
-    )
-
-
-def packer_of(sizes: np.ndarray, groups: np.ndarray) -> Packer:
     """OPTIMIZE's order; files of one size as they come."""
-    return Packer(np.lexsort((sizes, groups)), sizes, groups)
+    numbers = np.array(sizes, np.int64), np.array(groups, np.int64)
+    return Packer(np.lexsort(numbers), *numbers).pack(np.array(candidates, bool), max_file_size)
 
 
 def columns_of(files: list[tuple[int, int, bool]]) -> tuple[list[int], list[int], list[bool]]:
@@ -43,26 +37,6 @@ def next_fit(
             current.append(i)
         kept.append(current)
     return [bin_ for bin_ in kept if len(bin_) > 1]
-
-
-@pytest.mark.parametrize(
-    ("sizes", "bins"),
-    [
-        ([], []),
-        ([5], []),
-        ([40, 100], []),
-        ([64, 64], [[0, 1]]),
-        ([64, 65], []),
-        ([64, 128, 64], [[0, 2]]),
-        ([200, 10, 20], [[1, 2]]),
-        ([50, 50, 50, 50], [[0, 1], [2, 3]]),
-        ([1, 0, 0], [[1, 2, 0]]),
-        ([300, 300], []),
-    ],
-    ids=str,
-)
-def test_bins_of_at_most_128(sizes: list[int], bins: list[list[int]]) -> None:
-    assert bins_of(pack(sizes, [0] * len(sizes), [True] * len(sizes), 128)) == bins
 
 
 @given(st.lists(FILE, max_size=40), st.integers(1, 150))

@@ -7,15 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction_kit import open_table
-from compaction_kit.files import Files
-from compaction_kit.log import TransactionLog
 from compaction_kit.plan.predict import SizeModel, live_rows
 from compaction_kit.storage import open_store
 from tests import handmade
-
-
-def files_of(table: Path, *actions: handmade.Action) -> Files:
-    return Files(TransactionLog(handmade.write_log(table, list(actions))).snapshot())
+from tests.plan.test_compaction import files_of
 
 
 def test_files_on_a_line_are_told_by_overhead_and_rows(tmp_path: Path) -> None:
@@ -36,9 +31,7 @@ def test_rows_that_a_vector_hides_do_not_come_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("records", [None, 10, 0])
-def test_without_different_rows_the_bytes_themselves_are_the_estimate(
-    tmp_path: Path, records: int | None
-) -> None:
+def test_without_different_rows_the_bytes_are_the_estimate(tmp_path: Path, records: int | None) -> None:
     model = SizeModel.of(
         files_of(tmp_path, *(handmade.add(f"f{i}", 100 * i, records=records) for i in range(4)))
     )

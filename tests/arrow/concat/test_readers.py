@@ -1,6 +1,6 @@
 """Files made one without decoding them, as three readers read them: Spark, pyarrow and Rust's."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from pyspark.sql import functions as sf
 
 from tests import handmade
 from tests.arrow.concat.parquet import check_places, concatenated, read, row_groups, write
+from tests.conftest import SetConf
 
 
 def ordered(start: int, count: int) -> pa.Table:
@@ -145,10 +146,7 @@ def test_files_by_spark_are_read_by_all(spark: SparkSession, of_spark: tuple[lis
 @pytest.mark.spark
 @pytest.mark.parametrize("vectorized", ["true", "false"])
 def test_filters_are_pushed_down(
-    spark: SparkSession,
-    of_spark: tuple[list[Path], Path],
-    confs: Callable[[str, str], None],
-    vectorized: str,
+    spark: SparkSession, of_spark: tuple[list[Path], Path], confs: SetConf, vectorized: str
 ) -> None:
     paths, output = of_spark
     filters = [
@@ -168,7 +166,7 @@ def test_filters_are_pushed_down(
 
 @pytest.mark.spark
 def test_each_row_is_in_one_split(
-    spark: SparkSession, of_spark: tuple[list[Path], Path], confs: Callable[[str, str], None]
+    spark: SparkSession, of_spark: tuple[list[Path], Path], confs: SetConf
 ) -> None:
     _, output = of_spark
     confs("spark.sql.files.maxPartitionBytes", "50000")

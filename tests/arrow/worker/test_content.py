@@ -157,9 +157,7 @@ def by_duckdb(schema: pa.Schema, *sides: list[Path]) -> list[Content]:
 
 
 @pytest.mark.parametrize("kind", ["inline", "stored"])
-def test_deleted_rows_do_not_count_and_no_others_are_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_deleted_rows_alone_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Also of two files that are read together, of which one has no vector."""
     schema = pa.schema([("row", pa.int64()), ("path", pa.string())])
     rows = [(i, f"text {i}") for i in range(5_000)]
@@ -198,9 +196,7 @@ def is_same(schema: pa.Schema, one: list[Path], other: list[Path]) -> bool:
 
 
 @pytest.mark.parametrize(("num_rows", "length", "is_read"), [(24, 1_000_000, False), (24_000, 1_000, True)])
-def test_lists_that_would_take_much_memory_at_once_are_left_to_spark(
-    num_rows: int, length: int, is_read: bool, tmp_path: Path
-) -> None:
+def test_long_lists_are_left_to_spark(num_rows: int, length: int, is_read: bool, tmp_path: Path) -> None:
     ends = pa.array([0, length], pa.int32())
     values = pa.ListArray.from_arrays(ends, pa.array(np.zeros(length, np.int32)))
     rows = pa.table({"x": pa.chunked_array([values] * num_rows)})

@@ -70,7 +70,7 @@ def test_small_objects_take_two_requests_each_and_one_to_be_written(s3: Server, 
     assert outputs_in(s3, one) == {done.path.rpartition("/")[2]}
 
 
-def test_large_objects_are_read_a_row_group_at_a_time(
+def test_large_objects_are_read_in_groups(
     s3: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "STORED_SMALL_BYTES", 2_000)
@@ -87,9 +87,7 @@ def test_large_objects_are_read_a_row_group_at_a_time(
 
 
 @pytest.mark.parametrize("most", [3, 16])
-def test_requests_in_flight_are_many_and_bounded(
-    s3: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
+def test_requests_are_bounded(s3: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     monkeypatch.setattr(files, "MOST_REQUESTS", most)
     count = 4 * most
     one = stored(s3, task_of(tmp_path, [MIXED.slice(i, 1) for i in range(count)]))

@@ -1,8 +1,6 @@
-"""Which columns get a dictionary, compared with Spark's own writer, and which hold NaN or zeros."""
+"""Which columns get a dictionary, compared with Spark's own writer."""
 
-import math
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from compaction_kit.arrow.worker.columns import Columns
-from compaction_kit.arrow.worker.outputs import dictionary_columns, nan_columns, zero_columns
+from compaction_kit.arrow.worker.outputs import dictionary_columns
 
 ROWS = 60_000
 
 
+@pytest.fixture(scope="module")
 def columns() -> pa.Table:
     rng, words = np.random.default_rng(1), random.Random(1)
     numbers = rng.integers(0, 2**62, ROWS)
@@ -41,9 +39,9 @@ def columns() -> pa.Table:
 EXPECTED = {"few", "same", "word", "list.list.element", "map.key_value.key", "struct.y.z"}
 
 
-def test_columns_that_repeat_have_one() -> None:
-    assert set(dictionary_columns(columns())) == EXPECTED
-    assert dictionary_columns(columns().slice(0, 0)) == []
+def test_columns_that_repeat_have_one(columns: pa.Table) -> None:
+    assert set(dictionary_columns(columns)) == EXPECTED
+    assert dictionary_columns(columns.slice(0, 0)) == []
 
 
 @pytest.mark.parametrize("count", [255, 256, 300, 1_875, 5_000, 20_000])
@@ -60,8 +58,8 @@ def test_values_that_come_but_twice_are_found(count: int, order: str) -> None:
 
 
 @pytest.mark.spark
-def test_spark_chooses_the_same(spark: SparkSession, tmp_path: Path) -> None:
-    pq.write_table(columns(), tmp_path / "in.parquet")
+def test_spark_chooses_the_same(spark: SparkSession, columns: pa.Table, tmp_path: Path) -> None:
+    pq.write_table(columns, tmp_path / "in.parquet")
     spark.read.parquet(str(tmp_path / "in.parquet")).coalesce(1).write.parquet(str(tmp_path / "out"))
     (file,) = (tmp_path / "out").glob("*.parquet")
     group = pq.ParquetFile(file).metadata.row_group(0)
@@ -69,33 +67,3 @@ def test_spark_chooses_the_same(spark: SparkSession, tmp_path: Path) -> None:
     theirs = {leaf.path_in_schema for leaf in leaves if leaf.has_dictionary_page}
     # A dictionary of nothing but nulls is no matter.
     assert theirs - {"none"} == EXPECTED
-
-
-@pytest.mark.parametrize(
-    ("found_by", "value"), [(nan_columns, math.nan), (zero_columns, 0.0), (zero_columns, -0.0)]
-)
-def test_columns_with_nan_or_zeros_are_found_wherever_they_are(
-    found_by: Callable[[pa.Table], set[str]], value: float
-) -> None:
-    table = pa.table(
-        {
-            "plain": [1.0, None],
-            "value": [value, 1.0],
-            "short": pa.array([None, value], pa.float32()),
-            "list": [[1.0], [value, None]],
-            "map": pa.array([[("k", value)], None], pa.map_(pa.string(), pa.float64())),
-            "struct": [{"x": 1.0, "y": [{"z": value}]}, None],
-            "text": [str(value), "x"],
-            "integer": [0, 1],
-        }
-    )
-    expected = {"value", "short", "list.list.element", "map.key_value.value", "struct.y.list.element.z"}
-    assert found_by(table) == expected
-    assert expected < set(Columns(table.schema, by_id=False).leaves) == set(pq_columns(table))
-
-
-def pq_columns(table: pa.Table) -> list[str]:
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink)
-    schema = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
-    return [schema.column(i).path for i in range(len(schema))]

@@ -7,13 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from compaction_kit.arrow.vectors import found_vector
-from compaction_kit.arrow.worker import RewriteTask, rewrite
-from compaction_kit.arrow.worker.vectors import Vector, deleted_rows, live_rows
+from compaction_kit.arrow.worker import RewriteTask, inputs, rewrite
+from compaction_kit.arrow.worker.vectors import Vector, deleted_rows
 from compaction_kit.storage import LocalStore
 from tests import handmade
 from tests.arrow.worker.test_rewrite import results_of, task_of
@@ -45,6 +43,8 @@ def test_live_rows_are_written_in_their_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, rows: dict[int, list[int]], whole_bytes: int
 ) -> None:
     monkeypatch.setattr(rewrite, "WHOLE_BYTES", whole_bytes)
+    # Batches that end within a row group, and where rows are deleted.
+    monkeypatch.setattr(inputs, "MOST_ROWS", 700)
     (done,) = results_of(marked(tmp_path, rows, kind, row_group_size=3_000))
     assert done.failure is None
     found = pq.read_table(done.path)["a"].to_pylist()
@@ -54,15 +54,6 @@ def test_live_rows_are_written_in_their_order(
     assert len(list(tmp_path.glob("part-*"))) == 1
     groups = pq.read_metadata(done.path).num_row_groups
     assert (groups >= 7) == (whole_bytes == 100)
-
-
-@given(st.sets(st.integers(0, 99)), st.lists(st.integers(1, 40), min_size=1, max_size=6))
-def test_rows_in_batches_are_left_out_by_their_numbers(deleted: set[int], sizes: list[int]) -> None:
-    numbers, start, found = np.array(sorted(deleted), np.int64), 0, list[int]()
-    for size in sizes:
-        found += live_rows(pa.table({"a": range(start, start + size)}), numbers, start)["a"].to_pylist()
-        start += size
-    assert found == [number for number in range(start) if number not in deleted]
 
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
