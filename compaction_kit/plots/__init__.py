@@ -17,23 +17,10 @@ from compaction_kit.plots.sizes import (
     bins_height,
     file_sizes,
 )
-from compaction_kit.plots.style import (
-    LIVE,
-    LOST,
-    NEW,
-    SMALL,
-    TOMBSTONED,
-    Chart,
-    Placed,
-    stacked,
-    to_html,
-    to_png,
-    to_svg,
-)
+from compaction_kit.plots.style import Chart, Placed, stacked, to_html, to_png, to_svg
 from compaction_kit.plots.timeline import timeline, timelines
 
-__all__ = ["BEFORE_AFTER_HEIGHT", "EXTENTS_HEIGHT", "LIVE", "LOST", "NEW", "SIZES_WIDTH", "SMALL"]
-__all__ += ["TOMBSTONED", "Chart", "Placed", "before_after", "bins", "bins_height", "cubes", "cubes_height"]
-__all__ += ["extents", "file_sizes", "forecast", "history", "layouts", "lifetimes", "manifest", "readability"]
-__all__ += ["reads", "sink_log", "stacked", "storage", "survey", "timeline", "timelines", "to_html", "to_png"]
-__all__ += ["to_svg", "vacuum"]
+__all__ = ["BEFORE_AFTER_HEIGHT", "EXTENTS_HEIGHT", "SIZES_WIDTH", "Chart", "Placed", "before_after", "bins"]
+__all__ += ["bins_height", "cubes", "cubes_height", "extents", "file_sizes", "forecast", "history", "layouts"]
+__all__ += ["lifetimes", "manifest", "readability", "reads", "sink_log", "stacked", "storage", "survey"]
+__all__ += ["timeline", "timelines", "to_html", "to_png", "to_svg", "vacuum"]

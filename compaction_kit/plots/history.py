@@ -63,12 +63,7 @@ def history(ledger: pa.Table) -> Chart:
             text = f"{style.short(row['operation'] or '')}\nversion {row['version']}".strip()
             axis.axvline(row["version"], color=NEW, linewidth=1, linestyle=":")
             style.note(axis, text, (row["version"], most * 1.12), color=NEW, va="top", annotation_clip=False)
-    axis.set(ylabel="files", ylim=(0, max(most, 1) * 1.15))
-    axis.margins(x=0.08)
-    _version_axis(axis)
-    style.count_ticks(axis.yaxis, 6)
-    style.legend(axis, "upper left")
-    style.calm(axis, "y")
+    _count_axis(axis, max(most, 1) * 1.15)
     return figure
 
 
@@ -92,10 +87,10 @@ def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) ->
     step = latest // _MOST_STEPS + 1 if is_fine else 1
     added, removed = (pc.fill_null(lives[name], latest + 1).to_numpy() for name in ("added", "removed"))
     columns = {"added": added - added % step, "removed": -(-removed // step) * step}
-    spans = pa.table(columns | {"kind": [kinds.get(version, "written") for version in added.tolist()]})
-    bars = spans.append_column("count_all", pa.array(np.ones(len(spans), np.int64)))
-    if is_fine:
-        bars = spans.group_by(spans.column_names).aggregate([([], "count_all")])
+    columns["kind"] = np.array([kinds.get(version, "written") for version in added.tolist()], str)
+    # Few files have a bar each.
+    spans = pa.table(columns | {"bar": np.arange(len(lives)) * (not is_fine)})
+    bars = spans.group_by(spans.column_names).aggregate([([], "count_all")])
     bars = bars.sort_by([("added", "ascending"), ("removed", "ascending")])
     added, removed, counts = (bars[name].to_numpy() for name in ("added", "removed", "count_all"))
     bottom, names = np.cumsum(counts), np.array(bars["kind"].to_pylist(), str)
@@ -131,9 +126,7 @@ def _kinds_of(history: pa.Table) -> dict[int, str]:
 def manifest(by_version: pa.Table, version: int | None) -> Chart:
     """Draw how many of each version's live files a manifest lists; at its own version all of them.
 
-    Args:
-        by_version: One row a version: version, num_live, num_listed.
-        version: The one whose files are exactly those listed; None for none.
+    `by_version` has version, num_live and num_listed; `version` has exactly the listed files, None for none.
     """
     versions, live, listed = (by_version[name].to_numpy() for name in ("version", "num_live", "num_listed"))
     which = "of no one version" if version is None else f"that of version {version}"
@@ -155,23 +148,12 @@ def manifest(by_version: pa.Table, version: int | None) -> Chart:
         x, side = (-4, "right") if version > versions.mean() else (4, "left")
         text = f"the manifest's version: {version}"
         style.note(axis, text, (version, most * 1.3), (x, 0), NEW, ha=side, va="top")
-    axis.set(ylabel="files", ylim=(0, most * 1.35))
-    axis.margins(x=0.08)
-    _version_axis(axis)
-    axis.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    style.calm(axis, "y")
-    style.legend(axis, "upper left")
+    _count_axis(axis, most * 1.35)
     return figure
 
 
 def storage(rows: pa.Table, orphaned_bytes: int, versions: pa.Table) -> Chart:
-    """Draw the bytes that each version left, and which versions can be read.
-
-    Args:
-        rows: version, live_bytes, tombstoned_bytes, gone_bytes; see `Storage.versions`.
-        orphaned_bytes: Of the files on disk that no version has.
-        versions: What `Table.versions()` returns.
-    """
+    """Draw the bytes that each version left (see `Storage`), and which of `Table.versions()` can be read."""
     numbers = rows["version"].to_numpy()
     stacks = [rows[name].to_numpy() for name in ("live_bytes", "tombstoned_bytes", "gone_bytes")]
     live, tombstoned, gone = (int(stack[-1]) for stack in stacks)
@@ -221,13 +203,7 @@ def readability(versions: pa.Table) -> Chart:
 
 
 def vacuum(storage: pa.Table, versions: pa.Table, finding: str) -> Chart:
-    """Draw the versions that can be read now and after, and the storage now and after.
-
-    Args:
-        storage: Bytes by kind: kind, size_bytes, size_bytes_after; see `VacuumPlan.storage`.
-        versions: version, readable, readable_after; see `VacuumPlan.versions`.
-        finding: The title.
-    """
+    """Draw which versions can be read now and after, and the storage; see the tables of `VacuumPlan`."""
     before, after = (np.array(versions[name].to_pylist()) for name in ("readable", "readable_after"))
     now, then = before == "yes", after == "yes"
     refused = [np.isin(names, ["blocked", "unsupported"]) for names in (before, after)]
@@ -269,6 +245,16 @@ def vacuum(storage: pa.Table, versions: pa.Table, finding: str) -> Chart:
 def _version_axis(axis: Axes) -> None:
     axis.set_xlabel("version")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _count_axis(axis: Axes, top: float) -> None:
+    """Lay out numbers of files over versions, from 0 to `top`."""
+    axis.set(ylabel="files", ylim=(0, top))
+    axis.margins(x=0.08)
+    _version_axis(axis)
+    style.count_ticks(axis.yaxis, 6)
+    style.legend(axis, "upper left")
+    style.calm(axis, "y")
 
 
 def _now_and_after(axis: Axes, looks: style.Looks) -> None:

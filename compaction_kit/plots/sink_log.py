@@ -20,13 +20,8 @@ def sink_log(
 ) -> Chart:
     """Draw the size of the compaction file over batches, as it is and as projected; removals as ticks below.
 
-    Args:
-        files: What `SinkLog.files` returns.
-        batches: Those to come: batch, kind, size_bytes; see `Projection.batches`.
-        removals: What the cleanup removes: batch; see `Projection.removals`.
-        finding: The title.
-        fails_at: The batch that fails; None if none does.
-        with_retention: The batches to come with a retention, to be drawn beside.
+    `files` are those of a `SinkLog`, `batches`, `removals` and the batch that fails (None if none does) those
+    of a `Projection`; `with_retention` are the batches of one with a retention, to be drawn beside.
     """
     known, projected = _of_kind(files, "compaction"), _of_kind(batches, "compaction")
     # What is projected begins at the last one that is there.

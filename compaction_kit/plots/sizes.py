@@ -62,7 +62,7 @@ def before_after(
         largest: Bytes of the largest bin that there could be: "after" is a plan's prediction, and the axes
             have room for every plan of these files. None if it is no prediction.
         former: Bytes of each live file after the plan before this one, drawn as an outline.
-        figure: Where to draw, which may be a part of a figure; None for a figure of its own.
+        figure: A figure or a part of one to draw in; None for a figure of its own.
     """
     if figure is None:
         # By hand: it is drawn while a slider moves, and matplotlib's own layout takes as long as the drawing.
@@ -104,8 +104,8 @@ def bins(
     files: pa.Table,
     outputs: np.ndarray,
     max_file_size: int,
-    names: Sequence[str] = (),
-    limit: str | None = None,
+    names: Sequence[str],
+    limit: str,
     figure: Chart | None = None,
 ) -> Chart:
     """Draw a bar a bin, a segment a file, the predicted output as a mark, the target as a line.
@@ -114,9 +114,9 @@ def bins(
         files: A plan's files: size_bytes and bin_id of each.
         outputs: The predicted bytes of each bin's output.
         max_file_size: Bytes that a bin may hold.
-        names: What each bin is called; numbers from 0 if left out.
-        limit: The end of the title: how large a bin may be. None: " of at most" `max_file_size`.
-        figure: Where to draw, which may be a part of a figure; None for a figure of its own.
+        names: What each bin is called.
+        limit: The end of the title: how large a bin may be, as in " of at most 128 MiB".
+        figure: A figure or a part of one to draw in; None for a figure of its own.
     """
     figure = figure or Chart(figsize=(style.WIDTH, bins_height(len(outputs))), layout="constrained")
     sizes, bin_ids = files["size_bytes"].to_numpy(), files["bin_id"].to_numpy()
@@ -124,9 +124,8 @@ def bins(
     axis = figure.subplots()
     packed = [sizes[bin_ids == bin_id] for bin_id in range(shown)]
     notes = [f"{format_count(len(members), 'file')}, {format_size(members.sum())}" for members in packed]
-    called = [style.short(name) for name in names[:shown]] or list(map(str, range(shown)))
     fullest = int(np.bincount(bin_ids, sizes).max(initial=1))
-    right = style.packed(axis, called, notes, fullest, max_file_size)
+    right = style.packed(axis, list(map(style.short, names[:shown])), notes, fullest, max_file_size)
     for bin_id, members in enumerate(packed):
         # Segments that would be too thin to be seen apart are one.
         is_fine = members.mean() < 3 * right / _BINS_WIDTH_PIXELS
@@ -137,7 +136,6 @@ def bins(
     axis.plot(outputs[:shown], range(shown), linestyle="none", label="output, as predicted", **marks)
     style.legend(axis, "lower right", bbox_to_anchor=(1, 1), borderaxespad=0)
     more = f" (the first {shown})" if shown < num_bins else ""
-    limit = f" of at most {format_size(max_file_size)}" if limit is None else limit
     what = f"{format_count(len(sizes), 'file')} in {format_count(num_bins, 'bin')}"
     return style.titled(figure, f"{what}{limit}{more}")
 

@@ -82,7 +82,7 @@ def test_no_files_before_are_drawn_too(after: list[int]) -> None:
 
 def plan_of(before: np.ndarray, after: np.ndarray, lower: int, upper: int, largest: int) -> Figure:
     limits: Any = {"min_file_size": lower, "max_file_size": upper, "largest": largest}
-    draw_bins = partial(plots.bins, bins_table([10, 20], [0, 0]), np.array([25]), upper)
+    draw_bins = partial(plots.bins, bins_table([10, 20], [0, 0]), np.array([25]), upper, ["0"], "")
     return plots.stacked([(3.6, partial(plots.before_after, before, after, **limits)), (2.1, draw_bins)])
 
 
@@ -124,19 +124,20 @@ def bins_table(sizes: list[int], bin_ids: list[int]) -> pa.Table:
 
 def test_the_bins_figure_has_a_segment_a_file() -> None:
     names = ["p=1, bin 1 of 1", "p=2, bin 1 of 1"]
-    figure = plots.bins(bins_table([10, 20, 30, 40], [0, 0, 1, 1]), np.array([25, 60]), 100, names)
+    figure = plots.bins(bins_table([10, 20, 30, 40], [0, 0, 1, 1]), np.array([25, 60]), 100, names, " of 100")
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == names
-    assert str(figure.get_label()) == "4 files in 2 bins of at most 100 B"
+    assert str(figure.get_label()) == "4 files in 2 bins of 100"
     assert len(figure.axes[0].patches) == 4
     assert widths(figure.axes[0]) == 100
 
 
 def test_the_bins_figure_says_when_it_shows_only_the_first() -> None:
-    figure = plots.bins(bins_table([1] * 200, [i // 2 for i in range(200)]), np.full(100, 2), 2)
+    names = list(map(str, range(100)))
+    figure = plots.bins(bins_table([1] * 200, [i // 2 for i in range(200)]), np.full(100, 2), 2, names, "")
     assert "in 100 bins" in str(figure.get_label())
     assert "(the first 60)" in str(figure.get_label())
 
 
 def test_the_bins_figure_of_an_empty_plan_is_drawn() -> None:
-    figure = plots.bins(bins_table([], []), np.array([]), MIB)
+    figure = plots.bins(bins_table([], []), np.array([]), MIB, [], "")
     assert str(figure.get_label()).startswith("0 files in 0 bins")
