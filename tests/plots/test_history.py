@@ -25,15 +25,16 @@ def ledger(counts: list[int | None]) -> pa.Table:
     )
 
 
-def test_the_history_figure_says_the_most_and_the_last_and_marks_compactions() -> None:
-    figure = plots.history(ledger([3, 1_500, 2, 4]))
-    assert str(figure.get_label()) == "Up to 1,500 live files, 4 now"
-    assert [text.get_text() for text in figure.axes[0].texts] == ["OPTIMIZE\nversion 2"]
-
-
-def test_the_history_figure_leaves_out_versions_that_can_t_be_read() -> None:
-    assert str(plots.history(ledger([None, 7, 2])).get_label()) == "Up to 7 live files, 2 now"
-    assert str(plots.history(ledger([])).get_label()) == "Up to 0 live files, 0 now"
+@pytest.mark.parametrize(
+    ("counts", "most", "last"), [([3, 1_500, 2, 4], "1,500", 4), ([None, 7, 2], 7, 2), ([], 0, 0)]
+)
+def test_the_history_figure_says_the_most_and_the_last_and_marks_compactions(
+    counts: list[int | None], most: object, last: int
+) -> None:
+    """Versions that can't be read are left out."""
+    figure = plots.history(ledger(counts))
+    assert str(figure.get_label()) == f"Up to {most} live files, {last} now"
+    assert [text.get_text() for text in figure.axes[0].texts] == ["OPTIMIZE\nversion 2"] * bool(counts)
 
 
 HISTORY = pa.table(
@@ -46,14 +47,8 @@ HISTORY = pa.table(
 
 
 def lives_of(*lives: tuple[str, int, int | None]) -> pa.Table:
-    paths, added, removed = zip(*lives, strict=True) if lives else ([], [], [])
-    return pa.table(
-        {
-            "path": pa.array(paths, pa.string()),
-            "added": pa.array(added, pa.int64()),
-            "removed": pa.array(removed, pa.int64()),
-        }
-    )
+    schema = pa.schema({"path": pa.string(), "added": pa.int64(), "removed": pa.int64()})
+    return pa.Table.from_pylist([dict(zip(schema.names, life, strict=True)) for life in lives], schema)
 
 
 def legend_of(figure: plots.Chart) -> set[str]:
@@ -90,11 +85,8 @@ VERSIONS = pa.table(
 
 
 def storage_of(orphaned: int = 0) -> Storage:
-    live, dead, gone = [4, 5, 6], [0, 2, 1], [0, 0, 3]
-    columns = {
-        name: np.array(sizes) * MIB
-        for name, sizes in (("live_bytes", live), ("tombstoned_bytes", dead), ("gone_bytes", gone))
-    }
+    live, dead, gone = np.array([[4, 5, 6], [0, 2, 1], [0, 0, 3]]) * MIB
+    columns = {"live_bytes": live, "tombstoned_bytes": dead, "gone_bytes": gone}
     return Storage(pa.table({"version": [2, 3, 4], **columns}), orphaned * MIB)
 
 
@@ -132,13 +124,9 @@ STORAGE = pa.table(
 def versions_of(readable: str, after: str) -> pa.Table:
     """Versions from 3 on: y for one that can be read."""
     names = {"y": "yes", "b": "blocked", "m": "missing files"}
-    return pa.table(
-        {
-            "version": range(3, 3 + len(readable)),
-            "readable": [names[one] for one in readable],
-            "readable_after": [names[one] for one in after],
-        }
-    )
+    numbers = range(3, 3 + len(readable))
+    now, then = ([names[one] for one in codes] for codes in (readable, after))
+    return pa.table({"version": numbers, "readable": now, "readable_after": then})
 
 
 def test_the_words_count_versions_and_bytes() -> None:

@@ -34,12 +34,6 @@ def test_the_sizes_figure_says_how_many_are_small_and_draws_every_file() -> None
     assert heights(size) == SIZES.sum()
 
 
-def test_the_sizes_figure_of_nothing_says_so() -> None:
-    figure = plots.file_sizes(Histogram.of(np.array([], np.int64)), MIB)
-    assert str(figure.get_label()) == "The table has no files"
-    assert plots.to_png(figure).startswith(b"\x89PNG")
-
-
 def test_before_and_after_are_on_one_scale() -> None:
     figure = plots.before_after(SIZES, np.array([44 * MIB]))
     assert str(figure.get_label()).startswith("4 → 1 file, 43.0 MiB → 44 MiB")
@@ -57,27 +51,27 @@ def test_a_prediction_says_that_it_is_one() -> None:
 
 
 def test_the_axes_are_those_of_the_files_whatever_the_plan() -> None:
-    plans = [
-        (SIZES, 4 * KIB, 8 * KIB),
-        (SIZES[2:], MIB, 4 * MIB),
-        (SIZES.sum(keepdims=True), 64 * MIB, 64 * MIB),
-    ]
+    plans = (SIZES, 4 * KIB), (SIZES[2:], 4 * MIB), (SIZES.sum(keepdims=True), 64 * MIB)
+    room: Any = {"largest": 44 * MIB, "former": SIZES}
     figures = [
-        plots.before_after(
-            *(SIZES, after), min_file_size=lower, max_file_size=upper, largest=44 * MIB, former=SIZES
-        )
-        for after, lower, upper in plans
+        plots.before_after(SIZES, after, min_file_size=size, max_file_size=size, **room)
+        for after, size in plans
     ]
     assert len({(axis.get_xlim(), axis.get_ylim()) for figure in figures for axis in figure.axes[1::2]}) == 1
     assert len({axis.get_ylim() for figure in figures for axis in figure.axes[::2]}) == 1
     assert "target 64 MiB" in plots.to_svg(figures[2])
 
 
-@pytest.mark.parametrize("after", [[], [MIB]], ids=["none", "one"])
-def test_no_files_before_are_drawn_too(after: list[int]) -> None:
+def test_figures_of_nothing_say_so() -> None:
     nothing = np.array([], np.int64)
-    figure = plots.before_after(nothing, np.array(after, np.int64), min_file_size=MIB, max_file_size=MIB)
-    assert str(figure.get_label()).startswith(f"0 → {len(after)} file")
+    limits: Any = {"min_file_size": MIB, "max_file_size": MIB}
+    for figure, says in (
+        (plots.file_sizes(Histogram.of(nothing), MIB), "The table has no files"),
+        (plots.before_after(nothing, nothing, **limits), "0 → 0 files, "),
+        (plots.before_after(nothing, np.array([MIB]), **limits), "0 → 1 file, "),
+        (plots.bins(bins_table([], []), nothing, MIB, [], ""), "0 files in 0 bins"),
+    ):
+        assert str(figure.get_label()).startswith(says)
 
 
 def plan_of(before: np.ndarray, after: np.ndarray, lower: int, upper: int, largest: int) -> Figure:
@@ -136,8 +130,3 @@ def test_the_bins_figure_says_when_it_shows_only_the_first() -> None:
     figure = plots.bins(bins_table([1] * 200, [i // 2 for i in range(200)]), np.full(100, 2), 2, names, "")
     assert "in 100 bins" in str(figure.get_label())
     assert "(the first 60)" in str(figure.get_label())
-
-
-def test_the_bins_figure_of_an_empty_plan_is_drawn() -> None:
-    figure = plots.bins(bins_table([], []), np.array([]), MIB, [], "")
-    assert str(figure.get_label()).startswith("0 files in 0 bins")
