@@ -6,9 +6,8 @@ can't see it.
 
 from compaction_kit.plots.clustering import EXTENTS_HEIGHT, cubes, cubes_height, extents
 from compaction_kit.plots.comparisons import layouts, reads, survey
-from compaction_kit.plots.forecast import forecast
 from compaction_kit.plots.history import history, lifetimes, manifest, readability, storage, vacuum
-from compaction_kit.plots.sink_log import sink_log
+from compaction_kit.plots.projections import forecast, sink_log
 from compaction_kit.plots.sizes import (
     BEFORE_AFTER_HEIGHT,
     SIZES_WIDTH,

@@ -224,7 +224,7 @@ def vacuum(storage: pa.Table, versions: pa.Table, finding: str) -> Chart:
     upper, lower = figure.subplots(2, 1, height_ratios=(1, 1.25))
     numbers = versions["version"].to_numpy()
     for position, names in enumerate(states):
-        _draw_runs(upper, numbers, names, (position - 0.35, 0.7), _AT_VACUUM)
+        _draw_runs(upper, numbers, names, (position - 0.35, position + 0.35), _AT_VACUUM)
     upper.set_xlim(numbers[0] - 0.5, numbers[-1] + 0.5)
     _version_axis(upper)
     _now_and_after(upper, {name: look for name, look in _AT_VACUUM.items() if name in np.append(*states)})
@@ -284,12 +284,11 @@ def _draw_strip(figure: Chart, axis: Axes, versions: pa.Table) -> None:
 def _draw_runs(
     axis: Axes, numbers: np.ndarray, names: np.ndarray, rows: tuple[float, float], looks: style.Looks
 ) -> None:
-    """Draw a box for each run of neighbouring versions with one name; `rows` is its bottom and height."""
+    """Draw a box for each run of neighbouring versions with one name; `rows` is its bottom and top."""
     ends = np.flatnonzero(np.append((names[1:] != names[:-1]) | (np.diff(numbers) != 1), True))
     starts = np.append(0, ends[:-1] + 1)
     for name, look in looks.items():
         mine = names[starts] == name
         if mine.any():
-            left = numbers[starts[mine]] - 0.5
-            spans = list(zip(left, numbers[ends[mine]] + 0.5 - left, strict=True))
-            axis.broken_barh(spans, rows, linewidth=0, **style.fill(look))
+            sides = (numbers[starts[mine]] - 0.5, numbers[ends[mine]] + 0.5, *rows)
+            style.boxes(axis, sides, look, "white", 0)
