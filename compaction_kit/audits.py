@@ -20,7 +20,7 @@ from compaction_kit.log.commits import COMMIT_COLUMNS, STAMP
 from compaction_kit.records import TableRows
 from compaction_kit.surveys import Facts, ReportTable, Where, discover, reporting, sentence
 from compaction_kit.table import open_table
-from compaction_kit.text import format_count, format_list, format_size
+from compaction_kit.text import element, format_count, format_list, format_size
 from compaction_kit.times import in_zone, now, session_zone, to_instant
 
 REFUTED, UNREADABLE, GONE = "refuted", "can't be read", "files are gone"
@@ -82,7 +82,8 @@ class Audit(TableRows):
     def parts(self) -> Sequence[object]:
         """Return the finding, and a table of the rewrites."""
         rows = list(map(_cells, self._shown()))
-        return f"{self.finding}.", *([self._table(rows)] if rows else []), *self._more()
+        table = [element("div", self._table(rows), style="overflow-x:auto")] if rows else []
+        return f"{self.finding}.", *table, *self._more()
 
     def _shown(self) -> list[Facts]:
         return self.rows.slice(0, _MOST_ROWS).to_pylist()

@@ -193,9 +193,7 @@ def _predict(sums: tuple[int, int, int, int], strategy: str, remote: bool, work:
         np.array([*starts, files_written, run * files_read * per_file, *run * decoded, copied, waits[0]]),
         np.array([*starts, 0, proof * files * per_file, *proof * decoded * (2, 1), copied, waits[1]]),
     )
-    (seconds, basis), (proved, _) = (
-        _seconds(*one, work) for one in zip((strategy, _PROOF), amounts, strict=True)
-    )
+    (seconds, basis), (proved, _) = _seconds(strategy, amounts[0], work), _seconds(_PROOF, amounts[1], work)
     held = min(_DECODED_BYTES, int(3 * (1 - work.copied) * size_bytes / work.cores))
     written = 0 if strategy == "arrow" else min(_OUTPUT_BYTES * files_written, _HEAP_BYTES)
     memory = _DRIVER_BYTES + _ACTION_BYTES * files + work.cores * (_TASK_BYTES + held) + written

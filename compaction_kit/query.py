@@ -55,9 +55,8 @@ def parse_query(spark: SparkSession, query: Query) -> ParsedQuery:
     if _TABLE in query:
         text = query.strip().rstrip(";").replace("{", "{{").replace("}", "}}").replace("{{table}}", _TABLE)
         # A subquery can only read; spark.sql would run a DELETE at once.
-        return ParsedQuery(
-            query, f'"{query}"', lambda rows: spark.sql(f"SELECT * FROM (\n{text}\n)", table=rows)
-        )
+        sql = f"SELECT * FROM (\n{text}\n)"
+        return ParsedQuery(query, f'"{query}"', lambda rows: spark.sql(sql, table=rows))
     if _WHOLE_QUERY.match(query):
         raise InvalidArgumentError(
             f'query="{query}" names neither the table nor {_TABLE}: write {_TABLE} for the table, as in '

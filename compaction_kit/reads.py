@@ -103,17 +103,16 @@ class ReadComparison(Record):
 
     def facts(self) -> dict[str, str]:
         """Return the outcome for people: names and values."""
-        before, after = self.versions
         runs = [self.seconds_at(version) for version in self.versions]
         ranges = [f"{format_seconds(min(times))} to {format_seconds(max(times))}" for times in runs]
-        facts = {
+        rows = "the same at both versions" if self.same_result else f"NOT the same; {_WHY_OTHER_ROWS}"
+        return {
             "query": self.query,
             "outcome": self.finding,
-            "versions": f"{before} → {after}",
-            "single runs": f"{ranges[0]} → {ranges[1]} ({len(runs[0])} at each version, alternating)",
+            "versions": " → ".join(map(str, self.versions)),
+            "single runs": f"{' → '.join(ranges)} ({len(runs[0])} at each version, alternating)",
+            "rows that came out": rows,
         }
-        rows = "the same at both versions" if self.same_result else f"NOT the same; {_WHY_OTHER_ROWS}"
-        return facts | {"rows that came out": rows}
 
     def plot(self) -> Figure:
         """Draw both medians with the single runs, and the files read."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from compaction_kit.text import Html, as_html_table, as_text, element, format_count, shown
+from compaction_kit.text import Html, as_html_table, as_text, format_count, shown
 
 _MOST_SKIPPED = 20
 
@@ -90,8 +90,7 @@ class TableRows(Record):
         return f"{type(self).__name__}({self.finding})"
 
     def _table(self, rows: Sequence[dict[str, str]]) -> Html:
-        table = as_html_table(list(rows[0]), [list(row.values()) for row in rows])
-        return element("div", table, style="overflow-x:auto")
+        return as_html_table(list(rows[0]), [list(row.values()) for row in rows])
 
     def _rest(self, count: int, most: int, noun: str) -> list[str]:
         return [f"… and {format_count(count - most, noun)} in to_arrow()"] if count > most else []

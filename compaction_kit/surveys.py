@@ -129,7 +129,8 @@ class Survey(TableRows):
         parts: list[object] = [element("p", element("b", f"{self.finding}."))]
         if rows:
             more = self._rest(len(rows), _MOST_ROWS, "more table")
-            parts += [self._table(list(map(cells, rows[:_MOST_ROWS]))), *more, SMALL, RANK]
+            table = self._table(list(map(cells, rows[:_MOST_ROWS])))
+            parts += [element("div", table, style="overflow-x:auto"), *more, SMALL, RANK]
         if failed:
             listed = (element("li", element("b", table), f": {error}") for table, error in failed)
             parts += ["Not surveyed, or only in part:", element("ul", *listed)]

@@ -141,6 +141,7 @@ def objects_with_hostile_names(root: Path) -> list[object]:
     paths = pa.table({"path": [NAME, "b"], "size_bytes": [1, 2]})
     to_parquet = ParquetPlan(table, 1, paths, paths, root / FOLDER, schema)
     folders = pa.table({"path": [NAME], "size_bytes": [1]})
+    left = folders.append_column("why", [[NAME]])
     convert = ConvertPlan(root / FOLDER, folders, schema, (NAME,), None)  # type: ignore[arg-type]
     scenario = Scenario(NAME, NAME, Writer(NAME, NAME), Writer(f"other {NAME}", NAME))
     attempts = [
@@ -164,17 +165,7 @@ def objects_with_hostile_names(root: Path) -> list[object]:
         RestoreResult(2, 0, 1, 1, 1, 1, True, 1.0),
         replace(vacuum, warnings=(NAME,)),
         VacuumResult(
-            files=paths,
-            not_deleted=folders.append_column("why", [[NAME]]),
-            not_planned=(NAME,),
-            directories=(NAME,),
-            commits=(2, 3),
-            storage=vacuum.storage,
-            versions=vacuum.versions,
-            versions_lost=[0],
-            content_survives_as={0: 1},
-            versions_lost_as_planned=False,
-            seconds=1.0,
+            paths, left, (NAME,), (NAME,), (2, 3), vacuum.storage, vacuum.versions, [0], {0: 1}, False, 1.0
         ),
         Checked("Right", NAME),
         ck.survey([table.path, root / f"missing {FOLDER}"]),

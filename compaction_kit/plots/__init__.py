@@ -8,15 +8,8 @@ from compaction_kit.plots.clustering import EXTENTS_HEIGHT, cubes, cubes_height,
 from compaction_kit.plots.comparisons import layouts, reads, survey
 from compaction_kit.plots.history import history, lifetimes, manifest, readability, storage, vacuum
 from compaction_kit.plots.projections import forecast, sink_log
-from compaction_kit.plots.sizes import (
-    BEFORE_AFTER_HEIGHT,
-    SIZES_WIDTH,
-    before_after,
-    bins,
-    bins_height,
-    file_sizes,
-)
-from compaction_kit.plots.style import Chart, Placed, stacked, to_html, to_png, to_svg
+from compaction_kit.plots.sizes import BEFORE_AFTER_HEIGHT, before_after, bins, bins_height, file_sizes
+from compaction_kit.plots.style import SIZES_WIDTH, Chart, Placed, stacked, to_html, to_png, to_svg
 from compaction_kit.plots.timeline import timeline, timelines
 
 __all__ = ["BEFORE_AFTER_HEIGHT", "EXTENTS_HEIGHT", "SIZES_WIDTH", "Chart", "Placed", "before_after", "bins"]

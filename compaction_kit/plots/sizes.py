@@ -22,10 +22,8 @@ _MOST_BINS, _BINS_WIDTH_PIXELS = 60, 500
 # The height of the axes of files as a multiple of the highest bar: with room for its number, and for the name
 # of a threshold above that.
 _ROOM_FOR_NUMBER, _ROOM_FOR_BOTH = 1.18, 1.6
-# In inches: on the workbench's page beside the controls, where the window is small.
-SIZES_WIDTH, BEFORE_AFTER_HEIGHT = 5.0, 3.6
-# What sizes beside an axis take, in inches, such as "512 MiB".
-_TICKS_WIDTH = 0.66
+# In inches; and what sizes beside an axis take, such as "512 MiB".
+BEFORE_AFTER_HEIGHT, _TICKS_WIDTH = 3.6, 0.66
 
 
 def file_sizes(histogram: Histogram, small_file_size: int) -> Chart:
@@ -66,7 +64,7 @@ def before_after(
     """
     if figure is None:
         # By hand: it is drawn while a slider moves, and matplotlib's own layout takes as long as the drawing.
-        figure = Chart(figsize=(SIZES_WIDTH, BEFORE_AFTER_HEIGHT))
+        figure = Chart(figsize=(style.SIZES_WIDTH, BEFORE_AFTER_HEIGHT))
         figure.subplots_adjust(left=0.165, right=0.985, top=0.86, bottom=0.07, hspace=0.12)
     now, then = Histogram.of(before), Histogram.of(after)
     ghosts = [] if former is None else [Histogram.of(former)]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
@@ -13,16 +14,11 @@ from compaction_kit.text import MIB
 
 
 def ledger(counts: list[int | None]) -> pa.Table:
-    return pa.table(
-        {
-            "version": pa.array(range(len(counts)), pa.int64()),
-            "num_files": pa.array(counts, pa.int64()),
-            "num_small_files": pa.array(counts, pa.int64()),
-            "data_change": pa.array([i != 2 for i in range(len(counts))], pa.bool_()),
-            "num_removed": [5 * (i == 2) for i in range(len(counts))],
-            "operation": ["OPTIMIZE" if i == 2 else "WRITE" for i in range(len(counts))],
-        }
-    )
+    numbers, files = pa.array(range(len(counts)), pa.int64()), pa.array(counts, pa.int64())
+    is_compaction = pc.equal(numbers, 2)
+    removed, names = pc.if_else(is_compaction, 5, 0), pc.if_else(is_compaction, "OPTIMIZE", "WRITE")
+    columns = {"version": numbers, "num_files": files, "num_small_files": files, "num_removed": removed}
+    return pa.table(columns | {"data_change": pc.invert(is_compaction), "operation": names})
 
 
 @pytest.mark.parametrize(
@@ -37,13 +33,8 @@ def test_the_history_figure_says_the_most_and_the_last_and_marks_compactions(
     assert [text.get_text() for text in figure.axes[0].texts] == ["OPTIMIZE\nversion 2"] * bool(counts)
 
 
-HISTORY = pa.table(
-    {
-        "version": [0, 1, 2],
-        "operation": ["WRITE", "DELETE", "OPTIMIZE"],
-        "num_files": pa.array([2, 2, 1], pa.int64()),
-    }
-)
+OPERATIONS = {"version": [0, 1, 2], "operation": ["WRITE", "DELETE", "OPTIMIZE"]}
+HISTORY = pa.table(OPERATIONS | {"num_files": [2, 2, 1]})
 
 
 def lives_of(*lives: tuple[str, int, int | None]) -> pa.Table:
@@ -112,13 +103,8 @@ def test_the_strip_of_versions_says_how_many_can_be_read() -> None:
     assert figure.axes[0].get_xlim() == (-0.5, 4.5)
 
 
-STORAGE = pa.table(
-    {
-        "kind": ["live", "tombstoned", "orphaned"],
-        "size_bytes": [8 * MIB, 4 * MIB, 0],
-        "size_bytes_after": [8 * MIB, MIB, 0],
-    }
-)
+SIZES = {"size_bytes": [8 * MIB, 4 * MIB, 0], "size_bytes_after": [8 * MIB, MIB, 0]}
+STORAGE = pa.table({"kind": ["live", "tombstoned", "orphaned"]} | SIZES)
 
 
 def versions_of(readable: str, after: str) -> pa.Table:
