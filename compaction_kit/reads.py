@@ -18,6 +18,7 @@ from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError, RunFailedError, reason_of
 from compaction_kit.query import MISSING_FILE, SPARK_ERRORS, ParsedQuery, Query, parse_query, with_table
 from compaction_kit.records import Record
+from compaction_kit.retention import GUARD
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import plain_path
 from compaction_kit.storage import Store, open_store
@@ -25,7 +26,6 @@ from compaction_kit.text import format_change, format_count, format_factor, form
 from compaction_kit.verify import fingerprint
 
 _TOO_OLD = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
-_GUARD = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 _FEWEST_RUNS = 3
 _WHY_OTHER_ROWS = (
     "rows were changed between the versions, or the query returns other rows each time (LIMIT without ORDER "
@@ -204,7 +204,7 @@ def frame_at(spark: SparkSession, table: str | Path, version: int, name: str) ->
         if _TOO_OLD in str(error):
             reason = (
                 "is older than the table's delta.deletedFileRetentionDuration, and Delta refuses to read it: "
-                f"measure a newer version, or set {_GUARD}=false in the session"
+                f"measure a newer version, or set {GUARD}=false in the session"
             )
         raise InvalidArgumentError(f"{name}={version} {reason}.") from None
 

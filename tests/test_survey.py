@@ -28,13 +28,9 @@ from tests import folders, handmade
 from tests.conftest import CopyOf
 
 
-def make(root: Path, *names: str) -> None:
-    for name in names:
-        (root / name / "_delta_log").mkdir(parents=True)
-
-
 def test_tables_are_found_at_any_depth_and_none_in_a_table(tmp_path: Path) -> None:
-    make(tmp_path, "b", "a/x", "a/y/z", "b/inside", ".trash/t", "_old/t", "1/2/3/4/5/t", "1/2/3/4/5/6/t")
+    for name in ("b", "a/x", "a/y/z", "b/inside", ".trash/t", "_old/t", "1/2/3/4/5/t", "1/2/3/4/5/6/t"):
+        (tmp_path / name / "_delta_log").mkdir(parents=True)
     (tmp_path / "c").mkdir()
     names = ("1/2/3/4/5/t", "a/x", "a/y/z", "b")
     assert find_tables(tmp_path) == [str(tmp_path / name) for name in names]

@@ -115,10 +115,9 @@ def _draw_extents(axis: Axes, files: pa.Table, values: np.ndarray, has_cubes: bo
     for which, look in ((~is_new, _IN_CUBES["in a cube"]), (is_new, _NEW)):
         sides = lows[which] - least, highs[which] + least, tops[which], tops[which] + (0.8 if few else 1)
         style.boxes(axis, sides, look, "white", 0.4 if few else 0)
-    axis.set_ylim(max(len(places), 1), 0)
+    axis.set(yticks=[], ylim=(max(len(places), 1), 0))
     if len(values):
         axis.set_xlim(values[0] - least, values[-1] + least)
-    axis.set_yticks([])
     style.calm(axis, "x")
     if len(places) < len(files):
         text = f"{len(places):,} of {format_count(len(files), 'file')} are drawn"

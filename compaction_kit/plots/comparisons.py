@@ -122,8 +122,7 @@ def survey(tables: pa.Table, finding: str) -> Chart:
     axis.scatter(left, compacted, s=34, color=NEW, marker="D", zorder=4, label="after compaction")
     # A table may have no row left, and a logarithm has no zero.
     axis.set_xscale("symlog", linthresh=1)
-    axis.set_xlabel("files")
-    axis.set_xlim(0.8 if min(after) else -0.1, max(*now, 10) * 1.3)
+    axis.set(xlabel="files", xlim=(0.8 if min(after) else -0.1, max(*now, 10) * 1.3))
     most = int(np.log10(axis.get_xlim()[1]))
     axis.set_xticks([0] * (not min(after)) + [10**power for power in range(0, most + 1, most // 4 + 1)])
     axis.xaxis.set_major_formatter("{x:,.0f}")

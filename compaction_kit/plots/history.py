@@ -258,9 +258,7 @@ def _count_axis(axis: Axes, top: float) -> None:
 
 
 def _now_and_after(axis: Axes, looks: style.Looks) -> None:
-    axis.set_yticks([0, 1], ["now", "after"])
-    axis.set_ylim(1.5, -0.5)
-    style.calm(axis, "x")
+    style.rows(axis, ["now", "after"])
     if looks:
         style.legend(axis, "lower right", looks, bbox_to_anchor=(1, 1), borderaxespad=0)
 

@@ -80,9 +80,8 @@ class Chart(Figure):
     def draw(self, renderer: RendererBase) -> None:
         """See `Figure.draw`."""
         for text in self.findobj(Text):
-            text.set_parse_math(False)  # type: ignore[attr-defined]
-            text.set_usetex(False)  # type: ignore[attr-defined]
-            text.set_text(visible(text.get_text()).expandtabs(1))  # type: ignore[attr-defined]
+            words = visible(text.get_text()).expandtabs(1)  # type: ignore[attr-defined]
+            text.set(parse_math=False, usetex=False, text=words)
         with warnings.catch_warnings():
             # A page has fonts for these characters, and a PNG shows boxes.
             warnings.filterwarnings("ignore", "Glyph .* missing from font")

@@ -4,21 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.patches import Rectangle
 
 from compaction_kit import plots
 from compaction_kit.history import Storage
 from compaction_kit.text import MIB
-
-
-def ledger(counts: list[int | None]) -> pa.Table:
-    numbers, files = pa.array(range(len(counts)), pa.int64()), pa.array(counts, pa.int64())
-    is_compaction = pc.equal(numbers, 2)
-    removed, names = pc.if_else(is_compaction, 5, 0), pc.if_else(is_compaction, "OPTIMIZE", "WRITE")
-    columns = {"version": numbers, "num_files": files, "num_small_files": files, "num_removed": removed}
-    return pa.table(columns | {"data_change": pc.invert(is_compaction), "operation": names})
 
 
 @pytest.mark.parametrize(
@@ -28,7 +19,12 @@ def test_the_history_figure_says_the_most_and_the_last_and_marks_compactions(
     counts: list[int | None], most: object, last: int
 ) -> None:
     """Versions that can't be read are left out."""
-    figure = plots.history(ledger(counts))
+    numbers, files = pa.array(range(len(counts)), pa.int64()), pa.array(counts, pa.int64())
+    is_compaction = pc.equal(numbers, 2)
+    removed, names = pc.if_else(is_compaction, 5, 0), pc.if_else(is_compaction, "OPTIMIZE", "WRITE")
+    columns = {"version": numbers, "num_files": files, "num_small_files": files, "num_removed": removed}
+    ledger = columns | {"data_change": pc.invert(is_compaction), "operation": names}
+    figure = plots.history(pa.table(ledger))
     assert str(figure.get_label()) == f"Up to {most} live files, {last} now"
     assert [text.get_text() for text in figure.axes[0].texts] == ["OPTIMIZE\nversion 2"] * bool(counts)
 
@@ -75,25 +71,17 @@ VERSIONS = pa.table(
 )
 
 
-def storage_of(orphaned: int = 0) -> Storage:
+def test_storage_says_what_the_latest_version_takes_and_who_can_be_read() -> None:
     live, dead, gone = np.array([[4, 5, 6], [0, 2, 1], [0, 0, 3]]) * MIB
     columns = {"live_bytes": live, "tombstoned_bytes": dead, "gone_bytes": gone}
-    return Storage(pa.table({"version": [2, 3, 4], **columns}), orphaned * MIB)
-
-
-def strip_of(axis: Axes) -> list[tuple[float, float]]:
-    boxes = [path.get_extents() for bars in axis.collections for path in bars.get_paths()]
-    return sorted((box.x0, box.width) for box in boxes)
-
-
-def test_storage_says_what_the_latest_version_takes_and_who_can_be_read() -> None:
-    figure = storage_of(7).plot(VERSIONS)
+    figure = Storage(pa.table({"version": [2, 3, 4]} | columns), 7 * MIB).plot(VERSIONS)
     assert figure.get_suptitle() == "6 MiB live, 1 MiB tombstoned, 3 MiB gone, 7 MiB orphaned"
     assert "yes: 1, blocked: 1, missing files: 2, log gone: 1" in str(figure.get_label())
     sizes, strip = figure.axes
     assert [bar.get_height() for bar in sizes.patches if isinstance(bar, Rectangle)] == [7 * MIB]
     # Neighbours of one kind are one.
-    assert strip_of(strip) == [(-0.5, 1), (0.5, 2), (2.5, 1), (3.5, 1)]
+    boxes = [path.get_extents() for bars in strip.collections for path in bars.get_paths()]
+    assert sorted((box.x0, box.width) for box in boxes) == [(-0.5, 1), (0.5, 2), (2.5, 1), (3.5, 1)]
 
 
 def test_the_strip_of_versions_says_how_many_can_be_read() -> None:

@@ -22,10 +22,6 @@ def heights(axes: Axes) -> float:
     return sum(float(np.ptp(bar)) for bar in bars)
 
 
-def widths(axes: Axes) -> float:
-    return sum(patch.get_width() for patch in axes.patches if isinstance(patch, Rectangle))
-
-
 def test_the_sizes_figure_says_how_many_are_small_and_draws_every_file() -> None:
     figure = plots.file_sizes(Histogram.of(SIZES), 16 * MIB)
     assert str(figure.get_label()) == "3 of 4 files are under 16 MiB"
@@ -121,8 +117,8 @@ def test_the_bins_figure_has_a_segment_a_file() -> None:
     figure = plots.bins(bins_table([10, 20, 30, 40], [0, 0, 1, 1]), np.array([25, 60]), 100, names, " of 100")
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == names
     assert str(figure.get_label()) == "4 files in 2 bins of 100"
-    assert len(figure.axes[0].patches) == 4
-    assert widths(figure.axes[0]) == 100
+    bars = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
+    assert (len(bars), sum(bar.get_width() for bar in bars)) == (4, 100)
 
 
 def test_the_bins_figure_says_when_it_shows_only_the_first() -> None:
