@@ -63,7 +63,7 @@ def history(ledger: pa.Table) -> Chart:
             text = f"{style.short(row['operation'] or '')}\nversion {row['version']}".strip()
             axis.axvline(row["version"], color=NEW, linewidth=1, linestyle=":")
             style.note(axis, text, (row["version"], most * 1.12), color=NEW, va="top", annotation_clip=False)
-    _count_axis(axis, max(most, 1) * 1.15)
+    _count_axis(axis, max(most, 1) * 1.15, 6)
     return figure
 
 
@@ -148,7 +148,7 @@ def manifest(by_version: pa.Table, version: int | None) -> Chart:
         x, side = (-4, "right") if version > versions.mean() else (4, "left")
         text = f"the manifest's version: {version}"
         style.note(axis, text, (version, most * 1.3), (x, 0), NEW, ha=side, va="top")
-    _count_axis(axis, most * 1.35)
+    _count_axis(axis, most * 1.35, 10)
     return figure
 
 
@@ -247,12 +247,12 @@ def _version_axis(axis: Axes) -> None:
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def _count_axis(axis: Axes, top: float) -> None:
+def _count_axis(axis: Axes, top: float, most_ticks: int) -> None:
     """Lay out numbers of files over versions, from 0 to `top`."""
     axis.set(ylabel="files", ylim=(0, top))
     axis.margins(x=0.08)
     _version_axis(axis)
-    style.count_ticks(axis.yaxis, 6)
+    style.count_ticks(axis.yaxis, most_ticks)
     style.legend(axis, "upper left")
     style.calm(axis, "y")
 
