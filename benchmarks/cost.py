@@ -83,7 +83,8 @@ def rates_in(folder: Path) -> Any:
 
 def rates_of(strategy: str) -> list[float]:
     """The middle of the seconds that one of each amount takes."""
-    ends = (cost._seconds(strategy, unit, None)[0] for unit in np.eye(len(cost._RATES[strategy])))
+    work = cost._Work(cost._kept(), 0, 0, 0, 0)
+    ends = (cost._seconds(strategy, unit, work)[0] for unit in np.eye(len(cost._RATES[strategy])))
     return [math.sqrt(low * high) for low, high in ends]
 
 

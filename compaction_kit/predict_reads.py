@@ -10,7 +10,6 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -31,7 +30,7 @@ from compaction_kit.handle import Handle
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.plan.order import INGEST, SIZE, column_of, order_by
 from compaction_kit.plan.plan import BinPlan
-from compaction_kit.query import SPARK_ERRORS, Query, name_of, parse_query, quoted_query, with_table
+from compaction_kit.query import SPARK_ERRORS, Query, parse_query, with_table
 from compaction_kit.reads import frame_at, prepare_read
 from compaction_kit.records import Record
 from compaction_kit.session import quiet_errors
@@ -42,8 +41,9 @@ _MOST_COLUMNS = 3
 _WHERE = re.compile(r"\bwhere\b", re.IGNORECASE)
 # Other properties ask more of a log than this one has; these decide how stats are read.
 _PROPERTIES = ("delta.columnMapping", "delta.dataSkipping")
-_COUNTS = ("num_files", "files_opened", "bytes_opened")
-_LAYOUTS = pa.schema([("layout", pa.string()), *((name, pa.int64()) for name in _COUNTS)])
+_COUNTS = dict.fromkeys(("num_files", "files_opened", "bytes_opened"), pa.int64())
+_LAYOUTS = pa.schema({"layout": pa.string()} | _COUNTS)
+_HOW = "The others are predictions: as Delta plans it for the ranges of values that files would have."
 Step = Callable[[float, str], object]
 _Adds = list[dict[str, Any]]
 
@@ -83,11 +83,9 @@ class ReadPrediction(Record):
 
     def explain(self) -> str:
         """Say how the files were counted, a sentence a line."""
-        how = "The others are predictions: as Delta plans it for the ranges of values that files would have."
-        how = self.unpredicted or how
         return (
             f"{self.finding}.\nNow is as Delta plans this query on version {self.version}, skipping files by "
-            f"partition and stats. {how}"
+            f"partition and stats. {self.unpredicted or _HOW}"
         )
 
     def facts(self) -> dict[str, str]:
@@ -133,7 +131,7 @@ def predict_reads(
     """
     step, spark = progress or (lambda share, text: None), handle.spark
     query = with_table(query, handle.store, handle.name)
-    make, words = parse_query(spark, query), quoted_query(query)
+    parsed = parse_query(spark, query)
     orders = {"by OPTIMIZE": SIZE, "by ingestion": INGEST}
     orders |= {f"by {column}": order_by(column) for column in _columns(plan, query)}
     plans = {name: BinPlan.of(plan.planner, plan.thresholds, order=order) for name, order in orders.items()}
@@ -142,28 +140,25 @@ def predict_reads(
         plans = {"by this plan": plan}
     if plan.clustered_by:
         plans = {}
-    rows: list[dict[str, Any]] = []
-    unpredicted = ""
+    rows, unpredicted = list[tuple[str, int, int, int]](), ""
 
     def opened(frame: DataFrame, root: str) -> set[str]:
         # Delta gives paths that aren't encoded.
-        names = prepare_read(make, frame, plan.version, words).files
+        names = prepare_read(parsed, frame, plan.version).files
         return {plain_path(name).removeprefix(f"{plain_path(root)}/") for name in names}
 
     def add_row(name: str, adds: _Adds, found: set[str]) -> None:
         sizes = {plain_path(unquote(add["path"])): add["size"] for add in adds}
-        counts = (len(adds), len(found), sum(sizes.get(path, 0) for path in found))
-        rows.append({"layout": name} | dict(zip(_COUNTS, counts, strict=True)))
+        rows.append((name, len(adds), len(found), sum(sizes.get(path, 0) for path in found)))
 
     step(0.0, "Planning the query as it is now")
     with quiet_errors(), session_confs(spark, ANY_VERSION):
         files = opened(frame_at(spark, handle.uri, plan.version, "version"), handle.uri)
-        layouts = _layouts(plan, plans)
-        now = next(layouts)
-        add_row(*now, files)
         try:
             with tempfile.TemporaryDirectory(prefix="compaction-kit-") as scratch:
-                for number, (name, adds) in enumerate(chain([now], layouts)):
+                for number, (name, adds) in enumerate(_layouts(plan, plans)):
+                    if not number:
+                        add_row(name, adds, files)
                     step((number + 1) / (len(plans) + 2), f"Planning it on other files: {name}")
                     folder = Path(scratch) / str(number)
                     _write_log(folder, plan.source, adds)
@@ -181,7 +176,8 @@ def predict_reads(
         )
     elif len(rows) == 1 and not unpredicted:
         unpredicted = "With these thresholds a compaction rewrites nothing, so no other layout is predicted."
-    return ReadPrediction(name_of(query), plan.version, pa.Table.from_pylist(rows, _LAYOUTS), unpredicted)
+    table = pa.table(list(map(list, zip(*rows, strict=True))), _LAYOUTS)
+    return ReadPrediction(parsed.name, plan.version, table, unpredicted)
 
 
 def _layouts(plan: BinPlan, plans: dict[str, BinPlan]) -> Iterator[tuple[str, _Adds]]:
@@ -200,7 +196,7 @@ def _layouts(plan: BinPlan, plans: dict[str, BinPlan]) -> Iterator[tuple[str, _A
         rewritten = set(np.concatenate(bins).tolist())
         layout = [add for row, add in enumerate(adds) if row not in rewritten]
         for number, (rows, size) in enumerate(zip(bins, other.outcome.bytes_added.tolist(), strict=True)):
-            stats = merge_stats([adds[row].get("stats") for row in rows], leaves).text or None
+            stats = merge_stats([adds[row]["stats"] for row in rows], leaves).text or None
             layout.append(_add(f"bin-{number}.parquet", adds[rows[0]]["partitionValues"], size, stats))
         yield name, layout
 
@@ -217,19 +213,18 @@ def _columns(plan: BinPlan, query: Query) -> list[str]:
 
 def _add(path: str, values: dict[str, str | None], size_bytes: int, stats: str | None) -> dict[str, Any]:
     add = {"path": path, "partitionValues": values, "size": size_bytes, "modificationTime": 0}
-    return {**add, "dataChange": True, **({"stats": stats} if stats else {})}
+    return add | {"dataChange": True, "stats": stats}
 
 
 def _write_log(folder: Path, source: Files, adds: _Adds) -> None:
     """Write the log of a table with these adds, and with what else decides which of them a query opens."""
     protocol, metadata = source.snapshot.protocol, source.snapshot.metadata
-    versions: dict[str, Any] = {
+    versions = {
         "minReaderVersion": protocol.min_reader_version,
         "minWriterVersion": protocol.min_writer_version,
+        "readerFeatures": sorted(protocol.reader_features) or None,
+        "writerFeatures": sorted(protocol.writer_features) or None,
     }
-    for name, features in (("reader", protocol.reader_features), ("writer", protocol.writer_features)):
-        if features:
-            versions[f"{name}Features"] = sorted(features)
     table = {
         "id": "scratch",
         "format": {"provider": "parquet", "options": {}},

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -29,14 +30,23 @@ def with_table(query: Query, store: Store, name: str) -> Query:
     return re.sub(own, rf"\1\2{_TABLE}", query, flags=re.IGNORECASE)
 
 
-def parse_query(spark: SparkSession, query: Query) -> Callable[[DataFrame], DataFrame]:
-    """Return a function that applies SQL with {table}, a condition, or a function to the table's rows.
+class ParsedQuery(NamedTuple):
+    """A query for a table's rows; `name` is its text or its function's name, `quoted` that in a message."""
+
+    name: str
+    quoted: str
+    apply: Callable[[DataFrame], DataFrame]
+
+
+def parse_query(spark: SparkSession, query: Query) -> ParsedQuery:
+    """Return what applies SQL with {table}, a condition, or a function to the table's rows.
 
     Raises:
-        InvalidArgumentError: It is none of these. Spark checks the query itself when the function is called.
+        InvalidArgumentError: It is none of these. Spark checks the query itself when it is applied.
     """
     if callable(query):
-        return query
+        name = getattr(query, "__name__", repr(query))
+        return ParsedQuery(name, name, query)
     if not isinstance(query, str) or not query.strip():
         raise InvalidArgumentError(
             f"query={query!r} is not a query: give SQL with {_TABLE} for the table, a condition such as "
@@ -45,20 +55,11 @@ def parse_query(spark: SparkSession, query: Query) -> Callable[[DataFrame], Data
     if _TABLE in query:
         text = query.strip().rstrip(";").replace("{", "{{").replace("}", "}}").replace("{{table}}", _TABLE)
         # A subquery can only read; spark.sql would run a DELETE at once.
-        return lambda rows: spark.sql(f"SELECT * FROM (\n{text}\n)", table=rows)
+        sql = f"SELECT * FROM (\n{text}\n)"
+        return ParsedQuery(query, f'"{query}"', lambda rows: spark.sql(sql, table=rows))
     if _WHOLE_QUERY.match(query):
         raise InvalidArgumentError(
             f'query="{query}" names neither the table nor {_TABLE}: write {_TABLE} for the table, as in '
             f'"SELECT count(*) FROM {_TABLE}".'
         )
-    return lambda rows: rows.where(query)
-
-
-def quoted_query(query: Query) -> str:
-    """Format a query for an error message."""
-    return f'"{query}"' if isinstance(query, str) else name_of(query)
-
-
-def name_of(query: Query) -> str:
-    """Return the text of a query, or the name of its function."""
-    return query if isinstance(query, str) else getattr(query, "__name__", repr(query))
+    return ParsedQuery(query, f'"{query}"', lambda rows: rows.where(query))

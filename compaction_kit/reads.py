@@ -16,23 +16,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError, RunFailedError, reason_of
-from compaction_kit.query import (
-    MISSING_FILE,
-    SPARK_ERRORS,
-    Query,
-    name_of,
-    parse_query,
-    quoted_query,
-    with_table,
-)
+from compaction_kit.query import MISSING_FILE, SPARK_ERRORS, ParsedQuery, Query, parse_query, with_table
 from compaction_kit.records import Record
+from compaction_kit.retention import GUARD
 from compaction_kit.session import quiet_errors
+from compaction_kit.sql import plain_path
 from compaction_kit.storage import Store, open_store
 from compaction_kit.text import format_change, format_count, format_factor, format_seconds
 from compaction_kit.verify import fingerprint
 
 _TOO_OLD = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
-_GUARD = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 _FEWEST_RUNS = 3
 _WHY_OTHER_ROWS = (
     "rows were changed between the versions, or the query returns other rows each time (LIMIT without ORDER "
@@ -110,17 +103,16 @@ class ReadComparison(Record):
 
     def facts(self) -> dict[str, str]:
         """Return the outcome for people: names and values."""
-        before, after = self.versions
         runs = [self.seconds_at(version) for version in self.versions]
         ranges = [f"{format_seconds(min(times))} to {format_seconds(max(times))}" for times in runs]
-        facts = {
+        rows = "the same at both versions" if self.same_result else f"NOT the same; {_WHY_OTHER_ROWS}"
+        return {
             "query": self.query,
             "outcome": self.finding,
-            "versions": f"{before} → {after}",
-            "single runs": f"{ranges[0]} → {ranges[1]} ({len(runs[0])} at each version, alternating)",
+            "versions": " → ".join(map(str, self.versions)),
+            "single runs": f"{' → '.join(ranges)} ({len(runs[0])} at each version, alternating)",
+            "rows that came out": rows,
         }
-        rows = "the same at both versions" if self.same_result else f"NOT the same; {_WHY_OTHER_ROWS}"
-        return facts | {"rows that came out": rows}
 
     def plot(self) -> Figure:
         """Draw both medians with the single runs, and the files read."""
@@ -139,8 +131,9 @@ class ReadComparison(Record):
 
 
 class Read(NamedTuple):
-    """The query at one version: its rows, and the data files that it opens, as Spark names them."""
+    """A query at one version: its rows, and the data files that it opens, as Spark names them."""
 
+    query: ParsedQuery
     version: int
     rows: DataFrame
     files: list[str]
@@ -175,22 +168,20 @@ def measure_reads(
     if not isinstance(repeats, int) or repeats < 1:
         raise InvalidArgumentError(f"repeats={repeats!r} is not a number of runs: give 1 or more.")
     store = open_store(table)
-    query = with_table(query, store, str(table))
-    words = quoted_query(query)
     with quiet_errors():
         named = {"before": before, "after": after}
         frames = {version: frame_at(spark, table, version, name) for name, version in named.items()}
-        make = parse_query(spark, query)
-        reads = [prepare_read(make, frame, version, words) for version, frame in frames.items()]
+        parsed = parse_query(spark, with_table(query, store, str(table)))
+        reads = [prepare_read(parsed, frame, version) for version, frame in frames.items()]
         sizes = [_size(read, store) for read in reads]
         for read in reads:
-            _run(read, words)
+            _run(read)
         turns = [(repeat, read) for repeat in range(repeats) for read in reads[:: -1 if repeat % 2 else 1]]
-        timed = [(read.version, repeat, _run(read, words)) for repeat, read in turns]
-        prints = [_guarded(partial(_fingerprint, read.rows), read.version, words) for read in reads]
+        timed = [(read.version, repeat, _run(read)) for repeat, read in turns]
+        prints = [_guarded(read, partial(fingerprint, read.rows)) for read in reads]
     medians = [median(s for version, _, s in timed if version == read.version) for read in reads]
     return ReadComparison(
-        query=name_of(query),
+        query=parsed.name,
         versions=(before, after),
         seconds_before=medians[0],
         seconds_after=medians[1],
@@ -213,31 +204,32 @@ def frame_at(spark: SparkSession, table: str | Path, version: int, name: str) ->
         if _TOO_OLD in str(error):
             reason = (
                 "is older than the table's delta.deletedFileRetentionDuration, and Delta refuses to read it: "
-                f"measure a newer version, or set {_GUARD}=false in the session"
+                f"measure a newer version, or set {GUARD}=false in the session"
             )
         raise InvalidArgumentError(f"{name}={version} {reason}.") from None
 
 
-def prepare_read(make: Callable[[DataFrame], DataFrame], frame: DataFrame, version: int, words: str) -> Read:
+def prepare_read(query: ParsedQuery, frame: DataFrame, version: int) -> Read:
     """Apply a query to a version; Delta plans it at once, and so skips files, without running it."""
     try:
-        rows = make(frame)
+        rows = query.apply(frame)
         if not isinstance(rows, DataFrame) or not rows.columns:
             what = "no column" if isinstance(rows, DataFrame) else type(rows).__name__
             raise InvalidArgumentError(
-                f"query={words} returned {what}: make it return a DataFrame with columns."
+                f"query={query.quoted} returned {what}: make it return a DataFrame with columns."
             )
-        return Read(version, rows, rows.inputFiles())
+        # Columns by position: a query may return two with the same name.
+        rows = rows.toDF(*[f"column{position}" for position in range(len(rows.columns))])
+        return Read(query, version, rows, rows.inputFiles())
     except SPARK_ERRORS as error:
-        reason = reason_of(error)
-        raise InvalidArgumentError(f"query={words} can't be used at version {version}: {reason}.") from None
+        what = f"query={query.quoted} can't be used at version {version}"
+        raise InvalidArgumentError(f"{what}: {reason_of(error)}.") from None
 
 
 def _size(read: Read, store: Store) -> int | None:
     """Return the size of the files that the query opens; None if one of them is on another storage."""
     if store.is_local:
-        names = [name.removeprefix("file:").removeprefix("//") for name in read.files]
-        paths = [name if name.startswith("/") else None for name in names]
+        paths = [path if path.startswith("/") else None for path in map(plain_path, read.files)]
     else:
         paths = [store.relative(name) for name in read.files]
     if None in paths:
@@ -250,25 +242,21 @@ def _size(read: Read, store: Store) -> int | None:
     return sum(file.size_bytes for file in found if file is not None)
 
 
-def _run(read: Read, words: str) -> float:
+def _run(read: Read) -> float:
     """Return the seconds that it takes to plan the query and compute its rows, which are not stored."""
     start = time.perf_counter()
-    _guarded(read.rows.write.format("noop").mode("overwrite").save, read.version, words)
+    _guarded(read, read.rows.write.format("noop").mode("overwrite").save)
     return time.perf_counter() - start
 
 
-def _fingerprint(rows: DataFrame) -> Any:
-    # Columns by position: a query may return two with the same name.
-    return fingerprint(rows.toDF(*[f"column{position}" for position in range(len(rows.columns))]))
-
-
-def _guarded(work: Callable[[], Any], version: int, words: str) -> Any:
+def _guarded(read: Read, work: Callable[[], Any]) -> Any:
     try:
         return work()
     except SPARK_ERRORS as error:
         if any(sign in str(error) for sign in MISSING_FILE):
-            raise _missing(version) from None
-        raise RunFailedError(f"query={words} failed at version {version}: {reason_of(error)}.") from None
+            raise _missing(read.version) from None
+        what = f"query={read.query.quoted} failed at version {read.version}"
+        raise RunFailedError(f"{what}: {reason_of(error)}.") from None
 
 
 def _missing(version: int) -> InvalidArgumentError:

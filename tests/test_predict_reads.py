@@ -8,17 +8,14 @@ from pyspark.sql import SparkSession
 from compaction_kit import open_table
 from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import InvalidArgumentError, RunCancelled
+from compaction_kit.predict_reads import ReadPrediction
 from compaction_kit.text import KIB
 from tests import folders
 
 pytestmark = pytest.mark.spark
 LIMIT = 8 * KIB
 JOIN = "SELECT a.id FROM {table} a JOIN {table} b ON a.id = b.id WHERE a.id < 50 AND b.value > 3"
-QUERIES = [
-    "label LIKE 'a%' AND id IN (3, 600, 601)",
-    JOIN,
-    "id IS NULL",
-]
+QUERIES = ["label LIKE 'a%' AND id IN (3, 600, 601)", JOIN, "id IS NULL"]
 # With `--long`.
 MORE_QUERIES = [
     "id BETWEEN 100 AND 220",
@@ -50,11 +47,14 @@ def predicted(
     predictions = {query: plan.predict_reads(query) for query in queries}
     assert predictions[JOIN].finding.endswith(", and none of these compactions makes it open fewer")
     return {
-        query: {
-            row["layout"]: (row["num_files"], row["files_opened"]) for row in prediction.layouts.to_pylist()
-        }
+        query: {layout: (files, opened) for layout, files, opened in layouts_of(prediction)}
         for query, prediction in predictions.items()
     }
+
+
+def layouts_of(prediction: ReadPrediction) -> list[tuple[str, int, int]]:
+    """Each layout's name, its files, and those that the query opens."""
+    return [tuple(row.values())[:3] for row in prediction.layouts.to_pylist()]
 
 
 @pytest.mark.long
@@ -92,10 +92,9 @@ def test_a_plan_within_a_budget_is_a_layout_of_its_own_and_a_column_of_the_plan_
 ) -> None:
     plan = open_table(shaped, spark).plan_compaction(order="value", budget="30 KiB", where="part = 'p0001'")
     prediction = plan.predict_reads("id < 10")
-    rows = {row["layout"]: row for row in prediction.layouts.to_pylist()}
-    assert list(rows) == ["now", "by OPTIMIZE", "by ingestion", "by value", "by id", "by this plan"]
-    assert rows["now"]["num_files"] == 24
-    assert rows["by this plan"]["num_files"] == plan.num_files_after + 16
+    num_files = {layout: files for layout, files, _ in layouts_of(prediction)}
+    assert list(num_files) == ["now", "by OPTIMIZE", "by ingestion", "by value", "by id", "by this plan"]
+    assert (num_files["now"], num_files["by this plan"]) == (24, plan.num_files_after + 16)
     assert "predictions" in prediction.explain()
     assert prediction.facts()["now"] == "1 of 24 files, 2.6 KiB"
 
@@ -110,13 +109,8 @@ def test_mapped_columns_and_encoded_names_are_counted(spark: SparkSession, tmp_p
         spark.sql(f"INSERT INTO delta.`{tmp_path / 't'}` VALUES ('a:b %', {start}), ('é', {start + 10})")
     spark.sql(f"ALTER TABLE delta.`{tmp_path / 't'}` RENAME COLUMN id TO number")
     table = open_table(tmp_path / "t", spark)
-    rows = table.plan_compaction().predict_reads("number = 2").layouts.to_pylist()
-    assert [(row["layout"], row["files_opened"], row["num_files"]) for row in rows] == [
-        ("now", 1, 4),
-        ("by OPTIMIZE", 1, 2),
-        ("by ingestion", 1, 2),
-        ("by number", 1, 2),
-    ]
+    found = layouts_of(table.plan_compaction().predict_reads("number = 2"))
+    assert found == [("now", 4, 1), ("by OPTIMIZE", 2, 1), ("by ingestion", 2, 1), ("by number", 2, 1)]
     everything = table.plan_compaction().predict_reads("number > 0").layouts.to_pylist()[0]
     assert (everything["files_opened"], everything["bytes_opened"]) == (4, table.files().size_bytes)
 

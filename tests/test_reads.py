@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from compaction_kit.errors import InvalidArgumentError, RunFailedError
@@ -84,8 +84,7 @@ def test_runs_take_turns_and_medians_are_of_them_and_files_are_those_that_stats_
     assert comparison.seconds_before == sorted(comparison.seconds_at(0))[1]
     assert comparison.seconds_after == sorted(comparison.seconds_at(1))[1]
     assert comparison.speedup == comparison.seconds_before / comparison.seconds_after
-    assert comparison.versions == (0, 1)
-    assert comparison.query == "id < 150"
+    assert (comparison.versions, comparison.query) == ((0, 1), "id < 150")
 
 
 @pytest.mark.parametrize(
@@ -110,9 +109,7 @@ def test_a_query_that_can_t_be_used_is_one_sentence(
         measured(spark, hours, query)
     sentence = str(raised.value)
     assert says in sentence
-    assert "\n" not in sentence
-    assert "SQLSTATE" not in sentence
-    assert "_pyspark_" not in sentence
+    assert not any(word in sentence for word in ("\n", "SQLSTATE", "_pyspark_"))
     assert folders.listing(hours) == before
 
 
@@ -151,13 +148,10 @@ def test_a_version_whose_files_are_gone_says_so(
     spark: SparkSession, hours: Path, copy_of: Callable[[Path], Path]
 ) -> None:
     copied = copy_of(hours)
-    file = at_version(spark, copied, 0).where("id < 3").inputFiles()[0]
+    version = spark.read.format("delta").option("versionAsOf", 0).load(str(copied))
+    file = version.where("id < 3").inputFiles()[0]
     Path(file.removeprefix("file:")).unlink()
     with pytest.raises(InvalidArgumentError, match="version 0 can't be read any more"):
         measured(spark, copied, "id < 3")
     # What needs other files can be measured.
     assert measured(spark, copied, "id > 500").same_result
-
-
-def at_version(spark: SparkSession, table: Path, version: int) -> DataFrame:
-    return spark.read.format("delta").option("versionAsOf", version).load(str(table))

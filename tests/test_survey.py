@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -27,13 +28,9 @@ from tests import folders, handmade
 from tests.conftest import CopyOf
 
 
-def make(root: Path, *names: str) -> None:
-    for name in names:
-        (root / name / "_delta_log").mkdir(parents=True)
-
-
 def test_tables_are_found_at_any_depth_and_none_in_a_table(tmp_path: Path) -> None:
-    make(tmp_path, "b", "a/x", "a/y/z", "b/inside", ".trash/t", "_old/t", "1/2/3/4/5/t", "1/2/3/4/5/6/t")
+    for name in ("b", "a/x", "a/y/z", "b/inside", ".trash/t", "_old/t", "1/2/3/4/5/t", "1/2/3/4/5/6/t"):
+        (tmp_path / name / "_delta_log").mkdir(parents=True)
     (tmp_path / "c").mkdir()
     names = ("1/2/3/4/5/t", "a/x", "a/y/z", "b")
     assert find_tables(tmp_path) == [str(tmp_path / name) for name in names]
@@ -87,32 +84,15 @@ def test_a_row_tells_the_files_and_the_plan(lake: Path) -> None:
     found = survey(lake)
     few = row_of(found, lake / "few")
     log_bytes = handmade.commit_path(lake / "few", 0).stat().st_size
-    assert few == {
-        "table": str(lake / "few"),
-        "version": 0,
-        "num_files": 3,
-        "size_bytes": 503 * MIB,
-        "num_small_files": 2,
-        "median_size_bytes": 2 * MIB,
-        "num_partitions": 1,
-        "skew": 1.0,
-        "num_commits": 1,
-        "log_bytes": log_bytes,
-        "tombstoned_bytes": 0,
-        "reclaimable_bytes": 0,
-        "overlap": None,
-        "overlap_column": None,
-        "last_optimize": None,
-        "files_removed": 3,
-        "files_added": 1,
-        "bytes_rewritten": 503 * MIB,
-        "gain": 8 * MIB,
-        "gain_per_byte": 8 / 503,
-        "error": None,
-    }
+    expected = {"table": str(lake / "few"), "version": 0, "num_files": 3, "size_bytes": 503 * MIB}
+    expected |= {"num_small_files": 2, "median_size_bytes": 2 * MIB, "num_partitions": 1, "skew": 1.0}
+    expected |= {"num_commits": 1, "log_bytes": log_bytes, "tombstoned_bytes": 0, "reclaimable_bytes": 0}
+    expected |= {"files_removed": 3, "files_added": 1, "bytes_rewritten": 503 * MIB}
+    expected |= {"gain": 8 * MIB, "gain_per_byte": 8 / 503}
+    assert few == dict.fromkeys(("overlap", "overlap_column", "last_optimize", "error")) | expected
     none = row_of(found, lake / "none")
-    assert (none["files_removed"], none["files_added"], none["bytes_rewritten"]) == (0, 0, 0)
-    assert (none["gain"], none["gain_per_byte"]) == (0, None)
+    plan = ("files_removed", "files_added", "bytes_rewritten", "gain", "gain_per_byte")
+    assert [none[name] for name in plan] == [0, 0, 0, 0, None]
 
 
 def plan_by_log(table: Path, max_file_size: str | None = None) -> CompactionPlan:
@@ -141,36 +121,29 @@ def test_an_error_is_a_row_with_a_sentence_and_what_is_known(lake: Path) -> None
     for name, known, words in (
         ("empty", 0, "The table is empty at version 0"),
         ("clustered", 2, "The domain delta.clustering is damaged"),
-        ("newer", 2, "the reader feature fancy"),
+        ("newer", None, "the reader feature fancy"),
         ("damaged", None, f"The log file {handmade.log_name(1)} is damaged"),
     ):
         row = row_of(found, lake / "bad" / name)
         assert words in row["error"]
         assert row["error"].endswith(".")
         assert "\n" not in row["error"]
-        assert row["gain"] is None
-        assert row["num_files"] == (known if name != "newer" else None)
+        assert (row["gain"], row["num_files"]) == (None, known)
 
 
 def test_paths_that_lead_nowhere_are_rows_too(lake: Path, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    names: list[str | Path] = [
-        tmp_path / "vanished",
-        "hdfs://127.0.0.1:1/t",
-        tmp_path / "folder",
-        "x" * 5_000,
-        lake / "many",
-    ]
-    found = survey(names).to_arrow()
-    assert found["table"].to_pylist() == [str(name) for name in [lake / "many", *names[:4]]]
-    errors = found["error"].to_pylist()
-    assert errors[0] is None
-    assert "does not exist" in errors[1]
-    assert "hdfs://127.0.0.1:1/t" in errors[2]
-    assert "check the endpoint and network" in errors[2]
-    assert "no _delta_log folder" in errors[3]
-    assert errors[4].startswith("No table at 'xxx")
-    assert errors[4].endswith("x': File name too long; check the path.")
+    says: dict[str | Path, str] = {
+        tmp_path / "vanished": "does not exist",
+        "hdfs://127.0.0.1:1/t": "hdfs://127.0.0.1:1/t.*check the endpoint and network",
+        tmp_path / "folder": "no _delta_log folder",
+        "x" * 5_000: "^No table at 'xxx.*x': File name too long; check the path.$",
+    }
+    found = survey([*says, lake / "many"]).to_arrow()
+    assert found["table"].to_pylist() == [str(name) for name in [lake / "many", *says]]
+    fine, *errors = found["error"].to_pylist()
+    assert fine is None
+    assert all(re.search(words, error) for words, error in zip(says.values(), errors, strict=True)), errors
 
 
 def test_many_tables_at_once_are_what_they_are_one_by_one(lake: Path, shaped: Path) -> None:
@@ -247,19 +220,12 @@ def test_a_survey_says_what_it_found_in_words(lake: Path) -> None:
 def test_the_page_has_the_table_the_errors_and_the_figure(lake: Path, tmp_path: Path) -> None:
     handmade.write_log(lake / "<b> & co", in_mib(1, 1))
     page = survey(lake)._repr_html_()
-    for text in (
-        "503 MiB",
-        "67 %",
-        "Small: under 16 MiB",
-        "&lt;b&gt; &amp; co",
-        "delta.clustering is damaged",
-        '<svg role="img"',
-    ):
+    for text in ("503 MiB", "67 %", "Small: under 16 MiB", "&lt;b&gt; &amp; co", '<svg role="img"'):
         assert text in page
     assert "<b> & co" not in page
     # Bytes are those of files: not of what to open one counts as.
     assert "28 MiB" not in page
-    assert page.index("<table>") < page.index("is damaged") < page.index("<svg")
+    assert page.index("<table>") < page.index("delta.clustering is damaged") < page.index("<svg")
     many = survey([lake / "few"] * 60)
     assert str(many.plot().get_label()).endswith("the first 30 of 60 tables are shown")
     assert "10 more tables" in many._repr_html_()
@@ -347,17 +313,15 @@ def test_paths_are_surveyed_without_a_job_and_as_the_session_is_set(
 def test_the_last_optimize_is_that_of_the_history(
     spark: SparkSession, lived: Path, copy_of: CopyOf, in_commit: bool
 ) -> None:
-    table = copy_of(lived)
+    table, version = copy_of(lived), 6 if in_commit else 3
     name = f"delta.`{table}`"
     if in_commit:
         spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')")
         spark.sql(f"OPTIMIZE {name}")
         spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('kit.note' = 'x')")
-        os.utime(handmade.commit_path(table, 6), (1_500_000_000, 1_500_000_000))
-    else:
-        os.utime(handmade.commit_path(table, 3), (1_500_000_000, 1_500_000_000))
+    os.utime(handmade.commit_path(table, version), (1_500_000_000, 1_500_000_000))
     history = spark.sql(f"DESCRIBE HISTORY {name}").collect()
     last = next(row for row in history if row.operation == "OPTIMIZE")
-    assert last.version == (6 if in_commit else 3)
+    assert last.version == version
     (row,) = survey(table).to_arrow().to_pylist()
     assert row["last_optimize"].timestamp() == pytest.approx(last.timestamp.timestamp(), abs=1e-4)

@@ -6,34 +6,13 @@ can't see it.
 
 from compaction_kit.plots.clustering import EXTENTS_HEIGHT, cubes, cubes_height, extents
 from compaction_kit.plots.comparisons import layouts, reads, survey
-from compaction_kit.plots.forecast import forecast
 from compaction_kit.plots.history import history, lifetimes, manifest, readability, storage, vacuum
-from compaction_kit.plots.sink_log import sink_log
-from compaction_kit.plots.sizes import (
-    BEFORE_AFTER_HEIGHT,
-    SIZES_WIDTH,
-    before_after,
-    bins,
-    bins_height,
-    file_sizes,
-)
-from compaction_kit.plots.style import (
-    LIVE,
-    LOST,
-    NEW,
-    SMALL,
-    TOMBSTONED,
-    Chart,
-    Placed,
-    stacked,
-    to_html,
-    to_png,
-    to_svg,
-)
+from compaction_kit.plots.projections import forecast, sink_log
+from compaction_kit.plots.sizes import BEFORE_AFTER_HEIGHT, before_after, bins, bins_height, file_sizes
+from compaction_kit.plots.style import SIZES_WIDTH, Chart, Placed, stacked, to_html, to_png, to_svg
 from compaction_kit.plots.timeline import timeline, timelines
 
-__all__ = ["BEFORE_AFTER_HEIGHT", "EXTENTS_HEIGHT", "LIVE", "LOST", "NEW", "SIZES_WIDTH", "SMALL"]
-__all__ += ["TOMBSTONED", "Chart", "Placed", "before_after", "bins", "bins_height", "cubes", "cubes_height"]
-__all__ += ["extents", "file_sizes", "forecast", "history", "layouts", "lifetimes", "manifest", "readability"]
-__all__ += ["reads", "sink_log", "stacked", "storage", "survey", "timeline", "timelines", "to_html", "to_png"]
-__all__ += ["to_svg", "vacuum"]
+__all__ = ["BEFORE_AFTER_HEIGHT", "EXTENTS_HEIGHT", "SIZES_WIDTH", "Chart", "Placed", "before_after", "bins"]
+__all__ += ["bins_height", "cubes", "cubes_height", "extents", "file_sizes", "forecast", "history", "layouts"]
+__all__ += ["lifetimes", "manifest", "readability", "reads", "sink_log", "stacked", "storage", "survey"]
+__all__ += ["timeline", "timelines", "to_html", "to_png", "to_svg", "vacuum"]

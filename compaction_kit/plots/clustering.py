@@ -37,10 +37,8 @@ def cubes_height(num_cubes: int) -> float:
 def cubes(cubes: pa.Table, complete: int, figure: Chart | None = None) -> Chart:
     """Draw a bar a cube, the files without one first, and a line at the size at which cubes are complete.
 
-    Args:
-        cubes: A plan's: cube_id, num_files, size_bytes, logical_bytes, state, is_rewritten.
-        complete: Logical bytes from which on a cube is complete.
-        figure: Where to draw, which may be a part of a figure; None for a figure of its own.
+    `cubes` are a plan's: cube_id, num_files, size_bytes, logical_bytes, state, is_rewritten. From `complete`
+    logical bytes on a cube is complete. `figure` may be a part of one; None for a figure of its own.
     """
     figure = figure or Chart(figsize=(style.WIDTH, cubes_height(len(cubes))), layout="constrained")
     rows = sorted(cubes.to_pylist(), key=lambda row: (row["cube_id"] is not None, -row["size_bytes"]))
@@ -79,13 +77,9 @@ def extents(
 ) -> Chart:
     """Draw a bar a file from its minimum to its maximum of a column, below one another.
 
-    Args:
-        finding: The title.
-        column: The column.
-        values: Those that bound the files, as numbers, in their order.
-        label: Writes such a number.
-        panels: By name, one row a file: low and high (positions in `values`), in_cube (bool).
-        figure: Where to draw, which may be a part of a figure; None for a figure of its own.
+    `values` are those that bound the files, as numbers, in their order, and `label` writes one. `panels` have
+    a name, and one row a file: low and high (positions in `values`), in_cube (bool). `figure` may be a part
+    of one; None for a figure of its own.
     """
     figure = figure or Chart(figsize=(style.WIDTH, EXTENTS_HEIGHT), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
@@ -121,10 +115,9 @@ def _draw_extents(axis: Axes, files: pa.Table, values: np.ndarray, has_cubes: bo
     for which, look in ((~is_new, _IN_CUBES["in a cube"]), (is_new, _NEW)):
         sides = lows[which] - least, highs[which] + least, tops[which], tops[which] + (0.8 if few else 1)
         style.boxes(axis, sides, look, "white", 0.4 if few else 0)
-    axis.set_ylim(max(len(places), 1), 0)
+    axis.set(yticks=[], ylim=(max(len(places), 1), 0))
     if len(values):
         axis.set_xlim(values[0] - least, values[-1] + least)
-    axis.set_yticks([])
     style.calm(axis, "x")
     if len(places) < len(files):
         text = f"{len(places):,} of {format_count(len(files), 'file')} are drawn"

@@ -21,14 +21,10 @@ _MOST_TABLES, _MOST_IN_LABEL = 30, 10
 def layouts(
     finding: str, files: Mapping[str, float | None], texts: Mapping[str, str], what: str, query: str = ""
 ) -> Chart:
-    """Draw how many files a query would open in each layout of a table, a bar each.
+    """Draw how many files a query would open in each layout of a table, a bar each, and the query below.
 
-    Args:
-        finding: The title.
-        files: How many, by the name of the layout, that of now first; None where it is not known.
-        texts: What is written beside each bar.
-        what: What is counted.
-        query: The query, to be written below.
+    `files` are by the name of the layout, that of now first, and None where not known; `texts` are written
+    beside the bars; `what` is counted.
     """
     about = [f"The query is {' '.join(query.split())}"] if query else []
     about.append("; ".join(f"{name}: {text}" for name, text in texts.items()))
@@ -50,13 +46,8 @@ def reads(
 ) -> Chart:
     """Draw median seconds as bars with the single runs as points, and the files read, before and after.
 
-    Args:
-        query: The query.
-        finding: The title.
-        versions: Those that were read.
-        runs: For each version the seconds of each run.
-        files_read: How many files each reads.
-        bytes_read: The bytes of these files; None where they are not known.
+    Each version has the seconds of its runs, the number of files that it reads, and the bytes of these, None
+    where not known.
     """
     figure = style.chart(style.WIDTH, 2.3, finding, f"The query is {' '.join(query.split())}")
     seconds, files = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
@@ -101,9 +92,7 @@ def _write_query(figure: Chart, query: str) -> None:
 def survey(tables: pa.Table, finding: str) -> Chart:
     """Draw the files of each table now and after compaction; equal lengths are equal factors.
 
-    Args:
-        tables: What `Survey.to_arrow()` returns; those with an error are counted, not drawn.
-        finding: The title.
+    `tables` is what `Survey.to_arrow()` returns; those with an error are counted, not drawn.
     """
     rows = tables.filter(tables["error"].is_null()).to_pylist()
     shown = rows[:_MOST_TABLES]
@@ -133,8 +122,7 @@ def survey(tables: pa.Table, finding: str) -> Chart:
     axis.scatter(left, compacted, s=34, color=NEW, marker="D", zorder=4, label="after compaction")
     # A table may have no row left, and a logarithm has no zero.
     axis.set_xscale("symlog", linthresh=1)
-    axis.set_xlabel("files")
-    axis.set_xlim(0.8 if min(after) else -0.1, max(*now, 10) * 1.3)
+    axis.set(xlabel="files", xlim=(0.8 if min(after) else -0.1, max(*now, 10) * 1.3))
     most = int(np.log10(axis.get_xlim()[1]))
     axis.set_xticks([0] * (not min(after)) + [10**power for power in range(0, most + 1, most // 4 + 1)])
     axis.xaxis.set_major_formatter("{x:,.0f}")

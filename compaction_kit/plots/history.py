@@ -63,12 +63,7 @@ def history(ledger: pa.Table) -> Chart:
             text = f"{style.short(row['operation'] or '')}\nversion {row['version']}".strip()
             axis.axvline(row["version"], color=NEW, linewidth=1, linestyle=":")
             style.note(axis, text, (row["version"], most * 1.12), color=NEW, va="top", annotation_clip=False)
-    axis.set(ylabel="files", ylim=(0, max(most, 1) * 1.15))
-    axis.margins(x=0.08)
-    _version_axis(axis)
-    style.count_ticks(axis.yaxis, 6)
-    style.legend(axis, "upper left")
-    style.calm(axis, "y")
+    _count_axis(axis, max(most, 1) * 1.15, 6)
     return figure
 
 
@@ -92,10 +87,10 @@ def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) ->
     step = latest // _MOST_STEPS + 1 if is_fine else 1
     added, removed = (pc.fill_null(lives[name], latest + 1).to_numpy() for name in ("added", "removed"))
     columns = {"added": added - added % step, "removed": -(-removed // step) * step}
-    spans = pa.table(columns | {"kind": [kinds.get(version, "written") for version in added.tolist()]})
-    bars = spans.append_column("count_all", pa.array(np.ones(len(spans), np.int64)))
-    if is_fine:
-        bars = spans.group_by(spans.column_names).aggregate([([], "count_all")])
+    columns["kind"] = np.array([kinds.get(version, "written") for version in added.tolist()], str)
+    # Few files have a bar each.
+    spans = pa.table(columns | {"bar": np.arange(len(lives)) * (not is_fine)})
+    bars = spans.group_by(spans.column_names).aggregate([([], "count_all")])
     bars = bars.sort_by([("added", "ascending"), ("removed", "ascending")])
     added, removed, counts = (bars[name].to_numpy() for name in ("added", "removed", "count_all"))
     bottom, names = np.cumsum(counts), np.array(bars["kind"].to_pylist(), str)
@@ -131,9 +126,7 @@ def _kinds_of(history: pa.Table) -> dict[int, str]:
 def manifest(by_version: pa.Table, version: int | None) -> Chart:
     """Draw how many of each version's live files a manifest lists; at its own version all of them.
 
-    Args:
-        by_version: One row a version: version, num_live, num_listed.
-        version: The one whose files are exactly those listed; None for none.
+    `by_version` has version, num_live and num_listed; `version` has exactly the listed files, None for none.
     """
     versions, live, listed = (by_version[name].to_numpy() for name in ("version", "num_live", "num_listed"))
     which = "of no one version" if version is None else f"that of version {version}"
@@ -155,23 +148,12 @@ def manifest(by_version: pa.Table, version: int | None) -> Chart:
         x, side = (-4, "right") if version > versions.mean() else (4, "left")
         text = f"the manifest's version: {version}"
         style.note(axis, text, (version, most * 1.3), (x, 0), NEW, ha=side, va="top")
-    axis.set(ylabel="files", ylim=(0, most * 1.35))
-    axis.margins(x=0.08)
-    _version_axis(axis)
-    axis.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    style.calm(axis, "y")
-    style.legend(axis, "upper left")
+    _count_axis(axis, most * 1.35, 10)
     return figure
 
 
 def storage(rows: pa.Table, orphaned_bytes: int, versions: pa.Table) -> Chart:
-    """Draw the bytes that each version left, and which versions can be read.
-
-    Args:
-        rows: version, live_bytes, tombstoned_bytes, gone_bytes; see `Storage.versions`.
-        orphaned_bytes: Of the files on disk that no version has.
-        versions: What `Table.versions()` returns.
-    """
+    """Draw the bytes that each version left (see `Storage`), and which of `Table.versions()` can be read."""
     numbers = rows["version"].to_numpy()
     stacks = [rows[name].to_numpy() for name in ("live_bytes", "tombstoned_bytes", "gone_bytes")]
     live, tombstoned, gone = (int(stack[-1]) for stack in stacks)
@@ -221,13 +203,7 @@ def readability(versions: pa.Table) -> Chart:
 
 
 def vacuum(storage: pa.Table, versions: pa.Table, finding: str) -> Chart:
-    """Draw the versions that can be read now and after, and the storage now and after.
-
-    Args:
-        storage: Bytes by kind: kind, size_bytes, size_bytes_after; see `VacuumPlan.storage`.
-        versions: version, readable, readable_after; see `VacuumPlan.versions`.
-        finding: The title.
-    """
+    """Draw which versions can be read now and after, and the storage; see the tables of `VacuumPlan`."""
     before, after = (np.array(versions[name].to_pylist()) for name in ("readable", "readable_after"))
     now, then = before == "yes", after == "yes"
     refused = [np.isin(names, ["blocked", "unsupported"]) for names in (before, after)]
@@ -248,7 +224,7 @@ def vacuum(storage: pa.Table, versions: pa.Table, finding: str) -> Chart:
     upper, lower = figure.subplots(2, 1, height_ratios=(1, 1.25))
     numbers = versions["version"].to_numpy()
     for position, names in enumerate(states):
-        _draw_runs(upper, numbers, names, (position - 0.35, 0.7), _AT_VACUUM)
+        _draw_runs(upper, numbers, names, (position - 0.35, position + 0.35), _AT_VACUUM)
     upper.set_xlim(numbers[0] - 0.5, numbers[-1] + 0.5)
     _version_axis(upper)
     _now_and_after(upper, {name: look for name, look in _AT_VACUUM.items() if name in np.append(*states)})
@@ -271,10 +247,18 @@ def _version_axis(axis: Axes) -> None:
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
+def _count_axis(axis: Axes, top: float, most_ticks: int) -> None:
+    """Lay out numbers of files over versions, from 0 to `top`."""
+    axis.set(ylabel="files", ylim=(0, top))
+    axis.margins(x=0.08)
+    _version_axis(axis)
+    style.count_ticks(axis.yaxis, most_ticks)
+    style.legend(axis, "upper left")
+    style.calm(axis, "y")
+
+
 def _now_and_after(axis: Axes, looks: style.Looks) -> None:
-    axis.set_yticks([0, 1], ["now", "after"])
-    axis.set_ylim(1.5, -0.5)
-    style.calm(axis, "x")
+    style.rows(axis, ["now", "after"])
     if looks:
         style.legend(axis, "lower right", looks, bbox_to_anchor=(1, 1), borderaxespad=0)
 
@@ -298,12 +282,11 @@ def _draw_strip(figure: Chart, axis: Axes, versions: pa.Table) -> None:
 def _draw_runs(
     axis: Axes, numbers: np.ndarray, names: np.ndarray, rows: tuple[float, float], looks: style.Looks
 ) -> None:
-    """Draw a box for each run of neighbouring versions with one name; `rows` is its bottom and height."""
+    """Draw a box for each run of neighbouring versions with one name; `rows` is its bottom and top."""
     ends = np.flatnonzero(np.append((names[1:] != names[:-1]) | (np.diff(numbers) != 1), True))
     starts = np.append(0, ends[:-1] + 1)
     for name, look in looks.items():
         mine = names[starts] == name
         if mine.any():
-            left = numbers[starts[mine]] - 0.5
-            spans = list(zip(left, numbers[ends[mine]] + 0.5 - left, strict=True))
-            axis.broken_barh(spans, rows, linewidth=0, **style.fill(look))
+            sides = (numbers[starts[mine]] - 0.5, numbers[ends[mine]] + 0.5, *rows)
+            style.boxes(axis, sides, look, "white", 0)

@@ -22,10 +22,8 @@ _MOST_BINS, _BINS_WIDTH_PIXELS = 60, 500
 # The height of the axes of files as a multiple of the highest bar: with room for its number, and for the name
 # of a threshold above that.
 _ROOM_FOR_NUMBER, _ROOM_FOR_BOTH = 1.18, 1.6
-# In inches: on the workbench's page beside the controls, where the window is small.
-SIZES_WIDTH, BEFORE_AFTER_HEIGHT = 5.0, 3.6
-# What sizes beside an axis take, in inches, such as "512 MiB".
-_TICKS_WIDTH = 0.66
+# In inches; and what sizes beside an axis take, such as "512 MiB".
+BEFORE_AFTER_HEIGHT, _TICKS_WIDTH = 3.6, 0.66
 
 
 def file_sizes(histogram: Histogram, small_file_size: int) -> Chart:
@@ -62,11 +60,11 @@ def before_after(
         largest: Bytes of the largest bin that there could be: "after" is a plan's prediction, and the axes
             have room for every plan of these files. None if it is no prediction.
         former: Bytes of each live file after the plan before this one, drawn as an outline.
-        figure: Where to draw, which may be a part of a figure; None for a figure of its own.
+        figure: A figure or a part of one to draw in; None for a figure of its own.
     """
     if figure is None:
         # By hand: it is drawn while a slider moves, and matplotlib's own layout takes as long as the drawing.
-        figure = Chart(figsize=(SIZES_WIDTH, BEFORE_AFTER_HEIGHT))
+        figure = Chart(figsize=(style.SIZES_WIDTH, BEFORE_AFTER_HEIGHT))
         figure.subplots_adjust(left=0.165, right=0.985, top=0.86, bottom=0.07, hspace=0.12)
     now, then = Histogram.of(before), Histogram.of(after)
     ghosts = [] if former is None else [Histogram.of(former)]
@@ -104,8 +102,8 @@ def bins(
     files: pa.Table,
     outputs: np.ndarray,
     max_file_size: int,
-    names: Sequence[str] = (),
-    limit: str | None = None,
+    names: Sequence[str],
+    limit: str,
     figure: Chart | None = None,
 ) -> Chart:
     """Draw a bar a bin, a segment a file, the predicted output as a mark, the target as a line.
@@ -114,9 +112,9 @@ def bins(
         files: A plan's files: size_bytes and bin_id of each.
         outputs: The predicted bytes of each bin's output.
         max_file_size: Bytes that a bin may hold.
-        names: What each bin is called; numbers from 0 if left out.
-        limit: The end of the title: how large a bin may be. None: " of at most" `max_file_size`.
-        figure: Where to draw, which may be a part of a figure; None for a figure of its own.
+        names: What each bin is called.
+        limit: The end of the title: how large a bin may be, as in " of at most 128 MiB".
+        figure: A figure or a part of one to draw in; None for a figure of its own.
     """
     figure = figure or Chart(figsize=(style.WIDTH, bins_height(len(outputs))), layout="constrained")
     sizes, bin_ids = files["size_bytes"].to_numpy(), files["bin_id"].to_numpy()
@@ -124,9 +122,8 @@ def bins(
     axis = figure.subplots()
     packed = [sizes[bin_ids == bin_id] for bin_id in range(shown)]
     notes = [f"{format_count(len(members), 'file')}, {format_size(members.sum())}" for members in packed]
-    called = [style.short(name) for name in names[:shown]] or list(map(str, range(shown)))
     fullest = int(np.bincount(bin_ids, sizes).max(initial=1))
-    right = style.packed(axis, called, notes, fullest, max_file_size)
+    right = style.packed(axis, list(map(style.short, names[:shown])), notes, fullest, max_file_size)
     for bin_id, members in enumerate(packed):
         # Segments that would be too thin to be seen apart are one.
         is_fine = members.mean() < 3 * right / _BINS_WIDTH_PIXELS
@@ -137,7 +134,6 @@ def bins(
     axis.plot(outputs[:shown], range(shown), linestyle="none", label="output, as predicted", **marks)
     style.legend(axis, "lower right", bbox_to_anchor=(1, 1), borderaxespad=0)
     more = f" (the first {shown})" if shown < num_bins else ""
-    limit = f" of at most {format_size(max_file_size)}" if limit is None else limit
     what = f"{format_count(len(sizes), 'file')} in {format_count(num_bins, 'bin')}"
     return style.titled(figure, f"{what}{limit}{more}")
 

@@ -35,8 +35,9 @@ _GRID, _FRAME = "#DDDDDD", "#BBBBBB"
 # Of texts on boxes, whose colours stay in a dark theme, as those of ink and paper don't.
 ON_LIGHT, ON_DARK = "#222222", "#FEFEFE"
 SMALL_HATCH = "///"
-# In inches: what the workbench, and a lesson's lab, have room for where the window is 1,280 pixels wide.
-WIDTH, LAB_WIDTH = 7.0, 8.5
+# In inches: what the workbench has room for beside controls and without, and a lesson's lab, where the window
+# is 1,280 pixels wide.
+SIZES_WIDTH, WIDTH, LAB_WIDTH = 5.0, 7.0, 8.5
 # In points (1/72 inch): 11 pixels of a page.
 SMALLEST_TEXT = 8.25
 
@@ -62,6 +63,7 @@ _LONGEST_NAME, _MOST_LINES, _TITLE_CHARACTERS_AN_INCH = 36, 2, 10
 _DRAWING = threading.RLock()
 
 F = TypeVar("F", bound=FigureBase)
+Point = tuple[float, float]
 # The height of a figure in inches, and what draws it, in the part of a figure that it gets as `figure`.
 Placed = tuple[float, Callable[..., Figure]]
 # The colour and the hatch of an area, which mean the same.
@@ -78,9 +80,8 @@ class Chart(Figure):
     def draw(self, renderer: RendererBase) -> None:
         """See `Figure.draw`."""
         for text in self.findobj(Text):
-            text.set_parse_math(False)  # type: ignore[attr-defined]
-            text.set_usetex(False)  # type: ignore[attr-defined]
-            text.set_text(visible(text.get_text()).expandtabs(1))  # type: ignore[attr-defined]
+            words = visible(text.get_text()).expandtabs(1)  # type: ignore[attr-defined]
+            text.set(parse_math=False, usetex=False, text=words)
         with warnings.catch_warnings():
             # A page has fonts for these characters, and a PNG shows boxes.
             warnings.filterwarnings("ignore", "Glyph .* missing from font")
@@ -199,14 +200,7 @@ def count_ticks(axis: Axis, most: int = 10) -> None:
     axis.set_major_formatter("{x:,.0f}")
 
 
-def note(
-    axis: Axes,
-    text: str,
-    at: tuple[float, float],
-    offset: tuple[float, float] = (4, 0),
-    color: str = INK,
-    **how: Any,
-) -> None:
+def note(axis: Axes, text: str, at: Point, offset: Point = (4, 0), color: str = INK, **how: Any) -> None:
     """Write beside a point of the axes, so many points (1/72 inch) to its right and above it."""
     how.setdefault("fontsize", SMALLEST_TEXT)
     axis.annotate(text, at, xytext=offset, textcoords="offset points", color=color, **how)

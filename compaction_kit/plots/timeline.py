@@ -24,7 +24,6 @@ _LOOKS: style.Looks = {
     "proof": (OTHER, "///"),
     "plan": (OTHER, "..."),
 }
-_OTHER_LOOK: style.Look = (OTHER, "xxx")
 # How high, in inches, a step's row is, and a lane; lanes get thinner where there are many.
 _STEP_HEIGHT, _LANE_HEIGHT, _MOST_LANES_HEIGHT = 0.28, 0.23, 3.6
 _BAR = 0.78
@@ -161,7 +160,7 @@ def _draw_run(axis: Axes, steps: Sequence[_Step], points_a_second: float) -> Non
     """Draw a row a step; the rewrites' row is as high as they have lanes."""
     top, ticks, names = 0.0, [], []
     for step in steps:
-        look, height = _LOOKS.get(step.name, _OTHER_LOOK), step.inches / step.num_lanes
+        look, height = _LOOKS.get(step.name, (OTHER, "xxx")), step.inches / step.num_lanes
         tops = top + step.lanes * height
         margin = height * (1 - _BAR) / 2
         # White edges tell neighbours apart, and would hide spans that are hardly wider than they are.
@@ -172,9 +171,8 @@ def _draw_run(axis: Axes, steps: Sequence[_Step], points_a_second: float) -> Non
         if height * _BAR * 72 >= _LABEL_POINTS:
             _draw_labels(axis, step, look, tops + height / 2, points_a_second)
         ticks.append(top + step.inches / 2)
-        names.append(style.short(step.name))
-        if step.name == _REWRITE:
-            names[-1] += f"\n{format_count(step.num_lanes, 'slot')}"
+        slots = f"\n{format_count(step.num_lanes, 'slot')}" if step.name == _REWRITE else ""
+        names.append(style.short(step.name) + slots)
         top += step.inches
     axis.set_yticks(ticks, names)
     axis.set_ylim(top, 0)

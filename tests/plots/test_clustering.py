@@ -46,7 +46,6 @@ def test_the_cubes_figure_says_what_is_new_what_is_rewritten_and_what_stays() ->
 def test_many_cubes_are_the_largest() -> None:
     figure = plots.cubes(cubes(*((f"{i}", i + 1, "complete cube", False) for i in range(30))), MIB)
     assert "(the largest 20 of 30 are shown)" in str(figure.get_label())
-    plots.to_png(figure)
 
 
 def add(name: str, low: Any, high: Any, cube: str | None = None) -> handmade.Action:

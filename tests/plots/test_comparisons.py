@@ -11,7 +11,7 @@ from compaction_kit.plan.compare import Comparison
 from compaction_kit.predict_reads import ReadPrediction
 from compaction_kit.reads import ReadComparison
 from compaction_kit.surveys import ROW
-from compaction_kit.text import GIB
+from compaction_kit.text import GIB, MIB
 
 NAME = "a_long_name_of_a_column_or_a_table_that_has_no_end"
 
@@ -41,21 +41,11 @@ def test_a_survey_has_room_for_its_names_and_numbers(num_files: int, left: int) 
 
 
 def comparison_of(before: list[float], after: list[float], same_result: bool = True) -> ReadComparison:
-    runs = [(3, i, s) for i, s in enumerate(before)] + [(4, i, s) for i, s in enumerate(after)]
-    versions, repeats, seconds = zip(*runs, strict=True)
-    return ReadComparison(
-        query="id < 3",
-        versions=(3, 4),
-        seconds_before=sorted(before)[len(before) // 2],
-        seconds_after=sorted(after)[len(after) // 2],
-        files_before=1_095,
-        files_after=3,
-        bytes_before=40 << 20,
-        bytes_after=38 << 20,
-        runs=pa.table({"version": versions, "repeat": repeats, "seconds": seconds}),
-        same_files=False,
-        same_result=same_result,
-    )
+    versions, repeats = [3] * len(before) + [4] * len(after), [*range(len(before)), *range(len(after))]
+    runs = pa.table({"version": versions, "repeat": repeats, "seconds": before + after})
+    first, last = (sorted(times)[len(times) // 2] for times in (before, after))
+    sizes = 40 * MIB, 38 * MIB
+    return ReadComparison("id < 3", (3, 4), first, last, 1_095, 3, *sizes, runs, False, same_result)
 
 
 FASTER = comparison_of([4.0, 4.2, 4.4], [1.0, 0.9, 1.1])

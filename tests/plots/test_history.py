@@ -2,8 +2,8 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
-from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.patches import Rectangle
 
@@ -12,48 +12,30 @@ from compaction_kit.history import Storage
 from compaction_kit.text import MIB
 
 
-def ledger(counts: list[int | None]) -> pa.Table:
-    return pa.table(
-        {
-            "version": pa.array(range(len(counts)), pa.int64()),
-            "num_files": pa.array(counts, pa.int64()),
-            "num_small_files": pa.array(counts, pa.int64()),
-            "data_change": pa.array([i != 2 for i in range(len(counts))], pa.bool_()),
-            "num_removed": [5 * (i == 2) for i in range(len(counts))],
-            "operation": ["OPTIMIZE" if i == 2 else "WRITE" for i in range(len(counts))],
-        }
-    )
-
-
-def test_the_history_figure_says_the_most_and_the_last_and_marks_compactions() -> None:
-    figure = plots.history(ledger([3, 1_500, 2, 4]))
-    assert str(figure.get_label()) == "Up to 1,500 live files, 4 now"
-    assert [text.get_text() for text in figure.axes[0].texts] == ["OPTIMIZE\nversion 2"]
-
-
-def test_the_history_figure_leaves_out_versions_that_can_t_be_read() -> None:
-    assert str(plots.history(ledger([None, 7, 2])).get_label()) == "Up to 7 live files, 2 now"
-    assert str(plots.history(ledger([])).get_label()) == "Up to 0 live files, 0 now"
-
-
-HISTORY = pa.table(
-    {
-        "version": [0, 1, 2],
-        "operation": ["WRITE", "DELETE", "OPTIMIZE"],
-        "num_files": pa.array([2, 2, 1], pa.int64()),
-    }
+@pytest.mark.parametrize(
+    ("counts", "most", "last"), [([3, 1_500, 2, 4], "1,500", 4), ([None, 7, 2], 7, 2), ([], 0, 0)]
 )
+def test_the_history_figure_says_the_most_and_the_last_and_marks_compactions(
+    counts: list[int | None], most: object, last: int
+) -> None:
+    """Versions that can't be read are left out."""
+    numbers, files = pa.array(range(len(counts)), pa.int64()), pa.array(counts, pa.int64())
+    is_compaction = pc.equal(numbers, 2)
+    removed, names = pc.if_else(is_compaction, 5, 0), pc.if_else(is_compaction, "OPTIMIZE", "WRITE")
+    columns = {"version": numbers, "num_files": files, "num_small_files": files, "num_removed": removed}
+    ledger = columns | {"data_change": pc.invert(is_compaction), "operation": names}
+    figure = plots.history(pa.table(ledger))
+    assert str(figure.get_label()) == f"Up to {most} live files, {last} now"
+    assert [text.get_text() for text in figure.axes[0].texts] == ["OPTIMIZE\nversion 2"] * bool(counts)
+
+
+OPERATIONS = {"version": [0, 1, 2], "operation": ["WRITE", "DELETE", "OPTIMIZE"]}
+HISTORY = pa.table(OPERATIONS | {"num_files": [2, 2, 1]})
 
 
 def lives_of(*lives: tuple[str, int, int | None]) -> pa.Table:
-    paths, added, removed = zip(*lives, strict=True) if lives else ([], [], [])
-    return pa.table(
-        {
-            "path": pa.array(paths, pa.string()),
-            "added": pa.array(added, pa.int64()),
-            "removed": pa.array(removed, pa.int64()),
-        }
-    )
+    schema = pa.schema({"path": pa.string(), "added": pa.int64(), "removed": pa.int64()})
+    return pa.Table.from_pylist([dict(zip(schema.names, life, strict=True)) for life in lives], schema)
 
 
 def legend_of(figure: plots.Chart) -> set[str]:
@@ -89,28 +71,17 @@ VERSIONS = pa.table(
 )
 
 
-def storage_of(orphaned: int = 0) -> Storage:
-    live, dead, gone = [4, 5, 6], [0, 2, 1], [0, 0, 3]
-    columns = {
-        name: np.array(sizes) * MIB
-        for name, sizes in (("live_bytes", live), ("tombstoned_bytes", dead), ("gone_bytes", gone))
-    }
-    return Storage(pa.table({"version": [2, 3, 4], **columns}), orphaned * MIB)
-
-
-def strip_of(axis: Axes) -> list[tuple[float, float]]:
-    boxes = [path.get_extents() for bars in axis.collections for path in bars.get_paths()]
-    return sorted((box.x0, box.width) for box in boxes)
-
-
 def test_storage_says_what_the_latest_version_takes_and_who_can_be_read() -> None:
-    figure = storage_of(7).plot(VERSIONS)
+    live, dead, gone = np.array([[4, 5, 6], [0, 2, 1], [0, 0, 3]]) * MIB
+    columns = {"live_bytes": live, "tombstoned_bytes": dead, "gone_bytes": gone}
+    figure = Storage(pa.table({"version": [2, 3, 4]} | columns), 7 * MIB).plot(VERSIONS)
     assert figure.get_suptitle() == "6 MiB live, 1 MiB tombstoned, 3 MiB gone, 7 MiB orphaned"
     assert "yes: 1, blocked: 1, missing files: 2, log gone: 1" in str(figure.get_label())
     sizes, strip = figure.axes
     assert [bar.get_height() for bar in sizes.patches if isinstance(bar, Rectangle)] == [7 * MIB]
     # Neighbours of one kind are one.
-    assert strip_of(strip) == [(-0.5, 1), (0.5, 2), (2.5, 1), (3.5, 1)]
+    boxes = [path.get_extents() for bars in strip.collections for path in bars.get_paths()]
+    assert sorted((box.x0, box.width) for box in boxes) == [(-0.5, 1), (0.5, 2), (2.5, 1), (3.5, 1)]
 
 
 def test_the_strip_of_versions_says_how_many_can_be_read() -> None:
@@ -120,25 +91,16 @@ def test_the_strip_of_versions_says_how_many_can_be_read() -> None:
     assert figure.axes[0].get_xlim() == (-0.5, 4.5)
 
 
-STORAGE = pa.table(
-    {
-        "kind": ["live", "tombstoned", "orphaned"],
-        "size_bytes": [8 * MIB, 4 * MIB, 0],
-        "size_bytes_after": [8 * MIB, MIB, 0],
-    }
-)
+SIZES = {"size_bytes": [8 * MIB, 4 * MIB, 0], "size_bytes_after": [8 * MIB, MIB, 0]}
+STORAGE = pa.table({"kind": ["live", "tombstoned", "orphaned"]} | SIZES)
 
 
 def versions_of(readable: str, after: str) -> pa.Table:
     """Versions from 3 on: y for one that can be read."""
     names = {"y": "yes", "b": "blocked", "m": "missing files"}
-    return pa.table(
-        {
-            "version": range(3, 3 + len(readable)),
-            "readable": [names[one] for one in readable],
-            "readable_after": [names[one] for one in after],
-        }
-    )
+    numbers = range(3, 3 + len(readable))
+    now, then = ([names[one] for one in codes] for codes in (readable, after))
+    return pa.table({"version": numbers, "readable": now, "readable_after": then})
 
 
 def test_the_words_count_versions_and_bytes() -> None:

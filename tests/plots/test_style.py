@@ -18,16 +18,12 @@ from compaction_kit.text import KIB, MIB
 SIZES = np.array([10 * KIB, 12 * KIB, 3 * MIB, 40 * MIB])
 
 
-def test_html_holds_the_picture_and_its_words() -> None:
-    figure = plots.file_sizes(Histogram.of(SIZES), MIB)
-    figure.set_label('1 < 2 & "so"')
-    page = plots.to_html(figure)
-    assert 'aria-label="1 &lt; 2 &amp; &quot;so&quot;"' in page
-    assert page.startswith("<svg ")
-
-
-def test_html_follows_the_pages_theme_and_leaves_the_page_alone() -> None:
-    first, second = (plots.to_svg(plots.file_sizes(Histogram.of(SIZES), MIB)) for _ in range(2))
+def test_html_has_the_figures_words_follows_the_pages_theme_and_leaves_the_page_alone() -> None:
+    figures = [plots.file_sizes(Histogram.of(SIZES), MIB) for _ in range(2)]
+    figures[0].set_label('1 < 2 & "so"')
+    first, second = map(plots.to_html, figures)
+    assert first.startswith("<svg ")
+    assert 'aria-label="1 &lt; 2 &amp; &quot;so&quot;"' in first
     assert "var(--jp-ui-font-color1, " in first
     assert "<style" not in first
     assert " fill: #333333" not in first
@@ -69,15 +65,9 @@ def timelines(name: str, shown: str) -> Figure:
 
 
 def history(_: str, shown: str) -> Figure:
-    ledger = {
-        "version": [0, 1],
-        "operation": ["WRITE", shown],
-        "num_files": [2, 1],
-        "num_small_files": [2, 1],
-        "num_removed": [0, 2],
-        "data_change": [True, False],
-    }
-    return plots.history(pa.table(ledger))
+    ledger = {"version": [0, 1], "operation": ["WRITE", shown], "data_change": [True, False]}
+    counts = {"num_files": [2, 1], "num_small_files": [2, 1], "num_removed": [0, 2]}
+    return plots.history(pa.table(ledger | counts))
 
 
 DRAW = [layouts, timelines, history]

@@ -1,13 +1,46 @@
-"""The figure of a log that compacts itself: how it grows."""
+"""Figures of what is to come: files and bytes by a forecast, and how a log that compacts itself grows."""
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.plots import style
-from compaction_kit.plots.style import INK, LIVE, LOST, NEW, TOMBSTONED, Chart
+from compaction_kit.plots.style import INK, LIVE, LOST, NEW, ORPHANED, OTHER, SMALL, TOMBSTONED, Chart
 from compaction_kit.text import format_size
+
+_OTHERS = [(color, line) for line in ("-", ":", "-.") for color in (LIVE, OTHER, ORPHANED, TOMBSTONED)]
+
+
+def forecast(finding: str, days: pa.Table, chosen: str, max_files: int) -> Chart:
+    """Draw `Forecast.days`, a line per schedule: files, with a bound, and beneath them the bytes stored.
+
+    The schedules "never" and `chosen` are stressed.
+    """
+    figure = style.chart(style.WIDTH, 4.8, finding)
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(1.6, 1))
+    stressed, others = {chosen: (NEW, "-"), "never": (SMALL, "--")}, iter(_OTHERS)
+    for name in pc.unique(days["schedule"]).to_pylist():
+        rows = days.filter(pc.equal(days["schedule"], name))
+        color, line = stressed.get(name) or next(others)
+        how: dict[str, Any] = {"color": color, "linestyle": line, "linewidth": 2.2 if name in stressed else 1}
+        # A compaction makes a step down at the end of its day.
+        counts = np.column_stack([rows["files_before"], rows["num_files"]]).ravel()
+        upper.plot(np.repeat(rows["day"], 2), counts, label=name, **how)
+        lower.plot(rows["day"], rows["stored_bytes"], **how)
+    upper.axhline(max_files, color=INK, linestyle=":", linewidth=1.5, label=f"bound: {max_files:,}")
+    upper.set(ylabel="files that a full read opens", yscale="log")
+    upper.yaxis.set_major_formatter("{x:,.0f}")
+    largest = max(pc.max(days["stored_bytes"]).as_py(), 1)
+    lower.set(ylabel="stored", xlabel="days from now", ylim=(0, largest * 1.05))
+    style.size_ticks(lower.yaxis, largest, 4)
+    for axis in (upper, lower):
+        style.calm(axis, "y")
+    style.legend(
+        figure, "outside lower center", ncols=5, title="compacted", title_fontsize=style.SMALLEST_TEXT
+    )
+    return figure
 
 
 def sink_log(
@@ -20,13 +53,8 @@ def sink_log(
 ) -> Chart:
     """Draw the size of the compaction file over batches, as it is and as projected; removals as ticks below.
 
-    Args:
-        files: What `SinkLog.files` returns.
-        batches: Those to come: batch, kind, size_bytes; see `Projection.batches`.
-        removals: What the cleanup removes: batch; see `Projection.removals`.
-        finding: The title.
-        fails_at: The batch that fails; None if none does.
-        with_retention: The batches to come with a retention, to be drawn beside.
+    `files` are those of a `SinkLog`, `batches`, `removals` and the batch that fails (None if none does) those
+    of a `Projection`; `with_retention` are the batches of one with a retention, to be drawn beside.
     """
     known, projected = _of_kind(files, "compaction"), _of_kind(batches, "compaction")
     # What is projected begins at the last one that is there.
