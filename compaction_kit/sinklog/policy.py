@@ -11,7 +11,7 @@ from itertools import islice
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError
 
 # JavaUtils.timeStringAs, in milliseconds; a number alone is milliseconds.
-_TIME = re.compile(r"(\d+)([a-z]*)")
+_TIME = re.compile(r"(-?\d+)([a-z]*)")
 _UNITS = {"us": 0.001, "ms": 1, "": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -64,23 +64,18 @@ class Policy:
         """Read the policy from a session's settings (None if not set), with Spark's defaults.
 
         Raises:
-            InvalidArgumentError: A setting can't be used.
+            InvalidArgumentError: The compaction interval is below 1.
         """
         interval = int(conf(setting(kind, "compactInterval")) or cls.default_interval)
         if interval < 1:
             raise InvalidArgumentError(
                 f"{setting(kind, 'compactInterval')}={interval} is not an interval: set it to 1 or more."
             )
-        delay, length = conf(setting(kind, "cleanupDelay")), cls.cleanup_delay
-        if delay is not None:
-            match = _TIME.fullmatch(delay.strip().lower())
-            if match is None or match[2] not in _UNITS:
-                raise InvalidArgumentError(
-                    f'"{delay}" is not a length of time for Spark: write it as "10min".'
-                )
-            length = timedelta(milliseconds=int(match[1]) * _UNITS[match[2]])
+        # Spark takes no other text for a length of time.
+        ((number, unit),) = _TIME.findall((conf(setting(kind, "cleanupDelay")) or "10min").strip().lower())
+        delay = timedelta(milliseconds=int(number) * _UNITS[unit])
         retained = int(conf("spark.sql.streaming.minBatchesToRetain") or cls.min_batches_to_retain)
-        return cls(interval, retained, length, conf(setting(kind, "deletion")) != "false")
+        return cls(interval, retained, delay, (conf(setting(kind, "deletion")) or "true").lower() != "false")
 
     def interval_of(self, files: Iterable[BatchFile]) -> int:
         """Return the compaction interval of a stream that starts with these files, in batches.
