@@ -8,10 +8,11 @@ import pyarrow.compute as pc
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.files import Files
 from compaction_kit.handle import Handle
-from compaction_kit.history.content import IDENTICAL, PROVED, compare_versions, not_in, read_content
+from compaction_kit.history.content import IDENTICAL, PROVED, compare_versions, read_content
 from compaction_kit.history.readable import read_files_by_version
 from compaction_kit.log.actions import PARTITION
 from compaction_kit.log.listing import whole_version
+from compaction_kit.log.snapshot import file_keys
 from compaction_kit.records import Record
 from compaction_kit.text import format_count, format_list, format_size
 
@@ -114,7 +115,8 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
     before, after = handle.log.snapshot(start), handle.log.snapshot(end)
     parts = []
     for change, snapshot, other in ((ADDED, after, before), (REMOVED, before, after)):
-        part = Files(snapshot).to_arrow().filter(not_in(snapshot, other))
+        kept = pc.is_in(file_keys(snapshot.live), value_set=file_keys(other.live))
+        part = Files(snapshot).to_arrow().filter(pc.invert(kept))
         records = pc.subtract(part["num_records"], pc.fill_null(part["deletion_vector_cardinality"], 0))
         columns = {"path": part["path"], "change": pa.repeat(change, len(part))}
         columns |= {"size_bytes": part["size_bytes"], "num_records": records}

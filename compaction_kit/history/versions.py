@@ -1,7 +1,7 @@
 """The versions in the log: their commits, live files and storage, and until when they can be read."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -24,12 +24,12 @@ from compaction_kit.history.readable import (
     read_readability,
 )
 from compaction_kit.log.listing import Kind, complete_checkpoints, list_log
-from compaction_kit.retention import log_retention, to_millis
+from compaction_kit.retention import LOG_PROPERTY, parse_retention
 from compaction_kit.times import millis, session_zone, show_time
 
 _STAMP = pa.timestamp("ms", "UTC")
 _NEVER = np.iinfo(np.int64).max
-_DAY_MILLIS = 86_400_000
+_DAY_MILLIS, _MILLI = 86_400_000, timedelta(milliseconds=1)
 _MOST_MISSING = 10
 # Columns of the log's commits that are those of the version.
 _OF_COMMITS = ("num_added", "num_removed", "bytes_added", "bytes_removed", "data_change")
@@ -143,8 +143,9 @@ def read_log_expiry(handle: Handle, at: datetime | str | None = None) -> pa.Tabl
     files = sorted((file for file in listed if file.kind in _CLEANED), key=lambda file: file.version or 0)
     versions = np.array([file.version for file in files], np.int64)
     modified = np.array([file.modification_time for file in files], np.int64)
+    kept = parse_retention(metadata.configuration.get(LOG_PROPERTY, "interval 30 days"))
     # Delta counts whole UTC days (truncateDay).
-    expires = -(-modified // _DAY_MILLIS) * _DAY_MILLIS + to_millis(log_retention(metadata))
+    expires = -(-modified // _DAY_MILLIS) * _DAY_MILLIS + kept // _MILLI
     checkpoints = np.append(np.array(sorted(complete_checkpoints(listed)), np.int64), _NEVER)
     checkpoint = checkpoints[np.searchsorted(checkpoints, versions, side="right")]
     last_before = np.searchsorted(versions, checkpoint) - 1
@@ -242,7 +243,7 @@ def _readable_until(state: Readability, on_disk: pa.Table) -> np.ndarray:
     VACUUM keeps live files, files with a tombstone younger than the retention, and files that are
     themselves younger.
     """
-    needs, kept = state.needs, to_millis(state.retention)
+    needs, kept = state.needs, state.retention // _MILLI
     paths = pc.unique(needs.files["path"])
     modified = latest_by_path(paths, on_disk, "modification_time")
     removed = latest_by_path(paths, needs.tombstones, "time")
@@ -262,9 +263,8 @@ def _readable_until(state: Readability, on_disk: pa.Table) -> np.ndarray:
 
 def _records_change(needs: FilesByVersion) -> pa.Array:
     """Return by how many rows each of `versions` differs from the one before; null if that isn't known."""
-    counts = [row_counts(needs, change) for change in ("added", "removed")]
-    pairs = ([count.get(version, 0) for count in counts] for version in needs.versions.tolist())
-    changes = [None if added is None or removed is None else added - removed for added, removed in pairs]
+    counts = row_counts(needs)
+    changes = [None if added is None or removed is None else added - removed for added, removed in counts]
     is_known = needs.in_log & np.append(needs.first == 0, needs.in_log[:-1])
     return pa.array(changes, pa.int64(), mask=~is_known)
 

@@ -236,7 +236,6 @@ def test_a_retention_is_a_length_of_time_in_words(aged: Aged, retention: str, ho
         ({"retention": 168}, "retention=168 is not a length of time"),
         ({"retention": "-7 days"}, 'retention="-7 days" is not a length of time'),
         ({"retention": "8 days 3 fortnights"}, "is not a length of time"),
-        ({"retention": "999999999999 days"}, "is too long"),
         ({"retention": "6 days"}, r"is shorter than the 168 hours .*retentionDurationCheck\.enabled refuses"),
         ({"keep_versions": 1}, "keep_versions=1 is not a list"),
         ({"keep_versions": "1"}, "keep_versions='1' is not a list"),
