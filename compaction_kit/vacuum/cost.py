@@ -1,20 +1,22 @@
 """The cost of a vacuum: versions that can no longer be read, and files that streams haven't read yet."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from matplotlib.figure import Figure
 from pyspark.errors import PySparkException
 
+from compaction_kit import plots
 from compaction_kit.compat import last_progress
 from compaction_kit.handle import Handle
 from compaction_kit.history.content import read_content
 from compaction_kit.history.readable import BLOCKED, YES, FilesByVersion, Readability
 from compaction_kit.retention import GUARD
-from compaction_kit.text import format_count
+from compaction_kit.text import format_count, format_size
 
 # Whether VACUUM commits its start and its end; on a local disk it does by default.
 _LOGGING = "spark.databricks.delta.vacuum.logging.enabled"
@@ -31,8 +33,7 @@ def cost_of(
     before, after = state.statuses(), state.statuses(deleted=deleted, superseded=commits)
     lost = needs.versions[(before == YES) & (after != YES)].tolist()
     has_all, loses = needs.count(state.missing) == 0, needs.count(deleted) > 0
-    survives_as: dict[int, int] = {}
-    survives_by: dict[int, str] = {}
+    survives_as, survives_by = dict[int, int](), dict[int, str]()
     if lost:
         content = read_content(handle, needs, verify)
         groups = dict(zip(needs.versions.tolist(), content.groups.tolist(), strict=True))
@@ -61,15 +62,15 @@ def cost_of(
     }
 
 
-def spent_versions(lost: Sequence[int], now: int) -> str:
-    """Say how many of the `now` readable versions are lost."""
-    return f"{f'{len(lost):,}' if lost else 'none'} of {format_count(now, 'readable version')}"
-
-
-def surviving_rows(survives_as: Mapping[int, int]) -> str:
-    """Say of how many lost versions the rows can still be read, and in which versions."""
-    survivors = ranges(sorted(set(survives_as.values()))) if survives_as else ""
-    return f"; the rows of {len(survives_as):,} of them survive in version {survivors}" if survivors else ""
+def draw(of: Any, loses: str, frees: str) -> Figure:
+    """Draw the storage and the readable versions before and after, of a `VacuumPlan` or `VacuumResult`."""
+    now, lost, survives_as = of.versions["readable"].to_pylist(), of.versions_lost, of.content_survives_as
+    title = f"VACUUM {loses} {f'{len(lost):,}' if lost else 'none'} of "
+    title += f"{format_count(now.count(YES), 'readable version')} and {frees} {format_size(of.size_bytes)}"
+    if survives_as:
+        survivors = ranges(sorted(set(survives_as.values())))
+        title += f"; the rows of {len(survives_as):,} of them survive in version {survivors}"
+    return plots.vacuum(of.storage, of.versions, title)
 
 
 def ranges(versions: Sequence[int]) -> str:

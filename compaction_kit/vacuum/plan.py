@@ -1,6 +1,7 @@
 """The plan of a vacuum: what it would delete and why, and which versions can no longer be read."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -20,7 +21,7 @@ from compaction_kit.retention import cutoff, hours
 from compaction_kit.text import as_html_table, format_count, format_list, format_size
 from compaction_kit.times import show_time
 from compaction_kit.vacuum import decide
-from compaction_kit.vacuum.cost import cost_of, ranges, spent_versions, surviving_rows
+from compaction_kit.vacuum.cost import cost_of, draw, ranges
 from compaction_kit.vacuum.run import VacuumProgress, VacuumResult, delete, reporting, still_there
 
 _NOT_DELETED = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("why", pa.string())])
@@ -109,16 +110,12 @@ class VacuumPlan(WithFiles, Plan):
                 that it raises cancels the run.
 
         Raises:
-            InvalidArgumentError: The plan is for a time in the future, or an argument can't be used.
+            InvalidArgumentError: The plan is for a time in the future.
             StalePlanError: The table, or a file of the plan, has changed since the plan was made.
             ReadOnlyTableError: The table's log can't be written to.
             RunFailedError, RunCancelled: The message says what was deleted.
         """
         start, handle = time.monotonic(), self.handle
-        if parallel_delete not in (None, True, False):
-            raise InvalidArgumentError(
-                f"parallel_delete={parallel_delete!r} is neither True, False nor None."
-            )
         if self.at > datetime.now(UTC):
             raise InvalidArgumentError(
                 f"The plan is a preview for {show_time(self.at)}, which is in the future: run it then, or "
@@ -178,12 +175,9 @@ class VacuumPlan(WithFiles, Plan):
 
     def plot(self) -> Figure:
         """Draw the storage now and after, and which versions can be read now and after."""
-        now = self.versions["readable"].to_pylist().count(YES)
-        title = f"VACUUM would lose {spent_versions(self.versions_lost, now)} and free "
-        title += format_size(self.size_bytes) + surviving_rows(self.content_survives_as)
-        return plots.vacuum(
-            self.storage, self.versions, "VACUUM would delete nothing" if self.is_empty else title
-        )
+        if self.is_empty:
+            return plots.vacuum(self.storage, self.versions, "VACUUM would delete nothing")
+        return draw(self, "would lose", "free")
 
     def _costs(self) -> list[str]:
         lost, blocked = self.versions_lost, self.blocked_versions_lost
@@ -274,24 +268,22 @@ def plan_vacuum(
 def _check_fresh(plan: VacuumPlan) -> pa.Table:
     """Refuse a plan whose table, files or folders have changed; return the files in the folder."""
     snapshot, changed = plan.handle.log.snapshot(), ""
-    if snapshot.version != plan.version:
-        changed = f"The plan was made at version {plan.version} and the table is at {snapshot.version}"
-    elif snapshot.metadata.id != plan.table_id:
-        changed = f"The table was created again since the plan was made, with another version {plan.version}"
     folder = look_through(plan.handle.store, snapshot.metadata.partition_columns)
     now = folder.files.take(pc.index_in(plan.files["path"], value_set=folder.files["path"]))
     same_time = pc.equal(plan.files["modification_time"].cast(pa.int64()), now["modification_time"])
     same = pc.fill_null(pc.and_(same_time, pc.equal(plan.files["size_bytes"], now["size_bytes"])), False)
-    if others := plan.files["path"].filter(pc.invert(same)).to_pylist():
+    others = plan.files["path"].filter(pc.invert(same)).to_pylist()
+    inner = Counter(path.rpartition("/")[0] for path in plan.empty_directories)
+    filled = [path for path in plan.empty_directories if folder.directories.get(path) != inner[path]]
+    if snapshot.version != plan.version:
+        changed = f"The plan was made at version {plan.version} and the table is at {snapshot.version}"
+    elif snapshot.metadata.id != plan.table_id:
+        changed = f"The table was created again since the plan was made, with another version {plan.version}"
+    elif others:
         number = format_count(len(others), "planned file")
-        changed = changed or f"{number} ({format_list(others)}) changed or missing since the plan was made"
-    left = {path: folder.directories.get(path, -1) for path in plan.empty_directories}
-    for path in plan.empty_directories:
-        outer = path.rpartition("/")[0]
-        left[outer] = left.get(outer, 0) - 1
-    for path in plan.empty_directories:
-        if path not in folder.directories or left[path] > 0:
-            changed = changed or f"The folder {path} is missing or no longer empty"
+        changed = f"{number} ({format_list(others)}) changed or missing since the plan was made"
+    elif filled:
+        changed = f"The folder {filled[0]} is missing or no longer empty"
     if changed:
         raise StalePlanError(f"{changed}: make a new plan; nothing was deleted.")
     return folder.files
