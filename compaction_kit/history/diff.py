@@ -1,6 +1,7 @@
 """The difference between two versions, by the log."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +33,9 @@ class Diff(Record):
             num_records (without deleted rows; null without statistics), partition.<column>.
         commits: The commits between the two: version, timestamp, operation, data_change, as in
             `TransactionLog.commits`.
+        num_files_added, num_files_removed: How many files only the end has, and only the start.
+        bytes_added, bytes_removed: Their sizes.
+        records_added, records_removed: Their rows; None if statistics are missing.
         same_content_by: How it is known that both have the same rows and columns, as in
             `Table.versions`; None if it isn't known.
         difference: How it is known that the content differs: "other columns", "100 rows fewer", "other
@@ -42,6 +46,12 @@ class Diff(Record):
     end: int
     files: pa.Table
     commits: pa.Table
+    num_files_added: int
+    num_files_removed: int
+    bytes_added: int
+    bytes_removed: int
+    records_added: int | None
+    records_removed: int | None
     same_content_by: str | None
     difference: str | None
 
@@ -49,36 +59,6 @@ class Diff(Record):
     def same_content(self) -> bool:
         """Whether both versions are known to have the same rows and columns."""
         return self.same_content_by is not None
-
-    @property
-    def num_files_added(self) -> int:
-        """The number of files that only the end has."""
-        return len(self.paths(ADDED))
-
-    @property
-    def num_files_removed(self) -> int:
-        """The number of files that only the start has."""
-        return len(self.paths(REMOVED))
-
-    @property
-    def bytes_added(self) -> int:
-        """The size in bytes of the added files."""
-        return self._total(ADDED, "size_bytes") or 0
-
-    @property
-    def bytes_removed(self) -> int:
-        """The size in bytes of the removed files."""
-        return self._total(REMOVED, "size_bytes") or 0
-
-    @property
-    def records_added(self) -> int | None:
-        """The number of rows in the added files; None if statistics are missing."""
-        return self._total(ADDED, "num_records")
-
-    @property
-    def records_removed(self) -> int | None:
-        """The number of rows in the removed files; None if statistics are missing."""
-        return self._total(REMOVED, "num_records")
 
     def facts(self) -> dict[str, str]:
         """Return the difference for people: name and value."""
@@ -101,9 +81,6 @@ class Diff(Record):
         """Return the paths of the files "added" or "removed", as in the log."""
         return self.files["path"].filter(pc.equal(self.files["change"], change)).to_pylist()
 
-    def _total(self, change: str, column: str) -> int | None:
-        return _total(self.files[column].filter(pc.equal(self.files["change"], change)))
-
 
 def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) -> Diff:
     """Compare two versions by the log, and with `verify` by their rows; see `Table.diff`.
@@ -113,20 +90,22 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
     """
     start, end = whole_version(start), whole_version(end)
     before, after = handle.log.snapshot(start), handle.log.snapshot(end)
-    parts = []
+    parts, totals = [], dict[str, Any]()
     for change, snapshot, other in ((ADDED, after, before), (REMOVED, before, after)):
         kept = pc.is_in(file_keys(snapshot.live), value_set=file_keys(other.live))
         part = Files(snapshot).to_arrow().filter(pc.invert(kept))
         records = pc.subtract(part["num_records"], pc.fill_null(part["deletion_vector_cardinality"], 0))
+        sizes = part["size_bytes"]
+        totals |= {f"num_files_{change}": len(part), f"bytes_{change}": pc.sum(sizes).as_py() or 0}
+        totals[f"records_{change}"] = None if records.null_count else pc.sum(records).as_py() or 0
         columns = {"path": part["path"], "change": pa.repeat(change, len(part))}
-        columns |= {"size_bytes": part["size_bytes"], "num_records": records}
+        columns |= {"size_bytes": sizes, "num_records": records}
         columns |= {name: part[name] for name in part.column_names if name.startswith(PARTITION)}
         parts.append(pa.table(columns))
     files = pa.concat_tables(parts, promote_options="default")
     commits = handle.log.commits().select(["version", "timestamp", "operation", "data_change"])
-    between = pc.and_(
-        pc.greater(commits["version"], min(start, end)), pc.less_equal(commits["version"], max(start, end))
-    )
+    versions = commits["version"].to_numpy()
+    commits = commits.filter(pa.array((versions > min(start, end)) & (versions <= max(start, end))))
     by, difference = None, None
     if before.metadata.schema != after.metadata.schema:
         difference = "other columns"
@@ -144,14 +123,10 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
     else:
         content = read_content(handle, read_files_by_version(handle))
         by = content.evidence(start, end) if min(start, end) >= content.first else None
-        rows = [_total(part["num_records"]) for part in parts]
-        if by is None and None not in rows and (more := (rows[0] or 0) - (rows[1] or 0)):
+        rows = totals["records_added"], totals["records_removed"]
+        if by is None and None not in rows and (more := rows[0] - rows[1]):
             difference = f"{format_count(abs(more), 'row')} {'more' if more > 0 else 'fewer'}"
-    return Diff(start, end, files, commits.filter(between), by, difference)
-
-
-def _total(values: pa.ChunkedArray) -> int | None:
-    return None if values.null_count else pc.sum(values).as_py() or 0
+    return Diff(start, end, files, commits, **totals, same_content_by=by, difference=difference)
 
 
 def _shown(number: int | None) -> str:

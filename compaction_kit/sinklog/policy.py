@@ -107,12 +107,11 @@ class Policy:
         return oldest - oldest % interval - 1 if self.deletion and interval <= oldest else 0
 
     def expired(self, files: Iterable[BatchFile], batch: int, interval: int, time: int) -> list[BatchFile]:
-        """Return the files, oldest first, that are removed after a batch at a time (ms since 1970)."""
+        """Return those of the files that are removed after a batch at a time (ms since 1970)."""
         if not (first_kept := self.first_kept(batch, interval)):
             return []
         before = time - self.cleanup_delay / timedelta(milliseconds=1)
-        old = [file for file in files if file.batch < first_kept and file.modification_time <= before]
-        return sorted(old, key=lambda file: file.batch)
+        return [file for file in files if file.batch < first_kept and file.modification_time <= before]
 
 
 def needed_files(listed: tuple[BatchFile, ...]) -> tuple[BatchFile, ...]:

@@ -44,21 +44,20 @@ def cost_of(
         survives_as = {version: instead[groups[version]] for version in lost if groups[version] in instead}
         for version, other in survives_as.items():
             survives_by[version] = content.evidence(version, min(other, needs.latest)) or ""
-    warnings = _streams_at_risk(handle, needs, deleted)
+    warnings = []
     if refused := [version for version in keep if after[version - needs.first] == BLOCKED]:
         which = f"Version {refused[0]} is" if len(refused) == 1 else f"Versions {ranges(refused)} are"
-        warning = (
+        warnings.append(
             f"{which} kept, but older than the retention, so that Delta's guard refuses to read "
             f"{'it' if len(refused) == 1 else 'them'}: set {GUARD} to false to read what is kept."
         )
-        warnings = [warning, *warnings]
     return {
         "versions": state.compared(before, after),
         "versions_lost": lost,
         "blocked_versions_lost": needs.versions[(before == BLOCKED) & has_all & loses].tolist(),
         "content_survives_as": survives_as,
         "content_survives_by": survives_by,
-        "warnings": tuple(warnings),
+        "warnings": (*warnings, *_streams_at_risk(handle, needs, deleted)),
     }
 
 

@@ -204,9 +204,8 @@ class VacuumPlan(WithFiles, Plan):
         return f"{files}, and {format_count(folders, 'empty folder')}" if folders else files
 
     def _kept_versions(self) -> str:
-        which = (
-            f"All files of version{'s' * (len(self.keep_versions) > 1)} {ranges(self.keep_versions)} are kept"
-        )
+        versions = self.keep_versions
+        which = f"All files of version{'s' * (len(versions) > 1)} {ranges(versions)} are kept"
         kept = next((row for row in self.kept.to_pylist() if row["reason"] == decide.NEEDED), None)
         if kept is None:
             return f"{which}; a plain VACUUM would keep them too."
@@ -297,11 +296,10 @@ def _result(plan: VacuumPlan, on_disk: pa.Table, before: Readability, seconds: f
     planned = plan.files.select(["path", "size_bytes"])
     exists = pa.array(still_there(store, planned["path"].to_pylist()), pa.bool_())
     others = on_disk["path"].filter(pc.invert(pc.is_in(on_disk["path"], value_set=planned["path"])))
+    known, was = before.needs.versions, before.statuses()
     statuses = dict(zip(after.needs.versions.tolist(), after.statuses().tolist(), strict=True))
-    readable_after = np.array([statuses.get(int(version), LOG_GONE) for version in before.needs.versions])
-    versions = before.compared(before.statuses(), readable_after)
-    could, can = (pc.equal(versions[name], YES) for name in ("readable", "readable_after"))
-    lost = versions["version"].filter(pc.and_not(could, can)).to_pylist()
+    became = np.array([statuses.get(version, LOG_GONE) for version in known.tolist()])
+    lost = known[(was == YES) & (became != YES)].tolist()
     stored = decide.storage_table(now, after.needs, pa.array([], pa.string()))["size_bytes"]
     left = planned.filter(exists).to_pylist()
     young = after.needs.young_tombstones(cutoff(plan.at, plan.retention))
@@ -314,18 +312,15 @@ def _result(plan: VacuumPlan, on_disk: pa.Table, before: Readability, seconds: f
         elif not store.may_write(folder):
             row["why"] = f"the folder {store.place(folder)} can't be written to"
     commits = log.commits()
-    is_own = pc.and_(
-        pc.starts_with(pc.fill_null(commits["operation"], ""), "VACUUM "),
-        pc.greater(commits["version"], plan.version),
-    )
+    operations = zip(commits["version"].to_pylist(), commits["operation"].to_pylist(), strict=True)
     return VacuumResult(
         files=planned.filter(pc.invert(exists)),
         not_deleted=pa.Table.from_pylist(left, _NOT_DELETED),
         not_planned=tuple(others.filter(pc.invert(pc.is_in(others, value_set=now["path"]))).to_pylist()),
         directories=tuple(path for path in plan.empty_directories if not store.is_folder(path)),
-        commits=tuple(commits["version"].filter(is_own).to_pylist()),
+        commits=tuple(v for v, name in operations if v > plan.version and (name or "").startswith("VACUUM ")),
         storage=plan.storage.set_column(2, "size_bytes_after", stored),
-        versions=versions,
+        versions=before.compared(was, became),
         versions_lost=lost,
         content_survives_as={
             version: other
