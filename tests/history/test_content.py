@@ -21,10 +21,6 @@ from tests.chance import examples
 CopyOf = Callable[[Path], Path]
 
 
-def unchanged(action: handmade.Action) -> handmade.Action:
-    return {name: fields | {"dataChange": False} for name, fields in action.items()}
-
-
 @pytest.fixture(scope="module")
 def claims(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Overwritten with dataChange=false but in version 2: 100 of 1,000 rows dropped (1), put back (2), a row
@@ -40,7 +36,7 @@ def claims(tmp_path_factory: pytest.TempPathFactory) -> Path:
             handmade.write_data(table, f"{version}-{first}", pa.table({"id": range(first, first + step)}))
             for first in range(start, end, step)
         ]
-        commits.append([*gone, *new] if data_change else [unchanged(one) for one in (*gone, *new)])
+        commits.append([*gone, *new] if data_change else [handmade.unchanged(one) for one in (*gone, *new)])
 
     write(0, 1_000, 2, True)
     write(0, 900, 1, False)
@@ -138,8 +134,8 @@ def test_a_commit_that_names_itself_a_rewrite_needs_row_counts_that_agree(
         [handmade.add("a", records=before)],
         [
             {"commitInfo": INFOS[name]},
-            unchanged(handmade.remove("a")),
-            unchanged(handmade.add("b", records=after)),
+            handmade.unchanged(handmade.remove("a")),
+            handmade.unchanged(handmade.add("b", records=after)),
         ],
     )
     is_known = (before, after) == (10, 10) and name not in ("WRITE", "none")
@@ -185,7 +181,7 @@ def test_versions_with_the_same_content_have_the_same_files_or_as_many_rows_by_t
     for changes, name, files in commits:
         actions = [handmade.remove(path) for path in sorted(live - files)]
         actions += [handmade.add(path, records=RECORDS[path]) for path in sorted(files - live)]
-        log.append([{"commitInfo": INFOS[name]}, *(actions if changes else map(unchanged, actions))])
+        log.append([{"commitInfo": INFOS[name]}, *(actions if changes else map(handmade.unchanged, actions))])
         states.append(frozenset(live := files))
     table = open_table(handmade.write_log(folder, *log))
     for one, other in product(range(len(log)), repeat=2):

@@ -16,6 +16,8 @@ from tests.sinklog.streams import Stream, names_after, names_in, policies
 
 pytestmark = pytest.mark.spark
 _DAY_MS = 86_400_000
+# Policies that clean up soon: another interval for the source than for the sink.
+TUNED = {Kind.SINK: Policy(3, 4, timedelta()), Kind.SOURCE: Policy(4, 4, timedelta())}
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +62,9 @@ def test_entries_are_what_spark_reads(streamed: Stream, spark: SparkSession) -> 
     assert source.entries["timestamp"][3].as_py().timestamp() == 1_000_000_003
 
 
-def test_a_real_stream_leaves_what_was_projected_at_each_restart(
-    spark: SparkSession, tuned: dict[Kind, Policy], tmp_path: Path
-) -> None:
+def test_a_real_stream_leaves_what_was_projected_at_each_restart(spark: SparkSession, tmp_path: Path) -> None:
     stream = Stream(spark, tmp_path)
-    with policies(spark, tuned):
+    with policies(spark, TUNED):
         stream.run(1)
         for num_batches in (7, 9):
             logs = {kind: ck.sink_log(folder) for kind, folder in stream.folders.items()}
@@ -87,7 +87,7 @@ def test_a_real_stream_leaves_what_was_projected_at_each_restart(
         logs = {kind: ck.sink_log(folder) for kind, folder in stream.folders.items()}
         stream.run(3)
         for kind, folder in stream.folders.items():
-            assert logs[kind].compact_interval == tuned[kind].default_interval
+            assert logs[kind].compact_interval == TUNED[kind].default_interval
             assert names_in(folder) == names_after(logs[kind], logs[kind].project(3), 19)
 
 
@@ -159,7 +159,7 @@ def test_a_compaction_drops_what_the_projection_says(spark: SparkSession, tmp_pa
         log.project(2, "a while")
     planned = log.project(2, retention="1 day").compactions["num_entries"].to_pylist()
 
-    stream.run(2, {"retention": "1d"})
+    stream.run(2, retention="1d")
     assert ck.sink_log(stream.output).compactions["num_entries"].to_pylist() == planned == [7]
     ids = {row.id for row in spark.read.parquet(str(stream.output)).collect()}
     assert ids == {2, 3, 5, 6, 7, 8, 9}

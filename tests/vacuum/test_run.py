@@ -20,8 +20,7 @@ from compaction_kit.vacuum import VacuumProgress
 from tests import deltas_view, folders, handmade
 from tests.handmade import add, metadata
 from tests.releases import HAS_GUARD
-from tests.vacuum.conftest import Aged, removed
-from tests.vacuum.vacuums import content, drop_file
+from tests.vacuum.conftest import Aged, content, drop_file, removed
 
 SetConf = Callable[[str, str], None]
 PARALLEL = "spark.databricks.delta.vacuum.parallelDelete.enabled"
