@@ -1,6 +1,5 @@
 """The cost of a vacuum: versions that can no longer be read, and files that streams haven't read yet."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -93,18 +92,11 @@ def _streams_at_risk(handle: Handle, needs: FilesByVersion, deleted: pa.Array) -
         name = query.name or str(query.id)
         # A query that hasn't finished a batch doesn't report its sources.
         for source in (last_progress(query) or {"sources": []})["sources"]:
-            offset = source.get("endOffset") or {}
-            offset = json.loads(offset) if isinstance(offset, str) else offset
-            # The table's id in a DeltaSourceOffset; a first batch may have no offset yet.
-            known, version = offset.get("reservoirId"), offset.get("reservoirVersion")
-            is_described = source.get("description") == f"DeltaSource[{handle.uri}]"
-            if not (known == needs.snapshot.metadata.id if known else is_described):
+            offset = source.get("endOffset")
+            # A DeltaSourceOffset has the table's id; other sources' offsets may be numbers.
+            if not isinstance(offset, dict) or offset.get("reservoirId") != needs.snapshot.metadata.id:
                 continue
-            if version is None:
-                sentences.append(
-                    f"The stream {name} reads this table and hasn't reported its version yet: wait for it."
-                )
-                continue
+            version = offset["reservoirVersion"]
             ahead = pc.greater_equal(hits["added"], version)
             if offset.get("isStartingVersion"):
                 # A new stream first reads the files that were live at that version.

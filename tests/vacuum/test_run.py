@@ -213,6 +213,8 @@ def test_a_stream_that_has_files_to_read_that_would_go_is_a_warning(
     for start in (0, 5):
         spark.range(start, start + 5, 1, 1).write.format("delta").mode("append").save(str(table))
     deltas_view.forget(spark)
+    # Its offsets are numbers.
+    other = spark.readStream.format("rate").load().writeStream.format("noop").start()
     query = (
         spark.readStream.format("delta")
         .option("maxFilesPerTrigger", 1)
@@ -224,12 +226,14 @@ def test_a_stream_that_has_files_to_read_that_would_go_is_a_warning(
         .start()
     )
     try:
-        while query.lastProgress is None and query.isActive:
-            query.awaitTermination(1)
+        for one in (other, query):
+            while one.lastProgress is None and one.isActive:
+                one.awaitTermination(1)
         spark.sql(f"DELETE FROM delta.`{table}`").collect()
         later = datetime.now(UTC) + timedelta(days=8)
         (warning,) = open_table(table, spark).plan_vacuum(at=later).warnings
         assert warning.startswith("The stream copier is at version 1 and may still have to read 2 files")
         assert open_table(old, spark).plan_vacuum().warnings == ()
     finally:
+        other.stop()
         query.stop()
