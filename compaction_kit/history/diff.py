@@ -63,6 +63,10 @@ class Diff(Record):
     def facts(self) -> dict[str, str]:
         """Return the difference for people: name and value."""
         changing = self.commits.filter(self.commits["data_change"])["version"].to_pylist()
+        added, removed = (
+            "unknown" if number is None else f"{number:,}"
+            for number in (self.records_added, self.records_removed)
+        )
         content = "not known to be the same; verify=True compares the rows"
         if self.same_content:
             content = f"the same: {self.same_content_by}"
@@ -72,7 +76,7 @@ class Diff(Record):
             "versions": f"{self.start} → {self.end}, {format_count(len(self.commits), 'commit')} apart",
             "files": f"{self.num_files_added:,} added, {self.num_files_removed:,} removed",
             "bytes": f"{format_size(self.bytes_added)} added, {format_size(self.bytes_removed)} removed",
-            "rows in them": f"{_shown(self.records_added)} added, {_shown(self.records_removed)} removed",
+            "rows in them": f"{added} added, {removed} removed",
             "commits that change data": format_list(changing, _MOST_COMMITS) or "none",
             "content": content,
         }
@@ -127,7 +131,3 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
         if by is None and None not in rows and (more := rows[0] - rows[1]):
             difference = f"{format_count(abs(more), 'row')} {'more' if more > 0 else 'fewer'}"
     return Diff(start, end, files, commits, **totals, same_content_by=by, difference=difference)
-
-
-def _shown(number: int | None) -> str:
-    return "unknown" if number is None else f"{number:,}"

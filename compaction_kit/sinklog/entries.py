@@ -63,11 +63,7 @@ def read_entries(store: Store, name: str, kind: Kind) -> pa.Table:
 
 def count_entries(store: Store, name: str) -> int | None:
     """Count the entries of a file by its lines; return None if the file is missing."""
-    num_lines, ended = 0, True
     try:
-        with store.open(name) as file:
-            while block := file.read(_BLOCK_BYTES):
-                num_lines, ended = num_lines + block.count(b"\n"), block.endswith(b"\n")
+        return max(sum(1 for _ in store.lines(name)) - 1, 0)
     except OSError:
         return None
-    return max(num_lines - ended, 0)
