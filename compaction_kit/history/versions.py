@@ -212,8 +212,8 @@ def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
     content = read_content(handle, needs, verify)
     live = needs.totals(needs.lifetimes, np.ones(len(needs.lifetimes), np.int64))
     others, instead = _alternatives(needs.versions, content.groups, statuses == YES)
-    pairs = zip(needs.versions.tolist(), others.tolist(), strict=True)
-    evidence = [content.evidence(version, other) if other >= 0 else None for version, other in pairs]
+    pairs = zip(needs.versions.tolist(), others, strict=True)
+    evidence = [None if other is None else content.evidence(version, other) for version, other in pairs]
     versions = pa.array(np.union1d(commits["version"].to_numpy(), needs.versions))
     # The row of each version in the commits and in `needs`: some versions are in only one of the two.
     commit = pc.index_in(versions, value_set=commits["version"])
@@ -227,9 +227,9 @@ def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
             "num_missing": pa.array(needs.count(state.missing)).take(row),
             "missing": pa.array(_first_missing(needs, state.missing), pa.list_(pa.string())).take(row),
             "readable_until": pa.array(until, _STAMP, mask=(until == _NEVER) | (statuses != YES)).take(row),
-            "same_content_as": pa.array(others, mask=others < 0).take(row),
+            "same_content_as": pa.array(others, pa.int64()).take(row),
             "same_content_by": pa.array(evidence, pa.string()).take(row),
-            "read_instead": pa.array(instead, mask=instead < 0).take(row),
+            "read_instead": pa.array(instead, pa.int64()).take(row),
             **{name: commits[name].take(commit) for name in _OF_COMMITS},
             "records_change": _records_change(needs).take(row),
             "num_files": pa.array(live, mask=~needs.in_log).take(row),
@@ -271,17 +271,14 @@ def _records_change(needs: FilesByVersion) -> pa.Array:
 
 def _alternatives(
     versions: np.ndarray, groups: np.ndarray, readable: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return each version's same_content_as and read_instead; -1 for none."""
-    others, instead = np.full(len(versions), -1), np.full(len(versions), -1)
-    order = np.argsort(groups, kind="stable")
-    for members in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
-        if len(members) > 1:
-            others[members] = versions[members[0]]
-            others[members[0]] = versions[members[1]]
-        if (able := members[readable[members]]).size:
-            instead[members[~readable[members]]] = versions[able[-1]]
-    return others, instead
+) -> tuple[list[int | None], list[int | None]]:
+    """Return each version's same_content_as and read_instead."""
+    rows = list(zip(versions.tolist(), groups.tolist(), readable.tolist(), strict=True))
+    # A group has the number of its first version.
+    second = {group: version for version, group, _ in reversed(rows) if version != group}
+    latest = {group: version for version, group, can in rows if can}
+    others = [group if group != version else second.get(group) for version, group, _ in rows]
+    return others, [None if can else latest.get(group) for _, group, can in rows]
 
 
 def _first_missing(needs: FilesByVersion, paths: pa.Array) -> list[list[str]]:

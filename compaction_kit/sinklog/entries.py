@@ -59,11 +59,3 @@ def read_entries(store: Store, name: str, kind: Kind) -> pa.Table:
         reason = f"an entry has no {missing[0]}" if missing else "a line is blank"
         raise CorruptLogError(f"The log file {name} is damaged ({reason}): {_CURE}.")
     return rows.rename_columns(columns.names).cast(columns)
-
-
-def count_entries(store: Store, name: str) -> int | None:
-    """Count the entries of a file by its lines; return None if the file is missing."""
-    try:
-        return max(sum(1 for _ in store.lines(name)) - 1, 0)
-    except OSError:
-        return None

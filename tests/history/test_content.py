@@ -1,6 +1,5 @@
 import re
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
@@ -17,8 +16,7 @@ from compaction_kit.errors import InvalidArgumentError
 from tests import folders, handmade
 from tests.ageing import age
 from tests.chance import examples
-
-CopyOf = Callable[[Path], Path]
+from tests.conftest import CopyOf
 
 
 @pytest.fixture(scope="module")

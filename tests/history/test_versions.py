@@ -19,9 +19,9 @@ from compaction_kit.text import MIB
 from compaction_kit.times import session_zone
 from tests import deltas_view, handmade
 from tests.ageing import age_file
+from tests.conftest import CopyOf
 from tests.releases import since_delta
 
-CopyOf = Callable[[Path], Path]
 SetConf = Callable[[str, str], None]
 
 

@@ -21,14 +21,6 @@ DELAYS = st.sampled_from([timedelta(), timedelta(hours=1)])
 POLICIES = st.builds(Policy, st.integers(1, 5), st.integers(1, 6), DELAYS, st.booleans())
 
 
-def test_the_first_batch_kept_is_as_spark_calculates_it() -> None:
-    policy = Policy(default_interval=10, min_batches_to_retain=5)
-    assert [policy.first_kept(batch, 10) for batch in (13, 14, 21, 24)] == [0, 9, 9, 19]
-    assert Policy().first_kept(108, 10) == 0
-    assert Policy().first_kept(109, 10) == 9
-    assert Policy(deletion=False).first_kept(1_000, 10) == 0
-
-
 @pytest.mark.spark
 def test_a_changed_interval_is_made_to_fit_as_spark_does_it(spark: SparkSession, tmp_path: Path) -> None:
     spark_log = java_class(spark, streaming_class("runtime", "CompactibleFileStreamLog"))

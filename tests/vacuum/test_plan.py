@@ -14,12 +14,11 @@ from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
 from compaction_kit.retention import GUARD
 from tests import folders, handmade
 from tests.ageing import age, age_file
+from tests.conftest import CopyOf
 from tests.handmade import add, metadata
 from tests.history.random_histories import probe
 from tests.releases import HAS_GUARD, since_delta
 from tests.vacuum.conftest import Aged, content, drop_file, listed, removed
-
-CopyOf = Callable[[Path], Path]
 
 
 @pytest.mark.spark
