@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.figure import Figure
-from pyspark.errors import PySparkException
 
 from compaction_kit import plots
 from compaction_kit.compat import last_progress
@@ -82,10 +81,7 @@ def ranges(versions: Sequence[int]) -> str:
 
 def _streams_at_risk(handle: Handle, needs: FilesByVersion, deleted: pa.Array) -> list[str]:
     """Return a sentence for each stream of the session that may still have to read deleted files."""
-    try:
-        queries = [] if handle.session is None else list(handle.session.streams.active)
-    except PySparkException:
-        return []
+    queries = [] if handle.session is None else handle.session.streams.active
     hits = needs.files.filter(pc.is_in(needs.files["path"], value_set=deleted))
     sentences = []
     for query in queries:

@@ -1,6 +1,5 @@
 """What goes and why, what stays, and which versions that costs."""
 
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -203,15 +202,6 @@ def test_content_survives_in_the_version_that_compacted_it(aged: Aged) -> None:
     # A version whose files are gone is not lost again.
     (table / "a").unlink()
     assert open_table(table).plan_vacuum().versions_lost == []
-
-
-def test_nothing_to_delete_is_said(changed: Path) -> None:
-    plan = open_table(changed).plan_vacuum()
-    assert (plan.num_files, plan.size_bytes, plan.versions_lost) == (0, 0, [])
-    assert re.fullmatch(
-        r"VACUUM on \S+ \S+[+-]\d\d:\d\d would delete nothing: .* less than 168 hours before are kept\.",
-        plan.explain(),
-    )
 
 
 def test_a_retention_is_a_length_of_time_in_words(aged: Aged) -> None:

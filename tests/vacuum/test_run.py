@@ -1,6 +1,7 @@
 """Delta deletes what a plan shows and nothing else; the result says what stayed."""
 
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -114,10 +115,15 @@ def test_a_preview_for_later_is_refused(old: Path) -> None:
         plan.run()
 
 
-def test_an_empty_plan_runs_and_commits_nothing(aged: Aged) -> None:
+def test_an_empty_plan_says_so_runs_and_commits_nothing(aged: Aged) -> None:
     table = aged((1, [add("live")]))
-    before = folders.listing(table)
-    result = open_table(table).plan_vacuum().run()
+    before, plan = folders.listing(table), open_table(table).plan_vacuum()
+    assert (plan.num_files, plan.size_bytes, plan.versions_lost) == (0, 0, [])
+    assert re.fullmatch(
+        r"VACUUM on \S+ \S+[+-]\d\d:\d\d would delete nothing: .* less than 168 hours before are kept\.",
+        plan.explain(),
+    )
+    result = plan.run()
     assert (result.num_files, result.commits, result.versions_lost) == (0, (), [])
     assert "nothing to do" in result.summary()
     assert folders.listing(table) == before
