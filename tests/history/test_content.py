@@ -127,15 +127,9 @@ INFOS: dict[str, handmade.Action] = {
 def test_a_commit_that_names_itself_a_rewrite_needs_row_counts_that_agree(
     tmp_path: Path, name: str, before: int | None, after: int | None
 ) -> None:
-    handmade.write_log(
-        tmp_path,
-        [handmade.add("a", records=before)],
-        [
-            {"commitInfo": INFOS[name]},
-            handmade.unchanged(handmade.remove("a")),
-            handmade.unchanged(handmade.add("b", records=after)),
-        ],
-    )
+    rewrite = map(handmade.unchanged, (handmade.remove("a"), handmade.add("b", records=after)))
+    info = {"commitInfo": INFOS[name]}
+    handmade.write_log(tmp_path, [handmade.add("a", records=before)], [info, *rewrite])
     is_known = (before, after) == (10, 10) and name not in ("WRITE", "none")
     grade = ("proved" if name == "proved" else "row counts agree") if is_known else None
     assert open_table(tmp_path).diff(0, 1).same_content_by == grade

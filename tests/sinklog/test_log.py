@@ -15,7 +15,6 @@ from compaction_kit.sinklog.policy import Kind, Policy
 from tests.sinklog.streams import Stream, names_after, names_in, policies
 
 pytestmark = pytest.mark.spark
-_DAY_MS = 86_400_000
 # Policies that clean up soon: another interval for the source than for the sink.
 TUNED = {Kind.SINK: Policy(3, 4, timedelta()), Kind.SOURCE: Policy(4, 4, timedelta())}
 
@@ -138,21 +137,16 @@ def test_a_retention_bounds_what_is_projected(streamed: Stream) -> None:
         ck.sink_log(streamed.checkpoint).project(1, "1 day")
 
 
-def age_entries(log: Path, names: list[str]) -> None:
-    """Set back by two days the times that a sink's log has of files."""
-    for name in names:
-        lines = (log / name).read_text().splitlines()
-        entries = [json.loads(line) for line in lines[1:]]
-        for entry in entries:
-            entry["modificationTime"] -= 2 * _DAY_MS
-        (log / name).write_text("\n".join(["v1", *map(json.dumps, entries)]))
-        (log / f".{name}.crc").unlink(missing_ok=True)
-
-
 def test_a_compaction_drops_what_the_projection_says(spark: SparkSession, tmp_path: Path) -> None:
     stream = Stream(spark, tmp_path)
     stream.run(8)
-    age_entries(stream.folders[Kind.SINK], ["0", "1", "4"])
+    for name in ("0", "1", "4"):
+        file = stream.folders[Kind.SINK] / name
+        entry = json.loads(file.read_text().splitlines()[1])
+        # Two days earlier.
+        entry["modificationTime"] -= 2 * 86_400_000
+        file.write_text(f"v1\n{json.dumps(entry)}")
+        file.with_name(f".{name}.crc").unlink(missing_ok=True)
     log = ck.sink_log(stream.output)
     assert log.project(2, "7 days").compactions["num_entries"].to_pylist() == [10]
     with pytest.raises(InvalidArgumentError, match="is not a length of time"):

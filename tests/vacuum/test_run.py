@@ -145,16 +145,15 @@ def test_files_that_another_writer_commits_meanwhile_or_that_can_not_be_deleted_
 
     plan = open_table(old, spark).plan_vacuum()
     plan = replace(plan, handle=BusyHandle(plan.handle.name, plan.handle.store))
-    place = old / "p=1/kept" if os.geteuid() == 0 else old / "p=1"
-    lock, unlock = (
-        (["chattr", "+i"], ["chattr", "-i"]) if os.geteuid() == 0 else (["chmod", "555"], ["chmod", "755"])
-    )
-    if subprocess.run([*lock, place], capture_output=True).returncode:
+    place, command, lock, unlock = old / "p=1", "chmod", "555", "755"
+    if os.geteuid() == 0:
+        place, command, lock, unlock = place / "kept", "chattr", "+i", "-i"
+    if subprocess.run([command, lock, place], capture_output=True).returncode:
         pytest.skip("nothing can be locked on this file system")
     try:
         result = plan.run()
     finally:
-        subprocess.run([*unlock, place], check=True)
+        subprocess.run([command, unlock, place], check=True)
     orphan, kept = sorted(result.not_deleted.to_pylist(), key=lambda row: row["path"])
     assert (orphan["path"], orphan["size_bytes"]) == ("orphan", 1)
     assert f"version {result.commits[-1]}" in orphan["why"]
