@@ -13,8 +13,8 @@ LOG_PROPERTY = "delta.logRetentionDuration"
 GUARD = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 IGNORE_RETAIN = "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled"
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
-_LENGTH = r"(\d+(?:\.\d+)?)\s*([a-z]+?)s?\b\s*"
-_RETENTION = re.compile(rf"(?:interval\s+)?(?:{_LENGTH})+", re.IGNORECASE)
+_LENGTH = rf"(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})s?\b\s*"
+_RETENTION = re.compile(rf"(?:interval\s+)?(?:{_LENGTH})+")
 # In seconds; a datetime ends with the year 9999.
 _LONGEST = 7_000 * 365 * 86_400
 
@@ -30,12 +30,11 @@ def parse_retention(text: str) -> timedelta:
     Raises:
         InvalidArgumentError: The text is not a length of time.
     """
-    is_length = isinstance(text, str) and _RETENTION.fullmatch(text.strip())
-    lengths = re.findall(_LENGTH, text.lower()) if is_length else []
-    if not lengths or any(unit not in _UNITS for _, unit in lengths):
+    if not isinstance(text, str) or not _RETENTION.fullmatch(text.strip().lower()):
         raise InvalidArgumentError(
             f'retention={show_value(text)} is not a length of time: write it as "168 hours" or "7 days".'
         )
+    lengths = re.findall(_LENGTH, text.lower())
     return timedelta(seconds=min(sum(float(number) * _UNITS[unit] for number, unit in lengths), _LONGEST))
 
 

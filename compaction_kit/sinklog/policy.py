@@ -1,6 +1,5 @@
 """The rules by which Spark names, compacts and cleans up the files of a log (CompactibleFileStreamLog)."""
 
-import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -92,10 +91,7 @@ class Policy:
         length = compacted[0] + 1
         if self.default_interval >= length // 2:
             return length
-        # Each pair of divisors has one that is at most the square root.
-        small = [n for n in range(1, math.isqrt(length) + 1) if length % n == 0]
-        divisors = (*small, *(length // n for n in small))
-        return min(n for n in divisors if n >= self.default_interval)
+        return next(n for n in range(self.default_interval, length + 1) if length % n == 0)
 
     def first_kept(self, batch: int, interval: int) -> int:
         """Return the first batch whose files are kept once `batch` is written; 0 if all files are kept.
