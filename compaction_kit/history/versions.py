@@ -204,11 +204,9 @@ def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
         statistics or if the version before can't be read from the log. num_files (int64) counts the live
         files, null if the version can't be read from the log.
     """
-    metadata = handle.log.snapshot().metadata
-    on_disk = list_folder(handle.store, metadata.partition_columns)
-    state = read_readability(handle, on_disk)
+    state = read_readability(handle)
     needs, commits, statuses = state.needs, state.needs.commits, state.statuses()
-    until = _readable_until(state, on_disk)
+    until = _readable_until(state)
     content = read_content(handle, needs, verify)
     live = needs.totals(needs.lifetimes, np.ones(len(needs.lifetimes), np.int64))
     others, instead = _alternatives(needs.versions, content.groups, statuses == YES)
@@ -237,7 +235,7 @@ def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
     )
 
 
-def _readable_until(state: Readability, on_disk: pa.Table) -> np.ndarray:
+def _readable_until(state: Readability) -> np.ndarray:
     """Return `readable_until` in ms since 1970.
 
     VACUUM keeps live files, files with a tombstone younger than the retention, and files that are
@@ -245,7 +243,7 @@ def _readable_until(state: Readability, on_disk: pa.Table) -> np.ndarray:
     """
     needs, kept = state.needs, state.retention // _MILLI
     paths = pc.unique(needs.files["path"])
-    modified = latest_by_path(paths, on_disk, "modification_time")
+    modified = latest_by_path(paths, state.on_disk, "modification_time")
     removed = latest_by_path(paths, needs.tombstones, "time")
     # Files that aren't listed are outside of the table or hidden: VACUUM never deletes them.
     stays = pc.or_(pc.is_in(paths, value_set=needs.live["path"]), modified.is_null())

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError, StalePlanError
-from compaction_kit.folder import WithFiles, list_folder, look_through
+from compaction_kit.folder import WithFiles, look_through
 from compaction_kit.handle import Handle
 from compaction_kit.history.readable import LOG_GONE, YES, Readability, read_readability
 from compaction_kit.records import Plan
@@ -121,15 +121,14 @@ class VacuumPlan(WithFiles, Plan):
                 f"The plan is a preview for {show_time(self.at)}, which is in the future: run it then, or "
                 "make a plan without at; nothing was deleted."
             )
-        on_disk = _check_fresh(self)
-        before = read_readability(handle, on_disk)
+        before = read_readability(handle, _check_fresh(self))
         handle.warn_of_commit_risk()
         retain = f" RETAIN {hours(self.retention)} HOURS" if self.retention < self.table_retention else ""
         with reporting(handle.store, self.files, progress) as look:
             if not self.is_empty:
                 delete(handle, self.files, self.empty_directories, retain, parallel_delete, look)
             look("Comparing")
-            return _result(self, on_disk, before, time.monotonic() - start)
+            return _result(self, before, time.monotonic() - start)
 
     def explain(self) -> str:
         """Explain the cost, what would be deleted and what kept, one sentence per line."""
@@ -288,11 +287,10 @@ def _check_fresh(plan: VacuumPlan) -> pa.Table:
     return folder.files
 
 
-def _result(plan: VacuumPlan, on_disk: pa.Table, before: Readability, seconds: float) -> VacuumResult:
-    """Compare the folder and the log after a run with the plan, and with the files on disk before."""
-    store, log = plan.handle.store, plan.handle.log
-    now = list_folder(store, log.snapshot().metadata.partition_columns)
-    after = read_readability(plan.handle, now)
+def _result(plan: VacuumPlan, before: Readability, seconds: float) -> VacuumResult:
+    """Compare the folder and the log after a run with the plan, and with what was there before."""
+    store, after = plan.handle.store, read_readability(plan.handle)
+    now, on_disk = after.on_disk, before.on_disk
     planned = plan.files.select(["path", "size_bytes"])
     exists = pa.array(still_there(store, planned["path"].to_pylist()), pa.bool_())
     others = on_disk["path"].filter(pc.invert(pc.is_in(on_disk["path"], value_set=planned["path"])))
@@ -311,7 +309,7 @@ def _result(plan: VacuumPlan, on_disk: pa.Table, before: Readability, seconds: f
             row["why"] = f"version {after.needs.latest}, committed during the run, names it"
         elif not store.may_write(folder):
             row["why"] = f"the folder {store.place(folder)} can't be written to"
-    commits = log.commits()
+    commits = after.needs.commits
     operations = zip(commits["version"].to_pylist(), commits["operation"].to_pylist(), strict=True)
     return VacuumResult(
         files=planned.filter(pc.invert(exists)),
