@@ -13,9 +13,10 @@ LOG_PROPERTY = "delta.logRetentionDuration"
 GUARD = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 IGNORE_RETAIN = "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled"
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
-_LENGTH = r"(\d+(?:\.\d+)?)\s*([a-z]+?)s?\b\s*"
-_RETENTION = re.compile(rf"(?:interval\s+)?(?:{_LENGTH})+", re.IGNORECASE)
-_LONGEST = timedelta(days=7_000 * 365)
+_LENGTH = rf"(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})s?\b\s*"
+_RETENTION = re.compile(rf"(?:interval\s+)?(?:{_LENGTH})+")
+# In seconds; a datetime ends with the year 9999.
+_LONGEST = 7_000 * 365 * 86_400
 
 
 def table_retention(metadata: Metadata) -> timedelta:
@@ -23,39 +24,23 @@ def table_retention(metadata: Metadata) -> timedelta:
     return parse_retention(metadata.configuration.get(PROPERTY, "interval 1 week"))
 
 
-def log_retention(metadata: Metadata) -> timedelta:
-    """Return how long a table keeps its log, by its property: 30 days by default."""
-    return parse_retention(metadata.configuration.get(LOG_PROPERTY, "interval 30 days"))
-
-
 def parse_retention(text: str) -> timedelta:
-    """Parse a length of time such as "168 hours", "7 days" or "interval 1 week".
+    """Parse a length of time such as "168 hours", "7 days" or "interval 1 week": 7,000 years at most.
 
     Raises:
         InvalidArgumentError: The text is not a length of time.
     """
-    is_length = isinstance(text, str) and _RETENTION.fullmatch(text.strip())
-    lengths = re.findall(_LENGTH, text.lower()) if is_length else []
-    if not lengths or any(unit not in _UNITS for _, unit in lengths):
+    if not isinstance(text, str) or not _RETENTION.fullmatch(text.strip().lower()):
         raise InvalidArgumentError(
             f'retention={show_value(text)} is not a length of time: write it as "168 hours" or "7 days".'
         )
-    try:
-        return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in lengths))
-    except OverflowError:
-        raise InvalidArgumentError(
-            f"retention={show_value(text)} is too long: give a million days at most."
-        ) from None
+    lengths = re.findall(_LENGTH, text.lower())
+    return timedelta(seconds=min(sum(float(number) * _UNITS[unit] for number, unit in lengths), _LONGEST))
 
 
 def cutoff(at: datetime, retention: timedelta) -> int:
     """Return the time before which files are older than the retention at time `at`, in ms since 1970."""
-    return millis(at) - to_millis(retention)
-
-
-def to_millis(length: timedelta) -> int:
-    """Convert a length of time to ms, 7,000 years at most: a datetime ends with the year 9999."""
-    return min(length, _LONGEST) // timedelta(milliseconds=1)
+    return millis(at) - retention // timedelta(milliseconds=1)
 
 
 def hours(length: timedelta) -> str:

@@ -105,6 +105,11 @@ def remove(path: str, deleted: int | None = 1_700_000_000_000, vector: Action | 
     return {"remove": action}
 
 
+def unchanged(action: Action) -> Action:
+    """The same file action, which says that it changes no data."""
+    return {name: fields | {"dataChange": False} for name, fields in action.items()}
+
+
 def vector(name: str, cardinality: int = 1, storage: str = "i") -> Action:
     """A deletion vector descriptor; it says where, no vector is there."""
     return {

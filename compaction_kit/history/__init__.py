@@ -13,19 +13,6 @@ from compaction_kit.history.versions import (
     resolve,
 )
 
-__all__ = [
-    "Diff",
-    "FirstRows",
-    "Resolved",
-    "RestorePlan",
-    "RestoreResult",
-    "Storage",
-    "diff_versions",
-    "first_rows",
-    "plan_restore",
-    "read_history",
-    "read_log_expiry",
-    "read_storage",
-    "read_versions",
-    "resolve",
-]
+__all__ = ["Diff", "FirstRows", "Resolved", "RestorePlan", "RestoreResult", "Storage", "diff_versions"]
+__all__ += ["first_rows", "plan_restore", "read_history", "read_log_expiry", "read_storage", "read_versions"]
+__all__ += ["resolve"]

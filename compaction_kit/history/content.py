@@ -84,9 +84,8 @@ def read_content(handle: Handle, needs: FilesByVersion, verify: bool = False) ->
     for i in (np.flatnonzero((files[1:] != files[:-1]) & (schemas[1:] == schemas[:-1])) + 1).tolist():
         commit = commits.get(first + i)
         if commit is not None and not commit["data_change"]:
-            counts = counts or [row_counts(needs, change) for change in ("added", "removed")]
-            added, removed = (count.get(commit["version"], 0) for count in counts)
-            rewrites[i] = _judge(handle, commit, added, removed, verify)
+            counts = counts or row_counts(needs)
+            rewrites[i] = _judge(handle, commit, *counts[i], verify)
     states = np.unique(np.column_stack([files, schemas]), axis=0, return_inverse=True)[1].reshape(-1)
     groups = needs.versions
     lowest: dict[int, int] = {}
@@ -142,20 +141,19 @@ def changed_rows(handle: Handle, version: int, other: int) -> tuple[Fingerprint,
         raise RunFailedError(f"Versions {version} and {other} can't be compared: {reason}.") from None
 
 
-def not_in(snapshot: Snapshot, other: Snapshot) -> pa.Array:
-    """Return for each live file whether `other` lacks it, with the same deletion vector (bool)."""
-    return pc.invert(pc.is_in(file_keys(snapshot.live), value_set=file_keys(other.live)))
-
-
-def row_counts(needs: FilesByVersion, change: str) -> dict[int, int | None]:
-    """Return the number of rows that each version "added" or "removed"; None without statistics."""
+def row_counts(needs: FilesByVersion) -> list[tuple[int | None, int | None]]:
+    """Return how many rows each of `needs.versions` added and removed; None without statistics."""
     earliest, lifetimes = needs.earliest, needs.lifetimes
     deleted = pc.fill_null(earliest.live_files["deletion_vector_cardinality"].combine_chunks(), 0)
     at_first = pc.subtract(earliest.num_records, deleted).take(lifetimes["row"].combine_chunks())
     records = pc.coalesce(lifetimes["num_records"].combine_chunks(), at_first)
-    by_version = pa.table({"version": lifetimes[change], "records": records}).group_by("version")
-    sums = by_version.aggregate([("records", "sum", pc.ScalarAggregateOptions(skip_nulls=False))]).to_pydict()
-    return dict(zip(sums["version"], sums["records_sum"], strict=True))
+    add_up = [("records", "sum", pc.ScalarAggregateOptions(skip_nulls=False))]
+    counts = []
+    for change in ("added", "removed"):
+        by_version = pa.table({"version": lifetimes[change], "records": records}).group_by("version")
+        sums = dict(zip(*by_version.aggregate(add_up).to_pydict().values(), strict=True))
+        counts.append([sums.get(version, 0) for version in needs.versions.tolist()])
+    return list(zip(*counts, strict=True))
 
 
 class FirstRows(NamedTuple):

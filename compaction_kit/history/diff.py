@@ -1,6 +1,7 @@
 """The difference between two versions, by the log."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -8,10 +9,11 @@ import pyarrow.compute as pc
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.files import Files
 from compaction_kit.handle import Handle
-from compaction_kit.history.content import IDENTICAL, PROVED, compare_versions, not_in, read_content
+from compaction_kit.history.content import IDENTICAL, PROVED, compare_versions, read_content
 from compaction_kit.history.readable import read_files_by_version
 from compaction_kit.log.actions import PARTITION
 from compaction_kit.log.listing import whole_version
+from compaction_kit.log.snapshot import file_keys
 from compaction_kit.records import Record
 from compaction_kit.text import format_count, format_list, format_size
 
@@ -31,6 +33,9 @@ class Diff(Record):
             num_records (without deleted rows; null without statistics), partition.<column>.
         commits: The commits between the two: version, timestamp, operation, data_change, as in
             `TransactionLog.commits`.
+        num_files_added, num_files_removed: How many files only the end has, and only the start.
+        bytes_added, bytes_removed: Their sizes.
+        records_added, records_removed: Their rows; None if statistics are missing.
         same_content_by: How it is known that both have the same rows and columns, as in
             `Table.versions`; None if it isn't known.
         difference: How it is known that the content differs: "other columns", "100 rows fewer", "other
@@ -41,6 +46,12 @@ class Diff(Record):
     end: int
     files: pa.Table
     commits: pa.Table
+    num_files_added: int
+    num_files_removed: int
+    bytes_added: int
+    bytes_removed: int
+    records_added: int | None
+    records_removed: int | None
     same_content_by: str | None
     difference: str | None
 
@@ -49,39 +60,13 @@ class Diff(Record):
         """Whether both versions are known to have the same rows and columns."""
         return self.same_content_by is not None
 
-    @property
-    def num_files_added(self) -> int:
-        """The number of files that only the end has."""
-        return len(self.paths(ADDED))
-
-    @property
-    def num_files_removed(self) -> int:
-        """The number of files that only the start has."""
-        return len(self.paths(REMOVED))
-
-    @property
-    def bytes_added(self) -> int:
-        """The size in bytes of the added files."""
-        return self._total(ADDED, "size_bytes") or 0
-
-    @property
-    def bytes_removed(self) -> int:
-        """The size in bytes of the removed files."""
-        return self._total(REMOVED, "size_bytes") or 0
-
-    @property
-    def records_added(self) -> int | None:
-        """The number of rows in the added files; None if statistics are missing."""
-        return self._total(ADDED, "num_records")
-
-    @property
-    def records_removed(self) -> int | None:
-        """The number of rows in the removed files; None if statistics are missing."""
-        return self._total(REMOVED, "num_records")
-
     def facts(self) -> dict[str, str]:
         """Return the difference for people: name and value."""
         changing = self.commits.filter(self.commits["data_change"])["version"].to_pylist()
+        added, removed = (
+            "unknown" if number is None else f"{number:,}"
+            for number in (self.records_added, self.records_removed)
+        )
         content = "not known to be the same; verify=True compares the rows"
         if self.same_content:
             content = f"the same: {self.same_content_by}"
@@ -91,7 +76,7 @@ class Diff(Record):
             "versions": f"{self.start} → {self.end}, {format_count(len(self.commits), 'commit')} apart",
             "files": f"{self.num_files_added:,} added, {self.num_files_removed:,} removed",
             "bytes": f"{format_size(self.bytes_added)} added, {format_size(self.bytes_removed)} removed",
-            "rows in them": f"{_shown(self.records_added)} added, {_shown(self.records_removed)} removed",
+            "rows in them": f"{added} added, {removed} removed",
             "commits that change data": format_list(changing, _MOST_COMMITS) or "none",
             "content": content,
         }
@@ -99,9 +84,6 @@ class Diff(Record):
     def paths(self, change: str) -> list[str]:
         """Return the paths of the files "added" or "removed", as in the log."""
         return self.files["path"].filter(pc.equal(self.files["change"], change)).to_pylist()
-
-    def _total(self, change: str, column: str) -> int | None:
-        return _total(self.files[column].filter(pc.equal(self.files["change"], change)))
 
 
 def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) -> Diff:
@@ -112,19 +94,22 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
     """
     start, end = whole_version(start), whole_version(end)
     before, after = handle.log.snapshot(start), handle.log.snapshot(end)
-    parts = []
+    parts, totals = [], dict[str, Any]()
     for change, snapshot, other in ((ADDED, after, before), (REMOVED, before, after)):
-        part = Files(snapshot).to_arrow().filter(not_in(snapshot, other))
+        kept = pc.is_in(file_keys(snapshot.live), value_set=file_keys(other.live))
+        part = Files(snapshot).to_arrow().filter(pc.invert(kept))
         records = pc.subtract(part["num_records"], pc.fill_null(part["deletion_vector_cardinality"], 0))
+        sizes = part["size_bytes"]
+        totals |= {f"num_files_{change}": len(part), f"bytes_{change}": pc.sum(sizes).as_py() or 0}
+        totals[f"records_{change}"] = None if records.null_count else pc.sum(records).as_py() or 0
         columns = {"path": part["path"], "change": pa.repeat(change, len(part))}
-        columns |= {"size_bytes": part["size_bytes"], "num_records": records}
+        columns |= {"size_bytes": sizes, "num_records": records}
         columns |= {name: part[name] for name in part.column_names if name.startswith(PARTITION)}
         parts.append(pa.table(columns))
     files = pa.concat_tables(parts, promote_options="default")
     commits = handle.log.commits().select(["version", "timestamp", "operation", "data_change"])
-    between = pc.and_(
-        pc.greater(commits["version"], min(start, end)), pc.less_equal(commits["version"], max(start, end))
-    )
+    versions = commits["version"].to_numpy()
+    commits = commits.filter(pa.array((versions > min(start, end)) & (versions <= max(start, end))))
     by, difference = None, None
     if before.metadata.schema != after.metadata.schema:
         difference = "other columns"
@@ -142,15 +127,7 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
     else:
         content = read_content(handle, read_files_by_version(handle))
         by = content.evidence(start, end) if min(start, end) >= content.first else None
-        rows = [_total(part["num_records"]) for part in parts]
-        if by is None and None not in rows and (more := (rows[0] or 0) - (rows[1] or 0)):
+        rows = totals["records_added"], totals["records_removed"]
+        if by is None and None not in rows and (more := rows[0] - rows[1]):
             difference = f"{format_count(abs(more), 'row')} {'more' if more > 0 else 'fewer'}"
-    return Diff(start, end, files, commits.filter(between), by, difference)
-
-
-def _total(values: pa.ChunkedArray) -> int | None:
-    return None if values.null_count else pc.sum(values).as_py() or 0
-
-
-def _shown(number: int | None) -> str:
-    return "unknown" if number is None else f"{number:,}"
+    return Diff(start, end, files, commits, **totals, same_content_by=by, difference=difference)

@@ -148,6 +148,7 @@ class Readability:
 
     Attributes:
         needs: The files that each version needs; `missing` are the paths that aren't on disk.
+        on_disk: The files in the table's folder, from `list_folder`.
         times: The time of each version for Delta's guard (int64, ms since 1970): the in-commit timestamp,
             else the modification time of the commit's file (Snapshot.timestamp).
         in_log: Whether the log has each version's commit and all commits since a checkpoint or version 0.
@@ -157,6 +158,7 @@ class Readability:
 
     needs: FilesByVersion
     missing: pa.Array
+    on_disk: pa.Table
     times: np.ndarray
     in_log: np.ndarray
     is_supported: np.ndarray
@@ -225,6 +227,7 @@ def read_readability(handle: Handle, on_disk: pa.Table | None = None) -> Readabi
     return Readability(
         needs=needs,
         missing=needs.missing(on_disk["path"]),
+        on_disk=on_disk,
         times=times,
         in_log=has_commit & needs.in_log,
         is_supported=np.array([id(schema) not in refused for schema in needs.schemas], bool),

@@ -1,7 +1,7 @@
 """The versions in the log: their commits, live files and storage, and until when they can be read."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -24,12 +24,12 @@ from compaction_kit.history.readable import (
     read_readability,
 )
 from compaction_kit.log.listing import Kind, complete_checkpoints, list_log
-from compaction_kit.retention import log_retention, to_millis
+from compaction_kit.retention import LOG_PROPERTY, parse_retention
 from compaction_kit.times import millis, session_zone, show_time
 
 _STAMP = pa.timestamp("ms", "UTC")
 _NEVER = np.iinfo(np.int64).max
-_DAY_MILLIS = 86_400_000
+_DAY_MILLIS, _MILLI = 86_400_000, timedelta(milliseconds=1)
 _MOST_MISSING = 10
 # Columns of the log's commits that are those of the version.
 _OF_COMMITS = ("num_added", "num_removed", "bytes_added", "bytes_removed", "data_change")
@@ -143,8 +143,9 @@ def read_log_expiry(handle: Handle, at: datetime | str | None = None) -> pa.Tabl
     files = sorted((file for file in listed if file.kind in _CLEANED), key=lambda file: file.version or 0)
     versions = np.array([file.version for file in files], np.int64)
     modified = np.array([file.modification_time for file in files], np.int64)
+    kept = parse_retention(metadata.configuration.get(LOG_PROPERTY, "interval 30 days"))
     # Delta counts whole UTC days (truncateDay).
-    expires = -(-modified // _DAY_MILLIS) * _DAY_MILLIS + to_millis(log_retention(metadata))
+    expires = -(-modified // _DAY_MILLIS) * _DAY_MILLIS + kept // _MILLI
     checkpoints = np.append(np.array(sorted(complete_checkpoints(listed)), np.int64), _NEVER)
     checkpoint = checkpoints[np.searchsorted(checkpoints, versions, side="right")]
     last_before = np.searchsorted(versions, checkpoint) - 1
@@ -203,16 +204,14 @@ def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
         statistics or if the version before can't be read from the log. num_files (int64) counts the live
         files, null if the version can't be read from the log.
     """
-    metadata = handle.log.snapshot().metadata
-    on_disk = list_folder(handle.store, metadata.partition_columns)
-    state = read_readability(handle, on_disk)
+    state = read_readability(handle)
     needs, commits, statuses = state.needs, state.needs.commits, state.statuses()
-    until = _readable_until(state, on_disk)
+    until = _readable_until(state)
     content = read_content(handle, needs, verify)
     live = needs.totals(needs.lifetimes, np.ones(len(needs.lifetimes), np.int64))
     others, instead = _alternatives(needs.versions, content.groups, statuses == YES)
-    pairs = zip(needs.versions.tolist(), others.tolist(), strict=True)
-    evidence = [content.evidence(version, other) if other >= 0 else None for version, other in pairs]
+    pairs = zip(needs.versions.tolist(), others, strict=True)
+    evidence = [None if other is None else content.evidence(version, other) for version, other in pairs]
     versions = pa.array(np.union1d(commits["version"].to_numpy(), needs.versions))
     # The row of each version in the commits and in `needs`: some versions are in only one of the two.
     commit = pc.index_in(versions, value_set=commits["version"])
@@ -226,9 +225,9 @@ def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
             "num_missing": pa.array(needs.count(state.missing)).take(row),
             "missing": pa.array(_first_missing(needs, state.missing), pa.list_(pa.string())).take(row),
             "readable_until": pa.array(until, _STAMP, mask=(until == _NEVER) | (statuses != YES)).take(row),
-            "same_content_as": pa.array(others, mask=others < 0).take(row),
+            "same_content_as": pa.array(others, pa.int64()).take(row),
             "same_content_by": pa.array(evidence, pa.string()).take(row),
-            "read_instead": pa.array(instead, mask=instead < 0).take(row),
+            "read_instead": pa.array(instead, pa.int64()).take(row),
             **{name: commits[name].take(commit) for name in _OF_COMMITS},
             "records_change": _records_change(needs).take(row),
             "num_files": pa.array(live, mask=~needs.in_log).take(row),
@@ -236,15 +235,15 @@ def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
     )
 
 
-def _readable_until(state: Readability, on_disk: pa.Table) -> np.ndarray:
+def _readable_until(state: Readability) -> np.ndarray:
     """Return `readable_until` in ms since 1970.
 
     VACUUM keeps live files, files with a tombstone younger than the retention, and files that are
     themselves younger.
     """
-    needs, kept = state.needs, to_millis(state.retention)
+    needs, kept = state.needs, state.retention // _MILLI
     paths = pc.unique(needs.files["path"])
-    modified = latest_by_path(paths, on_disk, "modification_time")
+    modified = latest_by_path(paths, state.on_disk, "modification_time")
     removed = latest_by_path(paths, needs.tombstones, "time")
     # Files that aren't listed are outside of the table or hidden: VACUUM never deletes them.
     stays = pc.or_(pc.is_in(paths, value_set=needs.live["path"]), modified.is_null())
@@ -262,26 +261,22 @@ def _readable_until(state: Readability, on_disk: pa.Table) -> np.ndarray:
 
 def _records_change(needs: FilesByVersion) -> pa.Array:
     """Return by how many rows each of `versions` differs from the one before; null if that isn't known."""
-    counts = [row_counts(needs, change) for change in ("added", "removed")]
-    pairs = ([count.get(version, 0) for count in counts] for version in needs.versions.tolist())
-    changes = [None if added is None or removed is None else added - removed for added, removed in pairs]
+    counts = row_counts(needs)
+    changes = [None if added is None or removed is None else added - removed for added, removed in counts]
     is_known = needs.in_log & np.append(needs.first == 0, needs.in_log[:-1])
     return pa.array(changes, pa.int64(), mask=~is_known)
 
 
 def _alternatives(
     versions: np.ndarray, groups: np.ndarray, readable: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return each version's same_content_as and read_instead; -1 for none."""
-    others, instead = np.full(len(versions), -1), np.full(len(versions), -1)
-    order = np.argsort(groups, kind="stable")
-    for members in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
-        if len(members) > 1:
-            others[members] = versions[members[0]]
-            others[members[0]] = versions[members[1]]
-        if (able := members[readable[members]]).size:
-            instead[members[~readable[members]]] = versions[able[-1]]
-    return others, instead
+) -> tuple[list[int | None], list[int | None]]:
+    """Return each version's same_content_as and read_instead."""
+    rows = list(zip(versions.tolist(), groups.tolist(), readable.tolist(), strict=True))
+    # A group has the number of its first version.
+    second = {group: version for version, group, _ in reversed(rows) if version != group}
+    latest = {group: version for version, group, can in rows if can}
+    others = [group if group != version else second.get(group) for version, group, _ in rows]
+    return others, [None if can else latest.get(group) for _, group, can in rows]
 
 
 def _first_missing(needs: FilesByVersion, paths: pa.Array) -> list[list[str]]:

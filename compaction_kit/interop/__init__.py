@@ -15,15 +15,5 @@ from compaction_kit.interop.manifest import (
     read_through_manifest,
 )
 
-__all__ = [
-    "ConversionResult",
-    "ConvertPlan",
-    "ManifestCheck",
-    "ParquetPlan",
-    "check_manifest",
-    "generate_manifest",
-    "plan_convert",
-    "plan_to_parquet",
-    "read_manifest",
-    "read_through_manifest",
-]
+__all__ = ["ConversionResult", "ConvertPlan", "ManifestCheck", "ParquetPlan", "check_manifest"]
+__all__ += ["generate_manifest", "plan_convert", "plan_to_parquet", "read_manifest", "read_through_manifest"]

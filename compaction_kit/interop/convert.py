@@ -29,7 +29,7 @@ from compaction_kit.errors import (
 )
 from compaction_kit.execute.failures import translate
 from compaction_kit.execute.jobs import WHOLE_FILES, WorkCancelled, run_cancellable, session_confs
-from compaction_kit.folder import WithFiles, list_folder
+from compaction_kit.folder import COLUMNS, WithFiles, list_folder
 from compaction_kit.interop.manifest import partition_folders, read_parquet, refusal
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.log.paths import places
@@ -43,7 +43,6 @@ from compaction_kit.text import format_count, format_size
 from compaction_kit.verify import Fingerprint, fingerprint
 
 _WHAT = "Conversion"
-_FILES = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("modification_time", pa.int64())])
 
 
 @dataclass(frozen=True, repr=False)
@@ -179,7 +178,7 @@ def _list_files(store: LocalStore) -> pa.Table:
         for entry in entries
         if entry.is_file and _spark_reads(path := posixpath.join(folder, entry.name))
     ]
-    return pa.Table.from_pylist([dict(zip(_FILES.names, row, strict=True)) for row in sorted(rows)], _FILES)
+    return pa.Table.from_pylist([dict(zip(COLUMNS.names, row, strict=True)) for row in sorted(rows)], COLUMNS)
 
 
 def _spark_reads(path: str) -> bool:
@@ -343,14 +342,14 @@ def plan_to_parquet(table: Table) -> ParquetPlan:
     reason = refusal(snapshot)
     if open_store(table.name) != store:
         reason = "it is registered in a catalog; drop it there, and open it by its path"
-    folders = partition_folders(table.files().partitions)
+    folders = partition_folders(table.files())
     for path, folder in zip(paths.to_pylist(), folders, strict=True):
         if reason is None and (path.rpartition("/")[0] != folder or not _spark_reads(path)):
             reason = f"Spark wouldn't read {path} as a file of the folder {folder!r}; rewrite the table"
     if reason is not None:
         raise UnsupportedTableError(f"{table.name} can't become plain Parquet: {reason}.")
     aside = table.path.parent / f"_{table.path.name}.delta-{table.version}"
-    if (local_store(aside, _WHAT)).is_taken(LOG_FOLDER):
+    if local_store(aside, _WHAT).is_taken(LOG_FOLDER):
         raise InvalidArgumentError(f"{aside} has a log already: move it elsewhere.")
     files = pa.table({"path": paths, "size_bytes": table.files().sizes}).sort_by("path")
     schema = StructType.fromJson(dict(snapshot.metadata.schema))

@@ -22,6 +22,7 @@ from compaction_kit.errors import (
     first_line,
 )
 from compaction_kit.execute.failures import translate
+from compaction_kit.files import Files
 from compaction_kit.history.readable import read_files_by_version
 from compaction_kit.log.paths import folder_of, places
 from compaction_kit.log.snapshot import Snapshot
@@ -131,8 +132,7 @@ def check_manifest(table: Table) -> ManifestCheck:
     lines, needs = read_manifest(table).to_pylist(), read_files_by_version(table.handle)
     snapshot, lifetimes = needs.snapshot, needs.lifetimes
     files = snapshot.live_files
-    names = [f"partition.{name}" for name in snapshot.metadata.partition_columns]
-    folders, sizes = partition_folders(files.select(names)), files["size_bytes"].to_pylist()
+    folders, sizes = partition_folders(Files(snapshot)), files["size_bytes"].to_pylist()
     live = list(zip(folders, places(files["path"], table.handle.store).to_pylist(), strict=True))
     has_vector = pc.greater(pc.fill_null(files["deletion_vector_cardinality"], 0), 0).to_pylist()
     deleted = {key for key, deletes in zip(live, has_vector, strict=True) if deletes}
@@ -268,11 +268,10 @@ def refusal(snapshot: Snapshot) -> str | None:
     return None
 
 
-def partition_folders(partitions: pa.Table) -> list[str]:
-    """Return the folder of each row of partition.<column>, as in Delta; "" without partition columns."""
-    if not partitions.num_columns:
-        return [""] * partitions.num_rows
-    columns = [name.removeprefix("partition.") for name in partitions.column_names]
-    rows = list(zip(*(column.to_pylist() for column in partitions.columns), strict=True))
-    names = {values: folder_of(columns, values) for values in set(rows)}
+def partition_folders(files: Files) -> list[str]:
+    """Return the folder of each file's partition, as in Delta; "" without partition columns."""
+    if not files.partition_columns:
+        return [""] * files.num_files
+    rows = list(zip(*files.partitions.to_pydict().values(), strict=True))
+    names = {values: folder_of(files.partition_columns, values) for values in set(rows)}
     return [names[values] for values in rows]

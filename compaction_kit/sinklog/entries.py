@@ -10,7 +10,7 @@ from compaction_kit.sinklog.policy import Kind
 from compaction_kit.storage import Store
 
 _BLOCK_BYTES = 4 << 20
-_VERSION = re.compile(rb"v(\d+)\r?(?:\n|$)")
+_VERSION = re.compile(rb"v1\r?(?:\n|$)")
 _TIME = pa.timestamp("ms", "UTC")
 _CURE = "restore it from a backup"
 # JSON field, column and type of SinkFileStatus and of FileStreamSource.FileEntry, in the order of the fields.
@@ -45,11 +45,6 @@ def read_entries(store: Store, name: str, kind: Kind) -> pa.Table:
         raise CorruptLogError(f"The log file {name} can't be read: {error.strerror}.") from None
     if version is None:
         raise CorruptLogError(f'The log file {name} does not begin with a line "v1", its version: {_CURE}.')
-    if int(version[1]) != 1:
-        raise CorruptLogError(
-            f"The log file {name} has the version v{int(version[1])}, and only v1 is known: read it with the "
-            "Spark version that wrote it."
-        )
     # Times are numbers in JSON.
     fields = pa.schema([(field, pa.int64() if of == _TIME else of) for field, _, of in _FIELDS[kind]])
     columns = pa.schema([(column, of) for _, column, of in _FIELDS[kind]])
@@ -64,15 +59,3 @@ def read_entries(store: Store, name: str, kind: Kind) -> pa.Table:
         reason = f"an entry has no {missing[0]}" if missing else "a line is blank"
         raise CorruptLogError(f"The log file {name} is damaged ({reason}): {_CURE}.")
     return rows.rename_columns(columns.names).cast(columns)
-
-
-def count_entries(store: Store, name: str) -> int | None:
-    """Count the entries of a file by its lines; return None if the file is missing."""
-    num_lines, ended = 0, True
-    try:
-        with store.open(name) as file:
-            while block := file.read(_BLOCK_BYTES):
-                num_lines, ended = num_lines + block.count(b"\n"), block.endswith(b"\n")
-    except OSError:
-        return None
-    return max(num_lines - ended, 0)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -22,7 +23,7 @@ from compaction_kit.folder import walk
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.records import Record
 from compaction_kit.retention import parse_retention
-from compaction_kit.sinklog.entries import count_entries, read_entries
+from compaction_kit.sinklog.entries import read_entries
 from compaction_kit.sinklog.policy import BatchFile, Kind, Policy, needed_files, setting
 from compaction_kit.sinklog.projection import VERSION_BYTES, Pace, Projection, project
 from compaction_kit.storage import Store, local_store, open_store
@@ -199,7 +200,12 @@ class SinkLog(Record):
     def num_entries_in(self) -> dict[str, int | None]:
         """The number of entries of each file, by its name; None if the file is missing by now."""
         store = open_store(self.folder)
-        return {file.name: count_entries(store, file.name) for file in self.listed}
+        counts: dict[str, int | None] = {file.name: None for file in self.listed}
+        for name in counts:
+            with suppress(OSError):
+                # The first line is the version.
+                counts[name] = max(sum(1 for _ in store.lines(name)) - 1, 0)
+        return counts
 
     @cached_property
     def pace(self) -> Pace:

@@ -1,6 +1,5 @@
 """The rules by which Spark names, compacts and cleans up the files of a log (CompactibleFileStreamLog)."""
 
-import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from itertools import islice
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError
 
 # JavaUtils.timeStringAs, in milliseconds; a number alone is milliseconds.
-_TIME = re.compile(r"(\d+)([a-z]*)")
+_TIME = re.compile(r"(-?\d+)([a-z]*)")
 _UNITS = {"us": 0.001, "ms": 1, "": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -64,23 +63,18 @@ class Policy:
         """Read the policy from a session's settings (None if not set), with Spark's defaults.
 
         Raises:
-            InvalidArgumentError: A setting can't be used.
+            InvalidArgumentError: The compaction interval is below 1.
         """
         interval = int(conf(setting(kind, "compactInterval")) or cls.default_interval)
         if interval < 1:
             raise InvalidArgumentError(
                 f"{setting(kind, 'compactInterval')}={interval} is not an interval: set it to 1 or more."
             )
-        delay, length = conf(setting(kind, "cleanupDelay")), cls.cleanup_delay
-        if delay is not None:
-            match = _TIME.fullmatch(delay.strip().lower())
-            if match is None or match[2] not in _UNITS:
-                raise InvalidArgumentError(
-                    f'"{delay}" is not a length of time for Spark: write it as "10min".'
-                )
-            length = timedelta(milliseconds=int(match[1]) * _UNITS[match[2]])
+        # Spark takes no other text for a length of time.
+        ((number, unit),) = _TIME.findall((conf(setting(kind, "cleanupDelay")) or "10min").strip().lower())
+        delay = timedelta(milliseconds=int(number) * _UNITS[unit])
         retained = int(conf("spark.sql.streaming.minBatchesToRetain") or cls.min_batches_to_retain)
-        return cls(interval, retained, length, conf(setting(kind, "deletion")) != "false")
+        return cls(interval, retained, delay, (conf(setting(kind, "deletion")) or "true").lower() != "false")
 
     def interval_of(self, files: Iterable[BatchFile]) -> int:
         """Return the compaction interval of a stream that starts with these files, in batches.
@@ -97,10 +91,7 @@ class Policy:
         length = compacted[0] + 1
         if self.default_interval >= length // 2:
             return length
-        # Each pair of divisors has one that is at most the square root.
-        small = [n for n in range(1, math.isqrt(length) + 1) if length % n == 0]
-        divisors = (*small, *(length // n for n in small))
-        return min(n for n in divisors if n >= self.default_interval)
+        return next(n for n in range(self.default_interval, length + 1) if length % n == 0)
 
     def first_kept(self, batch: int, interval: int) -> int:
         """Return the first batch whose files are kept once `batch` is written; 0 if all files are kept.
@@ -112,12 +103,11 @@ class Policy:
         return oldest - oldest % interval - 1 if self.deletion and interval <= oldest else 0
 
     def expired(self, files: Iterable[BatchFile], batch: int, interval: int, time: int) -> list[BatchFile]:
-        """Return the files, oldest first, that are removed after a batch at a time (ms since 1970)."""
+        """Return those of the files that are removed after a batch at a time (ms since 1970)."""
         if not (first_kept := self.first_kept(batch, interval)):
             return []
         before = time - self.cleanup_delay / timedelta(milliseconds=1)
-        old = [file for file in files if file.batch < first_kept and file.modification_time <= before]
-        return sorted(old, key=lambda file: file.batch)
+        return [file for file in files if file.batch < first_kept and file.modification_time <= before]
 
 
 def needed_files(listed: tuple[BatchFile, ...]) -> tuple[BatchFile, ...]:

@@ -97,10 +97,9 @@ def project(
         for expired in policy.expired(on_disk.values(), batch, interval, time):
             del on_disk[expired.name]
             log_bytes -= expired.size_bytes
-            removals.append((batch, expired.name, expired.batch, expired.size_bytes))
-        rows.append((batch, time, file.kind, count, file.size_bytes, num_live, len(on_disk), log_bytes))
-    batches, removed = (
-        pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in found], schema)
-        for found, schema in ((rows, _BATCHES), (removals, _REMOVALS))
-    )
-    return Projection(batches, removed, fails_at, missing)
+            removal = batch, expired.name, expired.batch, expired.size_bytes
+            removals.append(dict(zip(_REMOVALS.names, removal, strict=True)))
+        row = batch, time, file.kind, count, file.size_bytes, num_live, len(on_disk), log_bytes
+        rows.append(dict(zip(_BATCHES.names, row, strict=True)))
+    tables = pa.Table.from_pylist(rows, _BATCHES), pa.Table.from_pylist(removals, _REMOVALS)
+    return Projection(*tables, fails_at, missing)

@@ -1,20 +1,20 @@
 """The cost of a vacuum: versions that can no longer be read, and files that streams haven't read yet."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.errors import PySparkException
+from matplotlib.figure import Figure
 
+from compaction_kit import plots
 from compaction_kit.compat import last_progress
 from compaction_kit.handle import Handle
 from compaction_kit.history.content import read_content
 from compaction_kit.history.readable import BLOCKED, YES, FilesByVersion, Readability
 from compaction_kit.retention import GUARD
-from compaction_kit.text import format_count
+from compaction_kit.text import format_count, format_size
 
 # Whether VACUUM commits its start and its end; on a local disk it does by default.
 _LOGGING = "spark.databricks.delta.vacuum.logging.enabled"
@@ -31,8 +31,7 @@ def cost_of(
     before, after = state.statuses(), state.statuses(deleted=deleted, superseded=commits)
     lost = needs.versions[(before == YES) & (after != YES)].tolist()
     has_all, loses = needs.count(state.missing) == 0, needs.count(deleted) > 0
-    survives_as: dict[int, int] = {}
-    survives_by: dict[int, str] = {}
+    survives_as, survives_by = dict[int, int](), dict[int, str]()
     if lost:
         content = read_content(handle, needs, verify)
         groups = dict(zip(needs.versions.tolist(), content.groups.tolist(), strict=True))
@@ -43,33 +42,32 @@ def cost_of(
         survives_as = {version: instead[groups[version]] for version in lost if groups[version] in instead}
         for version, other in survives_as.items():
             survives_by[version] = content.evidence(version, min(other, needs.latest)) or ""
-    warnings = _streams_at_risk(handle, needs, deleted)
+    warnings = []
     if refused := [version for version in keep if after[version - needs.first] == BLOCKED]:
         which = f"Version {refused[0]} is" if len(refused) == 1 else f"Versions {ranges(refused)} are"
-        warning = (
+        warnings.append(
             f"{which} kept, but older than the retention, so that Delta's guard refuses to read "
             f"{'it' if len(refused) == 1 else 'them'}: set {GUARD} to false to read what is kept."
         )
-        warnings = [warning, *warnings]
     return {
         "versions": state.compared(before, after),
         "versions_lost": lost,
         "blocked_versions_lost": needs.versions[(before == BLOCKED) & has_all & loses].tolist(),
         "content_survives_as": survives_as,
         "content_survives_by": survives_by,
-        "warnings": tuple(warnings),
+        "warnings": (*warnings, *_streams_at_risk(handle, needs, deleted)),
     }
 
 
-def spent_versions(lost: Sequence[int], now: int) -> str:
-    """Say how many of the `now` readable versions are lost."""
-    return f"{f'{len(lost):,}' if lost else 'none'} of {format_count(now, 'readable version')}"
-
-
-def surviving_rows(survives_as: Mapping[int, int]) -> str:
-    """Say of how many lost versions the rows can still be read, and in which versions."""
-    survivors = ranges(sorted(set(survives_as.values()))) if survives_as else ""
-    return f"; the rows of {len(survives_as):,} of them survive in version {survivors}" if survivors else ""
+def draw(of: Any, loses: str, frees: str) -> Figure:
+    """Draw the storage and the readable versions before and after, of a `VacuumPlan` or `VacuumResult`."""
+    now, lost, survives_as = of.versions["readable"].to_pylist(), of.versions_lost, of.content_survives_as
+    title = f"VACUUM {loses} {f'{len(lost):,}' if lost else 'none'} of "
+    title += f"{format_count(now.count(YES), 'readable version')} and {frees} {format_size(of.size_bytes)}"
+    if survives_as:
+        survivors = ranges(sorted(set(survives_as.values())))
+        title += f"; the rows of {len(survives_as):,} of them survive in version {survivors}"
+    return plots.vacuum(of.storage, of.versions, title)
 
 
 def ranges(versions: Sequence[int]) -> str:
@@ -83,28 +81,18 @@ def ranges(versions: Sequence[int]) -> str:
 
 def _streams_at_risk(handle: Handle, needs: FilesByVersion, deleted: pa.Array) -> list[str]:
     """Return a sentence for each stream of the session that may still have to read deleted files."""
-    try:
-        queries = [] if handle.session is None else list(handle.session.streams.active)
-    except PySparkException:
-        return []
+    queries = [] if handle.session is None else handle.session.streams.active
     hits = needs.files.filter(pc.is_in(needs.files["path"], value_set=deleted))
     sentences = []
     for query in queries:
         name = query.name or str(query.id)
         # A query that hasn't finished a batch doesn't report its sources.
         for source in (last_progress(query) or {"sources": []})["sources"]:
-            offset = source.get("endOffset") or {}
-            offset = json.loads(offset) if isinstance(offset, str) else offset
-            # The table's id in a DeltaSourceOffset; a first batch may have no offset yet.
-            known, version = offset.get("reservoirId"), offset.get("reservoirVersion")
-            is_described = source.get("description") == f"DeltaSource[{handle.uri}]"
-            if not (known == needs.snapshot.metadata.id if known else is_described):
+            offset = source.get("endOffset")
+            # A DeltaSourceOffset has the table's id; other sources' offsets may be numbers.
+            if not isinstance(offset, dict) or offset.get("reservoirId") != needs.snapshot.metadata.id:
                 continue
-            if version is None:
-                sentences.append(
-                    f"The stream {name} reads this table and hasn't reported its version yet: wait for it."
-                )
-                continue
+            version = offset["reservoirVersion"]
             ahead = pc.greater_equal(hits["added"], version)
             if offset.get("isStartingVersion"):
                 # A new stream first reads the files that were live at that version.

@@ -11,6 +11,7 @@ from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.folder import Folder, count_files
 from compaction_kit.handle import Handle
 from compaction_kit.history.readable import LOG_GONE, FilesByVersion, Readability, latest_by_path
+from compaction_kit.log.listing import whole_version
 from compaction_kit.retention import IGNORE_RETAIN, PROPERTY, hours, parse_retention
 from compaction_kit.storage import Store
 from compaction_kit.text import format_count, format_list
@@ -57,12 +58,12 @@ def vacuum_retention(handle: Handle, configured: timedelta, retention: str | Non
 
 def check_versions(state: Readability, versions: Sequence[int] | None) -> tuple[int, ...]:
     """Return the versions to keep, sorted and each once; refuse any that can't be read now."""
-    given = [] if versions is None else versions
-    is_list = hasattr(given, "__iter__") and not any(isinstance(one, bool) for one in given)
-    if not is_list or not all(hasattr(version, "__index__") for version in given):
+    try:
+        given = sorted({whole_version(version) for version in (() if versions is None else versions)})
+    except (TypeError, InvalidArgumentError):
         raise InvalidArgumentError(
             f"keep_versions={versions!r} is not a list of versions: give whole numbers, such as [3, 5]."
-        )
+        ) from None
     needs, statuses = state.needs, state.statuses()
     for version in given:
         if not needs.first <= version <= needs.latest:
@@ -78,7 +79,7 @@ def check_versions(state: Readability, versions: Sequence[int] | None) -> tuple[
             raise InvalidArgumentError(
                 f"keep_versions has {version}, which can't be read even now: {why}; leave it out."
             )
-    return tuple(sorted({int(version) for version in given}))
+    return tuple(given)
 
 
 def decide(

@@ -1,6 +1,7 @@
 """The plan of a vacuum: what it would delete and why, and which versions can no longer be read."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ from matplotlib.figure import Figure
 
 from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError, StalePlanError
-from compaction_kit.folder import WithFiles, list_folder, look_through
+from compaction_kit.folder import WithFiles, look_through
 from compaction_kit.handle import Handle
 from compaction_kit.history.readable import LOG_GONE, YES, Readability, read_readability
 from compaction_kit.records import Plan
@@ -20,7 +21,7 @@ from compaction_kit.retention import cutoff, hours
 from compaction_kit.text import as_html_table, format_count, format_list, format_size
 from compaction_kit.times import show_time
 from compaction_kit.vacuum import decide
-from compaction_kit.vacuum.cost import cost_of, ranges, spent_versions, surviving_rows
+from compaction_kit.vacuum.cost import cost_of, draw, ranges
 from compaction_kit.vacuum.run import VacuumProgress, VacuumResult, delete, reporting, still_there
 
 _NOT_DELETED = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("why", pa.string())])
@@ -109,30 +110,25 @@ class VacuumPlan(WithFiles, Plan):
                 that it raises cancels the run.
 
         Raises:
-            InvalidArgumentError: The plan is for a time in the future, or an argument can't be used.
+            InvalidArgumentError: The plan is for a time in the future.
             StalePlanError: The table, or a file of the plan, has changed since the plan was made.
             ReadOnlyTableError: The table's log can't be written to.
             RunFailedError, RunCancelled: The message says what was deleted.
         """
         start, handle = time.monotonic(), self.handle
-        if parallel_delete not in (None, True, False):
-            raise InvalidArgumentError(
-                f"parallel_delete={parallel_delete!r} is neither True, False nor None."
-            )
         if self.at > datetime.now(UTC):
             raise InvalidArgumentError(
                 f"The plan is a preview for {show_time(self.at)}, which is in the future: run it then, or "
                 "make a plan without at; nothing was deleted."
             )
-        on_disk = _check_fresh(self)
-        before = read_readability(handle, on_disk)
+        before = read_readability(handle, _check_fresh(self))
         handle.warn_of_commit_risk()
         retain = f" RETAIN {hours(self.retention)} HOURS" if self.retention < self.table_retention else ""
         with reporting(handle.store, self.files, progress) as look:
             if not self.is_empty:
                 delete(handle, self.files, self.empty_directories, retain, parallel_delete, look)
             look("Comparing")
-            return _result(self, on_disk, before, time.monotonic() - start)
+            return _result(self, before, time.monotonic() - start)
 
     def explain(self) -> str:
         """Explain the cost, what would be deleted and what kept, one sentence per line."""
@@ -178,12 +174,9 @@ class VacuumPlan(WithFiles, Plan):
 
     def plot(self) -> Figure:
         """Draw the storage now and after, and which versions can be read now and after."""
-        now = self.versions["readable"].to_pylist().count(YES)
-        title = f"VACUUM would lose {spent_versions(self.versions_lost, now)} and free "
-        title += format_size(self.size_bytes) + surviving_rows(self.content_survives_as)
-        return plots.vacuum(
-            self.storage, self.versions, "VACUUM would delete nothing" if self.is_empty else title
-        )
+        if self.is_empty:
+            return plots.vacuum(self.storage, self.versions, "VACUUM would delete nothing")
+        return draw(self, "would lose", "free")
 
     def _costs(self) -> list[str]:
         lost, blocked = self.versions_lost, self.blocked_versions_lost
@@ -210,9 +203,8 @@ class VacuumPlan(WithFiles, Plan):
         return f"{files}, and {format_count(folders, 'empty folder')}" if folders else files
 
     def _kept_versions(self) -> str:
-        which = (
-            f"All files of version{'s' * (len(self.keep_versions) > 1)} {ranges(self.keep_versions)} are kept"
-        )
+        versions = self.keep_versions
+        which = f"All files of version{'s' * (len(versions) > 1)} {ranges(versions)} are kept"
         kept = next((row for row in self.kept.to_pylist() if row["reason"] == decide.NEEDED), None)
         if kept is None:
             return f"{which}; a plain VACUUM would keep them too."
@@ -274,42 +266,38 @@ def plan_vacuum(
 def _check_fresh(plan: VacuumPlan) -> pa.Table:
     """Refuse a plan whose table, files or folders have changed; return the files in the folder."""
     snapshot, changed = plan.handle.log.snapshot(), ""
-    if snapshot.version != plan.version:
-        changed = f"The plan was made at version {plan.version} and the table is at {snapshot.version}"
-    elif snapshot.metadata.id != plan.table_id:
-        changed = f"The table was created again since the plan was made, with another version {plan.version}"
     folder = look_through(plan.handle.store, snapshot.metadata.partition_columns)
     now = folder.files.take(pc.index_in(plan.files["path"], value_set=folder.files["path"]))
     same_time = pc.equal(plan.files["modification_time"].cast(pa.int64()), now["modification_time"])
     same = pc.fill_null(pc.and_(same_time, pc.equal(plan.files["size_bytes"], now["size_bytes"])), False)
-    if others := plan.files["path"].filter(pc.invert(same)).to_pylist():
+    others = plan.files["path"].filter(pc.invert(same)).to_pylist()
+    inner = Counter(path.rpartition("/")[0] for path in plan.empty_directories)
+    filled = [path for path in plan.empty_directories if folder.directories.get(path) != inner[path]]
+    if snapshot.version != plan.version:
+        changed = f"The plan was made at version {plan.version} and the table is at {snapshot.version}"
+    elif snapshot.metadata.id != plan.table_id:
+        changed = f"The table was created again since the plan was made, with another version {plan.version}"
+    elif others:
         number = format_count(len(others), "planned file")
-        changed = changed or f"{number} ({format_list(others)}) changed or missing since the plan was made"
-    left = {path: folder.directories.get(path, -1) for path in plan.empty_directories}
-    for path in plan.empty_directories:
-        outer = path.rpartition("/")[0]
-        left[outer] = left.get(outer, 0) - 1
-    for path in plan.empty_directories:
-        if path not in folder.directories or left[path] > 0:
-            changed = changed or f"The folder {path} is missing or no longer empty"
+        changed = f"{number} ({format_list(others)}) changed or missing since the plan was made"
+    elif filled:
+        changed = f"The folder {filled[0]} is missing or no longer empty"
     if changed:
         raise StalePlanError(f"{changed}: make a new plan; nothing was deleted.")
     return folder.files
 
 
-def _result(plan: VacuumPlan, on_disk: pa.Table, before: Readability, seconds: float) -> VacuumResult:
-    """Compare the folder and the log after a run with the plan, and with the files on disk before."""
-    store, log = plan.handle.store, plan.handle.log
-    now = list_folder(store, log.snapshot().metadata.partition_columns)
-    after = read_readability(plan.handle, now)
+def _result(plan: VacuumPlan, before: Readability, seconds: float) -> VacuumResult:
+    """Compare the folder and the log after a run with the plan, and with what was there before."""
+    store, after = plan.handle.store, read_readability(plan.handle)
+    now, on_disk = after.on_disk, before.on_disk
     planned = plan.files.select(["path", "size_bytes"])
     exists = pa.array(still_there(store, planned["path"].to_pylist()), pa.bool_())
     others = on_disk["path"].filter(pc.invert(pc.is_in(on_disk["path"], value_set=planned["path"])))
+    known, was = before.needs.versions, before.statuses()
     statuses = dict(zip(after.needs.versions.tolist(), after.statuses().tolist(), strict=True))
-    readable_after = np.array([statuses.get(int(version), LOG_GONE) for version in before.needs.versions])
-    versions = before.compared(before.statuses(), readable_after)
-    could, can = (pc.equal(versions[name], YES) for name in ("readable", "readable_after"))
-    lost = versions["version"].filter(pc.and_not(could, can)).to_pylist()
+    became = np.array([statuses.get(version, LOG_GONE) for version in known.tolist()])
+    lost = known[(was == YES) & (became != YES)].tolist()
     stored = decide.storage_table(now, after.needs, pa.array([], pa.string()))["size_bytes"]
     left = planned.filter(exists).to_pylist()
     young = after.needs.young_tombstones(cutoff(plan.at, plan.retention))
@@ -321,19 +309,16 @@ def _result(plan: VacuumPlan, on_disk: pa.Table, before: Readability, seconds: f
             row["why"] = f"version {after.needs.latest}, committed during the run, names it"
         elif not store.may_write(folder):
             row["why"] = f"the folder {store.place(folder)} can't be written to"
-    commits = log.commits()
-    is_own = pc.and_(
-        pc.starts_with(pc.fill_null(commits["operation"], ""), "VACUUM "),
-        pc.greater(commits["version"], plan.version),
-    )
+    commits = after.needs.commits
+    operations = zip(commits["version"].to_pylist(), commits["operation"].to_pylist(), strict=True)
     return VacuumResult(
         files=planned.filter(pc.invert(exists)),
         not_deleted=pa.Table.from_pylist(left, _NOT_DELETED),
         not_planned=tuple(others.filter(pc.invert(pc.is_in(others, value_set=now["path"]))).to_pylist()),
         directories=tuple(path for path in plan.empty_directories if not store.is_folder(path)),
-        commits=tuple(commits["version"].filter(is_own).to_pylist()),
+        commits=tuple(v for v, name in operations if v > plan.version and (name or "").startswith("VACUUM ")),
         storage=plan.storage.set_column(2, "size_bytes_after", stored),
-        versions=versions,
+        versions=before.compared(was, became),
         versions_lost=lost,
         content_survives_as={
             version: other

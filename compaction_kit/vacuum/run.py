@@ -15,20 +15,18 @@ from matplotlib.figure import Figure
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from compaction_kit import plots
 from compaction_kit.errors import RunCancelled
 from compaction_kit.execute.failures import translate
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable, session_confs
 from compaction_kit.execute.work import Measured, ProgressBar
 from compaction_kit.folder import WithFiles
 from compaction_kit.handle import Handle
-from compaction_kit.history.readable import YES
 from compaction_kit.records import Result
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import quoted, table_name
 from compaction_kit.storage import Store
 from compaction_kit.text import format_count, format_list, format_seconds, format_size
-from compaction_kit.vacuum.cost import ranges, spent_versions, surviving_rows
+from compaction_kit.vacuum.cost import draw, ranges
 
 _PARALLEL_DELETE = "spark.databricks.delta.vacuum.parallelDelete.enabled"
 _LITE = "spark.databricks.delta.vacuum.lite.enabled"
@@ -118,10 +116,7 @@ class VacuumResult(WithFiles, Result):
 
     def plot(self) -> Figure:
         """Draw the storage before and after, and which versions could be read before and after."""
-        before = self.versions["readable"].to_pylist().count(YES)
-        title = f"VACUUM lost {spent_versions(self.versions_lost, before)} and freed "
-        title += format_size(self.size_bytes) + surviving_rows(self.content_survives_as)
-        return plots.vacuum(self.storage, self.versions, title)
+        return draw(self, "lost", "freed")
 
 
 @contextlib.contextmanager

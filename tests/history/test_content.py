@@ -1,6 +1,5 @@
 import re
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
@@ -17,12 +16,7 @@ from compaction_kit.errors import InvalidArgumentError
 from tests import folders, handmade
 from tests.ageing import age
 from tests.chance import examples
-
-CopyOf = Callable[[Path], Path]
-
-
-def unchanged(action: handmade.Action) -> handmade.Action:
-    return {name: fields | {"dataChange": False} for name, fields in action.items()}
+from tests.conftest import CopyOf
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +34,7 @@ def claims(tmp_path_factory: pytest.TempPathFactory) -> Path:
             handmade.write_data(table, f"{version}-{first}", pa.table({"id": range(first, first + step)}))
             for first in range(start, end, step)
         ]
-        commits.append([*gone, *new] if data_change else [unchanged(one) for one in (*gone, *new)])
+        commits.append([*gone, *new] if data_change else [handmade.unchanged(one) for one in (*gone, *new)])
 
     write(0, 1_000, 2, True)
     write(0, 900, 1, False)
@@ -133,15 +127,9 @@ INFOS: dict[str, handmade.Action] = {
 def test_a_commit_that_names_itself_a_rewrite_needs_row_counts_that_agree(
     tmp_path: Path, name: str, before: int | None, after: int | None
 ) -> None:
-    handmade.write_log(
-        tmp_path,
-        [handmade.add("a", records=before)],
-        [
-            {"commitInfo": INFOS[name]},
-            unchanged(handmade.remove("a")),
-            unchanged(handmade.add("b", records=after)),
-        ],
-    )
+    rewrite = map(handmade.unchanged, (handmade.remove("a"), handmade.add("b", records=after)))
+    info = {"commitInfo": INFOS[name]}
+    handmade.write_log(tmp_path, [handmade.add("a", records=before)], [info, *rewrite])
     is_known = (before, after) == (10, 10) and name not in ("WRITE", "none")
     grade = ("proved" if name == "proved" else "row counts agree") if is_known else None
     assert open_table(tmp_path).diff(0, 1).same_content_by == grade
@@ -185,7 +173,7 @@ def test_versions_with_the_same_content_have_the_same_files_or_as_many_rows_by_t
     for changes, name, files in commits:
         actions = [handmade.remove(path) for path in sorted(live - files)]
         actions += [handmade.add(path, records=RECORDS[path]) for path in sorted(files - live)]
-        log.append([{"commitInfo": INFOS[name]}, *(actions if changes else map(unchanged, actions))])
+        log.append([{"commitInfo": INFOS[name]}, *(actions if changes else map(handmade.unchanged, actions))])
         states.append(frozenset(live := files))
     table = open_table(handmade.write_log(folder, *log))
     for one, other in product(range(len(log)), repeat=2):

@@ -18,7 +18,7 @@ def write_manifest(table: Path, version: int | None = None, partitions: set[str]
     """Write the manifests of a version's partitions; `partitions` confines it to some."""
     files = open_table(table).files(version)
     paths = list(map(unquote, files.to_arrow()["path"].to_pylist()))
-    folders = partition_folders(files.partitions)
+    folders = partition_folders(files)
     for folder in set(folders) if partitions is None else partitions:
         mine = [f"file:{table / path}" for path, other in zip(paths, folders, strict=True) if other == folder]
         write_lines(table, folder, mine)

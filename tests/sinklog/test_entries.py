@@ -78,7 +78,7 @@ def test_a_batch_without_a_file_and_fields_that_nobody_knows(tmp_path: Path) -> 
     [
         ("", 'does not begin with a line "v1"'),
         (f"v1 \n{LINE}", 'does not begin with a line "v1"'),
-        (f"v2\n{LINE}", "has the version v2"),
+        (f"v2\n{LINE}", 'does not begin with a line "v1"'),
         (f"v1\n{LINE}\n{LINE[:-20]}", "is damaged"),
         (f"v1\n{LINE}\n\n{LINE}", r"is damaged \(a line is blank\)"),
         (f"v1\n{LINE} {LINE}", "is damaged"),

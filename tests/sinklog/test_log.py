@@ -15,7 +15,8 @@ from compaction_kit.sinklog.policy import Kind, Policy
 from tests.sinklog.streams import Stream, names_after, names_in, policies
 
 pytestmark = pytest.mark.spark
-_DAY_MS = 86_400_000
+# Policies that clean up soon: another interval for the source than for the sink.
+TUNED = {Kind.SINK: Policy(3, 4, timedelta()), Kind.SOURCE: Policy(4, 4, timedelta())}
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +61,9 @@ def test_entries_are_what_spark_reads(streamed: Stream, spark: SparkSession) -> 
     assert source.entries["timestamp"][3].as_py().timestamp() == 1_000_000_003
 
 
-def test_a_real_stream_leaves_what_was_projected_at_each_restart(
-    spark: SparkSession, tuned: dict[Kind, Policy], tmp_path: Path
-) -> None:
+def test_a_real_stream_leaves_what_was_projected_at_each_restart(spark: SparkSession, tmp_path: Path) -> None:
     stream = Stream(spark, tmp_path)
-    with policies(spark, tuned):
+    with policies(spark, TUNED):
         stream.run(1)
         for num_batches in (7, 9):
             logs = {kind: ck.sink_log(folder) for kind, folder in stream.folders.items()}
@@ -87,7 +86,7 @@ def test_a_real_stream_leaves_what_was_projected_at_each_restart(
         logs = {kind: ck.sink_log(folder) for kind, folder in stream.folders.items()}
         stream.run(3)
         for kind, folder in stream.folders.items():
-            assert logs[kind].compact_interval == tuned[kind].default_interval
+            assert logs[kind].compact_interval == TUNED[kind].default_interval
             assert names_in(folder) == names_after(logs[kind], logs[kind].project(3), 19)
 
 
@@ -138,28 +137,23 @@ def test_a_retention_bounds_what_is_projected(streamed: Stream) -> None:
         ck.sink_log(streamed.checkpoint).project(1, "1 day")
 
 
-def age_entries(log: Path, names: list[str]) -> None:
-    """Set back by two days the times that a sink's log has of files."""
-    for name in names:
-        lines = (log / name).read_text().splitlines()
-        entries = [json.loads(line) for line in lines[1:]]
-        for entry in entries:
-            entry["modificationTime"] -= 2 * _DAY_MS
-        (log / name).write_text("\n".join(["v1", *map(json.dumps, entries)]))
-        (log / f".{name}.crc").unlink(missing_ok=True)
-
-
 def test_a_compaction_drops_what_the_projection_says(spark: SparkSession, tmp_path: Path) -> None:
     stream = Stream(spark, tmp_path)
     stream.run(8)
-    age_entries(stream.folders[Kind.SINK], ["0", "1", "4"])
+    for name in ("0", "1", "4"):
+        file = stream.folders[Kind.SINK] / name
+        entry = json.loads(file.read_text().splitlines()[1])
+        # Two days earlier.
+        entry["modificationTime"] -= 2 * 86_400_000
+        file.write_text(f"v1\n{json.dumps(entry)}")
+        file.with_name(f".{name}.crc").unlink(missing_ok=True)
     log = ck.sink_log(stream.output)
     assert log.project(2, "7 days").compactions["num_entries"].to_pylist() == [10]
     with pytest.raises(InvalidArgumentError, match="is not a length of time"):
         log.project(2, "a while")
     planned = log.project(2, retention="1 day").compactions["num_entries"].to_pylist()
 
-    stream.run(2, {"retention": "1d"})
+    stream.run(2, retention="1d")
     assert ck.sink_log(stream.output).compactions["num_entries"].to_pylist() == planned == [7]
     ids = {row.id for row in spark.read.parquet(str(stream.output)).collect()}
     assert ids == {2, 3, 5, 6, 7, 8, 9}

@@ -1,9 +1,10 @@
 """When a log is compacted and what is kept: as Spark's own class has it."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -16,15 +17,8 @@ from tests.chance import examples
 from tests.releases import streaming_class
 from tests.sinklog.streams import SparkLog, make_log, names_after, names_in, policies
 
-NOW = Policy(cleanup_delay=Policy().cleanup_delay * 0)
-
-
-def test_the_first_batch_kept_is_as_spark_calculates_it() -> None:
-    policy = Policy(default_interval=10, min_batches_to_retain=5)
-    assert [policy.first_kept(batch, 10) for batch in (13, 14, 21, 24)] == [0, 9, 9, 19]
-    assert Policy().first_kept(108, 10) == 0
-    assert Policy().first_kept(109, 10) == 9
-    assert Policy(deletion=False).first_kept(1_000, 10) == 0
+DELAYS = st.sampled_from([timedelta(), timedelta(hours=1)])
+POLICIES = st.builds(Policy, st.integers(1, 5), st.integers(1, 6), DELAYS, st.booleans())
 
 
 @pytest.mark.spark
@@ -44,7 +38,7 @@ def test_a_changed_interval_is_made_to_fit_as_spark_does_it(spark: SparkSession,
 def test_a_session_says_what_it_is_set_to_and_else_sparks_defaults(spark: SparkSession) -> None:
     assert Policy.of_session(Kind.SINK, spark.conf.get) == Policy()
     assert Policy.of_session(Kind.SINK, lambda key: None) == Policy()
-    own = Policy(3, 2, NOW.cleanup_delay, deletion=False)
+    own = Policy(3, 2, timedelta(), deletion=False)
     with policies(spark, {Kind.SOURCE: own}):
         assert Policy.of_session(Kind.SOURCE, spark.conf.get) == own
         assert Policy.of_session(Kind.SINK, spark.conf.get) == Policy(min_batches_to_retain=2)
@@ -53,8 +47,6 @@ def test_a_session_says_what_it_is_set_to_and_else_sparks_defaults(spark: SparkS
 def test_settings_that_make_no_sense_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="compactInterval=0 is not an interval"):
         Policy.of_session(Kind.SINK, {"spark.sql.streaming.fileSink.log.compactInterval": "0"}.get)
-    with pytest.raises(InvalidArgumentError, match="is not a length of time"):
-        Policy.of_session(Kind.SINK, {"spark.sql.streaming.fileSink.log.cleanupDelay": "soon"}.get)
     key = "spark.sql.streaming.fileSink.log.cleanupDelay"
     texts = ("600000ms", "600000", "600s", "10m", "10min")
     assert {Policy.of_session(Kind.SINK, {key: text}.get) for text in texts} == {Policy()}
@@ -62,38 +54,25 @@ def test_settings_that_make_no_sense_are_refused() -> None:
 
 @pytest.mark.spark
 @pytest.mark.long
-@settings(
-    examples(4, divided_by=250),
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-@given(
-    kind=st.sampled_from(Kind),
-    first=st.tuples(st.integers(1, 5), st.integers(1, 6), st.booleans()),
-    second=st.tuples(st.integers(1, 5), st.integers(1, 6), st.booleans()),
-    num_before=st.integers(1, 9),
-    delayed=st.booleans(),
-)
+@settings(examples(4, divided_by=250))
+@given(kind=st.sampled_from(Kind), first=POLICIES, second=POLICIES, num_before=st.integers(1, 9))
 def test_what_a_projection_says_is_on_disk_is_what_sparks_own_log_leaves(
     spark: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
     kind: Kind,
-    first: tuple[int, int, bool],
-    second: tuple[int, int, bool],
+    first: Policy,
+    second: Policy,
     num_before: int,
-    delayed: bool,
 ) -> None:
     """Batches under one policy, a restart under another one, and the failures that this may bring."""
     folder = tmp_path_factory.mktemp("log") / ("_spark_metadata" if kind == Kind.SINK else "sources/0")
-    delay = NOW.cleanup_delay
-    with policies(spark, {kind: Policy(first[0], first[1], delay, first[2])}):
+    with policies(spark, {kind: first}):
         log = SparkLog(spark, folder, kind)
         for batch in range(num_before):
             log.add(batch)
-    hour = Policy().cleanup_delay * 6
-    policy = Policy(second[0], second[1], hour if delayed else delay, second[2])
-    read = sink_log(folder, policy=policy)
+    read = sink_log(folder, policy=second)
     projection = read.project(9, seconds_between=0)
-    with policies(spark, {kind: policy}):
+    with policies(spark, {kind: second}):
         log = SparkLog(spark, folder, kind)
         for batch in projection.batches["batch"].to_pylist():
             log.add(batch)

@@ -1,6 +1,5 @@
 """What goes and why, what stays, and which versions that costs."""
 
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,13 +13,11 @@ from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
 from compaction_kit.retention import GUARD
 from tests import folders, handmade
 from tests.ageing import age, age_file
+from tests.conftest import CopyOf
 from tests.handmade import add, metadata
 from tests.history.random_histories import probe
 from tests.releases import HAS_GUARD, since_delta
-from tests.vacuum.conftest import Aged, removed
-from tests.vacuum.vacuums import content, drop_file, listed
-
-CopyOf = Callable[[Path], Path]
+from tests.vacuum.conftest import Aged, content, drop_file, listed, removed
 
 
 @pytest.mark.spark
@@ -194,11 +191,8 @@ def test_the_latest_version_is_lost_to_the_guard_if_it_is_old_and_its_content_is
 
 
 def test_content_survives_in_the_version_that_compacted_it(aged: Aged) -> None:
-    compacted = [removed("a", 8), removed("b", 8), add("ab", records=20)]
-    for action in compacted:
-        next(iter(action.values()))["dataChange"] = False
-    compacted.append({"commitInfo": {"operation": "OPTIMIZE"}})
-    table = aged((1, [add("a"), add("b")]), (1, compacted))
+    compacted = map(handmade.unchanged, (removed("a", 8), removed("b", 8), add("ab", records=20)))
+    table = aged((1, [add("a"), add("b")]), (1, [*compacted, {"commitInfo": {"operation": "OPTIMIZE"}}]))
     for name in "ab":
         age_file(table / name, 20)
     plan = open_table(table).plan_vacuum()
@@ -210,22 +204,10 @@ def test_content_survives_in_the_version_that_compacted_it(aged: Aged) -> None:
     assert open_table(table).plan_vacuum().versions_lost == []
 
 
-def test_nothing_to_delete_is_said(changed: Path) -> None:
-    plan = open_table(changed).plan_vacuum()
-    assert (plan.num_files, plan.size_bytes, plan.versions_lost) == (0, 0, [])
-    assert re.fullmatch(
-        r"VACUUM on \S+ \S+[+-]\d\d:\d\d would delete nothing: .* less than 168 hours before are kept\.",
-        plan.explain(),
-    )
-
-
-@pytest.mark.parametrize(
-    ("retention", "hours"),
-    [("168 hours", 168), ("1 week", 168), ("INTERVAL 2 weeks", 336), ("interval 6 days 25 hours", 169)],
-)
-def test_a_retention_is_a_length_of_time_in_words(aged: Aged, retention: str, hours: int) -> None:
-    plan = open_table(three_versions(aged)).plan_vacuum(retention=retention)
-    assert plan.retention == timedelta(hours=hours)
+def test_a_retention_is_a_length_of_time_in_words(aged: Aged) -> None:
+    table = open_table(three_versions(aged))
+    hours = {"168 hours": 168, "1 week": 168, "INTERVAL 2 weeks": 336, "interval 6 days 25 hours": 169}
+    assert {text: table.plan_vacuum(text).retention / timedelta(hours=1) for text in hours} == hours
 
 
 @pytest.mark.parametrize(
@@ -236,7 +218,6 @@ def test_a_retention_is_a_length_of_time_in_words(aged: Aged, retention: str, ho
         ({"retention": 168}, "retention=168 is not a length of time"),
         ({"retention": "-7 days"}, 'retention="-7 days" is not a length of time'),
         ({"retention": "8 days 3 fortnights"}, "is not a length of time"),
-        ({"retention": "999999999999 days"}, "is too long"),
         ({"retention": "6 days"}, r"is shorter than the 168 hours .*retentionDurationCheck\.enabled refuses"),
         ({"keep_versions": 1}, "keep_versions=1 is not a list"),
         ({"keep_versions": "1"}, "keep_versions='1' is not a list"),

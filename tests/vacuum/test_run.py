@@ -1,6 +1,7 @@
 """Delta deletes what a plan shows and nothing else; the result says what stayed."""
 
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,8 +21,7 @@ from compaction_kit.vacuum import VacuumProgress
 from tests import deltas_view, folders, handmade
 from tests.handmade import add, metadata
 from tests.releases import HAS_GUARD
-from tests.vacuum.conftest import Aged, removed
-from tests.vacuum.vacuums import content, drop_file
+from tests.vacuum.conftest import Aged, content, drop_file, removed
 
 SetConf = Callable[[str, str], None]
 PARALLEL = "spark.databricks.delta.vacuum.parallelDelete.enabled"
@@ -109,18 +109,21 @@ def test_a_stale_plan_is_refused_and_nothing_is_touched(
     assert folders.listing(old) == before
 
 
-def test_a_preview_for_later_and_another_word_than_yes_or_no_are_refused(old: Path) -> None:
+def test_a_preview_for_later_is_refused(old: Path) -> None:
     plan = open_table(old).plan_vacuum(at=datetime.now(UTC) + timedelta(hours=1))
     with pytest.raises(InvalidArgumentError, match="in the future: run it then"):
         plan.run()
-    with pytest.raises(InvalidArgumentError, match="parallel_delete='yes' is neither True, False nor None"):
-        open_table(old).plan_vacuum().run(parallel_delete="yes")  # type: ignore[arg-type]
 
 
-def test_an_empty_plan_runs_and_commits_nothing(aged: Aged) -> None:
+def test_an_empty_plan_says_so_runs_and_commits_nothing(aged: Aged) -> None:
     table = aged((1, [add("live")]))
-    before = folders.listing(table)
-    result = open_table(table).plan_vacuum().run()
+    before, plan = folders.listing(table), open_table(table).plan_vacuum()
+    assert (plan.num_files, plan.size_bytes, plan.versions_lost) == (0, 0, [])
+    assert re.fullmatch(
+        r"VACUUM on \S+ \S+[+-]\d\d:\d\d would delete nothing: .* less than 168 hours before are kept\.",
+        plan.explain(),
+    )
+    result = plan.run()
     assert (result.num_files, result.commits, result.versions_lost) == (0, (), [])
     assert "nothing to do" in result.summary()
     assert folders.listing(table) == before
@@ -142,16 +145,15 @@ def test_files_that_another_writer_commits_meanwhile_or_that_can_not_be_deleted_
 
     plan = open_table(old, spark).plan_vacuum()
     plan = replace(plan, handle=BusyHandle(plan.handle.name, plan.handle.store))
-    place = old / "p=1/kept" if os.geteuid() == 0 else old / "p=1"
-    lock, unlock = (
-        (["chattr", "+i"], ["chattr", "-i"]) if os.geteuid() == 0 else (["chmod", "555"], ["chmod", "755"])
-    )
-    if subprocess.run([*lock, place], capture_output=True).returncode:
+    place, command, lock, unlock = old / "p=1", "chmod", "555", "755"
+    if os.geteuid() == 0:
+        place, command, lock, unlock = place / "kept", "chattr", "+i", "-i"
+    if subprocess.run([command, lock, place], capture_output=True).returncode:
         pytest.skip("nothing can be locked on this file system")
     try:
         result = plan.run()
     finally:
-        subprocess.run([*unlock, place], check=True)
+        subprocess.run([command, unlock, place], check=True)
     orphan, kept = sorted(result.not_deleted.to_pylist(), key=lambda row: row["path"])
     assert (orphan["path"], orphan["size_bytes"]) == ("orphan", 1)
     assert f"version {result.commits[-1]}" in orphan["why"]
@@ -216,6 +218,8 @@ def test_a_stream_that_has_files_to_read_that_would_go_is_a_warning(
     for start in (0, 5):
         spark.range(start, start + 5, 1, 1).write.format("delta").mode("append").save(str(table))
     deltas_view.forget(spark)
+    # Its offsets are numbers.
+    other = spark.readStream.format("rate").load().writeStream.format("noop").start()
     query = (
         spark.readStream.format("delta")
         .option("maxFilesPerTrigger", 1)
@@ -227,12 +231,14 @@ def test_a_stream_that_has_files_to_read_that_would_go_is_a_warning(
         .start()
     )
     try:
-        while query.lastProgress is None and query.isActive:
-            query.awaitTermination(1)
+        for one in (other, query):
+            while one.lastProgress is None and one.isActive:
+                one.awaitTermination(1)
         spark.sql(f"DELETE FROM delta.`{table}`").collect()
         later = datetime.now(UTC) + timedelta(days=8)
         (warning,) = open_table(table, spark).plan_vacuum(at=later).warnings
         assert warning.startswith("The stream copier is at version 1 and may still have to read 2 files")
         assert open_table(old, spark).plan_vacuum().warnings == ()
     finally:
+        other.stop()
         query.stop()
