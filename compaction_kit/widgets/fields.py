@@ -82,7 +82,6 @@ class Slider(anywidget.AnyWidget):
     text = Unicode("", help="The value as text").tag(sync=True)
     stops = List(Int(), help="The values that it can be moved to; empty for all").tag(sync=True)
     shows_text = Bool(True, help="Whether the text is shown beside it").tag(sync=True)
-    disabled = Bool(False, help="Whether it can't be moved").tag(sync=True)
 
 
 class SizeSlider(w.VBox):
