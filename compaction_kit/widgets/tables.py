@@ -142,19 +142,14 @@ def _row(row: dict[str, Any], root: str) -> list[list[Any]]:
     first = [visible(short or name), name]
     if row["error"]:
         return [first, *(["", None] for _ in _SHOWN[1:])]
-    files, texts = row["num_files"], cells(row)
+    files, fewer, last, texts = row["num_files"], fewer_files(row), row["last_optimize"], cells(row)
     small = row["num_small_files"] / files if files else 0
-    last = row["last_optimize"]
-    keys = {
-        "files": [files],
-        "small": [small, small],
-        "size": [row["size_bytes"]],
-        "median file": [row["median_size_bytes"]],
-        "after": [files + row["files_added"] - row["files_removed"]],
-        "fewer files": [fewer_files(row)],
-        "last OPTIMIZE": [last and last.timestamp()],
-    }
-    return [first, *([texts[name], *keys[name]] for name in _SHOWN[1:])]
+    keys = [files, small, row["size_bytes"], row["median_size_bytes"], files - fewer, fewer]
+    keys.append(last and last.timestamp())
+    listed = [[texts[name], key] for name, key in zip(_SHOWN[1:], keys, strict=True)]
+    # The share of small files is drawn too.
+    listed[1].append(small)
+    return [first, *listed]
 
 
 def streams_part(state: WorkbenchState) -> Part:
