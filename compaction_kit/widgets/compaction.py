@@ -1,7 +1,6 @@
 """The parts that lead to a compaction: the verdict, the table's files, the plan, a query's files, the run."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import ipywidgets as w
@@ -26,7 +25,7 @@ from compaction_kit.text import (
 from compaction_kit.widgets import fields, parts
 from compaction_kit.widgets.fields import SizeSlider
 from compaction_kit.widgets.history import restore_box, restore_code
-from compaction_kit.widgets.job import Job, attempt
+from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, Text, fold, live
 from compaction_kit.widgets.state import WorkbenchState
 
@@ -60,7 +59,7 @@ def verdict_part(state: WorkbenchState) -> Part:
             many = format_count(len(state.tables), "table")
             what = "at the table" if state.name else f"which of {many} gains the most from compaction"
             sentences.value = element("div", f"Looking {what} …", class_="ck-hint", role="status")
-        parts.show_if(bool(sentences.value), sentences)
+        parts.show_if(sentences.value, sentences)
 
     def code() -> str:
         table = f"table = ck.open_table({parts.absolute(state.name)!r})\nplan = table.plan_compaction()"
@@ -97,8 +96,7 @@ def files_part(state: WorkbenchState) -> Part:
     def overlap() -> str:
         if not some() or not chosen():
             return _NO_BOUNDS if some() else ""
-        found, error = attempt(partial(some().overlap, column.value))
-        return error if found is None else Html(found._repr_html_())
+        return Html(some().overlap(column.value)._repr_html_())
 
     def extents() -> Any:
         return some() and chosen() and (Files.plot_extents, some(), column.value)
@@ -228,13 +226,11 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
     def why() -> str:
         return f"{state.plan.explain()}\n{state.plan.exact}" if state.plan is not None else "No plan yet."
 
-    comparison = FigureView(
-        "ck-comparison-figure", lambda: state.plan and state.plan.source.num_files and touched()
-    )
+    no_bounds = Text("text", "touched", lambda: "" if chosen() else _NO_BOUNDS)
     folded = {
         "Bins": FigureView("ck-bins-figure", lambda: some() and some().plot_bins),
         "Files that a query touches": w.VBox(
-            [column, Text("text", "touched", lambda: "" if chosen() else _NO_BOUNDS), comparison]
+            [column, no_bounds, FigureView("ck-comparison-figure", touched)]
         ),
         "Why these files": Text("text", "why", why),
     }
@@ -369,7 +365,7 @@ def query_part(state: WorkbenchState) -> Part:
         on=[state, state.running, predicting, measuring],
         title="My query",
         code=code,
-        records=lambda: [predicting.value, state.reads],
+        records=lambda: [found(), state.reads],
     )
 
 
