@@ -127,10 +127,8 @@ def _column_choice(state: WorkbenchState, css_class: str) -> tuple[w.Dropdown, C
         if files is not None and files is not offered[0]:
             offered[:] = [files]
             # A table's first files have the columns of all.
-            first = np.arange(min(files.num_files, _MOST_FILES))
-            columns = list(
-                filter(Files(files.snapshot, files.in_snapshot(first)).has_bounds, files.data_columns)
-            )
+            first = files.in_snapshot(np.arange(min(files.num_files, _MOST_FILES)))
+            columns = list(filter(Files(files.snapshot, first).has_bounds, files.data_columns))
             usual = (column.value, state.order, state.plan and state.plan.clustering_column, *columns)
             fields.offer(column, columns, next((name for name in usual if name in columns), None))
         value: str | None = column.value
@@ -227,21 +225,19 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
         return f"{state.plan.explain()}\n{state.plan.exact}" if state.plan is not None else "No plan yet."
 
     no_bounds = Text("text", "touched", lambda: "" if chosen() else _NO_BOUNDS)
+    comparison = [column, no_bounds, FigureView("ck-comparison-figure", touched)]
     folded = {
         "Bins": FigureView("ck-bins-figure", lambda: some() and some().plot_bins),
-        "Files that a query touches": w.VBox(
-            [column, no_bounds, FigureView("ck-comparison-figure", touched)]
-        ),
+        "Files that a query touches": w.VBox(comparison),
         "Why these files": Text("text", "why", why),
     }
-    error = Text("error", "where-error", lambda: state.input_error)
     controls = [target, by_output, full, smaller, where, order, budget, *below]
+    error = Text("error", "where-error", lambda: state.input_error)
+    figure = [target.error, smaller.error, error, FigureView("ck-plan-figure", sizes)]
     # Boxes keep their size while what they hold is drawn again, or is hidden: no text moves a field.
     places = [
         w.VBox(controls).add_class("ck-controls"),
-        w.VBox([target.error, smaller.error, error, FigureView("ck-plan-figure", sizes)]).add_class(
-            "ck-place"
-        ),
+        w.VBox(figure).add_class("ck-place"),
         w.Box([Text("text", "plan", sentence)]).add_class("ck-says"),
     ]
     return Part(
