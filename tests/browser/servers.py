@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -20,17 +19,6 @@ from compaction_kit.session import cache_folder
 from tests.conftest import QUICK
 from tests.jvm import lent_jvm
 
-# Chromium's own calls home would only be refused in a closed network, many at a time.
-CHROMIUM_ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-]
 _SETTINGS = {
     "apputils-extension/notification": {
         "fetchNews": "false",
@@ -52,12 +40,6 @@ def share_flights(scratch: Path, flights: Path) -> None:
     startup = scratch / "ipython" / "profile_default" / "startup" / "flights.py"
     startup.parent.mkdir(parents=True)
     startup.write_text("\n".join(lines))
-
-
-def find_chromium() -> str | None:
-    """The machine's Chromium or Chrome, if it has one."""
-    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    return next((found for name in names if (found := shutil.which(name))), None)
 
 
 @contextlib.contextmanager
