@@ -11,17 +11,7 @@ from compaction_kit.cost import cost_of
 from compaction_kit.files import Files
 from compaction_kit.plan.order import INGEST, SIZE
 from compaction_kit.query import with_table
-from compaction_kit.text import (
-    Html,
-    as_html_table,
-    element,
-    format_count,
-    format_partition,
-    format_size,
-    joined,
-    paragraph,
-    parse_size,
-)
+from compaction_kit.text import as_html_table, element, format_count, format_partition, format_size, paragraph
 from compaction_kit.widgets import fields, parts
 from compaction_kit.widgets.fields import SizeSlider
 from compaction_kit.widgets.history import restore_box, restore_code
@@ -51,7 +41,7 @@ def verdict_part(state: WorkbenchState) -> Part:
         pending, found = state.opened.pending, state.verdict
         if found is not None and not pending:
             role = "alert" if found.kind == "error" else "status"
-            sentences.value = element("div", Html(found._repr_html_()), class_=f"ck-{found.kind}", role=role)
+            sentences.value = element("div", found._repr_html_(), class_=f"ck-{found.kind}", role=role)
         elif state.table is None and not pending:
             sentences.value = ""
         elif not sentences.value:
@@ -93,19 +83,18 @@ def files_part(state: WorkbenchState) -> Part:
         drawn = (f"files.overlap({column.value!r})", f"files.plot_extents({column.value!r})")
         return parts.python(table, "files.plot()", "files.by_partition()", *(drawn if column.value else ()))
 
-    def overlap() -> str:
+    def overlap() -> Any:
         if not some() or not chosen():
             return _NO_BOUNDS if some() else ""
-        return Html(some().overlap(column.value)._repr_html_())
+        return some().overlap(column.value)._repr_html_()
 
     def extents() -> Any:
         return some() and chosen() and (Files.plot_extents, some(), column.value)
 
+    ranges = [column, Text("text", "overlap", overlap), FigureView("ck-extents-figure", extents)]
     folded = {
         "Partitions": Text("text", "partitions", lambda: some() and _partitions(some())),
-        "Overlap: what data skipping is worth": w.VBox(
-            [column, Text("text", "overlap", overlap), FigureView("ck-extents-figure", extents)]
-        ),
+        "Overlap: what data skipping is worth": w.VBox(ranges),
     }
     return Part(
         Text("text", "files", sentence),
@@ -137,7 +126,7 @@ def _column_choice(state: WorkbenchState, css_class: str) -> tuple[w.Dropdown, C
     return column, chosen
 
 
-def _partitions(files: Files) -> Html:
+def _partitions(files: Files) -> str:
     table, small = files.by_partition(), f"under {format_size(files.small_file_size())}"
     rows = table[:_MOST_PARTITIONS].to_pylist()
     names, sizes = [format_partition(row) or "the table" for row in rows], [row["size_bytes"] for row in rows]
@@ -149,7 +138,7 @@ def _partitions(files: Files) -> Html:
     if not rest:
         return drawn
     more, each = format_count(len(rest), "more partition"), " each" if len(rest) > 1 else ""
-    return joined(drawn, paragraph(f"and {more} with at most {format_count(rest[0], 'file')}{each}"))
+    return element("div", drawn, paragraph(f"and {more} with at most {format_count(rest[0], 'file')}{each}"))
 
 
 def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
@@ -285,17 +274,12 @@ def plan_code(state: WorkbenchState) -> str:
     if table is not None and plan is not None and plan.thresholds != table.thresholds():
         least, output = plan.thresholds.min_file_size, plan.thresholds.output_file_size
         if output is None or least != output // 2:
-            given["min_file_size"] = _as_text(least)
+            given["min_file_size"] = parts.exact_size(least)
         name = "max_file_size" if output is None else "output_file_size"
-        given[name] = _as_text(plan.thresholds.target_file_size)
+        given[name] = parts.exact_size(plan.thresholds.target_file_size)
     given |= {"order": None if state.order == SIZE else state.order, "budget": state.budget or None}
     made = parts.call("table.plan_compaction", **given, full=state.full or None)
     return f"table = ck.open_table({parts.absolute(state.name)!r})\nplan = {made}"
-
-
-def _as_text(size_bytes: int) -> str | int:
-    text = format_size(size_bytes)
-    return text if parse_size(text) == size_bytes else size_bytes
 
 
 def query_part(state: WorkbenchState) -> Part:

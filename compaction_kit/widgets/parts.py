@@ -16,7 +16,7 @@ from compaction_kit.plots import to_html
 from compaction_kit.plots.style import as_css
 from compaction_kit.report import Section
 from compaction_kit.storage import is_folder
-from compaction_kit.text import Html, element, folded, joined
+from compaction_kit.text import Html, element, folded, format_size, joined, parse_size
 from compaction_kit.widgets.job import Job, same, sentence_of
 
 FOLDER = Path(__file__).parent
@@ -282,6 +282,12 @@ def absolute(name: str) -> str:
     """Return a folder's absolute path, so that code runs in any folder; other names as they are."""
     path = os.path.abspath(name)
     return path if is_folder(path) else name
+
+
+def exact_size(size_bytes: int) -> str | int:
+    """Return a size as text if that says it exactly, else in bytes."""
+    text = format_size(size_bytes)
+    return text if parse_size(text) == size_bytes else size_bytes
 
 
 def call(function: str, **options: object) -> str:

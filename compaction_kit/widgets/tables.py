@@ -22,9 +22,7 @@ from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, Text, fold, live
 from compaction_kit.widgets.state import WorkbenchState
 
-_OR_MAKE_ONE = (
-    "another folder, a schema or a table, or make one to practise on: 336,776 flights in 1,095 small files."
-)
+_TO_PRACTISE = "to practise on: 336,776 flights in 1,095 small files."
 # Columns of a survey that fit into the page.
 _SHOWN = ("table", "files", "small", "size", "median file", "after", "fewer files", "last OPTIMIZE")
 _MOST_RECENT = 10
@@ -102,7 +100,7 @@ def _no_table(root: str) -> str:
     if root and not is_folder(root):
         missing = f"Delta table in {root}" if name_parts(root) else root
         name = ": check the spelling, name"
-    return f"There is no {missing} yet{name} {_OR_MAKE_ONE}"
+    return f"There is no {missing} yet{name} another folder, a schema or a table, or make one {_TO_PRACTISE}"
 
 
 def survey_part(state: WorkbenchState, on_open: Callable[[str], object]) -> Part:
