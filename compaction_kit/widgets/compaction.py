@@ -1,7 +1,6 @@
 """The parts that lead to a compaction: the verdict, the table's files, the plan, a query's files, the run."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import ipywidgets as w
@@ -12,21 +11,11 @@ from compaction_kit.cost import cost_of
 from compaction_kit.files import Files
 from compaction_kit.plan.order import INGEST, SIZE
 from compaction_kit.query import with_table
-from compaction_kit.text import (
-    Html,
-    as_html_table,
-    element,
-    format_count,
-    format_partition,
-    format_size,
-    joined,
-    paragraph,
-    parse_size,
-)
+from compaction_kit.text import as_html_table, element, format_count, format_partition, format_size, paragraph
 from compaction_kit.widgets import fields, parts
 from compaction_kit.widgets.fields import SizeSlider
 from compaction_kit.widgets.history import restore_box, restore_code
-from compaction_kit.widgets.job import Job, attempt
+from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, Text, fold, live
 from compaction_kit.widgets.state import WorkbenchState
 
@@ -52,7 +41,7 @@ def verdict_part(state: WorkbenchState) -> Part:
         pending, found = state.opened.pending, state.verdict
         if found is not None and not pending:
             role = "alert" if found.kind == "error" else "status"
-            sentences.value = element("div", Html(found._repr_html_()), class_=f"ck-{found.kind}", role=role)
+            sentences.value = element("div", found._repr_html_(), class_=f"ck-{found.kind}", role=role)
         elif state.table is None and not pending:
             sentences.value = ""
         elif not sentences.value:
@@ -60,7 +49,7 @@ def verdict_part(state: WorkbenchState) -> Part:
             many = format_count(len(state.tables), "table")
             what = "at the table" if state.name else f"which of {many} gains the most from compaction"
             sentences.value = element("div", f"Looking {what} …", class_="ck-hint", role="status")
-        parts.show_if(bool(sentences.value), sentences)
+        parts.show_if(sentences.value, sentences)
 
     def code() -> str:
         table = f"table = ck.open_table({parts.absolute(state.name)!r})\nplan = table.plan_compaction()"
@@ -94,20 +83,18 @@ def files_part(state: WorkbenchState) -> Part:
         drawn = (f"files.overlap({column.value!r})", f"files.plot_extents({column.value!r})")
         return parts.python(table, "files.plot()", "files.by_partition()", *(drawn if column.value else ()))
 
-    def overlap() -> str:
+    def overlap() -> Any:
         if not some() or not chosen():
             return _NO_BOUNDS if some() else ""
-        found, error = attempt(partial(some().overlap, column.value))
-        return error if found is None else Html(found._repr_html_())
+        return some().overlap(column.value)._repr_html_()
 
     def extents() -> Any:
         return some() and chosen() and (Files.plot_extents, some(), column.value)
 
+    ranges = [column, Text("text", "overlap", overlap), FigureView("ck-extents-figure", extents)]
     folded = {
         "Partitions": Text("text", "partitions", lambda: some() and _partitions(some())),
-        "Overlap: what data skipping is worth": w.VBox(
-            [column, Text("text", "overlap", overlap), FigureView("ck-extents-figure", extents)]
-        ),
+        "Overlap: what data skipping is worth": w.VBox(ranges),
     }
     return Part(
         Text("text", "files", sentence),
@@ -129,10 +116,8 @@ def _column_choice(state: WorkbenchState, css_class: str) -> tuple[w.Dropdown, C
         if files is not None and files is not offered[0]:
             offered[:] = [files]
             # A table's first files have the columns of all.
-            first = np.arange(min(files.num_files, _MOST_FILES))
-            columns = list(
-                filter(Files(files.snapshot, files.in_snapshot(first)).has_bounds, files.data_columns)
-            )
+            first = files.in_snapshot(np.arange(min(files.num_files, _MOST_FILES)))
+            columns = list(filter(Files(files.snapshot, first).has_bounds, files.data_columns))
             usual = (column.value, state.order, state.plan and state.plan.clustering_column, *columns)
             fields.offer(column, columns, next((name for name in usual if name in columns), None))
         value: str | None = column.value
@@ -141,7 +126,7 @@ def _column_choice(state: WorkbenchState, css_class: str) -> tuple[w.Dropdown, C
     return column, chosen
 
 
-def _partitions(files: Files) -> Html:
+def _partitions(files: Files) -> str:
     table, small = files.by_partition(), f"under {format_size(files.small_file_size())}"
     rows = table[:_MOST_PARTITIONS].to_pylist()
     names, sizes = [format_partition(row) or "the table" for row in rows], [row["size_bytes"] for row in rows]
@@ -153,7 +138,7 @@ def _partitions(files: Files) -> Html:
     if not rest:
         return drawn
     more, each = format_count(len(rest), "more partition"), " each" if len(rest) > 1 else ""
-    return joined(drawn, paragraph(f"and {more} with at most {format_count(rest[0], 'file')}{each}"))
+    return element("div", drawn, paragraph(f"and {more} with at most {format_count(rest[0], 'file')}{each}"))
 
 
 def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
@@ -228,24 +213,20 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
     def why() -> str:
         return f"{state.plan.explain()}\n{state.plan.exact}" if state.plan is not None else "No plan yet."
 
-    comparison = FigureView(
-        "ck-comparison-figure", lambda: state.plan and state.plan.source.num_files and touched()
-    )
+    no_bounds = Text("text", "touched", lambda: "" if chosen() else _NO_BOUNDS)
+    comparison = [column, no_bounds, FigureView("ck-comparison-figure", touched)]
     folded = {
         "Bins": FigureView("ck-bins-figure", lambda: some() and some().plot_bins),
-        "Files that a query touches": w.VBox(
-            [column, Text("text", "touched", lambda: "" if chosen() else _NO_BOUNDS), comparison]
-        ),
+        "Files that a query touches": w.VBox(comparison),
         "Why these files": Text("text", "why", why),
     }
-    error = Text("error", "where-error", lambda: state.input_error)
     controls = [target, by_output, full, smaller, where, order, budget, *below]
+    error = Text("error", "where-error", lambda: state.input_error)
+    figure = [target.error, smaller.error, error, FigureView("ck-plan-figure", sizes)]
     # Boxes keep their size while what they hold is drawn again, or is hidden: no text moves a field.
     places = [
         w.VBox(controls).add_class("ck-controls"),
-        w.VBox([target.error, smaller.error, error, FigureView("ck-plan-figure", sizes)]).add_class(
-            "ck-place"
-        ),
+        w.VBox(figure).add_class("ck-place"),
         w.Box([Text("text", "plan", sentence)]).add_class("ck-says"),
     ]
     return Part(
@@ -293,17 +274,12 @@ def plan_code(state: WorkbenchState) -> str:
     if table is not None and plan is not None and plan.thresholds != table.thresholds():
         least, output = plan.thresholds.min_file_size, plan.thresholds.output_file_size
         if output is None or least != output // 2:
-            given["min_file_size"] = _as_text(least)
+            given["min_file_size"] = parts.exact_size(least)
         name = "max_file_size" if output is None else "output_file_size"
-        given[name] = _as_text(plan.thresholds.target_file_size)
+        given[name] = parts.exact_size(plan.thresholds.target_file_size)
     given |= {"order": None if state.order == SIZE else state.order, "budget": state.budget or None}
     made = parts.call("table.plan_compaction", **given, full=state.full or None)
     return f"table = ck.open_table({parts.absolute(state.name)!r})\nplan = {made}"
-
-
-def _as_text(size_bytes: int) -> str | int:
-    text = format_size(size_bytes)
-    return text if parse_size(text) == size_bytes else size_bytes
 
 
 def query_part(state: WorkbenchState) -> Part:
@@ -369,7 +345,7 @@ def query_part(state: WorkbenchState) -> Part:
         on=[state, state.running, predicting, measuring],
         title="My query",
         code=code,
-        records=lambda: [predicting.value, state.reads],
+        records=lambda: [found(), state.reads],
     )
 
 

@@ -82,7 +82,6 @@ class Slider(anywidget.AnyWidget):
     text = Unicode("", help="The value as text").tag(sync=True)
     stops = List(Int(), help="The values that it can be moved to; empty for all").tag(sync=True)
     shows_text = Bool(True, help="Whether the text is shown beside it").tag(sync=True)
-    disabled = Bool(False, help="Whether it can't be moved").tag(sync=True)
 
 
 class SizeSlider(w.VBox):
@@ -91,7 +90,6 @@ class SizeSlider(w.VBox):
     size_bytes = Int(1, min=1, allow_none=True, help="The size chosen; None if what is typed is no size")
 
     def __init__(self, label: str, css_class: str):
-        self.label = label
         self.slider = Slider(label=label, min=_SMALLEST, max=_LARGEST, shows_text=False)
         about = f"{label}: a size such as 100 MB or 128 MiB"
         self.field = w.Text(placeholder="128 MiB", tooltip=about, continuous_update=False)
@@ -115,7 +113,7 @@ class SizeSlider(w.VBox):
             self.size_bytes = 2**change.new
 
     def _on_type(self, _: object) -> None:
-        self.size_bytes, error = attempt(lambda: parse_size(self.field.value, self.label))
+        self.size_bytes, error = attempt(lambda: parse_size(self.field.value, self.slider.label))
         self.error.show(error)
 
     def _on_size(self, _: object = None) -> None:

@@ -8,7 +8,9 @@ import ipywidgets as w
 import pyarrow as pa
 
 from compaction_kit import plots
+from compaction_kit.files import Files
 from compaction_kit.history import first_rows
+from compaction_kit.table import Table
 from compaction_kit.text import Html, as_html_table, format_count, joined, paragraph, shortened
 from compaction_kit.widgets import fields, parts
 from compaction_kit.widgets.fields import Slider
@@ -89,23 +91,19 @@ def history_part(state: WorkbenchState) -> Part:
     def past() -> Any:
         return reading.value
 
-    def read(job: Job) -> Any:
-        table, files = state.table, state.files
-        if table is None:
-            return None
-        versions = table.versions()
-        lives, rows = table.log.lifetimes()[1], version_rows(versions)
-        found = Past(versions, lives, rows, versions["version"][-1].as_py())
+    def read(table: Table, files: Files) -> Past:
+        versions, lives = table.versions(), table.log.lifetimes()[1]
+        found = Past(versions, lives, version_rows(versions), versions["version"][-1].as_py())
         if files is state.files:
             state.version = found.latest
         return found
 
     def prepare() -> None:
-        table, version, pair = state.table, state.version, sorted(state.compared)
+        table, files, version, pair = state.table, state.files, state.version, sorted(state.compared)
         if table is None:
             return
-        if state.files is not None:
-            reading.ask(read, state.files)
+        if files is not None:
+            reading.ask(lambda job: read(table, files), files)
         if past() and len(pair) == 2:
             comparing.ask(lambda job: table.diff(pair[0], pair[1]), *pair)
         if past() and folded.selected_index == 0:
@@ -138,11 +136,11 @@ def history_part(state: WorkbenchState) -> Part:
     def earlier() -> int | None:
         return state.version if past() and state.version < past().latest else None
 
-    def difference() -> Html | str:
+    def difference() -> Any:
         if len(state.compared) == 1:
             return f"Tick another version to compare it with version {state.compared[0]}."
         found = comparing.get(*sorted(state.compared))
-        return Html(found._repr_html_()) if found else ""
+        return found._repr_html_() if found else ""
 
     def code() -> str:
         lines = [f"table = ck.open_table({parts.absolute(state.name)!r})", "table.versions()"]

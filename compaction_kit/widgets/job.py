@@ -14,7 +14,7 @@ from traitlets import All, Enum, EventHandler, Float, HasTraits, Instance, Unico
 from traitlets import Any as AnyTrait
 from traitlets.log import get_logger
 
-from compaction_kit.errors import CompactionKitError, RunCancelled
+from compaction_kit.errors import CompactionKitError, RunCancelled, first_line
 
 # The argument with which the sentence of an error begins: the page's field has its name.
 _ARGUMENT = re.compile(r"^([A-Za-z_ ]+)=")
@@ -47,8 +47,7 @@ def sentence_of(error: Exception) -> str:
     """Return an error as one sentence for the page."""
     if isinstance(error, CompactionKitError):
         return _ARGUMENT.sub(lambda match: f"{match[1].replace('_', ' ').capitalize()}: ", str(error))
-    first = next(iter(str(error).strip().splitlines()), "no message")
-    return f"Unexpected {type(error).__name__}: {first}"
+    return f"Unexpected {type(error).__name__}: {first_line(error)}"
 
 
 def attempt(call: Callable[[], T]) -> tuple[T | None, str]:

@@ -12,16 +12,17 @@ import ipywidgets as w
 from matplotlib.figure import Figure
 from traitlets import All, Bool, HasTraits, Unicode, observe
 
-from compaction_kit.errors import CompactionKitError
 from compaction_kit.plots import to_html
 from compaction_kit.plots.style import as_css
 from compaction_kit.report import Section
-from compaction_kit.storage import is_folder, local_path
-from compaction_kit.text import Html, element, folded, joined
-from compaction_kit.widgets.job import Job, attempt, same, sentence_of
+from compaction_kit.storage import is_folder
+from compaction_kit.text import Html, element, folded, format_size, joined, parse_size
+from compaction_kit.widgets.job import Job, same, sentence_of
 
 FOLDER = Path(__file__).parent
 STYLE = element("style", Html(as_css() + (FOLDER / "workbench.css").read_text(encoding="utf-8")))
+# Of a job or a field, what a part shows.
+_DRAWN = ("status", "answer", "value")
 _KINDS = ("text", "hint", "error", "warning", "good")
 # What a screen reader says without being asked: errors at once, progress when it is idle.
 _ARIA_ROLES = {"error": "alert", "status": "status"}
@@ -60,8 +61,10 @@ class Part(w.VBox):
         # Jobs draw too: one after another, so that the last drawing is of the latest state.
         self._drawing = threading.RLock()
         folds = [(one, "selected_index") for one in within(children) if isinstance(one, w.Accordion)]
-        for source in (*on, *folds):
-            self.watch(*(source if isinstance(source, tuple) else (source, _names(source))))
+        for one in (*on, *folds):
+            source, names = one if isinstance(one, tuple) else (one, None)
+            # Of a state, whatever changes.
+            self.watch(source, names or [name for name in _DRAWN if source.has_trait(name)] or All)
         self.shown = shown
 
     def watch(self, source: HasTraits, names: Any, when: Callable[[], bool] = lambda: True) -> None:
@@ -105,13 +108,6 @@ class Part(w.VBox):
         for widget, is_open in widgets:
             if hasattr(widget, "refresh"):
                 widget.refresh(is_open)
-
-
-def _names(source: HasTraits) -> Any:
-    """Return the traits of a state, a job or a field that a part shows."""
-    return (
-        ["status", "answer"] if isinstance(source, Job) else "value" if isinstance(source, w.Widget) else All
-    )
 
 
 def _unfolded(widgets: Iterable[w.Widget], is_open: bool = True) -> Iterator[tuple[w.Widget, bool]]:
@@ -162,7 +158,7 @@ class Text(w.HTML):
         aria_role = _ARIA_ROLES.get(kind) or _ARIA_ROLES.get(self._role)
         drawn = element("div", sentence, role=aria_role) if aria_role and sentence else sentence
         self.value = joined(drawn, *([folded("Details", details)] if details else []))
-        show_if(bool(sentence), self)
+        show_if(sentence, self)
 
     def refresh(self, is_open: bool) -> None:
         """Show the sentences that there are now."""
@@ -192,13 +188,11 @@ class FigureView(w.HTML):
         try:
             if draw is not None:
                 drawn = to_html(draw())
-        except CompactionKitError as error:
-            drawn = element("div", str(error), role="alert")
         finally:
             gc.enable()
             gc.collect(0)
             self.value = drawn
-            show_if(bool(drawn), self)
+            show_if(drawn, self)
 
     def refresh(self, is_open: bool) -> None:
         """Draw the figure that there is now, if it is another one."""
@@ -210,10 +204,9 @@ class FigureView(w.HTML):
                 self._drawn = call
 
 
-def show_if(condition: bool, *widgets: w.Widget) -> None:
-    """Show widgets, or hide them."""
-    for widget in widgets:
-        widget.layout.display = "" if condition else "none"
+def show_if(condition: object, widget: w.Widget) -> None:
+    """Show a widget, or hide it."""
+    widget.layout.display = "" if condition else "none"
 
 
 def live(widget: w.Widget, when: Callable[[], object] | None = None, **traits: Callable[[], Any]) -> w.Widget:
@@ -223,7 +216,7 @@ def live(widget: w.Widget, when: Callable[[], object] | None = None, **traits: C
         for name, get in traits.items():
             setattr(widget, name, get())
         if when is not None:
-            show_if(bool(when()), widget)
+            show_if(when(), widget)
 
     widget.refresh = refresh
     return widget
@@ -287,8 +280,14 @@ def fold(when: Callable[[], object], **places: w.Widget) -> w.Accordion:
 
 def absolute(name: str) -> str:
     """Return a folder's absolute path, so that code runs in any folder; other names as they are."""
-    path, _ = attempt(lambda: os.path.abspath(local_path(name)))
-    return path if path is not None and is_folder(path) else name
+    path = os.path.abspath(name)
+    return path if is_folder(path) else name
+
+
+def exact_size(size_bytes: int) -> str | int:
+    """Return a size as text if that says it exactly, else in bytes."""
+    text = format_size(size_bytes)
+    return text if parse_size(text) == size_bytes else size_bytes
 
 
 def call(function: str, **options: object) -> str:

@@ -19,7 +19,6 @@ function render({ model, el }) {
     label.textContent = model.get("label");
     input.min = model.get("min");
     input.max = model.get("max");
-    input.disabled = model.get("disabled");
     input.setAttribute("aria-valuetext", model.get("text"));
     shown.textContent = model.get("shows_text") ? model.get("text") : "";
     // What comes back from the kernel is older than where the thumb is held.

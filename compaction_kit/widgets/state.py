@@ -159,8 +159,6 @@ class WorkbenchState(Watched):
         self.tables = []
         try:
             self.tables = find_tables(self.root) if self.root else []
-        except OSError:
-            pass
         except CompactionKitError as error:
             self.name = ""
             self.opened = Opened(error=str(error))
@@ -268,8 +266,7 @@ class WorkbenchState(Watched):
                 planner = table.planner().prepared()
                 table_plan = CompactionPlan.of(planner, table.thresholds(), handle=table.handle)
             read = replace(read, table_plan=table_plan)
-            if where:
-                planner = table.planner(where).prepared()
+            planner = table.planner(where).prepared() if where else table_plan.planner
             # The same files, unless another writer has committed meanwhile: they are drawn already.
             is_same = not where and planner.files.snapshot is files.snapshot
             read = replace(read, where=where, files=files if is_same else planner.files, planner=planner)
@@ -349,7 +346,8 @@ class WorkbenchState(Watched):
 
     def plan_vacuum(self) -> None:
         """Plan a vacuum for what is chosen, in the background."""
-        table, retention, keep, days = self.table, self.retention, self.keep, self.days
+        table, asked = self.table, self._vacuum
+        _, retention, keep, days = asked
 
         def work(_: Job) -> Any:
             at = datetime.now(UTC) + timedelta(days=days) if days else None
@@ -361,7 +359,7 @@ class WorkbenchState(Watched):
             return table and table.plan_vacuum(retention=retention or None, keep_versions=kept, at=at)
 
         if self.files is not None:
-            self.planning_vacuum.ask(work, *self._vacuum)
+            self.planning_vacuum.ask(work, *asked)
 
     @property
     def can_vacuum(self) -> bool:

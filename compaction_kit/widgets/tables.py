@@ -22,9 +22,7 @@ from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, Text, fold, live
 from compaction_kit.widgets.state import WorkbenchState
 
-_OR_MAKE_ONE = (
-    "another folder, a schema or a table, or make one to practise on: 336,776 flights in 1,095 small files."
-)
+_TO_PRACTISE = "to practise on: 336,776 flights in 1,095 small files."
 # Columns of a survey that fit into the page.
 _SHOWN = ("table", "files", "small", "size", "median file", "after", "fewer files", "last OPTIMIZE")
 _MOST_RECENT = 10
@@ -102,7 +100,7 @@ def _no_table(root: str) -> str:
     if root and not is_folder(root):
         missing = f"Delta table in {root}" if name_parts(root) else root
         name = ": check the spelling, name"
-    return f"There is no {missing} yet{name} {_OR_MAKE_ONE}"
+    return f"There is no {missing} yet{name} another folder, a schema or a table, or make one {_TO_PRACTISE}"
 
 
 def survey_part(state: WorkbenchState, on_open: Callable[[str], object]) -> Part:
@@ -142,19 +140,14 @@ def _row(row: dict[str, Any], root: str) -> list[list[Any]]:
     first = [visible(short or name), name]
     if row["error"]:
         return [first, *(["", None] for _ in _SHOWN[1:])]
-    files, texts = row["num_files"], cells(row)
+    files, fewer, last, texts = row["num_files"], fewer_files(row), row["last_optimize"], cells(row)
     small = row["num_small_files"] / files if files else 0
-    last = row["last_optimize"]
-    keys = {
-        "files": [files],
-        "small": [small, small],
-        "size": [row["size_bytes"]],
-        "median file": [row["median_size_bytes"]],
-        "after": [files + row["files_added"] - row["files_removed"]],
-        "fewer files": [fewer_files(row)],
-        "last OPTIMIZE": [last and last.timestamp()],
-    }
-    return [first, *([texts[name], *keys[name]] for name in _SHOWN[1:])]
+    keys = [files, small, row["size_bytes"], row["median_size_bytes"], files - fewer, fewer]
+    keys.append(last and last.timestamp())
+    listed = [[texts[name], key] for name, key in zip(_SHOWN[1:], keys, strict=True)]
+    # The share of small files is drawn too.
+    listed[1].append(small)
+    return [first, *listed]
 
 
 def streams_part(state: WorkbenchState) -> Part:

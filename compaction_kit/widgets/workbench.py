@@ -123,8 +123,6 @@ class Workbench(Page):
         return f"Spark is not available: {error}" if error else "Spark is starting …"
 
     def _next_steps(self, state: WorkbenchState) -> Part:
-        """Offer what to do next, beside the verdict."""
-
         def advises(compaction: bool) -> bool:
             plan, is_idle = state.opened.table_plan, state.result is None and not state.running.running
             return plan is not None and is_idle and plan.is_empty != compaction

@@ -10,18 +10,18 @@ from typing import NamedTuple
 
 import deltalake
 import pytest
-from playwright.sync_api import Locator, Page, expect, sync_playwright
+from playwright.sync_api import FloatRect, Locator, Page, ViewportSize, expect, sync_playwright
 
 import compaction_kit as ck
 from compaction_kit.datasets import shaped_table
 from compaction_kit.text import format_size
 from tests import folders
 from tests.ageing import age, age_file
-from tests.browser.servers import CHROMIUM_ARGUMENTS, find_chromium
 from tests.handmade import write_sink_log
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "workbench.ipynb"
 SECOND = 1_000
+_WINDOW: ViewportSize = {"width": 1500, "height": 1400}
 # All that is to be reached by Tab, as it comes in the page; how many there are.
 _CONTROLS = """() => {
     const kinds = 'input, select, button, textarea, summary, a[href], .jupyter-widget-Collapse-header';
@@ -127,16 +127,19 @@ def partly_deleted(table: Path) -> Path:
 
 
 def open_browser() -> Iterator[Page]:
-    """A page of a real browser; a failure without one where CI runs."""
-    chromium = find_chromium()
+    """A page of a real browser, the machine's Chromium or Chrome; a failure without one where CI runs."""
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    chromium = next(filter(None, map(shutil.which, names)), None)
     if chromium is None:
         message = "no Chromium is installed: apt-get install chromium"
         if os.environ.get("CI"):
             pytest.fail(message)
         pytest.skip(message)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_ARGUMENTS)
-        page = browser.new_page(viewport={"width": 1500, "height": 1400})
+        # What calls home, and would be refused in a closed network, Playwright turns off by itself.
+        arguments = ["--disable-gpu", "--disable-quic"]
+        browser = playwright.chromium.launch(executable_path=chromium, args=arguments)
+        page = browser.new_page(viewport=_WINDOW)
         page.set_default_timeout(20 * SECOND)
         # A busy machine takes longer than the 5 s of the default to draw a large figure.
         expect.set_options(timeout=20 * SECOND)
@@ -225,8 +228,23 @@ def press_tab_until(page: Page, selector: str, key: str = "Tab") -> None:
     raise AssertionError(f"{key} does not come to {selector}")
 
 
+def box_of(place: Locator) -> FloatRect:
+    """Where something is in the window."""
+    box = place.bounding_box()
+    assert box is not None
+    return box
+
+
 class FirstLook:
     """One step after another, on one page; `page`, `root` and `days` are fixtures."""
+
+    @pytest.fixture
+    def window(self, page: Page, request: pytest.FixtureRequest) -> Iterator[tuple[int, int]]:
+        """A window of another size, for one step."""
+        width, height = request.param
+        page.set_viewport_size({"width": width, "height": height})
+        yield request.param
+        page.set_viewport_size(_WINDOW)
 
     def test_tables_are_found_and_the_sickest_is_shown(self, page: Page, days: Days) -> None:
         options = page.locator(".ck-table select option")
@@ -238,9 +256,7 @@ class FirstLook:
 
     def test_the_verdict_comes_before_any_part(self, page: Page, days: Days) -> None:
         verdict = expect_verdict(page, days)
-        above, below = verdict.bounding_box(), page.locator(".ck-rail").bounding_box()
-        assert above is not None
-        assert below is not None
+        above, below = box_of(verdict), box_of(page.locator(".ck-rail"))
         assert above["y"] + above["height"] <= below["y"]
         assert above["height"] < 60
 
@@ -294,22 +310,16 @@ class FirstLook:
         expect(drawn).to_have_attribute("aria-label", finding)
         shoot(page, "plan")
 
-    @pytest.mark.parametrize("window", [(1280, 720), (1440, 900)])
+    @pytest.mark.parametrize("window", [(1280, 720), (1440, 900)], indirect=True)
     def test_controls_and_figure_are_in_one_window_and_no_text_is_small(
         self, page: Page, window: tuple[int, int]
     ) -> None:
-        usual = page.viewport_size
-        assert usual is not None
-        page.set_viewport_size({"width": window[0], "height": window[1]})
-        try:
-            page.locator(".ck-workbench").evaluate("element => element.scrollIntoView()")
-            for place in (".ck-controls", ".ck-plan-figure", ".ck-plan", "button.ck-to-run"):
-                expect(page.locator(place)).to_be_in_viewport(ratio=0.98)
-            sizes = page.locator(".ck-plan-figure svg").evaluate(_TEXT_SIZES)
-            assert min(sizes) > 10.9, sorted(sizes)
-            shoot(page, f"plan-{window[0]}", whole=True)
-        finally:
-            page.set_viewport_size(usual)
+        page.locator(".ck-workbench").evaluate("element => element.scrollIntoView()")
+        for place in (".ck-controls", ".ck-plan-figure", ".ck-plan", "button.ck-to-run"):
+            expect(page.locator(place)).to_be_in_viewport(ratio=0.98)
+        sizes = page.locator(".ck-plan-figure svg").evaluate(_TEXT_SIZES)
+        assert min(sizes) > 10.9, sorted(sizes)
+        shoot(page, f"plan-{window[0]}", whole=True)
 
     @pytest.mark.parametrize(
         "window",
@@ -317,32 +327,27 @@ class FirstLook:
             (1280, 720),
             *(pytest.param(s, marks=pytest.mark.nightly) for s in ((1440, 900), (900, 720), (390, 844))),
         ],
+        indirect=True,
     )
-    def test_no_text_and_no_figure_moves_a_field(
-        self, page: Page, days: Days, window: tuple[int, int]
-    ) -> None:
-        usual, about = page.viewport_size, page.locator(".ck-about")
-        assert usual is not None
-        page.set_viewport_size({"width": window[0], "height": window[1]})
-        try:
-            figure(page, "ck-plan-figure")
-            places = places_when_still(page)
-            assert all(int(height) > 0 for *_, height in places), places
-            long = " OR ".join(f"origin = 'JFK' AND origin LIKE '%{number}'" for number in range(9))
-            for selector, typed, place in (
-                (".ck-max", "12x MiB", ".ck-place .ck-error"),
-                (".ck-max", "16 KiB", ".ck-plan"),
-                (".ck-max", days.target, ".ck-plan"),
-                (".ck-where", "no_such_column > 3", ".ck-where-error"),
-                (".ck-where", f"{long} OR origin = 'JFK'", ".ck-plan"),
-                (".ck-where", "", ".ck-plan"),
-            ):
-                type_into(page, selector, typed)
-                expect(page.locator(place).locator("visible=true").first).to_be_visible()
-                expect(about).to_contain_text(f"{days.days if 'JFK' in typed else days.files} files")
-                assert places_when_still(page) == places, typed
-        finally:
-            page.set_viewport_size(usual)
+    @pytest.mark.usefixtures("window")
+    def test_no_text_and_no_figure_moves_a_field(self, page: Page, days: Days) -> None:
+        figure(page, "ck-plan-figure")
+        places = places_when_still(page)
+        assert all(int(height) > 0 for *_, height in places), places
+        long = " OR ".join(f"origin = 'JFK' AND origin LIKE '%{number}'" for number in range(9))
+        for selector, typed, place in (
+            (".ck-max", "12x MiB", ".ck-place .ck-error"),
+            (".ck-max", "16 KiB", ".ck-plan"),
+            (".ck-max", days.target, ".ck-plan"),
+            (".ck-where", "no_such_column > 3", ".ck-where-error"),
+            (".ck-where", f"{long} OR origin = 'JFK'", ".ck-plan"),
+            (".ck-where", "", ".ck-plan"),
+        ):
+            type_into(page, selector, typed)
+            expect(page.locator(place).locator("visible=true").first).to_be_visible()
+            about = f"{days.days if 'JFK' in typed else days.files} files"
+            expect(page.locator(".ck-about")).to_contain_text(about)
+            assert places_when_still(page) == places, typed
 
     def test_a_stream_s_log_is_drawn_with_what_it_will_be(self, page: Page) -> None:
         part(page, "Streams")
@@ -390,27 +395,21 @@ class FirstLook:
             expect(bins).to_be_focused()
             expect(page.locator(".ck-bins-figure svg")).to_be_visible(visible=is_open == "true")
 
-    @pytest.mark.parametrize("window", [(853, 480), pytest.param((900, 720), marks=pytest.mark.nightly)])
+    @pytest.mark.parametrize(
+        "window", [(853, 480), pytest.param((900, 720), marks=pytest.mark.nightly)], indirect=True
+    )
     def test_nothing_is_cut_off_where_the_window_is_narrow(self, page: Page, window: tuple[int, int]) -> None:
-        usual = page.viewport_size
-        assert usual is not None
-        page.set_viewport_size({"width": window[0], "height": window[1]})
-        try:
-            for name in ("Survey", "Files", "Plan", "My query", "Run", "History", "Vacuum", "Streams"):
-                part(page, name)
-                expect(page.locator(f".ck-part-{name.replace(' ', '-').lower()}")).to_be_visible()
+        for name in ("Survey", "Files", "My query", "Run", "History", "Vacuum", "Streams", "Plan"):
+            part(page, name)
+            expect(page.locator(f".ck-part-{name.replace(' ', '-').lower()}")).to_be_visible()
+            for _ in range(20):
                 cut_off = page.evaluate(_CUT_OFF)
-                for _ in range(20):
-                    if not cut_off:
-                        break
-                    # The page is still being laid out.
-                    page.wait_for_timeout(100)
-                    cut_off = page.evaluate(_CUT_OFF)
-                assert cut_off == [], name
-                shoot(page, f"{name}-{window[0]}", whole=True)
-        finally:
-            page.set_viewport_size(usual)
-            part(page, "Plan")
+                if not cut_off:
+                    break
+                # The page is still being laid out.
+                page.wait_for_timeout(100)
+            assert cut_off == [], name
+            shoot(page, f"{name}-{window[0]}", whole=True)
 
 
 class AnalystsPath(FirstLook):
@@ -420,8 +419,7 @@ class AnalystsPath(FirstLook):
         slider = page.locator(".ck-max input[type=range]")
         # The window was smaller before, so that the toolbar may be above the slider.
         page.locator(".ck-workbench").evaluate("element => element.scrollIntoView()")
-        box = slider.bounding_box()
-        assert box is not None
+        box = box_of(slider)
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         page.mouse.down()
         page.mouse.move(box["x"] + box["width"] / 3, box["y"] + box["height"] / 2, steps=4)
@@ -613,16 +611,15 @@ class AnalystsPath(FirstLook):
         assert ck.open_table(root / "data" / "aged").files().num_files == 3
 
     @pytest.mark.parametrize(
-        ("width", "height", "shade"),
+        ("window", "shade"),
         # The steps before are in light.
-        [(1280, 720, "Dark"), pytest.param(1440, 900, "Light", marks=pytest.mark.nightly)],
+        [((1280, 720), "Dark"), pytest.param((1440, 900), "Light", marks=pytest.mark.nightly)],
+        indirect=["window"],
     )
     def test_a_table_is_opened_planned_compacted_and_put_back_by_keys_alone(
-        self, page: Page, root: Path, width: int, height: int, shade: str
+        self, page: Page, root: Path, window: tuple[int, int], shade: str
     ) -> None:
-        usual, verdict = page.viewport_size, page.locator(".ck-verdict b")
-        assert usual is not None
-        page.set_viewport_size({"width": width, "height": height})
+        verdict = page.locator(".ck-verdict b")
         theme(page, f"JupyterLab {shade}")
 
         def press(selector: str, key: str = "Tab") -> None:
@@ -631,7 +628,7 @@ class AnalystsPath(FirstLook):
             page.keyboard.press("Enter")
 
         def keep(name: str) -> None:
-            shoot(page, f"keys-{width}-{name}", whole=True)
+            shoot(page, f"keys-{window[0]}-{name}", whole=True)
 
         page.locator(".ck-root input").focus()
         press(".ck-rail button")
@@ -669,7 +666,6 @@ class AnalystsPath(FirstLook):
         keep("6-undone")
         assert ck.open_table(root / "data" / "shaped").files().num_files == 24
         theme(page, "JupyterLab Light")
-        page.set_viewport_size(usual)
 
     def test_another_writer_who_came_first_gets_a_sentence(self, page: Page, root: Path) -> None:
         open_table(page, "../data/shaped")

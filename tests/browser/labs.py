@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from playwright.sync_api import FloatRect, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from compaction_kit.datasets import shaped_table
-from tests.browser.analyst import SECOND, partly_deleted, theme
+from tests.browser.analyst import SECOND, box_of, partly_deleted, theme
 
 
 class OnPage(NamedTuple):
@@ -80,12 +80,6 @@ def make_tables(folder: Path) -> None:
 
 def figure_of(lab: Locator) -> str:
     return str(lab.locator(".ck-lab-figure svg[role=img]").get_attribute("aria-label"))
-
-
-def box_of(place: Locator) -> FloatRect:
-    box = place.bounding_box()
-    assert box is not None
-    return box
 
 
 def shoot(place: Locator, name: str) -> None:

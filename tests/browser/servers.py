@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -20,17 +19,8 @@ from compaction_kit.session import cache_folder
 from tests.conftest import QUICK
 from tests.jvm import lent_jvm
 
-# Chromium's own calls home would only be refused in a closed network, many at a time.
-CHROMIUM_ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-]
+# Gives what a kernel has in its environment to use a JVM that is lent to it.
+Jvm = AbstractContextManager[dict[str, str]]
 _SETTINGS = {
     "apputils-extension/notification": {
         "fetchNews": "false",
@@ -54,85 +44,50 @@ def share_flights(scratch: Path, flights: Path) -> None:
     startup.write_text("\n".join(lines))
 
 
-def find_chromium() -> str | None:
-    """The machine's Chromium or Chrome, if it has one."""
-    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    return next((found for name in names if (found := shutil.which(name))), None)
-
-
-@contextlib.contextmanager
-def jupyterlab(root: Path, scratch: Path, *, lend: bool = True) -> Iterator[str]:
-    """Serve a folder by JupyterLab; yields an address that a file's path can be put into.
+def jupyterlab(root: Path, scratch: Path, *, lend: bool = True) -> AbstractContextManager[str]:
+    """Serve a folder by JupyterLab; gives an address that a file's path can be put into.
 
     The tests' JVM is lent to its kernel, with settings for little data; else that one starts its own.
     """
-    options = ["--LabApp.expose_app_in_browser=True", "--LabApp.news_url="]
-    jvm: AbstractContextManager[dict[str, str]]
-    jvm = lent_jvm(QUICK) if lend else contextlib.nullcontext({})
-    with (
-        jvm as more,
-        _jupyter(["jupyterlab", *options], "lab/tree/{}", root, scratch, more) as served,
-    ):
-        yield served
+    jvm: Jvm = lent_jvm(QUICK) if lend else contextlib.nullcontext({})
+    return _jupyter("jupyterlab", "LabApp", "lab/tree/{}", root, scratch, jvm)
+
+
+def notebook_7(root: Path, scratch: Path) -> AbstractContextManager[str]:
+    """Serve a folder by Notebook 7; gives an address that a notebook's path can be put into."""
+    return _jupyter("notebook", "JupyterNotebookApp", "notebooks/{}", root, scratch, lent_jvm(QUICK))
 
 
 @contextlib.contextmanager
-def notebook_7(root: Path, scratch: Path) -> Iterator[str]:
-    """Serve a folder by Notebook 7; yields an address that a notebook's path can be put into."""
-    options = ["--JupyterNotebookApp.expose_app_in_browser=True", "--LabApp.news_url="]
-    with (
-        lent_jvm(QUICK) as more,
-        _jupyter(["notebook", *options], "notebooks/{}", root, scratch, more) as served,
-    ):
-        yield served
-
-
-@contextlib.contextmanager
-def _jupyter(
-    application: list[str], page: str, root: Path, scratch: Path, more: dict[str, str]
-) -> Iterator[str]:
+def _jupyter(application: str, name: str, page: str, root: Path, scratch: Path, jvm: Jvm) -> Iterator[str]:
     token = secrets.token_hex(16)
     for name, values in _SETTINGS.items():
         file = scratch / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(values))
-    port = _free_port()
     command = [
-        *(*application, "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}"),
-        *("--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={root}"),
+        *(application, f"--{name}.expose_app_in_browser=True", "--LabApp.news_url=", "--allow-root"),
+        *("--ip=127.0.0.1", "--ServerApp.port_retries=0"),
+        *(f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={root}"),
     ]
-    address = f"http://127.0.0.1:{port}"
-    with _served(command, scratch, root, f"{address}/api/status?token={token}", more):
+    with _served(command, scratch, root, jvm) as address:
         yield f"{address}/{page}?token={token}&reset"
 
 
 @contextlib.contextmanager
 def voila(notebook: Path, scratch: Path) -> Iterator[str]:
     """Serve a notebook as a page by Voilà; yields its address."""
-    port = _free_port()
-    command = [
-        *("voila", str(notebook), "--no-browser", "--Voila.ip=127.0.0.1", f"--port={port}"),
-        "--VoilaConfiguration.show_tracebacks=True",
-    ]
-    address = f"http://127.0.0.1:{port}"
-    with (
-        lent_jvm() as more,
-        _served(command, scratch, notebook.parent, f"{address}/static/does-not-matter", more),
-    ):
+    options = ["--Voila.ip=127.0.0.1", "--VoilaConfiguration.show_tracebacks=True"]
+    with _served(["voila", str(notebook), *options], scratch, notebook.parent, lent_jvm()) as address:
         yield f"{address}/"
 
 
-def _free_port() -> int:
+@contextlib.contextmanager
+def _served(command: list[str], scratch: Path, folder: Path, jvm: Jvm) -> Iterator[str]:
+    """A server, with settings of its own and a JVM for its kernels; yields its address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextlib.contextmanager
-def _served(
-    command: list[str], scratch: Path, folder: Path, status: str, more: dict[str, str]
-) -> Iterator[None]:
-    """A server, with settings of its own and more in its environment, until the block ends."""
+        port = probe.getsockname()[1]
     folders = {
         "JUPYTER_CONFIG_DIR": "config",
         "JUPYTER_DATA_DIR": "data",
@@ -141,29 +96,29 @@ def _served(
         "JUPYTERLAB_SETTINGS_DIR": "settings",
         "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
     }
-    environment = os.environ | more | {key: str(scratch / name) for key, name in folders.items()}
+    environment = os.environ | {key: str(scratch / name) for key, name in folders.items()}
     environment["XDG_CACHE_HOME"] = str(_cache_without_recent_tables(scratch / "cache"))
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     log = scratch / "server.log"
-    with log.open("w") as output:
+    with jvm as more, log.open("w") as output:
         server = subprocess.Popen(
-            [sys.executable, "-m", *command],
+            [sys.executable, "-m", *command, "--no-browser", f"--port={port}"],
             cwd=folder,
-            env=environment,
+            env=environment | more,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    try:
-        _wait_until_up(server, status, log)
-        yield
-    finally:
-        server.terminate()
         try:
-            server.wait(15)
-        except subprocess.TimeoutExpired:
-            os.killpg(server.pid, signal.SIGKILL)
-            server.wait()
+            _wait_until_up(server, f"http://127.0.0.1:{port}", log)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.terminate()
+            try:
+                server.wait(15)
+            except subprocess.TimeoutExpired:
+                os.killpg(server.pid, signal.SIGKILL)
+                server.wait()
 
 
 def _cache_without_recent_tables(folder: Path) -> Path:
@@ -183,7 +138,7 @@ def _wait_until_up(server: subprocess.Popen[bytes], address: str, log: Path, sec
         if server.poll() is not None:
             break
         try:
-            urllib.request.urlopen(address, timeout=2).read()
+            urllib.request.urlopen(f"{address}/static/does-not-matter", timeout=2).read()
             return
         except urllib.error.HTTPError:
             return  # it answers

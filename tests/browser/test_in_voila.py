@@ -31,16 +31,6 @@ class TestInVoila(FirstLook):
         yield
         assert page.locator('[data-mime-type$="stderr"], [data-mime-type$="error"]').count() == 0
 
-    def test_a_run_compacts_and_proves(self, page: Page, root: Path) -> None:
-        open_table(page, "../data/shaped")
-        part(page, "Run")
-        page.locator("button.ck-run").click()
-        outcome = page.locator(".ck-outcome").first
-        expect(outcome).to_contain_text("identical: 1,200 rows", timeout=180 * SECOND)
-        expect(outcome).to_contain_text("24 → 4")
-        figure(page, "ck-result-figure")
-        assert ck.open_table(root / "data" / "shaped").files().num_files == 4
-
     def test_a_clustered_table_by_mouse_from_verdict_to_undo(self, page: Page, root: Path) -> None:
         table = clustered_table(root / "data" / "events", files=6, rows=200)
         page.locator("button.ck-refresh").click()

@@ -1,22 +1,44 @@
 """What tests do with a page: look for a widget by its class, click, wait."""
 
-from typing import Any
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import ipywidgets as w
 
+from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.page import Page
 from compaction_kit.widgets.parts import find, within
 from compaction_kit.widgets.workbench import Workbench
 
 SECONDS = 60
+P = TypeVar("P", bound=Page)
 
 
-def settle(page: Page) -> None:
+def settle(page: P) -> P:
     """Wait until all work has ended: what is read is looked at, and looking may read more."""
     for job in page.jobs * 3:
         job.wait(SECONDS)
     failed = [one.value for one in within([page]) if "ck-drawing-error" in one._dom_classes and one.value]
     assert not failed, failed
+    return page
+
+
+@contextmanager
+def held(job: Job) -> Iterator[None]:
+    """Keep a job at work as long as the block takes."""
+    begun, go = threading.Event(), threading.Event()
+
+    def work(_: Job) -> None:
+        begun.set()
+        go.wait(SECONDS)
+
+    assert job.start(work)
+    assert begun.wait(SECONDS)
+    yield
+    go.set()
+    job.wait(SECONDS)
 
 
 def show(bench: Workbench, title: str) -> None:
@@ -25,10 +47,19 @@ def show(bench: Workbench, title: str) -> None:
     settle(bench)
 
 
+def places(page: w.Widget, part: str) -> list[w.Widget]:
+    """A page, or one of its parts."""
+    return [one for one in page.parts if one.title == part] if part else [page]
+
+
 def at(page: w.Widget, css_class: str, part: str = "") -> Any:
     """The widget of a class in a page, or in one of its parts."""
-    places = [one for one in getattr(page, "parts", ()) if one.title == part] if part else [page]
-    return find(css_class, *places)
+    return find(css_class, *places(page, part))
+
+
+def folds(page: w.Widget, part: str = "") -> w.Accordion:
+    """What is folded away in a page, or in one of its parts."""
+    return next(one for one in within(places(page, part)) if isinstance(one, w.Accordion))
 
 
 def is_shown(widget: w.Widget) -> bool:

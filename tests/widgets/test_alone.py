@@ -12,11 +12,10 @@ import compaction_kit as ck
 from compaction_kit import widgets
 from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import TableNotFoundError
-from compaction_kit.text import KIB
 from compaction_kit.widgets.page import PartPage, still_of
 from tests.displayed import outputs_of
 from tests.handmade import add, commit_path, metadata, write_log, write_sink_log
-from tests.widgets.pages import at, click, settle, words
+from tests.widgets.pages import at, click, folds, settle, words
 
 WITHOUT_FIGURE = [widgets.verdict, widgets.run, widgets.query]
 OF_TABLES = [widgets.files, widgets.plan, widgets.history, widgets.vacuum, *WITHOUT_FIGURE]
@@ -27,17 +26,12 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(shaped_table(tmp_path_factory.mktemp("tables") / "a", partitions=2, files=5, rows=50))
 
 
-def settled(page: PartPage) -> PartPage:
-    settle(page)
-    return page
-
-
 @pytest.mark.parametrize("part", OF_TABLES)
 def test_a_part_takes_a_table_or_its_name_and_says_what_is_wrong(
     part: Callable[..., PartPage], table: Path, tmp_path: Path
 ) -> None:
     opened = ck.open_table(table)
-    pages = [settled(part(given)) for given in (str(table), table, opened)]
+    pages = [settle(part(given)) for given in (str(table), table, opened)]
     assert pages[-1].state.table is opened
     assert len({len(words(page)) for page in pages}) == 1
     assert "No table" not in words(pages[0])
@@ -48,7 +42,7 @@ def test_a_part_takes_a_table_or_its_name_and_says_what_is_wrong(
     with pytest.raises(TableNotFoundError):
         part(tmp_path / "nowhere")
     commit_path(write_log(tmp_path / "damaged", [metadata()]), 0).write_text("{")
-    damaged = settled(part(tmp_path / "damaged"))
+    damaged = settle(part(tmp_path / "damaged"))
     assert damaged.state.opened.error
     assert damaged.state.opened.error[:20] in words(damaged)
     pages[0].close()
@@ -57,29 +51,21 @@ def test_a_part_takes_a_table_or_its_name_and_says_what_is_wrong(
     assert pages[0].part.comm is None
 
 
-def test_a_plan_alone_follows_its_state(table: Path) -> None:
-    page = settled(ck.widgets.plan(table))
-    page.state.by_output, page.state.max_file_size = False, 8 * KIB
-    assert page.state.plan is not None
-    assert page.state.plan.num_bins > 2
-    assert f"fill {page.state.plan.num_bins} bins of at most 8 KiB" in words(page)
-
-
 def test_partitions_that_are_not_shown_are_counted_with_their_most_files(tmp_path: Path) -> None:
     cities = [*[None] * 3, *[f"city {i % 13}" for i in range(26)], "last"]
     adds = [add(f"f{i}", partition={"city": city}) for i, city in enumerate(cities)]
-    page = settled(ck.widgets.files(write_log(tmp_path, [metadata({"city": "string"}, ["city"]), *adds])))
-    page.part.children[-1].selected_index = 0
+    page = settle(ck.widgets.files(write_log(tmp_path, [metadata({"city": "string"}, ["city"]), *adds])))
+    folds(page.part).selected_index = 0
     assert ">city IS NULL</td>" in at(page, "ck-partitions").value
     assert "and 5 more partitions with at most 2 files each" in at(page, "ck-partitions").value
-    page.part.children[-1].selected_index = 1
+    folds(page.part).selected_index = 1
     assert "no minimum and maximum of any column" in at(page, "ck-overlap").value
 
 
 @pytest.mark.spark
 def test_a_run_alone_compacts(spark: object, tmp_path: Path) -> None:
     shaped_table(tmp_path / "mine", partitions=2, files=4, rows=20)
-    page = settled(ck.widgets.run(tmp_path / "mine"))
+    page = settle(ck.widgets.run(tmp_path / "mine"))
     click(page, "ck-run")
     assert page.state.result is not None
     assert page.state.result.verified is True
@@ -87,7 +73,7 @@ def test_a_run_alone_compacts(spark: object, tmp_path: Path) -> None:
 
 
 def test_a_click_in_a_survey_alone_shows_the_files(table: Path) -> None:
-    page = settled(ck.widgets.survey(table.parent))
+    page = settle(ck.widgets.survey(table.parent))
     assert "10 files ·" not in words(page)
     assert [cell in still_of(page.part) for cell in (">a</td>", ">10</td>", ">8</td>")] == [True] * 3
     for _ in range(2):
@@ -99,7 +85,7 @@ def test_a_click_in_a_survey_alone_shows_the_files(table: Path) -> None:
 
 def test_the_log_of_a_stream_alone(tmp_path: Path) -> None:
     write_sink_log(tmp_path / "clicks", 5)
-    assert "batch 4, 5 entries" in words(settled(ck.widgets.streams(tmp_path)))
+    assert "batch 4, 5 entries" in words(settle(ck.widgets.streams(tmp_path)))
 
 
 def test_the_kit_is_imported_without_widgets_until_one_is_asked_for() -> None:

@@ -13,8 +13,7 @@ from compaction_kit.text import GIB, MIB
 from compaction_kit.widgets.fields import SizeSlider
 from compaction_kit.widgets.job import Job, Lookup, Watched
 from compaction_kit.widgets.parts import JobBar
-
-SECONDS = 10
+from tests.widgets.pages import SECONDS, held
 
 
 def test_a_job_does_one_work_at_a_time_whose_progress_never_goes_back() -> None:
@@ -83,19 +82,11 @@ def test_an_error_is_a_sentence_with_the_rest_folded(error: Exception, shown: st
 
 
 def test_who_asks_last_is_next() -> None:
-    job, begun, go, done = Job(), threading.Event(), threading.Event(), []
-
-    def first(running: Job) -> None:
-        begun.set()
-        go.wait(SECONDS)
-
-    job.start(first)
-    assert begun.wait(SECONDS)
-    job.start_next(lambda running: done.append("passed over"))
-    job.start_next(lambda running: done.append("last"))
-    assert done == []
-    go.set()
-    job.wait(SECONDS)
+    job, done = Job(), list[str]()
+    with held(job):
+        job.start_next(lambda running: done.append("passed over"))
+        job.start_next(lambda running: done.append("last"))
+        assert done == []
     assert done == ["last"]
 
 
