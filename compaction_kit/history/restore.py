@@ -18,10 +18,10 @@ from compaction_kit.execute.delta import commit_restore
 from compaction_kit.execute.failures import stale, translate
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable
 from compaction_kit.handle import Handle
-from compaction_kit.history.content import not_in
 from compaction_kit.history.diff import ADDED, REMOVED, Diff, diff_versions
 from compaction_kit.history.readable import BLOCKED, LOG_GONE, read_readability
 from compaction_kit.log.listing import whole_version
+from compaction_kit.log.snapshot import file_keys, without
 from compaction_kit.records import Plan, Result
 from compaction_kit.retention import GUARD, PROPERTY
 from compaction_kit.session import quiet_errors
@@ -245,25 +245,20 @@ def _commit(plan: RestorePlan) -> None:
     old, new = handle.log.snapshot(plan.target), handle.log.snapshot(plan.version)
     if has_jvm(spark) and len(old.live) + len(new.live) < _MANY_FILES:
         adds, gone = (
-            one.adds(one.live.filter(not_in(one, other))) for one, other in ((old, new), (new, old))
+            one.adds(without(one.live, file_keys(other.live))) for one, other in ((old, new), (new, old))
         )
-        removed = {
-            "deletionTimestamp": int(time.time() * 1000),
-            "dataChange": True,
-            "extendedFileMetadata": True,
-        }
-        removes = [removed | {name: add.get(name) for name in _REPEATED} for add in gone]
+        removed: dict[str, Any] = {"deletionTimestamp": int(time.time() * 1000), "dataChange": True}
+        removed["extendedFileMetadata"] = True
         metrics = {
             "numRestoredFiles": len(adds),
-            "restoredFilesSize": sum(add["size"] for add in adds),
-            "numRemovedFiles": len(removes),
-            "removedFilesSize": sum(add["size"] for add in gone),
+            "restoredFilesSize": plan.diff.bytes_added,
+            "numRemovedFiles": len(gone),
+            "removedFilesSize": plan.diff.bytes_removed,
             "numOfFilesAfterRestore": len(old.live),
             "tableSizeAfterRestore": pc.sum(old.live["size_bytes"]).as_py() or 0,
         }
-        actions = [{"add": {"tags": None} | add | {"dataChange": True}} for add in adds] + [
-            {"remove": one} for one in removes
-        ]
+        actions = [{"add": {"tags": None} | add | {"dataChange": True}} for add in adds]
+        actions += [{"remove": removed | {name: add.get(name) for name in _REPEATED}} for add in gone]
         # Where a checkpoint has stats as a struct alone, Delta alone can write them as text.
         is_text = not any("stats_parsed" in add and "stats" not in add for add in adds + gone)
         versions = plan.version, plan.target
