@@ -80,3 +80,14 @@ def test_a_page_links_to_its_notebook_and_changes_no_code(pages: ModuleType) -> 
     assert f"https://github.com/compaction-kit/compaction_kit/blob/main/{name})" in links
     assert f"https://mybinder.org/v2/gh/compaction-kit/compaction_kit/main?urlpath=lab/tree/{name})" in links
     assert page.cells[1:] == notebook.cells[1:]
+
+
+def test_links_of_a_page_lead_to_pages_or_to_files_of_the_repository(pages: ModuleType) -> None:
+    outward = re.compile(r"\]\(https://github.com/compaction-kit/compaction_kit/blob/main/([^)]+)\)")
+    found = set()
+    notebooks = {name: path for name, path in pages.copied().items() if path.suffix == ".ipynb"}
+    for name, path in notebooks.items():
+        for cell in nbformat.reads(pages.link_notebook(name, path.read_text(encoding="utf-8")), 4).cells:
+            found |= set(outward.findall(cell.source)) - {name}
+    assert "notebooks/workbench.ipynb" in found
+    assert [name for name in sorted(found) if not (ROOT / name).is_file() or name in pages.copied()] == []

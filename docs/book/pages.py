@@ -2,6 +2,8 @@
 
 import importlib
 import inspect
+import posixpath
+import re
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -107,13 +109,24 @@ def write_pages() -> None:
 
 
 def link_notebook(name: str, text: str) -> str:
-    """Put links below a notebook's title: to the notebook in the repository, and to Binder, which runs it."""
+    """Put links below a notebook's title: to the notebook in the repository, and to Binder, which runs it.
+
+    Links to files that are no pages of the book lead to the repository too.
+    """
+
+    def outward(link: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(name), link[1]))
+        return link[0] if target in copied() else f"]({REPOSITORY}/blob/main/{target})"
+
     if not name.endswith(".ipynb"):
         return text
     notebook = nbformat.reads(text, as_version=4)
     source, binder = f"{REPOSITORY}/blob/main/{name}", REPOSITORY.replace("github.com", "mybinder.org/v2/gh")
     binder += f"/main?urlpath=lab/tree/{name}"
     links = f"*[The notebook]({source}) of this page; [run it in Binder]({binder})*"
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = re.sub(r"\]\(([\w./]+\.\w+)\)", outward, cell.source)
     title, _, rest = notebook.cells[0].source.partition("\n")
     notebook.cells[0].source = f"{title}\n\n{links}\n{rest}"
     return nbformat.writes(notebook)
