@@ -113,9 +113,11 @@ def format_seconds(seconds: float) -> str:
     """Format seconds: "4.2 ms", "42 ms", "0.42 s", "1.3 s", "2 min 5 s", "3 h 4 min"."""
     if not seconds:
         return "0 s"
+    if seconds < 0.0995:
+        milliseconds = seconds * 1000
+        return f"{milliseconds:.{0 if milliseconds >= 9.95 else 1}f} ms"
     if seconds < 9.95:
-        amount, unit = (seconds * 1000, "ms") if seconds < 0.0995 else (seconds, "s")
-        return f"{f'{amount:#.2g}'.rstrip('.')} {unit}"
+        return f"{seconds:.{1 if seconds >= 0.995 else 2}f} s"
     whole = round(seconds)
     if whole < 120:
         return f"{whole} s"

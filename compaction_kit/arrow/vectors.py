@@ -45,7 +45,7 @@ def found_vector(descriptor: dict[str, Any] | None, store: Store) -> tuple[Any, 
         return None
     kind, name, size = (descriptor[key] for key in ("storageType", "pathOrInlineDv", "sizeInBytes"))
     offset, cardinality = descriptor.get("offset", 0), descriptor["cardinality"]
-    if place := deletion_vector_file(kind + name, store):
+    if place := deletion_vector_file(f"{kind}{name}@{offset}", store):
         return tuple(Vector(b"", store.place(place), offset, size, cardinality))
     inline = base64.b85decode(name.encode().translate(TO_RFC1924))[:size]
     return tuple(Vector(inline, "", offset, size, cardinality))

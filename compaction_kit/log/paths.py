@@ -22,7 +22,7 @@ HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _RFC1924 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 TO_RFC1924 = bytes.maketrans(_Z85, _RFC1924)
-_UUID_LENGTH = 20
+_PREFIX_AND_UUID = re.compile(r"(.*?)(.{20})(?:@\d+)?")
 # Scheme, authority (null if there is none) and path of a URI.
 _URI = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):(?=/))?(?://([^/]*))?(.*)", re.DOTALL)
 # Characters that java.net.URI writes as %XX in a path.
@@ -108,17 +108,18 @@ def deletion_vector_file(vector_id: str | None, store: Store) -> str | None:
     """
     if not vector_id or vector_id[0] == "i":
         return None
-    body = re.sub(r"@\d+$", "", vector_id[1:])
     if vector_id[0] == "p":
-        return _place(_canonical(body), store)
+        return _place(_canonical(re.sub(r"@\d+$", "", vector_id[1:])), store)
     try:
-        encoded = body[-_UUID_LENGTH:].encode().translate(TO_RFC1924)
-        name = f"deletion_vector_{uuid.UUID(bytes=base64.b85decode(encoded))}.bin"
+        # A UUID may itself end with @ and digits.
+        found = _PREFIX_AND_UUID.fullmatch(vector_id[1:])
+        prefix, encoded = found.groups() if found else ("", "")
+        number = base64.b85decode(encoded.encode().translate(TO_RFC1924))
+        return posixpath.join(prefix, f"deletion_vector_{uuid.UUID(bytes=number)}.bin")
     except ValueError:
         raise CorruptLogError(
             f"The deletion vector {show_value(vector_id)} has no valid UUID: restore the log from a backup."
         ) from None
-    return posixpath.join(body[:-_UUID_LENGTH], name)
 
 
 def one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -61,8 +61,8 @@ def notebook_7(root: Path, scratch: Path) -> AbstractContextManager[str]:
 @contextlib.contextmanager
 def _jupyter(application: str, name: str, page: str, root: Path, scratch: Path, jvm: Jvm) -> Iterator[str]:
     token = secrets.token_hex(16)
-    for name, values in _SETTINGS.items():
-        file = scratch / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
+    for plugin, values in _SETTINGS.items():
+        file = scratch / "settings" / "@jupyterlab" / f"{plugin}.jupyterlab-settings"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(values))
     command = [

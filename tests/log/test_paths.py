@@ -117,6 +117,8 @@ def test_paths_that_delta_cannot_read_are_told(spark: SparkSession, tmp_path: Pa
         (None, None),
         ("u^-aqEH.-t@S}K{vb[*k^@1", "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"),
         ("u^-aqEH.-t@S}K{vb[*k^", "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"),
+        ("uhX)I}ub5U/OV:/D{8[@3", "deletion_vector_37162038-5dbf-40e7-9daf-32a7f6208214.bin"),
+        ("uabhX)I}ub5U/OV:/D{8[@3@7", "ab/deletion_vector_37162038-5dbf-40e7-9daf-32a7f6208214.bin"),
         ("p/elsewhere/a@b.bin@12", "/elsewhere/a@b.bin"),
         ("pfile:///elsewhere/../lake/sales/a%20b.bin", "a b.bin"),
     ],
