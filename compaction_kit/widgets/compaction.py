@@ -9,6 +9,7 @@ import numpy as np
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.cost import cost_of
 from compaction_kit.files import Files
+from compaction_kit.plan import Planner
 from compaction_kit.plan.order import INGEST, SIZE
 from compaction_kit.query import with_table
 from compaction_kit.text import as_html_table, element, format_count, format_partition, format_size, paragraph
@@ -153,37 +154,12 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
         >>> page.state.plan.num_files_added
         3
     """
-    smaller, target = SizeSlider("Minimum file size", "ck-min"), SizeSlider("Target file size", "ck-max")
-    narrow = {"width": "auto", "label_width": "50px"}
-    where = fields.field("Where", "SQL", "ck-where", **narrow)
-    where.tooltip = "SQL over partition columns; empty for all files"
-    order = fields.dropdown("Order", "ck-order", **narrow)
-    budget = fields.field("Budget", "such as 10 GiB", "ck-budget", **narrow)
-    budget.tooltip = "Rewrite at most so many bytes: the bins that gain the most per byte; empty for all"
-    fields.bind(state, "size_bytes", min_file_size=smaller, max_file_size=target)
-    fields.set_by_choice(state, "order", order)
-    by_output = w.Checkbox(True, description="Size of new files", indent=False)
-    by_output.tooltip = "Target file size is that of new files; else that of a bin, OPTIMIZE's maxFileSize"
-    full = w.Checkbox(False, description="OPTIMIZE … FULL", indent=False)
-    full.tooltip = "Cluster files of other columns again too"
-    inputs = {"by_output": by_output.add_class("ck-by-output"), "full": full.add_class("ck-full")}
-    fields.bind(state, where=where, budget=budget, **inputs)
-    live(full, lambda: state.is_clustered)
-    for widget in (smaller, by_output, where, order, budget):
-        live(widget, lambda: not state.is_clustered)
+    controls, errors, offer = _plan_controls(state)
     drawn: list[CompactionPlan | None] = [None, None]
     column, chosen = _column_choice(state, "ck-touched-column")
 
     def prepare() -> None:
-        names = {"size, as OPTIMIZE": SIZE, "ingestion": INGEST}
-        names |= {name: name for name in (() if state.files is None else state.files.data_columns)}
-        fields.offer(order, names.items(), state.order)
-        where.placeholder = f"such as {_condition(state.files)}"
-        planner = state.opened.planner
-        if planner is not None and planner.files.num_files:
-            stops = _stops(planner.files.sizes, planner.largest_bin)
-            smaller.offer(stops[0])
-            target.offer(stops[1])
+        offer()
         if state.plan is not drawn[1]:
             drawn[:] = [drawn[1], state.plan]
 
@@ -214,19 +190,17 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
         return f"{state.plan.explain()}\n{state.plan.exact}" if state.plan is not None else "No plan yet."
 
     no_bounds = Text("text", "touched", lambda: "" if chosen() else _NO_BOUNDS)
-    comparison = [column, no_bounds, FigureView("ck-comparison-figure", touched)]
     folded = {
         "Bins": FigureView("ck-bins-figure", lambda: some() and some().plot_bins),
-        "Files that a query touches": w.VBox(comparison),
+        "Files that a query touches": w.VBox(
+            [column, no_bounds, FigureView("ck-comparison-figure", touched)]
+        ),
         "Why these files": Text("text", "why", why),
     }
-    controls = [target, by_output, full, smaller, where, order, budget, *below]
-    error = Text("error", "where-error", lambda: state.input_error)
-    figure = [target.error, smaller.error, error, FigureView("ck-plan-figure", sizes)]
     # Boxes keep their size while what they hold is drawn again, or is hidden: no text moves a field.
     places = [
-        w.VBox(controls).add_class("ck-controls"),
-        w.VBox(figure).add_class("ck-place"),
+        w.VBox([*controls, *below]).add_class("ck-controls"),
+        w.VBox([*errors, FigureView("ck-plan-figure", sizes)]).add_class("ck-place"),
         w.Box([Text("text", "plan", sentence)]).add_class("ck-says"),
     ]
     return Part(
@@ -240,15 +214,50 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
     )
 
 
+def _plan_controls(state: WorkbenchState) -> tuple[list[w.Widget], list[w.Widget], Callable[[], None]]:
+    """Make the sliders and fields of a plan, their errors, and what offers in them what the table has."""
+    smaller, target = SizeSlider("Minimum file size", "ck-min"), SizeSlider("Target file size", "ck-max")
+    narrow = {"width": "auto", "label_width": "50px"}
+    where = fields.field("Where", "SQL", "ck-where", **narrow)
+    where.tooltip = "SQL over partition columns; empty for all files"
+    order = fields.dropdown("Order", "ck-order", **narrow)
+    budget = fields.field("Budget", "such as 10 GiB", "ck-budget", **narrow)
+    budget.tooltip = "Rewrite at most so many bytes: the bins that gain the most per byte; empty for all"
+    fields.bind(state, "size_bytes", min_file_size=smaller, max_file_size=target)
+    fields.set_by_choice(state, "order", order)
+    by_output = w.Checkbox(True, description="Size of new files", indent=False)
+    by_output.tooltip = "Target file size is that of new files; else that of a bin, OPTIMIZE's maxFileSize"
+    full = w.Checkbox(False, description="OPTIMIZE … FULL", indent=False)
+    full.tooltip = "Cluster files of other columns again too"
+    inputs = {"by_output": by_output.add_class("ck-by-output"), "full": full.add_class("ck-full")}
+    fields.bind(state, where=where, budget=budget, **inputs)
+    live(full, lambda: state.is_clustered)
+    for widget in (smaller, by_output, where, order, budget):
+        live(widget, lambda: not state.is_clustered)
+
+    def offer() -> None:
+        names = {"size, as OPTIMIZE": SIZE, "ingestion": INGEST}
+        names |= {name: name for name in (() if state.files is None else state.files.data_columns)}
+        fields.offer(order, names.items(), state.order)
+        where.placeholder = f"such as {_condition(state.files)}"
+        planner = state.opened.planner
+        if planner is not None and planner.files.num_files:
+            for slider, stops in zip((smaller, target), _stops(planner), strict=True):
+                slider.offer(stops)
+
+    errors = [target.error, smaller.error, Text("error", "where-error", lambda: state.input_error)]
+    return [target, by_output, full, smaller, where, order, budget], errors, offer
+
+
 def _plot_comparison(plan: CompactionPlan, column: str) -> Any:
     return plan.compare(column).plot()
 
 
-def _stops(sizes: np.ndarray, largest: int) -> tuple[list[int], list[int]]:
+def _stops(planner: Planner) -> tuple[list[int], list[int]]:
     """Return the powers of two between which a plan differs, as minimum and as target size of files."""
-    powers = np.unique(np.frexp(np.maximum(sizes, 1).astype(float))[1])
-    lowest = int(powers[0]) - 1
-    return [lowest, *powers.tolist()], list(range(lowest, max(int(largest - 1).bit_length(), lowest + 1) + 1))
+    powers = np.unique(np.frexp(np.maximum(planner.files.sizes, 1).astype(float))[1])
+    lowest, highest = int(powers[0]) - 1, int(planner.largest_bin - 1).bit_length()
+    return [lowest, *powers.tolist()], list(range(lowest, max(highest, lowest + 1) + 1))
 
 
 def _condition(files: Files | None) -> str:

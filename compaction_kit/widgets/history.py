@@ -84,73 +84,27 @@ def history_part(state: WorkbenchState) -> Part:
 
     A click on a row shows its commit, restores it, or reads its rows; two rows that are ticked are compared.
     """
-    time = fields.field("Version at", "such as 2026-03-01 12:00", "ck-time", "100%", "80px")
-    time_error = Text("error", "time-error")
     reading, sampling, comparing, quoting = state.reading, state.sampling, state.comparing, state.quoting
 
     def past() -> Any:
         return reading.value
-
-    def read(table: Table, files: Files) -> Past:
-        versions, lives = table.versions(), table.log.lifetimes()[1]
-        found = Past(versions, lives, version_rows(versions), versions["version"][-1].as_py())
-        if files is state.files:
-            state.version = found.latest
-        return found
 
     def prepare() -> None:
         table, files, version, pair = state.table, state.files, state.version, sorted(state.compared)
         if table is None:
             return
         if files is not None:
-            reading.ask(lambda job: read(table, files), files)
+            reading.ask(lambda job: _read_past(state, table, files), files)
         if past() and len(pair) == 2:
             comparing.ask(lambda job: table.diff(pair[0], pair[1]), *pair)
-        if past() and folded.selected_index == 0:
+        if past() and folds.selected_index == 0:
             quoting.ask(lambda job: actions_text(table.log.actions(version)), version)
-
-    def open_version(version: int) -> None:
-        # It was not chosen by the time.
-        time.value, state.version = "", version
-
-    def on_time(_: object) -> None:
-        found, error = attempt(lambda: state.table and time.value and state.table.at(timestamp=time.value))
-        if found:
-            state.version = found.version
-        time_error.show(error)
-
-    def read_rows() -> None:
-        table, version = state.table, state.version
-
-        def work(job: Job) -> Any:
-            words = f"Reading the first {_MOST_ROWS} rows of version {version}"
-            progress = partial(job.report, 0.0, words)
-            progress()
-            return table and first_rows(table.handle, version, _MOST_ROWS, progress)
-
-        sampling.ask(work, version, again=True)
-
-    def sentence() -> str:
-        return version_sentence(past().versions, state.version) if past() else ""
 
     def earlier() -> int | None:
         return state.version if past() and state.version < past().latest else None
 
-    def difference() -> Any:
-        if len(state.compared) == 1:
-            return f"Tick another version to compare it with version {state.compared[0]}."
-        found = comparing.get(*sorted(state.compared))
-        return found._repr_html_() if found else ""
-
-    def code() -> str:
-        lines = [f"table = ck.open_table({parts.absolute(state.name)!r})", "table.versions()"]
-        lines.append(f'table.log.actions({state.version})["fields"].to_pylist()')
-        if len(state.compared) == 2:
-            lines.append(parts.call("table.diff", start=min(state.compared), end=max(state.compared)))
-        if sampling.value is not None:
-            read = f'table.spark.read.option("versionAsOf", {state.version}).format("delta")'
-            lines.append(f"{read}.load(table.location).show({_MOST_ROWS})")
-        return parts.python(*lines, *restore_code(state, earlier()))
+    def sentence() -> str:
+        return version_sentence(past().versions, state.version) if past() else ""
 
     def lifetimes() -> Any:
         return past() and (plots.lifetimes, past().lives, past().versions, state.version)
@@ -163,16 +117,104 @@ def history_part(state: WorkbenchState) -> Part:
             return ()
         return sentence(), *(draw(*tables) for draw, *tables in (lifetimes(), readability()))
 
-    state.observe(sampling.forget, "version")
+    time, folds = _time_field(state), _commit_folds(state)
+    restore = restore_box(state, earlier, lambda: f"Restore version {state.version} …")
+    details = w.VBox([time, Text("text", "version-text", sentence), restore])
+    figure = FigureView("ck-lifetimes-figure", lifetimes)
+    return Part(
+        Text("text", "no-table", lambda: "" if state.table is not None else "No table is open."),
+        JobBar(reading, "ck-reading"),
+        live(w.Box([figure, _version_list(state, time.children[0]), details]).add_class("ck-past"), past),
+        folds,
+        FigureView("ck-readable-figure", readability),
+        on=[state, reading, sampling, comparing, quoting, state.planning_restore, state.restoring],
+        title="History",
+        code=lambda: _history_code(state, earlier()),
+        records=records,
+        prepare=prepare,
+    )
+
+
+def _read_past(state: WorkbenchState, table: Table, files: Files) -> Past:
+    versions, lives = table.versions(), table.log.lifetimes()[1]
+    found = Past(versions, lives, version_rows(versions), versions["version"][-1].as_py())
+    if files is state.files:
+        state.version = found.latest
+    return found
+
+
+def _history_code(state: WorkbenchState, earlier: int | None) -> str:
+    lines = [f"table = ck.open_table({parts.absolute(state.name)!r})", "table.versions()"]
+    lines.append(f'table.log.actions({state.version})["fields"].to_pylist()')
+    if len(state.compared) == 2:
+        lines.append(parts.call("table.diff", start=min(state.compared), end=max(state.compared)))
+    if state.sampling.value is not None:
+        read = f'table.spark.read.option("versionAsOf", {state.version}).format("delta")'
+        lines.append(f"{read}.load(table.location).show({_MOST_ROWS})")
+    return parts.python(*lines, *restore_code(state, earlier))
+
+
+def _time_field(state: WorkbenchState) -> w.VBox:
+    """Make a field for a time, which shows the version of that time until another one is chosen."""
+    time = fields.field("Version at", "such as 2026-03-01 12:00", "ck-time", "100%", "80px")
+    error = Text("error", "time-error")
+
+    def on_time(_: object) -> None:
+        found, sentence = attempt(lambda: state.table and time.value and state.table.at(timestamp=time.value))
+        if found:
+            state.version = found.version
+        error.show(sentence)
+
     time.observe(on_time, "value")
-    grid = Grid("Versions", COLUMNS, open_version, order=[0, -1], tick_label=_HINT)
+    return w.VBox([time, error])
+
+
+def _version_list(state: WorkbenchState, time: w.Text) -> w.VBox:
+    """List the versions; a click chooses one, and below is what differs between the two that are ticked."""
+    reading, comparing = state.reading, state.comparing
+
+    def rows() -> Any:
+        return reading.value.rows if reading.value else []
+
+    def choose(version: int) -> None:
+        # It was not chosen by the time.
+        time.value, state.version = "", version
+
+    def difference() -> Any:
+        if len(state.compared) == 1:
+            return f"Tick another version to compare it with version {state.compared[0]}."
+        found = comparing.get(*sorted(state.compared))
+        return found._repr_html_() if found else ""
+
+    grid = Grid("Versions", COLUMNS, choose, order=[0, -1], tick_label=_HINT).add_class("ck-versions")
     fields.bind(state, "ticked", compared=grid)
     live(
-        grid.add_class("ck-versions"),
-        all_rows=lambda: past().rows if past() else [],
-        offered=lambda: sorted({row[2][0] for row in past().rows}) if past() else [],
+        grid,
+        all_rows=rows,
+        offered=lambda: sorted({row[2][0] for row in rows()}),
         chosen=lambda: state.version,
     )
+    hint = Text("hint", "content-hint", lambda: CONTENT if reading.value else "")
+    below = [JobBar(comparing, "ck-comparing"), Text("text", "diff", difference)]
+    return w.VBox([grid, hint, *below]).add_class("ck-listed")
+
+
+def _commit_folds(state: WorkbenchState) -> w.Accordion:
+    """Fold away the actions of the chosen version's commit, and the first rows of the version."""
+    sampling, quoting = state.sampling, state.quoting
+
+    def read_rows() -> None:
+        table, version = state.table, state.version
+
+        def work(job: Job) -> Any:
+            words = f"Reading the first {_MOST_ROWS} rows of version {version}"
+            progress = partial(job.report, 0.0, words)
+            progress()
+            return table and first_rows(table.handle, version, _MOST_ROWS, progress)
+
+        sampling.ask(work, version, again=True)
+
+    state.observe(sampling.forget, "version")
     button = parts.button(f"Read the first {_MOST_ROWS} rows", "ck-read-rows", read_rows)
     live(button, disabled=lambda: sampling.running)
     actions = Text("text", "actions", lambda: quoting.get(state.version))
@@ -181,25 +223,7 @@ def history_part(state: WorkbenchState) -> Part:
         "Actions of this commit": w.VBox([JobBar(quoting, "ck-quoting"), actions]),
         "Rows of this version": w.VBox([button, JobBar(sampling, "ck-sampling"), rows]),
     }
-    folded = fold(past, **folds)
-    figure = FigureView("ck-lifetimes-figure", lifetimes)
-    hint = Text("hint", "content-hint", lambda: CONTENT if past() else "")
-    compared = [JobBar(comparing, "ck-comparing"), Text("text", "diff", difference)]
-    listed = w.VBox([grid, hint, *compared]).add_class("ck-listed")
-    restore = restore_box(state, earlier, lambda: f"Restore version {state.version} …")
-    details = w.VBox([time, time_error, Text("text", "version-text", sentence), restore])
-    return Part(
-        Text("text", "no-table", lambda: "" if state.table is not None else "No table is open."),
-        JobBar(reading, "ck-reading"),
-        live(w.Box([figure, listed, details]).add_class("ck-past"), past),
-        folded,
-        FigureView("ck-readable-figure", readability),
-        on=[state, reading, sampling, comparing, quoting, state.planning_restore, state.restoring],
-        title="History",
-        code=code,
-        records=records,
-        prepare=prepare,
-    )
+    return fold(lambda: state.reading.value, **folds)
 
 
 def _rows_table(found: Any) -> Html:
