@@ -180,7 +180,7 @@ class WorkbenchState(Watched):
 
     def survey(self) -> None:
         """Rank the tables, in the background, and open the first one unless one is open by then."""
-        tables = list(self.tables)
+        tables = self.tables
 
         def look(job: Job) -> Survey:
             def report(done: int, total: int, _: str) -> None:
@@ -193,7 +193,8 @@ class WorkbenchState(Watched):
                 return found
             finally:
                 with self.changing:
-                    if not self.name and self.tables == tables:
+                    # If they were looked for again, another survey opens one.
+                    if not self.name and self.tables is tables:
                         self.name = worst
 
         if tables:

@@ -554,6 +554,12 @@ def test_the_table_that_gains_the_most_is_opened_unless_one_is_chosen_first(
     settle(slow)
     assert slow.state.name == str(tmp_path / "c")
     assert slow.state.surveying.value is not None
+    go.clear()
+    refreshed = Workbench(WorkbenchState(tmp_path))
+    at(refreshed, "ck-refresh").click()
+    go.set()
+    settle(refreshed)
+    assert refreshed.state.name == str(tmp_path / "b")
 
 
 def test_the_lines_of_python_run_in_any_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
