@@ -29,6 +29,8 @@ _STEP_HEIGHT, _LANE_HEIGHT, _MOST_LANES_HEIGHT = 0.28, 0.23, 3.6
 _BAR = 0.78
 # The width of the axes and of a digit, in points: what a label needs room for.
 _AXES_POINTS, _DIGIT_POINTS, _LABEL_POINTS = 400.0, 5.4, 9
+# Characters of a run's name that fit before its finding.
+_LONGEST_RUN = 24
 # Sums of seconds may miss each other by as much.
 _INSTANT = 1e-9
 
@@ -80,7 +82,8 @@ def timelines(named: Mapping[str, pa.Table]) -> Chart:
     for axis, (name, steps) in zip(axes, runs.items(), strict=True):
         _draw_run(axis, steps, _AXES_POINTS / end if end else 0.0)
         if name:
-            axis.set_title(f"{style.short(name)}: {findings[name]}", loc="left", fontsize=9, color=INK)
+            title = f"{style.short(name, _LONGEST_RUN)}: {findings[name]}"
+            axis.set_title(title, loc="left", fontsize=9, color=INK)
             axis.axvline(lasted[name], color=INK, linewidth=0.8, linestyle=":", zorder=1)
             axis.tick_params(axis="x", length=0)
     axes[-1].set(xlim=(0, end * 1.01 or 1), xlabel="seconds since the run began")
