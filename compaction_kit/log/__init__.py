@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +38,8 @@ __all__ = ["TransactionLog"]
 
 # Snapshots of all tables that stay in memory.
 _MOST_SNAPSHOTS = 8
+# Commits whose actions are read, and in memory, at once.
+_MOST_COMMITS = 64
 _recent: list[Snapshot] = []
 
 
@@ -129,9 +131,11 @@ class TransactionLog:
 
     def raw_commits(self, since: int) -> Iterator[tuple[int, list[Action]]]:
         """Yield the version of each commit from one on, and its actions as the log writes them."""
-        for file in self._commit_files():
-            if file.version is not None and file.version >= since:
-                yield file.version, commit_actions(self._store, file)
+        files = [file for file in self._commit_files() if (file.version or 0) >= since]
+        for start in range(0, len(files), _MOST_COMMITS):
+            chunk = files[start : start + _MOST_COMMITS]
+            actions = self._store.at_once(partial(commit_actions, self._store), chunk)
+            yield from zip((file.version or 0 for file in chunk), actions, strict=True)
 
     def version_at(self, timestamp: datetime | str) -> int:
         """Return the last version committed at or before a time; see `compaction_kit.times.to_instant`.
