@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import version
+from importlib.metadata import requires, version
 from pathlib import Path
 
 import pytest
@@ -33,6 +33,14 @@ def test_every_pair_of_spark_and_delta_is_tried_and_within_what_the_package_take
         assert taken[needed.name].contains(least.version)
     makefile = (ROOT / "Makefile").read_text()
     assert f"PAIRS := {' '.join(pair for pair in sorted(pairs) if pair != 'spark-4-2')}\n" in makefile
+
+
+def test_an_install_without_an_extra_gets_a_pair_that_works_together() -> None:
+    # Else pip takes a newer PySpark, and with it an older delta-spark that doesn't know it.
+    (package,) = (one for one in map(Requirement, PROJECT["dependencies"]) if one.name == "pyspark")
+    (delta,) = (one for one in map(Requirement, requires("delta-spark") or ()) if one.name == "pyspark")
+    latest = [{part for part in str(one.specifier).split(",") if "<" in part} for one in (package, delta)]
+    assert latest[0] == latest[1]
 
 
 def test_changelog_and_citation_name_the_version_of_the_package() -> None:
