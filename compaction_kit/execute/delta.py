@@ -11,8 +11,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from compaction_kit.compat import changes_from, has_jvm, java_class, session_class, snapshot_at
-from compaction_kit.errors import SessionError
+from compaction_kit.compat import changes_from, java_class, session_class, snapshot_at
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.sql import uri
 
@@ -30,12 +29,6 @@ _METADATA = {
 _ROW_IDS = {"baseRowId": 0, "defaultRowCommitVersion": 0}
 # With it Delta need not look for protocol and metadata, which takes a Spark job.
 _CHECKSUM = {"tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol": 1}
-
-
-def check_jvm(spark: SparkSession, why: str) -> None:
-    """Raise SessionError for a session without a JVM in reach; `why` ends the sentence."""
-    if not has_jvm(spark):
-        raise SessionError(f"The session has no JVM in reach, as over Spark Connect, and {why}")
 
 
 def is_conflict(error: BaseException) -> bool:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from compaction_kit.compat import java_class
-from compaction_kit.errors import RunFailedError
-from compaction_kit.execute.delta import check_jvm
+from compaction_kit.compat import has_jvm, java_class
+from compaction_kit.errors import RunFailedError, SessionError
 from compaction_kit.execute.jobs import in_thread
 from compaction_kit.sql import table_name, uri
 
@@ -83,7 +82,11 @@ class PausedWriter:
 
     def __init__(self, spark: SparkSession, write: Callable[[], object], commit: int = 1) -> None:
         """Start a function that commits to a table, and wait until it is about to make its commit 1 or 2."""
-        check_jvm(spark, "no transaction can be held there: use the session of get_spark().")
+        if not has_jvm(spark):
+            raise SessionError(
+                "The session has no JVM in reach, as over Spark Connect, and no transaction can be held "
+                "there: use the session of get_spark()."
+            )
         threads = java_class(spark, f"{_DELTA}.TransactionExecutionObserver")
         no_observer = getattr(java_class(spark, f"{_DELTA}.NoOpTransactionExecutionObserver$"), "MODULE$")
         phases = java_class(spark, f"{_DELTA}.fuzzer.OptimisticTransactionPhases")
