@@ -7,11 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import compaction_kit as ck
-from compaction_kit.errors import CompactionKitError, InvalidArgumentError, RunCancelled, VerificationError
+from compaction_kit.errors import (
+    CompactionKitError,
+    EmptyTableError,
+    InvalidArgumentError,
+    RunCancelled,
+    VerificationError,
+)
 
 FINE, FOUND, NOT_DONE = 0, 1, 2
 _EXIT_CODES = """exit codes:
-  0  fine
+  0  fine, also if a table has no file to compact
   1  found: a rewrite that is refuted or can't be read (audit), versions that are not proved to have the same
      rows (verify), a table that can't be read (survey), files to compact (plan --check), other rows after
      a run, which was undone if it could be (run)
@@ -86,6 +92,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.do(options))
     except CompactionKitError as error:
         print(error, file=sys.stderr)
+        if isinstance(error, EmptyTableError):
+            return FINE
         return FOUND if isinstance(error, VerificationError) else NOT_DONE
     except KeyboardInterrupt:
         # A run that is interrupted raises RunCancelled, which says what is committed.

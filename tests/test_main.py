@@ -43,6 +43,14 @@ def test_a_plan_is_shown_and_nothing_is_changed(shaped: Path, capsys: pytest.Cap
 
 
 @pytest.mark.spark
+def test_an_empty_table_needs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = handmade.write_log(tmp_path, [handmade.add("a", 10)], [handmade.remove("a")])
+    for command in (["plan", "--check"], ["run", "--yes"]):
+        assert main([command[0], str(table), *command[1:]]) == 0
+        shown = capsys.readouterr()
+        assert (shown.out, "nothing to compact" in shown.err) == ("", True)
+
+
 def test_a_run_shows_its_plan_and_asks_and_is_proved_and_audited(
     spark: SparkSession,
     shaped: Path,
