@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from compaction_kit.folder import list_folder
 from compaction_kit.handle import Handle
+from compaction_kit.log import TransactionLog
 from compaction_kit.log.paths import deletion_vector_file, is_remote, places
 from compaction_kit.log.protocol import unsupported_type_change
 from compaction_kit.log.snapshot import Snapshot
@@ -31,12 +32,14 @@ class FilesByVersion:
     Paths are relative to the table and decoded; absolute for files outside of it.
 
     Attributes:
+        log: The log, as it was listed.
         earliest, snapshot: The earliest version that can be read from the log, and the latest.
         lifetimes: The versions in which each data file was live, as in `TransactionLog.lifetimes`.
         commits: What `TransactionLog.commits` returns.
         schemas: The schema of each of `versions`; None where the log lacks commits to read it from.
     """
 
+    log: TransactionLog
     earliest: Snapshot
     snapshot: Snapshot
     lifetimes: pa.Table
@@ -190,7 +193,7 @@ class Readability:
 
 def read_files_by_version(handle: Handle) -> FilesByVersion:
     """Read from the log which files each version needs."""
-    log = handle.log
+    log = handle.log.listed()
     earliest, lifetimes = log.lifetimes()
     snapshot, commits = log.snapshot(), log.commits()
     texts = dict(zip(commits["version"].to_pylist(), commits["schema"].to_pylist(), strict=True))
@@ -198,7 +201,7 @@ def read_files_by_version(handle: Handle) -> FilesByVersion:
     for known in log.ranges():
         start = earliest if known.start == earliest.version else log.snapshot(known.start)
         schema: Any = start.metadata.schema
-        for version in range(known.start, min(known.stop, snapshot.version + 1)):
+        for version in known:
             text = texts.get(version) if version > known.start else None
             if text is not None:
                 try:
@@ -207,7 +210,7 @@ def read_files_by_version(handle: Handle) -> FilesByVersion:
                     # This version can't be read, but a later one may be.
                     schema = text
             schemas[version - earliest.version] = schema
-    return FilesByVersion(earliest, snapshot, lifetimes, commits, schemas)
+    return FilesByVersion(log, earliest, snapshot, lifetimes, commits, schemas)
 
 
 def read_readability(handle: Handle, on_disk: pa.Table | None = None) -> Readability:
@@ -216,7 +219,7 @@ def read_readability(handle: Handle, on_disk: pa.Table | None = None) -> Readabi
     metadata = needs.snapshot.metadata
     if on_disk is None:
         on_disk = list_folder(handle.store, metadata.partition_columns)
-    # Other writers may have committed since the files were read.
+    # The log may have commits of versions that can't be read any more.
     commits = needs.commits.filter(pc.is_in(needs.commits["version"], value_set=pa.array(needs.versions)))
     positions = commits["version"].to_numpy() - needs.first
     times, has_commit = np.zeros(len(needs.versions), np.int64), np.zeros(len(needs.versions), bool)

@@ -113,9 +113,7 @@ def read_history(handle: Handle) -> pa.Table:
     """
     needs = read_files_by_version(handle)
     commits = needs.commits
-    # Other writers may have committed since.
-    times = handle.log.commit_times()[: len(commits)]
-    commits = commits.set_column(1, commits.schema.field("timestamp"), times)
+    commits = commits.set_column(1, commits.schema.field("timestamp"), needs.log.commit_times())
     row = pc.index_in(commits["version"], value_set=pa.array(needs.versions[needs.in_log]))
     sizes = needs.lifetimes["size_bytes"].to_numpy()
     is_small = (sizes < SMALL_FILE_SIZE).astype(np.int64)
@@ -219,7 +217,7 @@ def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
     return pa.table(
         {
             "version": versions,
-            "timestamp": handle.log.commit_times().take(commit),
+            "timestamp": needs.log.commit_times().take(commit),
             "operation": commits["operation"].take(commit),
             "readable": pc.fill_null(pa.array(statuses, pa.string()).take(row), LOG_GONE),
             "num_missing": pa.array(needs.count(state.missing)).take(row),

@@ -1,6 +1,7 @@
 """The log of one table: its files, its commits, their actions, the state of a version."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from copy import copy
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
@@ -49,8 +50,15 @@ class TransactionLog:
     def __init__(self, table: Store | Path):
         """`table` is the table's folder or store."""
         self._store = store = open_store(table) if isinstance(table, Path) else table
+        self._list: Callable[[], list[LogFile]] = partial(list_log, store)
         self._read_commits = lru_cache(1)(lambda files: commit_table(commit_sources(store, files)))
         self._read_lifetimes = lru_cache(1)(lambda files: file_lifetimes(store, files))
+
+    def listed(self) -> "TransactionLog":
+        """Return this log with the files that it has now: listed once, without what others commit later."""
+        one, files = copy(self), self._list()
+        one._list = lambda: files
+        return one
 
     def listing(self) -> pa.Table:
         """Return one row per file of the log, sorted by name.
@@ -59,7 +67,7 @@ class TransactionLog:
             name and kind (string; "commit", "checkpoint" and so on), version and size_bytes (int64),
             modification_time (timestamp), needed (bool; whether readers of the latest version read the file).
         """
-        files = list_log(self._store)
+        files = self._list()
         segment = find_segment(files)
         sources = checkpoint_sources(self._store, segment.checkpoint)
         needed = {file.name for file in segment.commits}.union(*(source.names for source in sources))
@@ -112,7 +120,7 @@ class TransactionLog:
             >>> actions.select(["action", "path", "num_records"]).to_pylist()[1]
             {'action': 'add', 'path': 'origin=EWR/flights-2013-01-12.parquet', 'num_records': 234}
         """
-        files = list_log(self._store)
+        files = self._list()
         if checkpoint:
             checkpoints = complete_checkpoints(files)
             if version not in checkpoints:
@@ -144,7 +152,7 @@ class TransactionLog:
             InvalidArgumentError: The value is not a time, or no version existed at that time.
         """
         moment = to_instant(timestamp, "timestamp")
-        files = list_log(self._store)
+        files = self._list()
         earliest = version_ranges(files)[0].start
         commits = {
             version: file for version, file in commits_by_version(files).items() if version >= earliest
@@ -203,7 +211,7 @@ class TransactionLog:
 
     def segment(self, version: int | None = None) -> Segment:
         """Return the files that a version is read from; None for the latest version."""
-        return find_segment(list_log(self._store), version)
+        return find_segment(self._list(), version)
 
     def snapshot(self, version: int | None = None, keep: bool = True) -> Snapshot:
         """Return the state of a version (None: the latest), and `keep` it in memory for later calls.
@@ -216,7 +224,7 @@ class TransactionLog:
             (21, ('origin',))
         """
         bases = sorted((one for one in _recent if one.store == self._store), key=lambda one: -one.version)
-        files = list_log(self._store)
+        files = self._list()
         # Raises the same errors as a first reading, even if the version is in memory.
         segment, listed = find_segment(files, version), {file.name for file in files}
         for base in bases:
@@ -241,11 +249,11 @@ class TransactionLog:
             it is live), num_records (without deleted rows; null without stats and for files from a
             snapshot) and row (its position in the snapshot's `live`, else null).
         """
-        return self._read_lifetimes(tuple(list_log(self._store)))
+        return self._read_lifetimes(tuple(self._list()))
 
     def ranges(self) -> list[range]:
         """Return the ranges of versions whose state can be read from the log."""
-        return version_ranges(list_log(self._store))
+        return version_ranges(self._list())
 
     def _commit_files(self) -> list[LogFile]:
-        return [*commits_by_version(list_log(self._store)).values()]
+        return [*commits_by_version(self._list()).values()]

@@ -80,6 +80,16 @@ def test_the_listing_says_what_a_reader_of_the_latest_version_needs(tmp_path: Pa
     assert dict(zip(*(listing[name].to_pylist() for name in ("name", "size_bytes")), strict=True)) == on_disk
 
 
+def test_a_log_that_was_listed_has_no_later_commit(tmp_path: Path) -> None:
+    table = handmade.write_log(tmp_path, [handmade.add("a", 10)], [handmade.add("b", 20)])
+    log = TransactionLog(table)
+    listed = log.listed()
+    handmade.write_commit(table, 2, [handmade.add("c", 30)])
+    assert log.segment().version == 2
+    assert (listed.segment().version, len(listed.commits()), len(listed.snapshot().live)) == (1, 2, 2)
+    assert len(log.snapshot().live) == 3
+
+
 def test_reading_a_log_changes_nothing(shaped: Path) -> None:
     before = folders.listing(shaped)
     log = TransactionLog(shaped)

@@ -78,6 +78,15 @@ def test_a_store_is_asked_for_many_files_at_once(store: Store, on_s3: stores.Ser
     assert list(store.lines(numbers[3])) == [b"xxx"]
 
 
+def test_the_versions_of_a_table_are_read_from_one_listing_of_its_log(
+    on_s3: stores.Server, shaped: Path
+) -> None:
+    table = open_table(on_s3.upload(shaped, "versions"))
+    on_s3.requests.clear()
+    assert table.versions()["readable"].to_pylist() == ["yes"] * 4
+    assert len([one for one in on_s3.requests if "_delta_log" in one.query]) == 1
+
+
 def test_a_pickled_store_has_no_credentials(store: Store) -> None:
     assert stores.SECRET_KEY.encode() in pickle.dumps(store.filesystem)
     assert stores.SECRET_KEY not in repr(store.filesystem)
