@@ -29,8 +29,8 @@ _STEP_HEIGHT, _LANE_HEIGHT, _MOST_LANES_HEIGHT = 0.28, 0.23, 3.6
 _BAR = 0.78
 # The width of the axes and of a digit, in points: what a label needs room for.
 _AXES_POINTS, _DIGIT_POINTS, _LABEL_POINTS = 400.0, 5.4, 9
-# Characters of a run's name that fit before its finding.
-_LONGEST_RUN = 24
+# Characters of a run's or a step's name that fit before its finding or its bars.
+_LONGEST_NAME = 24
 # Sums of seconds may miss each other by as much.
 _INSTANT = 1e-9
 
@@ -70,7 +70,7 @@ def timelines(named: Mapping[str, pa.Table]) -> Chart:
         return figure
     findings = {name: _finding(steps) for name, steps in runs.items()}
     lasted = {name: _end(steps) for name, steps in runs.items()}
-    title = findings.get("") or _comparison(lasted)
+    title = findings.get("") or _comparison({_short(name): seconds for name, seconds in lasted.items()})
     sentences = [
         (f"{name}: {findings[name]}. " if name else "") + _times(steps) for name, steps in runs.items()
     ]
@@ -82,8 +82,7 @@ def timelines(named: Mapping[str, pa.Table]) -> Chart:
     for axis, (name, steps) in zip(axes, runs.items(), strict=True):
         _draw_run(axis, steps, _AXES_POINTS / end if end else 0.0)
         if name:
-            title = f"{style.short(name, _LONGEST_RUN)}: {findings[name]}"
-            axis.set_title(title, loc="left", fontsize=9, color=INK)
+            axis.set_title(f"{_short(name)}: {findings[name]}", loc="left", fontsize=9, color=INK)
             axis.axvline(lasted[name], color=INK, linewidth=0.8, linestyle=":", zorder=1)
             axis.tick_params(axis="x", length=0)
     axes[-1].set(xlim=(0, end * 1.01 or 1), xlabel="seconds since the run began")
@@ -122,6 +121,10 @@ def _steps_of(spans: pa.Table) -> list[_Step]:
     return steps
 
 
+def _short(name: str) -> str:
+    return style.short(name, _LONGEST_NAME)
+
+
 def _end(steps: Sequence[_Step]) -> float:
     return max(float(step.ends.max()) for step in steps)
 
@@ -135,7 +138,7 @@ def _finding(steps: Sequence[_Step]) -> str:
             num_bins = len(pc.unique(step.spans["bin_id"].drop_null())) or len(step.spans)
             took = f"{format_count(num_bins, 'bin')} in {took}"
         share = 100 * step.covered / end if end else 0.0
-        shares.append(f"{share:.0f} % {_WORDS.get(step.name, style.short(step.name))}{slots}")
+        shares.append(f"{share:.0f} % {_WORDS.get(step.name, _short(step.name))}{slots}")
     return f"{took}: {', '.join(shares[:2])}"
 
 
@@ -175,7 +178,7 @@ def _draw_run(axis: Axes, steps: Sequence[_Step], points_a_second: float) -> Non
             _draw_labels(axis, step, look, tops + height / 2, points_a_second)
         ticks.append(top + step.inches / 2)
         slots = f"\n{format_count(step.num_lanes, 'slot')}" if step.name == _REWRITE else ""
-        names.append(style.short(step.name) + slots)
+        names.append(_short(step.name) + slots)
         top += step.inches
     axis.set_yticks(ticks, names)
     axis.set_ylim(top, 0)
