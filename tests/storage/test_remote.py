@@ -83,7 +83,7 @@ def test_the_versions_of_a_table_are_read_from_one_listing_of_its_log(
 ) -> None:
     table = open_table(on_s3.upload(shaped, "versions"))
     on_s3.requests.clear()
-    assert table.versions()["readable"].to_pylist() == ["yes"] * 4
+    assert table.versions()["readable"].to_pylist() == ["yes"] * 5
     assert len([one for one in on_s3.requests if "_delta_log" in one.query]) == 1
 
 

@@ -17,8 +17,9 @@ from pyarrow import fs
 
 from compaction_kit.arrow.worker.checksums import check_file, checksum_path, write_checksums
 
-# Requests that a task has in flight at most.
-MOST_REQUESTS = 128
+# Requests that a task has in flight at most, and how often each is tried where a store is busy: 6 tries take
+# 5 to 20 s.
+MOST_REQUESTS, MOST_TRIES = 128, 6
 # On a local disk, files of at most this many bytes are read whole, this many bytes and files ahead.
 SMALL_BYTES, _AHEAD_BYTES, _AHEAD_FILES = 4 << 20, 8 << 20, 64
 # Local files of fewer bytes on average are not read ahead.
@@ -54,7 +55,7 @@ class Storage:
         self.reading = {"buffer_size": 0, "pre_buffer": True}
         # A file system has as many connections as there are I/O threads when it is made.
         pa.set_io_thread_count(max(self._threads, pa.io_thread_count()))
-        self._system = pickle.loads(pickle.dumps(files))
+        self._system = _made_again(files)
 
     def exists(self, place: str) -> bool:
         """Return whether a file or folder is there."""
@@ -177,6 +178,14 @@ class Storage:
 def is_there(place: str, files: fs.FileSystem | None) -> bool:
     """Return whether a file or folder is at a place."""
     return Storage(files).exists(place)
+
+
+def _made_again(files: fs.FileSystem) -> fs.FileSystem:
+    if not isinstance(files, fs.S3FileSystem):
+        return pickle.loads(pickle.dumps(files))
+    # Pickled, it loses how often a request is tried.
+    _, (options,) = files.__reduce__()
+    return fs.S3FileSystem(**options, retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=MOST_TRIES))
 
 
 def _key(place: str) -> str:

@@ -6,22 +6,16 @@ import uuid
 from collections import Counter
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyarrow.fs import AwsStandardS3RetryStrategy, FileSystem, S3FileSystem
 
 from compaction_kit.arrow.worker import RewriteOutput, RewriteTask, files, outputs, rewrite_bins
 from tests.arrow.worker.test_rewrite import task_of
 from tests.stores import BUCKET, SECRET_KEY, Server
 
 MIXED = pa.table({"i": range(1_000), "s": [f"text {i % 7}" for i in range(1_000)]})
-
-
-def files_of(s3: Server, **options: Any) -> FileSystem:
-    return S3FileSystem(**s3.options | options)
 
 
 def stored(s3: Server, share: RewriteTask, number: int = 0) -> RewriteTask:
@@ -36,8 +30,8 @@ def stored(s3: Server, share: RewriteTask, number: int = 0) -> RewriteTask:
     return share._replace(number=number, inputs=inputs, output=f"{root}/part-{number}", lease=mark)
 
 
-def results_of(s3: Server, *shares: RewriteTask, **options: Any) -> list[RewriteOutput]:
-    found = rewrite_bins(map(tuple, shares), lambda _: None, files_of(s3, **options))
+def results_of(s3: Server, *shares: RewriteTask) -> list[RewriteOutput]:
+    found = rewrite_bins(map(tuple, shares), lambda _: None, s3.filesystem())
     return [RewriteOutput(*one) for one in found]
 
 
@@ -140,13 +134,18 @@ def test_a_store_that_is_slow_or_drops_connections_is_asked_again(s3: Server, tm
     ],
 )
 def test_what_cannot_be_read_or_written_is_one_sentence(
-    s3: Server, tmp_path: Path, method: str, fault: tuple[int, str] | str, said: str
+    s3: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    fault: tuple[int, str] | str,
+    said: str,
 ) -> None:
+    monkeypatch.setattr(files, "MOST_TRIES", 1)
     one, sound = (stored(s3, task_of(tmp_path / str(i), [MIXED] * 3), i) for i in range(2))
     folder = one.lease.removeprefix("s3a:/").removesuffix("in-use")
     s3.fault = lambda asked, path: fault if asked == method and path.startswith(folder) else None
-    options = {"retry_strategy": AwsStandardS3RetryStrategy(max_attempts=1)}
-    failed, done = results_of(s3, one, sound, **options)
+    failed, done = results_of(s3, one, sound)
     s3.fault = None
     told = str(failed.failure)
     assert (failed.path, done.failure, done.num_rows) == ("", None, 3_000)
@@ -157,10 +156,19 @@ def test_what_cannot_be_read_or_written_is_one_sentence(
     assert outputs_in(s3, one) == set()
 
 
+@pytest.mark.nightly  # Before each try it waits twice as long.
+def test_a_busy_store_is_asked_again(s3: Server, tmp_path: Path) -> None:
+    one = stored(s3, task_of(tmp_path, [MIXED] * 2))
+    busy = iter([(503, "SlowDown")] * 4)
+    s3.fault = lambda method, path: next(busy, None) if path.endswith(".parquet") else None
+    (done,) = results_of(s3, one)
+    assert (done.failure, done.num_rows, next(busy, None)) == (None, 2_000, None)
+
+
 def test_without_its_mark_a_run_is_over_and_its_tasks_leave_nothing(s3: Server, tmp_path: Path) -> None:
     one, two = (stored(s3, task_of(tmp_path / str(i), [MIXED]), i) for i in range(2))
     two = two._replace(lease=one.lease)
-    late = rewrite_bins(map(tuple, [one, two]), lambda _: None, files_of(s3))
+    late = rewrite_bins(map(tuple, [one, two]), lambda _: None, s3.filesystem())
     # Written, and told to nobody yet.
     assert RewriteOutput(*next(late)).num_rows == 1_000
     s3.filesystem().delete_file(one.lease.removeprefix("s3a://"))
