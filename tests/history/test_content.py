@@ -84,6 +84,7 @@ def test_a_claim_to_change_no_data_proves_nothing_and_reading_the_rows_does(
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_versions_are_compared_with_their_own_columns_and_deletion_vectors(
     spark: SparkSession, copy_of: CopyOf, lived: Path
 ) -> None:

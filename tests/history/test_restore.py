@@ -103,6 +103,7 @@ def test_a_restore_commits_what_delta_s_does(
     assert_equal_commits(spark, copy_of(lived), folders.copy(lived, tmp_path / "other"), target)
 
 
+@pytest.mark.nightly
 def test_a_restore_of_a_clustered_table_with_row_ids_commits_what_delta_s_does(
     spark: SparkSession, tmp_path: Path
 ) -> None:
