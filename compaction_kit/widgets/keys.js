@@ -22,7 +22,7 @@ function keep({ target }) {
   }
 }
 
-function render({ el }) {
+function render({ model, el }) {
   el.style.display = "none";
   const observer = new MutationObserver(describe);
   let gone = false;
@@ -33,6 +33,7 @@ function render({ el }) {
     page.addEventListener("focusin", keep);
     page.addEventListener("keydown", press);
     describe();
+    model.send({ shown: true });
   };
   begin();
   return () => { gone = true; observer.disconnect(); };

@@ -68,7 +68,9 @@ class Page(w.VBox):
         self.state = state
         self.keeping = Job()
         self._place: DisplayHandle | None = None
-        style = w.HBox([w.HTML(parts.STYLE), parts.Keys()])
+        keys = parts.Keys()
+        keys.on_msg(self._send_again)
+        style = w.HBox([w.HTML(parts.STYLE), keys])
         super().__init__([style, *children])
         self.add_class("ck-workbench")
         state.observe(self._grey, "opened")
@@ -106,6 +108,15 @@ class Page(w.VBox):
         if self._place is not None:
             data: dict[str, Any] = {"text/html": _left(still_of(self))}
             self._place.update(data, raw=True)  # type: ignore[no-untyped-call]
+
+    def _send_again(self, *_: object) -> None:
+        """Send the state of all widgets to a page that is on screen now.
+
+        Voilà's page asks for it once, before it listens: it misses what changes in between.
+        """
+        for widget in parts.within([self]):
+            widget.layout.send_state()
+            widget.send_state()
 
     def _grey(self, _: object = None) -> None:
         (self.add_class if self.state.opened.pending else self.remove_class)("ck-pending")

@@ -311,6 +311,9 @@ class CopyButton(anywidget.AnyWidget):
 
 
 class Keys(anywidget.AnyWidget):
-    """Nothing to see: it lets the page's controls be used by keys, ipywidgets' accordions among them."""
+    """Nothing to see: it lets the page's controls be used by keys, ipywidgets' accordions among them.
+
+    A message comes from it when the page is on screen.
+    """
 
     _esm = FOLDER / "keys.js"

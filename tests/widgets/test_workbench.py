@@ -25,7 +25,7 @@ from compaction_kit.surveys import survey
 from compaction_kit.text import GIB, KIB, MIB
 from compaction_kit.widgets.compaction import plan_code
 from compaction_kit.widgets.job import Job
-from compaction_kit.widgets.parts import absolute, within
+from compaction_kit.widgets.parts import Keys, absolute, find, within
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.tables import recent_tables, remember
 from compaction_kit.widgets.workbench import Workbench
@@ -572,6 +572,18 @@ def test_the_lines_of_python_run_in_any_folder(folder: Path, monkeypatch: pytest
         assert repr(str(folder / "nested")) in part.as_code()
     for name in ("lake.sales.orders", "s3a://bucket/nested", "no_such_folder"):
         assert absolute(name) == name
+
+
+def test_a_page_that_is_on_screen_gets_the_state_of_all_widgets_again(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[w.Widget] = []
+    monkeypatch.setattr(w.Widget, "send_state", lambda widget: sent.append(widget))
+    (keys,) = (one for one in within([bench]) if isinstance(one, Keys))
+    # What its page sends as soon as it is on screen.
+    keys._handle_custom_msg({"shown": True}, [])
+    verdict = find("ck-verdict", bench)
+    assert all(any(one is other for other in sent) for one in (bench, verdict, verdict.layout))
 
 
 def test_the_column_of_files_that_a_query_touches_is_chosen(bench: Workbench) -> None:
