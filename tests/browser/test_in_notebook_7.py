@@ -37,7 +37,7 @@ class TestInNotebook7(NothingLeaks, FirstLook):
         plan.get_by_label("Target file size", exact=True).focus()
         for _ in range(2):
             page.keyboard.press("ArrowLeft")
-        expect(plan.locator(".ck-plan")).to_contain_text(f"fill {days.bins} bins of at most {days.target}")
+        expect(plan.locator(".ck-plan")).to_contain_text(f"(files of about {days.target})")
         finding = re.compile(f"^{days.files} → {days.files_after} files, {days.size} → about ")
         expect(figure(page, "ck-plan-figure")).to_have_attribute("aria-label", finding)
         figure(page, "ck-lifetimes-figure")

@@ -25,6 +25,8 @@ def page(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]
 
 
 class TestInVoila(FirstLook):
+    narrowest = 390
+
     @pytest.fixture(autouse=True)
     def _nothing_leaks(self, page: Page) -> Iterator[None]:
         """Whatever a test does, no trace and no stray print lands on the page."""
