@@ -112,7 +112,11 @@ def look(words: str, uri: str, slow: str) -> None:
 
 def measure(reader: str, uri: str, slow: str) -> None:
     """Print what a reader takes, without imports and without Spark's start."""
+    import pandas  # noqa: F401
+
     import compaction_kit as ck
+    import compaction_kit.storage.filesystems
+    import compaction_kit.table
 
     read: Callable[[], object]
     if reader == "kit":
