@@ -42,7 +42,6 @@ def test_a_plan_is_shown_and_nothing_is_changed(shaped: Path, capsys: pytest.Cap
     assert folders.listing(shaped) == before
 
 
-@pytest.mark.spark
 def test_an_empty_table_needs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = handmade.write_log(tmp_path, [handmade.add("a", 10)], [handmade.remove("a")])
     for command in (["plan", "--check"], ["run", "--yes"]):
@@ -51,6 +50,7 @@ def test_an_empty_table_needs_nothing(tmp_path: Path, capsys: pytest.CaptureFixt
         assert (shown.out, "nothing to compact" in shown.err) == ("", True)
 
 
+@pytest.mark.spark
 def test_a_run_shows_its_plan_and_asks_and_is_proved_and_audited(
     spark: SparkSession,
     shaped: Path,
