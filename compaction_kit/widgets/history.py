@@ -117,14 +117,14 @@ def history_part(state: WorkbenchState) -> Part:
             return ()
         return sentence(), *(draw(*tables) for draw, *tables in (lifetimes(), readability()))
 
-    time, folds = _time_field(state), _commit_folds(state)
+    (time, time_error), folds = _time_field(state), _commit_folds(state)
     restore = restore_box(state, earlier, lambda: f"Restore version {state.version} …")
-    details = w.VBox([time, Text("text", "version-text", sentence), restore])
+    details = w.VBox([time, time_error, Text("text", "version-text", sentence), restore])
     figure = FigureView("ck-lifetimes-figure", lifetimes)
     return Part(
         Text("text", "no-table", lambda: "" if state.table is not None else "No table is open."),
         JobBar(reading, "ck-reading"),
-        live(w.Box([figure, _version_list(state, time.children[0]), details]).add_class("ck-past"), past),
+        live(w.Box([figure, _version_list(state, time), details]).add_class("ck-past"), past),
         folds,
         FigureView("ck-readable-figure", readability),
         on=[state, reading, sampling, comparing, quoting, state.planning_restore, state.restoring],
@@ -154,8 +154,8 @@ def _history_code(state: WorkbenchState, earlier: int | None) -> str:
     return parts.python(*lines, *restore_code(state, earlier))
 
 
-def _time_field(state: WorkbenchState) -> w.VBox:
-    """Make a field for a time, which shows the version of that time until another one is chosen."""
+def _time_field(state: WorkbenchState) -> tuple[w.Text, Text]:
+    """Make a field for a time, which chooses the version of that time, and the place for its error."""
     time = fields.field("Version at", "such as 2026-03-01 12:00", "ck-time", "100%", "80px")
     error = Text("error", "time-error")
 
@@ -166,7 +166,7 @@ def _time_field(state: WorkbenchState) -> w.VBox:
         error.show(sentence)
 
     time.observe(on_time, "value")
-    return w.VBox([time, error])
+    return time, error
 
 
 def _version_list(state: WorkbenchState, time: w.Text) -> w.VBox:
