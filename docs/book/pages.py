@@ -116,11 +116,11 @@ def link_notebook(name: str, text: str) -> str:
 
     def outward(link: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(name), link[1]))
-        return link[0] if target in copied() else f"]({REPOSITORY}/blob/main/{target})"
+        return link[0] if target in pages else f"]({REPOSITORY}/blob/main/{target})"
 
     if not name.endswith(".ipynb"):
         return text
-    notebook = nbformat.reads(text, as_version=4)
+    notebook, pages = nbformat.reads(text, as_version=4), copied()
     source, binder = f"{REPOSITORY}/blob/main/{name}", REPOSITORY.replace("github.com", "mybinder.org/v2/gh")
     binder += f"/main?urlpath=lab/tree/{name}"
     links = f"*[The notebook]({source}) of this page; [run it in Binder]({binder})*"
