@@ -70,7 +70,7 @@ def timelines(named: Mapping[str, pa.Table]) -> Chart:
         return figure
     findings = {name: _finding(steps) for name, steps in runs.items()}
     lasted = {name: _end(steps) for name, steps in runs.items()}
-    title = findings.get("") or _comparison({_short(name): seconds for name, seconds in lasted.items()})
+    title = findings.get("") or _comparison(lasted)
     sentences = [
         (f"{name}: {findings[name]}. " if name else "") + _times(steps) for name, steps in runs.items()
     ]
@@ -157,9 +157,9 @@ def _comparison(lasted: Mapping[str, float]) -> str:
     slow, fast = max(lasted, key=lambda name: lasted[name]), min(lasted, key=lambda name: lasted[name])
     factor = lasted[slow] / lasted[fast] if lasted[fast] else 1.0
     if len(lasted) != 2 or factor < 1.05:
-        return ", ".join(f"{name} took {format_seconds(seconds)}" for name, seconds in lasted.items())
+        return ", ".join(f"{_short(name)} took {format_seconds(seconds)}" for name, seconds in lasted.items())
     took = f"{format_seconds(lasted[fast])} instead of {format_seconds(lasted[slow])}"
-    return f"{fast} took {took}: {format_factor(factor)} times as fast as {slow}"
+    return f"{_short(fast)} took {took}: {format_factor(factor)} times as fast as {_short(slow)}"
 
 
 def _draw_run(axis: Axes, steps: Sequence[_Step], points_a_second: float) -> None:
