@@ -112,6 +112,7 @@ def look(words: str, uri: str, slow: str) -> None:
 
 def measure(reader: str, uri: str, slow: str) -> None:
     """Print what a reader takes, without imports and without Spark's start."""
+    # pyarrow imports it for its first array.
     import pandas  # noqa: F401
 
     import compaction_kit as ck
