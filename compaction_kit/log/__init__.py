@@ -16,6 +16,7 @@ from compaction_kit.log.commits import (
     commit_table,
     commit_times,
     in_commit_since,
+    in_turn,
     last_operation,
 )
 from compaction_kit.log.lifetimes import file_lifetimes
@@ -39,8 +40,6 @@ __all__ = ["TransactionLog"]
 
 # Snapshots of all tables that stay in memory.
 _MOST_SNAPSHOTS = 8
-# Commits whose actions are read, and in memory, at once.
-_MOST_COMMITS = 64
 _recent: list[Snapshot] = []
 
 
@@ -138,12 +137,10 @@ class TransactionLog:
         return action_table(commit_actions(self._store, file))
 
     def raw_commits(self, since: int) -> Iterator[tuple[int, list[Action]]]:
-        """Yield the version of each commit from one on, and its actions as the log writes them."""
+        """Return the version of each commit from one on, and its actions as the log writes them."""
         files = [file for file in self._commit_files() if (file.version or 0) >= since]
-        for start in range(0, len(files), _MOST_COMMITS):
-            chunk = files[start : start + _MOST_COMMITS]
-            actions = self._store.at_once(partial(commit_actions, self._store), chunk)
-            yield from zip((file.version or 0 for file in chunk), actions, strict=True)
+        actions = in_turn(self._store, partial(commit_actions, self._store), files)
+        return zip((file.version or 0 for file in files), actions, strict=True)
 
     def version_at(self, timestamp: datetime | str) -> int:
         """Return the last version committed at or before a time; see `compaction_kit.times.to_instant`.
@@ -154,9 +151,7 @@ class TransactionLog:
         moment = to_instant(timestamp, "timestamp")
         files = self._list()
         earliest = version_ranges(files)[0].start
-        commits = {
-            version: file for version, file in commits_by_version(files).items() if version >= earliest
-        }
+        commits = {v: file for v, file in commits_by_version(files).items() if v >= earliest}
         if not commits:
             raise InvalidArgumentError(
                 f'timestamp="{timestamp}" can\'t be used: the log holds no commit; choose version={earliest}.'

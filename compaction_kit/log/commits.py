@@ -1,7 +1,7 @@
 """What each commit did and when: one row per commit or per action."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
@@ -15,7 +15,7 @@ from compaction_kit.log.actions import column, count_records, is_kind
 from compaction_kit.log.listing import LogFile
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.log.sources import JsonSource, reading
-from compaction_kit.storage import Store
+from compaction_kit.storage import Answer, Item, Store
 
 _INT, _TEXT, _BOOL, _TEXTS = pa.int64(), pa.string(), pa.bool_(), pa.map_(pa.string(), pa.string())
 STAMP = pa.timestamp("ms", "UTC")
@@ -36,8 +36,8 @@ _INFO_FIELDS = {
     "engine": "engineInfo", "read_version": "readVersion", "is_blind_append": "isBlindAppend",
 }  # fmt: skip
 _SUMS = pa.schema([COMMIT_COLUMNS.field(name) for name in (*_COUNTS, "data_change", "files_removed_at")])
-# Commits that a store is asked for at once, newest first, until an operation is found.
-_INFOS = 64
+# Commits that a store is asked for at once, and that are in memory, while they are gone through.
+_AT_ONCE = 64
 _LAST_VERSION = 2**63 - 1
 # The end of the year 9998, so that a retention can be added.
 _LAST_MILLIS = int(datetime(9999, 1, 1, tzinfo=UTC).timestamp() * 1000) - 1
@@ -141,6 +141,12 @@ def _texts(values: Any) -> dict[str, str | None] | None:
     return {key: v if v is None or isinstance(v, str) else json.dumps(v) for key, v in values.items()}
 
 
+def in_turn(store: Store, ask: Callable[[Item], Answer], items: Sequence[Item]) -> Iterator[Answer]:
+    """Yield the answer for each item, in their order; a store is asked for some ahead, not for all."""
+    for start in range(0, len(items), _AT_ONCE):
+        yield from store.at_once(ask, items[start : start + _AT_ONCE])
+
+
 def last_operation(store: Store, commits: Sequence[LogFile], operation: str, most: int) -> int | None:
     """Return the position of a commit; see `TransactionLog.last_operation`."""
 
@@ -152,10 +158,8 @@ def last_operation(store: Store, commits: Sequence[LogFile], operation: str, mos
             return next((info for info in infos if isinstance(info, dict)), {})
 
     newest = range(len(commits) - 1, max(len(commits) - most, 0) - 1, -1)
-    chunks = (newest[start : start + _INFOS] for start in range(0, len(newest), _INFOS))
-    infos = chain.from_iterable(store.at_once(read_info, chunk) for chunk in chunks)
     kept = _LAST_VERSION
-    for i, info in zip(newest, infos, strict=True):
+    for i, info in zip(newest, in_turn(store, read_info, newest), strict=True):
         if (commits[i].version or 0) > kept:
             continue
         if info.get("operation") == operation:
