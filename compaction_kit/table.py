@@ -287,7 +287,7 @@ class Table:
             >>> ck.open_table("data/flights").auto_compaction().fired.num_rows
             24
         """
-        return replay(self.log, self.handle.conf, since)
+        return replay(self.log.listed(), self.handle.conf, since)
 
     def forecast(
         self,

@@ -89,7 +89,7 @@ def resolve(handle: Handle, version: int | None = None, timestamp: datetime | st
             f"version={version!r} and timestamp={show_value(timestamp)} were both given: "
             "choose one of the two."
         )
-    log, zone = handle.log, session_zone(handle.session)
+    log, zone = handle.log.listed(), session_zone(handle.session)
     if timestamp is None:
         picked = log.segment(version).version
     else:
